@@ -22,6 +22,7 @@ __all__ = [
     "RANGED",
     "AccessSettings",
     "DrainSettings",
+    "HttpSettings",
     "JournalSettings",
     "Limits",
     "LogSettings",
@@ -253,6 +254,18 @@ class WebSocketSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True)
         ),
         _LIVE,
     ] = ()
+
+
+class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What clients may send over plain HTTP."""
+
+    body_bytes: Annotated[
+        int,
+        _between(
+            "bytes", 1, _TIB, "Largest body of a POST, of which no more is held than one value or line; then 413."
+        ),
+        _LIVE,
+    ] = _GIB
 
 
 def _path(description: str) -> Meta:
@@ -594,6 +607,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     drain: DrainSettings = DrainSettings()
     requests: RequestLimits = RequestLimits()
     websocket: WebSocketSettings = WebSocketSettings()
+    http: HttpSettings = HttpSettings()
     tls: TlsSettings = TlsSettings()
     access: AccessSettings = AccessSettings()
     zeek: ZeekSettings = ZeekSettings()

@@ -69,6 +69,7 @@ class Flags:
     requests_timeout_max_s: Annotated[str | None, _help("requests.timeout_max_s")] = None
     websocket_origins: Annotated[list[str] | None, _help("websocket.origins")] = None
     websocket_hosts: Annotated[list[str] | None, _help("websocket.hosts")] = None
+    http_body_bytes: Annotated[str | None, _help("http.body_bytes")] = None
     tls_certificate: Annotated[str | None, _help("tls.certificate")] = None
     tls_key: Annotated[str | None, _help("tls.key")] = None
     tls_ca: Annotated[str | None, _help("tls.ca")] = None

@@ -76,7 +76,7 @@ class BridgeConversation:
     changes: frozenset[type] = frozenset()
     scheme = "zeek+ws"
     unsaid = "the far side closed without Close"
-    is_held = False
+    is_held = is_bell = False
     is_quiet = False
 
     def __init__(

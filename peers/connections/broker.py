@@ -116,7 +116,7 @@ class BrokerConversation:
     changes: frozenset[type] = frozenset({PeerKnown, Peered, FilterChanged})
     scheme = "zeek"
     unsaid = "the far side closed without a goodbye"
-    is_held = False
+    is_held = is_bell = False
     is_quiet = False
 
     def __init__(self, peerings: Peerings, queue: QueueLimits, connection: Connection, *, dialled: bool) -> None:

@@ -63,7 +63,7 @@ from peers.wire.scanner import NEED_DATA
 
 __all__ = ["Connection"]
 
-_SECURE = {"tcp": "tls", "ws": "wss"}
+_SECURE = {"tcp": "tls", "ws": "wss", "http": "https"}
 """What is said in place of a scheme where TLS is beneath it."""
 
 
@@ -274,6 +274,17 @@ class Connection(asyncio.Protocol):
         """This side has said its last word: what comes now is for another session."""
         self.writer.change_session()
         self.session = session
+
+    def become(self, conversation: Conversation) -> None:
+        """Another conversation goes on here, with what this one had read and not acted on."""
+        self.writer.change_session()
+        self.conversation, self.session = conversation, conversation.session
+        self.after_turn(self._work_on)
+
+    def _work_on(self) -> None:
+        """Act on what was read before another conversation began, unless that waits: then its turn will come."""
+        if not self.unread_for & UNACTED and not self.is_lost:
+            self.work()
 
     # Reading.
 

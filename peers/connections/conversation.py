@@ -93,6 +93,10 @@ class Conversation(Protocol):
         """Whether the far side must do something else than read before its handler may write on."""
 
     @property
+    def is_bell(self) -> bool:
+        """Whether its handler is offered messages only to learn that there are some, so that it is never to wait."""
+
+    @property
     def is_quiet(self) -> bool:
         """Whether nobody wants a line in the log when it ends, as after a plain HTTP request."""
 

@@ -58,7 +58,7 @@ class _Ended:
     changes: frozenset[type] = frozenset()
     far_name = ""
     is_open = False
-    is_held = False
+    is_held = is_bell = False
     is_quiet = True
     unsaid = ""
 

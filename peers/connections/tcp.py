@@ -145,7 +145,7 @@ class TcpConversation:
 
     changes = CHANGES | {Hello, Renewal}
     unsaid = "the far side closed without CLOSE"
-    is_quiet = False
+    is_quiet = is_bell = False
 
     def __init__(  # noqa: PLR0913 -- what is known of a far side is told at once
         self,

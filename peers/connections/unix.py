@@ -31,6 +31,7 @@ from hub.quotas.resource import Resource
 from hub.request_frame import Item, Reply, Request, Status, failure
 from hub.topics import RESERVED
 from peers.connections.connection import Connection
+from peers.connections.first_byte import hear_http
 from peers.connections.tcp import TcpConversation, render_items
 from peers.node.node import Node
 from peers.shm import memory
@@ -47,7 +48,7 @@ _RESERVED = RESERVED.encode()
 
 
 def unix_connection(node: Node, queue: QueueLimits, *, cost: int | None = None) -> Connection:
-    """Make a connection that was accepted on a Unix socket.
+    """Make a connection that was accepted on a Unix socket, on which HTTP and WebSockets may be spoken, too.
 
     Args:
         node: The hub it belongs to.
@@ -55,7 +56,9 @@ def unix_connection(node: Node, queue: QueueLimits, *, cost: int | None = None) 
         cost: What it costs in the mesh if it is a link; None where that is not said.
     """
     if not (node.settings.shm.over_bytes and memory.AVAILABLE):
-        return Connection(node, lambda connection: TcpConversation(node, queue, connection, cost=cost))
+        return hear_http(
+            Connection(node, lambda connection: TcpConversation(node, queue, connection, cost=cost)), queue
+        )
 
     def make(connection: Connection) -> TcpConversation:
         def share(conversation: TcpConversation, frame_limit_bytes: int) -> UnixValues | None:
@@ -67,7 +70,7 @@ def unix_connection(node: Node, queue: QueueLimits, *, cost: int | None = None) 
 
         return TcpConversation(node, queue, connection, cost=cost, share=share)
 
-    return Connection(node, make)
+    return hear_http(Connection(node, make), queue)
 
 
 class UnixValues:

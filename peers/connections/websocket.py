@@ -38,12 +38,15 @@ from peers.connections.connection import Connection
 from peers.connections.door import enter, renew, rights_of, take_place
 from peers.connections.http.answers import answer, denied, gathered, is_gathered, is_guarded, path_of, plain
 from peers.connections.http.bearer import CHALLENGE, bearer
+from peers.connections.http.conversation import HttpConversation
 from peers.connections.http.gate import refused
+from peers.connections.http.hosts import ANY_HOST
 from peers.node.node import Node
 from peers.node.whole import Whole
 from peers.verbs.publish import Publication, publish
 from peers.verbs.verbs import CHANGES
 from peers.websocket.dialogue import Dialogue, HubDialogue
+from peers.websocket.http.head import Head as HttpHead
 from peers.websocket.last_publications import LastPublications
 from peers.websocket.messages import ClientMessage, Dropped, Hello
 from peers.websocket.session import Event, Head, Phase, Piece, Session
@@ -57,6 +60,8 @@ __all__ = ["PATH", "WebSocketConversation", "websocket_connection"]
 PATH = "/v1/hub"
 
 _PATHS = frozenset({PATH, ZEEK_PATH})
+
+_ANY = frozenset({ANY_HOST})
 
 _MESSAGE_EVENTS = 2
 """What a message costs of a turn's share: it is decoded and answered by itself, 10 to 30 µs."""
@@ -83,6 +88,7 @@ class WebSocketConversation:
     """One client. See `peers.connections.conversation.Conversation`."""
 
     __slots__ = (
+        "_any_host",
         "_connection",
         "_dialogue",
         "_is_last",
@@ -97,16 +103,20 @@ class WebSocketConversation:
     )
 
     scheme = "ws"
-    changes = CHANGES | {Head, Request, Hello, Renewal}
+    changes = CHANGES | {Head, Request, HttpHead, Hello, Renewal}
     unsaid = "the client closed without Close"
-    is_held = False
+    is_held = is_bell = False
 
-    def __init__(self, node: Node, queue: QueueLimits, connection: Connection, *, loopback: bool) -> None:
+    def __init__(
+        self, node: Node, queue: QueueLimits, connection: Connection, *, loopback: bool, any_host: bool = False
+    ) -> None:
         limits = node.settings.limits
         self._node = node
         self._queue = queue
         self._connection = connection
         self._loopback = loopback
+        self._any_host = any_host
+        """Whether nobody can have made a name point here, as at a Unix socket."""
         self._refusal = ""
         """Why the hub takes no further connection. The client is told when it has said what it wants."""
         self._dialogue: Dialogue | None = None
@@ -151,6 +161,9 @@ class WebSocketConversation:
             case Request():
                 self._answer(event)
                 return _HANDSHAKE_EVENTS
+            case HttpHead():
+                self._hand_over(event)
+                return _HANDSHAKE_EVENTS
             case Closing():
                 text = f"{event.text} ({event.code})" if event.text else f"closed with {event.code}"
                 self._connection.reason = text
@@ -165,6 +178,20 @@ class WebSocketConversation:
 
     # The handshake.
 
+    def _hand_over(self, head: HttpHead) -> None:
+        """It is no WebSocket: another conversation goes on."""
+        rest = self.session.leave()
+        other = HttpConversation(
+            self._node,
+            self._queue,
+            self._connection,
+            loopback=self._loopback,
+            any_host=self._any_host,
+            refusal=self._refusal,
+        )
+        other.session.begin(head, rest)
+        self._connection.become(other)
+
     def _answer(self, request: Request) -> None:
         """Answer the only HTTP request of a connection."""
         path = path_of(request)
@@ -172,7 +199,7 @@ class WebSocketConversation:
         foreign = refused(
             request,
             self._node.settings.websocket,
-            self._node.host_names,
+            self._node.host_names | _ANY if self._any_host else self._node.host_names,
             loopback=self._loopback,
             is_websocket=is_websocket,
         )

@@ -124,7 +124,7 @@ class Writer:
         connection = self.connection
         self.is_choked = True
         self._leave_unwritten()
-        if connection.handler is not None:
+        if connection.handler is not None and not connection.conversation.is_bell:
             connection.handler.pause()
 
     def resume(self) -> None:

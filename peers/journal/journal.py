@@ -28,9 +28,11 @@ from hub.settings import JournalSettings, Limits
 from hub.topics import check_prefix
 from peers.journal.consumers.positions import Positions, positions_path
 from peers.journal.consumers.service import Consumers
+from peers.journal.forms import Order
 from peers.journal.readers import Deliver, Readers
 from peers.journal.recorder import Answer, OnMarked, Recorder
 from peers.journal.recording import Cancel, JournalStatistics, Publish, nothing
+from peers.journal.shared_pieces import SharedPieces
 from peers.journal.staging import OnCommitted, OnStaged, Staging
 from peers.journal.store import Retention, Store
 from peers.journal.tiering import Tiering, check_tier
@@ -83,6 +85,7 @@ class Journal:
             at=Progress(store.first, store.next, store.size_bytes),
         )
         self._readers = Readers(store.path, settings.readers, settings.fetch_s, settings.tier)
+        self._pieces = SharedPieces(self._readers.fetch)
         self._tiering = _tiering(store, settings) if settings.tier else None
         self._staging = Staging(
             core,
@@ -159,8 +162,11 @@ class Journal:
         on_its_way = start < (recorder.position() or 0)
         if fetch.time is None and start >= recorder.committed and fetch.bytes and (on_its_way or fetch.wait_ms):
             return self._fetch_later(fetch, deliver)
-        self._readers.fetch(encode_fetch(fetch), deliver)
+        self._read(encode_fetch(fetch), deliver, is_shared=_is_shared(fetch))
         return nothing
+
+    def _read(self, order: bytes, deliver: Deliver, *, is_shared: bool) -> None:
+        (self._pieces.fetch if is_shared else self._readers.fetch)(order, deliver)
 
     def _told(self, fetch: Fetch) -> Fetch:
         """Return an order whose answer tells the id of this journal.
@@ -189,7 +195,7 @@ class Journal:
 
     def _fetch_later(self, fetch: Fetch, deliver: Deliver) -> Cancel:
         """Have a piece read at the next commit, or when the time to wait is up; return what cancels that."""
-        order = encode_fetch(fetch)
+        order, is_shared = encode_fetch(fetch), _is_shared(fetch)
 
         def forget() -> None:
             self._waiting.discard(now)
@@ -198,7 +204,7 @@ class Journal:
 
         def now() -> None:
             forget()
-            self._readers.fetch(order, deliver)
+            self._read(order, deliver, is_shared=is_shared)
 
         timer = self._loop.call_later(max(fetch.wait_ms / 1000, _COMMIT_WAIT_S), now)
         self._waiting.add(now)
@@ -284,6 +290,10 @@ def _tiering(store: Store, settings: JournalSettings) -> Tiering:
     keep_us = int(settings.tier_keep_s * _US)
     order = {"path": store.path, "tier": settings.tier, "keep_bytes": settings.tier_keep_bytes, "keep_us": keep_us}
     return Tiering(msgspec.json.encode(order), settings.tier, on_copied)
+
+
+def _is_shared(fetch: Fetch) -> bool:
+    return isinstance(fetch, Order) and fetch.form == "events"
 
 
 def _check_limits(limits: Limits) -> None:

@@ -43,6 +43,9 @@ from peers.transport.fragments import Fragments, end_of, pieces_of
 from peers.values.forms import Form
 from peers.websocket.codec import JSON, MSGPACK
 from peers.websocket.framing import encode_message
+from peers.websocket.http.head import HEAD_END, BadRequestError, read_head
+from peers.websocket.http.head import Head as HttpHead
+from peers.websocket.http.query import is_served
 from peers.websocket.messages import (
     ClientMessage,
     Confirmed,
@@ -77,17 +80,12 @@ class Piece(NamedTuple):
     cost: int
 
 
-Event = Head | Piece | Request | ClientMessage | Closing
+Event = Head | Piece | Request | HttpHead | ClientMessage | Closing
 
 _CODECS = {Subprotocol("hub.v1.json"): JSON, Subprotocol("hub.v1.msgpack"): MSGPACK}
 
-_HEAD_END = b"\r\n\r\n"
-
 _TLS_HEAD = b"\x16\x03"
 """What a TLS handshake begins with, where HTTP is expected (RFC 8446, section 5.1)."""
-
-_SHOWN_CHARACTERS = 200
-"""How much of the library's reason is repeated, as it may quote a whole line of the request."""
 
 
 class MessageCodec(Shape):
@@ -142,6 +140,7 @@ class Session:
         "_outgoing",
         "_protocol",
         "_replies",
+        "_rest",
         "_spoken",
         "_unread",
         "codec",
@@ -164,6 +163,8 @@ class Session:
         self._handshake_limit_bytes = handshake_limit_bytes
         self._head = bytearray()
         """The beginning of the HTTP request; empty before it, and as soon as the request is complete."""
+        self._rest = b""
+        """What stands behind a request that is being answered, of the same piece."""
         self._is_held = False
         """Becomes True when nothing more of what the client says is looked at, but for the end; and stays so."""
         self._unread: list[memoryview] = []
@@ -287,6 +288,14 @@ class Session:
         self._head = bytearray()
         self.phase = Phase.CLOSED
 
+    def leave(self) -> bytes:
+        """Say nothing more: another session goes on. Return what stands behind the request that was returned last."""
+        rest = b"".join((self._rest, *self._unread))
+        self._unread.clear()
+        self._rest = b""
+        self.phase = Phase.CLOSED
+        return rest
+
     def take_outgoing(self) -> bytes:
         """Return and forget what is to be written now."""
         outgoing, self._outgoing = self._outgoing, []
@@ -331,8 +340,9 @@ class Session:
         What was fed is read in pieces, which takes long, so that the connection decides when: `Head` and `Piece` say
         that there is one, until `read` was called.
 
-        A `Request` must be answered by `accept` or `respond` before the next event is asked for. None stands for
-        something that is dealt with already (a ping, an error) and has cost time.
+        A `Request` must be answered by `accept` or `respond` before the next event is asked for. The head of one that
+        is for publishing, or for events, is for another session (`leave`). None stands for something that is dealt with
+        already (a ping, an error) and has cost time.
         """
         if self._is_held and self.phase is not Phase.CLOSED:
             return NEED_DATA
@@ -357,48 +367,43 @@ class Session:
             if cut is None:
                 return
             head, data = cut
+            self._rest = data
             yield self._read_head(head)
+            self._rest = b""
         if self.phase is Phase.OPEN and data:
             yield from self._receive_frames(data)
 
     def _cut_head(self, data: bytes) -> tuple[bytes, bytes] | None:
         """Return the HTTP request and what follows it, or None if the request is not complete."""
         head = self._head
-        searched = max(0, len(head) - len(_HEAD_END) + 1)
+        searched = max(0, len(head) - len(HEAD_END) + 1)
         head += data
-        end = head.find(_HEAD_END, searched)
+        end = head.find(HEAD_END, searched)
         is_over = len(head) > self._handshake_limit_bytes or head.startswith(_TLS_HEAD)
         if end < 0 and not is_over:
             return None
-        size = len(head) if end < 0 else end + len(_HEAD_END)
+        size = len(head) if end < 0 else end + len(HEAD_END)
         self._head = bytearray()
         return bytes(head[:size]), bytes(head[size:])
 
     def _read_head(self, head: bytes) -> Event:
-        handshake = ServerProtocol()
         if head.startswith(_TLS_HEAD):
-            text = "the far side speaks TLS; this port has none, wss:// has"
-            return self._bad_request(handshake.reject(HTTPStatus.BAD_REQUEST, f"{text}\n"), text)
-        handshake.receive_data(head)
-        events = handshake.events_received()
+            return self._bad_request(HTTPStatus.BAD_REQUEST, "the far side speaks TLS; this port has none, wss:// has")
         if len(head) > self._handshake_limit_bytes:
             text = f"the request is over {self._handshake_limit_bytes} bytes"
-            return self._bad_request(handshake.reject(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"{text}\n"), text)
-        if events and isinstance(events[0], Request):
-            return events[0]
-        error = handshake.handshake_exc
-        reason = str(error.__cause__ or error if error is not None else "unfinished")[:_SHOWN_CHARACTERS]
-        if b"authorization" in head.lower():  # the line that is quoted may be the one with the token
-            reason = "a line of it cannot be read"
-        written = b"".join(handshake.data_to_send())
-        if written:  # the library has answered: a line or a number of lines over its limits
-            self._outgoing.append(written)
-            self.phase = Phase.CLOSED
-            return Closing(CloseCode.PROTOCOL_ERROR, reason, by_far_side=False)
-        return self._bad_request(handshake.reject(HTTPStatus.BAD_REQUEST, f"no HTTP request: {reason}\n"), reason)
+            return self._bad_request(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, text)
+        try:
+            found = read_head(head)
+        except BadRequestError as error:
+            return self._bad_request(error.status, error.text)
+        if is_served(found.request.path.partition("?")[0]):
+            return found
+        if found.has_body:
+            return self._bad_request(HTTPStatus.BAD_REQUEST, "no HTTP request that is answered here has a body")
+        return found.request
 
-    def _bad_request(self, response: Response, text: str) -> Closing:
-        self.respond(response)
+    def _bad_request(self, status: HTTPStatus, text: str) -> Closing:
+        self.respond(ServerProtocol().reject(status, f"{text}\n"))
         return Closing(CloseCode.PROTOCOL_ERROR, text, by_far_side=False)
 
     def _receive_frames(self, data: bytes) -> Iterator[Event | None]:

@@ -1,0 +1,283 @@
+"""`Stream`: one GET of events, live or from the journal.
+
+```
+without a journal   handler ─ batches ─▶ events, without ids; its queue overflows by its policy: `dropped`
+recorded            handler ─ batches ─▶ bell ─▶ FETCH ─▶ events as the reader process has made them, with ids
+```
+
+Which of the two it is: recorded, if the hub records all that is asked for, the client may read the journal, and wishes
+for no queue. Then what waits for a slow reader waits in the journal, and no policy is needed.
+
+Owner: one `peers.connections.http.conversation.HttpConversation`. Invariants: what is read from the journal is told
+once, in order; a stream whose journal has failed ends, and says so, as nobody knows what it would miss.
+
+Not here: when to read (`peers.websocket.http.following`), how an event looks (`peers.values.event_stream`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from hub.batch import Batch
+from hub.errors import CloseCode, RejectedError
+from hub.handler import Handler
+from hub.policy.policy import Action
+from hub.topics import RESERVED
+from peers.connections.unread import unread_bytes
+from peers.journal.forms import NEXT, Order
+from peers.journal.granting import granted
+from peers.node.node import Node
+from peers.values.event_stream import COMMENT, dropped_event, events_form, gone_event
+from peers.verbs.verbs import Verbs
+from peers.websocket.http.following import Following
+from peers.websocket.http.query import Wanted
+from peers.wire.records import Fetch
+from peers.wire.session import SubscriptionChange
+
+__all__ = ["LIVE_HEADERS", "PIECE_BYTES", "Shell", "Stream"]
+
+PIECE_BYTES: Final = 64 * 1024
+"""Bodies in one piece of the journal: 2 ms of work for the reader."""
+
+AGAIN_S: Final = 0.5
+"""After how long a piece is asked for again, if too many are, seconds."""
+
+LIVE_HEADERS: Final = {
+    "Content-Type": "text/event-stream",
+    "Cache-Control": "no-store",
+    "X-Accel-Buffering": "no",
+    "X-Content-Type-Options": "nosniff",
+}
+"""The third is for nginx, which would keep events until there are many."""
+
+_REQUEST: Final = 1
+"""The number of whatever a stream asks for: there is one thing at a time."""
+
+
+class Shell(Protocol):
+    """The connection, as far as a stream needs it."""
+
+    @property
+    def is_choked(self) -> bool:
+        """Whether the client has much to read yet."""
+
+    def accept(self) -> None:
+        """The stream begins."""
+
+    def refuse(self, error: RejectedError) -> None:
+        """It does not."""
+
+    def say(self, text: bytes) -> None:
+        """Write events soon."""
+
+    def write(self, text: bytes) -> None:
+        """Write events now."""
+
+    def end(self, code: int, text: str) -> None:
+        """End the stream."""
+
+    def later(self, seconds: float, act: Callable[[], None]) -> None:
+        """Call `act` after so long."""
+
+    def after_turn(self, act: Callable[[], None]) -> None:
+        """Call `act` once this turn is over."""
+
+
+class Stream:
+    """One stream. See `peers.websocket.http.far_side.Listener`.
+
+    Args:
+        node: The hub.
+        handler: Of the client.
+        verbs: By which it asks.
+        shell: The connection.
+        wanted: What is asked for.
+    """
+
+    __slots__ = (
+        "_following",
+        "_handler",
+        "_is_accepted",
+        "_is_rung",
+        "_node",
+        "_shell",
+        "_time_us",
+        "_unread_bytes",
+        "_verbs",
+        "_wanted",
+        "is_recorded",
+    )
+
+    def __init__(self, node: Node, handler: Handler, verbs: Verbs, shell: Shell, wanted: Wanted) -> None:
+        self._node = node
+        self._handler = handler
+        self._verbs = verbs
+        self._shell = shell
+        self._wanted = wanted
+        self.is_recorded = wanted.has_start or (wanted.queue is None and self._is_all_recorded() and self._may_read())
+        """Whether events come from the journal."""
+        self._is_accepted = False
+        """Whether the client was told that the stream begins."""
+        self._following: Following | None = None
+        """Set with that, if events come from the journal."""
+        self._time_us = wanted.time_us
+        """The time at which it begins; None once it is known which offset that is."""
+        self._is_rung = False
+        """Whether the journal will be looked at after this turn."""
+        self._unread_bytes = 0
+        """What the client had not taken at the last look."""
+
+    def _is_all_recorded(self) -> bool:
+        topics = tuple(self._node.settings.journal.topics)
+        return bool(self._node.journal.id) and all(
+            one.startswith(topics) and not one.startswith(RESERVED) for one in self._wanted.prefixes
+        )
+
+    def _may_read(self) -> bool:
+        rights = self._handler.rights
+        return rights is None or all(rights.may_all(Action.JOURNAL, one) for one in self._wanted.prefixes)
+
+    def begin(self) -> None:
+        """Subscribe; the answer comes before any message.
+
+        Raises:
+            RejectedError: It cannot begin in the journal.
+        """
+        if self.is_recorded:
+            if not self._node.journal.id:
+                raise RejectedError(CloseCode.NOT_ALLOWED, "this hub has no journal; start it with --journal PATH")
+            if not self._is_all_recorded():
+                raise RejectedError(CloseCode.NOT_ALLOWED, "topic not recorded here; see journal.topics of the hub")
+            granted(Fetch(_REQUEST, prefixes=self._prefixes), self._handler.rights, Action.JOURNAL, narrows=False)
+        self._verbs.act(SubscriptionChange(subscribe=True, prefixes=self._wanted.prefixes, request=_REQUEST))
+
+    @property
+    def _prefixes(self) -> tuple[str, ...]:
+        return tuple(self._wanted.prefixes)
+
+    # What the hub says.
+
+    def confirmed(self, request: int, offset: int | None) -> None:  # noqa: ARG002 -- there is one at a time
+        """The subscription has begun."""
+        if self.is_recorded:
+            refusal = self._join(offset)
+            if refusal is not None:
+                self._shell.refuse(refusal)
+                return
+        self._is_accepted = True
+        self._shell.accept()
+        self.go_on()
+
+    def _join(self, offset: int | None) -> RejectedError | None:
+        """Begin in the journal, which stands at this offset; return why not."""
+        if offset is None:
+            return RejectedError(CloseCode.JOURNAL_FAILED, "the journal cannot be written now; ask again later")
+        start = self._wanted.start
+        if self._time_us is not None:
+            start = 0
+        elif start is None:
+            start = offset
+        elif start > offset:
+            text = f"offset {start} is behind the end of the journal, which is at {offset}: was it another one?"
+            return RejectedError(CloseCode.GONE, text)
+        self._following = Following(start, offset)
+        return None
+
+    def refused(self, error: RejectedError, request: int) -> None:
+        """It was refused what it asked for, or is taken away what it had."""
+        if not self._is_accepted:
+            self._shell.refuse(error)
+        elif request and error.code == CloseCode.TRY_AGAIN_LATER and self._following is not None:
+            self._following.failed()
+            self._shell.later(AGAIN_S, self.go_on)
+        else:
+            self._shell.end(error.code, error.text)
+
+    def recorded(self, request: int, offset: int, messages: int) -> None:
+        """Nothing is published here."""
+
+    def records(self, body: memoryview) -> None:
+        """A piece of the journal has come: tell it, and ask for the next one."""
+        following = self._following
+        if following is None:
+            return
+        self._time_us = None
+        following.reached(NEXT.unpack_from(body)[0])
+        text = bytes(body[NEXT.size :])
+        if text:
+            self._handler.delivered_bytes += len(text)
+            self._shell.write(text)
+        self.go_on()
+
+    def gone(self, text: str, first: int) -> None:
+        """What was to be read next was deleted: tell so, and go on with what is there."""
+        following = self._following
+        if following is None:
+            return
+        if first <= following.position:
+            self._shell.end(CloseCode.GONE, text)
+            return
+        self._shell.write(gone_event(following.position, first))
+        following.reached(first)
+        self.go_on()
+
+    def speak(self) -> None:
+        """Nothing: what is told is written as it is told."""
+
+    # The journal.
+
+    def go_on(self) -> None:
+        """Ask for a piece, if there is one and the client reads."""
+        following = self._following
+        if following is None or not following.is_due or self._shell.is_choked or self._handler.closed:
+            return
+        following.asked()
+        start, time_us = following.position, self._time_us
+        self._verbs.act(Order(_REQUEST, start, time_us, prefixes=self._prefixes, bytes=PIECE_BYTES, form="events"))
+
+    def _look(self) -> None:
+        """Something has come for this stream: the journal has it, or will have it soon."""
+        self._is_rung = False
+        following, head = self._following, self._node.journal.position()
+        if following is None or self._handler.closed:
+            return
+        if head is None or not following.ring(head):
+            text = "the journal cannot be written, so nobody knows what is missing; come back with the last id"
+            self._shell.end(CloseCode.JOURNAL_FAILED, text)
+            return
+        self.go_on()
+
+    # What the handler writes.
+
+    def render(self, batches: list[Batch]) -> tuple[list[bytes], int]:
+        """Return batches as events, and how many messages have no form; or ring, and return nothing."""
+        if self.is_recorded:
+            if not self._is_rung:
+                self._is_rung = True
+                self._shell.after_turn(self._look)  # by then the journal has them, too
+            return [], 0
+        frames = []
+        lost = 0
+        for batch in batches:
+            form = batch.form(events_form)
+            frames.append(form.frames(batch))
+            lost += form.lost_messages
+        return frames, lost
+
+    def render_gap(self, lost_messages: int) -> bytes:
+        """Tell that messages are missing, unless they are in the journal."""
+        return b"" if self.is_recorded else dropped_event(lost_messages)
+
+    # Signs of life.
+
+    def is_alive(self, transport: asyncio.Transport) -> bool:
+        """Return whether the client has taken something since the last look, or all of it; say something, too.
+
+        A client over HTTP says nothing while it follows. What its system has acknowledged is all that is known of it.
+        """
+        unread, before = unread_bytes(transport), self._unread_bytes
+        self._unread_bytes = unread
+        self._shell.say(COMMENT)
+        return not unread or unread < before

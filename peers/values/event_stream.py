@@ -1,0 +1,148 @@
+"""Messages as server-sent events: what `GET /v1/events` writes (docs/http.md).
+
+```
+id: 17                                         the offset of its record, where it is one
+data: {"topic":"/a","value":1}
+                                               an empty line ends an event
+event: dropped
+data: {"count":3}
+```
+
+JSON is written without line breaks, so that an event has one line of data. No state, no I/O.
+
+Cost: 1.5 µs a message; made once for all streams that want the same batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from hub.batch import Batch, value_ends
+from hub.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, Encoding, Frame
+from hub.journal.block import Block
+from hub.tags.envelope import Envelope
+from peers.values.conversion import json_of, json_of_broker
+from peers.values.forms import Form, Made
+
+__all__ = ["COMMENT", "closed_event", "dropped_event", "events_form", "gone_event", "recorded_events"]
+
+COMMENT = b":\n\n"
+"""Says nothing: so that whatever is between sees that the stream is alive."""
+
+_SINGLY_LIMIT = 4096
+"""Most values of one frame that are converted: 3 µs each, 12 ms."""
+
+_ENCODING = 0b110
+"""Flags that say that a body is not msgpack."""
+
+_text = msgspec.json.Encoder().encode
+
+
+def dropped_event(messages: int) -> bytes:
+    """Tell that so many messages are missing here."""
+    return b'event: dropped\ndata: {"count":%d}\n\n' % messages
+
+
+def gone_event(first: int, following: int) -> bytes:
+    """Tell that the records between two offsets were deleted before they were read."""
+    return b'event: gone\ndata: {"from":%d,"to":%d}\n\n' % (first, following)
+
+
+def closed_event(code: int, text: str) -> bytes:
+    """Tell why nothing more comes."""
+    return b"event: closed\ndata: %b\n\n" % _text({"code": int(code), "text": text})
+
+
+def events_form(_: Batch) -> Form:
+    """Give a batch its form for streams of events. For `Batch.form`."""
+    return Form(_make)
+
+
+def _make(batch: Batch) -> Made:
+    texts: list[bytes] = []
+    lost = gap = 0
+    for frame in batch.parts():
+        opening = _opening(frame)
+        for value in _values(frame):
+            if isinstance(value, int):
+                lost += value
+                gap += value
+                continue
+            if gap:
+                texts.append(dropped_event(gap))
+                gap = 0
+            texts.append(b'%b,"value":%b}\n\n' % (opening, value))
+    if gap:
+        texts.append(dropped_event(gap))
+    return b"".join(texts), lost
+
+
+def _opening(frame: Frame) -> bytes:
+    """Return what stands in front of each value of a frame."""
+    if not frame.flags & FLAG_TAGGED:
+        return b'data: {"topic":' + _text(frame.key.decode())
+    topic, labels, sender, destination = Envelope.decode(frame.key)
+    fields = {"topic": topic, "labels": labels, "sender": sender, "to": destination}
+    return b"data: " + _text({name: value for name, value in fields.items() if value})[:-1]
+
+
+def _values(frame: Frame) -> Iterator[bytes | int]:
+    """Yield the JSON of each value of a frame, or how many have none."""
+    flags = frame.flags & ~FLAG_TAGGED
+    if flags & _ENCODING:
+        yield (json_of_broker(frame.body) if flags == BROKER_FLAGS else None) or frame.messages
+    elif flags & FLAG_BATCH:
+        yield from _values_of_batch(frame)
+    else:
+        yield json_of(frame.body) or 1
+
+
+def _values_of_batch(frame: Frame) -> Iterator[bytes | int]:
+    plain = Frame(KIND_MESSAGES, FLAG_BATCH, frame.key, frame.body)
+    ends = value_ends(plain) if frame.messages <= _SINGLY_LIMIT else None
+    if ends is None:
+        yield frame.messages
+        return
+    start = BATCH_COUNT.size
+    for end in ends:
+        yield json_of(frame.body[start:end]) or 1
+        start = end
+
+
+def recorded_events(blocks: list[bytes], limit_bytes: int) -> tuple[list[bytes], int | None]:
+    """Return records as events, and the offset of the first that is left out.
+
+    Args:
+        blocks: Of the journal, which were checked when they were read.
+        limit_bytes: Most bytes of bodies; None is left out where that is enough.
+    """
+    texts: list[bytes] = []
+    gap = 0
+    left_bytes = limit_bytes
+    topics: dict[str, bytes] = {}
+    for data in blocks:
+        for offset, time_us, topic, encoding, body in Block.parse(data, verify=False).records():
+            if left_bytes <= 0:
+                return _with_gap(texts, gap), offset
+            left_bytes -= len(body)
+            value = json_of(body) if encoding == Encoding.MSGPACK else None
+            if encoding == Encoding.BROKER:
+                value = json_of_broker(body)
+            if value is None:
+                gap += 1
+                continue
+            if gap:
+                texts.append(dropped_event(gap))
+                gap = 0
+            shown = topics.get(topic) or topics.setdefault(topic, _text(topic))
+            texts.append(
+                b'id: %d\ndata: {"topic":%b,"time_ms":%d.%03d,"value":%b}\n\n'
+                % (offset, shown, time_us // 1000, time_us % 1000, value)
+            )
+    return _with_gap(texts, gap), None
+
+
+def _with_gap(texts: list[bytes], gap: int) -> list[bytes]:
+    return [*texts, dropped_event(gap)] if gap else texts

@@ -1,0 +1,143 @@
+"""`Publishing`: one POST: what of its body was published, and what is answered.
+
+```
+Values ─▶ publish ─▶ verbs ─▶ confirm, refuse                  at once
+                          └─▶ recorded, unrecorded             once the journal has it, in the order of the messages
+Done   ─▶ is_settled ─▶ answer: {"messages": 3, "offsets": [[17, 3]]}
+```
+
+Owner: one connection, for one request. Invariants: what follows a refusal is not published; the answer says how much
+was. Bound: `RANGES_LIMIT` ranges of offsets, of however many messages. No I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import Any, Final
+
+from hub.errors import CloseCode, RejectedError
+from peers.verbs.publish import Publication
+from peers.websocket.http.answers import error_body, json_body, status_of
+from peers.websocket.http.content import Target, Values
+
+__all__ = ["RANGES_LIMIT", "Publishing"]
+
+_MESSAGES_PER_EVENT: Final = 64
+"""Messages of one frame that are as much of a turn's share as another event."""
+
+RANGES_LIMIT: Final = 1_000
+"""Most ranges of offsets that an answer tells: messages of one POST stand together unless others publish, too."""
+
+
+class Publishing:
+    """One POST.
+
+    Args:
+        target: Where its messages go.
+        act: Publishes.
+        on_told: Called when something was said outside of a read.
+    """
+
+    __slots__ = (
+        "_act",
+        "_last",
+        "_offsets",
+        "_on_told",
+        "_pending",
+        "_refusal",
+        "_target",
+        "_untold",
+        "is_done",
+        "messages",
+    )
+
+    def __init__(self, target: Target, act: Callable[[Publication], int], on_told: Callable[[], None]) -> None:
+        self._target = target
+        self._act = act
+        self._on_told = on_told
+        self._last = 0
+        """The number of the last frame."""
+        self._pending: dict[int, tuple[int, int]] = {}
+        """The number of each frame that is not answered: its first line, and how many messages it has."""
+        self._offsets: list[list[int]] = []
+        """First offset and number of messages of each range that is recorded."""
+        self._untold = 0
+        """How many messages are recorded in further ranges."""
+        self._refusal: tuple[int, str, int] | None = None
+        """Code, text and line of what was refused first."""
+        self.is_done = False
+        """Whether the body is complete."""
+        self.messages = 0
+        """How many messages were published, and recorded where that was asked for."""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether something was refused: nothing more is published."""
+        return self._refusal is not None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it can be answered."""
+        return (self.is_done or self.is_refused) and not self._pending
+
+    def publish(self, values: Values) -> int:
+        """Publish values, unless something was refused before; return how much work that was."""
+        if self._refusal is not None:
+            return 0
+        self._last += 1
+        publication = self._target.publication(values.packed, self._last)
+        self._pending[self._last] = (values.line, publication.messages)
+        return 1 + publication.messages // _MESSAGES_PER_EVENT + self._act(publication)
+
+    def refuse(self, code: int, text: str, line: int = 0) -> None:
+        """Refuse what comes from now on."""
+        if self._refusal is None:
+            self._refusal = (code, text, line)
+
+    # What the hub says of it, see `peers.websocket.http.far_side.Listener`.
+
+    def confirmed(self, request: int, offset: int | None) -> None:  # noqa: ARG002 -- of subscriptions
+        """It was published."""
+        _, messages = self._pending.pop(request, (0, 0))
+        self.messages += messages
+
+    def refused(self, error: RejectedError, request: int) -> None:
+        """It was not published, or not recorded."""
+        line, _ = self._pending.pop(request, (0, 0))
+        self.refuse(error.code, error.text, line)
+
+    def recorded(self, request: int, offset: int, messages: int) -> None:
+        """It is in the journal."""
+        self.confirmed(request, offset)
+        ranges = self._offsets
+        if ranges and sum(ranges[-1]) == offset:
+            ranges[-1][1] += messages
+        elif len(ranges) < RANGES_LIMIT:
+            ranges.append([offset, messages])
+        else:
+            self._untold += messages
+
+    def records(self, body: memoryview) -> None:
+        """Nothing is read here."""
+
+    def gone(self, text: str, first: int) -> None:
+        """Nothing is read here."""
+
+    def speak(self) -> None:
+        """Something was told outside of a read."""
+        self._on_told()
+
+    # The answer.
+
+    def answer(self) -> tuple[HTTPStatus, bytes]:
+        """Return status and body."""
+        told: dict[str, Any] = {"messages": self.messages}
+        if self._target.confirm:
+            told["offsets"] = self._offsets
+            if self._untold:
+                told["untold"] = self._untold
+        if self._refusal is None:
+            return HTTPStatus.OK, json_body(told)
+        code, text, line = self._refusal
+        return status_of(code), error_body(CloseCode(code), text, line, **told)

@@ -1,0 +1,287 @@
+"""`HttpSession`: the rules of a connection on which requests follow one another. Bytes in, events out, no I/O.
+
+```
+HEAD ─Asked─▶ HELD ─ respond ───────────────────────────────▶ HEAD, or CLOSED where one of the sides wants that
+                └─── receive ─▶ BODY ─ Part …, Done ─▶ HELD ┘     └─ Refused ─▶ HELD, to be answered and closed
+                └─── stream ──▶ STREAM ─▶ CLOSED            what comes is thrown away
+```
+
+A connection feeds what it has read, acts on each event, and writes `take_outgoing()`. What was fed is read in pieces,
+so that the connection decides when: `Piece` says that there is one, until `read` was called. A request that stands
+behind another is not looked at before that is answered.
+
+Owner: one connection. Invariants: at most a head of `head_limit_bytes`, or one value or line of a body, is held; what
+cannot be read is answered once, and nothing behind it is taken for a request. Not here: who may ask, what is answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from http import HTTPStatus
+from typing import NamedTuple
+
+from hub.errors import CloseCode
+from peers.transport.fragments import pieces_of
+from peers.websocket.http.body import Body
+from peers.websocket.http.content import Content, ContentError, Values
+from peers.websocket.http.head import HEAD_END, BadRequestError, Head, keeps_open, read_head
+from peers.wire.scanner import NEED_DATA, NeedData
+
+__all__ = ["Asked", "Done", "Event", "HttpSession", "Phase", "Piece", "Refused"]
+
+_BYTES_PER_EVENT = 512
+"""Bytes of a body that are read at the cost of an event: 5 lines, about 5 µs."""
+
+_HEAD_COST = 8
+"""What it costs to read a request, events: about 100 µs."""
+
+
+class Piece(NamedTuple):
+    """A piece of what was fed is there to be read: ask for `read`."""
+
+    cost: int
+
+
+class Asked(NamedTuple):
+    """A request has come. Answer it by `respond`, `receive` or `stream`."""
+
+    head: Head
+
+
+class Done(NamedTuple):
+    """The body is complete."""
+
+
+class Refused(NamedTuple):
+    """What has come makes no sense: answer so, and close."""
+
+    status: HTTPStatus
+    code: CloseCode
+    text: str
+    line: int = 0
+    """Which line of the body is to blame, from 1; 0 if it is none of them."""
+
+
+Event = Piece | Asked | Values | Done | Refused
+
+
+class Phase(Enum):
+    """Where a connection stands."""
+
+    HEAD = "a request is expected"
+    HELD = "a request is to be answered"
+    BODY = "its body is read"
+    STREAM = "events are written"
+    CLOSED = "closed"
+
+
+class HttpSession:
+    """The hub's side of a connection.
+
+    Args:
+        head_limit_bytes: Largest head that is taken.
+        body_limit_bytes: Largest body that is taken.
+    """
+
+    __slots__ = (
+        "_body",
+        "_body_limit_bytes",
+        "_content",
+        "_events",
+        "_head",
+        "_head_limit_bytes",
+        "_is_last",
+        "_outgoing",
+        "_unread",
+        "phase",
+    )
+
+    has_more = True
+    """Whether `next_event` may have something to say. It is not known before it was asked."""
+    rejected_messages = 0
+    """They are counted by whoever refuses them."""
+    unfinished = 0
+
+    def __init__(self, head_limit_bytes: int, body_limit_bytes: int) -> None:
+        self._head_limit_bytes = head_limit_bytes
+        self._body_limit_bytes = body_limit_bytes
+        self.phase = Phase.HEAD
+        self._head = bytearray()
+        """The beginning of a request."""
+        self._is_last = True
+        """Whether this connection ends with the request that is being answered."""
+        self._body: Body | None = None
+        self._content: Content | None = None
+        """What is read, and how; None outside of BODY."""
+        self._unread: list[bytes | memoryview] = []
+        """What was fed and not looked at."""
+        self._events: Iterator[Event] = iter(())
+        """The events in the piece that is being looked at."""
+        self._outgoing: list[bytes] = []
+
+    # As a connection sees it.
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more is to be said."""
+        return self.phase is Phase.CLOSED
+
+    @property
+    def has_outgoing(self) -> bool:
+        """Whether there is something to be written."""
+        return bool(self._outgoing)
+
+    def take_outgoing(self) -> bytes:
+        """Return and forget what is to be written now."""
+        outgoing, self._outgoing = self._outgoing, []
+        return b"".join(outgoing)
+
+    @property
+    def held_bytes(self) -> int:
+        """How many bytes are held of what is not complete."""
+        body = 0 if self._body is None else self._body.held_bytes
+        return len(self._head) + body + (0 if self._content is None else self._content.held_bytes)
+
+    def feed(self, data: bytes) -> None:
+        """Take what was read; ask `next_event` for what it says."""
+        if self.phase is not Phase.STREAM:
+            self._unread.extend(pieces_of(data))
+
+    def next_event(self) -> Event | NeedData:
+        """Return what the client says next. Bad input raises nothing: it leads to `Refused`."""
+        for event in self._events:
+            return event
+        if self.phase is Phase.CLOSED or self.phase is Phase.STREAM:
+            self._unread.clear()
+        if not self._unread or self.phase is Phase.HELD:
+            return NEED_DATA
+        return Piece(_HEAD_COST if self.phase is Phase.HEAD else 1 + len(self._unread[0]) // _BYTES_PER_EVENT)
+
+    def read(self) -> None:
+        """Read the next piece; `next_event` returns what is in it."""
+        if self._unread:
+            data = bytes(self._unread.pop(0))
+            self._events = self._read_head(data) if self.phase is Phase.HEAD else self._read_body(data)
+
+    # Requests.
+
+    def begin(self, head: Head, rest: bytes) -> None:
+        """Go on with a request that another session has read, and with what stands behind it."""
+        if rest:
+            self._unread.insert(0, rest)
+        self._events = iter((self._asked(head),))
+
+    def _asked(self, head: Head) -> Asked:
+        self.phase = Phase.HELD
+        self._is_last = head.has_body or not keeps_open(head.request)  # whoever answers early has not read the body
+        return Asked(head)
+
+    def _read_head(self, data: bytes) -> Iterator[Event]:
+        head = self._head
+        if not head:
+            data = data.lstrip(b"\r\n")  # as RFC 9112 asks for, section 2.2
+        searched = max(0, len(head) - len(HEAD_END) + 1)
+        head += data
+        end = head.find(HEAD_END, searched)
+        size = end + len(HEAD_END) if end >= 0 else len(head)
+        if size > self._head_limit_bytes:
+            text = f"the request is over {self._head_limit_bytes} bytes"
+            yield self._refused(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, CloseCode.TOO_BIG, text)
+            return
+        if end < 0:
+            return
+        whole, rest = bytes(head[:size]), bytes(head[size:])
+        self._head = bytearray()
+        if rest:
+            self._unread.insert(0, rest)
+        try:
+            found = read_head(whole)
+        except BadRequestError as error:
+            yield self._refused(error.status, CloseCode.PROTOCOL_ERROR, error.text)
+            return
+        yield self._asked(found)
+
+    def receive(self, head: Head, content: Content) -> Refused | None:
+        """Read the body of the request: what it says comes as events. Return what is to be answered instead."""
+        if head.length is not None and head.length > self._body_limit_bytes:
+            return self._too_large()
+        if head.request.headers.get_all("Expect"):
+            self._outgoing.append(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self._is_last = not keeps_open(head.request)
+        self._body, self._content = Body(head.length), content
+        self.phase = Phase.BODY
+        if self._body.is_done:
+            self._events = self._read_body(b"")
+        return None
+
+    def _read_body(self, data: bytes) -> Iterator[Event]:
+        body, content = self._body, self._content
+        if body is None or content is None:
+            return
+        try:
+            plain, rest = body.take(data)
+            if body.size_bytes > self._body_limit_bytes:
+                yield self._too_large()
+                return
+            if rest:
+                self._unread.insert(0, rest)
+            yield from content.take(plain)
+            if body.is_done:
+                yield from content.finish()
+                self._body = self._content = None
+                self.phase = Phase.HELD
+                yield Done()
+        except BadRequestError as error:
+            yield self._refused(error.status, CloseCode.PROTOCOL_ERROR, error.text)
+        except ContentError as error:
+            status = HTTPStatus.BAD_REQUEST
+            if error.code == CloseCode.TOO_BIG:
+                status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+            yield self._refused(status, error.code, error.text, error.line)
+
+    def _too_large(self) -> Refused:
+        text = f"a body of more than {self._body_limit_bytes} bytes, which is http.body_bytes"
+        return self._refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, CloseCode.TOO_BIG, text)
+
+    def _refused(self, status: HTTPStatus, code: CloseCode, text: str, line: int = 0) -> Refused:
+        """Look at nothing more that comes."""
+        self._is_last = True
+        self._head = bytearray()
+        self._unread.clear()
+        self._body = self._content = None
+        self.phase = Phase.HELD
+        return Refused(status, code, text, line)
+
+    # Answers.
+
+    def respond(self, status: HTTPStatus, headers: Mapping[str, str], body: bytes = b"") -> bool:
+        """Answer the request; return whether the client may ask again."""
+        is_last = self._is_last or self.phase is Phase.BODY
+        fields = {"Content-Length": str(len(body))} if status is not HTTPStatus.NO_CONTENT else {}
+        self._outgoing.append(_head(status, fields | dict(headers), is_last=is_last) + body)
+        self._events = iter(())
+        self._body = self._content = None
+        self.phase = Phase.CLOSED if is_last else Phase.HEAD
+        self._is_last = True
+        return not is_last
+
+    def stream(self, headers: Mapping[str, str]) -> None:
+        """Answer with a stream, whose events are written from now on. It ends with the connection."""
+        self._outgoing.append(_head(HTTPStatus.OK, headers, is_last=True))
+        self.phase = Phase.STREAM
+
+    def say(self, text: bytes) -> None:
+        """Write something into the stream, unless it is over."""
+        if self.phase is Phase.STREAM:
+            self._outgoing.append(text)
+
+    def close(self) -> None:
+        """Say nothing more."""
+        self.phase = Phase.CLOSED
+
+
+def _head(status: HTTPStatus, headers: Mapping[str, str], *, is_last: bool) -> bytes:
+    fields = dict(headers) | ({"Connection": "close"} if is_last else {})
+    lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    return f"HTTP/1.1 {status.value} {status.phrase}\r\n{lines}\r\n".encode("latin-1")

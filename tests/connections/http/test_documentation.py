@@ -1,0 +1,100 @@
+"""The examples of docs/http.md run as they stand, with curl; its numbers are those of the settings."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from hub.settings import HttpSettings, Limits
+from peers.daemon.daemon import Daemon
+from peers.daemon.sources import load
+from peers.websocket.http.publishing import RANGES_LIMIT
+
+TEXT = (Path(__file__).parents[3] / "docs" / "http.md").read_text()
+LINES = [line for block in re.findall(r"```sh\n(.*?)```", TEXT, re.DOTALL) for line in block.splitlines()]
+PUBLISHING = [line for line in LINES if "/v1/publish" in line]
+FOLLOWING = [line for line in LINES if "/v1/events" in line]
+
+pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
+
+
+@pytest.fixture
+async def daemon(tmp_path: Path) -> AsyncIterator[Daemon]:
+    """A hub with a journal."""
+    listen = ["ws://127.0.0.1:0", f"unix://{tmp_path}/hub.sock"]
+    loaded = load({"listen": listen, "journal": {"path": str(tmp_path / "journal.db")}}, {})
+    daemon = Daemon(loaded, "hub")
+    await daemon.start()
+    try:
+        yield daemon
+    finally:  # a hub that is left behind keeps the interpreter from ending
+        await daemon.stop()
+
+
+async def started(daemon: Daemon, line: str) -> asyncio.subprocess.Process:
+    """A line of the page, with the places of this hub."""
+    web, unix = daemon.endpoints
+    text = line.replace("127.0.0.1:7401", f"127.0.0.1:{web.port}").replace("/run/hub.sock", unix.path)
+    text = text.replace("curl ", "curl -sS --fail-with-body ", 1)
+    text = text if "|" in text else f"exec {text}"  # so that what is ended is curl itself
+    return await asyncio.create_subprocess_shell(text, stdout=asyncio.subprocess.PIPE, stdin=asyncio.subprocess.DEVNULL)
+
+
+def test_there_are_examples() -> None:
+    """Of both kinds."""
+    assert len(PUBLISHING) + len(FOLLOWING) == len(LINES)
+    assert len(PUBLISHING) >= 4
+    assert len(FOLLOWING) >= 4
+
+
+@pytest.mark.parametrize("line", PUBLISHING)
+async def test_publishing(daemon: Daemon, line: str) -> None:
+    """The answer says how many messages were published."""
+    process = await started(daemon, line)
+    told, _ = await process.communicate()
+    assert process.returncode == 0, told
+    answer = json.loads(told)
+    assert answer["messages"] == (2 if "printf" in line else 1)
+    assert ("offsets" in answer) == ("confirm" in line)
+
+
+async def publish_again_and_again(daemon: Daemon) -> None:
+    """As often as it can be, until it is cancelled between two times."""
+    while True:
+        await asyncio.shield((await started(daemon, PUBLISHING[0])).communicate())
+
+
+@pytest.mark.parametrize("line", FOLLOWING)
+async def test_following(daemon: Daemon, line: str) -> None:
+    """What is published meanwhile comes, with an id unless there is a queue."""
+    for _ in range(2):  # what is there already
+        await (await started(daemon, PUBLISHING[0])).communicate()
+    process = await started(daemon, line)
+    publishing = asyncio.ensure_future(publish_again_and_again(daemon))  # until the stream has begun
+    assert process.stdout is not None
+    found: list[str] = []
+    try:
+        while not any(one.startswith("data: ") for one in found):
+            found += (await process.stdout.readuntil(b"\n\n")).decode().splitlines()
+    finally:
+        publishing.cancel()
+        await asyncio.gather(publishing, return_exceptions=True)
+        process.kill()
+        await process.wait()
+    assert json.loads(found[-2].removeprefix("data: "))["value"] == {"query": "example.org"}
+    assert any(one.startswith("id: ") for one in found) == ("overflow" not in line)
+
+
+def test_numbers() -> None:
+    """As the page says."""
+    assert HttpSettings().body_bytes == 1 << 30
+    limits = Limits()
+    assert (limits.handshake_bytes, limits.handshake_s, limits.frame_bytes) == (64 << 10, 5.0, 16 << 20)
+    assert limits.ping_after_s + limits.ping_timeout_s == 30.0
+    assert (RANGES_LIMIT, limits.frame_s, limits.frame_bytes_per_s) == (1000, 60.0, 1024)

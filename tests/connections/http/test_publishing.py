@@ -1,0 +1,288 @@
+"""POST /v1/publish: what is published, what is answered, and by whom it may be."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from hub.errors import CloseCode
+from hub.settings import HttpSettings, Settings
+from tests.connections.http.conftest import StartRecording
+from tests.hubs.eventually import eventually
+from tests.hubs.fixtures import StartHub
+from tests.hubs.hub import Hub
+from tests.hubs.known_tokens import SECRET, KnownTokens
+from tests.hubs.raw_http import JSON, NDJSON, RawHttp, http
+from tests.hubs.raw_websocket import request, upgrade
+from tests.hubs.settings import settings_of
+
+
+async def test_json_becomes_a_message(hub: Hub) -> None:
+    """As what a WebSocket client publishes; one connection serves many requests."""
+    reader, client = await hub.websocket("/t"), await http(hub)
+    for value in (None, 1.5, "\u00e9", {"a": [1, {}]}):
+        answer = await client.publish("/t/a", value)
+        assert (answer.status, answer.value) == (200, {"messages": 1})
+        assert "Connection" not in answer.headers
+        assert await reader.messages(1) == [("/t/a", value)]
+    assert len(hub.node.connections) == 2
+
+
+async def test_msgpack_is_passed_on(hub: Hub) -> None:
+    """Also what JSON has no words for."""
+    reader, client = await hub.websocket("/t", subprotocol="hub.v1.msgpack"), await http(hub)
+    kind = "Content-Type: application/msgpack"
+    body = msgspec.msgpack.encode({"a": b"\x00\xff"})
+    assert (await client.ask("POST", "/v1/publish/t", kind, body=body)).status == 200
+    assert await reader.messages(1) == [("/t", {"a": b"\x00\xff"})]
+
+
+async def test_a_topic_without_a_slash_and_labels(hub: Hub) -> None:
+    """The query says what a path cannot."""
+    reader, client = await hub.websocket("t"), await http(hub)
+    assert (await client.publish("?topic=t/x&label=l", 1)).status == 200
+    message = await reader.message()
+    assert (message["topic"], message["labels"], message["values"]) == ("t/x", ["l"], [1])
+
+
+async def test_lines_are_published_as_they_come(hub: Hub) -> None:
+    """A body in chunks need not end: what is complete of it is on its way."""
+    reader, client = await hub.websocket("/t"), await http(hub)
+    await client.send(request("/v1/publish/t", "POST", NDJSON, "Transfer-Encoding: chunked"))
+    for number in range(3):
+        line = b"%d\n" % number
+        await client.send(b"%x\r\n%b\r\n" % (len(line), line))
+        assert await reader.messages(1) == [("/t", number)]
+    await client.send(b"0\r\n\r\n")
+    assert (await client.answer()).value == {"messages": 3}
+    assert (await client.publish("/t", 3)).status == 200
+
+
+async def test_a_line_that_is_wrong(hub: Hub) -> None:
+    """The answer names it, and how many were published before; nothing behind it is."""
+    reader, client = await hub.websocket("/t"), await http(hub)
+    answer = await client.publish_lines("/t", b'1\n2\n{"a":\n4\n')
+    assert (answer.status, answer.headers["Connection"]) == (400, "close")
+    assert answer.value["messages"] == 2
+    assert answer.value["error"]["line"] == 3
+    assert answer.value["error"]["text"].startswith("no JSON: ")
+    assert await reader.messages(2) == [("/t", 1), ("/t", 2)]
+    assert await client.ends() == b""
+
+
+async def test_offsets(start_recording: StartRecording) -> None:
+    """With `confirm` the answer comes when all is recorded, and says where."""
+    hub = await start_recording()
+    client, other = await http(hub), await http(hub)
+    assert (await client.publish("/t?confirm=1", 1)).value == {"messages": 1, "offsets": [[0, 1]]}
+    await other.publish("/t", 2)
+    answer = await client.publish_lines("/t?confirm=1", b"1\n2\n3\n")
+    assert answer.value == {"messages": 3, "offsets": [[2, 3]]}
+    assert (await client.publish_lines("/t?confirm=1", b"")).value == {"messages": 0, "offsets": []}
+
+
+async def test_offsets_where_nothing_is_recorded(hub: Hub, start_recording: StartRecording) -> None:
+    """It is an error that says why, and the message was published."""
+    recording = await start_recording("/r")
+    for where, text in ((hub, "no journal"), (recording, "not recorded here")):
+        reader, client = await where.websocket("/t"), await http(where)
+        answer = await client.publish("/t?confirm=1", 1)
+        assert answer.status == 403
+        assert text in answer.value["error"]["text"]
+        assert await reader.messages(1) == [("/t", 1)]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "lines", "body", "status"),
+    [
+        ("POST", "/v1/publish/t", (), b"1", 415),
+        ("POST", "/v1/publish/t", ("Content-Type: text/plain",), b"1", 415),
+        ("POST", "/v1/publish/t", (JSON, "Content-Encoding: gzip"), b"1", 415),
+        ("POST", "/v1/publish/t", (JSON,), None, 411),
+        ("POST", "/v1/publish/t", (JSON,), b"{", 400),
+        ("POST", "/v1/publish/t", (JSON,), b"", 400),
+        ("POST", "/v1/publish", (JSON,), b"1", 400),
+        ("POST", "/v1/publish/%00", (JSON,), b"1", 400),
+        ("POST", "/v1/publish/t?x=1", (JSON,), b"1", 400),
+        ("POST", "/v1/publish?topic=$hub/x", (JSON,), b"1", 403),
+        ("PUT", "/v1/publish/t", (JSON,), b"1", 405),
+        ("GET", "/v1/publish/t", (), None, 405),
+        ("POST", "/v1/events", (JSON,), b"1", 405),
+        ("HEAD", "/v1/events", (), None, 405),
+        ("POST", "/v1/publish/t", (JSON, "Origin: https://evil.example"), b"1", 403),
+        ("POST", "/v1/publish/t", (JSON, "Host: again"), b"1", 400),
+    ],
+)
+async def test_what_is_refused(  # noqa: PLR0917 -- a request
+    hub: Hub, method: str, path: str, lines: tuple[str, ...], body: bytes | None, status: int
+) -> None:
+    """One JSON object that says why; nobody hears anything."""
+    reader, client = await hub.websocket("/t"), await http(hub)
+    answer = await client.ask(method, path, *lines, body=body)
+    assert answer.status == status
+    assert (answer.headers["Content-Type"], answer.value.keys()) == ("application/json", answer.value.keys())
+    assert answer.value["error"]["text"].isprintable()
+    assert await reader.barrier() == []
+
+
+async def test_a_body_that_is_too_large(start_hub: StartHub) -> None:
+    """It is refused by what it says, or as soon as it is."""
+    hub = await start_hub(settings=Settings(http=HttpSettings(body_bytes=100)))
+    client = await http(hub)
+    await client.send(request("/v1/publish/t", "POST", JSON, "Content-Length: 101"))
+    answer = await client.answer()
+    assert (answer.status, answer.value["error"]["code"]) == (413, CloseCode.TOO_BIG)
+    client = await http(hub)
+    await client.send(request("/v1/publish/t", "POST", NDJSON, "Transfer-Encoding: chunked"), b"3\r\n1\n\n\r\n" * 40)
+    assert (await client.answer()).status == 413
+
+
+async def test_a_value_that_is_too_large(start_hub: StartHub) -> None:
+    """A line is at most as large as any other message."""
+    hub = await start_hub(settings=settings_of(frame_bytes=2000))
+    client = await http(hub)
+    answer = await client.publish_lines("/t", b"1\n" + b'"' + b"x" * 3000 + b'"\n')
+    assert (answer.status, answer.value["error"]["line"], answer.value["messages"]) == (413, 2, 1)
+
+
+async def test_what_stands_behind_a_websocket_request(hub: Hub) -> None:
+    """A body where none belongs is refused, and never read as a request."""
+    reader, client = await hub.websocket("/t"), await http(hub)
+    post = request("/v1/publish/t", "POST", JSON, "Content-Length: 1") + b"1"
+    await client.send(upgrade("hub.v1.json", f"Content-Length: {len(post)}"), post)
+    assert (await client.head())[0] == 400
+    assert await reader.barrier() == []
+
+
+# Who may.
+
+
+async def test_tokens(hub: Hub) -> None:
+    """A token that is not known is refused as at other doors; one that is, is its user; a connection is one user's."""
+    known = KnownTokens(hub)
+    alice = f"Authorization: Bearer {known.token('alice')}"
+    bob = f"Authorization: Bearer {known.token('bob')}"
+    for lines in ((), (f"Authorization: Bearer {SECRET}x",), ("Authorization: Basic eA==",)):
+        answer = await (await http(hub)).publish("/t", 1, *lines)
+        assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, 'Bearer realm="hub"')
+        assert answer.value["error"]["code"] == CloseCode.NOT_RECOGNISED
+    client = await http(hub)
+    assert (await client.publish("/t", 1, alice)).status == 200
+    assert (await client.publish("/t", 1, alice)).status == 200
+    assert (await client.publish("/t", 1, bob)).status == 421
+
+
+async def test_rights(hub: Hub) -> None:
+    """Who may not publish is told what is said everywhere."""
+    known = KnownTokens(hub)
+    client = await http(hub)
+    answer = await client.publish("/t", 1, f"Authorization: Bearer {known.token('watcher')}")
+    assert (answer.status, answer.value["error"]["code"]) == (403, CloseCode.NOT_ALLOWED)
+    assert hub.node.audit.refused_total == 1
+
+
+async def test_strangers(hub: Hub) -> None:
+    """Who shows nothing has the role of strangers, if there is one."""
+    KnownTokens(hub, anonymous="sensor")
+    assert (await (await http(hub)).publish("/t", 1)).status == 200
+
+
+async def test_foreign_pages(start_hub: StartHub) -> None:
+    """Only those that are listed; the answer tells a browser so. A preflight asks for nobody's token."""
+    hub = await start_hub(settings=settings_of(origins=("https://good.example",)), loopback=False)
+    good = "Origin: https://good.example"
+    answer = await (await http(hub)).publish("/t", 1, good)
+    assert (answer.status, answer.headers["Access-Control-Allow-Origin"]) == (200, "https://good.example")
+    KnownTokens(hub)
+    client = await http(hub)
+    answer = await client.ask("OPTIONS", "/v1/publish/t", good, "Access-Control-Request-Method: POST")
+    assert (answer.status, answer.headers["Access-Control-Allow-Methods"]) == (204, "POST")
+    assert "Authorization" in answer.headers["Access-Control-Allow-Headers"]
+    answer = await client.ask("OPTIONS", "/v1/publish/t", "Origin: https://evil.example")
+    assert answer.status == 403
+    assert "Access-Control-Allow-Origin" not in answer.headers
+
+
+async def test_a_name_that_was_made_to_point_here(hub: Hub) -> None:
+    """It is not answered to, unless a token is shown."""
+    for lines, status in (((), 421), (("Authorization: Bearer x",), 200)):
+        client = await http(hub)
+        head = "\r\n".join(
+            ("POST /v1/publish/t HTTP/1.1", "Host: evil.example", JSON, "Content-Length: 1", *lines, "", "")
+        )
+        await client.send(head.encode(), b"1")
+        assert (await client.answer()).status == status
+
+
+# As all others.
+
+
+async def test_it_is_shown_and_closed_as_others_are(hub: Hub) -> None:
+    """It is a client with a name; while it asks nothing, its end is the end of the stream."""
+    client = await http(hub)
+    await client.publish("/t", 1, "User-Agent: curl/8")
+    handler = hub.handler("curl/8")
+    assert handler.published_messages == 1
+    handler.close(CloseCode.FORBIDDEN, "closed by an admin")
+    assert await client.ends() == b""
+
+
+async def test_closed_within_a_body(hub: Hub) -> None:
+    """The answer says how much was published."""
+    client = await http(hub)
+    await client.send(
+        request("/v1/publish/t", "POST", NDJSON, "Transfer-Encoding: chunked", "User-Agent: x"), b"2\r\n1\n\r\n"
+    )
+    await eventually(lambda: any(one.name == "x" and one.published_messages for one in hub.node.core.handlers.values()))
+    hub.handler("x").close(CloseCode.FORBIDDEN, "closed by an admin")
+    answer = await client.answer()
+    assert (answer.status, answer.value["messages"]) == (403, 1)
+    assert answer.value["error"] == {"code": CloseCode.FORBIDDEN, "text": "closed by an admin"}
+
+
+async def test_the_hub_stops(hub: Hub) -> None:
+    """Who is being read is answered 503; who asks nothing is closed."""
+    idle, busy = await http(hub), await http(hub)
+    await idle.publish("/t", 1)
+    await busy.send(request("/v1/publish/t", "POST", NDJSON, "Transfer-Encoding: chunked", "User-Agent: x"))
+    await eventually(lambda: any(one.name == "x" for one in hub.node.core.handlers.values()))
+    for connection in list(hub.node.connections):
+        connection.drain()  # type: ignore[attr-defined]
+    assert (await busy.answer()).status == 503
+    assert await idle.ends() == b""
+
+
+@pytest.mark.parametrize("start", [b"POST /v1/publ", request("/v1/publish/t", "POST", JSON, "Content-Length: 9")])
+async def test_who_does_not_go_on(hub: Hub, start: bytes) -> None:
+    """A request that is not finished is ended: the second one of a connection like the first, and a body."""
+    client = await http(hub)
+    await client.publish("/t", 1)
+    await client.send(start)
+    await eventually(lambda: all(one.session.phase.name != "HELD" for one in hub.connections))  # type: ignore[attr-defined]
+    hub.later(21)
+    hub.later(11)
+    told = await client.ends()
+    assert not told or told.startswith(b"HTTP/1.1 408 ")
+
+
+async def test_the_page_is_on_a_connection_of_its_own(hub: Hub) -> None:
+    """What is not served here is refused behind a publication, and not mistaken."""
+    client = await http(hub)
+    await client.publish("/t", 1)
+    assert (await client.ask("GET", "/metrics")).status == 404
+    assert (await client.publish("/t", 1)).status == 200
+
+
+async def test_a_unix_socket(start_hub: StartHub, tmp_path: object) -> None:
+    """HTTP is spoken on it beside the hub's own protocol, under any host."""
+    hub = await start_hub(f"unix://{tmp_path}/hub.sock")
+    reader = await hub.client("/t")
+    client: RawHttp = await http(hub)
+    await client.send(b"POST /v1/publish/t HTTP/1.1\r\nHost: any.example\r\n", f"{JSON}\r\n".encode())
+    await client.send(b"Content-Length: 1\r\n\r\n1")
+    assert (await client.answer()).status == 200
+    assert await reader.values(1) == [("/t", 1)]
+    for path in ("/readyz", "/metrics"):
+        client = await http(hub)
+        await client.send(f"GET {path} HTTP/1.1\r\nHost: any.example\r\n\r\n".encode())
+        assert (await client.answer()).status == 200

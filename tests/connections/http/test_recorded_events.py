@@ -1,0 +1,239 @@
+"""GET /v1/events of what is recorded: each event has its offset, and whoever comes back misses nothing."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+
+from hub.errors import CloseCode, JournalUnavailableError, RejectedError
+from peers.wire.control import Notice, encode_notice
+from tests.connections.http.conftest import StartRecording
+from tests.hubs.eventually import eventually
+from tests.hubs.hub import Hub
+from tests.hubs.known_tokens import KnownTokens
+from tests.hubs.raw_http import RawHttp, follow, http
+from tests.hubs.raw_websocket import flood, request
+
+
+async def record(hub: Hub, topic: str, *values: object) -> None:
+    """Publish, and wait until it is on the disk."""
+    lines = b"".join(msgspec.json.encode(value) + b"\n" for value in values)
+    assert (await (await http(hub)).publish_lines(f"{topic}?confirm=1", lines)).status == 200
+
+
+async def numbered(client: RawHttp, count: int) -> list[tuple[int | None, object]]:
+    """Read so many messages: id and value of each."""
+    found = []
+    for _ in range(count):
+        event = await client.event()
+        assert event.name == "message", event
+        assert "time_ms" in event.value
+        found.append((event.id, event.value["value"]))
+    return found
+
+
+async def test_live_events_have_ids(start_recording: StartRecording) -> None:
+    """Without `from` a stream begins with what comes; the id is the offset of the record."""
+    hub = await start_recording()
+    await record(hub, "/a", "before")
+    client = await follow(hub, "prefix=/a")
+    await record(hub, "/b", "another topic")
+    await record(hub, "/a", 1, 2)
+    assert await numbered(client, 2) == [(2, 1), (3, 2)]
+    await record(hub, "/a", 3)
+    assert await numbered(client, 1) == [(4, 3)]
+
+
+async def test_a_stream_begins_where_it_is_asked_to(start_recording: StartRecording) -> None:
+    """At an offset, at a time, and then goes on live."""
+    hub = await start_recording()
+    await record(hub, "/a", *range(10))
+    for query in ("from=7", "from=2001-01-01", "from=0"):
+        client = await follow(hub, f"prefix=/a&{query}")
+        first = 7 if query == "from=7" else 0
+        assert await numbered(client, 10 - first) == [(number, number) for number in range(first, 10)]
+    await record(hub, "/a", 10)
+    assert await numbered(client, 1) == [(10, 10)]
+    late = await follow(hub, "prefix=/a&from=2999-01-01")
+    await record(hub, "/a", 11)
+    assert await numbered(late, 1) == [(11, 11)]
+
+
+async def test_whoever_comes_back_misses_nothing(start_recording: StartRecording) -> None:
+    """However often a client is cut off while others publish: it gets each record once, in order."""
+    hub = await start_recording()
+    publisher = await hub.websocket()
+    found: list[int] = []
+    last = ""
+    sent = 0
+    for _ in range(12):
+        client = await follow(hub, "prefix=/a&from=0", *([f"Last-Event-ID: {last}"] if last else []))
+        for _ in range(20):
+            await publisher.publish("/a", sent)
+            await publisher.publish("/other", -1)
+            sent += 1
+        for _ in range(13):
+            event = await client.event()
+            found.append(event.value["value"])
+            last = str(event.id)
+        client.reset()
+    client = await follow(hub, "prefix=/a", f"Last-Event-ID: {last}")
+    found += await client.values(sent - len(found))
+    assert found == list(range(sent))
+
+
+async def test_a_slow_reader_loses_nothing(start_recording: StartRecording) -> None:
+    """What it has not read waits in the journal, and takes no memory of the hub."""
+    hub = await start_recording()
+    client = await follow(hub, "prefix=/flood&name=slow", receive_bytes=4096)
+    hub.shrink_buffers()
+    publisher = await hub.websocket()
+    for first in range(0, 3000, 100):
+        await publisher.publish("/flood", *([number, "x" * 200] for number in range(first, first + 100)))
+        await publisher.barrier()
+    handler = hub.handler("slow")
+    assert (handler.queued_messages, handler.dropped_messages) == (0, 0)
+    values = await client.values(3000)
+    assert [value[0] for value in values] == list(range(3000))
+
+
+async def test_a_queue_makes_it_live(start_recording: StartRecording) -> None:
+    """Who wishes for a queue has one, with its policy, and no ids."""
+    hub = await start_recording()
+    client = await follow(hub, "prefix=/flood&overflow=drop-oldest&messages=10&name=live", receive_bytes=4096)
+    hub.shrink_buffers()
+    await flood(await hub.websocket(), hub.handler("live"), 150)
+    assert hub.handler("live").dropped_messages > 0
+    assert (await client.event()).id is None
+
+
+async def test_what_is_not_recorded(start_recording: StartRecording) -> None:
+    """Live, without ids; and refused where somebody wants to begin in the journal."""
+    hub = await start_recording("/a")
+    client = await follow(hub, "prefix=/a&prefix=/b")
+    await (await http(hub)).publish("/a", 1)
+    assert (await client.event()).id is None
+    answer = await (await http(hub)).ask("GET", "/v1/events?prefix=/b&from=0")
+    assert answer.status == 403
+    assert "not recorded here" in answer.value["error"]["text"]
+
+
+async def test_another_journal(start_recording: StartRecording) -> None:
+    """An offset that is not there yet is that of another journal: 410."""
+    hub = await start_recording()
+    answer = await (await http(hub)).ask("GET", "/v1/events?prefix=/a", "Last-Event-ID: 5")
+    assert (answer.status, answer.value["error"]["code"]) == (410, CloseCode.GONE)
+
+
+async def test_rights(start_recording: StartRecording) -> None:
+    """Who may not read the journal hears what is live, and is refused what was."""
+    hub = await start_recording()
+    known = KnownTokens(hub)
+    token = f"Authorization: Bearer {known.token('alice')}"  # may subscribe to everything
+    client = await follow(hub, "prefix=/a", token)
+    answer = await (await http(hub)).ask("GET", "/v1/events?prefix=/a&from=0", token)
+    assert answer.status == 403
+    await (await http(hub)).publish("/a", 1, token)
+    assert (await client.event()).id is None
+
+
+async def test_records_without_a_form(start_recording: StartRecording) -> None:
+    """They are told in their place."""
+    hub = await start_recording()
+    publisher = await hub.client(endpoint=await hub.listen())
+    await publisher.publish("/a", 1)
+    await publisher.send(b"\x00\x00\x00\x01\x02\x00\x00\x02/a\xc1")
+    await publisher.publish("/a", 2)
+    await publisher.ping()
+    client = await follow(hub, "prefix=/a&from=0")
+    found = [await client.event() for _ in range(3)]
+    assert [(event.name, event.id) for event in found] == [("message", 0), ("dropped", None), ("message", 2)]
+
+
+async def test_what_was_deleted_is_told(start_recording: StartRecording, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The stream says which offsets are gone, and goes on with what is there."""
+    hub = await start_recording()
+    await record(hub, "/a", *range(5))
+    assert hub.journal is not None
+    fetch = hub.journal._readers.fetch
+    orders = []
+
+    def gone_at_first(order: bytes, deliver: object) -> None:
+        orders.append(order)
+        if len(orders) == 1:
+            deliver(encode_notice(Notice("error", request=1, code=CloseCode.GONE, text="deleted", offset=3)))  # type: ignore[operator]
+        else:
+            fetch(order, deliver)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(hub.journal._pieces, "_read", gone_at_first)
+    client = await follow(hub, "prefix=/a&from=1")
+    gone = await client.event()
+    assert (gone.name, gone.value) == ("gone", {"from": 1, "to": 3})
+    assert await numbered(client, 2) == [(3, 3), (4, 4)]
+
+
+async def test_a_reader_that_is_busy_is_asked_again(
+    start_recording: StartRecording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stream waits, and misses nothing."""
+    monkeypatch.setattr("peers.connections.http.stream.AGAIN_S", 0.01)
+    hub = await start_recording()
+    await record(hub, "/a", 0)
+    assert hub.journal is not None
+    read = hub.journal._pieces._read
+    refused = []
+
+    def busy_at_first(order: bytes, deliver: object) -> None:
+        if len(refused) < 3:
+            refused.append(order)
+            deliver(RejectedError(CloseCode.TRY_AGAIN_LATER, "busy"))  # type: ignore[operator]
+        else:
+            read(order, deliver)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(hub.journal._pieces, "_read", busy_at_first)
+    client = await follow(hub, "prefix=/a&from=0")
+    assert await numbered(client, 1) == [(0, 0)]
+    assert len(refused) == 3
+
+
+async def test_one_piece_for_all_who_want_it(start_recording: StartRecording, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Streams that are equally far are given the same piece, which is read once."""
+    hub = await start_recording()
+    clients = [await follow(hub, "prefix=/a") for _ in range(20)]
+    assert hub.journal is not None
+    read = hub.journal._pieces._read
+    orders = []
+    monkeypatch.setattr(hub.journal._pieces, "_read", lambda order, then: (orders.append(order), read(order, then)))
+    await record(hub, "/a", 1)
+    for client in clients:
+        assert await numbered(client, 1) == [(0, 1)]
+    assert len(orders) < len(clients)
+
+
+async def test_a_journal_that_fails(start_recording: StartRecording) -> None:
+    """The streams end, since nobody knows what they would miss; later ones are told to come back."""
+    hub = await start_recording()
+    client = await follow(hub, "prefix=/a")
+    assert hub.journal is not None
+    recorder = hub.journal._recorder
+    with capture_logs():
+        recorder._failed_now(JournalUnavailableError("the disk is full"), recorder._next)
+        await (await http(hub)).publish("/a", 1)
+        last = await client.event()
+        assert (last.name, last.value["code"]) == ("closed", CloseCode.JOURNAL_FAILED)
+        answer = await (await http(hub)).ask("GET", "/v1/events?prefix=/a")
+        assert (answer.status, answer.value["error"]["code"]) == (503, CloseCode.JOURNAL_FAILED)
+
+
+async def test_streams_are_freed(start_recording: StartRecording) -> None:
+    """Whatever a client was waiting for when it went: nothing of it stays."""
+    hub = await start_recording()
+    await record(hub, "/a", *range(100))
+    for query in ("prefix=/a&from=0", "prefix=/a", "prefix=/a&overflow=disconnect"):
+        client = await http(hub)
+        await client.send(request(f"/v1/events?{query}"))
+        await client.read()
+        client.reset()
+    await eventually(lambda: len(hub.node.connections) == 1)  # the publisher's
+    await eventually(lambda: len(hub.node.core.handlers) == 2)  # its handler, and the journal's
