@@ -64,10 +64,10 @@ async def test_publishing(daemon: Daemon, line: str) -> None:
     assert ("offsets" in answer) == ("confirm" in line)
 
 
-async def publish_again_and_again(daemon: Daemon) -> None:
-    """As often as it can be, until it is cancelled between two times."""
-    while True:
-        await asyncio.shield((await started(daemon, PUBLISHING[0])).communicate())
+async def publish_until(daemon: Daemon, is_enough: asyncio.Event) -> None:
+    """Again and again."""
+    while not is_enough.is_set():
+        await (await started(daemon, PUBLISHING[0])).communicate()
 
 
 @pytest.mark.parametrize("line", FOLLOWING)
@@ -76,17 +76,18 @@ async def test_following(daemon: Daemon, line: str) -> None:
     for _ in range(2):  # what is there already
         await (await started(daemon, PUBLISHING[0])).communicate()
     process = await started(daemon, line)
-    publishing = asyncio.ensure_future(publish_again_and_again(daemon))  # until the stream has begun
+    has_come = asyncio.Event()
+    publishing = asyncio.ensure_future(publish_until(daemon, has_come))  # it may take time until the stream begins
     assert process.stdout is not None
     found: list[str] = []
     try:
         while not any(one.startswith("data: ") for one in found):
             found += (await process.stdout.readuntil(b"\n\n")).decode().splitlines()
     finally:
-        publishing.cancel()
-        await asyncio.gather(publishing, return_exceptions=True)
+        has_come.set()
+        await publishing
         process.kill()
-        await process.wait()
+        await process.communicate()
     assert json.loads(found[-2].removeprefix("data: "))["value"] == {"query": "example.org"}
     assert any(one.startswith("id: ") for one in found) == ("overflow" not in line)
 
