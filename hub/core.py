@@ -173,6 +173,8 @@ class Core:
         # sets it, and calls `end_read` when the read is over. The core sets it when the shell is woken, and clears it
         # as the writing begins.
         self.write_is_due = False
+        self.announcing: Callable[[Event], object] = self.tell_here
+        """Takes what is announced. Where a hub is several processes, what is put here tells others, too."""
         # The number that the last handler got; none is given twice.
         self._last_id = 0
         # Number → handler, from `attach` to `detach`.
@@ -530,6 +532,10 @@ class Core:
 
     def announce(self, event: Event) -> None:
         """Publish a message under one of the hub's own `$hub/` topics, to subscribers of this hub only."""
+        self.announcing(event)
+
+    def tell_here(self, event: Event) -> None:
+        """Publish it to subscribers of this process, where a hub is several."""
         here = self._subscribers_here(event.topic)
         if here:
             batch = Batch.of(event.topic, (event.value,))

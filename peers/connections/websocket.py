@@ -36,13 +36,12 @@ from hub.request_frame import Item
 from hub.requests.later import Later
 from peers.connections.connection import Connection
 from peers.connections.door import enter, renew, rights_of, take_place
-from peers.connections.http.answers import answer, denied, gathered, is_gathered, is_guarded, path_of, plain
+from peers.connections.http.answers import answer, ask_all, denied, gathered, is_gathered, is_guarded, path_of, plain
 from peers.connections.http.bearer import CHALLENGE, bearer
 from peers.connections.http.conversation import HttpConversation
 from peers.connections.http.gate import refused
 from peers.connections.http.hosts import ANY_HOST
 from peers.node.node import Node
-from peers.node.whole import Whole
 from peers.verbs.publish import Publication, publish
 from peers.verbs.verbs import CHANGES
 from peers.websocket.dialogue import Dialogue, HubDialogue
@@ -220,7 +219,7 @@ class WebSocketConversation:
     def _gather(self, request: Request) -> None:
         """Answer a request once all processes of this hub have."""
         self.session.hold()
-        later = cast("Whole", self._node.whole).ask("metrics")
+        later = ask_all(self._node, request)
         later.then(lambda: self._connection.guard(lambda: self._answer_gathered(request, later)))
 
     def _answer_gathered(self, request: Request, later: Later) -> None:

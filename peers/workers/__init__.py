@@ -8,6 +8,7 @@
 | `process` | one process, with its two sockets |
 | `control` | what the core and a worker ask each other beside the link |
 | `gathering`, `merging`, `metrics` | what is asked of the whole hub: who is asked, and how answers become one |
+| `events` | what any process announces under `$hub/` reaches the subscribers of all |
 | `written` | a link whose queue has run out |
 | `orders` | which settings a worker has |
 """

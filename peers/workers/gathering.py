@@ -27,13 +27,18 @@ from peers.node.audit import By, who_did
 from peers.node.node import Node
 from peers.node.whole import Whole
 from peers.workers.control import Control
-from peers.workers.merging import MERGES
+from peers.workers.merging import MERGES, why_unready
 from peers.workers.metrics import WorkerCounts, exposition_of_all, plain
 
-__all__ = ["ANSWER_S", "FromWorker", "Gathering", "Part", "Parts", "share_services"]
+__all__ = ["ANSWER_S", "CORE_S", "FromWorker", "Gathering", "Part", "Parts", "share_services"]
 
 ANSWER_S: Final = 2.0
 """How long a process may take to answer, seconds: a hundred times what it takes with thousands of clients."""
+
+CORE_S: Final = 2 * ANSWER_S
+"""How long a worker waits for the core, which may wait for others, seconds; it reloads in the time that this takes."""
+
+_TAKES_ITS_TIME = frozenset({"reload"})
 
 Part = Callable[[Any, Any], Any]
 """Answers one question for one process, as a service of the hub does: by whom, and with what value, it is asked."""
@@ -53,6 +58,7 @@ class Parts:
         self._node = node
         self.functions: dict[str, Part] = {
             "metrics": lambda _by, _value: plain(node),
+            "ready": lambda _by, _value: node.unready,
             "statistics": lambda _by, _value: statistics(node),
             "who": who(node),
             "users": users(node),
@@ -93,7 +99,7 @@ class Gathering:
         self._tasks: set[asyncio.Task[None]] = set()
         self.parts = Parts(node)
         """What the core itself answers."""
-        self.of_core: dict[str, Part] = {}
+        self.of_core: dict[str, Part] = {"alive": lambda _by, _value: True}
         """What the core answers alone, by what is asked."""
         self.afterwards: dict[str, Callable[[By], None]] = {}
         """What the core does once all have answered, by what was asked: by whom it was asked."""
@@ -119,8 +125,11 @@ class Gathering:
                 later.give(await _awaited(self.of_core[what](by or None, value)))
                 return
             answers = await self._answers(question)
+            counts = self._counts(self.silent_total)
             if what == "metrics":
-                later.give(exposition_of_all(self._counts(self.silent_total), answers))
+                later.give(exposition_of_all(counts, answers))
+            elif what == "ready":
+                later.give(why_unready(counts, answers))
             else:
                 later.give(MERGES[what]([answer for _, answer in answers]))
             if what in self.afterwards:  # whoever has asked has his answer by then
@@ -172,8 +181,16 @@ class FromWorker:
         """Ask the core, which asks all."""
         later = Later()
 
+        asked = self._control.ask("whole", [what, value, {} if by is None else who_did(by)])
+        limit = None
+        if what not in _TAKES_ITS_TIME:
+            limit = asked.get_loop().call_later(CORE_S, asked.cancel)
+
         def settle(asked: asyncio.Future[Any]) -> None:
+            if limit is not None:
+                limit.cancel()
             if asked.cancelled():
+                later.fail(UsageError(f"the core of this hub has not answered within {CORE_S:g} s"))
                 return
             error = asked.exception()
             if error is None:
@@ -181,7 +198,7 @@ class FromWorker:
             else:
                 later.fail(UsageError(str(error)))
 
-        self._control.ask("whole", [what, value, {} if by is None else who_did(by)]).add_done_callback(settle)
+        asked.add_done_callback(settle)
         return later
 
 

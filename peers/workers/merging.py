@@ -12,8 +12,9 @@ from typing import Any, Final
 from hub.quotas.quotas import USERS_SHOWN
 from peers.admin import users as all_users
 from peers.admin import who as all_who
+from peers.workers.metrics import WorkerCounts
 
-__all__ = ["MERGES"]
+__all__ = ["MERGES", "why_unready"]
 
 
 def _who(parts: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
@@ -95,6 +96,20 @@ def _same_holdings(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str
         "refused_total": one["refused_total"] + other["refused_total"],
         "held_back_s": one["held_back_s"] + other["held_back_s"],
     }
+
+
+def why_unready(counts: WorkerCounts, parts: Sequence[tuple[str, str]]) -> str:
+    """Return why the hub is not ready; empty if all of it is.
+
+    Args:
+        counts: How workers do.
+        parts: What each process has answered: why it is not ready itself, if so.
+    """
+    for name, reason in parts:
+        if reason:
+            return reason if name == "core" else f"worker {name}: {reason}"
+    answered = len({name for name, _ in parts} - {"core"})
+    return "" if answered >= counts.limit else f"{answered} of {counts.limit} workers serve"
 
 
 MERGES: Final[Mapping[str, Callable[[Sequence[Any]], Any]]] = {

@@ -35,6 +35,7 @@ from peers.daemon.reloading import Reloading
 from peers.daemon.run import cared_for, loop_factory
 from peers.daemon.sources import Loaded, given
 from peers.workers.control import Control
+from peers.workers.events import LOOK_S, EventsOfWorker
 from peers.workers.gathering import FromWorker, Parts, share_services
 from peers.workers.orders import IDS_PER_START, Orders
 from peers.workers.written import wait_written
@@ -69,9 +70,11 @@ class Worker:
         self._reloading: Reloading | None = None
         # What the next reload takes, as the core said last; None before it has said anything since the start.
         self._newer: Loaded | None = None
-        # What it answers, of what all are asked, and how its clients are moved off; set before it serves.
+        # What it answers, of what all are asked, how its clients are moved off, and what is told under the hub's own
+        # topics; set before it is linked.
         self._parts: Parts
         self._draining: Draining
+        self._events: EventsOfWorker
         self.control = Control(
             {
                 "begin": self._begin,
@@ -80,6 +83,8 @@ class Worker:
                 "reload": self._reload,
                 "part": self._answer,
                 "drain": self._drain,
+                "event": self._hear_event,
+                "wants": self._want_events,
             }
         )
         """What leads to the core, beside the link."""
@@ -110,6 +115,13 @@ class Worker:
         self._draining = Draining(daemon.node, lambda: self.control.tell("drained"), daemon.settle)
         self._parts.functions["drain"] = lambda _by, _value: self._draining.outlook()
         share_services(daemon.node, FromWorker(self.control), ("drain", "reload"))
+        self._events = EventsOfWorker(daemon.node.core, self.control)
+        self._look()
+
+    def _look(self) -> None:
+        """Tell once a second what is wanted here of the hub's own topics."""
+        self._events.look()
+        self._loop.call_later(LOOK_S, self._look)
 
     async def _linked(self, daemon: Daemon) -> Connection:
         """Link with the core, and wait until messages go there, and what is wanted there is known.
@@ -173,6 +185,12 @@ class Worker:
 
     def _drain(self, by: Any) -> None:
         self._draining.begin(by)
+
+    def _hear_event(self, told: Any) -> None:
+        self._events.hear(told)
+
+    def _want_events(self, topics: Any) -> None:
+        self._events.want(topics)
 
     def _answer(self, question: Any) -> Any:
         return self._parts.answer(question)

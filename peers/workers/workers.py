@@ -44,6 +44,7 @@ from peers.daemon.draining import Draining
 from peers.daemon.reloading import Reloading
 from peers.node.audit import By
 from peers.workers.control import Control, Functions
+from peers.workers.events import LOOK_S, EventsOfCore
 from peers.workers.gathering import Gathering, share_services
 from peers.workers.metrics import WorkerCounts
 from peers.workers.orders import Orders, of_worker, tree_of
@@ -103,6 +104,9 @@ class Workers:
         self._heard: set[int] = set()
         self._has_heard = asyncio.Event()
         share_services(self._node, self._whole)
+        self._events = EventsOfCore(self._node.core, lambda: dict(self._controls()))
+        # Looks once a second what is wanted of the hub's own topics; None before the start.
+        self._looking: asyncio.TimerHandle | None = None
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
 
     # See `Crew`.
@@ -117,6 +121,7 @@ class Workers:
         if len(self._supervision) > cores:
             self._log.warning("more workers than processors", workers=len(self._supervision), processors=cores)
         self._act()
+        self._look()
         try:
             await self._all_up
         except BaseException:
@@ -153,9 +158,15 @@ class Workers:
         for process in self._processes.values():
             process.control.tell("reload", self._settings())
 
+    def _look(self) -> None:
+        self._looking = self._loop.call_later(LOOK_S, self._look)
+        self._events.look()
+
     def begin_stop(self, until_s: float) -> None:
         """Let all hear those who publish there, and close these."""
         self._supervision.stop()
+        if self._looking is not None:
+            self._looking.cancel()
         if self._timer is not None:
             self._timer.cancel()
         for process in self._processes.values():
@@ -212,6 +223,8 @@ class Workers:
             "drained": partial(self._is_drained, number),
             "heard": partial(self._is_heard, number),
             "whole": self._whole.answer,
+            "event": partial(self._events.hear, number),
+            "wants": partial(self._events.want, number),
         }
         try:
             process = Process(number, functions)
@@ -232,6 +245,7 @@ class Workers:
         how = await process.wait_ended()
         del self._processes[number]
         self._drained.discard(number)
+        self._events.leave(number)
         self._has_heard.set()
         self._look_drained()
         self._end(number, self._reasons.pop(number, how), pid=process.pid)

@@ -126,6 +126,32 @@ async def test_who_is_silent_is_left_out(node: Node, join: Join, monkeypatch: py
     assert b"hub_workers_silent_total 2.0" in await answered(all_of_metrics(whole))
 
 
+async def test_why_a_hub_is_not_ready(node: Node, join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is once its core and all workers are; else the first reason is told, or how many of them have answered."""
+    monkeypatch.setattr(gathering, "ANSWER_S", 0.01)
+    ready, _ = await join({}, {"part": lambda _: ""})
+    starting, _ = await join({}, {"part": lambda _: "the hub is starting"})
+    silent, _ = await join({}, {"part": lambda _: Later()})
+    assert await answered(all_of(node, ready).ask("ready")) == "the hub is starting"
+    node.ready = True
+    assert await answered(all_of(node, ready).ask("ready")) == ""
+    assert await answered(all_of(node, ready, starting).ask("ready")) == "worker 2: the hub is starting"
+    assert await answered(all_of(node, ready, silent).ask("ready")) == "1 of 2 workers serve"
+
+
+async def test_a_core_that_is_silent(join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks a worker is told so after a while; a reload may take its time."""
+    monkeypatch.setattr(gathering, "CORE_S", 0.01)
+    reloading = Later()
+    control, _ = await join({}, {"whole": lambda question: reloading if question[0] == "reload" else Later()})
+    reload = FromWorker(control).ask("reload")
+    for what in ("alive", "ready", "who"):
+        with pytest.raises(UsageError, match="the core of this hub has not answered"):
+            await answered(FromWorker(control).ask(what))
+    reloading.give("done")
+    assert await answered(reload) == "done"
+
+
 def all_of_metrics(whole: Gathering) -> Later:
     """Ask for metrics, of which only those of the core and of workers as such will come."""
     return whole.ask("metrics")

@@ -3,9 +3,11 @@
 | path | answer |
 |---|---|
 | `/`, `/hub.js` and the page's other files | see `peers.console`; `/hub.js` and its types may be loaded by any page |
-| `/healthz` | 200 as long as the event loop turns |
+| `/healthz` | 200 as long as the event loop turns; of a hub that is several processes, that of its core, too |
 | `/readyz` | 200, or 503 with the reason while the hub starts or stops, or its journal cannot be written |
 | `/metrics` | Prometheus text, see `peers.node.metrics` |
+
+Of a hub that is several processes, all are asked, whichever has the request: it is ready when all are.
 
 Where there are users, whatever is not in this table is for those who show a token, and `/metrics` for those of them who
 are admins or may subscribe to `$hub/statistics`.
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 from email.utils import formatdate
 from http import HTTPStatus
+from typing import cast
 
 from websockets.datastructures import Headers
 from websockets.http11 import Request, Response
@@ -28,8 +31,9 @@ from hub.topics import printable
 from peers.console import page
 from peers.node.metrics import CONTENT_TYPE, exposition
 from peers.node.node import Node
+from peers.node.whole import Whole
 
-__all__ = ["answer", "denied", "gathered", "is_gathered", "is_guarded", "path_of", "plain"]
+__all__ = ["answer", "ask_all", "denied", "gathered", "is_gathered", "is_guarded", "path_of", "plain"]
 
 _TEXT = "text/plain; charset=utf-8"
 
@@ -49,6 +53,9 @@ _SHARED = frozenset({"/hub.js", "/hub.d.ts"})
 
 
 _METHODS = frozenset({"GET", "HEAD"})
+
+_GATHERED = {"/metrics": "metrics", "/readyz": "ready", "/healthz": "alive"}
+"""What is asked of all processes, for which path."""
 
 _FOR_ANYBODY = frozenset({"/healthz", "/readyz"})
 
@@ -74,15 +81,27 @@ def denied(path: str, rights: Rights | None) -> str:
 
 
 def is_gathered(node: Node, request: Request) -> bool:
-    """Return whether the answer takes several processes: metrics, of a hub that is more than one."""
-    return node.whole is not None and path_of(request) == "/metrics" and request.method in _METHODS
+    """Return whether the answer takes several processes: how a hub does that is more than one."""
+    return node.whole is not None and path_of(request) in _GATHERED and request.method in _METHODS
+
+
+def ask_all(node: Node, request: Request) -> Later:
+    """Ask what answers such a request."""
+    return cast("Whole", node.whole).ask(_GATHERED[path_of(request)])
 
 
 def gathered(request: Request, later: Later) -> Response:
-    """Answer a request for metrics of several processes, which are there, or will not be."""
+    """Answer such a request: what was asked is there, or will not be."""
     if later.error is not None:
-        return plain(HTTPStatus.SERVICE_UNAVAILABLE, str(later.error))
-    return _for_method(request, _metrics(later.value))
+        return _for_method(request, plain(HTTPStatus.SERVICE_UNAVAILABLE, str(later.error)))
+    match path_of(request):
+        case "/healthz":
+            response = plain(HTTPStatus.OK, "ok")
+        case "/readyz":
+            response = _readiness(later.value)
+        case _:
+            response = _metrics(later.value)
+    return _for_method(request, response)
 
 
 def answer(node: Node, request: Request) -> Response:
@@ -112,9 +131,7 @@ def _resource(node: Node, path: str) -> Response:
         case "/healthz":
             return plain(HTTPStatus.OK, "ok")
         case "/readyz":
-            reason = node.unready
-            text = f"not ready: {reason}" if reason else "ready"
-            return plain(HTTPStatus.SERVICE_UNAVAILABLE if reason else HTTPStatus.OK, text)
+            return _readiness(node.unready)
         case "/metrics":
             return _metrics(exposition(node))
     found = page(path)
@@ -123,6 +140,11 @@ def _resource(node: Node, path: str) -> Response:
         return plain(HTTPStatus.NOT_FOUND, text)
     content_type, body = found
     return _response(HTTPStatus.OK, content_type, body, _PAGE_HEADERS | (_SHARED_HEADERS if path in _SHARED else {}))
+
+
+def _readiness(reason: str) -> Response:
+    text = f"not ready: {reason}" if reason else "ready"
+    return plain(HTTPStatus.SERVICE_UNAVAILABLE if reason else HTTPStatus.OK, text)
 
 
 def _metrics(body: bytes) -> Response:
