@@ -1,9 +1,9 @@
 """`Transit`: what the connections of one user have in transit, and how much more each of them may take.
 
 ```
-his part  [ charged: what is more than free ████ | free: 2 x connections x free_bytes ░░░░ | room ]
-                                                                                             └─ less than a usual write?
-carriers  ◀── carry(free_bytes, is_tight) ── each write asks for room ◀── tight ◀──────────────┘
+his part  [ charged: more than free ████ | free: 2 x connections x free_bytes ░░░░ | reserve | room ]
+                                                                                                └─ less than a write?
+carriers  ◀── carry(free_bytes, is_tight) ── each write asks for room ◀── tight ◀─────────────────┘
 ```
 
 What a transport was handed cannot be taken back, and a frame that has begun stands in no queue. So each connection has
@@ -17,7 +17,8 @@ user's connections are told two things before they take more than his part:
 
 Owner: the user's share. Invariants: unless he has more than a connection for each 4 KiB of his part, what is charged
 and all that is free together are at most the part that he had as he took the last of it, but for what is written
-without asking: answers, what has waited in a queue for requests, and what a form adds to the bytes of a message. Cost:
+without asking: answers, what has waited in a queue for requests, and what a form adds to the bytes of a message. What
+TLS adds to the write that takes the last has a reserve; to one that is no more than free, it is not asked for. Cost:
 nothing while it is not tight; then two microseconds a write. Becoming tight, and less free, costs a call for each
 connection; the way back is taken once a second at most, so that nobody can make it happen all the time.
 
@@ -32,7 +33,7 @@ from typing import Protocol
 from hub.errors import CloseCode, RejectedError
 from hub.quotas.usage import Usage
 
-__all__ = ["FREE_BYTES", "USUAL_WRITE_BYTES", "Carrier", "Transit"]
+__all__ = ["FREE_BYTES", "RESERVE_BYTES", "USUAL_WRITE_BYTES", "Carrier", "Transit"]
 
 FREE_BYTES = 64 * 1024
 """What a connection may hold in each direction without being charged: what a transport takes before it pauses, and a
@@ -46,6 +47,10 @@ _FREE_PARTS = 4
 
 USUAL_WRITE_BYTES = 256 * 1024
 """No write is larger without asking for room: what one read brings at most."""
+
+RESERVE_BYTES = 64 * 1024
+"""Left free of a user's part, for what TLS adds to a write for which there was just enough room: what OpenSSL keeps,
+43 KiB at most, and 22 bytes for each 16 KiB. It is charged with the write, which alone was asked for."""
 
 
 class Carrier(Protocol):
@@ -78,7 +83,7 @@ class Transit:
     @property
     def room(self) -> int:
         """How much more may be charged, if all takes what is free for it."""
-        return max(0, self.usage.room - self._all_free_bytes)
+        return max(0, self.usage.room - self._all_free_bytes - RESERVE_BYTES)
 
     @property
     def _all_free_bytes(self) -> int:
@@ -130,7 +135,8 @@ class Transit:
             return usage.rejection(amount)
         text = (
             f"user {usage.user} has {usage.held} {usage.whole.resource.text}, {amount} more are too many: "
-            f"of {usage.most}, {self._all_free_bytes} are for what is not charged to his connections"
+            f"of {usage.most}, {self._all_free_bytes + RESERVE_BYTES} are for what is not charged to his connections, "
+            "and for what TLS adds"
         )
         return RejectedError(CloseCode.TRY_AGAIN_LATER, text)
 

@@ -6,7 +6,7 @@ import pytest
 
 from hub.memory import Memory
 from hub.quotas.resource import Resource
-from hub.quotas.transit import FREE_BYTES, Transit
+from hub.quotas.transit import FREE_BYTES, RESERVE_BYTES, Transit
 from hub.quotas.usage import Usage, Whole
 from peers.connections.holding import Holding
 
@@ -59,7 +59,7 @@ def test_both_directions_of_all_connections_are_one_sum() -> None:
 def test_the_user_pays_from_when_he_is_known() -> None:
     """What came before is charged then; a frame that is more than he may have is held all the same, and told.
 
-    What his connection may hold without being charged is left of what he may have.
+    What his connection may hold without being charged is left of what he may have, and what TLS may add.
     """
     account = Memory().account("connections")
     usage = Usage(Whole(Resource.IN_TRANSIT_BYTES, 10_000_000), "alice", 1_000_000, lambda: None)
@@ -69,7 +69,7 @@ def test_the_user_pays_from_when_he_is_known() -> None:
     assert usage.held == 600_000
     holding.leave_unwritten(700_000)
     assert (usage.held, holding.refusal) == (1_300_000, "")
-    free = 2 * FREE_BYTES
+    free = 2 * FREE_BYTES + RESERVE_BYTES
     holding.leave_unwritten(300_000 - free)
     holding.begin(700_000)
     assert (usage.held, holding.refusal) == (1_000_000 - free, "")

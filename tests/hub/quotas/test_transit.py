@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hub.quotas.resource import Resource
-from hub.quotas.transit import FREE_BYTES, USUAL_WRITE_BYTES, Carrier, Transit
+from hub.quotas.transit import FREE_BYTES, RESERVE_BYTES, USUAL_WRITE_BYTES, Carrier, Transit
 from hub.quotas.usage import Usage, Whole
 
 MIB = 1024 * 1024
@@ -44,7 +44,7 @@ def test_few_connections_are_told_nothing() -> None:
     crowd = entered(transit, 128)
     assert not any(one.said for one in crowd)
     assert (transit.free_bytes, transit.is_tight, changed) == (FREE_BYTES, False, [])
-    assert transit.room == transit.allowance == 32 * MIB - 2 * 128 * FREE_BYTES
+    assert transit.room == transit.allowance == 32 * MIB - 2 * 128 * FREE_BYTES - RESERVE_BYTES
 
 
 def test_one_more_halves_what_is_free() -> None:
@@ -130,10 +130,10 @@ def test_what_is_charged_and_all_that_is_free_is_the_part() -> None:
     """Taking asks for that; what was refused is told with what is free."""
     transit, _ = transit_of(4 * MIB)
     entered(transit, 2)
-    free = 4 * FREE_BYTES
+    free = 4 * FREE_BYTES + RESERVE_BYTES
     assert transit.take(2 * MIB - free)
     assert not transit.take(1)
     assert transit.rejection(1).text.endswith(
-        f"1 more are too many: of {2 * MIB}, {free} are for what is not charged to his connections"
+        f"of {2 * MIB}, {free} are for what is not charged to his connections, and for what TLS adds"
     )
     assert "a fair part of what is left" in transit.rejection(free + 1).text
