@@ -68,6 +68,12 @@ def sub(  # noqa: PLR0913 -- one flag each
     of: Annotated[
         str, Parameter(help="With one of these: the journal of this hub of the mesh, by its name or id, as it grows.")
     ] = "",
+    recorded: Annotated[
+        bool,
+        Parameter(
+            help="What is recorded alone, each message with its offset and time, as it is committed.", negative=()
+        ),
+    ] = False,
     rule: Annotated[
         str | None, Parameter(help="Messages that bear all these labels, as a,b; see docs/names-and-labels.md.")
     ] = None,
@@ -91,8 +97,8 @@ def sub(  # noqa: PLR0913 -- one flag each
     since = None if from_time is None else with_zone(from_time)
     if since is not None and since.timestamp() < 0:
         raise FlagError(f"--from-time {from_time}: give a time of 1970 or later")
-    if of and from_offset is None and since is None:
-        raise FlagError("--of: give --from-offset or --from-time as well; what is live comes from all hubs")
+    if of and from_offset is None and since is None and not recorded:
+        raise FlagError("--of: give --from-offset, --from-time or --recorded; what is live comes from all hubs")
     names_all = not prefixes  # everything, whatever that is for this user
     wanted = _Wanted(
         prefixes or ("",),
@@ -103,6 +109,7 @@ def sub(  # noqa: PLR0913 -- one flag each
         sender,
         hides_hub=names_all,
         narrows=narrow or names_all,
+        recorded=recorded,
     )
     wanted.check()
     if wildcard := _wildcard(prefixes):
@@ -125,6 +132,8 @@ class _Wanted(NamedTuple):
     """Whether the hub's own messages are left out: nobody has asked for them."""
     narrows: bool
     """Whether what this user may not see is left out, too."""
+    recorded: bool = False
+    """Whether each message is to have an offset."""
 
     @property
     def is_rule(self) -> bool:
@@ -133,14 +142,21 @@ class _Wanted(NamedTuple):
 
     def check(self) -> None:
         """Raise FlagError where its parts do not go together."""
-        if self.is_rule and (len(self.prefixes) > 1 or self.from_offset is not None or self.from_time is not None):
+        is_read = self.from_offset is not None or self.from_time is not None or self.recorded
+        if self.is_rule and (len(self.prefixes) > 1 or is_read):
             raise FlagError("--rule and --sender take one prefix at most, and go on live only: no journal keeps labels")
 
     def open(self, client: Client) -> MessageStream:
         """Return the subscription."""
         if self.is_rule:
             return client.subscribe_rule(self.labels, prefix=self.prefixes[0], sender=self.sender)
-        return client.subscribe(*self.prefixes, from_offset=self.from_offset, from_time=self.from_time, hub=self.of)
+        return client.subscribe(
+            *self.prefixes,
+            from_offset=self.from_offset,
+            from_time=self.from_time,
+            hub=self.of,
+            recorded=self.recorded,
+        )
 
     def visible(self, batch: list[Message]) -> list[Message]:
         """Return what of a batch is to be shown."""

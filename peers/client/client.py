@@ -310,6 +310,7 @@ class Client:
         from_offset: int | None = None,
         from_time: datetime | None = None,
         hub: str = "",
+        recorded: bool = False,
     ) -> MessageStream:
         """Subscribe to prefixes, for `async with client.subscribe("/zeek/") as messages`.
 
@@ -323,6 +324,9 @@ class Client:
             from_time: The same, from the first record that is not older.
             hub: Begin in the journal of this hub of the mesh, by its name or id. What comes then is that journal as it
                 grows, so what is not recorded there does not come. Likewise where `journal.of` is set.
+            recorded: Give what is recorded alone, and each message with its offset and time (`RecordedMessage`), as it
+                is committed: about 0.1 s later than live, and without losses. It begins with what comes if no other
+                place is given.
 
         Raises:
             UsageError: No prefix; two places to begin, or one before the first; a hub, and no place to begin.
@@ -330,16 +334,16 @@ class Client:
         if not prefixes:
             raise UsageError("subscribe to one prefix or more; the empty text matches everything")
         size = self._exchange.settings.stream_bytes if buffer_bytes is None else buffer_bytes
-        if from_offset is None and from_time is None:
+        if from_offset is None and from_time is None and not recorded:
             if hub:
                 raise UsageError("hub: what is live comes from the whole mesh; give from_offset or from_time as well")
             return MessageStream(self._subscriptions, prefixes, self._reports.decode, size)
         if (from_offset is not None and from_time is not None) or (from_offset or 0) < 0:
             raise UsageError("from_offset, which is 0 or more, and from_time exclude each other")
         read_position = ReadPosition(self._reports.decode)
-        follower = Follower(
-            self._exchange.terms(), Start(from_offset or 0, time_us(from_time), hub), read_position, size
-        )
+        at_us = _END_OF_TIME_US if from_offset is None and from_time is None else time_us(from_time)
+        start = Start(from_offset or 0, at_us, hub, recorded)
+        follower = Follower(self._exchange.terms(), start, read_position, size)
         return MessageStream(follower, prefixes, read_position.decode, size, read_position)
 
     def subscribe_rule(

@@ -5,8 +5,8 @@ stream ◀─ pieces ─ reading: a client of its own, that fetches, until the s
        ◀─ live ─── line:    a client of its own, made when the end of the journal is near, and whenever it is lost
 ```
 
-Where the journal is that of another hub than the one that is connected, there is no line: the first one reads on for
-ever, and is given what is recorded there as soon as it is.
+Where the journal is that of another hub than the one that is connected, or the reader wants an offset for each message,
+there is no line: the first one reads on for ever, and is given what is recorded as soon as it is.
 
 Each of the two is a connection of its own (`peers.client.line`), so that a stream that is read slowly, or reads much,
 holds up no other.
@@ -69,6 +69,8 @@ class Start(NamedTuple):
     """A time instead of the offset: the stream begins with the first record that is not older."""
     hub: str = ""
     """Whose journal that is; empty for that of the hub that is connected."""
+    stays: bool = False
+    """Whether it reads on in the journal for ever, as what is delivered live has no offset."""
 
 
 class Terms(NamedTuple):
@@ -204,13 +206,13 @@ class Follower:
 
     async def _begin(self) -> None:
         """Have the first piece: then it is known whether there is one."""
-        offset, time_us, hub = self._start
+        offset, time_us, hub, stays = self._start
         found = await self._fetch(Fetch(1, offset, time_us, None, self._prefixes, self._piece_bytes, 0, hub, b""))
         told = journal_of(found, hub, self._journal_id or b"")
         self._is_elsewhere = told != self._journal_id
         self._journal_id = told
         self._read_position.begin(found.start)
-        self._state = Following(found.start, self._buffer_bytes, joins=not self._is_elsewhere)
+        self._state = Following(found.start, self._buffer_bytes, joins=not (self._is_elsewhere or stays))
         self._hand_on(found)
         if not self._begun.done():
             self._begun.set_result(None)
@@ -221,7 +223,7 @@ class Follower:
         state = self._state
         wait_ms = 0
         if state.want is Want.MORE:
-            if self._is_elsewhere:
+            if self._is_elsewhere or self._start.stays:
                 await asyncio.sleep(_FOLLOW_PAUSE_S)
                 wait_ms = _FOLLOW_WAIT_MS
             elif self._rest_s > 0:

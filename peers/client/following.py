@@ -14,7 +14,8 @@ subscription given back: the journal has it all, and reading goes on where it wa
 comes twice, whatever happens before LIVE is reached.
 
 A journal of another hub than the one that is connected has no seam with what is delivered here. Such a stream never
-joins: it stays in HISTORY, and what comes is that journal as it grows.
+joins: it stays in HISTORY, and what comes is that journal as it grows. So does one whose reader wants the offset of
+each message.
 
 Behind the seam nobody knows the offset of a message: the hub does not tell it. When the connection is lost once
 something has come, what was published until the next one is missing, and that is told.

@@ -68,6 +68,20 @@ async def test_from_an_offset(url: str, client: Client) -> None:
     assert [json.loads(first)["value"], *await values(process)] == [1, 2, 3]
 
 
+async def test_recorded(url: str, client: Client) -> None:
+    """Every line has its offset and time, also of what comes now."""
+    await client.publish_confirmed("/a", 0)
+    process = await sub(url, "/a", "--recorded", "--from-offset", "0", "--limit", "2")
+    assert process.stdout is not None
+    first = json.loads(await process.stdout.readline())
+    await client.publish_confirmed("/a", 1)
+    async with asyncio.timeout(PATIENCE_S):
+        second = json.loads(await process.stdout.readline())
+        assert await process.wait() == 0
+    assert [(line["offset"], line["value"]) for line in (first, second)] == [(0, 0), (1, 1)]
+    assert all(line["time"].endswith("Z") for line in (first, second))
+
+
 async def test_from_a_time(url: str, client: Client) -> None:
     """The first record that is not older comes first."""
     await client.publish_confirmed("/a", "before")
@@ -148,4 +162,4 @@ async def test_of_nothing(url: str) -> None:
     process = await sub(url, "--of", "somebody")
     _, told = await process.communicate()
     assert process.returncode == 2
-    assert b"--of: give --from-offset or --from-time as well" in told
+    assert b"--of: give --from-offset, --from-time or --recorded" in told

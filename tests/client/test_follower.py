@@ -21,7 +21,7 @@ from hub.errors import (
     RejectedError,
     UsageError,
 )
-from peers.client import MessageStream, QueueWish, blocking, connect
+from peers.client import MessageStream, QueueWish, RecordedMessage, blocking, connect
 from peers.client.following import Phase
 from tests.client.recording import Publishing, Reading, RecordingHub
 from tests.client.told import Told, quick_backoff
@@ -145,6 +145,27 @@ async def test_from_the_end(hub: RecordingHub) -> None:
         async with client.subscribe("/n", from_offset=1) as messages:
             await client.publish("/n", 1)
             assert (await anext(messages)).value == 1
+
+
+async def test_offsets_of_all_that_comes(hub: RecordingHub) -> None:
+    """A stream of what is recorded gives each message with its offset, also over connections that are lost."""
+    async with connect(hub.url, backoff=quick_backoff()) as client, connect(hub.url) as publisher:
+        await publisher.publish_confirmed("/n/before", 0)
+        async with client.subscribe("/n/", recorded=True) as messages:
+            for number in range(1, 4):
+                await publisher.publish_confirmed(f"/n/{number}", number)
+                message = await messages.receive()
+                assert isinstance(message, RecordedMessage)
+                assert (message.offset, message.topic, message.value) == (number, f"/n/{number}", number)
+                assert message.time_us > 0
+            assert messages.live
+            await hub.crash()
+            async with connect(hub.url) as another:
+                await another.publish_confirmed("/n/after", 4)
+            assert (await messages.receive()).offset == 4  # type: ignore[attr-defined]
+            assert (messages.breaks, messages.lost_messages) == (0, 0)
+        async with client.subscribe("/n/", from_offset=2, recorded=True) as messages:
+            assert [(await messages.receive()).value for _ in range(3)] == [2, 3, 4]
 
 
 async def test_an_empty_journal(hub: RecordingHub) -> None:

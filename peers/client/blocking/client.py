@@ -207,6 +207,7 @@ class BlockingClient:
         from_offset: int | None = None,
         from_time: datetime | None = None,
         hub: str = "",
+        recorded: bool = False,
     ) -> BlockingStream:
         """Subscribe, for `with client.subscribe("/zeek/") as messages: for message in messages: ...`.
 
@@ -216,6 +217,7 @@ class BlockingClient:
             from_offset: Begin with what the hub's journal has from this offset on, and go on live.
             from_time: The same, from the first record that is not older.
             hub: Whose journal that is; see `Client.subscribe`.
+            recorded: Give what is recorded alone, and each message with its offset and time.
 
         Raises:
             UsageError: No prefix, or a hub and no place to begin.
@@ -227,6 +229,7 @@ class BlockingClient:
             from_offset=from_offset,
             from_time=from_time,
             hub=hub,
+            recorded=recorded,
         )
         return self._stream(make)
 
