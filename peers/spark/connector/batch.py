@@ -16,8 +16,8 @@ from peers.spark.connector.errors import OptionError
 from peers.spark.connector.options import EARLIEST, SourceOptions
 from peers.spark.connector.positions import resolve_end, resolve_start
 from peers.spark.connector.pushdown import Narrowing, narrowing
-from peers.spark.connector.ranges import OffsetRange, split
-from peers.spark.connector.reading import read_range
+from peers.spark.connector.reading import read_share
+from peers.spark.connector.tier import Sought, plan
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,13 +60,13 @@ class BatchReader(DataSourceReader):
             start = max(start, connection.offset_at(narrowing.since_ms))
         if narrowing.end is not None:
             end = min(end, narrowing.end)
-        return list(split(start, end, options.partitions, state.id.hex()))
+        since_us = (narrowing.since_ms or 0) * 1000
+        sought = Sought(start, end, state.id.hex(), narrowing.topics, since_us)
+        return plan(sought, options.tier, options.partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the records of one share. Raises as `read_range`."""
-        if not isinstance(partition, OffsetRange):
-            return iter(())  # there are no shares, of which Spark makes one
-        return read_range(partition, self._schema, self._options, self._narrowing.topics)
+        """Yield the records of one share. Raises as `read_share`."""
+        return read_share(partition, self._schema, self._options, self._narrowing.topics)
 
 
 class PushdownReader(BatchReader):

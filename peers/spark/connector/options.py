@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeVar
 
-from hub.errors import InvalidTopicError
+from hub.errors import InvalidTopicError, UsageError
 from hub.topics import check_prefix, check_topic
+from peers.journal.tier.place import check_address
 from peers.spark.connector.errors import OptionError
 from peers.transport.endpoints import Endpoint, InvalidEndpointError
 
@@ -99,6 +100,8 @@ class SourceOptions:
     fail_on_data_loss: bool
     decode: Decode
     pushdown: bool
+    tier: str = ""
+    """Where the journal's sealed records are read; empty for the hub alone."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +132,7 @@ _SOURCE = (
     "failOnDataLoss",
     "decode",
     "pushdown",
+    "tier",
 )
 _SINK = (*_ACCESS, "topic", "encode", "txnAppId", "txnVersion")
 _OF_SPARK = frozenset({"checkpointlocation", "queryname"})
@@ -222,6 +226,7 @@ def read_source_options(options: Mapping[str, str], *, streaming: bool | None) -
         fail_on_data_loss=given.truth("failOnDataLoss", default=True),
         decode="json" if decode == "json" else "schema" if decode == "schema" else "raw",
         pushdown=given.truth("pushdown", default=False),
+        tier=given.value("tier", _tier, "", "a folder or s3://bucket/prefix"),
     )
 
 
@@ -275,6 +280,14 @@ def _position(given: _Given, which: str, words: tuple[str, ...]) -> Position | N
 
 def _checked_url(text: str) -> str:
     Endpoint.parse_remote(text)
+    return text
+
+
+def _tier(text: str) -> str:
+    try:
+        check_address(text)
+    except UsageError as error:
+        raise OptionError(f"option tier: {error}") from None
     return text
 
 

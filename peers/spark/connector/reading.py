@@ -1,4 +1,4 @@
-"""What one task of a query does: read its range of offsets. The same for batch queries and streams."""
+"""What one task of a query does: read its share, from the hub or from the tier, for batch queries and streams alike."""
 
 from __future__ import annotations
 
@@ -6,41 +6,57 @@ import logging
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from pyspark.sql.datasource import InputPartition
+
 from peers.spark.connector.connection import Connection
+from peers.spark.connector.file import file_blocks
 from peers.spark.connector.ranges import OffsetRange
 from peers.spark.connector.record_batches import RecordBatches
+from peers.spark.connector.tier import FileShare
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+    from hub.journal.block import Block
     from peers.spark.connector.options import SourceOptions
 
-__all__ = ["read_range"]
+__all__ = ["read_share"]
 
 _log = logging.getLogger("peers.spark")
 
 
-def read_range(
-    share: OffsetRange, schema: StructType, options: SourceOptions, topics: tuple[str, ...]
+def read_share(
+    share: InputPartition, schema: StructType, options: SourceOptions, topics: tuple[str, ...]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the records of a range.
+    """Yield the records of a share, in the order of their offsets.
 
     Args:
-        share: Which.
+        share: Which; of another kind where there are no shares, of which Spark makes one.
         schema: The columns wanted.
         options: Of the query.
         topics: Prefixes of the topics wanted.
 
     Raises:
         JournalReplacedError: The hub has another journal by now.
-        DataLostError: Records were deleted before they were read.
+        DataLostError: Records were deleted before they were read, or could not be read when they were copied.
         PeerError: The hub refuses, or cannot be reached.
+        StorageError: A file of the tier is damaged, or cannot be read now.
     """
+    lossy = not options.fail_on_data_loss
+    if isinstance(share, FileShare):
+        return _batches(share, file_blocks(share, topics, lossy=lossy), schema, options)
+    if isinstance(share, OffsetRange):
+        journal = bytes.fromhex(share.journal)
+        blocks = Connection(options.access).blocks(topics, share.start, share.end, journal=journal, lossy=lossy)
+        return _batches(share, blocks, schema, options)
+    return iter(())
+
+
+def _batches(
+    share: OffsetRange | FileShare, blocks: Iterator[Block], schema: StructType, options: SourceOptions
+) -> Iterator[pa.RecordBatch]:
     made = RecordBatches(schema, options.decode)
-    blocks = Connection(options.access).blocks(
-        topics, share.start, share.end, journal=bytes.fromhex(share.journal), lossy=not options.fail_on_data_loss
-    )
     yield from made.batches(blocks)
     troubles = str(made.troubles)
     if troubles:

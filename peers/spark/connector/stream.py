@@ -21,8 +21,8 @@ from peers.spark.connector.connection import Connection, beyond_loss
 from peers.spark.connector.errors import DataLostError
 from peers.spark.connector.options import LATEST, SourceOptions
 from peers.spark.connector.positions import resolve_start
-from peers.spark.connector.ranges import OffsetRange, split
-from peers.spark.connector.reading import read_range
+from peers.spark.connector.reading import read_share
+from peers.spark.connector.tier import Sought, plan
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -105,13 +105,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first = start["offset"]
         if first < state.first:
             first = beyond_loss(first, state.first, lossy=self._lossy)
-        return split(first, end["offset"], self._options.partitions, state.id.hex())
+        sought = Sought(first, end["offset"], state.id.hex(), self._options.topics)
+        return plan(sought, self._options.tier, self._options.partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the records of one share. Raises as `read_range`."""
-        if not isinstance(partition, OffsetRange):
-            return iter(())
-        return read_range(partition, self._schema, self._options, self._options.topics)
+        """Yield the records of one share. Raises as `read_share`."""
+        return read_share(partition, self._schema, self._options, self._options.topics)
 
     @property
     def _lossy(self) -> bool:

@@ -1,0 +1,216 @@
+"""Reading from the files of a tier: which of them a query needs, what is left to the hub, and what is read."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hub.errors import JournalCorruptError
+from hub.journal.manifest import Entry
+from peers.journal.tier import table as tables
+from peers.journal.tier.parquet import FileMaker
+from peers.journal.tier.place import TierUnavailableError, place_at
+from peers.journal.tier.shelf import Shelf, data_name
+from peers.spark.connector import tier
+from peers.spark.connector.errors import DataLostError
+from peers.spark.connector.file import file_blocks
+from peers.spark.connector.ranges import OffsetRange
+from peers.spark.connector.tier import FileShare, Sought, plan
+from tests.journal.files import AT_US
+from tests.journal.tier.made import JOURNAL, blocks
+
+ALL = ("",)
+
+
+@pytest.fixture(autouse=True)
+def _anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What other tests have looked at is not known."""
+    monkeypatch.setattr(tier, "_shelves", tier._Shelves())
+    monkeypatch.setattr(tier, "_stripes", tier._Stripes())
+
+
+def put(folder: Path, first: int, following: int, *, hole: int = 0) -> Entry:
+    """Add a file with numbered records, and behind them a hole."""
+    shelf = Shelf(place_at(str(folder)), JOURNAL)
+    shelf.refresh()
+    maker = FileMaker(JOURNAL, first)
+    for block in blocks(following - first, first):
+        maker.add(block)
+    if hole:
+        maker.pass_over(following + hole, "damaged")
+    data, entry = maker.finish()
+    shelf.put(data, entry)
+    return entry
+
+
+def planned(folder: Path, start: int, end: int, partitions: int = 1, **more: Any) -> list[tuple[str, int, int]]:
+    """What is read from where."""
+    sought = Sought(start, end, JOURNAL.hex(), more.pop("topics", ALL), **more)
+    kinds = {FileShare: "file", OffsetRange: "hub"}
+    return [(kinds[type(share)], share.start, share.end) for share in shares(folder, sought, partitions)]
+
+
+def shares(folder: Path, sought: Sought, partitions: int = 1) -> list[Any]:
+    """The plan, as it arrives in tasks."""
+    found: list[Any] = pickle.loads(pickle.dumps(plan(sought, str(folder), partitions)))  # noqa: S301 -- our own
+    return found
+
+
+def offsets(share: FileShare, topics: tuple[str, ...] = ALL, *, lossy: bool = False) -> list[int]:
+    """What a task reads."""
+    found = file_blocks(share, topics, lossy=lossy)
+    return [record.offset for block in found for record in block.records()]
+
+
+def written(count: int) -> list[tuple[int, bytes]]:
+    """Offsets and values of numbered records."""
+    return [(record.offset, bytes(record.body)) for block in blocks(count) for record in block.records()]
+
+
+def read(share: FileShare) -> list[tuple[int, bytes]]:
+    """The same, as a task reads them."""
+    found = file_blocks(share, ALL, lossy=False)
+    return [(record.offset, bytes(record.body)) for block in found for record in block.records()]
+
+
+class TestPlan:
+    """Files, and what is between and behind them."""
+
+    def test_files_and_the_rest(self, tmp_path: Path) -> None:
+        """What no file has comes from the hub."""
+        for first, following in ((100, 200), (200, 260), (300, 400)):
+            put(tmp_path, first, following)
+        assert planned(tmp_path, 120, 450) == [
+            ("file", 120, 200),
+            ("file", 200, 260),
+            ("file", 300, 400),
+            ("hub", 260, 300),
+            ("hub", 400, 450),
+        ]
+        assert planned(tmp_path, 210, 220) == [("file", 210, 220)]
+        assert planned(tmp_path, 0, 100) == [("hub", 0, 100)]
+        assert planned(tmp_path, 400, 400) == []
+
+    def test_without_a_tier_all_comes_from_the_hub(self) -> None:
+        """As without that option."""
+        assert plan(Sought(0, 10, "ab", ALL), "", 1) == [OffsetRange(0, 10, "ab")]
+
+    def test_files_that_cannot_hold_what_is_wanted_are_left_out(self, tmp_path: Path) -> None:
+        """By their topics, and by their times; the manifest says both."""
+        put(tmp_path, 0, 50)
+        put(tmp_path, 50, 100)
+        assert planned(tmp_path, 0, 100, topics=("/other",)) == []
+        assert planned(tmp_path, 0, 100, topics=("/other", "/t/1")) == [("file", 0, 50), ("file", 50, 100)]
+        assert planned(tmp_path, 0, 100, since_us=AT_US + 50_000_000) == [("file", 50, 100)]
+        assert planned(tmp_path, 0, 100, since_us=AT_US + 49_000_000) == [("file", 0, 50), ("file", 50, 100)]
+
+    def test_one_file_for_several_tasks_is_cut_between_stripes(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """So that nobody reads a stripe twice."""
+        monkeypatch.setattr("peers.journal.tier.parquet.STRIPE_RECORDS", 64)
+        put(tmp_path, 0, 640)
+        assert planned(tmp_path, 0, 640, 4) == [
+            ("file", 0, 192),
+            ("file", 192, 384),
+            ("file", 384, 576),
+            ("file", 576, 640),
+        ]
+        assert planned(tmp_path, 70, 100, 4) == [("file", 70, 100)]
+        found = shares(tmp_path, Sought(0, 640, JOURNAL.hex(), ALL), 4)
+        assert [offset for share in found for offset in offsets(share)] == list(range(640))
+
+    def test_what_comes_later_is_seen_after_a_while(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A stream at the end of the manifest does not list the tier for each micro-batch."""
+        put(tmp_path, 0, 50)
+        assert planned(tmp_path, 0, 100) == [("file", 0, 50), ("hub", 50, 100)]
+        put(tmp_path, 50, 100)
+        assert planned(tmp_path, 0, 100) == [("file", 0, 50), ("hub", 50, 100)]
+        monkeypatch.setattr(tier, "LOOK_EVERY_S", 0.0)
+        assert planned(tmp_path, 0, 100) == [("file", 0, 50), ("file", 50, 100)]
+
+    def test_a_tier_that_is_away(self, tmp_path: Path) -> None:
+        """One line, with the cause."""
+        with pytest.raises(TierUnavailableError, match="there is no such folder"):
+            planned(tmp_path / "away", 0, 10)
+
+
+class TestReading:
+    """A share of a file."""
+
+    def test_topics_and_bounds(self, tmp_path: Path) -> None:
+        """In the order of their offsets."""
+        put(tmp_path, 0, 100)
+        (share,) = shares(tmp_path, Sought(10, 90, JOURNAL.hex(), ("/t/1",)))
+        assert offsets(share, ("/t/1",)) == [offset for offset in range(10, 90) if offset % 3 == 1]
+        assert offsets(share, ("/t/1", "/t/2")) == [offset for offset in range(10, 90) if offset % 3]
+        assert offsets(share) == list(range(10, 90))
+
+    @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+    @given(
+        bounds=st.tuples(st.integers(0, 200), st.integers(0, 200)),
+        topics=st.sets(st.sampled_from(("/t/0", "/t/2", "/t/", "/x")), min_size=1),
+    )
+    def test_any_bounds_and_topics(self, tmp_path: Path, bounds: tuple[int, int], topics: set[str]) -> None:
+        """The records that a plain look at all of them finds."""
+        if not (tmp_path / JOURNAL.hex()).exists():
+            put(tmp_path, 0, 128)
+            put(tmp_path, 128, 160)
+        start, end = sorted(bounds)
+        prefixes = tuple(topics)
+        found = shares(tmp_path, Sought(start, end, JOURNAL.hex(), prefixes))
+        read = [offset for share in found if isinstance(share, FileShare) for offset in offsets(share, prefixes)]
+        expected = [at for at in range(start, min(end, 160)) if f"/t/{at % 3}".startswith(prefixes)]
+        assert read == expected
+
+    def test_holes_are_told(self, tmp_path: Path) -> None:
+        """Records that were damaged when they were copied are lost, and whoever reads there must know."""
+        put(tmp_path, 0, 40, hole=10)
+        (share,) = shares(tmp_path, Sought(0, 50, JOURNAL.hex(), ("/other",)))
+        with pytest.raises(
+            DataLostError, match="the records 40 to 49 could not be read when they were copied: damaged"
+        ):
+            offsets(share)
+        assert offsets(share, lossy=True) == list(range(40))
+        (before,) = shares(tmp_path, Sought(0, 40, JOURNAL.hex(), ALL))
+        assert offsets(before) == list(range(40))
+
+    def test_a_file_that_was_deleted(self, tmp_path: Path) -> None:
+        """Between the plan and the task."""
+        entry = put(tmp_path, 0, 40)
+        (share,) = shares(tmp_path, Sought(0, 40, JOURNAL.hex(), ALL))
+        (tmp_path / data_name(JOURNAL, entry)).unlink()
+        with pytest.raises(DataLostError, match="the records 0 to 39 were deleted from the tier"):
+            offsets(share)
+        assert offsets(share, lossy=True) == []
+
+    def test_a_damaged_file(self, tmp_path: Path) -> None:
+        """Nobody reads what was not written; the error names the file."""
+        entry = put(tmp_path, 0, 40)
+        (share,) = shares(tmp_path, Sought(0, 40, JOURNAL.hex(), ALL))
+        path = tmp_path / data_name(JOURNAL, entry)
+        whole = path.read_bytes()
+        told = []
+        for place in range(4, len(whole), 7):
+            data = bytearray(whole)
+            data[place] ^= 1 << place % 8
+            path.write_bytes(data)
+            try:
+                found = read(share)
+            except JournalCorruptError as error:
+                told.append(str(error))
+            else:
+                assert found == written(40)
+        assert len(told) > len(whole) // 7 // 2
+        assert all(entry.name in text for text in told)
+
+
+def test_rows_of_a_stripe_come_in_order() -> None:
+    """Files are sorted by topic, and queries see offsets."""
+    stripe = tables.Stripe(blocks(60))
+    assert stripe.table.column("offset").to_pylist() != list(range(60))
