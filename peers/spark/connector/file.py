@@ -1,37 +1,32 @@
-"""`file_blocks`: the records of a share of a file of the tier.
+"""`file_tables`: the records of a share of a file of the tier, as Arrow tables.
 
-Only those row groups are read that may hold a topic that is wanted. No state. Cost: 0.3 µs a record of 100 bytes, of
-which decompressing is a third.
+Only those row groups are read that may hold a topic that is wanted. No state. Cost: 0.3 µs a record of 100 bytes: what
+Parquet takes to decompress it, the checksum, and the order of offsets.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow as pa
 
 from hub.errors import JournalCorruptError
-from hub.journal.block import Block
 from hub.journal.wanted import Wanted
 from peers.journal.tier.parquet import Opened
 from peers.journal.tier.place import AbsentError, TierUnavailableError, place_at
 from peers.journal.tier.shelf import data_name
-from peers.journal.tier.table import blocks_of
 from peers.spark.connector.errors import DataLostError
 from peers.spark.connector.tier import FileShare
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-__all__ = ["file_blocks"]
+__all__ = ["file_tables"]
 
 _log = logging.getLogger("peers.spark")
 
 
-def file_blocks(share: FileShare, topics: tuple[str, ...], *, lossy: bool) -> Iterator[Block]:
-    """Yield the records, in the order of their offsets.
+def file_tables(share: FileShare, topics: tuple[str, ...], *, lossy: bool) -> Iterator[pa.Table]:
+    """Yield the records, with the columns of `peers.journal.tier.table`, in the order of their offsets.
 
     Args:
         share: Of which file, and which offsets.
@@ -48,7 +43,7 @@ def file_blocks(share: FileShare, topics: tuple[str, ...], *, lossy: bool) -> It
     name = data_name(journal, share.entry)
     try:
         with place_at(share.tier).open(name) as file:
-            yield from _blocks(Opened(file, share.entry, journal), share, Wanted(topics))
+            yield from _tables(Opened(file, share.entry, journal), share, Wanted(topics))
     except AbsentError as error:
         text = f"the records {share.start} to {share.end - 1} were deleted from the tier before they were read"
         if not lossy:
@@ -72,7 +67,7 @@ def _tell_holes(share: FileShare, *, lossy: bool) -> None:
         _log.warning("%s; reading goes on behind them", text)
 
 
-def _blocks(opened: Opened, share: FileShare, wanted: Wanted) -> Iterator[Block]:
+def _tables(opened: Opened, share: FileShare, wanted: Wanted) -> Iterator[pa.Table]:
     for number, stripe in enumerate(opened.stripes):
         if stripe.next <= share.start or stripe.first >= share.end:
             continue
@@ -82,13 +77,11 @@ def _blocks(opened: Opened, share: FileShare, wanted: Wanted) -> Iterator[Block]
         is_inside = share.start <= stripe.first and stripe.next <= share.end
         found = _rows(opened.table(number, groups), share, wanted, is_inside=is_inside)
         if len(found):
-            yield from map(Block.parse, blocks_of(found))
+            yield found.take(pa.array(np.argsort(found.column("offset").to_numpy(), kind="stable")))
 
 
 def _rows(table: pa.Table, share: FileShare, wanted: Wanted, *, is_inside: bool) -> pa.Table:
     """Return the rows of a stripe that are in the share, and wanted."""
-    import pyarrow as pa  # noqa: PLC0415 -- loaded by what is called here
-
     if is_inside and wanted.is_all:
         return table
     offsets = table.column("offset").to_numpy()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import InputPartition
 
 from peers.spark.connector.connection import Connection
-from peers.spark.connector.file import file_blocks
+from peers.spark.connector.file import file_tables
 from peers.spark.connector.ranges import OffsetRange
 from peers.spark.connector.record_batches import RecordBatches
 from peers.spark.connector.tier import FileShare
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from hub.journal.block import Block
     from peers.spark.connector.options import SourceOptions
 
 __all__ = ["read_share"]
@@ -44,20 +43,16 @@ def read_share(
         StorageError: A file of the tier is damaged, or cannot be read now.
     """
     lossy = not options.fail_on_data_loss
-    if isinstance(share, FileShare):
-        return _batches(share, file_blocks(share, topics, lossy=lossy), schema, options)
-    if isinstance(share, OffsetRange):
-        journal = bytes.fromhex(share.journal)
-        blocks = Connection(options.access).blocks(topics, share.start, share.end, journal=journal, lossy=lossy)
-        return _batches(share, blocks, schema, options)
-    return iter(())
-
-
-def _batches(
-    share: OffsetRange | FileShare, blocks: Iterator[Block], schema: StructType, options: SourceOptions
-) -> Iterator[pa.RecordBatch]:
     made = RecordBatches(schema, options.decode)
-    yield from made.batches(blocks)
+    if isinstance(share, FileShare):
+        yield from made.table_batches(file_tables(share, topics, lossy=lossy))
+    elif isinstance(share, OffsetRange):
+        journal = bytes.fromhex(share.journal)
+        yield from made.batches(
+            Connection(options.access).blocks(topics, share.start, share.end, journal=journal, lossy=lossy)
+        )
+    else:
+        return
     troubles = str(made.troubles)
     if troubles:
         _log.warning("offsets %d to %d: %s", share.start, share.end - 1, troubles)

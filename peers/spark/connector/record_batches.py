@@ -19,18 +19,24 @@ from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from hub.journal.block import Block
+from peers.journal.tier.table import blocks_of
 from peers.spark.connector.columns import is_field
 from peers.spark.connector.decoding import Fields, Troubles, binary_values, json_values
 from peers.spark.connector.options import Decode
 
-__all__ = ["BATCH_LEAST_ROWS", "RecordBatches", "arrow_schema"]
+__all__ = ["BATCH_LEAST_ROWS", "BATCH_MOST_ROWS", "RecordBatches", "arrow_schema"]
 
 BATCH_LEAST_ROWS = 4_096
 """Smaller blocks are joined until they have as many: half a full block."""
+
+
+BATCH_MOST_ROWS = 16_384
+"""A stripe of a tier is cut: Spark's side of it holds a batch in memory as a whole."""
 
 
 class RecordBatches:
@@ -66,6 +72,20 @@ class RecordBatches:
                 waiting, rows = [], 0
         if waiting:
             yield _joined(waiting)
+
+    def table_batches(self, tables: Iterable[pa.Table]) -> Iterator[pa.RecordBatch]:
+        """Yield batches of tables of a tier (`peers.journal.tier.table`), in order.
+
+        Where nothing of a value is looked at, columns are taken as they are.
+        """
+        for table in tables:
+            if self._fields is None and self._decode == "raw" and not pc.max(table.column("encoding")).as_py():
+                self.troubles.messages += len(table)
+                columns = [table.column(name).cast(self._schema.field(name).type) for name in self._names]
+                whole = pa.Table.from_arrays(columns, schema=self._schema).combine_chunks()
+                yield from whole.to_batches(max_chunksize=BATCH_MOST_ROWS)
+            else:
+                yield from self.batches(map(Block.parse, blocks_of(table)))
 
     def batch(self, block: Block) -> pa.RecordBatch:
         """Return the batch of one block."""

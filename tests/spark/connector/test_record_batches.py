@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 
 from hub.journal.block import Block
+from peers.journal.tier.table import Stripe
 from peers.spark.connector.columns import default_schema
 from peers.spark.connector.options import Decode
-from peers.spark.connector.record_batches import BATCH_LEAST_ROWS, RecordBatches
+from peers.spark.connector.record_batches import BATCH_LEAST_ROWS, BATCH_MOST_ROWS, RecordBatches
 from peers.values import default
 from tests.spark.connector.blocks import (
     BROKER_42,
@@ -167,3 +168,32 @@ def test_nested_types_are_what_spark_compares_with(kind: str) -> None:
     batch = made.batch(block_of(*[("/a", {"x": value}) for value in values]))
     batch.validate(full=True)
     assert batch.column("x").null_count < len(values)
+
+
+def stripe(*blocks: Block) -> pa.Table:
+    """Records as a tier has them, in order."""
+    return Stripe(blocks).table.sort_by("offset")
+
+
+def test_tables_of_a_tier() -> None:
+    """Their columns are taken as they are, in the order of the query, in pieces that are not too large."""
+    count = 3 * 8_192
+    blocks = [block_of(*[("/c", number) for number in range(8_192)], first=at) for at in range(7, 7 + count, 8_192)]
+    made = RecordBatches(default_schema("raw"), "raw")
+    batches = list(made.table_batches([stripe(*blocks)]))
+    assert [batch.num_rows for batch in batches] == [BATCH_MOST_ROWS, count - BATCH_MOST_ROWS]
+    assert batches[0].schema == made.batch(blocks[0]).schema
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    assert rows == [row for block in blocks for row in made.batch(block).to_pylist()]
+    some = RecordBatches(schema_of("topic STRING, offset BIGINT"), "raw")
+    assert next(iter(some.table_batches([stripe(*blocks)]))).to_pylist()[1] == {"topic": "/c", "offset": 8}
+
+
+@pytest.mark.parametrize(("schema", "decode"), [(None, "raw"), (None, "json"), ("offset BIGINT, id BIGINT", "schema")])
+def test_tables_of_a_tier_are_decoded(schema: str | None, decode: Decode) -> None:
+    """Values that are not msgpack, JSON, and fields: the same as of blocks."""
+    frames = packed_message("/b", BROKER_42, broker=True), packed_message("/m", packed({"id": 5}))
+    block = block_of_frames(*frames)
+    made = RecordBatches(schema_of(schema) if schema else default_schema(decode), decode)
+    (batch,) = made.table_batches([stripe(block)])
+    assert (batch.to_pylist(), str(made.troubles)) == batch_of(block, schema, decode)

@@ -18,7 +18,7 @@ from peers.journal.tier.place import TierUnavailableError, place_at
 from peers.journal.tier.shelf import Shelf, data_name
 from peers.spark.connector import tier
 from peers.spark.connector.errors import DataLostError
-from peers.spark.connector.file import file_blocks
+from peers.spark.connector.file import file_tables
 from peers.spark.connector.ranges import OffsetRange
 from peers.spark.connector.tier import FileShare, Sought, plan
 from tests.journal.files import AT_US
@@ -63,8 +63,7 @@ def shares(folder: Path, sought: Sought, partitions: int = 1) -> list[Any]:
 
 def offsets(share: FileShare, topics: tuple[str, ...] = ALL, *, lossy: bool = False) -> list[int]:
     """What a task reads."""
-    found = file_blocks(share, topics, lossy=lossy)
-    return [record.offset for block in found for record in block.records()]
+    return [offset for table in file_tables(share, topics, lossy=lossy) for offset in table["offset"].to_pylist()]
 
 
 def written(count: int) -> list[tuple[int, bytes]]:
@@ -74,8 +73,10 @@ def written(count: int) -> list[tuple[int, bytes]]:
 
 def read(share: FileShare) -> list[tuple[int, bytes]]:
     """The same, as a task reads them."""
-    found = file_blocks(share, ALL, lossy=False)
-    return [(record.offset, bytes(record.body)) for block in found for record in block.records()]
+    tables = file_tables(share, ALL, lossy=False)
+    return [
+        row for table in tables for row in zip(*table.select(["offset", "value"]).to_pydict().values(), strict=True)
+    ]
 
 
 class TestPlan:
