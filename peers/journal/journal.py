@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -53,6 +54,44 @@ _FRAME_LIMIT_BYTES = 512 * 1024 * 1024
 """The largest body that is recorded: lengths in a block have 31 bits, and a reader holds it twice."""
 
 
+class _Waiting:
+    """A FETCH that waits for a commit. It is freed as soon as it is over: events that are followed make many of them.
+
+    Args:
+        others: All that wait, itself among them while it does.
+        recorder: That tells of commits.
+        read: Has it read.
+    """
+
+    __slots__ = ("_others", "_read", "_recorder", "_timer")
+
+    def __init__(self, others: set[_Waiting], recorder: Recorder, read: Callable[[], None]) -> None:
+        self._others = others
+        self._recorder = recorder
+        self._read = read
+        self._timer: asyncio.TimerHandle | None = None
+        """The end of waiting; None before and behind."""
+
+    def begin(self, timer: asyncio.TimerHandle, offset: int) -> None:
+        """Wait for the commit of the record at this offset."""
+        self._timer = timer
+        self._others.add(self)
+        self._recorder.call_at_commit(offset, self.now)
+
+    def forget(self) -> None:
+        """Wait no longer."""
+        self._others.discard(self)
+        self._recorder.forget_call(self.now)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def now(self) -> None:
+        """Have it read."""
+        self.forget()
+        self._read()
+
+
 class Journal:
     """The journal of a hub that records.
 
@@ -70,8 +109,8 @@ class Journal:
         _check_tier(settings.tier)
         self._loop = asyncio.get_running_loop()
         self._prefixes_limit = limits.prefixes_per_client
-        # Calls of FETCHes that wait for a commit; each goes when it is made or cancelled.
-        self._waiting: set[Callable[[], None]] = set()
+        # FETCHes that wait for a commit; each goes when it is read or cancelled.
+        self._waiting: set[_Waiting] = set()
         behind_bytes = settings.tier_behind_bytes if settings.tier else 0
         retention = Retention(settings.keep_bytes, int(settings.keep_s * _US), behind_bytes)
         store = Store(settings.path, full_sync=settings.sync == "full", retention=retention)
@@ -162,10 +201,10 @@ class Journal:
         on_its_way = start < (recorder.position() or 0)
         if fetch.time is None and start >= recorder.committed and fetch.bytes and (on_its_way or fetch.wait_ms):
             return self._fetch_later(fetch, deliver)
-        self._read(encode_fetch(fetch), deliver, is_shared=_is_shared(fetch))
+        self._read(encode_fetch(fetch), deliver, _is_shared(fetch))
         return nothing
 
-    def _read(self, order: bytes, deliver: Deliver, *, is_shared: bool) -> None:
+    def _read(self, order: bytes, deliver: Deliver, is_shared: bool) -> None:  # noqa: FBT001 -- a part of it is bound
         (self._pieces.fetch if is_shared else self._readers.fetch)(order, deliver)
 
     def _told(self, fetch: Fetch) -> Fetch:
@@ -195,21 +234,11 @@ class Journal:
 
     def _fetch_later(self, fetch: Fetch, deliver: Deliver) -> Cancel:
         """Have a piece read at the next commit, or when the time to wait is up; return what cancels that."""
-        order, is_shared = encode_fetch(fetch), _is_shared(fetch)
-
-        def forget() -> None:
-            self._waiting.discard(now)
-            timer.cancel()
-            self._recorder.forget_call(now)
-
-        def now() -> None:
-            forget()
-            self._read(order, deliver, is_shared=is_shared)
-
-        timer = self._loop.call_later(max(fetch.wait_ms / 1000, _COMMIT_WAIT_S), now)
-        self._waiting.add(now)
-        self._recorder.call_at_commit(fetch.start, now)
-        return forget
+        waiting = _Waiting(
+            self._waiting, self._recorder, partial(self._read, encode_fetch(fetch), deliver, _is_shared(fetch))
+        )
+        waiting.begin(self._loop.call_later(max(fetch.wait_ms / 1000, _COMMIT_WAIT_S), waiting.now), fetch.start)
+        return waiting.forget
 
     def stage(self, source: Handler, stage: Stage, answer: OnStaged) -> None:
         """Keep messages until their COMMIT; answer once they are checked."""

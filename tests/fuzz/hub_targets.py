@@ -317,6 +317,24 @@ def _http_seeds() -> list[bytes]:
         upgrade("hub.v1.json", "Origin: http://127.0.0.1:7401"),
         upgrade("hub.v1.msgpack, hub.v1.json"),
         upgrade("", "X-Application-Name: x", path="/v1/messages/json"),
+        request("/v1/events?prefix=/a&overflow=drop-oldest&messages=3", "GET", "Last-Event-ID: 3"),
+        request("/v1/events?prefix="),
+        *_posts(),
+    ]
+
+
+def _posts() -> list[bytes]:
+    """Publications of each type, one behind another, with a length and in chunks."""
+    json_type, lines = "Content-Type: application/json", "Content-Type: application/x-ndjson"
+    chunks = b'8\r\n{"a":1}\n\r\n4;x=y\r\n\n[2]\r\n0\r\nX: 1\r\n\r\n'
+    one = request("/v1/publish/a%20b?label=x", "POST", json_type, "Content-Length: 7") + b'{"a":1}'
+    packed = request("/v1/publish?topic=a", "POST", "Content-Type: application/msgpack", "Content-Length: 4")
+    return [
+        one + one,
+        packed + b"\x81\xa1a\x01" + request("/v1/events?prefix=a"),
+        request("/v1/publish/a", "POST", lines, "Transfer-Encoding: chunked", "Expect: 100-continue") + chunks + one,
+        request("/v1/publish/a?confirm=1", "POST", lines, "Content-Length: 4") + b"1\n2\n",
+        request("/v1/publish/a", "OPTIONS", "Origin: http://127.0.0.1"),
     ]
 
 
@@ -383,7 +401,18 @@ HUB_TARGETS = (
         "http",
         _run_http,
         _http_seeds,
-        [b"\r\n", b"\r\n\r\n", b"Host: a\r\n", b"\xff", b"\0", b"Transfer-Encoding: chunked\r\n", b"GET http://a/"],
+        [
+            *(b"\r\n", b"\r\n\r\n", b"Host: a\r\n", b"\xff", b"\0", b"GET http://a/", b"POST ", b"/v1/publish/", b"\n"),
+            *(
+                b"Transfer-Encoding: chunked\r\n",
+                b"Content-Length: 1\r\n",
+                b"0\r\n\r\n",
+                b"5\r\n",
+                b"prefix=",
+                b"%00",
+                b"+",
+            ),
+        ],
     ),
     Target("broker", _run_broker, _broker_seeds, runs=500),
 )

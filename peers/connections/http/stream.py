@@ -52,6 +52,8 @@ LIVE_HEADERS: Final = {
 }
 """The third is for nginx, which would keep events until there are many."""
 
+_NO_JOURNAL: Final = "there is no journal here to begin in; ask the hub that records, which is the core of workers"
+
 _REQUEST: Final = 1
 """The number of whatever a stream asks for: there is one thing at a time."""
 
@@ -147,7 +149,7 @@ class Stream:
         """
         if self.is_recorded:
             if not self._node.journal.id:
-                raise RejectedError(CloseCode.NOT_ALLOWED, "this hub has no journal; start it with --journal PATH")
+                raise RejectedError(CloseCode.NOT_ALLOWED, _NO_JOURNAL)
             if not self._is_all_recorded():
                 raise RejectedError(CloseCode.NOT_ALLOWED, "topic not recorded here; see journal.topics of the hub")
             granted(Fetch(_REQUEST, prefixes=self._prefixes), self._handler.rights, Action.JOURNAL, narrows=False)

@@ -269,6 +269,7 @@ class HttpSession:
     def stream(self, headers: Mapping[str, str]) -> None:
         """Answer with a stream, whose events are written from now on. It ends with the connection."""
         self._outgoing.append(_head(HTTPStatus.OK, headers, is_last=True))
+        self._events = iter(())
         self.phase = Phase.STREAM
 
     def say(self, text: bytes) -> None:
@@ -278,6 +279,7 @@ class HttpSession:
 
     def close(self) -> None:
         """Say nothing more."""
+        self._events = iter(())
         self.phase = Phase.CLOSED
 
 

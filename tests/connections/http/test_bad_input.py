@@ -1,0 +1,178 @@
+"""Hostile clients over HTTP: one answer each, bounded memory, and a quiet pair that does not notice."""
+
+from __future__ import annotations
+
+import random
+import tracemalloc
+
+import pytest
+
+from tests.hubs.eventually import eventually
+from tests.hubs.fixtures import StartHub
+from tests.hubs.hub import Hub
+from tests.hubs.raw_http import JSON, NDJSON, RawHttp, follow, http
+from tests.hubs.raw_websocket import request
+from tests.hubs.settings import settings_of
+
+POST = request("/v1/publish/t", "POST", JSON, "Content-Length: 1")
+
+
+class QuietPair:
+    """Somebody who publishes under a topic of his own, and somebody who follows that, who must not notice anything."""
+
+    def __init__(self, publisher: RawHttp, reader: RawHttp) -> None:
+        self._publisher = publisher
+        self._reader = reader
+        self._number = 0
+
+    @classmethod
+    async def at(cls, hub: Hub) -> QuietPair:
+        """A pair at this hub."""
+        return cls(await http(hub), await follow(hub, "prefix=/quiet"))
+
+    async def talk(self) -> None:
+        """One says something, which the other hears, and nothing else."""
+        self._number += 1
+        assert (await self._publisher.publish("/quiet", self._number)).status == 200
+        assert await self._reader.values(1) == [self._number]
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        request("/v1/publish/t", "POST", JSON, "Content-Length: 1", "Transfer-Encoding: chunked") + b"0\r\n\r\n" + POST,
+        request("/v1/publish/t", "POST", JSON, "Content-Length: 1", "Content-Length: 0") + b"1" + POST,
+        request("/v1/publish/t", "POST", JSON, "Content-Length: 1, 1") + b"1" + POST,
+        request("/v1/publish/t", "POST", JSON, "Transfer-Encoding: xchunked") + POST,
+        request("/v1/publish/t", "POST", JSON, "Transfer-Encoding : chunked") + b"0\r\n\r\n" + POST,
+        request("/v1/publish/t", "POST", JSON, "X: 1\nTransfer-Encoding: chunked") + b"0\r\n\r\n" + POST,
+        request("/v1/publish/t", "POST", JSON, "Transfer-Encoding: chunked") + b"1\n1\n0\n\n" + POST,
+        request("/v1/publish/t", "POST", JSON, "Transfer-Encoding: chunked") + b"2\r\n11" + POST,
+        request("/v1/publish/t", "POST", JSON, "Transfer-Encoding: chunked") + b"0\r\nX: 1\n\r\n" + POST,
+        request("/v1/publish/t", "POST", JSON, "Content-Length: 3") + b"{{{" + POST,
+        request("/v1/events?prefix=/t", "GET", f"Content-Length: {len(POST)}") + POST,
+        request("/readyz", "GET", f"Content-Length: {len(POST)}") + POST,
+        request("/v1/publish/t", "POST", JSON, f"Content-Length: {len(POST)}", version="HTTP/1.0") + POST + b"1" + POST,
+    ],
+)
+async def test_nothing_is_smuggled(hub: Hub, attack: bytes) -> None:
+    """What stands behind a request that is refused is never taken for another one."""
+    pair, reader = await QuietPair.at(hub), await hub.websocket("/t")
+    client = await http(hub)
+    await client.send(attack, b"1")
+    assert (await client.answer()).status >= 400
+    await client.ends()
+    await pair.talk()
+    assert await reader.barrier() == []
+
+
+async def test_requests_drop_by_drop(hub: Hub) -> None:
+    """Heads and bodies that come a byte at a time do not hold anybody up, and are ended when their time is over."""
+    pair = await QuietPair.at(hub)
+    heads, bodies = [await http(hub) for _ in range(30)], [await http(hub) for _ in range(30)]
+    for client in bodies:
+        await client.send(request("/v1/publish/t", "POST", NDJSON, "Transfer-Encoding: chunked"))
+    for byte in b'5\r\n"aaaaaaaaaaaa':
+        for client in (*heads, *bodies):
+            await client.send(b"G" if client in heads else bytes([byte]))
+        await pair.talk()
+    hub.later(6)  # nobody has said who he is within `limits.handshake_s`
+    for client in heads:
+        assert (await client.ends()).startswith(b"HTTP/1.1 408 ")
+    await pair.talk()
+    hub.later(21)
+    await pair.talk()
+    hub.later(11)
+    for client in bodies:
+        assert (await client.answer()).status in {400, 408}
+    await pair.talk()
+
+
+async def test_a_body_without_end(start_hub: StartHub) -> None:
+    """Whatever its type, no more of it is held than a value may have; lines are passed on, and not held at all."""
+    hub = await start_hub(settings=settings_of(frame_bytes=200_000))
+    pair = await QuietPair.at(hub)
+    block = b"%x\r\n" % 50_000 + b" " * 50_000 + b"\r\n"
+    for kind, status in ((JSON, 413), (NDJSON, 413)):
+        client = await http(hub)
+        await client.send(request("/v1/publish/t", "POST", kind, "Transfer-Encoding: chunked"))
+        for _ in range(5):
+            await client.send(block)
+            await pair.talk()
+        assert (await client.answer()).status == status
+    client = await http(hub)
+    lines = b"%x\r\n" % 40_000 + b'"' + b"x" * 39_997 + b'"\n' + b"\r\n"
+    await client.send(request("/v1/publish/t", "POST", NDJSON, "Transfer-Encoding: chunked"), lines)
+    tracemalloc.start()
+    try:
+        for _ in range(50):
+            await client.send(lines)
+            await pair.talk()
+        assert tracemalloc.get_traced_memory()[0] < 1_000_000
+    finally:
+        tracemalloc.stop()
+    await client.send(b"0\r\n\r\n")
+    assert (await client.answer()).value == {"messages": 51}
+
+
+async def test_a_crowd_of_streams(hub: Hub) -> None:
+    """Those who read hear everything; those who stop lose what is theirs, and nobody else's."""
+    pair = await QuietPair.at(hub)
+    stopped = [await follow(hub, "prefix=/t&overflow=disconnect&messages=5", receive_bytes=4096) for _ in range(40)]
+    reading = [await follow(hub, "prefix=/t") for _ in range(40)]
+    hub.shrink_buffers()
+    publisher = await hub.websocket()
+    for number in range(30):
+        await publisher.publish("/t", [number, "x" * 5000])
+        for client in reading:
+            assert (await client.values(1))[0][0] == number
+        await pair.talk()
+    assert len(stopped) == 40
+    await eventually(lambda: len(hub.node.core.handlers) == len(reading) + 3)  # the pair, and the publisher
+    assert sum(hub.node.core.statistics().dropped_messages_total.values()) > 0
+
+
+async def test_a_flood_of_requests(hub: Hub) -> None:
+    """Requests behind one another whose answers are not read: the hub does not read on, and holds little."""
+    pair, client = await QuietPair.at(hub), await http(hub, receive_bytes=4096)
+    await client.publish("/t", 1)
+    hub.shrink_buffers()
+    flood = request("/v1/publish/t", "POST", JSON, "Content-Length: 1") + b"1"
+    connection = hub.connections[-1]
+    sent = 0
+    while connection.transport.is_reading():
+        sent += client.send_nowait((flood * 50)[sent % len(flood) :])
+        await pair.talk()
+        assert connection.transport.get_write_buffer_size() < 400_000
+    await pair.talk()
+    while not connection.transport.is_reading():  # it is read, and so it goes on
+        await client.answer()
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_mutated_requests(hub: Hub, seed: int) -> None:
+    """Whatever comes is answered, or waits for more; the hub has no error, and the pair hears what it says."""
+    source = random.Random(seed)  # noqa: S311 -- the same inputs each time
+    pair = await QuietPair.at(hub)
+    chunks = b"2\r\n1\n\r\n0\r\n\r\n"
+    whole = POST + b"1" + request("/v1/publish/t", "POST", NDJSON, "Transfer-Encoding: chunked") + chunks
+    whole += request("/v1/events?prefix=/t&from=1")
+    for _ in range(15):
+        data = bytearray(whole)
+        for _ in range(source.randrange(1, 6)):
+            at = source.randrange(len(data))
+            match source.randrange(4):
+                case 0:
+                    data[at] = source.randrange(256)
+                case 1:
+                    del data[at : at + source.randrange(1, 9)]
+                case 2:
+                    data[at:at] = source.choice([b"\r\n", b"\n", b"Content-Length: 2\r\n", b"0\r\n\r\n", b"\0", POST])
+                case _:
+                    data[at:at] = data[: source.randrange(60)]
+        client = await http(hub)
+        await client.send(bytes(data))
+        client.finish()
+        assert not (told := await client.ends()) or told.startswith(b"HTTP/1.1 "), told
+        client.close()
+    await pair.talk()
