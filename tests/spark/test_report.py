@@ -152,6 +152,7 @@ def test_only_the_longest_are_listed(spark: SparkSession, tmp_path: Path, monkey
     for name in ("GAPS_LIMIT", "RANGES_LIMIT", "ROOTS_RATED"):
         monkeypatch.setattr(survey, name, 1)
     monkeypatch.setattr(survey, "ROOTS_LIMIT", 2)
+    monkeypatch.setattr("peers.spark.report.traffic.FETCHED_LIMIT", 2)  # Spark is asked for the rest
     at = [(0, 0, "/a"), (2, 10, "/a"), (5, 40, "/a"), (6, 40, "/b"), (7, 41, "/c")]
     path = write_archive(tmp_path, [Archived(n, NOON_US + s * SECOND_US, topic, b"x") for n, s, topic in at])
     findings = found(spark, path, gap_us=SECOND_US, top=1, bucket_us=60 * SECOND_US)

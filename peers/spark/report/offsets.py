@@ -35,9 +35,11 @@ def find_offsets(messages: DataFrame, limit: int) -> Offsets:
     try:
         ((first, last),) = blocks.agg(F.min("first"), F.max("last")).collect()
         missing = _between(blocks).unionByName(odd.where("next > first"))
-        sums = missing.agg(F.coalesce(F.sum(_length()), F.lit(0)), F.count("*")).first()
-        absent, ranges = sums if sums is not None else (0, 0)
         longest = missing.orderBy(_length().desc(), "first").limit(limit).collect()
+        if len(longest) < limit:
+            absent, ranges = sum(row.next - row.first for row in longest), len(longest)
+        else:
+            ((absent, ranges),) = missing.agg(F.sum(_length()), F.count("*")).collect()
         repeated = odd.where("next < first").count()
     finally:
         odd.unpersist()

@@ -1,11 +1,13 @@
 """Messages, bytes and times of each topic, and from these of each root and of all: one scan of the archive.
 
-Everything else is asked of the table of topics, which Spark keeps until `release`. Cost: the scan, which reads the
-values to know their sizes; then what the number of topics costs.
+Everything else is asked of the table of topics, which Spark keeps until `release`. Where they are few, the table is
+fetched instead, for each question to Spark takes some tenths of a second. Cost: the scan, which reads the values to
+know their sizes; then what the number of topics costs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -14,7 +16,10 @@ from pyspark.sql import functions as F  # noqa: N812 -- Spark's own name for it
 
 from peers.spark.report.findings import Traffic
 
-__all__ = ["TopicTable"]
+__all__ = ["FETCHED_LIMIT", "TopicTable"]
+
+FETCHED_LIMIT = 10_000
+"""Topics that are fetched: 2 MB of this process."""
 
 
 class TopicTable:
@@ -34,6 +39,8 @@ class TopicTable:
         }
         grouped = messages.groupBy("root", "topic")
         self._table = grouped.agg(*(column.alias(name) for name, column in sums.items())).persist()
+        fetched = self._table.limit(FETCHED_LIMIT + 1).collect()
+        self._few: list[Any] | None = fetched if len(fetched) <= FETCHED_LIMIT else None
 
     def release(self) -> None:
         """Let Spark forget it."""
@@ -41,20 +48,44 @@ class TopicTable:
 
     def total(self) -> tuple[Traffic, int] | None:
         """Return what came in all, and the number of topics; None if nothing did."""
+        if self._few is not None:
+            return (_together("", self._few), len(self._few)) if self._few else None
         (row,) = self._table.agg(F.lit("").alias("name"), *_sums(), F.count("*").alias("topics")).collect()
         return None if not row.topics else (_traffic(row), row.topics)
 
     def roots(self, limit: int) -> tuple[Traffic, ...]:
         """Return the roots with the most messages."""
+        if self._few is not None:
+            of_root: dict[str, list[Any]] = {}
+            for row in self._few:
+                of_root.setdefault(row.root, []).append(row)
+            return _first((_together(root, rows) for root, rows in of_root.items()), "messages", limit)
         return _rows(_most(self._table.groupBy(F.col("root").alias("name")).agg(*_sums()), "messages", limit))
 
     def topics(self, by: str, limit: int) -> tuple[Traffic, ...]:
         """Return the topics with the most `messages` or `bytes`."""
+        if self._few is not None:
+            return _first((_together(row.topic, [row]) for row in self._few), by, limit)
         return _rows(_most(self._table.withColumnRenamed("topic", "name"), by, limit))
 
     def all_topics(self, limit: int) -> pa.Table:
         """Return all of it, those with the most messages first; not more than `limit`."""
         return self._table.orderBy(F.desc("messages"), "topic").limit(limit).toArrow()
+
+
+def _together(name: str, rows: Sequence[Any]) -> Traffic:
+    return Traffic(
+        name,
+        sum(row.messages for row in rows),
+        sum(row.bytes for row in rows),
+        min(row.first_us for row in rows),
+        max(row.last_us for row in rows),
+    )
+
+
+def _first(found: Iterable[Traffic], by: str, limit: int) -> tuple[Traffic, ...]:
+    """Return those with the most; where several have as many, by name, as Spark sorts them."""
+    return tuple(sorted(found, key=lambda traffic: (-getattr(traffic, by), traffic.name))[:limit])
 
 
 def _sums() -> tuple[Column, ...]:
