@@ -12,9 +12,12 @@ import asyncio
 import logging
 import os
 import sys
+from contextlib import suppress
 
-from peers.client import connect
+from peers.client import ConnectionLostError, connect
 from peers.transport.backoff import Backoff
+
+_AGAIN_S = 0.1
 
 _PREFETCH = 500
 """Enough for a second of work, so that a kill finds much that is not acknowledged."""
@@ -33,6 +36,14 @@ async def consume(url: str, name: str, path: str) -> None:
             await messages.ack(*batch)
 
 
+async def consume_once_there_is_a_hub(url: str, name: str, path: str) -> None:
+    """Wait for the hub, which may have been killed just now; from then on the client itself comes back."""
+    while True:
+        with suppress(ConnectionLostError):
+            await consume(url, name, path)
+        await asyncio.sleep(_AGAIN_S)
+
+
 if __name__ == "__main__":
     logging.disable()  # the client tells of each lost connection
-    asyncio.run(consume(*sys.argv[1:]))
+    asyncio.run(consume_once_there_is_a_hub(*sys.argv[1:]))
