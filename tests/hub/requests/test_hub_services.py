@@ -55,6 +55,29 @@ def test_values_that_are_none() -> None:
     assert "msgpack" in reason
 
 
+def test_a_service_that_judges_itself() -> None:
+    """Whoever has rights needs no grant to ask it; for any other service of the hub's he does."""
+    room = Room()
+    room.requests.hub_services.add("$hub/double", double, judges_itself=True)
+    room.requests.hub_services.add("$hub/other", double)
+    requester, told = room.join()
+    requester.rights = read_policy({"roles": {"r": {"publish": ["/a"]}}, "users": {"u": ["r"]}}, "a test").rights("u")
+    room.ask(requester, request("$hub/double", 5, 2))
+    assert answers(told.take()) == [(5, Status.OK, 4)]
+    room.ask(requester, request("$hub/other", 6, 2))
+    assert [status for _, status, _ in answers(told.take())] == [Status.NOT_ALLOWED]
+
+
+def test_services_hear_of_who_is_gone() -> None:
+    """A service that keeps something for those who ask is told when one of them has left, who has asked or not."""
+    room = Room()
+    gone: list[Handler] = []
+    room.requests.hub_services.when_gone(gone.append)
+    requester, _ = room.join()
+    room.requests.forget(requester)
+    assert gone == [requester]
+
+
 def test_too_many_values() -> None:
     """A frame may not ask for very many answers: each may be long."""
     room = Room()
