@@ -176,6 +176,7 @@ class HttpConversation:
                 self._publishing.is_done = True
                 self._answer_if_settled()
             case Refused() if self._publishing is not None:
+                self._node.rejected_messages += 1
                 self._publishing.refuse(event.code, event.text, event.line)
                 self._answer_if_settled()
             case Refused():

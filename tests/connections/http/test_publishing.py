@@ -67,6 +67,7 @@ async def test_a_line_that_is_wrong(hub: Hub) -> None:
     assert answer.value["error"]["line"] == 3
     assert answer.value["error"]["text"].startswith("no JSON: ")
     assert await reader.messages(2) == [("/t", 1), ("/t", 2)]
+    assert hub.node.rejected_messages == 1
     assert await client.ends() == b""
 
 
