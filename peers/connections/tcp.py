@@ -339,6 +339,8 @@ class TcpConversation:
         """The conversation is over."""
         reason = f"{closing.text} ({closing.code})" if closing.text else f"closed with {closing.code}"
         if closing.by_far_side:
+            if self.link is not None:
+                self.link.tell_last()
             self._connection.ending.finish(reason)
         else:
             self._connection.reason = reason

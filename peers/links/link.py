@@ -292,7 +292,7 @@ class Link:
         return encode_account(Account(self._id, self._handler.delivered_messages, self._told_arrived, last))
 
     def tell_last(self) -> None:
-        """This side says CLOSE next, and reads no more: tell the peer what has arrived till now."""
+        """This side says CLOSE next, or has read that of the peer, and reads no more: tell what has arrived."""
         if self._id and self._ended is None:
             self._session.send(self._account(last=True))
 
@@ -334,7 +334,7 @@ class Link:
         """The socket is closed.
 
         Args:
-            in_order: Whether the peer has read all that was sent: it has closed behind the CLOSE of this side.
+            in_order: Whether the stream has ended behind the CLOSE of this side, and the peer has said none.
         """
         self._outbox.close()
         if self._ended is not None:

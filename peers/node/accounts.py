@@ -152,8 +152,14 @@ class Accounts:
         return one
 
     def conclude(self, one: Remembered, *, in_order: bool) -> None:
-        """Tell of messages in doubt, unless the far side has closed after this side's CLOSE: then it has read all."""
-        if one.doubt and not in_order:
+        """Tell of messages in doubt.
+
+        Args:
+            one: The link.
+            in_order: Whether the stream has ended behind this side's CLOSE. A far side that tells no accounts is then
+                believed to have read all; others would have told, and it may be the way between that has ended.
+        """
+        if one.doubt and (one.ended.link or not in_order):
             self._tell(Loss(one.ended.peer, is_outward=True, messages=one.doubt, exactly=False))
             if one.ended.link:
                 return

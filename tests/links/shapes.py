@@ -104,12 +104,12 @@ class Shape:
         await self.whole()
         await eventually(lambda: all(hub.node.core.mesh.is_settled for hub in self.hubs))
 
-    async def silence(self, near: int, far: int) -> None:
-        """Let a way swallow everything, until both hubs have given the link up, and have another one."""
+    async def silence(self, near: int, far: int, *, of_near: bool = True, of_far: bool = True) -> None:
+        """Let a way swallow what one hub sends, or both, until both have given the link up, and have another one."""
         ends = self.hubs[near], self.hubs[far]
         before = self._link(*ends), self._link(*ends[::-1])
         way = self.ways[near, far]
-        way.hold()
+        way.hold(near=of_near, far=of_far)
         way.replace()
         while self._link(*ends) in {before[0], None} or self._link(*ends[::-1]) in {before[1], None}:
             for hub in ends:

@@ -13,7 +13,7 @@ from hub.mesh.announcement import Announcement
 from hub.origin import Origin
 from hub.overflow import QueueLimits
 from peers.wire.account import Account, decode_account, encode_account
-from peers.wire.control import Notice, encode_notice, encode_subscription
+from peers.wire.control import Notice, encode_close, encode_notice, encode_subscription
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
 from peers.wire.origin import encode_origin
@@ -248,7 +248,7 @@ async def test_a_goodbye_without_all_messages(north: Hub) -> None:
 
 
 async def test_the_goodbye_of_this_side(north: Hub) -> None:
-    """The last account stands before CLOSE; whoever closes behind it has read all."""
+    """The last account stands before CLOSE; whoever has read that tells his own."""
     peer, _ = await scripted_peer(north)
     publisher = await north.client()
     await publisher.send(numbered("/a", range(20)))
@@ -259,9 +259,30 @@ async def test_the_goodbye_of_this_side(north: Hub) -> None:
     connection.drain()
     assert await account(peer) == Account(LINK, sent=20, arrived=3, last=True)
     assert (await peer.end())[0] == CloseCode.GOING_AWAY
+    await peer.send(encode_account(Account(LINK, sent=3, arrived=19, last=True)))
     peer.close()
     await eventually(lambda: connection not in north.node.connections)
-    assert told(north) == (0, 0, 0, 0)
+    assert told(north) == (1, 0, 0, 0)
+
+
+async def test_a_stream_that_ends_behind_the_goodbye_of_this_side(north: Hub) -> None:
+    """It does not say whether the far side has read all, unless that one tells."""
+    peer, _ = await scripted_peer(north)
+    publisher = await north.client()
+    await publisher.send(numbered("/a", range(20)))
+    await publisher.ping()
+    (connection,) = [one for one in north.connections if one.conversation.far_name == "peer"]
+    connection.drain()
+    peer.close()
+    await eventually(lambda: connection not in north.node.connections)
+    assert told(north) == (0, 0, 0, 20)
+
+
+async def test_a_goodbye_is_answered_with_how_many_have_arrived(north: Hub) -> None:
+    """All that stood before it."""
+    peer, _ = await scripted_peer(north)
+    await peer.send(numbered("/a", range(3)), encode_close(CloseCode.GOING_AWAY, "bye"))
+    assert await account(peer) == Account(LINK, sent=0, arrived=3, last=True)
 
 
 async def test_a_peer_of_an_earlier_version(north: Hub) -> None:
@@ -426,3 +447,22 @@ async def test_messages_that_newer_ones_have_overtaken(north: Hub) -> None:
     assert (last["lost"], last["overtaken"], last["name"], last["hub"]) == (1, True, "peer 7", "07" * 16)
     assert told(north) == (0, 0, 0, 0)
     assert north.node.core.mesh.statistics().overtaken_messages_total == 4
+
+
+async def test_a_way_that_swallows_everything_and_then_ends(north: Hub, south: Hub, way: Way) -> None:
+    """An end of the stream behind a goodbye does not say that the far side has read it: it may be the way's own."""
+    await south.client("/flood")
+    north.dial(way)
+    await linked(north, south, "/flood")
+    publisher = await north.client()
+    way.hold()
+    await publisher.send(numbered("/flood", range(300)))
+    await publisher.ping()
+    first = north.node.links.find(b"\x02" * 16)
+    way.replace()
+    while north.node.links.find(b"\x02" * 16) is first:
+        north.later(1.0)
+        await settle()
+    way.cut()
+    await eventually(lambda: told(north) == (300, 0, 0, 0))
+    await eventually(lambda: told(south) == (0, 0, 300, 0))

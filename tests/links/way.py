@@ -21,8 +21,8 @@ class Way:
 
     def __init__(self, target: Endpoint) -> None:
         self._target = target
-        self._open = asyncio.Event()
-        self._open.set()
+        # Whether bytes pass: of those who came, and of the hub.
+        self._open = (_set_event(), _set_event())
         self._pipes: list[asyncio.Task[None]] = []
         self._writers: list[asyncio.StreamWriter] = []
         self._answering = 0  # how many have come for whom the hub has not answered yet
@@ -49,8 +49,8 @@ class Way:
         finally:
             self._answering -= 1
         self._writers += (writer, far_writer)
-        for source, sink in ((reader, far_writer), (far_reader, writer)):
-            self._pipes.append(asyncio.ensure_future(self._pass(source, sink, self._open)))
+        for (source, sink), is_open in zip(((reader, far_writer), (far_reader, writer)), self._open, strict=True):
+            self._pipes.append(asyncio.ensure_future(self._pass(source, sink, is_open)))
 
     async def _pass(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, is_open: asyncio.Event) -> None:
         with contextlib.suppress(OSError):
@@ -62,18 +62,25 @@ class Way:
             await is_open.wait()
             sink.close()
 
-    def hold(self) -> None:
-        """Let no byte and no end of a stream pass any more, of the connections there are: a black hole."""
-        self._open.clear()
+    def hold(self, *, near: bool = True, far: bool = True) -> None:
+        """Let no byte and no end of a stream pass any more, of the connections there are: a black hole.
+
+        Args:
+            near: Of what those send who came.
+            far: Of what the hub sends.
+        """
+        for is_open, is_held in zip(self._open, (near, far), strict=True):
+            if is_held:
+                is_open.clear()
 
     def release(self) -> None:
         """Let pass what was held, and what comes."""
-        self._open.set()
+        for is_open in self._open:
+            is_open.set()
 
     def replace(self) -> None:
         """Let connections to come pass again; those there are stay in the black hole."""
-        self._open = asyncio.Event()
-        self._open.set()
+        self._open = (_set_event(), _set_event())
 
     def cut(self, *, near: bool = True, far: bool = True) -> None:
         """Reset the connections: at the end of those who came, at that of the hub, or both."""
@@ -92,3 +99,9 @@ class Way:
         await eventually(lambda: not self._answering)
         self.cut()
         await eventually(lambda: all(task.done() for task in self._pipes))
+
+
+def _set_event() -> asyncio.Event:
+    event = asyncio.Event()
+    event.set()
+    return event

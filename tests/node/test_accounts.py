@@ -82,10 +82,13 @@ def test_a_far_side_that_has_said_goodbye(book: Book) -> None:
 
 
 def test_a_goodbye_of_this_side(book: Book) -> None:
-    """Whoever closes behind our CLOSE has read all before it: nothing is in doubt."""
-    book.end(sent=100, confirmed=10, in_order=True)
+    """Whoever closes behind our CLOSE, and tells no accounts, is believed to have read all; others would have told."""
+    book.end(sent=100, confirmed=10, in_order=True, link=b"")
     assert book.take_told() == []
     assert book.counters == (0, 0, 0, 0)
+    book.end(sent=100, confirmed=10, in_order=True)
+    assert book.take_told() == [(True, 90, False)]
+    assert book.counters == (0, 0, 0, 90)
 
 
 def test_what_did_not_come(book: Book) -> None:

@@ -1,0 +1,43 @@
+"""Ways on which bytes pass in one direction only, or in none, and nobody is told: others do not notice it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.hubs.fixtures import StartHub
+from tests.links.ledger import Ledger
+from tests.links.load import Load
+from tests.links.quiet_pair import QuietPair
+from tests.links.reader import Reader
+from tests.links.shapes import Edges, Shape
+
+SQUARE: Edges = ((0, 1), (1, 2), (2, 3), (3, 0))
+
+
+@pytest.mark.parametrize(("of_near", "of_far"), [(True, False), (False, True), (True, True)])
+async def test_a_way_that_swallows_what_one_side_sends(start_hub: StartHub, *, of_near: bool, of_far: bool) -> None:
+    """Messages take the other way once one side has noticed; each that did not come is counted; no other pair waits."""
+    square = await Shape.start(start_hub, SQUARE)
+    await square.settled()
+    pair = await QuietPair.of(square.hubs[2], square.hubs[3])
+    readers = [Reader(client) for client in await square.subscribers("/from/")]
+    ledger = Ledger(square.hubs)
+    load = Load([await hub.client() for hub in square.hubs])
+    async with pair.busy():
+        await square.silence(0, 1, of_near=of_near, of_far=of_far)
+    await load.stop()
+    await square.settled()
+    await load.publish(1)
+    for reader in readers:
+        for publisher, last in enumerate(load.published):
+            await reader.reach(f"/from/{publisher}", last - 1)
+        await reader.stop()
+    ledger.check_counters()
+    assert ledger.uncounted() == []
+    assert ledger.miscounted() == []
+    fates = ledger.fates()
+    for wanting, reader in enumerate(readers):
+        for publisher, published in enumerate(load.published):
+            received = len(reader.seen[f"/from/{publisher}"]) - 1
+            assert published == received + sum(fates.get((publisher, wanting), {}).values())
+    await square.stop()
