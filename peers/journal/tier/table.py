@@ -34,7 +34,7 @@ import pyarrow as pa
 from hub.journal.block import Block
 from hub.journal.layout import Sections, join_sections
 
-__all__ = ["GROUP_BYTES", "GROUP_RECORDS", "SCHEMA", "STRIPE_BYTES", "STRIPE_RECORDS", "Stripe", "blocks_of", "digest"]
+__all__ = ["GROUP_BYTES", "GROUP_RECORDS", "SCHEMA", "STRIPE_BYTES", "STRIPE_RECORDS", "Stripe", "blocks_of", "digests"]
 
 SCHEMA = pa.schema(
     [
@@ -188,20 +188,19 @@ def _block(table: pa.Table) -> bytes:
     return join_sections(first, count, len(names), sections)
 
 
-def digest(table: pa.Table) -> int:
-    """Return a checksum of all rows, in their order."""
-    crc = 0
-    for name in SCHEMA.names:
-        column = table.column(name)
-        if pa.types.is_binary(column.type) or pa.types.is_string(column.type):
-            ends, values = _pieces(column)
-            crc = crc32(values, crc32(np.diff(ends).astype(np.int32).tobytes(), crc))
-        else:
-            numbers = _whole(column)
-            width = numbers.type.bit_width // 8
-            start = numbers.offset * width
-            crc = crc32(memoryview(numbers.buffers()[1])[start : start + len(numbers) * width], crc)
-    return crc
+def digests(table: pa.Table) -> tuple[int, ...]:
+    """Return a checksum of all rows, in their order, for each column: so that who reads one column can compare it."""
+    return tuple(_digest(table.column(name)) for name in table.column_names)
+
+
+def _digest(column: pa.ChunkedArray) -> int:
+    if pa.types.is_binary(column.type) or pa.types.is_string(column.type):
+        ends, values = _pieces(column)
+        return crc32(values, crc32(np.diff(ends).astype(np.int32).tobytes()))
+    numbers = _whole(column)
+    width = numbers.type.bit_width // 8
+    start = numbers.offset * width
+    return crc32(memoryview(numbers.buffers()[1])[start : start + len(numbers) * width])
 
 
 def _whole(column: pa.ChunkedArray) -> pa.Array:

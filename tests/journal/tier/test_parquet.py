@@ -80,6 +80,19 @@ def test_only_groups_that_may_hold_a_topic_are_read() -> None:
     assert len(file.groups(0, Wanted(["/t/"]))) == 4
 
 
+def test_some_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more of the file is read than they are, and they are compared like all."""
+    data, entry = made(60, padding=1_000)
+    file = opened(data, entry)
+    groups = file.groups(0, EVERYTHING)
+    found = file.table(0, groups, ["offset", "topic"])
+    assert found.column_names == ["offset", "topic"]
+    assert sorted(found["offset"].to_pylist()) == list(range(60))
+    monkeypatch.setattr(parquet, "digests", lambda table: (0,) * table.num_columns)
+    with pytest.raises(JournalCorruptError, match="does not match"):
+        file.table(0, groups, ["topic"])
+
+
 def test_topics_too_long_for_statistics() -> None:
     """A group that does not say its topics may hold any."""
     (block,) = [Block.parse(one) for one in pack([(AT_US, frames("/long/" + "x" * 5_000, 1))], 0)]
