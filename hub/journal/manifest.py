@@ -24,6 +24,7 @@ import msgspec
 
 from hub.errors import JournalCorruptError, JournalUnavailableError
 from hub.journal.layout import OFFSET_LIMIT
+from hub.journal.wanted import Wanted
 
 __all__ = ["Entry", "Hole", "Manifest", "encode_sheet", "parse_sheet", "range_name", "range_of"]
 
@@ -70,6 +71,13 @@ class Entry(msgspec.Struct, frozen=True):
     def name(self) -> str:
         """What its file is called, without what stands behind the dot."""
         return range_name(self.first, self.next)
+
+    def may_hold(self, wanted: Wanted) -> bool:
+        """Return whether its file may hold a topic that is wanted; what it lacks may have any."""
+        texts = [topic for topic, _ in self.topics]
+        if wanted.is_all or self.holes:
+            return True
+        return any(map(wanted.holds, texts)) if self.are_topics_whole else wanted.may_hold_any(texts)
 
 
 class _Sheet(msgspec.Struct, frozen=True):

@@ -168,7 +168,7 @@ class TierView:
 
     def _collect(self, piece: _Piece, entry: Entry) -> None:
         """Append what one file has of a piece."""
-        if not entry.holes and not _may_hold(entry, piece.wanted):
+        if not entry.may_hold(piece.wanted):
             piece.move(entry.next)
             return
         file = self._file(entry)
@@ -311,10 +311,6 @@ class _Piece:
             self._blocks.append(found)
         self._size += len(found)
         self.position = end
-
-
-def _may_hold(entry: Entry, wanted: Wanted) -> bool:
-    return wanted.is_all or wanted.may_hold_any(topic for topic, _ in entry.topics)
 
 
 def _size_of(blocks: list[Block]) -> int:

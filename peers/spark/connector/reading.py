@@ -45,7 +45,7 @@ def read_share(
     lossy = not options.fail_on_data_loss
     made = RecordBatches(schema, options.decode)
     if isinstance(share, FileShare):
-        yield from made.table_batches(file_tables(share, topics, lossy=lossy))
+        yield from made.table_batches(file_tables(share, topics, lossy=lossy, columns=made.table_columns))
     elif isinstance(share, OffsetRange):
         journal = bytes.fromhex(share.journal)
         yield from made.batches(

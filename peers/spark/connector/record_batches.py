@@ -24,7 +24,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from hub.journal.block import Block
-from peers.journal.tier.table import blocks_of
+from peers.journal.tier.table import SCHEMA, blocks_of
 from peers.spark.connector.columns import is_field
 from peers.spark.connector.decoding import Fields, Troubles, binary_values, json_values
 from peers.spark.connector.options import Decode
@@ -59,6 +59,15 @@ class RecordBatches:
         self._field_names = [column.name for column in fields]
         self._field_types = [self._schema.field(name).type for name in self._field_names]
         self._fields = Fields(fields, self.troubles) if fields else None
+        # Whether values, if they are msgpack, are handed on as they are.
+        self._is_plain = self._fields is None and decode == "raw"
+
+    @property
+    def table_columns(self) -> frozenset[str]:
+        """The columns that `table_batches` needs: none of those that the query does not want."""
+        if not self._is_plain:
+            return frozenset(SCHEMA.names)
+        return frozenset(self._names) | ({"encoding"} if "value" in self._names else frozenset())
 
     def batches(self, blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
         """Yield batches of the blocks, in order."""
@@ -79,7 +88,7 @@ class RecordBatches:
         Where nothing of a value is looked at, columns are taken as they are.
         """
         for table in tables:
-            if self._fields is None and self._decode == "raw" and not pc.max(table.column("encoding")).as_py():
+            if self._is_plain and not ("encoding" in table.column_names and pc.max(table.column("encoding")).as_py()):
                 self.troubles.messages += len(table)
                 columns = [table.column(name).cast(self._schema.field(name).type) for name in self._names]
                 whole = pa.Table.from_arrays(columns, schema=self._schema).combine_chunks()

@@ -109,11 +109,7 @@ def plan(sought: Sought, tier: str, partitions: int) -> list[InputPartition]:
 def _may_hold(entry: Entry, sought: Sought) -> bool:
     if entry.latest_us < sought.since_us and not entry.holes:
         return False
-    wanted = Wanted(sought.topics)
-    topics = [topic for topic, _ in entry.topics]
-    if entry.are_topics_whole:
-        return bool(entry.holes) or any(map(wanted.holds, topics))
-    return bool(entry.holes) or wanted.may_hold_any(topics)
+    return entry.may_hold(Wanted(sought.topics))
 
 
 def _cut(files: Sequence[FileShare], shelf: Shelf, partitions: int) -> Iterator[FileShare]:

@@ -1,0 +1,247 @@
+"""A hub with a tier, as Spark plans and reads it, without Spark: it is what the hub alone gives."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql.datasource import StringStartsWith
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
+
+from peers.journal.store import Segmenting, Store
+from peers.journal.tier import parquet, table
+from peers.journal.tier.copier import Copier, TierRetention
+from peers.journal.tier.place import place_at
+from peers.spark.connector import file as file_module
+from peers.spark.connector.batch import BatchReader, PushdownReader
+from peers.spark.connector.columns import default_schema
+from peers.spark.connector.errors import DataLostError
+from peers.spark.connector.options import read_source_options
+from peers.spark.connector.ranges import OffsetRange
+from peers.spark.connector.stream import StreamReader
+from peers.spark.connector.tier import FileShare
+from tests.journal.files import ALL, AT_US, hurt_block, segments
+from tests.spark.hubs import HubWithJournal, message, packed_message
+
+SEALED = 240
+COUNT = 300
+
+BROKER_COUNT_7 = b"\x02" + (7).to_bytes(8, "big")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small() -> Iterator[None]:
+    """Files of about 60 records, stripes of 32, groups of 4."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parquet, "FILE_BYTES", 600)
+        patch.setattr(parquet, "STRIPE_RECORDS", 32)
+        patch.setattr(table, "GROUP_RECORDS", 4)
+        yield
+
+
+def fill(path: Path, count: int, first: int = 0, *frames: bytes) -> None:
+    """Record numbered maps, 20 of them in each segment, which is sealed; then some frames in one more."""
+    segmenting = Segmenting(1, 1 << 60)
+    store = Store(str(path), full_sync=False, retention=ALL, segmenting=segmenting, tidies=False)
+    for begin in range(first, first + count, 20):
+        rows = range(begin, begin + 20)
+        store.add([(AT_US + number, message(f"/n/{number % 4}", {"number": number})) for number in rows])
+        store.commit(now_us=AT_US)
+    if frames:
+        store.add([(AT_US, frame) for frame in frames])
+        store.commit(now_us=AT_US)
+    store.close()
+
+
+def copy(path: Path, tier: Path) -> None:
+    """Copy all that is sealed."""
+    tier.mkdir(exist_ok=True)
+    copier = Copier(str(path), place_at(str(tier)), TierRetention(0, 0))
+    while copier.step(AT_US):
+        pass
+    copier.close()
+
+
+class Tiered:
+    """A hub whose first records are in the tier alone, and whose last ones are not there yet."""
+
+    def __init__(self, folder: Path, *frames: bytes) -> None:
+        self.path, self.tier = folder / "journal", folder / "tier"
+        fill(self.path, SEALED, 0, *frames)
+        copy(self.path, self.tier)
+        for file in segments(self.path)[:8]:
+            file.unlink()
+        self.hub = HubWithJournal(self.path, "--journal-tier", str(self.tier))
+
+    def options(self, **given: str) -> dict[str, str]:
+        """Of a query that reads the tier."""
+        return {"url": self.hub.url, "tier": str(self.tier), "numRetries": "0", **given}
+
+    def batch(
+        self, kind: type[BatchReader] = BatchReader, schema: StructType | None = None, **given: str
+    ) -> BatchReader:
+        """A reader, as it arrives in a task."""
+        options = read_source_options(self.options(**given), streaming=False)
+        reader = kind(schema or default_schema(options.decode), options)
+        made: BatchReader = pickle.loads(pickle.dumps(reader))  # noqa: S301 -- our own
+        return made
+
+
+def started(folder: Path) -> Iterator[Tiered]:
+    """One with 300 records."""
+    tiered = Tiered(folder)
+    with tiered.hub as hub:
+        hub.fill_numbers(COUNT - SEALED, first=SEALED)
+        yield tiered
+
+
+@pytest.fixture(scope="module")
+def tiered(tmp_path_factory: pytest.TempPathFactory, small: None) -> Iterator[Tiered]:  # noqa: ARG001 -- before it
+    """One that is only read."""
+    yield from started(tmp_path_factory.mktemp("tiered"))
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Iterator[Tiered]:
+    """One of a test that changes it."""
+    yield from started(tmp_path)
+
+
+def rows(reader: BatchReader | StreamReader, shares: Any) -> list[dict[str, Any]]:
+    """Read some shares, sorted by offset."""
+    copies = [pickle.loads(pickle.dumps(share)) for share in shares]  # noqa: S301 -- our own
+    found = [row for share in copies for batch in reader.read(share) for row in batch.to_pylist()]
+    return sorted(found, key=lambda row: row.get("offset", 0))
+
+
+def through_the_hub(tiered: Tiered, schema: StructType | None = None, **given: str) -> list[dict[str, Any]]:
+    """The same query without the tier."""
+    options = read_source_options({"url": tiered.hub.url, **given}, streaming=False)
+    reader = BatchReader(schema or default_schema(options.decode), options)
+    return rows(reader, reader.partitions())
+
+
+def test_what_is_sealed_is_read_without_the_hub(own: Tiered) -> None:
+    """It plans with the manifest; the hub is asked for the rest alone."""
+    expected = through_the_hub(own)
+    assert len(expected) == COUNT
+    reader = own.batch()
+    shares = reader.partitions()
+    assert [type(share) for share in shares] == [FileShare] * (len(shares) - 1) + [OffsetRange]
+    assert isinstance(shares[-1], OffsetRange)
+    assert (shares[-1].start, shares[-1].end) == (SEALED, COUNT)
+    rest = rows(reader, shares[-1:])
+    own.hub.stop()
+    assert rows(reader, shares[:-1]) + rest == expected
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"topics": "/n/2"},
+        {"topics": "/n/1,/n/3,/x"},
+        {"startingOffsets": "37", "endingOffsets": "101"},
+        {"startingOffsets": "37", "endingOffsets": "38", "topics": "/n/1"},
+        {"endingOffsets": str(SEALED)},
+        {"startingOffsets": str(SEALED)},
+        {"startingTimestamp": str(AT_US // 1000)},
+        {"decode": "json"},
+        {"decode": "json", "topics": "/n/2", "endingOffsets": "70"},
+        {"minPartitions": "100"},
+        {"minPartitions": "1"},
+    ],
+)
+def test_it_is_what_the_hub_gives(tiered: Tiered, given: dict[str, str]) -> None:
+    """Whatever is asked for."""
+    reader = tiered.batch(**given)
+    assert rows(reader, reader.partitions()) == through_the_hub(tiered, **given)
+
+
+def test_files_without_the_topics_are_left_out(tmp_path: Path) -> None:
+    """The manifest says so: there is no task for them."""
+    tiered = Tiered(tmp_path, *[message("/rare", number) for number in range(40)])
+    with tiered.hub:
+        shares = tiered.batch(topics="/rare", minPartitions="100").partitions()
+        assert 0 < len([share for share in shares if isinstance(share, FileShare)]) <= 2
+        assert tiered.batch(topics="/none").partitions() == []
+        narrowed = tiered.batch(PushdownReader)
+        assert isinstance(narrowed, PushdownReader)
+        list(narrowed.pushFilters([StringStartsWith(("topic",), "/rare")]))
+        assert len(rows(narrowed, narrowed.partitions())) == 40
+
+
+FIELDS = {
+    "offset": LongType(),
+    "timestamp": TimestampType(),
+    "topic": StringType(),
+    "value": BinaryType(),
+    "number": LongType(),
+}
+
+
+@pytest.mark.parametrize("names", ["offset", "topic,offset", "value,offset", "number,offset", "timestamp,offset"])
+def test_only_columns_that_are_wanted_are_read(tiered: Tiered, monkeypatch: pytest.MonkeyPatch, names: str) -> None:
+    """In the order of the schema; fields of values need all of them."""
+    schema = StructType([StructField(name, FIELDS[name]) for name in names.split(",")])
+    given = {"decode": "schema"} if "number" in names else {}
+    read: set[str] = set()
+    original = file_module.Opened.table
+
+    def table_of(self: Any, stripe: int, groups: Any, columns: Any) -> Any:
+        read.update(columns)
+        return original(self, stripe, groups, columns)
+
+    reader = tiered.batch(schema=schema, endingOffsets=str(SEALED), **given)
+    expected = through_the_hub(tiered, schema, endingOffsets=str(SEALED), **given)
+    monkeypatch.setattr(file_module.Opened, "table", table_of)
+    assert rows(reader, reader.partitions()) == expected
+    wanted = {"offset", *names.split(",")} | ({"encoding"} if "value" in names else set())
+    assert read == (set(table.SCHEMA.names) if "number" in names else wanted)
+
+
+def test_values_of_zeek_become_msgpack(tmp_path: Path) -> None:
+    """As they do on their way through the hub."""
+    tiered = Tiered(tmp_path, *[packed_message("/z", BROKER_COUNT_7, broker=True)] * 30)
+    with tiered.hub:
+        for decode in ("raw", "json"):
+            reader = tiered.batch(topics="/z", decode=decode)
+            found = rows(reader, reader.partitions())
+            assert len(found) == 30
+            assert found == through_the_hub(tiered, topics="/z", decode=decode)
+
+
+def test_a_stream(own: Tiered) -> None:
+    """It catches up from the tier, and follows through the hub without looking there again."""
+    given = own.options(startingOffsets="earliest", maxOffsetsPerTrigger="1000")
+    reader = StreamReader(default_schema("raw"), read_source_options(given, streaming=True))
+    first = reader.initialOffset()
+    end = reader.latestOffset(first, ReadAllAvailable())
+    shares = reader.partitions(first, end)
+    assert {type(share) for share in shares} == {FileShare, OffsetRange}
+    assert [row["offset"] for row in rows(pickle.loads(pickle.dumps(reader)), shares)] == list(range(COUNT))  # noqa: S301
+    own.tier.rename(own.tier.parent / "away")
+    own.hub.fill_numbers(10, first=COUNT)
+    following = reader.latestOffset(end, ReadAllAvailable())
+    assert [row["offset"] for row in rows(reader, reader.partitions(end, following))] == list(range(COUNT, COUNT + 10))
+
+
+def test_what_was_not_copied(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A hole fails a query, or is left out with a warning, as it is told to; a query beside it is well."""
+    path, tier = tmp_path / "journal", tmp_path / "tier"
+    fill(path, 100)
+    hurt_block(path, 50)
+    copy(path, tier)
+    with HubWithJournal(path) as hub:
+        made = [
+            read_source_options({"url": hub.url, "tier": str(tier), "failOnDataLoss": loss}, streaming=False)
+            for loss in ("true", "false")
+        ]
+        strict, lossy = (BatchReader(default_schema("raw"), options) for options in made)
+        with pytest.raises(DataLostError, match="the records 40 to 59 could not be read when they were copied"):
+            rows(strict, strict.partitions())
+        assert [row["offset"] for row in rows(lossy, lossy.partitions())] == [*range(40), *range(60, 100)]
+        assert "could not be read when they were copied" in caplog.text
