@@ -72,12 +72,13 @@ def json_text(value: Any) -> str:
         raise MisfitError from error
 
 
-def fit_of(name: str, kind: DataType) -> Fit:
+def fit_of(name: str, kind: DataType, *, whole: bool = False) -> Fit:
     """Return what brings values into a type.
 
     Args:
         name: Of the column, for errors.
         kind: Its type.
+        whole: Whether a map with more than a STRUCT has a place for does not fit, rather than losing it.
 
     Raises:
         ColumnError: There are no values of that type.
@@ -87,11 +88,12 @@ def fit_of(name: str, kind: DataType) -> Fit:
     if type(kind) in _PLAIN:
         return _PLAIN[type(kind)]
     if isinstance(kind, ArrayType):
-        return _array(fit_of(name, kind.elementType))
+        return _array(fit_of(name, kind.elementType, whole=whole))
     if isinstance(kind, MapType) and isinstance(kind.keyType, StringType):
-        return _map(fit_of(name, kind.valueType))
+        return _map(fit_of(name, kind.valueType, whole=whole))
     if isinstance(kind, StructType):
-        return _struct({field.name: fit_of(f"{name}.{field.name}", field.dataType) for field in kind.fields})
+        fits = {one.name: fit_of(f"{name}.{one.name}", one.dataType, whole=whole) for one in kind.fields}
+        return _struct(fits, whole=whole)
     raise ColumnError(f"column {name}: a message has no values of type {kind.simpleString().upper()}")
 
 
@@ -186,9 +188,9 @@ def _map(fit: Fit) -> Fit:
     return fit_all
 
 
-def _struct(fits: dict[str, Fit]) -> Fit:
+def _struct(fits: dict[str, Fit], *, whole: bool) -> Fit:
     def fit_all(value: Any) -> dict[str, Any]:
-        if type(value) is not dict:
+        if type(value) is not dict or (whole and not value.keys() <= fits.keys()):
             raise MisfitError
         return {name: None if (item := value.get(name)) is None else fit(item) for name, fit in fits.items()}
 

@@ -13,13 +13,14 @@
 Where values of a field do not go together (text and numbers), the kind that most of them have is taken. What is nil
 tells nothing. A kind is the name of a type of Spark. No I/O, no Spark.
 
-Owner: whoever looks at messages; what several have seen is put together with `merge`. Cost: 0.2 µs a field.
+Owner: whoever looks at messages; what several have seen is put together with `merge`. Cost: 0.25 µs a field, beside
+other work on the machine; more where no two messages have the same fields.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -76,16 +77,30 @@ class Inference:
     def __init__(self, seen: Mapping[str, Mapping[str, int]] | None = None) -> None:
         self.seen: dict[str, Counter[str]] = {name: Counter(kinds) for name, kinds in (seen or {}).items()}
 
-    def add(self, message: Any) -> None:
-        """Look at a message; what is no map has no fields."""
-        if type(message) is not dict:
-            return
-        seen = self.seen
-        for name, value in message.items():
-            if type(name) is str and (kind := kind_of(value)):
-                if name not in seen:
-                    seen[name] = Counter()
-                seen[name][kind] += 1
+    def add(self, messages: Iterable[Any]) -> None:
+        """Look at messages; what is no map has no fields.
+
+        Those with the same fields are looked at column by column, for most have values of one type in each.
+        """
+        shapes: dict[tuple[Any, ...], list[Any]] = {}
+        for message in messages:
+            if type(message) is dict and message:
+                shapes.setdefault(tuple(message), []).append(message.values())
+        for names, rows in shapes.items():
+            for name, column in zip(names, zip(*rows, strict=True), strict=True):
+                if type(name) is str:
+                    self._add_column(name, column)
+
+    def _add_column(self, name: str, values: tuple[Any, ...]) -> None:
+        kinds: Counter[str] = Counter()
+        for kind, count in Counter(map(type, values)).items():
+            if kind in _SCALARS:
+                kinds[_SCALARS[kind]] += count
+            else:
+                kinds.update(_kinds([value for value in values if type(value) is kind]))
+        del kinds[""]
+        if kinds:
+            self.seen.setdefault(name, Counter()).update(kinds)
 
     def merge(self, other: Inference) -> None:
         """Put together what two have seen."""
@@ -95,6 +110,13 @@ class Inference:
     def kinds(self) -> dict[str, str]:
         """Return the kind of each field, in the order in which they were seen."""
         return {name: _most(kinds) for name, kinds in self.seen.items()}
+
+
+def _kinds(values: list[Any]) -> Counter[str]:
+    """Return how many values of one type are of which kind."""
+    if type(values[0]) is int and min(values) >= -_INT and max(values) < _INT:
+        return Counter({"INT": len(values)})
+    return Counter(map(kind_of, values))
 
 
 def _most(kinds: Counter[str]) -> str:

@@ -37,8 +37,7 @@ def sampled_schema(options: SourceOptions) -> StructType:
     seen = Inference()
     start = max(state.first, state.head - SAMPLE_OFFSETS)
     for block in connection.blocks(options.topics, start, state.head, journal=state.id, lossy=True):
-        for body in bodies_of(block):
-            seen.add(message_of(body))
+        seen.add(map(message_of, bodies_of(block)))
     if not seen.seen:
         raise ColumnError(
             f"none of the newest {SAMPLE_OFFSETS:,} records of these topics has fields: name them, such as "

@@ -96,6 +96,16 @@ def test_what_does_not_fit(kind: str, value: Any) -> None:
         fit_of("x", kind_of(kind))(value)
 
 
+def test_what_a_struct_has_no_place_for() -> None:
+    """Is left out, unless that would lose it."""
+    kind = kind_of("ARRAY<STRUCT<a: STRUCT<b: INT>>>")
+    value = [{"a": {"b": 1, "c": 2}}]
+    assert fit_of("x", kind)(value) == [{"a": {"b": 1}}]
+    with pytest.raises(MisfitError):
+        fit_of("x", kind, whole=True)(value)
+    assert fit_of("x", kind, whole=True)([{"a": {"b": 1}}]) == [{"a": {"b": 1}}]
+
+
 @pytest.mark.parametrize("kind", [DecimalType(), MapType(IntegerType(), IntegerType())])
 def test_types_that_no_message_has(kind: DataType) -> None:
     """Are refused by the name of the column."""

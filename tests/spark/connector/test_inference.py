@@ -57,9 +57,8 @@ def test_fields(values: list[Any], kind: str) -> None:
     """The least kind that holds them; where they do not go together, that of most of them; in any order."""
     for ordered in (values, values[::-1]):
         one, other = Inference(), Inference()
-        one.add({"x": ordered[0]})
-        for value in ordered[1:]:
-            other.add({"x": value})
+        one.add([{"x": ordered[0]}])
+        other.add({"x": value} for value in ordered[1:])
         one.merge(other)
         assert Inference(one.seen).kinds() == {"x": kind}
 
@@ -67,6 +66,5 @@ def test_fields(values: list[Any], kind: str) -> None:
 def test_what_has_no_fields() -> None:
     """Tells nothing: no maps, keys that are no text, nil."""
     seen = Inference()
-    for message in (1, ["x"], {1: 1}, {"x": None}):
-        seen.add(message)
+    seen.add([1, ["x"], {1: 1}, {"x": None}, {}])
     assert seen.kinds() == {}
