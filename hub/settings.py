@@ -467,6 +467,10 @@ class JournalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Literal["normal", "full"],
         Meta(description="What a confirmed message survives: normal, that the hub is killed; full, power loss too."),
     ] = "normal"
+    compression: Annotated[
+        Literal["zstd", "none"],
+        Meta(description="How blocks are stored; what comes too fast, or becomes no smaller, is not compressed."),
+    ] = "zstd"
     commit_s: Annotated[
         float, _between("seconds", 0.001, 10.0, "How long messages are collected before they are committed together.")
     ] = 0.01

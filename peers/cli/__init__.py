@@ -40,6 +40,7 @@ _EXTRAS = {
     "cyclopts": "cli",
     "rich": "cli",
     "apsw": "server",
+    "backports": "server",
     "cryptography": "server",
     "jwt": "server",
     "prometheus_client": "server",

@@ -113,7 +113,12 @@ class Journal:
         self._waiting: set[_Waiting] = set()
         behind_bytes = settings.tier_behind_bytes if settings.tier else 0
         retention = Retention(settings.keep_bytes, int(settings.keep_s * _US), behind_bytes)
-        store = Store(settings.path, full_sync=settings.sync == "full", retention=retention)
+        store = Store(
+            settings.path,
+            full_sync=settings.sync == "full",
+            retention=retention,
+            compresses=settings.compression != "none",
+        )
         self.id = store.id
         self._writer = Writer(store, settings.commit_s)
         self._recorder = Recorder(

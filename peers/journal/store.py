@@ -34,6 +34,7 @@ from hub.errors import JournalCorruptError, JournalUnavailableError, StorageErro
 from hub.journal.segment.header import ID_BYTES, Header
 from hub.journal.segment.mark import Mark, Write
 from peers.journal.segments.active import Active
+from peers.journal.segments.codec import Compressor
 from peers.journal.segments.commit import Commit, Parts, footer_of, mark_entry
 from peers.journal.segments.folder import MAKING, Folder, firsts, segment_path, translated
 from peers.journal.segments.opening import newest
@@ -109,13 +110,14 @@ class Store:
         retention: How much is kept, and for how long.
         segmenting: When a segment is sealed.
         tidies: Whether segments with many small blocks are written again when they are sealed.
+        compresses: Whether blocks are compressed.
 
     Raises:
         JournalCorruptError: The folder is no journal, or nothing says where its newest segment ends.
         JournalUnavailableError: It cannot be opened, or another hub has it.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- all but two have a default
         self,
         path: str,
         *,
@@ -123,12 +125,14 @@ class Store:
         retention: Retention,
         segmenting: Segmenting | None = None,
         tidies: bool = True,
+        compresses: bool = True,
     ) -> None:
         self.path = str(Path(path).resolve())
         self.copied = 0
         """Everything before this offset is in the tier. Whoever copies sets it, in whatever thread."""
         self._full_sync = full_sync
         self._tidies = tidies
+        self._compressor = Compressor(is_on=compresses)
         self._retention = retention
         self._segmenting = (segmenting or Segmenting()).within(retention)
         # The commit that is being made; None where none is.
@@ -255,18 +259,19 @@ class Store:
 
     # Commits.
 
-    def add(self, parts: Parts) -> None:
+    def add(self, parts: Parts, *, in_haste: bool = False) -> None:
         """Add records to the open commit; begin one if there is none.
 
         Args:
             parts: When they came, µs since 1970, and whole MESSAGES frames.
+            in_haste: Whether there is no time to compress them.
 
         Raises:
             JournalUnavailableError: Nothing of the commit stands.
             ValueError: They are no such frames; nothing of the commit stands, either.
         """
         with self._attempt() as commit:
-            commit.add(parts)
+            commit.add(parts, in_haste=in_haste)
             self.next = commit.next
             if commit.entries_bytes >= _HELD_BYTES:
                 self._active.write(commit.take())
@@ -343,7 +348,7 @@ class Store:
     def _attempt(self) -> Iterator[Commit]:
         """Work on the open commit; if that fails, nothing of it has happened."""
         if self._open is None:
-            self._open = Commit(self._active.end_bytes, self.next)
+            self._open = Commit(self._active.end_bytes, self.next, self._compressor)
         try:
             with translated(self.path):
                 yield self._open
@@ -433,7 +438,7 @@ class Store:
                 del segments[0]
             if len(segments) == 1 < len(run):
                 return
-            size_bytes = join(self.path, segments)
+            size_bytes = join(self.path, segments, self._compressor)
         joined = run[-len(segments) :]
         self._sealed[-len(joined) :] = [_Sealed(joined[0].first, size_bytes)]
         for one in joined[1:]:

@@ -13,8 +13,8 @@ told. After a failure all entries of that epoch are thrown away: their offsets a
 one. A batch of a writer is one transaction, and the transaction ends with it, so that batches that overlap in time with
 one another do not keep the rest from being committed.
 
-Cost: about 0.1 µs a message of 100 bytes in this process, see docs/performance.md; SQLite and the checksum work
-without the interpreter's lock.
+Cost: about 0.1 µs a message of 100 bytes in this process, see docs/performance.md; the disk, zstd and the checksum work
+without the interpreter's lock. What comes faster than it can be compressed is not compressed.
 """
 
 from __future__ import annotations
@@ -31,10 +31,14 @@ from hub.errors import JournalUnavailableError, StorageError
 from hub.journal.segment.mark import Write
 from peers.journal.store import Store
 
-__all__ = ["ENTRY_OVERHEAD_BYTES", "GROUP_BYTES", "Entry", "Listener", "Probe", "Progress", "Writer"]
+__all__ = ["ENTRY_OVERHEAD_BYTES", "GROUP_BYTES", "HASTE_BYTES", "Entry", "Listener", "Probe", "Progress", "Writer"]
 
 GROUP_BYTES = 4 * 1024 * 1024
 """Most that is committed at once: about 10 ms of work; so a long queue does not make one commit long."""
+
+HASTE_BYTES = 2 * GROUP_BYTES
+"""What has come in one go by more than this is not compressed: then the writer is behind, and must not be the one who
+holds publishers back."""
 
 ENTRY_OVERHEAD_BYTES = 512
 """What an entry is charged beside its frames: the objects for it and its batch, and for a confirmation that waits."""
@@ -124,6 +128,8 @@ class Writer:
         self._writes: list[Write] = []
         # How many entries the open transaction holds, and how much memory they took.
         self._done = self._done_bytes = 0
+        # How much was written since nothing waited.
+        self._went_on_bytes = 0
         self._thread = threading.Thread(target=self._run, name="journal writer", daemon=True)
 
     def start(self, listener: Listener) -> None:
@@ -157,6 +163,7 @@ class Writer:
                 time.sleep(wait_s)
             began_s = time.monotonic()
             self._something.clear()
+            self._went_on_bytes = 0
             while self._entries:
                 self._attempt(self._turn)
             if self._stopping and not self._entries:
@@ -211,10 +218,13 @@ class Writer:
         self._open_batches += sum(entry.opens for entry in group)
         self._writes += [entry.write for entry in group if entry.write]
         self._done += len(group)
-        self._done_bytes += sum(entry.size_bytes for entry in group)
+        size_bytes = sum(entry.size_bytes for entry in group)
+        self._done_bytes += size_bytes
+        in_haste = self._went_on_bytes >= HASTE_BYTES
+        self._went_on_bytes += size_bytes
         parts = [(entry.time_us, entry.frames) for entry in group if entry.frames]
         if parts:
-            store.add(parts)
+            store.add(parts, in_haste=in_haste)
         if self._open_batches:
             return
         store.commit(self._writes, now_us=self._clock_us())

@@ -363,7 +363,7 @@ async def test_a_start_that_is_not_there(hub: RecordingHub) -> None:
 
 async def test_a_start_that_was_deleted(start_recording: StartRecording) -> None:
     """A reader is never served silently from elsewhere: at once, or where it was overtaken, it is told."""
-    hub = await start_recording(keep_bytes=64 * 1024)
+    hub = await start_recording(keep_bytes=64 * 1024, compression="none")
     async with connect(hub.url) as client:
         await client.publish_confirmed("/n", 0)
         async with client.subscribe("/n", from_offset=0, buffer_bytes=1) as messages:

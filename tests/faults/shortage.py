@@ -133,7 +133,7 @@ class _Scene:
     async def open(self, stack: AsyncExitStack) -> None:
         """Start everybody."""
         enter = stack.enter_async_context
-        self.hub = await enter(running_hub(self.disk.journal, wrap=self.disk.wrap))
+        self.hub = await enter(running_hub(self.disk.journal, "--journal-compression", "none", wrap=self.disk.wrap))
         self.traffic = Traffic(await enter(self.hub.connect()), self.ledger)
         self._reader = await enter(self.hub.connect(_ROOMY))
         self._live = await enter(self._reader.subscribe("/load/", buffer_bytes=_ROOMY.bytes))

@@ -63,7 +63,10 @@ async def test_killed_on_a_full_disk(tmp_path: Path, mounts: AsyncExitStack) -> 
     """The next hub starts on it, refuses what it cannot record, and recovers; what was confirmed is there."""
     disk = await mounted(FillableDisk, tmp_path, mounts)
     ledger = Ledger(may_lose=True)
-    async with running_hub(disk.journal, wrap=disk.wrap) as hub, hub.connect() as client:
+    async with (
+        running_hub(disk.journal, "--journal-compression", "none", wrap=disk.wrap) as hub,
+        hub.connect() as client,
+    ):
         traffic = Traffic(client, ledger)
         await traffic.round()
         await disk.fill()
@@ -72,7 +75,10 @@ async def test_killed_on_a_full_disk(tmp_path: Path, mounts: AsyncExitStack) -> 
                 await traffic.round()
         hub.strike()
     ledger.sent["next"] = 1
-    async with running_hub(disk.journal, wrap=disk.wrap) as hub, hub.connect() as client:
+    async with (
+        running_hub(disk.journal, "--journal-compression", "none", wrap=disk.wrap) as hub,
+        hub.connect() as client,
+    ):
         with pytest.raises(RejectedError, match=disk.reason) as raised:
             await client.publish_confirmed("/load/large", bytes(100_000))  # more than the rest of a page
         assert raised.value.code == CloseCode.JOURNAL_FAILED

@@ -21,6 +21,7 @@ from hub.journal.segment.footer import TRAILER_BYTES, Row, encode_footer, footer
 from hub.journal.segment.header import HEADER_BYTES
 from hub.journal.segment.mark import Mark, Write
 from hub.journal.segment.recovery import recover
+from peers.journal.segments.codec import Compressor, decoded
 from peers.journal.segments.commit import footer_of
 from peers.journal.segments.folder import segment_path
 from peers.journal.store import Retention, Store
@@ -67,6 +68,18 @@ def _run_entry(data: bytes) -> None:
         if head.kind is Kind.MARK:
             with suppress(JournalCorruptError):
                 assert Mark.parse(Mark.parse(payload).encode()) == Mark.parse(payload)
+
+
+def _run_stored(data: bytes) -> None:
+    codec, raw_bytes, payload = data[0] if data else 0, int.from_bytes(data[1:3], "little"), data[3:]
+    with suppress(StorageError):
+        assert len(decoded(payload, codec, raw_bytes)) == raw_bytes
+
+
+def _stored_seeds() -> list[bytes]:
+    block = bytes(range(100)) * 20
+    codec, payload = Compressor(is_on=True).encoded(block)
+    return [bytes([codec]) + len(block).to_bytes(2, "little") + payload, b"\0\3\0abc"]
 
 
 def _run_footer(data: bytes) -> None:
@@ -145,6 +158,7 @@ def _footer_seeds() -> list[bytes]:
 
 SEGMENT_TARGETS = (
     Target("entry", _run_entry, lambda: [block_entry(7, 3), mark_entry(9, 5, [Write("q", 1, 2, 3)])], [_MAGIC]),
+    Target("stored", _run_stored, _stored_seeds, [b"\x28\xb5\x2f\xfd"]),
     Target("footer", _run_footer, _footer_seeds, [b"HJT1", b"\xc0", b"\xcf\xff\xff\xff\xff\xff\xff\xff\xff"]),
     Target("recovery", _run_recovery, lambda: [*_segments()], [_MAGIC, b"HJS1", mark_entry(105)]),
     Target("journal_folder", _run_folder, lambda: [*_segments()], [_MAGIC, b"HJS1", mark_entry(105)], runs=300),

@@ -46,10 +46,17 @@ def fill(journal: Store, *counts: int, padding: int = 0) -> None:
         journal.commit(now_us=at_us)
 
 
-def opened(path: Path, *, retention: Retention = ALL, full_sync: bool = False, segment_bytes: int = 1 << 30) -> Store:
-    """A store."""
+def opened(
+    path: Path,
+    *,
+    retention: Retention = ALL,
+    full_sync: bool = False,
+    segment_bytes: int = 1 << 30,
+    compresses: bool = False,
+) -> Store:
+    """A store; blocks stand in it as they are, where nothing else is said, so that tests find their places."""
     segmenting = Segmenting(segment_bytes, 1 << 60)
-    return Store(str(path), full_sync=full_sync, retention=retention, segmenting=segmenting)
+    return Store(str(path), full_sync=full_sync, retention=retention, segmenting=segmenting, compresses=compresses)
 
 
 def records(blocks: Sequence[bytes]) -> list[Record]:

@@ -56,6 +56,7 @@ class FakeStore:
         self.asked: list[Any] = []
         self.failures: dict[str, list[Exception]] = {}
         self.open = 0
+        self.hasty: list[bool] = []
 
     def fail(self, what: str, *errors: Exception) -> None:
         """Raise these, one after the other, when that is asked for."""
@@ -66,9 +67,10 @@ class FakeStore:
         if self.failures.get(what):
             raise self.failures[what].pop(0)
 
-    def add(self, parts: list[tuple[int, bytes]]) -> None:
+    def add(self, parts: list[tuple[int, bytes]], *, in_haste: bool = False) -> None:
         """Take a letter for a record."""
         self._asked("add", b"".join(frames for _, frames in parts))
+        self.hasty.append(in_haste)
         self.open += sum(len(frames) for _, frames in parts)
 
     def commit(self, writes: Iterable[Write] = (), *, now_us: int) -> None:
@@ -146,6 +148,22 @@ def test_a_long_queue_is_several_commits(
     writer.start(told)
     assert [told.next()[1].next for _ in range(3)] == [2, 4, 5]
     assert [one[1] for one in store.asked if one[0] == "add"] == [b"ab", b"cd", b"e"]
+
+
+def test_what_comes_too_fast_is_not_compressed(
+    writer: Writer, store: FakeStore, told: Told, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is behind so much in one go is written in haste; once all of it is written, there is time again."""
+    monkeypatch.setattr(writer_module, "GROUP_BYTES", 1)
+    monkeypatch.setattr(writer_module, "HASTE_BYTES", 2 * ENTRY_OVERHEAD_BYTES)
+    for letter in b"abcd":
+        writer.submit(entry(bytes([letter])))
+    writer.start(told)
+    assert [told.next()[1].next for _ in range(4)] == [1, 2, 3, 4]
+    writer.submit(entry(b"e"))
+    told.next()
+    writer.stop()
+    assert store.hasty == [False, False, True, True, False]
 
 
 def test_waits_between_commits(store: FakeStore, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ sys.meta_path.insert(0, Blocked())
 """
 
 CLI = {"cyclopts", "rich"}
-SERVER = {"apsw", "cryptography", "jwt", "prometheus_client", "structlog"}
+SERVER = {"apsw", "backports", "cryptography", "jwt", "prometheus_client", "structlog"}
 OTHERS = {"numpy", "pandas", "pyarrow", "pyspark", "uvloop"}
 
 

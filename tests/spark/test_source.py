@@ -344,7 +344,7 @@ class TestStream:
 def lose_records(hub: HubWithJournal) -> int:
     """Have retention delete the oldest records; return the oldest that is left."""
     hub.stop()
-    hub.arguments = ("--journal-keep-bytes", "64KiB")
+    hub.arguments = ("--journal-keep-bytes", "64KiB", "--journal-compression", "none")
     hub.start()
     with connect(hub.url) as client:
         for _ in range(20):

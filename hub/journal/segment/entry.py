@@ -4,7 +4,7 @@
  0  4s   magic HJE1                         all little-endian; an entry begins at a multiple of 8
  4  u32  crc32 of the bytes 8 to 64, and of the listing
  8  u8   kind            1 BLOCK   2 MARK   3 FOOTER
- 9  u8   codec           how the payload is stored, 0: as it is
+ 9  u8   codec           how the payload is stored: 0 as it is, 1 compressed with zstd
 10  u16  0
 12  u32  records         of a block
 16  u32  stored_bytes    length of the payload as it is stored

@@ -118,6 +118,6 @@ def _figures(found: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
         yield "topics", "topics", amount(found["topics"])
     yield "oldest record", "UTC", found["oldest"] or "none"
     yield "newest record", "UTC", found["newest"] or "none"
-    yield "blocks", "KiB", kib(found["block_bytes"])
+    yield "blocks, as they are read", "KiB", kib(found["block_bytes"])
     yield "segments", "files", amount(found["segments"])
     yield "segments", "KiB", kib(found["file_bytes"])

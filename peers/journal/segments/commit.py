@@ -1,6 +1,7 @@
 """`Commit`: what is to be committed together, as entries of a segment. No file.
 
-Owner: the store. Cost: packing (`hub.journal.packing`), and 10 µs a block.
+Owner: the store. Cost: packing (`hub.journal.packing`), compressing (`peers.journal.segments.codec`), and 10 µs a
+block.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from hub.journal.listing import listed_texts, listing
 from hub.journal.segment.entry import Head, Kind, encode
 from hub.journal.segment.footer import TOPICS_LIMIT, Footer, Row
 from hub.journal.segment.mark import Mark, Write
+from peers.journal.segments.codec import Compressor
 
 __all__ = ["BLOCK_BYTES", "BLOCK_RECORDS", "Commit", "footer_of", "mark_entry"]
 
@@ -33,9 +35,11 @@ class Commit:
     Args:
         place: Where its first entry will stand in the segment.
         following: The offset that its first record gets.
+        compressor: Says how blocks are stored.
     """
 
-    def __init__(self, place: int, following: int) -> None:
+    def __init__(self, place: int, following: int, compressor: Compressor) -> None:
+        self._compressor = compressor
         self.next = following
         """The offset behind its last record."""
         self.rows: list[Row] = []
@@ -48,8 +52,12 @@ class Commit:
         self.place = place
         """Where the next entry will stand."""
 
-    def add(self, parts: Parts) -> None:
+    def add(self, parts: Parts, *, in_haste: bool = False) -> None:
         """Add records.
+
+        Args:
+            parts: When they came, µs since 1970, and whole MESSAGES frames.
+            in_haste: Whether there is no time to compress them.
 
         Raises:
             ValueError: They are no such frames; some may have been added.
@@ -57,14 +65,15 @@ class Commit:
         in_order = all(one[0] <= following[0] for one, following in pairwise(parts))
         for piece in _pieces(parts):
             for block in pack(piece, self.next, BLOCK_RECORDS, BLOCK_BYTES):
-                self.add_block(block, in_order=in_order)
+                self.add_block(block, in_order=in_order, in_haste=in_haste)
 
-    def add_block(self, data: bytes, *, in_order: bool = False) -> None:
+    def add_block(self, data: bytes, *, in_order: bool = False, in_haste: bool = False) -> None:
         """Add a block, which begins where the one before it ends.
 
         Args:
             data: The block.
             in_order: Whether its times only grow: then the first and the last say it all, and none is looked at.
+            in_haste: Whether there is no time to compress it.
 
         Raises:
             ValueError: It begins elsewhere.
@@ -75,8 +84,9 @@ class Commit:
         times = block.times
         earliest, latest = (times[0], times[-1]) if in_order else (min(times), max(times))
         listed = listing(block.topics)
-        head = Head(Kind.BLOCK, 0, block.count, 0, len(data), 0, block.first, block.next, earliest, latest, listed)
-        entry = encode(head, data)
+        codec, payload = self._compressor.encoded(data, in_haste=in_haste)
+        head = Head(Kind.BLOCK, codec, block.count, 0, len(data), 0, block.first, block.next, earliest, latest, listed)
+        entry = encode(head, payload)
         self.rows.append(Row(self.place, len(entry), len(data), block.first, block.next, earliest, latest, listed))
         for number, count in Counter(block.topic_nos).items():
             self.topics[block.topics[number]] += count

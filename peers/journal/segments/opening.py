@@ -19,6 +19,7 @@ from hub.journal.segment.footer import TRAILER_BYTES, Footer, Row, footer_place,
 from hub.journal.segment.header import HEADER_BYTES, Header
 from hub.journal.segment.mark import Write
 from hub.journal.segment.recovery import Recovered, recover
+from peers.journal.segments.codec import decoded
 from peers.journal.segments.folder import segment_path
 
 __all__ = ["Newest", "newest"]
@@ -102,7 +103,8 @@ def _recovered(view: memoryview, header: Header, found: Recovered) -> Newest:
         is_damaged |= head.first != expected
         expected = head.next
         try:
-            block = Block.parse(bytes(payload_of(head, view[place + head.payload_from :])), verify=False)
+            payload = bytes(payload_of(head, view[place + head.payload_from :]))
+            block = Block.parse(decoded(payload, head.codec, head.raw_bytes), verify=False)
         except JournalCorruptError:
             is_damaged = True
             continue

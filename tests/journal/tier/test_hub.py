@@ -29,7 +29,7 @@ KIB = 1024
 @asynccontextmanager
 async def ticking(path: Path, tier: str, **journal: object) -> AsyncIterator[RecordingHub]:
     """A hub with a small journal whose clock runs."""
-    hub = RecordingHub(path, tier=tier, keep_bytes=64 * KIB, **journal)
+    hub = RecordingHub(path, tier=tier, keep_bytes=64 * KIB, compression="none", **journal)
     await hub.start("tcp://127.0.0.1:0")
 
     async def tick() -> None:

@@ -146,7 +146,7 @@ class TestReading:
 
     def test_deleted_records(self, hub: HubWithJournal, connection: Connection) -> None:
         """Are an error, or passed over, as the query says."""
-        hub.arguments = ("--journal-keep-bytes", "64KiB")
+        hub.arguments = ("--journal-keep-bytes", "64KiB", "--journal-compression", "none")
         hub.restart()
         with hub.client() as client:
             for _ in range(20):

@@ -168,7 +168,7 @@ class TestStream:
 
     def test_deleted_records(self, hub: HubWithJournal) -> None:
         """Are an error, or passed over and not counted for the limit."""
-        hub.arguments = ("--journal-keep-bytes", "64KiB")
+        hub.arguments = ("--journal-keep-bytes", "64KiB", "--journal-compression", "none")
         hub.restart()
         with hub.client() as client:
             for _ in range(20):
