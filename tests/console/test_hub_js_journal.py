@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -156,3 +157,70 @@ async def test_the_journal_of_another_hub(node: Node, tmp_path: Path) -> None:
     assert result["followed"] == [2, 3]
     assert result["unknown"] == 1007
     assert "give fromOffset" in result["alone"]
+
+
+async def test_consuming(node: Node, recording_hub: RealHub) -> None:
+    """A consumer goes on where it was; what is not acknowledged comes again, over another connection, too."""
+    await use(node, recording_hub)
+    result = await node.evaluate("""
+        const client = start();
+        for (let value = 0; value < 10; value += 1) client.publish(`/c/${value % 2}`, {value});
+        await client.publish("/other", "x", {confirm: "recorded"});
+        const take = async (count, acknowledged, ...of) => {
+          const found = [];
+          for await (const message of client.consume("c", ...of)) {
+            found.push([message.offset, message.topic, message.value.value]);
+            if (acknowledged) message.ack();
+            if (found.length === count) return {found, deliveries: message.deliveries, time: message.time};
+          }
+        };
+        const first = await take(3, true, "/c/", {fromOffset: 0, key: "all"});
+        const again = await take(2, false);
+        const rest = await take(7, true);
+        let refused;
+        try {
+          await client.consume("none").next();
+        } catch (error) { refused = [error.name, error.message]; }
+        return {first: first.found, again: again.found, rest: rest.found, time: first.time instanceof Date, refused};
+    """)
+    rows = [[value, f"/c/{value % 2}", value] for value in range(10)]
+    assert (result["first"], result["again"], result["rest"]) == (rows[:3], rows[3:5], rows[3:])
+    assert result["time"]
+    assert result["refused"] == ["RequestError", "there is no consumer 'none'; say which prefixes it is to have"]
+
+
+async def test_the_example_of_the_page_about_consumers(node: Node, recording_hub: RealHub) -> None:
+    """It runs as it stands, but for where the hub is and what is written."""
+    text = (Path(__file__).parents[2] / "docs" / "consumers.md").read_text()
+    (block,) = re.findall(r"```js\n(.*?)```", text, re.DOTALL)
+    await use(node, recording_hub)
+    body = block.replace('connect("ws://127.0.0.1:7401/v1/hub")', "start()").replace("console.log(", "shown.push(")
+    body = body.replace('"/app/"))', '"/app/", { fromOffset: 0 }))')  # nobody has made the consumer before
+    result = await node.evaluate(f"const shown = []; {body} return shown;")
+    assert result == [0, "/app/orders", {"id": 19}, 1]
+
+
+async def test_consuming_over_a_lost_connection(node: Node, recording_hub: RealHub) -> None:
+    """The loop goes on; what was acknowledged before counts, and everything comes at least once, in order."""
+    await use(node, recording_hub)
+    result = await node.evaluate("""
+        let socket;
+        const Kept = class extends WebSocket {
+          constructor(...given) { super(...given); socket = this; }
+        };
+        const client = start({WebSocket: Kept});
+        let hasCut = false;
+        for (let value = 0; value < 100; value += 1) client.publish("/c", value);
+        await client.publish("/c", 100, {confirm: "recorded"});
+        const found = [];
+        for await (const {value, ack} of client.consume("c", "/c", {fromOffset: 0, prefetch: 10})) {
+          found.push(value);
+          ack();
+          if (value === 30 && !hasCut) { hasCut = true; socket.close(); }
+          if (value === 100) break;
+        }
+        const firsts = found.filter((value, at) => found.indexOf(value) === at);
+        return {firsts, extra: found.length - firsts.length};
+    """)
+    assert result["firsts"] == list(range(101))
+    assert result["extra"] <= 10

@@ -12,6 +12,8 @@ import msgpack
 import msgspec
 import pytest
 
+from hub.batch import Batch
+from hub.frame import KIND_MESSAGES, encode_frame
 from hub.handler import Handler
 from hub.policy.language import read_policy
 from hub.policy.policy import Rights
@@ -216,6 +218,21 @@ async def test_graceful_members_fail_nothing_they_have_not_looked_at(bench: Benc
         await asker.ask("/leave", {"member": member, "seen": []})
         assert await asker.take(member) is None
     assert (await bench.row())["counters"]["dead_total"] == 0
+
+
+async def test_values_in_place_of_bodies(bench: Bench) -> None:
+    """Whoever reads JSON alone has the hub decode, and is told what cannot be."""
+    frame = encode_frame(KIND_MESSAGES, b"\xa2\xff\xff", key=b"/a")  # text that is no UTF-8
+    bench.publish({"n": [1, None]})
+    core = bench.turn.core
+    core.publish(bench.publisher, core.routes.find("/a"), Batch(frame, 1))
+    core.flush()
+    asker = Asker(bench)
+    member = await asker.join()
+    rows: list[list[Any]] = []
+    while len(rows) < 2:
+        rows += await asker.ask("/take", {"member": member, "wait_ms": 10_000, "values": True})
+    assert [[row[0], *row[3:]] for row in rows] == [[0, "/a", True, {"n": [1, None]}], [1, "/a", False, None]]
 
 
 async def test_terms_of_a_consumer_that_is_there(bench: Bench) -> None:

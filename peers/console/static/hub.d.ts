@@ -51,6 +51,26 @@ export interface From {
   hub?: string;
 }
 
+/** A message of a named consumer. */
+export interface ConsumedMessage extends JournalRecord {
+  /** How often it was delivered since the hub has started. */
+  readonly deliveries: number;
+  /** Says that the program is done with it. */
+  ack(): void;
+}
+
+/** The terms of a consumer, see docs/consumers.md; what is left out is as it is. */
+export interface ConsumeOptions {
+  /** Where a new one begins; default: with what is recorded from now on. */
+  fromOffset?: number;
+  key?: "topic" | "all" | "none";
+  redeliverS?: number;
+  deliveries?: number;
+  deadLetters?: string;
+  /** Most messages that are here and not acknowledged. Default 256. */
+  prefetch?: number;
+}
+
 export interface ReadOptions {
   /** The first offset. Default 0. */
   start?: number;
@@ -235,6 +255,7 @@ export interface Client {
   publish(topic: string, value: unknown, options?: Beside & { confirm?: false }): void;
   request(topic: string, value: unknown, options?: RequestOptions): Promise<any>;
   claim(name: string, options?: { labels?: readonly string[]; queue?: boolean }): ClaimedName;
+  consume(name: string, prefixes?: string | readonly string[], options?: ConsumeOptions): AsyncGenerator<ConsumedMessage, never>;
   names(prefix?: string): Promise<KnownName[]>;
   serve(prefixes: string | readonly string[], answer: (request: Message) => unknown): Service;
   statistics(): Statistics;

@@ -9,6 +9,7 @@
  *     client.serve("/sum", ({ value }) => value.reduce((one, other) => one + other));
  *     console.log(await client.request("/sum", [1, 2, 3]));
  *     const name = client.claim("org.example.Player", { labels: ["video"] });
+ *     for await (const message of client.consume("billing", "/app/")) message.ack();
  *
  *     connect("wss://hub.example.org/", { token: async () => (await fetch("/my/token")).text() });
  *
@@ -69,6 +70,13 @@ const ASIDE_MESSAGES = 100_000;
 /** Default of how long an answer to a request may take, milliseconds; as a hub's. */
 const REQUEST_MS = 30_000;
 
+/** Most messages of a consumer that are here and not acknowledged. */
+const PREFETCH = 256;
+
+/** How long the hub waits for messages of a consumer before it is asked again; and where it was asked too much at once. */
+const CONSUME_WAIT_MS = 20_000;
+const CONSUME_AGAIN_MS = 10;
+
 /** Requests, or replies, that travel together. */
 const REQUESTS = 4_096;
 
@@ -81,6 +89,7 @@ const REQUEST_CODES = 4_100;
 /** The statuses that are spoken of here; all are in docs/requests.md. */
 const FAILED = 1;
 const TIMED_OUT = 4;
+const OVERFLOW = 5;
 
 /** Names in one answer of a hub: fewer say that there are no more. */
 const NAMES_PAGE = 1_000;
@@ -276,6 +285,52 @@ class Client {
       for (const record of found.records) yield recordOf(record);
       if (found.next >= last) return;
       goOn(order, found);
+    }
+  }
+
+  /**
+   * Consume recorded messages, each at least once: `for await (const message of client.consume("billing", "/app/"))`.
+   *
+   * The hub keeps the consumer under its name: whoever consumes under it later goes on where this has ended, and those
+   * who do so at the same time share the messages. A message is `{offset, time, topic, value, deliveries, ack}`; what is
+   * not acknowledged (`message.ack()`) is delivered again. Leaving the loop leaves the consumer. Over another connection it
+   * goes on by itself. The options are the terms of docs/consumers.md; a value with no JSON form is passed over and
+   * acknowledged.
+   *
+   * @throws {RequestError} The hub refuses: another consumer has this name, this one was removed; or records nothing.
+   * @throws {HubError} 1000: closed.
+   */
+  async *consume(name, prefixes = [], options = {}) {
+    const { fromOffset = null, key, redeliverS, deliveries, deadLetters, prefetch = PREFETCH } = options;
+    const wished = Object.entries({ key, redeliver_s: redeliverS, deliveries, dead_letters: deadLetters });
+    const list = typeof prefixes === "string" ? [prefixes] : [...prefixes];
+    const said = Object.fromEntries(wished.filter(([, value]) => value !== undefined));
+    const first = list.length ? { prefixes: list, ...said } : null;
+    const membership = new Membership((what, value) => this.#askConsumers(what, value));
+    try {
+      // Later it must be there: one that was removed, or lost with the hub's disk, is not to begin anew unseen.
+      for (let terms = first; ; terms = null) {
+        try {
+          await membership.join({ name, terms, start: fromOffset, messages: prefetch });
+          yield* membership.messages();
+        } catch (error) {
+          if (this.#state === "closed" || !(error.code === 1006 || error.status === TIMED_OUT)) throw error;
+        }
+      }
+    } finally {
+      await membership.leave();
+    }
+  }
+
+  /** Ask the hub itself about a consumer, again where it was asked too much at once. */
+  async #askConsumers(what, value) {
+    for (;;) {
+      try {
+        return await this.request(`$hub/consumers/${what}`, value, { timeoutMs: 2 * CONSUME_WAIT_MS });
+      } catch (error) {
+        if (error.status !== OVERFLOW) throw error;
+        await pause(CONSUME_AGAIN_MS);
+      }
     }
   }
 
@@ -1181,6 +1236,69 @@ class Requests {
     } else {
       batch.spared = true;
       batch.timer = setTimeout(() => this.#overdue(batch), this.#options.answerMs);
+    }
+  }
+}
+
+/** What one caller of `consume` holds: its share of a consumer, for as long as a connection lasts. */
+class Membership {
+  #ask;
+  #member = 0;
+  #seen = new Set(); // offsets that were handed out and not acknowledged
+  #acks = [];
+  #telling = null;
+
+  constructor(ask) {
+    this.#ask = ask;
+  }
+
+  async join(joining) {
+    this.#member = 0;
+    this.#seen = new Set();
+    this.#acks = [];
+    this.#member = (await this.#ask("join", joining)).member;
+  }
+
+  /** Yields messages until this is no member any more. */
+  async *messages() {
+    for (;;) {
+      const rows = await this.#ask("take", { member: this.#member, wait_ms: CONSUME_WAIT_MS, values: true });
+      if (rows === null) return;
+      const seen = this.#seen;
+      for (const [offset, timeUs, deliveries, topic, readable, value] of rows) {
+        seen.add(offset);
+        const ack = () => this.#acknowledge(seen, offset);
+        if (readable) yield { offset, time: new Date(timeUs / 1000), topic, value, deliveries, ack };
+        else ack();
+      }
+    }
+  }
+
+  #acknowledge(seen, offset) {
+    if (seen !== this.#seen || !seen.delete(offset)) return; // it is delivered again, or was acknowledged
+    this.#acks.push(offset);
+    this.#telling ??= this.#tell();
+  }
+
+  async #tell() {
+    await undefined; // all of this turn together
+    try {
+      while (this.#acks.length && this.#member) {
+        await this.#ask("acknowledge", { member: this.#member, offsets: this.#acks.splice(0) });
+      }
+    } catch {
+      // what the hub was not told of comes again
+    } finally {
+      this.#telling = null;
+    }
+  }
+
+  async leave() {
+    await this.#telling;
+    try {
+      if (this.#member) await this.#ask("leave", { member: this.#member, seen: [...this.#seen] });
+    } catch {
+      // it has left with its connection
     }
   }
 }

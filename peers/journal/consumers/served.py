@@ -23,11 +23,12 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from hub.batch import decode_values
 from hub.consumers.consumer import Consumer
 from hub.consumers.item import Item
 from hub.consumers.member import Member
 from hub.errors import CloseCode, HubError, NotAllowedError, RejectedError
-from hub.frame import Encoding
+from hub.frame import KIND_MESSAGES, Encoding, Frame
 from hub.handler import Handler
 from hub.policy.policy import Rights
 from hub.request_frame import Status
@@ -46,7 +47,8 @@ _HEAD_BYTES = 4096
 """Room for what a dead letter says beside the value."""
 
 Row = list[Any]
-"""A message as a member gets it: offset, time in µs, how often it was delivered, topic, encoding, body."""
+"""A message as a member gets it: offset, time in µs, how often it was delivered, topic, encoding, body; or in place of
+the last two whether the value can be read, and the value."""
 
 
 class Ground(NamedTuple):
@@ -74,7 +76,7 @@ class Participant:
         member: What it has.
     """
 
-    __slots__ = ("asked", "handler", "member", "most_bytes", "number", "timer")
+    __slots__ = ("asked", "handler", "member", "most_bytes", "number", "takes_values", "timer")
 
     def __init__(self, number: int, handler: Handler, member: Member) -> None:
         self.number = number
@@ -84,6 +86,8 @@ class Participant:
         self.asked: Later | None = None
         # How much the answer to it may hold, bytes.
         self.most_bytes = 0
+        # Whether its messages have values in place of encoded ones.
+        self.takes_values = False
         # When that is answered at the latest; None while none waits.
         self.timer: asyncio.TimerHandle | None = None
 
@@ -214,7 +218,8 @@ class Served:
             items = self.consumer.take(participant.member, now_s, participant.most_bytes)
             if items:
                 del self._waiting[participant]
-                participant.answer([_row(item) for item in items])
+                form = _row_of_value if participant.takes_values else _row
+                participant.answer([form(item) for item in items])
 
     def _feed(self) -> None:
         """Take a share of what was read; have more read where that was all."""
@@ -316,6 +321,17 @@ class Served:
 def _row(item: Item) -> Row:
     offset, time_us, topic, encoding, body = item.record
     return [offset, time_us, item.deliveries, topic, encoding, body]
+
+
+def _row_of_value(item: Item) -> Row:
+    """Return a message with its value, which costs some µs more."""
+    row = _row(item)
+    encoding, body = row[-2:]
+    try:
+        value = decode_values(Frame(KIND_MESSAGES, encoding << 1, b"", body))[0]
+    except ValueError:
+        return [*row[:-2], False, None]
+    return [*row[:-2], True, value]
 
 
 def _letter(name: str, item: Item, frame_limit_bytes: int) -> bytes:

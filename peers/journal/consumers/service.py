@@ -94,6 +94,8 @@ class Take(msgspec.Struct, forbid_unknown_fields=True):
     member: _Number
     bytes: Annotated[int, msgspec.Meta(ge=1)] = 256 * 1024
     wait_ms: Annotated[int, msgspec.Meta(ge=0, le=_WAIT_LIMIT_MS)] = 0
+    values: bool = False
+    """Whether messages are to have their values in place of encoding and body: for who reads JSON alone."""
 
 
 class Acknowledge(msgspec.Struct, forbid_unknown_fields=True):
@@ -255,6 +257,7 @@ class Consumers:
             return None
         served, participant = found
         most = min(take.bytes, _TAKEN_BYTES)
+        participant.takes_values = take.values
         return served.take(participant, most, take.wait_ms / 1000)
 
     def _acknowledge(self, handler: Handler, order: Acknowledge) -> None:
