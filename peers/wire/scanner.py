@@ -18,7 +18,7 @@ What does not depend on the protocol is in `FrameBuffer`: bytes that were read a
 of at most one incomplete frame. Broker's protocol has frames of another kind in it (`peers.broker.incoming`).
 
 ```
-held:  [header|the begin...      one growing bytearray, only of the cut frame
+held:  [header|the begin...      pieces, as they were read, only of the cut frame; small ones put together
 data:  [frame][frame][fra...     what is being looked at, as it was read
 later: what was fed meanwhile
 ```
@@ -52,6 +52,10 @@ from hub.runs import batch_count
 from hub.stretch import Run, Stretch, find_runs
 
 __all__ = ["NEED_DATA", "SEARCHED", "FrameBuffer", "NeedData", "Rejected", "RouteTable", "Scanner", "Searched"]
+
+_PIECE_BYTES = 16 * 1024
+"""Pieces of a cut frame that are smaller are put together: else whoever sends a frame byte by byte would make this side
+hold an object for each."""
 
 _VIEWED_KINDS = (KIND_REQUEST, KIND_REPLY)
 """Kinds of frames whose values are taken out of the body at once, so that a large body need not be copied before."""
@@ -114,7 +118,7 @@ class FrameBuffer:
         frame_limit_bytes: Longest body. The owner may change it between frames.
     """
 
-    __slots__ = ("_held", "_later", "_needed_bytes", "data", "frame_limit_bytes", "has_more", "position")
+    __slots__ = ("_held", "_later", "_needed_bytes", "data", "frame_limit_bytes", "has_more", "held_bytes", "position")
 
     _header_bytes: ClassVar[int]
     """How many bytes at the beginning of a frame tell how long it is."""
@@ -135,9 +139,10 @@ class FrameBuffer:
         self._later: list[tuple[bytes, int]] = []
         """Reads that were fed after `data`, each with the position from which it counts; there is rarely more than one.
         `feed` appends, `_advance` takes from the front."""
-        self._held = bytearray()
-        """The beginning of a frame that goes on in the next read. `_hold` fills it, and `_advance` empties it when the
-        frame is complete."""
+        self._held: list[bytes | bytearray] = []
+        """The beginning of a frame that goes on in the next read. `_keep` fills it, and `_take_held` empties it."""
+        self.held_bytes = 0
+        """How much that is: how many bytes of an incomplete frame are held."""
         self._needed_bytes = 0
         """Size of the held frame, or of a header while the header is incomplete; without a meaning if none is held."""
 
@@ -150,15 +155,10 @@ class FrameBuffer:
         raise NotImplementedError
 
     @property
-    def held_bytes(self) -> int:
-        """How many bytes of an incomplete frame are held."""
-        return len(self._held)
-
-    @property
     def waiting_bytes(self) -> int:
         """How many bytes were fed and not taken."""
         later = sum(len(data) - position for data, position in self._later)
-        return len(self.data) - self.position + later + len(self._held)
+        return len(self.data) - self.position + later + self.held_bytes
 
     def feed(self, data: bytes) -> None:
         """Take what was read."""
@@ -173,7 +173,7 @@ class FrameBuffer:
         self.data = b""
         self.position = 0
         self._later.clear()
-        self._held = bytearray()
+        self._held, self.held_bytes = [], 0
         self.has_more = False
 
     def go_to(self, position: int) -> None:
@@ -189,9 +189,26 @@ class FrameBuffer:
     def _hold(self, size: int) -> None:
         """Hold what is left of `data`, which is the beginning of a frame of that size, or of a header."""
         if self.position < len(self.data):
-            self._held = bytearray(memoryview(self.data)[self.position :])
+            self._keep(self.data[self.position :])
             self._needed_bytes = size
         self.go_to(len(self.data))
+
+    def _keep(self, piece: bytes) -> None:
+        """Hold some more of a frame."""
+        held = self._held
+        if len(piece) >= _PIECE_BYTES:
+            held.append(piece)
+        elif held and isinstance(held[-1], bytearray):
+            held[-1] += piece
+        else:
+            held.append(bytearray(piece))
+        self.held_bytes += len(piece)
+
+    def _take_held(self) -> bytes:
+        """Return what is held, and hold it no more: the one copy that is made of a large frame."""
+        whole = b"".join(self._held)
+        self._held, self.held_bytes = [], 0
+        return whole
 
     def _advance(self) -> bool:
         """Begin with the next read, or with the held frame if that read completes it.
@@ -209,23 +226,22 @@ class FrameBuffer:
             used = self._complete(data)
             if used >= 0:
                 self._later.insert(0, (data, used))
-                self.data, self._held = bytes(self._held), bytearray()
+                self.data = self._take_held()
                 return True
         self.has_more = False
         return False
 
     def _complete(self, data: bytes) -> int:
         """Move what the held frame lacks from `data`; return how much that was, or -1 if that did not complete it."""
-        held = self._held
         used = 0
-        while len(held) < self._needed_bytes:
+        while self.held_bytes < self._needed_bytes:
             if used == len(data):
                 return -1
-            missing = self._needed_bytes - len(held)
-            held += memoryview(data)[used : used + missing]
-            used = min(len(data), used + missing)
-            if len(held) == self._header_bytes:  # the header is complete and tells the size of the frame
-                self._needed_bytes = self._frame_size(bytes(held), 0)
+            piece = data[used : used + self._needed_bytes - self.held_bytes]
+            used += len(piece)
+            self._keep(piece)
+            if self.held_bytes == self._header_bytes:  # the header is complete and tells the size of the frame
+                self._needed_bytes = self._frame_size(b"".join(self._held), 0)
         return used
 
 

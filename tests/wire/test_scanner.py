@@ -285,7 +285,7 @@ def test_a_large_frame_in_small_pieces_is_kept_once() -> None:
     piece_bytes = 1024
     pieces = parts(frame, range(piece_bytes, len(frame), piece_bytes))
     list(items_of(scanner, pieces[0]))
-    held = scanner._held
+    (held,) = scanner._held
     tracemalloc.start()
     try:
         for number, piece in enumerate(pieces[1:-1], 2):
@@ -294,9 +294,32 @@ def test_a_large_frame_in_small_pieces_is_kept_once() -> None:
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert scanner._held is held
+    (still,) = scanner._held
+    assert still is held
     assert peak < 2.5 * size
     (run,) = runs_of(scanner, pieces[-1])
+    assert run.frames == frame
+    assert scanner.held_bytes == 0
+
+
+def test_a_large_frame_in_large_pieces_is_copied_once() -> None:
+    """As it is complete: until then the pieces are held as they came."""
+    size = 16 << 20
+    frame = message(b"/a", bytes(size))
+    scanner = Scanner(table(), size)
+    runs_of(scanner, message(b"/a", b"x"))  # the topic is known then
+    piece_bytes = 256 << 10
+    pieces = parts(frame, range(piece_bytes, len(frame), piece_bytes))
+    tracemalloc.start()
+    try:
+        for number, piece in enumerate(pieces[:-1], 1):
+            assert not list(items_of(scanner, piece))
+            assert scanner.held_bytes == number * piece_bytes
+        assert tracemalloc.get_traced_memory()[1] < piece_bytes
+        (run,) = runs_of(scanner, pieces[-1])
+        assert tracemalloc.get_traced_memory()[1] < 1.1 * size
+    finally:
+        tracemalloc.stop()
     assert run.frames == frame
     assert scanner.held_bytes == 0
 
