@@ -116,5 +116,5 @@ async def follow(hub: Hub, query: str, *lines: str, receive_bytes: int | None = 
     client = await http(hub, receive_bytes=receive_bytes)
     await client.send(request(f"/v1/events?{query}", "GET", *lines))
     status, headers = await client.head()
-    assert (status, headers["Content-Type"]) == (200, "text/event-stream"), await client.ends()
+    assert (status, headers["Content-Type"]) == (200, "text/event-stream"), client._buffer
     return client

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from email.utils import formatdate
 from http import HTTPStatus
 from typing import cast
 
@@ -343,7 +344,7 @@ class HttpConversation:
 
     def accept(self) -> None:
         """The stream begins: say so."""
-        self.session.stream(LIVE_HEADERS | self._shared_headers)
+        self.session.stream({"Date": formatdate(usegmt=True)} | LIVE_HEADERS | self._shared_headers)
         self.speak()
 
     def refuse(self, error: RejectedError) -> None:
@@ -385,7 +386,12 @@ class HttpConversation:
         self._respond(status, error_body(code, text), headers)
 
     def _respond(self, status: HTTPStatus, body: bytes, headers: dict[str, str] | None = None) -> None:
-        kind = {"Content-Type": JSON_TYPE, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+        kind = {
+            "Date": formatdate(usegmt=True),
+            "Content-Type": JSON_TYPE,
+            "Cache-Control": "no-store",
+            "X-Content-Type-Options": "nosniff",
+        }
         if status is HTTPStatus.SERVICE_UNAVAILABLE:
             kind["Retry-After"] = "1"
         is_more = self.session.respond(status, kind | self._shared_headers | (headers or {}), body)

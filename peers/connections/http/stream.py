@@ -166,6 +166,7 @@ class Stream:
         if self.is_recorded:
             refusal = self._join(offset)
             if refusal is not None:
+                self._verbs.act(SubscriptionChange(subscribe=False, prefixes=self._wanted.prefixes, request=0))
                 self._shell.refuse(refusal)
                 return
         self._is_accepted = True

@@ -91,6 +91,7 @@ class HttpSession:
         "_events",
         "_head",
         "_head_limit_bytes",
+        "_is_head",
         "_is_last",
         "_outgoing",
         "_unread",
@@ -109,6 +110,8 @@ class HttpSession:
         self.phase = Phase.HEAD
         self._head = bytearray()
         """The beginning of a request."""
+        self._is_head = False
+        """Whether the request that is being answered is HEAD, whose answer has no body."""
         self._is_last = True
         """Whether this connection ends with the request that is being answered."""
         self._body: Body | None = None
@@ -174,6 +177,7 @@ class HttpSession:
 
     def _asked(self, head: Head) -> Asked:
         self.phase = Phase.HELD
+        self._is_head = head.request.method == "HEAD"
         self._is_last = head.has_body or not keeps_open(head.request)  # whoever answers early has not read the body
         return Asked(head)
 
@@ -259,7 +263,9 @@ class HttpSession:
         """Answer the request; return whether the client may ask again."""
         is_last = self._is_last or self.phase is Phase.BODY
         fields = {"Content-Length": str(len(body))} if status is not HTTPStatus.NO_CONTENT else {}
-        self._outgoing.append(_head(status, fields | dict(headers), is_last=is_last) + body)
+        text = _head(status, fields | dict(headers), is_last=is_last)
+        self._outgoing.append(text if self._is_head else text + body)
+        self._is_head = False
         self._events = iter(())
         self._body = self._content = None
         self.phase = Phase.CLOSED if is_last else Phase.HEAD

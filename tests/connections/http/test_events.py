@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from hub.errors import CloseCode
+from hub.policy.language import read_policy
+from hub.quotas.limits import QuotaLimits, SetLimits
+from hub.quotas.resource import Resource
 from hub.settings import Settings
+from peers.daemon.reviewing import review
+from peers.users.tokens import Tokens
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
 from tests.hubs.known_tokens import KnownTokens
@@ -162,7 +167,7 @@ async def test_the_hub_stops(hub: Hub) -> None:
     assert await client.ends() == b""
 
 
-async def test_a_token_that_ends_and_a_right_that_is_taken(hub: Hub) -> None:
+async def test_a_token_that_ends(hub: Hub) -> None:
     """The stream ends, with what other clients are told."""
     known = KnownTokens(hub)
     token = known.token("alice", seconds=30)
@@ -171,6 +176,28 @@ async def test_a_token_that_ends_and_a_right_that_is_taken(hub: Hub) -> None:
     hub.later(31)
     last = await client.event()
     assert (last.name, last.value["code"]) == ("closed", CloseCode.NOT_RECOGNISED)
+
+
+async def test_a_right_that_is_taken(hub: Hub) -> None:
+    """The stream ends as the policy does not cover it any more, and says so."""
+    known = KnownTokens(hub)
+    client = await follow(hub, "prefix=/a&name=alice", f"Authorization: Bearer {known.token('alice')}")
+    policy = read_policy({"users": {"alice": ["writer"]}, "roles": {"writer": {"publish": ["/b"]}}}, "test")
+    hub.node.access.adopt(known._users._replace(policy=policy, tokens=Tokens(dict(known._tokens))))
+    hub.node.core.authority.adopt(policy)
+    await review(hub.node, was_open=False)
+    last = await client.event()
+    assert (last.name, last.value["code"]) == ("closed", CloseCode.NOT_ALLOWED)
+
+
+async def test_a_user_with_too_many_connections(hub: Hub) -> None:
+    """He is told so, as at other doors."""
+    known = KnownTokens(hub)
+    token = f"Authorization: Bearer {known.token('alice')}"
+    hub.node.core.quotas.adopt(QuotaLimits(users={"alice": SetLimits({Resource.CONNECTIONS: 1})}))
+    await follow(hub, "prefix=/a", token)
+    answer = await (await http(hub)).publish("/a", 1, token)
+    assert (answer.status, answer.value["error"]["code"]) == (503, CloseCode.TRY_AGAIN_LATER)
 
 
 async def test_rights(hub: Hub) -> None:

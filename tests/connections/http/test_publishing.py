@@ -109,7 +109,7 @@ async def test_offsets_where_nothing_is_recorded(hub: Hub, start_recording: Star
         ("PUT", "/v1/publish/t", (JSON,), b"1", 405),
         ("GET", "/v1/publish/t", (), None, 405),
         ("POST", "/v1/events", (JSON,), b"1", 405),
-        ("HEAD", "/v1/events", (), None, 405),
+        ("DELETE", "/v1/events", (), None, 405),
         ("POST", "/v1/publish/t", (JSON, "Origin: https://evil.example"), b"1", 403),
         ("POST", "/v1/publish/t", (JSON, "Host: again"), b"1", 400),
     ],

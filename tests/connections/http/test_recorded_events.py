@@ -119,8 +119,11 @@ async def test_what_is_not_recorded(start_recording: StartRecording) -> None:
 async def test_another_journal(start_recording: StartRecording) -> None:
     """An offset that is not there yet is that of another journal: 410."""
     hub = await start_recording()
-    answer = await (await http(hub)).ask("GET", "/v1/events?prefix=/a", "Last-Event-ID: 5")
+    client = await http(hub)
+    answer = await client.ask("GET", "/v1/events?prefix=/a&name=late", "Last-Event-ID: 5")
     assert (answer.status, answer.value["error"]["code"]) == (410, CloseCode.GONE)
+    assert hub.prefixes("late") == {}
+    assert (await client.publish("/a", 1)).status == 200
 
 
 async def test_rights(start_recording: StartRecording) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from hub.errors import CloseCode
 from peers.websocket.http.content import Content, Values, content_of
+from peers.websocket.http.head import read_head
 from peers.websocket.http.session import Asked, Done, Event, HttpSession, Phase, Piece, Refused
 from peers.wire.scanner import NEED_DATA
 from tests.hubs.raw_websocket import request
@@ -166,6 +167,15 @@ def test_an_answer_before_the_body_closes() -> None:
     assert isinstance(session.next_event(), Asked)
     assert not session.respond(HTTPStatus.UNAUTHORIZED, {})
     assert (session.closed, session.next_event()) == (True, NEED_DATA)
+
+
+def test_an_answer_to_head() -> None:
+    """It has no body, which the client would take for the next answer; the length is that of the body."""
+    session = HttpSession(HEAD_LIMIT, BODY_LIMIT)
+    session.begin(read_head(request("/v1/events", "HEAD")), b"")
+    assert isinstance(session.next_event(), Asked)
+    assert session.respond(HTTPStatus.METHOD_NOT_ALLOWED, {}, b"no")
+    assert session.take_outgoing() == b"HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 2\r\n\r\n"
 
 
 def test_a_stream() -> None:
