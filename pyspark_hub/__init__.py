@@ -65,17 +65,20 @@ else:
             return reader(checked_schema(schema, options.decode), options)
 
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
-            """Return what reads the journal as it grows.
+            """Return what reads the journal as it grows; what cannot be read so, it says when it is asked.
 
-            Raises:
-                OptionError, ColumnError: It cannot be read so.
+            For if this raises, Spark adds an error of its own to it (`reader` of its runner has no value then).
             """
-            from peers.spark.connector.columns import checked_schema  # noqa: PLC0415 -- see above
+            from hub.errors import UsageError  # noqa: PLC0415 -- see above
+            from peers.spark.connector.columns import checked_schema  # noqa: PLC0415 -- the same
             from peers.spark.connector.options import read_source_options  # noqa: PLC0415 -- the same
-            from peers.spark.connector.stream import StreamReader  # noqa: PLC0415 -- the same
+            from peers.spark.connector.stream import RefusedStream, StreamReader  # noqa: PLC0415 -- the same
 
-            options = read_source_options(self.options, streaming=True)
-            return StreamReader(checked_schema(schema, options.decode), options)
+            try:
+                options = read_source_options(self.options, streaming=True)
+                return StreamReader(checked_schema(schema, options.decode), options)
+            except UsageError as error:
+                return RefusedStream(error)
 
         def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 -- Spark's signature
             """Return what writes a DataFrame, all of it or nothing.

@@ -18,13 +18,14 @@ from deltalake import DeltaTable
 from hub.errors import UsageError
 from peers.spark.archive_files import decoded_state, read_archive
 from peers.spark.archiving.archive import Archived, archive
-from peers.spark.archiving.state import ArchiveOrder
+from peers.spark.archiving.state import CHECKPOINT, HUB, ArchiveOrder
 from peers.spark.progress import JobProgress
 from peers.spark.replaying.replay import ReplayOrder, replay
 from peers.spark.report.event_time import by_event_time
 from peers.spark.selection import Selection
 from peers.spark.session import Job
 from tests.spark.hubs import HubWithJournal
+from tests.spark.queries import lose_commit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -152,9 +153,12 @@ def test_columns_that_were_written_down(run: Run, hub: HubWithJournal, path: Pat
     ):
         with pytest.raises(UsageError, match=said):
             run(schema=schema)
+    lose_commit(path / HUB / CHECKPOINT, 0)
     again = run(schema="uid STRING, n BIGINT, more BOOLEAN").decoded
     assert again is not None
     assert (again.added, again.widened) == (["more"], ["n"])
+    rows = in_duckdb(path).order("uid").select("uid", "n", "more").fetchall()
+    assert rows == [("C1", 1, None), ("C2", 2, None), (None, None, None)]  # written anew, in the same place
 
 
 def test_a_delta_table(run: Run, hub: HubWithJournal, path: Path) -> None:

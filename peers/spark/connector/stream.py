@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
+from hub.errors import UsageError
 from peers.client.journal import JournalState
 from peers.spark.connector.connection import Connection, beyond_loss
 from peers.spark.connector.errors import DataLostError
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-__all__ = ["StreamReader"]
+__all__ = ["RefusedStream", "StreamReader"]
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -128,6 +129,37 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if start is not None and start["offset"] > state.head:
             raise DataLostError(_shrunk(start["offset"], state))
         return state
+
+
+class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Stands for a stream that cannot be read as it was asked for: it raises why, whatever it is asked.
+
+    Args:
+        error: Why.
+    """
+
+    def __init__(self, error: UsageError) -> None:
+        self._error = error
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
+        """Raise why."""
+        raise self._error
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 -- Spark's name
+        """Raise why."""
+        raise self._error
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802 -- Spark's
+        """Raise why."""
+        raise self._error
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:  # noqa: ARG002 -- Spark's
+        """Raise why."""
+        raise self._error
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 -- Spark's
+        """Raise why."""
+        raise self._error
 
 
 def _told(offset: int, state: JournalState) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from peers.spark.connector.batch import BatchReader, PushdownReader
 from peers.spark.connector.columns import default_schema
-from peers.spark.connector.errors import DataLostError, JournalReplacedError
+from peers.spark.connector.errors import DataLostError, JournalReplacedError, OptionError
 from peers.spark.connector.options import read_source_options
 from peers.spark.connector.ranges import OffsetRange
-from peers.spark.connector.stream import StreamReader
+from peers.spark.connector.stream import RefusedStream, StreamReader
+from pyspark_hub import DefaultSource
 from tests.spark.hubs import HubWithJournal
 
 EVERYTHING = ReadAllAvailable()
@@ -190,3 +192,21 @@ def test_ranges_are_what_tasks_get(hub: HubWithJournal) -> None:
     assert isinstance(share, OffsetRange)
     with hub.client() as client:
         assert share.journal == client.journal().id.hex()
+
+
+def test_a_stream_that_cannot_be_read_so() -> None:
+    """Says so when Spark asks, not before, for then Spark adds an error of its own."""
+    source = DefaultSource({"url": "tcp://127.0.0.1:1", "endingOffsets": "1"})
+    reader = source.streamReader(default_schema("raw"))
+    assert isinstance(reader, RefusedStream)
+    offset = {"offset": 0, "journal": ""}
+    asked: list[Callable[[], object]] = [
+        reader.initialOffset,
+        reader.prepareForTriggerAvailableNow,
+        lambda: reader.latestOffset(offset, EVERYTHING),
+        lambda: reader.partitions(offset, offset),
+        lambda: reader.read(InputPartition(None)),
+    ]
+    for ask in asked:
+        with pytest.raises(OptionError, match="a stream has no end"):
+            ask()
