@@ -69,9 +69,10 @@ class History:
         except GoneError:
             if start >= view.extent.first:
                 raise
-            return self._from_tier(self._tier, start, end, Wanted(prefixes, may_read), limit_bytes)
+            with self._tier.attempt():
+                return self._from_tier(self._tier, start, end, Wanted(prefixes, may_read), limit_bytes)
         if not limit_bytes:
-            self._tier.refresh()  # who asks for nothing asks how far it reaches
+            self._tier.look()  # who asks for nothing asks how far it reaches
         return found._replace(extent=self._extent(self._tier))
 
     def _extent(self, tier: TierView) -> Extent:
@@ -84,7 +85,8 @@ class History:
         here = self._view.offset_at(time_us)
         if here > self._view.extent.first:
             return here
-        there = tier.offset_at(time_us)
+        with tier.attempt():
+            there = tier.offset_at(time_us)
         return here if there is None else min(here, there)
 
     def _from_tier(self, tier: TierView, start: int, end: int | None, wanted: Wanted, limit_bytes: int) -> Fetched:
@@ -100,7 +102,7 @@ class History:
         end = following if end is None else min(end, following)
         position = start
         if not limit_bytes:
-            tier.refresh()
+            tier.look()
         elif start < end:
             try:
                 position = tier.fetch(blocks, start, end, wanted, limit_bytes)
@@ -116,9 +118,9 @@ class History:
 
 def _tier_view(address: str, journal: bytes) -> TierView:
     """Return the tier of a journal. What it needs is loaded only now: it is an extra, and takes 0.3 s and 60 MiB."""
-    from peers.journal.tier.place import check_installed, place_at  # noqa: PLC0415 -- as said
+    from peers.journal.tier.place import HASTY, check_installed, place_at  # noqa: PLC0415 -- as said
 
     check_installed()
     from peers.journal.tier.tier_view import TierView  # noqa: PLC0415 -- the same
 
-    return TierView(place_at(address), journal)
+    return TierView(place_at(address, HASTY), journal)

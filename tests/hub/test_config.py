@@ -211,6 +211,13 @@ def test_two_journals() -> None:
     assert "journal.path (hub.toml)" in error.reason
 
 
+def test_a_tier_without_a_journal() -> None:
+    """There is nothing to copy, and the culprit is named."""
+    error = refusal(("hub.toml", {"journal": {"tier": "/mnt/tier"}}))
+    assert (error.source, error.key) == ("hub.toml", "journal.tier")
+    assert "set journal.path" in str(error)
+
+
 def test_default_queue_above_the_largest() -> None:
     """The default queue may not be above what a client may wish for; the error names both and who set them."""
     error = refusal(("hub.toml", {"queue": {"bytes": "1GB"}}))

@@ -18,25 +18,45 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from hub.errors import JournalUnavailableError, UsageError
 
-__all__ = ["MAKING", "AbsentError", "Place", "TierUnavailableError", "check_address", "check_installed", "place_at"]
+__all__ = [
+    "HASTY",
+    "MAKING",
+    "PATIENT",
+    "AbsentError",
+    "Patience",
+    "Place",
+    "TierUnavailableError",
+    "check_address",
+    "check_installed",
+    "place_at",
+]
 
 _S3 = "s3"
 
 _OPTIONS = frozenset({"region", "endpoint"})
 
-_CONNECT_S = 5.0
-"""How long a server may take to take a connection, seconds."""
 
-_REQUEST_S = 30.0
-"""How long it may be silent, seconds."""
+class Patience(NamedTuple):
+    """How long is waited for a server."""
 
-_ATTEMPTS = 3
-"""How often a request is made that fails as if it could succeed; who asked is told then, and tries later."""
+    connect_s: float
+    """How long it may take to take a connection, seconds."""
+    request_s: float
+    """How long it may be silent, seconds."""
+    attempts: int
+    """How often a request is made that fails as if it could succeed; who asked is told then, and tries later."""
+
+
+PATIENT = Patience(connect_s=5.0, request_s=30.0, attempts=3)
+"""Of who has time: a process that copies, a task of Spark."""
+
+HASTY = Patience(connect_s=2.0, request_s=10.0, attempts=1)
+"""Of who has others waiting behind: a reader process of a hub."""
 
 MAKING = ".new"
 """Behind the name of a file that is being made."""
@@ -112,15 +132,19 @@ def check_installed() -> None:
         raise UsageError("a tier needs pyarrow, which is not installed: pip install '.[tier]'") from error
 
 
-def place_at(address: str) -> Place:
+def place_at(address: str, patience: Patience = PATIENT) -> Place:
     """Return the place that an address names; nothing is looked for there.
+
+    Args:
+        address: As the settings name it.
+        patience: How long is waited for a server; a folder's calls cannot be ended.
 
     Raises:
         UsageError: It cannot be one.
     """
     check_address(address)
     parts = urlsplit(address)
-    return _Bucket(address, parts) if parts.scheme else _Folder(address)
+    return _Bucket(address, parts, patience) if parts.scheme else _Folder(address)
 
 
 @contextmanager
@@ -227,8 +251,9 @@ def _sync(folder: str) -> None:
 class _Bucket:
     """A bucket: a file appears when all of it was taken."""
 
-    def __init__(self, address: str, parts: SplitResult) -> None:
+    def __init__(self, address: str, parts: SplitResult, patience: Patience) -> None:
         self.address = address
+        self._patience = patience
         self._root = (parts.netloc + parts.path).rstrip("/")
         self._options = dict(parse_qsl(parts.query))
         self._made: Any = None
@@ -243,9 +268,9 @@ class _Bucket:
             wanted = {"region": self._options.get("region"), "endpoint_override": endpoint.netloc}
             self._made = S3FileSystem(
                 scheme=endpoint.scheme or "https",
-                connect_timeout=_CONNECT_S,
-                request_timeout=_REQUEST_S,
-                retry_strategy=AwsStandardS3RetryStrategy(max_attempts=_ATTEMPTS),
+                connect_timeout=self._patience.connect_s,
+                request_timeout=self._patience.request_s,
+                retry_strategy=AwsStandardS3RetryStrategy(max_attempts=self._patience.attempts),
                 background_writes=False,
                 **{name: value for name, value in wanted.items() if value},
             )

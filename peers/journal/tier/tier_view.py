@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pyarrow as pa
 
@@ -32,6 +33,10 @@ from peers.journal.tier.table import blocks_of
 from peers.journal.view import LARGE_FACTOR, cut
 
 __all__ = ["TierView"]
+
+_AWAY_S = 5.0
+"""How long whoever asks is told at once that the tier cannot be read, after it could not be, seconds: others wait for
+this process, too."""
 
 _FRESH_S = 5.0
 """How old the manifest may be where it matters what is new in it, seconds."""
@@ -65,6 +70,9 @@ class TierView:
     def __init__(self, place: Place, journal: bytes, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._shelf = Shelf(place, journal)
         self._clock_s = clock_s
+        # Why the tier could not be read, and when that was; empty while it can be.
+        self._trouble = ""
+        self._trouble_s = 0.0
         # When the manifest was read last; None while it never was.
         self._read_s: float | None = None
         # Files that are open, by their first offsets; the one that was used last behind the others.
@@ -72,6 +80,24 @@ class TierView:
         # Blocks of stripes, by file, stripe and groups; and how long they are.
         self._kept: OrderedDict[tuple[int, int, tuple[int, ...]], list[Block]] = OrderedDict()
         self._kept_bytes = 0
+
+    @contextmanager
+    def attempt(self) -> Iterator[None]:
+        """Do something with the tier; if it could not be read a moment ago, do not try.
+
+        Raises:
+            TierUnavailableError: It cannot be read now, or could not a moment ago.
+        """
+        if self._trouble and self._clock_s() - self._trouble_s < _AWAY_S:
+            raise TierUnavailableError(self._trouble)
+        try:
+            yield
+        except AbsentError:
+            raise
+        except TierUnavailableError as error:
+            self._trouble, self._trouble_s = str(error), self._clock_s()
+            raise
+        self._trouble = ""
 
     @property
     def first(self) -> int | None:
@@ -82,21 +108,30 @@ class TierView:
         """See what there is now, unless that was seen a moment ago.
 
         Args:
-            is_urgent: Look whenever it was. Otherwise what was seen before is good enough if nothing can be seen now.
+            is_urgent: Look whenever it was.
 
         Raises:
             JournalCorruptError: The manifest is damaged.
             TierUnavailableError: It cannot be read now.
         """
         now_s = self._clock_s()
-        if not is_urgent and self._read_s is not None and now_s - self._read_s < _FRESH_S:
-            return
-        try:
+        if is_urgent or self._read_s is None or now_s - self._read_s >= _FRESH_S:
             self._shelf.refresh()
+            self._read_s = now_s
+
+    def look(self) -> None:
+        """See how far it reaches. What was seen before is good enough if nothing can be seen now.
+
+        Raises:
+            JournalCorruptError: The manifest is damaged.
+            TierUnavailableError: It cannot be read now, and never was.
+        """
+        try:
+            with self.attempt():
+                self.refresh()
         except TierUnavailableError:
-            if is_urgent or self._read_s is None:
+            if self._read_s is None:
                 raise
-        self._read_s = now_s
 
     def _entry(self, offset: int) -> Entry | None:
         """Return the file that holds an offset, or should; None if none does."""
@@ -123,7 +158,7 @@ class TierView:
             GoneError: What holds it was deleted this moment.
             JournalCorruptError, TierUnavailableError: It cannot be read.
         """
-        self.refresh()
+        self.look()
         for entry in self._shelf.manifest.entries:
             if entry.latest_us >= time_us and entry.records:
                 return self._offset_within(entry, time_us)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from pathlib import Path
 
@@ -10,7 +11,16 @@ import pytest
 
 from hub.errors import UsageError
 from peers.journal.tier import place as place_module
-from peers.journal.tier.place import AbsentError, Place, TierUnavailableError, check_address, check_installed, place_at
+from peers.journal.tier.place import (
+    HASTY,
+    AbsentError,
+    Patience,
+    Place,
+    TierUnavailableError,
+    check_address,
+    check_installed,
+    place_at,
+)
 from tests.journal.tier.servers import bucket
 
 
@@ -76,12 +86,22 @@ def test_what_cannot_be_written_leaves_nothing(tmp_path: Path, monkeypatch: pyte
 
 def test_a_server_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is told in one line."""
-    monkeypatch.setattr(place_module, "_ATTEMPTS", 1)
     with bucket(monkeypatch) as served:
-        place = place_at(served.address)
+        place = place_at(served.address, HASTY)
     with pytest.raises(TierUnavailableError) as caught:
         place.sizes("a")
     assert "\n" not in str(caught.value)
+
+
+def test_a_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is given up after a while."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "test")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"s3://bucket/x?region=eu&endpoint=http://127.0.0.1:{silent.getsockname()[1]}"
+        place = place_at(address, Patience(connect_s=0.3, request_s=0.3, attempts=1))
+        with pytest.raises(TierUnavailableError):
+            place.read("a")
 
 
 def test_a_bucket_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
