@@ -42,6 +42,8 @@ _MIB = 1024 * _KIB
 _GIB = 1024 * _MIB
 _TIB = 1024 * _GIB
 
+_CENTURY_S = 100 * 366 * 86_400.0
+
 _NAME_BYTES = 64
 """The wire's HELLO takes names of up to 64 bytes."""
 
@@ -523,11 +525,11 @@ class JournalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         str, _path("Folder or s3://bucket/prefix to which sealed segments are copied, and read from; empty for none.")
     ] = ""
     tier_keep_bytes: Annotated[
-        int, _between("bytes", 0, 2**60, "Size above which its oldest files are deleted; 0 keeps all.")
-    ] = 0
-    tier_keep_s: Annotated[
-        float, _between("seconds", 0.0, 100 * 366 * 86_400.0, "Age above which they are deleted; 0 keeps all.")
-    ] = 0.0
+        int, _between("bytes", 64 * _KIB, 1024 * _TIB, "Size above which its oldest files are deleted.")
+    ] = 1024 * _TIB
+    tier_keep_s: Annotated[float, _between("seconds", 1.0, _CENTURY_S, "Age above which they are deleted.")] = (
+        _CENTURY_S
+    )
     tier_behind_bytes: Annotated[
         int,
         _between("bytes", 64 * _KIB, 1024 * _TIB, "Size up to which records that are not copied yet are not deleted."),
