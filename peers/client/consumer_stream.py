@@ -96,6 +96,8 @@ class ConsumerStream:
         self._member = 0
         # Counts memberships: what came in an older one cannot be acknowledged any more.
         self._session = 0
+        # How many messages have come in this membership, as far as the hub must know.
+        self._got = 0
         # What has come and was not handed out.
         self._ready: deque[ConsumedMessage] = deque()
         # What was handed out and not acknowledged, by offset.
@@ -232,11 +234,12 @@ class ConsumerStream:
 
     async def _join(self, joining: dict[str, Any]) -> None:
         self._session += 1
-        self._member = 0
+        before, self._member = self._member, 0
+        self._got = 0
         self._ready.clear()
         self._seen.clear()
         self._acks.clear()
-        joined = await self._ask("join", joining)
+        joined = await self._ask("join", {**joining, "instead": before})
         self._member = joined["member"]
 
     async def _run(self) -> None:
@@ -265,9 +268,10 @@ class ConsumerStream:
         """Take messages for as long as this is a member."""
         while True:
             try:
-                rows = await self._ask("take", {"member": self._member, "wait_ms": _WAIT_MS})
-            except RequestTooBigError as error:  # it comes again, and fails, until it is given up
+                rows = await self._ask_for_more()
+            except RequestTooBigError as error:  # a single message; it comes again, and fails, until it is given up
                 self._reports.tell(RejectedError(CloseCode.TOO_BIG, f"consumer {self.name}: {error}"))
+                self._got += 1
                 continue
             except (ConnectionLostError, RequestTimeoutError):
                 if self._client_ended():
@@ -275,10 +279,17 @@ class ConsumerStream:
                 return
             if rows is None:
                 return
+            self._got += len(rows)
             for row in rows:
                 await self._take(*row)
             if self._ready:
                 self._news.set()
+
+    async def _ask_for_more(self) -> list[list[Any]] | None:
+        """Take messages; an answer that does not come, as a queue was full, comes again."""
+        asked = {"member": self._member, "wait_ms": _WAIT_MS, "got": self._got}
+        rows: list[list[Any]] | None = await self._ask("take", asked)
+        return rows
 
     async def _take(  # noqa: PLR0913, PLR0917 -- as the hub says it
         self, offset: int, time_us: int, deliveries: int, topic: str, encoding: int, body: bytes

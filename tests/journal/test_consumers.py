@@ -220,6 +220,32 @@ async def test_graceful_members_fail_nothing_they_have_not_looked_at(bench: Benc
     assert (await bench.row())["counters"]["dead_total"] == 0
 
 
+async def test_an_answer_that_is_lost_comes_again(bench: Bench) -> None:
+    """Where the last answer did not come, what stands behind it does not come first; nothing has failed by that."""
+    bench.publish(1, 2, 3)
+    asker = Asker(bench)
+    member = await asker.join(messages=2, terms={"deliveries": 1})
+    assert await asker.take(member, got=0) == [(0, 1), (1, 2)]
+    await asker.done(member, 0)
+    assert await asker.take(member, got=1) == [(1, 2), (2, 3)]
+    await asker.done(member, 1, 2)
+    bench.publish(4)
+    assert await asker.take(member, got=3) == [(3, 4)]
+    assert (await bench.row())["counters"]["dead_total"] == 0
+
+
+async def test_a_membership_in_place_of_another(bench: Bench) -> None:
+    """Whoever joins again over the same connection gets what it had there at once."""
+    bench.publish(1)
+    asker = Asker(bench)
+    member = await asker.join(terms={"deliveries": 1})
+    assert await asker.take(member) == [(0, 1)]
+    again = await asker.join(instead=member)
+    assert await asker.take(again) == [(0, 1)]
+    assert await asker.take(member) is None
+    assert (await bench.row())["members"] == 1
+
+
 async def test_values_in_place_of_bodies(bench: Bench) -> None:
     """Whoever reads JSON alone has the hub decode, and is told what cannot be."""
     frame = encode_frame(KIND_MESSAGES, b"\xa2\xff\xff", key=b"/a")  # text that is no UTF-8

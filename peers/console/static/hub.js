@@ -1244,6 +1244,7 @@ class Requests {
 class Membership {
   #ask;
   #member = 0;
+  #got = 0; // how many messages have come: where the hub has sent more, an answer was lost, and comes again
   #seen = new Set(); // offsets that were handed out and not acknowledged
   #acks = [];
   #telling = null;
@@ -1253,17 +1254,21 @@ class Membership {
   }
 
   async join(joining) {
+    const instead = this.#member;
     this.#member = 0;
+    this.#got = 0;
     this.#seen = new Set();
     this.#acks = [];
-    this.#member = (await this.#ask("join", joining)).member;
+    this.#member = (await this.#ask("join", { ...joining, instead })).member;
   }
 
   /** Yields messages until this is no member any more. */
   async *messages() {
     for (;;) {
-      const rows = await this.#ask("take", { member: this.#member, wait_ms: CONSUME_WAIT_MS, values: true });
+      const asked = { member: this.#member, wait_ms: CONSUME_WAIT_MS, values: true, got: this.#got };
+      const rows = await this.#ask("take", asked);
       if (rows === null) return;
+      this.#got += rows.length;
       const seen = this.#seen;
       for (const [offset, timeUs, deliveries, topic, readable, value] of rows) {
         seen.add(offset);

@@ -76,7 +76,7 @@ class Participant:
         member: What it has.
     """
 
-    __slots__ = ("asked", "handler", "member", "most_bytes", "number", "takes_values", "timer")
+    __slots__ = ("asked", "given", "handler", "last", "member", "most_bytes", "number", "takes_values", "timer")
 
     def __init__(self, number: int, handler: Handler, member: Member) -> None:
         self.number = number
@@ -86,6 +86,9 @@ class Participant:
         self.asked: Later | None = None
         # How much the answer to it may hold, bytes.
         self.most_bytes = 0
+        # How many messages it was given, and the offsets of those of the last answer.
+        self.given = 0
+        self.last: list[int] = []
         # Whether its messages have values in place of encoded ones.
         self.takes_values = False
         # When that is answered at the latest; None while none waits.
@@ -175,6 +178,12 @@ class Served:
         self._plan()  # in a turn of its own: nobody listens to the answer yet
         return later
 
+    def repeat(self, participant: Participant, got: int) -> None:
+        """Take back the last answer, if a client has not got it."""
+        if got < participant.given:
+            self.consumer.give_back(participant.member, participant.last)
+            participant.given, participant.last = got, []
+
     def _give_up(self, participant: Participant) -> None:
         self._waiting.pop(participant, None)
         participant.answer([])
@@ -218,6 +227,8 @@ class Served:
             items = self.consumer.take(participant.member, now_s, participant.most_bytes)
             if items:
                 del self._waiting[participant]
+                participant.given += len(items)
+                participant.last = [item.record.offset for item in items]
                 form = _row_of_value if participant.takes_values else _row
                 participant.answer([form(item) for item in items])
 

@@ -19,6 +19,7 @@ after what they tell has happened, so that a message may come again, and never i
 from __future__ import annotations
 
 import re
+import secrets
 from collections.abc import Callable
 from functools import partial
 from itertools import count
@@ -86,6 +87,8 @@ class Join(msgspec.Struct, forbid_unknown_fields=True):
     """How many messages this member may have."""
     bytes: Annotated[int, msgspec.Meta(ge=1, le=1 << 40)] = 4 * 1024 * 1024
     """How much it may have, bytes; a single message is never too much."""
+    instead: int = 0
+    """The membership of this connection that ends by that, if there is one: nothing of it has failed."""
 
 
 class Take(msgspec.Struct, forbid_unknown_fields=True):
@@ -96,6 +99,9 @@ class Take(msgspec.Struct, forbid_unknown_fields=True):
     wait_ms: Annotated[int, msgspec.Meta(ge=0, le=_WAIT_LIMIT_MS)] = 0
     values: bool = False
     """Whether messages are to have their values in place of encoding and body: for who reads JSON alone."""
+    got: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    """How many messages have come since it has joined. Where the last answer did not come, as a queue was full, it is
+    given again: else what stood behind it would come first. None does not say."""
 
 
 class Acknowledge(msgspec.Struct, forbid_unknown_fields=True):
@@ -156,7 +162,8 @@ class Consumers:
         self._limits = ConsumerLimits(settings.consumer_messages, settings.consumer_bytes)
         self._positions = positions
         self._account = core.memory.account("consumers")
-        self._numbers = count(1)
+        # Numbers of members begin anywhere, so that one of before a restart is nobody's.
+        self._numbers = count(1 + secrets.randbelow(1 << 40))
         # Handler → number of a membership → of which consumer. An entry goes when the last one of a client does.
         self._memberships: dict[Handler, dict[int, Served]] = {}
         # Publishes dead letters; attached with the first of them, so that a hub without any has no such handler.
@@ -218,6 +225,8 @@ class Consumers:
             _check_same(join.name, terms, served.consumer.terms)
             served.consumer.agree(terms)
             self._changed(served)
+        if join.instead:
+            self._leave(handler, Leave(join.instead))
         if len(served.participants) >= MEMBERS_LIMIT:
             raise UsageError(f"consumer {join.name!r} has {MEMBERS_LIMIT} members, which is the limit")
         participant = Participant(next(self._numbers), handler, Member(join.messages, join.bytes))
@@ -256,8 +265,11 @@ class Consumers:
         if found is None:
             return None
         served, participant = found
-        most = min(take.bytes, _TAKEN_BYTES)
+        # Half of a frame leaves room for what stands beside the bodies.
+        most = min(take.bytes, _TAKEN_BYTES, handler.frame_limit_bytes // 2)
         participant.takes_values = take.values
+        if take.got is not None:
+            served.repeat(participant, take.got)
         return served.take(participant, most, take.wait_ms / 1000)
 
     def _acknowledge(self, handler: Handler, order: Acknowledge) -> None:
