@@ -13,20 +13,27 @@ decides only whether messages arrive: see `hub.mesh.mesh` for how an origin begi
 How often an upstream has moved to a link is counted, for people: that is a change of the path on which the messages of
 a hub come. A link that is cut and made anew is the same path.
 
-Owner: `Mesh`. Memory: one entry for each hub that is known. Cost: one dictionary hit for each change of origin.
+Owner: `Mesh`. Memory: one entry for each hub that is known, with eight epochs. Cost: one dictionary hit for each change
+of origin.
 """
 
 from __future__ import annotations
 
-from typing import Generic, TypeVar
+from collections import deque
+from typing import Final, Generic, TypeVar
 
 __all__ = ["Upstreams"]
 
 L = TypeVar("L")
 
 
+_EPOCHS_KEPT: Final = 8
+"""Of how many epochs before this one of an origin it is known from which link they were taken. A cut makes some at
+once: each of its ends announces it, and a hub begins one whenever it hears of that."""
+
+
 class _Upstream(Generic[L]):
-    """The link from which one origin's messages are taken, and the one of the epoch before."""
+    """The link from which one origin's messages are taken, and those of the epochs before."""
 
     __slots__ = ("before", "epoch", "far", "link")
 
@@ -36,8 +43,8 @@ class _Upstream(Generic[L]):
         self.far = far
         # None once that link is gone: then of this epoch is taken what another link to the same hub brings.
         self.link: L | None = link
-        # Epoch and link from which messages were taken before; None where there are none, or that link is gone.
-        self.before: tuple[int, L] | None = None
+        # Epochs and links from which messages were taken before, of links that are not gone, oldest first.
+        self.before: deque[tuple[int, L]] = deque(maxlen=_EPOCHS_KEPT)
 
 
 class Upstreams(Generic[L]):
@@ -78,7 +85,8 @@ class Upstreams(Generic[L]):
             return True
         if epoch > upstream.epoch:
             self._note_way(upstream, link)
-            upstream.before = None if upstream.link is None else (upstream.epoch, upstream.link)
+            if upstream.link is not None:
+                upstream.before.append((upstream.epoch, upstream.link))
             upstream.epoch, upstream.link = epoch, link
             self.turnover += 1
             return True
@@ -98,10 +106,11 @@ class Upstreams(Generic[L]):
     def is_lost(self, link: L, origin: bytes, epoch: int) -> bool:
         """Return whether a message that was not taken is lost here for sure: a newer epoch has overtaken it.
 
-        Of any other one that was not taken, nobody can tell: it may have come by another link.
+        That is so if its own epoch was taken from this link, and so from no other one. Of any other message that was
+        not taken, nobody can tell: it may have come by another link.
         """
         upstream = self._of.get(origin)
-        return upstream is not None and upstream.before == (epoch, link)
+        return upstream is not None and (epoch, link) in upstream.before
 
     def leave(self, link: L) -> None:
         """A link is gone. Nothing more of the epochs in which it was upstream is taken from other hubs."""
@@ -111,8 +120,9 @@ class Upstreams(Generic[L]):
         for upstream in self._of.values():
             if upstream.link is link:
                 upstream.link = None
-            if upstream.before is not None and upstream.before[1] is link:
-                upstream.before = None
+            if any(one is link for _, one in upstream.before):
+                kept = (one for one in upstream.before if one[1] is not link)
+                upstream.before = deque(kept, maxlen=_EPOCHS_KEPT)
 
     def forget(self, origin: bytes) -> None:
         """A hub is forgotten."""

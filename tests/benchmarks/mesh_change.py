@@ -53,7 +53,7 @@ async def main(rounds: int, *, silent: bool) -> None:
         (reader,) = await shape.subscribers("/time", at=[2])
         publisher = await shape.hubs[0].client()
         come: list[tuple[float, float]] = []
-        works = _publish(publisher), _read(reader, come), _read(publisher, [])
+        works = _publish(publisher), _read(reader, come), _read(publisher, []), _look(shape.hubs)
         tasks = [asyncio.ensure_future(work) for work in works]
         for number in range(rounds):
             await shape.settled()
@@ -85,10 +85,16 @@ async def _given_up(shape: Shape, edge: tuple[int, int]) -> float:
     begun_s = 0.0
     while (near.node.links.find(far.node.id), far.node.links.find(near.node.id)) == links:
         begun_s = time.perf_counter()
-        near.later(0.0)
-        far.later(0.0)
         await asyncio.sleep(0.001)
     return begun_s
+
+
+async def _look(hubs: list[Hub]) -> None:
+    """Look after connections, as the daemon does."""
+    while True:
+        for hub in hubs:
+            hub.later(0.0)
+        await asyncio.sleep(0.01)
 
 
 async def _publish(client: RawClient) -> None:

@@ -449,6 +449,26 @@ async def test_messages_that_newer_ones_have_overtaken(north: Hub) -> None:
     assert north.node.core.mesh.statistics().overtaken_messages_total == 4
 
 
+async def test_what_was_overtaken_is_told_at_the_hub_that_has_refused_it(north: Hub, south: Hub) -> None:
+    """Subscribers of hubs behind it see what came, and no gap: that hub does not know whom it would have gone to."""
+    north.dial(south)
+    near, behind = await north.client("/a"), await south.client("/a")
+    await eventually(lambda: north.wanted_by(south) == south.wanted_by(north) == {"/a"})
+    await eventually(lambda: south.node.id in north.node.core.mesh.graph.reached)
+    old, new = await mesh_peer(north, 7), await mesh_peer(north, 8)
+    await old.send(encode_origin(Origin(b"\x07" * 16, 10)), numbered("/a", range(2)))
+    for reader in (near, behind):
+        assert await reader.numbers_and_gaps(2) == [0, 1]
+    await new.send(encode_origin(Origin(b"\x07" * 16, 12)), numbered("/a", range(5, 6)))
+    await behind.numbers_and_gaps(6, start=5)
+    await old.send(numbered("/a", range(2, 4)))
+    await old.ping()
+    await new.send(numbered("/a", range(6, 7)))
+    assert (await behind.frame()).kind == Kind.MESSAGES
+    assert [frame.kind for frame in await near.ping()] == [Kind.MESSAGES, Kind.NOTICE, Kind.MESSAGES]
+    assert await behind.ping() == []
+
+
 async def test_a_way_that_swallows_everything_and_then_ends(north: Hub, south: Hub, way: Way) -> None:
     """An end of the stream behind a goodbye does not say that the far side has read it: it may be the way's own."""
     await south.client("/flood")

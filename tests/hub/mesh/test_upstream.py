@@ -25,6 +25,22 @@ def test_nothing_older_is_taken_and_what_was_overtaken_is_lost() -> None:
     assert not upstreams.is_lost("three", A, 1)  # it may have come by another link
 
 
+def test_what_was_overtaken_by_several_epochs_is_lost() -> None:
+    """As long as it is remembered from where the epoch was taken; of those that were passed over nobody can tell."""
+    upstreams = Upstreams[str]()
+    for link, epoch in (("one", 1), ("two", 2), ("two", 3), ("one", 5), ("two", 6)):
+        assert upstreams.accepts(link, A, epoch)
+    lost = [(link, epoch) for epoch in range(1, 7) for link in ("one", "two") if upstreams.is_lost(link, A, epoch)]
+    assert lost == [("one", 1), ("two", 2), ("two", 3), ("one", 5)]
+    upstreams.leave("two")
+    assert upstreams.is_lost("one", A, 1)
+    assert not upstreams.is_lost("two", A, 3)
+    for epoch in range(7, 17):
+        assert upstreams.accepts("one", A, epoch)
+    assert not upstreams.is_lost("one", A, 1)
+    assert upstreams.is_lost("one", A, 8)
+
+
 def test_an_epoch_of_which_the_upstream_has_gone_is_over() -> None:
     """Another link may have brought a part of it already."""
     upstreams: Upstreams[str] = Upstreams()
