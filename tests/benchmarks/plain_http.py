@@ -1,6 +1,6 @@
 """What plain HTTP brings: publications, lines and events in a second, and a quiet pair beside many streams.
 
-    python tests/benchmarks/http.py [--seconds 3] [--streams 10000]
+    python tests/benchmarks/plain_http.py [--seconds 3] [--streams 10000]
 
 The hub is a process of its own; what loads it is this one, on sockets, with nothing read that it need not. Each row
 says what the hub's process took of a CPU for a unit.
