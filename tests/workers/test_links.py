@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -200,6 +201,29 @@ def free_port() -> int:
         one.bind(("127.0.0.1", 0))
         port: int = one.getsockname()[1]
         return port
+
+
+async def test_the_core_confirms_to_hubs_elsewhere(
+    start_workers: StartWorkers, start_process: StartProcess, tmp_path: Path
+) -> None:
+    """What enters at a hub that names the core's journal is confirmed by it, through the worker in between."""
+    hub = await start_workers("--journal", str(tmp_path / "journal"))
+    far = await start_far(start_process, "far", "--peer", hub.endpoints[0].location, "--journal-of", "both")
+    async with connect(far.endpoints[0].location) as client:
+        while "both" not in await hubs(client):  # noqa: ASYNC110 -- nobody tells
+            await asyncio.sleep(0.02)
+        await until_recorded(client)
+        offsets = [await client.publish_confirmed("/a", number) for number in range(20)]
+        found = {one.offset: one.value async for one in client.read("/a", start=0)}
+    assert [found[offset] for offset in offsets] == list(range(20))
+
+
+async def until_recorded(client: Client) -> None:
+    """Publish until it is recorded over there: that it is wanted there is known within a second."""
+    number = 0
+    while not [one async for one in client.read("/warm", start=0)]:
+        await client.publish("/warm", number)
+        number += 1
 
 
 @pytest.mark.parametrize("degree", [0, 2], ids=["others-dial", "all-dial"])

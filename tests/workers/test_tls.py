@@ -15,6 +15,7 @@ import pytest
 from hub.errors import ConnectionLostError, RejectedError
 from peers.client import Client, connect
 from peers.transport.endpoints import Endpoint
+from tests.daemon.conftest import StartProcess
 from tests.daemon.hub_process import HubProcess
 from tests.hubs.authority import Authority, Files
 from tests.workers.conftest import SpreadClients, StartWorkers
@@ -125,6 +126,45 @@ async def test_tokens(start_workers: StartWorkers, spread: SpreadClients, author
         for _ in range(4):
             with pytest.raises(RejectedError, match="not recognised"):
                 await connect(endpoint.location, reconnect=False, ca=authority.ca, token="wrong")
+
+
+async def test_a_link_by_its_certificate(
+    start_workers: StartWorkers,
+    start_process: StartProcess,
+    spread: SpreadClients,
+    authority: Authority,
+    tmp_path: Path,
+) -> None:
+    """A hub elsewhere whose certificate has a role with `link` is linked with a worker; messages go both ways."""
+    shown(authority.issue("localhost", "127.0.0.1"), tmp_path)
+    (tmp_path / "policy.toml").write_text(
+        """
+[roles.site]
+link = { bring = ["*"], take = ["*"] }
+[users]
+alice = ["admin"]
+site = ["site"]
+[certificates]
+"DNS:alice.example.org" = "alice"
+"DNS:site.example.org" = "site"
+"""
+    )
+    tls = ("--tls-certificate", f"{tmp_path}/hub.pem", "--tls-key", f"{tmp_path}/hub.key", "--tls-ca", authority.ca)
+    hub = await start_workers(
+        *tls, "--tls-clients", "required", "--access-policy", f"{tmp_path}/policy.toml", listen=LISTEN
+    )
+    url = hub.endpoints[0].location
+    site, alice = authority.issue("site.example.org"), authority.issue("alice.example.org")
+    far = await start_process(
+        *("--listen", "tcp://127.0.0.1:0", "--name", "far", "--peer", url),
+        *("--tls-certificate", site.certificate, "--tls-key", site.key, "--tls-ca", authority.ca),
+    )
+    await far.wait_up()
+    both = await spread(url, **proof(authority, alice))
+    async with connect(far.endpoints[0].location) as outside:
+        for place, client in enumerate(both):
+            await heard(client, outside, f"/to/{place}")
+            await heard(outside, client, f"/from/{place}")
 
 
 async def certificates(endpoint: Endpoint, authority: Authority, files: Files, wanted: int) -> set[bytes]:
