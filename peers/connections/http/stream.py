@@ -210,7 +210,6 @@ class Stream:
         following.reached(NEXT.unpack_from(body)[0])
         text = bytes(body[NEXT.size :])
         if text:
-            self._handler.delivered_bytes += len(text)
             self._shell.write(text)
         self.go_on()
 
