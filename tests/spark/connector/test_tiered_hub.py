@@ -12,10 +12,7 @@ from pyspark.sql.datasource import StringStartsWith
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import BinaryType, LongType, StringType, StructField, StructType, TimestampType
 
-from peers.journal.store import Segmenting, Store
-from peers.journal.tier import parquet, table
-from peers.journal.tier.copier import Copier, TierRetention
-from peers.journal.tier.place import place_at
+from peers.journal.tier import table
 from peers.spark.connector import file as file_module
 from peers.spark.connector.batch import BatchReader, PushdownReader
 from peers.spark.connector.columns import default_schema
@@ -24,11 +21,9 @@ from peers.spark.connector.options import read_source_options
 from peers.spark.connector.ranges import OffsetRange
 from peers.spark.connector.stream import StreamReader
 from peers.spark.connector.tier import FileShare
-from tests.journal.files import ALL, AT_US, hurt_block, segments
+from tests.journal.files import AT_US, hurt_block
 from tests.spark.hubs import HubWithJournal, message, packed_message
-
-SEALED = 240
-COUNT = 300
+from tests.spark.tiered import COUNT, SEALED, Tiered, copy, fill, small_files, started
 
 BROKER_COUNT_7 = b"\x02" + (7).to_bytes(8, "big")
 
@@ -36,67 +31,8 @@ BROKER_COUNT_7 = b"\x02" + (7).to_bytes(8, "big")
 @pytest.fixture(autouse=True, scope="module")
 def small() -> Iterator[None]:
     """Files of about 60 records, stripes of 32, groups of 4."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parquet, "FILE_BYTES", 600)
-        patch.setattr(parquet, "STRIPE_RECORDS", 32)
-        patch.setattr(table, "GROUP_RECORDS", 4)
+    with small_files():
         yield
-
-
-def fill(path: Path, count: int, first: int = 0, *frames: bytes) -> None:
-    """Record numbered maps, 20 of them in each segment, which is sealed; then some frames in one more."""
-    segmenting = Segmenting(1, 1 << 60)
-    store = Store(str(path), full_sync=False, retention=ALL, segmenting=segmenting, tidies=False)
-    for begin in range(first, first + count, 20):
-        rows = range(begin, begin + 20)
-        store.add([(AT_US + number, message(f"/n/{number % 4}", {"number": number})) for number in rows])
-        store.commit(now_us=AT_US)
-    if frames:
-        store.add([(AT_US, frame) for frame in frames])
-        store.commit(now_us=AT_US)
-    store.close()
-
-
-def copy(path: Path, tier: Path) -> None:
-    """Copy all that is sealed."""
-    tier.mkdir(exist_ok=True)
-    copier = Copier(str(path), place_at(str(tier)), TierRetention(0, 0))
-    while copier.step(AT_US):
-        pass
-    copier.close()
-
-
-class Tiered:
-    """A hub whose first records are in the tier alone, and whose last ones are not there yet."""
-
-    def __init__(self, folder: Path, *frames: bytes) -> None:
-        self.path, self.tier = folder / "journal", folder / "tier"
-        fill(self.path, SEALED, 0, *frames)
-        copy(self.path, self.tier)
-        for file in segments(self.path)[:8]:
-            file.unlink()
-        self.hub = HubWithJournal(self.path, "--journal-tier", str(self.tier))
-
-    def options(self, **given: str) -> dict[str, str]:
-        """Of a query that reads the tier."""
-        return {"url": self.hub.url, "tier": str(self.tier), "numRetries": "0", **given}
-
-    def batch(
-        self, kind: type[BatchReader] = BatchReader, schema: StructType | None = None, **given: str
-    ) -> BatchReader:
-        """A reader, as it arrives in a task."""
-        options = read_source_options(self.options(**given), streaming=False)
-        reader = kind(schema or default_schema(options.decode), options)
-        made: BatchReader = pickle.loads(pickle.dumps(reader))  # noqa: S301 -- our own
-        return made
-
-
-def started(folder: Path) -> Iterator[Tiered]:
-    """One with 300 records."""
-    tiered = Tiered(folder)
-    with tiered.hub as hub:
-        hub.fill_numbers(COUNT - SEALED, first=SEALED)
-        yield tiered
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,48 @@
+"""`format("hub")` with the option `tier`, run by Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.spark.queries import run_stream
+from tests.spark.tiered import COUNT, SEALED, Tiered, small_files, started
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@pytest.fixture(scope="module")
+def tiered(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tiered]:
+    """A hub with 300 records, 240 of them in its tier."""
+    with small_files():
+        yield from started(tmp_path_factory.mktemp("tiered"))
+
+
+def test_a_batch(spark: SparkSession, tiered: Tiered) -> None:
+    """Rows are those that the hub gives; a narrow schema and a filter read less."""
+    reader = spark.read.format("hub")
+    through_hub = reader.options(url=tiered.hub.url).load().sort("offset").collect()
+    assert len(through_hub) == COUNT
+    frame = spark.read.format("hub").options(**tiered.options()).load()
+    assert frame.sort("offset").collect() == through_hub
+    narrow = (
+        spark.read.format("hub")
+        .options(**tiered.options(endingOffsets=str(SEALED), topics="/n/1"))
+        .schema("topic STRING, offset BIGINT")
+    )
+    assert sorted(row.offset for row in narrow.load().collect()) == list(range(1, SEALED, 4))
+
+
+def test_a_stream(spark: SparkSession, tiered: Tiered, tmp_path: Path) -> None:
+    """It catches up, in micro-batches that end within files, and each record comes once."""
+    seen: list[int] = []
+
+    def look(frame: DataFrame, _: int) -> None:
+        seen.extend(row.offset for row in frame.sort("offset").collect())
+
+    run_stream(spark, tiered.options(startingOffsets="earliest", maxOffsetsPerTrigger="70"), look, tmp_path / "check")
+    assert seen == list(range(COUNT))
