@@ -199,7 +199,10 @@ OTHERS: dict[str, Any] = {
 FILES = {"access.policy": b"", "access.tokens": b"", "access.jwt_keys": public_pem("ES256")}
 """What must stand in the file that `another_value` names."""
 
-BESIDE = {"access.jwt_keys": {"access": {"jwt_issuer": "here", "jwt_audience": "hub"}}}
+BESIDE = {
+    "access.jwt_keys": {"access": {"jwt_issuer": "here", "jwt_audience": "hub"}},
+    "journal.tier": {"journal": {"path": "journal"}},
+}
 """What must be set with a key."""
 
 
