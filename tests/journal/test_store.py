@@ -11,12 +11,16 @@ import apsw
 import pytest
 
 from hub.errors import JournalCorruptError, JournalUnavailableError
+from hub.journal.segment.footer import Row
 from hub.journal.segment.mark import Write
 from peers.journal import store as store_module
+from peers.journal.segments import tidying
 from peers.journal.segments.segment import Segment
-from peers.journal.store import Retention
+from peers.journal.segments.tidying import is_untidy
+from peers.journal.store import Retention, Segmenting, Store
 from peers.journal.view import View
 from tests.journal.files import (
+    ALL,
     AT_US,
     block_rows,
     crashed,
@@ -855,3 +859,34 @@ def test_what_is_not_copied_is_kept(tmp_path: Path) -> None:
     assert store.first > 30
     assert store.size_bytes < 10_000 + 2_000
     store.close()
+
+
+def test_what_was_found_is_counted_too(path: Path) -> None:
+    """A footer tells how many records each topic has, of those that a crashed hub has left as well."""
+    journal = opened(path)
+    fill(journal, *[3] * 30)
+    journal = opened(crashed(path, path.with_name("copy")))
+    fill(journal, 3)
+    journal.skip(journal.next)
+    journal.close()
+    sealed = Segment(str(path.with_name("copy")), 0)
+    sealed.close()
+    assert sealed.footer is not None
+    assert sealed.footer.topics == [(f"/t/{number}", 31) for number in range(3)]
+
+
+def test_a_segment_of_many_blocks_is_sealed(path: Path) -> None:
+    """However short they are: each costs time when the journal is opened after a crash."""
+    segmenting = Segmenting(1 << 30, 1 << 60, blocks=20)
+    journal = Store(str(path), full_sync=False, retention=ALL, segmenting=segmenting, tidies=False)
+    fill(journal, *[1] * 50)
+    assert [len(block_rows_of(file)) for file in segments(path)] == [20, 20, 10]
+    journal.close()
+
+
+def test_what_is_long_is_not_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writer would wait for it, and its blocks are long enough."""
+    rows = [Row(0, 200, 150, number, number + 1, 5, 6, b"") for number in range(100)]
+    assert is_untidy(rows)
+    monkeypatch.setattr(tidying, "_TIDIED_BYTES", 100 * 150 - 1)
+    assert not is_untidy(rows)

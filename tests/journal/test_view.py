@@ -12,7 +12,7 @@ from hub.journal.block import Block
 from hub.journal.segment.mark import Write
 from hub.policy.grants import allows_by
 from peers.journal import view as view_module
-from peers.journal.segments import segment as segment_module
+from peers.journal.segments import stored_block as stored_block_module
 from peers.journal.store import Retention
 from peers.journal.view import LARGE_FACTOR, Extent, View
 from tests.journal.files import (
@@ -552,8 +552,8 @@ def test_a_segment_that_is_missing(tmp_path: Path) -> None:
 def test_a_block_that_nobody_knows_how_to_read(view: View, monkeypatch: pytest.MonkeyPatch) -> None:
     """A codec of another version is named, and not called damage."""
     row = next(iter(view.rows()))
-    known = segment_module.read_head
-    monkeypatch.setattr(segment_module, "read_head", lambda data: known(data)._replace(codec=99))
+    known = stored_block_module.read_head
+    monkeypatch.setattr(stored_block_module, "read_head", lambda data: known(data)._replace(codec=99))
     with pytest.raises(JournalUnavailableError, match="codec 99: not known to this version"):
         view.block(row)
 

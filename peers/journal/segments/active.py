@@ -15,9 +15,11 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
+from hub.journal.block import Block
 from hub.journal.segment.footer import Footer, Row, encode_footer
 from hub.journal.segment.header import Header
 from peers.journal.segments.folder import FILE_MODE, MAKING, segment_path
+from peers.journal.segments.stored_block import stored_block
 
 __all__ = ["Active"]
 
@@ -112,6 +114,15 @@ class Active:
     def next(self) -> int:
         """The offset behind the last record that is committed."""
         return self.rows[-1].next if self.rows else self.header.first
+
+    def block(self, row: Row) -> Block:
+        """Read a block, checked.
+
+        Raises:
+            StorageError: It is damaged, or of a later version.
+            OSError: It cannot be read.
+        """
+        return stored_block(self._descriptor, row)
 
     def write(self, entries: list[bytes]) -> None:
         """Write entries behind what is there; they have not happened before `commit`.

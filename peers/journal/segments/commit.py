@@ -17,7 +17,7 @@ from hub.journal.segment.footer import TOPICS_LIMIT, Footer, Row
 from hub.journal.segment.mark import Mark, Write
 from peers.journal.segments.codec import Compressor
 
-__all__ = ["BLOCK_BYTES", "BLOCK_RECORDS", "Commit", "footer_of", "mark_entry"]
+__all__ = ["BLOCK_BYTES", "BLOCK_RECORDS", "Commit", "footer_of", "mark_entry", "topic_counts"]
 
 BLOCK_RECORDS = 8_192
 """Records of a full block. Reading is quickest with 1,000 to 16,000; see docs/performance.md."""
@@ -88,8 +88,7 @@ class Commit:
         head = Head(Kind.BLOCK, codec, block.count, 0, len(data), 0, block.first, block.next, earliest, latest, listed)
         entry = encode(head, payload)
         self.rows.append(Row(self.place, len(entry), len(data), block.first, block.next, earliest, latest, listed))
-        for number, count in Counter(block.topic_nos).items():
-            self.topics[block.topics[number]] += count
+        self.topics.update(topic_counts(block))
         self.next = block.next
         self._put(entry)
 
@@ -106,6 +105,11 @@ class Commit:
         """Return what is not in the file yet, to be written there."""
         entries, self.entries, self.entries_bytes = self.entries, [], 0
         return entries
+
+
+def topic_counts(block: Block) -> dict[str, int]:
+    """Return how many records of a block each topic has."""
+    return {block.topics[number]: count for number, count in Counter(block.topic_nos).items()}
 
 
 def footer_of(rows: list[Row], topics: Counter[str], writes: list[Write]) -> Footer:

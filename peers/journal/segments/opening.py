@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
 from hub.errors import JournalCorruptError, StorageError
-from hub.journal.block import Block
 from hub.journal.segment.entry import payload_of, read_head
 from hub.journal.segment.footer import TRAILER_BYTES, Footer, Row, footer_place, parse_footer, row_of
 from hub.journal.segment.header import HEADER_BYTES, Header
 from hub.journal.segment.mark import Write
 from hub.journal.segment.recovery import Recovered, recover
-from peers.journal.segments.codec import decoded
 from peers.journal.segments.folder import segment_path
 
 __all__ = ["Newest", "newest"]
@@ -33,7 +30,6 @@ class Newest(NamedTuple):
     """Where its last commit ends."""
     rows: list[Row]
     writes: list[Write]
-    topics: Counter[str]
     next: int
     is_final: bool
     """Whether nothing may be appended: it is sealed, or damaged in its midst."""
@@ -66,7 +62,7 @@ def newest(folder: str, first: int, before: int | None) -> Newest:
         footer = _footer(view)
         if footer is not None:
             following = footer.rows[-1].next if footer.rows else first
-            return Newest(header, size, footer.rows, footer.writes, Counter(), following, is_final=True)
+            return Newest(header, size, footer.rows, footer.writes, following, is_final=True)
         found = recover(view, first, None if before is None else _writes_of(folder, before))
         if found.lacks_writes:
             raise JournalCorruptError("what writers have committed is damaged")
@@ -96,20 +92,15 @@ def _footer(view: memoryview) -> Footer | None:
 
 def _recovered(view: memoryview, header: Header, found: Recovered) -> Newest:
     """Return what a segment without a footer holds."""
-    topics: Counter[str] = Counter()
     is_damaged = False
     expected = header.first
     for place, head in found.blocks:
         is_damaged |= head.first != expected
         expected = head.next
         try:
-            payload = bytes(payload_of(head, view[place + head.payload_from :]))
-            block = Block.parse(decoded(payload, head.codec, head.raw_bytes), verify=False)
+            payload_of(head, view[place + head.payload_from :])
         except JournalCorruptError:
             is_damaged = True
-            continue
-        for number, count in Counter(block.topic_nos).items():
-            topics[block.topics[number]] += count
     is_damaged |= expected != found.next
     rows = [row_of(*placed) for placed in found.blocks]
-    return Newest(header, found.size_bytes, rows, found.writes, topics, found.next, is_final=is_damaged)
+    return Newest(header, found.size_bytes, rows, found.writes, found.next, is_final=is_damaged)

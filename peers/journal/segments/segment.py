@@ -24,8 +24,8 @@ from hub.journal.segment.footer import TRAILER_BYTES, Footer, Row, footer_place,
 from hub.journal.segment.header import HEADER_BYTES, Header
 from hub.journal.segment.mark import Mark, Write
 from hub.journal.segment.recovery import recover
-from peers.journal.segments.codec import decoded
 from peers.journal.segments.folder import segment_path
+from peers.journal.segments.stored_block import stored_block
 
 __all__ = ["Segment", "latest_us"]
 
@@ -192,16 +192,7 @@ class Segment:
             JournalUnavailableError: It is stored in a way that this version does not know.
             OSError: It cannot be read.
         """
-        data = os.pread(self._descriptor, row.stored_bytes, row.place)
-        try:
-            head = read_head(data)
-            payload = bytes(payload_of(head, memoryview(data)[head.payload_from :]))
-            block = Block.parse(decoded(payload, head.codec, head.raw_bytes), verify=False)
-        except JournalCorruptError as error:
-            raise JournalCorruptError(f"the block is damaged: {error.__cause__ or error}") from error
-        if (block.first, block.next) != (row.first, row.next):
-            raise JournalCorruptError(f"another block is there, with offsets {block.first} to {block.next - 1}")
-        return block
+        return stored_block(self._descriptor, row)
 
     @property
     def earliest_us(self) -> int:

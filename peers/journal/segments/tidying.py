@@ -4,9 +4,9 @@
 [3][1][40][3] ... [7]  commits of single messages   ─merged─▶  [8192][8192][611]   one file, put in its place
 ```
 
-Under load blocks are full when they are written, and nothing is written twice. What trickles in by single messages is
-written again when its segment is sealed, and once more whenever two neighbours of like size become one: a byte is
-written as often as the number of segments that fill a full one has digits, in base two.
+Under load nothing is written twice. What trickles in by single messages is written again when its segment is sealed,
+and once more whenever two neighbours of like size become one: a byte is written as often as the number of segments that
+fill a joined one has digits, in base two.
 
 Invariant: the new file is whole, and on the disk, before it stands in the place of the first of those that it is made
 of; the others are deleted then. A crash in between leaves a segment that the one before it covers.
@@ -41,9 +41,14 @@ _SMALL_LIMIT = 16
 """So many small blocks in a segment are worth no second writing."""
 
 
+_TIDIED_BYTES = 32 * 1024 * 1024
+"""A segment whose blocks are longer together, before they are compressed, is not written again: the writer waits for it
+0.2 s, and what fills a segment so far comes in blocks of 80 records and more."""
+
+
 def is_untidy(rows: Sequence[Row]) -> bool:
     """Return whether a segment with these blocks is worth being written again."""
-    return sum(map(_is_small, rows)) > _SMALL_LIMIT
+    return sum(map(_is_small, rows)) > _SMALL_LIMIT and sum([row.size_bytes for row in rows]) <= _TIDIED_BYTES
 
 
 def _is_small(row: Row) -> bool:
