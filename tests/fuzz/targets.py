@@ -8,6 +8,7 @@ from tests.fuzz.journal_targets import JOURNAL_TARGETS
 from tests.fuzz.mesh_targets import MESH_TARGETS
 from tests.fuzz.segment_targets import SEGMENT_TARGETS
 from tests.fuzz.text_targets import TEXT_TARGETS
+from tests.fuzz.tier_targets import TIER_TARGETS
 from tests.fuzz.users_targets import USERS_TARGETS
 
 __all__ = ["TARGETS"]
@@ -17,6 +18,7 @@ TARGETS = (
     *CLIENT_TARGETS,
     *JOURNAL_TARGETS,
     *SEGMENT_TARGETS,
+    *TIER_TARGETS,
     *MESH_TARGETS,
     *TEXT_TARGETS,
     *USERS_TARGETS,

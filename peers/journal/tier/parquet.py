@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from hashlib import sha256
+from itertools import pairwise
 from typing import Any
 from zlib import crc32
 
@@ -193,15 +194,18 @@ class Opened:
             raise JournalCorruptError("the checksum of its end does not match")
         try:
             metadata = pq.read_metadata(pa.BufferReader(tail))
+            if not metadata.schema.to_arrow_schema().equals(SCHEMA):
+                raise JournalCorruptError("it has other columns than a file of a tier")
             outline = msgspec.json.decode(metadata.metadata[_NAME], type=_Outline)
             self._parquet = pq.ParquetFile(file, metadata=metadata, pre_buffer=True)
+            # The topics between which those of each group are, where that is said.
+            self._topics = [_topics_of(metadata.row_group(number)) for number in range(metadata.num_row_groups)]
         except (pa.ArrowException, msgspec.MsgspecError, UnicodeDecodeError, KeyError, TypeError) as error:
             raise JournalCorruptError(f"it is no file of a tier: {error}") from error
         if outline.journal != journal.hex():
             raise JournalCorruptError(f"it is of the journal {outline.journal}, not of {journal.hex()}")
+        _check_outline(outline, entry, metadata.num_row_groups)
         self.stripes = outline.stripes
-        # The topics between which those of each group are, where that is said.
-        self._topics = [_topics_of(metadata.row_group(number)) for number in range(metadata.num_row_groups)]
         # Where the groups of each stripe begin.
         self._places = [0]
         for stripe in self.stripes:
@@ -261,6 +265,20 @@ class Opened:
             rows += len(found)
         if rows != self.entry.records:
             raise JournalCorruptError(f"{rows} records, {self.entry.records} should be there")
+
+
+def _check_outline(outline: _Outline, entry: Entry, groups: int) -> None:
+    """See to it that what a file says of itself does not contradict itself.
+
+    Raises:
+        JournalCorruptError: It does.
+    """
+    edges = [entry.first, *(edge for stripe in outline.stripes for edge in (stripe.first, stripe.next)), entry.next]
+    if any(one > other for one, other in pairwise(edges)):
+        raise JournalCorruptError("its stripes do not ascend")
+    crcs = [crcs for stripe in outline.stripes for crcs in stripe.crcs]
+    if len(crcs) != groups or any(len(each) != len(SCHEMA) for each in crcs):
+        raise JournalCorruptError(f"it has {groups} row groups, and checksums of {len(crcs)}")
 
 
 def _topics_of(group: Any) -> tuple[str, str] | None:
