@@ -146,7 +146,7 @@ def one_line(said: bytes) -> str:
         (
             ["journal", "x"],
             (
-                "x: there is no such command; there are ls, stat, export, consumers, take-over, verify; "
+                "x: there is no such command; there are ls, stat, export, consumers, take-over, tier, verify; "
                 "see `hub journal --help`"
             ),
         ),

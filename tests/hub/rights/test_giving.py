@@ -7,7 +7,7 @@ import pytest
 from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError
 from hub.filter import Change as Filter
-from hub.mesh.announcement import Announcement, Leaf
+from hub.mesh.announcement import Announcement, Digest, Leaf
 from hub.names.claim import Announced, Change, Standing, Wish
 from hub.request_frame import Status
 from hub.tags.envelope import tagged
@@ -270,6 +270,7 @@ def test_names_that_another_link_has_brought_stay(hall: Hall) -> None:
     core.detach(other.handler, "cut")
     again = hall.join("alice", "", role=Role.LINK, roles=["all"])
     core.link(again.handler, FAR, lambda: None)
+    core.mesh.hear(again.handler, Digest(((FAR, 1),)))  # with its first news the link is used
     core.mesh.check(0.0)
     core.flush()
     assert owned(hall) == {"org.a.y", "org.b.y"}
@@ -403,3 +404,18 @@ def test_subscribing_in_steps_while_rights_change(hall: Hall) -> None:
     with pytest.raises(RejectedError, match="'/b/3': not granted"):
         at_once(steps)
     assert alice.handler.prefixes == {}
+
+
+def test_names_are_judged_by_the_rights_of_a_link_that_opens_later(hall: Hall) -> None:
+    """Whoever is given other rights before the first news of his link is judged by these when the link is used."""
+    link = hall.join("alice", "", role=Role.LINK, roles=["all"])
+    announce(link, FAR)
+    core = hall.core
+    core.detach(link.handler, "cut")
+    again = hall.join("alice", "", role=Role.LINK, roles=["all"])
+    core.link(again.handler, FAR, lambda: None)
+    give(again, "some")
+    core.mesh.hear(again.handler, Digest(((FAR, 1),)))
+    core.mesh.check(0.0)
+    core.flush()
+    assert owned(hall) == {"org.a.y"}
