@@ -50,7 +50,7 @@ test-pure: $(VENV)/.quick ## the same on pure Python and asyncio's own loop, as 
 twins: $(VENV)/.run ## fail where a compiled twin is missing
 	@$(BIN)/python -m hub.twins
 
-soak: $(VENV)/.test ## break it for an hour: kills, damage, full disks; the tests do the same in short
+soak: $(VENV)/.test ## break it for an hour: kills, damage, full disks, tiers that are away; the tests do the same in short
 	@tests/spark/install-java
 	@failed=; for script in tests/soak/*.py; do \
 		echo "$$script"; \

@@ -23,7 +23,7 @@ from tests.faults.hubs import RunningHub, running_hub
 from tests.faults.ledger import Ledger, topic_of, value_of
 from tests.faults.loads import BatchWriter, Moment, publish_confirmed, publish_plain, read_history
 
-__all__ = ["Life", "Lives"]
+__all__ = ["Life", "Lives", "read_on"]
 
 _MOST_MESSAGES = 60_000
 """Sent in one life, about."""
@@ -44,6 +44,23 @@ class Life(NamedTuple):
     """In this life."""
     opened_s: float
     """For the first who opened the file after the kill; 0 if that was the next hub itself."""
+
+
+async def read_on(hub: RunningHub, ledger: Ledger, name: str) -> None:
+    """Read over the wire what was not read yet; then publish a message under a name: it stands behind all of it.
+
+    Raises:
+        AssertionError: It does not, or what was promised of the others does not hold.
+    """
+    async with hub.connect() as client:
+        head = (await client.journal()).head
+        async for block in client.read(start=ledger.position).blocks(verify=True):
+            ledger.take(block)
+        assert ledger.position == head
+        ledger.check_confirmed()
+        ledger.sent[name] = 1
+        assert await client.publish_confirmed(topic_of(name, 0), value_of(name, 0)) == head
+        ledger.confirmed[name, 0] = head
 
 
 class Lives:
@@ -74,27 +91,14 @@ class Lives:
         ledger = self.ledger
         growing_bytes = max(self._path.iterdir()).stat().st_size if self._path.exists() else 0
         async with running_hub(self._path, "--journal-sync", self._sync) as hub:
-            await self._begin(hub)
+            await read_on(hub, ledger, f"{self._lives}.first")
+            assert self.writer.recorded >= self.writer.next_batch
             before = len(ledger.confirmed)
             await self._load(hub)
         confirmed = len(ledger.confirmed) - before
         opened_s = self._random.choice([self._open_for_reading_s, self._open_for_writing_s, self._leave_s])()
         self._lives += 1
         return Life(hub.up_s, growing_bytes, ledger.position, confirmed, opened_s)
-
-    async def _begin(self, hub: RunningHub) -> None:
-        """Read over the wire what was not read yet; the next offset is the one behind it."""
-        ledger = self.ledger
-        name = f"{self._lives}.first"
-        async with hub.connect() as client:
-            head = (await client.journal()).head
-            async for block in client.read(start=ledger.position).blocks(verify=True):
-                ledger.take(block)
-            assert ledger.position == head
-            self._check()
-            ledger.sent[name] = 1
-            assert await client.publish_confirmed(topic_of(name, 0), value_of(name, 0)) == head
-            ledger.confirmed[name, 0] = head
 
     async def _load(self, hub: RunningHub) -> None:
         """Put load on it and kill it in the middle."""

@@ -59,6 +59,11 @@ class Moment:
             self._act()
             self._come.set()
 
+    @property
+    def has_come(self) -> bool:
+        """Whether it came."""
+        return self._come.is_set()
+
     async def wait(self) -> None:
         """Wait for it."""
         async with asyncio.timeout(DEADLINE_S):

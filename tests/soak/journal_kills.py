@@ -103,7 +103,15 @@ def main() -> int:
         _Row("normal, in a COMMIT", "normal", writes=True),
     ]
     table = Table(
-        "journal", "kills", "records", "confirmed", "batches", "largest WAL, MiB", "opened, ms", "hub up, s", "result"
+        "journal",
+        "kills",
+        "records",
+        "confirmed",
+        "batches",
+        "newest segment, MiB",
+        "opened, ms",
+        "hub up, s",
+        "result",
     )
     for row in rows:
         asyncio.run(row.run(chosen.kills, chosen.seed))

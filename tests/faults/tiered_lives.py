@@ -1,0 +1,238 @@
+"""Lives of hubs on one journal with a tier: load, something goes wrong with the copying, SIGKILL, and the next hub.
+
+```
+start ─▶ reads on ─▶ load ─┬─ SIGKILL of the process that copies ─┬─▶ SIGKILL of the hub ─▶ the tier is back ─▶ ...
+                           ├─ the tier is away                    │
+                           └─ the tier is full                    ┘
+```
+
+The journal keeps so little here that most is read from the tier. Moments are numbers of messages, which a seed decides.
+A tier that is full is one where the process that copies may write no larger file: the same error in the midst of a
+file, without a disk that is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+from collections.abc import Callable, Coroutine
+from contextlib import closing, suppress
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from hub.errors import JournalUnavailableError
+from hub.journal.block import Block
+from peers.journal.history import History
+from peers.journal.tier.copier import Copier, TierRetention
+from peers.journal.tier.place import place_at
+from peers.journal.tier.shelf import Shelf
+from peers.journal.view import View
+from tests.faults.hubs import DEADLINE_S, RunningHub, running_hub
+from tests.faults.kills import read_on
+from tests.faults.ledger import Ledger
+from tests.faults.loads import BatchWriter, Moment, publish_confirmed, read_history
+
+__all__ = ["STAGES", "TROUBLES", "TieredLife", "TieredLives"]
+
+TROUBLES = ("killed", "away", "full")
+"""What goes wrong with the copying: its process is killed, or the tier is away, or full."""
+
+STAGES = ("written", "named", "deleted")
+"""When it goes wrong: once this life has written a file, named one in the manifest, deleted here what was copied."""
+
+_KEEP = "2MiB"
+
+_MOST_MESSAGES = 30_000
+"""Sent before something goes wrong, and again before the hub is killed, about."""
+
+_FULL_BYTES = 16 * 1024
+"""Longest file in a tier that is full: sheets are shorter, files of records are not."""
+
+_COPIES = b"peers.journal.tier.process"
+
+_LOOK_S = 0.02
+
+
+class TieredLife(NamedTuple):
+    """How one life ended."""
+
+    trouble: str
+    stage: str
+    """When that came."""
+    records: int
+    """Of all lives, as far as they were read."""
+    first_here: int
+    """The oldest offset that is not in the tier alone."""
+
+
+class _Moments(Moment):
+    """Two things that happen one after the other."""
+
+    def __init__(self, before: Moment, messages: int, suits: Callable[[], bool], act: Callable[[], None]) -> None:
+        super().__init__(messages, suits, act)
+        self._before = before
+
+    def count(self, messages: int) -> None:
+        """Messages were sent."""
+        if self._before.has_come:
+            super().count(messages)
+        else:
+            self._before.count(messages)
+
+
+class TieredLives:
+    """One journal, its tier, and the hubs that are killed on it.
+
+    Args:
+        folder: Where both stand.
+        random: Decides about the moments.
+    """
+
+    def __init__(self, folder: Path, random: Random) -> None:
+        self.ledger = Ledger()
+        self.path = folder / "journal"
+        self.tier = folder / "tier"
+        self.tier.mkdir()
+        self._away = folder / "away"
+        self._writer = BatchWriter(self.ledger, "query")
+        self._random = random
+        self._lives = 0
+
+    async def live(self, trouble: str, stage: str) -> TieredLife:
+        """Start a hub, load it, let something go wrong with the copying, kill the hub.
+
+        Args:
+            trouble: What goes wrong, of `TROUBLES`.
+            stage: When, of `STAGES`.
+
+        Raises:
+            AssertionError: Something that was promised does not hold.
+        """
+        flags = ("--journal-tier", str(self.tier), "--journal-keep-bytes", _KEEP, "--journal-compression", "none")
+        async with running_hub(self.path, *flags) as hub:
+            await read_on(hub, self.ledger, f"{self._lives}.first")
+            assert self._writer.recorded >= self._writer.next_batch
+            await self._load(hub, trouble, stage)
+        if self._away.exists():
+            self._away.rename(self.tier)
+        self._lives += 1
+        with closing(View(str(self.path))) as view:
+            return TieredLife(trouble, stage, self.ledger.position, view.extent.first)
+
+    async def _load(self, hub: RunningHub, trouble: str, stage: str) -> None:
+        """Put load on it, spoil the copying in the middle, then kill it."""
+        ledger, life = self.ledger, self._lives
+        confirmed, done = len(ledger.confirmed), self._done(stage)
+
+        def goes() -> bool:
+            return self._done(stage) > done and _copier_of(hub) is not None
+
+        def suits() -> bool:
+            return len(ledger.confirmed) > confirmed
+
+        def spoil() -> None:
+            self._spoil(hub, trouble)
+
+        before = Moment(self._random.randrange(1_000, _MOST_MESSAGES), goes, spoil)
+        moment = _Moments(before, self._random.randrange(1_000, _MOST_MESSAGES), suits, hub.strike)
+        work: list[Coroutine[Any, Any, None]] = [
+            publish_confirmed(hub, ledger, f"{life}.one", moment, together=1),
+            publish_confirmed(hub, ledger, f"{life}.many", moment, together=64),
+            self._writer.write(hub, moment),
+            read_history(hub, self._random.randrange(ledger.position + 1)),
+        ]
+        tasks = [asyncio.create_task(each) for each in work]
+        try:
+            await moment.wait()
+        finally:
+            hub.strike()
+            await asyncio.gather(*tasks)
+
+    def _spoil(self, hub: RunningHub, trouble: str) -> None:
+        pid = _copier_of(hub)
+        assert pid is not None
+        if trouble == "killed":
+            os.kill(pid, signal.SIGKILL)
+        elif trouble == "away":
+            self.tier.rename(self._away)
+        else:
+            _, most = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+            resource.prlimit(pid, resource.RLIMIT_FSIZE, (_FULL_BYTES, most))
+
+    def _done(self, stage: str) -> str:
+        """Return what grows when copying gets so far: the newest of these files, or the oldest segment here."""
+        if stage == "deleted":
+            return min(path.name for path in self.path.glob("*.seg"))
+        pattern = "*/data/*.parquet" if stage == "written" else "*/manifest/*.json"
+        return max((path.name for path in self.tier.glob(pattern)), default="")
+
+    async def end(self) -> None:
+        """Copy the rest, and read everything, here and there, with the eyes of one who was not there.
+
+        Raises:
+            AssertionError: Something that was promised does not hold.
+        """
+        await self._copy_rest()
+        self._read(self.ledger)
+        self.ledger.check_confirmed()
+        assert self._writer.recorded >= self._writer.next_batch
+        again = Ledger()
+        again.sent = self.ledger.sent
+        self._read(again)
+        assert again.offsets == self.ledger.offsets
+        self._check_tier()
+
+    async def _copy_rest(self) -> None:
+        """Copy all that is sealed, once the process that the last hub has left behind has ended."""
+        async with asyncio.timeout(DEADLINE_S):
+            while True:
+                with suppress(JournalUnavailableError):
+                    copier = Copier(str(self.path), place_at(str(self.tier)), TierRetention(0, 0))
+                    break
+                await asyncio.sleep(_LOOK_S)
+        with closing(copier):
+            while copier.step(0):
+                pass
+
+    def _read(self, ledger: Ledger) -> None:
+        """Read what a ledger has not seen, from the tier and from here, as a hub does for its clients."""
+        with closing(History(str(self.path), str(self.tier))) as history:
+            extent = history.fetch(0, None, ("",), 0).extent
+            assert extent.first == 0
+            while ledger.position < extent.next:
+                found = history.fetch(ledger.position, None, ("",), 1 << 22)
+                for data in found.blocks:
+                    ledger.take(Block.parse(data))
+                assert ledger.position == found.next
+
+    def _check_tier(self) -> None:
+        """See to it that each sealed record stands in the tier once, and nothing else does."""
+        with closing(View(str(self.path))) as view:
+            journal, sealed = view.id, view.catalog.firsts[-1]
+            assert view.extent.first > 0, "nothing was deleted here"
+        shelf = Shelf(place_at(str(self.tier)), journal)
+        shelf.refresh()
+        entries = shelf.manifest.entries
+        assert [entry.first for entry in entries] == [0, *(entry.next for entry in entries[:-1])]
+        assert entries[-1].next == sealed
+        assert not any(entry.holes or shelf.flaw_of(entry) for entry in entries)
+        data = self.tier / journal.hex() / "data"
+        assert {path.name for path in data.iterdir()} == {f"{entry.name}.parquet" for entry in entries}
+        offsets = pq.read_table(data, columns=["offset"]).column("offset").to_numpy()
+        assert np.array_equal(np.sort(offsets), np.arange(sealed))
+
+
+def _copier_of(hub: RunningHub) -> int | None:
+    """Return the process of a hub that copies; None if there is none now."""
+    for children in Path(f"/proc/{hub.process.pid}/task").glob("*/children"):
+        for pid in children.read_text().split():
+            with suppress(OSError):
+                if _COPIES in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    return int(pid)
+    return None
