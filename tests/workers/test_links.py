@@ -38,10 +38,11 @@ async def hubs(client: Client) -> dict[str, dict[str, Any]]:
 
 
 async def links(client: Client) -> set[frozenset[str]]:
-    """All links that are known there."""
+    """All links that are known there, between hubs that are: one may be named by its neighbour before it is known."""
     found = await hubs(client)
     names = {row["hub"]: name for name, row in found.items()}
-    return {frozenset((name, names[other])) for name, row in found.items() for other in row["links"]}
+    pairs = ((name, other) for name, row in found.items() for other in row["links"] if other in names)
+    return {frozenset((name, names[other])) for name, other in pairs}
 
 
 async def linked(client: Client, prefix: str, name: str) -> str:
