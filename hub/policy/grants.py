@@ -306,11 +306,22 @@ def _step(met: list[_Met], component: str) -> list[_Met]:
 
 def allows_by(paths: Iterable[tuple[str, bool]]) -> Callable[[str], bool]:
     """Return a function that decides about topics as `Grants.paths` says, for another process."""
+    grants, user = _of_one(paths)
+    return lambda topic: grants.allows(grants.domain(topic), user)
+
+
+def covers_by(paths: Iterable[tuple[str, bool]]) -> Callable[[str], bool]:
+    """Return a function that decides about prefixes as `Grants.paths` says (`Grants.covers`), for another process."""
+    grants, user = _of_one(paths)
+    return lambda prefix: grants.covers(prefix, user)
+
+
+def _of_one(paths: Iterable[tuple[str, bool]]) -> tuple[Grants, User]:
+    """Return grants with these paths, and the user who has them."""
     grants, role = Grants(), "reader"
     for path, allowed in paths:
         grants.add(role, Path(() if path == EVERYTHING else tuple(path.split(TOPICS)), path), allowed=allowed)
-    user = User("", frozenset({role}))
-    return lambda topic: grants.allows(grants.domain(topic), user)
+    return grants, User("", frozenset({role}))
 
 
 def _walk(nodes: Iterable[_Node], roles: frozenset[str]) -> Iterator[_Node]:

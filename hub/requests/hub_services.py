@@ -1,7 +1,8 @@
 """`HubServices`: what the hub itself answers, under `$hub/`.
 
 Each target has a function. It takes the handler that asks and the value of its request, and returns the answer's value,
-or a `Later` where that takes more than a turn, or raises a `HubError` whose text is the reason of the failure.
+or a `Later` where that takes more than a turn, or raises a `HubError` whose text is the reason of the failure; a
+`RequestError` says its status, too.
 
 What changes the hub, or tells of others, is for admins: for whoever has the right, and where there are no rights for
 everybody.
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 import msgpack
 
 from hub.batch import decode_values, encode_value
-from hub.errors import HubError, NotAllowedError
+from hub.errors import HubError, RequestError
 from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_SHARED, KIND_MESSAGES, Frame
 from hub.handler import Handler
 from hub.request_frame import Request, Status, as_bytes
@@ -164,7 +165,7 @@ def _values(request: Request) -> list[Any]:
 
 
 def _fail_for(reply: Reply, request: Request, error: Exception) -> None:
-    status = Status.NOT_ALLOWED if isinstance(error, NotAllowedError) else Status.FAILED
+    status = Status(error.status) if isinstance(error, RequestError) else Status.FAILED
     _fail(reply, request, status, str(error))
 
 

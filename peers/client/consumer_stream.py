@@ -33,6 +33,7 @@ from hub.errors import (
     RequestOverflowError,
     RequestTimeoutError,
     RequestTooBigError,
+    ResponderGoneError,
 )
 from peers.client.consumed import ConsumedMessage
 from peers.client.reports import Reports
@@ -54,6 +55,10 @@ _ANSWER_S = 60.0
 
 _BUSY_S = 0.01
 """How long it waits where the hub was asked too much at once."""
+
+
+_AWAY_S = 0.5
+"""How long it waits where the hub that records is away from the one that is connected."""
 
 
 class ConsumerTerms(NamedTuple):
@@ -94,6 +99,8 @@ class ConsumerStream:
         self._loop = asyncio.get_running_loop()
         # What the hub calls this membership by; 0 while there is none.
         self._member = 0
+        # The last one before, which the hub may not know to be over; 0 if there is none.
+        self._before = 0
         # Counts memberships: what came in an older one cannot be acknowledged any more.
         self._session = 0
         # How many messages have come in this membership, as far as the hub must know.
@@ -146,7 +153,8 @@ class ConsumerStream:
         """Become a member; a consumer of that name is made if there is none. It does no harm if that was done.
 
         Raises:
-            RejectedError: The hub keeps no consumers: it records nothing itself.
+            RejectedError: The hub keeps no consumers: it has no journal.
+            ResponderGoneError: The hub whose journal it uses cannot be reached now.
             RequestFailedError: It refuses; the text says why: another consumer has this name, or there are too many.
             NotAllowedError: This client may not read the journal there.
             ClosedError, PeerError: The client is closed, or has ended with an error.
@@ -234,12 +242,12 @@ class ConsumerStream:
 
     async def _join(self, joining: dict[str, Any]) -> None:
         self._session += 1
-        before, self._member = self._member, 0
+        self._before, self._member = self._member or self._before, 0
         self._got = 0
         self._ready.clear()
         self._seen.clear()
         self._acks.clear()
-        joined = await self._ask("join", {**joining, "instead": before})
+        joined = await self._ask("join", {**joining, "instead": self._before})
         self._member = joined["member"]
 
     async def _run(self) -> None:
@@ -261,6 +269,8 @@ class ConsumerStream:
             except (ConnectionLostError, RequestTimeoutError):
                 if self._client_ended():
                     raise
+            except ResponderGoneError:  # the hub that records cannot be reached from the one that is connected
+                await asyncio.sleep(_AWAY_S)
             else:
                 return
 
@@ -276,6 +286,8 @@ class ConsumerStream:
             except (ConnectionLostError, RequestTimeoutError):
                 if self._client_ended():
                     raise
+                return
+            except ResponderGoneError:
                 return
             if rows is None:
                 return
@@ -330,7 +342,7 @@ class ConsumerStream:
             except RequestOverflowError:
                 await asyncio.sleep(_BUSY_S)
             except NoResponderError as error:
-                text = "the hub that is connected keeps no consumers: it records nothing itself (journal.path)"
+                text = "the hub that is connected keeps no consumers: it has no journal (journal.path, journal.of)"
                 raise RejectedError(CloseCode.NOT_ALLOWED, text) from error
 
     def _finish(self, error: HubError) -> None:

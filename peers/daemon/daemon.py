@@ -391,6 +391,7 @@ class Daemon:
         node.keepalive.tick(node.loop.time())
         node.audit.tick()
         node.marks.tick()
+        node.far_consumers.tick()
         for event in node.core.report_drops():
             unreadable = event.topic.endswith("unreadable")
             self._log.warning("messages not readable there" if unreadable else "messages dropped", **event.value)

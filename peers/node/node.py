@@ -26,6 +26,7 @@ from hub.quotas.quotas import Quotas
 from hub.quotas.resource import Resource
 from hub.settings import Settings
 from peers.broker.stores import covers_stores
+from peers.journal.consumers.far_consumers import FarConsumers
 from peers.journal.elsewhere import JournalElsewhere
 from peers.journal.far_confirmations import FarConfirmations
 from peers.journal.far_journals import FarJournals
@@ -158,6 +159,8 @@ class Node:
         # Asks the journals of other hubs what they have recorded of what has entered here; and says it of this one.
         self.far_confirmations = FarConfirmations(self.core, self.far_journals.find, self.now_ms)
         self.marks = Marks(self.core, self.now_ms, lambda: self.journal)
+        # Asks the hub that `journal.of` names for its consumers, and passes on what other hubs ask each other.
+        self.far_consumers = FarConsumers(self.core, settings.journal.of, self.far_journals.find, self.now_ms)
         self.journal = self._journal_without_file()
         """Records messages, if the daemon has put a journal here; otherwise that of another hub is read, or none."""
         self.shared = SharedMemory(settings.shm)

@@ -76,6 +76,8 @@ const PREFETCH = 256;
 /** How long the hub waits for messages of a consumer before it is asked again; and where it was asked too much at once. */
 const CONSUME_WAIT_MS = 20_000;
 const CONSUME_AGAIN_MS = 10;
+/** How long it waits where the hub that records is away from the one that is connected. */
+const CONSUME_AWAY_MS = 500;
 
 /** Requests, or replies, that travel together. */
 const REQUESTS = 4_096;
@@ -88,6 +90,7 @@ const REQUEST_CODES = 4_100;
 
 /** The statuses that are spoken of here; all are in docs/requests.md. */
 const FAILED = 1;
+const RESPONDER_GONE = 3;
 const TIMED_OUT = 4;
 const OVERFLOW = 5;
 
@@ -307,14 +310,18 @@ class Client {
     const said = Object.fromEntries(wished.filter(([, value]) => value !== undefined));
     const first = list.length ? { prefixes: list, ...said } : null;
     const membership = new Membership((what, value) => this.#askConsumers(what, value));
+    let joined = false;
     try {
       // Later it must be there: one that was removed, or lost with the hub's disk, is not to begin anew unseen.
       for (let terms = first; ; terms = null) {
         try {
           await membership.join({ name, terms, start: fromOffset, messages: prefetch });
+          joined = true;
           yield* membership.messages();
         } catch (error) {
-          if (this.#state === "closed" || !(error.code === 1006 || error.status === TIMED_OUT)) throw error;
+          const isAway = joined && error.status === RESPONDER_GONE;
+          if (this.#state === "closed" || !(isAway || error.code === 1006 || error.status === TIMED_OUT)) throw error;
+          if (isAway) await pause(CONSUME_AWAY_MS);
         }
       }
     } finally {
@@ -1244,6 +1251,7 @@ class Requests {
 class Membership {
   #ask;
   #member = 0;
+  #before = 0; // the last one, which the hub may not know to be over
   #got = 0; // how many messages have come: where the hub has sent more, an answer was lost, and comes again
   #seen = new Set(); // offsets that were handed out and not acknowledged
   #acks = [];
@@ -1254,12 +1262,12 @@ class Membership {
   }
 
   async join(joining) {
-    const instead = this.#member;
+    this.#before = this.#member || this.#before;
     this.#member = 0;
     this.#got = 0;
     this.#seen = new Set();
     this.#acks = [];
-    this.#member = (await this.#ask("join", { ...joining, instead })).member;
+    this.#member = (await this.#ask("join", { ...joining, instead: this.#before })).member;
   }
 
   /** Yields messages until this is no member any more. */

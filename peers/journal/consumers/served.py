@@ -29,10 +29,9 @@ from hub.consumers.item import Item
 from hub.consumers.member import Member
 from hub.errors import CloseCode, HubError, NotAllowedError, RejectedError
 from hub.frame import KIND_MESSAGES, Encoding, Frame
-from hub.handler import Handler
-from hub.policy.policy import Rights
 from hub.request_frame import Status
 from hub.requests.later import Later
+from peers.journal.consumers.client import ConsumerClient
 from peers.journal.consumers.reading import Reading
 from peers.journal.readers import Deliver
 from peers.journal.recording import Cancel
@@ -63,7 +62,6 @@ class Ground(NamedTuple):
     """Is told when there is more to be kept on the disk, or other memory is held."""
     is_short: Callable[[], bool]
     """Whether there is too little memory to read more."""
-    may_read: Callable[[Rights | None, tuple[str, ...]], bool]
     frame_limit_bytes: int
 
 
@@ -72,15 +70,15 @@ class Participant:
 
     Args:
         number: What the client calls it by.
-        handler: Of the client.
+        client: The client.
         member: What it has.
     """
 
-    __slots__ = ("asked", "given", "handler", "last", "member", "most_bytes", "number", "takes_values", "timer")
+    __slots__ = ("asked", "client", "given", "last", "member", "most_bytes", "number", "takes_values", "timer")
 
-    def __init__(self, number: int, handler: Handler, member: Member) -> None:
+    def __init__(self, number: int, client: ConsumerClient, member: Member) -> None:
         self.number = number
-        self.handler = handler
+        self.client = client
         self.member = member
         # The question that waits for messages; None while none does.
         self.asked: Later | None = None
@@ -218,8 +216,7 @@ class Served:
     def _hand_out(self) -> None:
         now_s = self._loop.time()
         for participant in list(self._waiting):
-            rights = participant.handler.rights
-            if not self._ground.may_read(rights, self.consumer.terms.prefixes):
+            if not participant.client.reads(self.consumer.terms.prefixes):
                 del self._waiting[participant]
                 participant.refuse(NotAllowedError(Status.NOT_ALLOWED, "journal: not granted any more"))
                 self._loop.call_soon(self.leave, participant)

@@ -39,15 +39,15 @@ from hub.events import Event
 from hub.frame import KIND_MESSAGES, encode_frame
 from hub.handler import Handler
 from hub.overflow import QueueLimits
-from hub.policy.policy import Action, Rights
-from hub.policy.refusal import check_granted, check_prefixes_granted
 from hub.request_frame import Status
-from hub.requests.hub_services import is_admin
 from hub.requests.later import Later
 from hub.routes import Route
 from hub.settings import JournalSettings
 from hub.topics import RESERVED, check_prefix, check_topic
+from peers.journal.consumers.client import ConsumerClient, LocalClient
+from peers.journal.consumers.for_hubs import ForHubs
 from peers.journal.consumers.positions import Kept, Positions
+from peers.journal.consumers.question import CONSUMERS_TOPIC
 from peers.journal.consumers.served import Ground, Participant, Served
 from peers.journal.consumers.statistics import ConsumersStatistics, ConsumerStatistics
 from peers.journal.readers import Deliver
@@ -55,9 +55,7 @@ from peers.journal.recorder import Answer
 from peers.journal.recording import Cancel, Publish
 from peers.wire.records import Fetch
 
-__all__ = ["CONSUMERS_TOPIC", "MEMBERS_LIMIT", "Consumers"]
-
-CONSUMERS_TOPIC = RESERVED + "consumers"
+__all__ = ["MEMBERS_LIMIT", "Consumers"]
 
 MEMBERS_LIMIT = 1_000
 """Most members of one consumer."""
@@ -125,6 +123,10 @@ class Remove(msgspec.Struct, forbid_unknown_fields=True):
     name: _Name
 
 
+Function = Callable[[ConsumerClient, Any], Any]
+"""Answers what a client asks, with a value or a `Later`."""
+
+
 class Origin(Protocol):
     """The journal, as far as consumers need it."""
 
@@ -164,8 +166,8 @@ class Consumers:
         self._account = core.memory.account("consumers")
         # Numbers of members begin anywhere, so that one of before a restart is nobody's.
         self._numbers = count(1 + secrets.randbelow(1 << 40))
-        # Handler → number of a membership → of which consumer. An entry goes when the last one of a client does.
-        self._memberships: dict[Handler, dict[int, Served]] = {}
+        # Client → number of a membership → of which consumer. An entry goes when the last one of a client does.
+        self._memberships: dict[ConsumerClient, dict[int, Served]] = {}
         # Publishes dead letters; attached with the first of them, so that a hub without any has no such handler.
         self._publisher = Handler(self, role=Role.LOCAL, limits=QueueLimits(), name="consumers", address="local")
         self._ground = Ground(
@@ -174,7 +176,6 @@ class Consumers:
             self._announce,
             self._changed,
             lambda: core.memory.is_over,
-            _may_read,
             frame_limit_bytes,
         )
         # Name → consumer.
@@ -184,10 +185,12 @@ class Consumers:
             progress = kept.progress if kept.progress.position <= head else Progress(head)
             self._served[name] = self._make(name, kept.terms, progress)
         services = core.requests.hub_services
-        services.when_gone(self._gone)
+        services.when_gone(lambda handler: self._gone(LocalClient(handler)))
         services.add(CONSUMERS_TOPIC, lambda _handler, _value: self._listed())
-        for what, function in self._services().items():
-            services.add(f"{CONSUMERS_TOPIC}/{what}", function, judges_itself=True)
+        functions = self._functions()
+        for what, function in functions.items():
+            services.add(f"{CONSUMERS_TOPIC}/{what}", _for_local(function), judges_itself=True)
+        self._for_hubs = ForHubs(core, functions | {"": lambda _client, _value: self._listed()}, self._gone)
 
     # As the outlet of the handler that publishes: nothing is ever offered to it.
 
@@ -202,22 +205,22 @@ class Consumers:
 
     # What is asked.
 
-    def _services(self) -> dict[str, Callable[[Handler, Any], Any]]:
+    def _functions(self) -> dict[str, Function]:
         return {
-            "join": lambda handler, value: self._join(handler, _read(value, Join)),
-            "take": lambda handler, value: self._take(handler, _read(value, Take)),
-            "acknowledge": lambda handler, value: self._acknowledge(handler, _read(value, Acknowledge)),
-            "leave": lambda handler, value: self._leave(handler, _read(value, Leave)),
-            "remove": lambda handler, value: self._remove(handler, _read(value, Remove)),
+            "join": lambda client, value: self._join(client, _read(value, Join)),
+            "take": lambda client, value: self._take(client, _read(value, Take)),
+            "acknowledge": lambda client, value: self._acknowledge(client, _read(value, Acknowledge)),
+            "leave": lambda client, value: self._leave(client, _read(value, Leave)),
+            "remove": lambda client, value: self._remove(client, _read(value, Remove)),
         }
 
-    def _join(self, handler: Handler, join: Join) -> Any:
-        name = _full_name(handler, join.name)
+    def _join(self, client: ConsumerClient, join: Join) -> Any:
+        name = _full_name(client, join.name)
         served = self._served.get(name)
         if served is None and join.terms is None:
             raise UsageError(f"there is no consumer {join.name!r}; say which prefixes it is to have")
         terms = _agreed(None if served is None else served.consumer.terms, join.terms or {})
-        _check(handler, terms)
+        _check(client, terms)
         later = None
         if served is None:
             served, later = self._new(name, terms, join.start)
@@ -226,12 +229,12 @@ class Consumers:
             served.consumer.agree(terms)
             self._changed(served)
         if join.instead:
-            self._leave(handler, Leave(join.instead))
+            self._leave(client, Leave(join.instead))
         if len(served.participants) >= MEMBERS_LIMIT:
             raise UsageError(f"consumer {join.name!r} has {MEMBERS_LIMIT} members, which is the limit")
-        participant = Participant(next(self._numbers), handler, Member(join.messages, join.bytes))
+        participant = Participant(next(self._numbers), client, Member(join.messages, join.bytes))
         served.join(participant)
-        self._memberships.setdefault(handler, {})[participant.number] = served
+        self._memberships.setdefault(client, {})[participant.number] = served
         joined = {"member": participant.number, "position": served.consumer.position}
         if later is None:
             return joined
@@ -260,55 +263,55 @@ class Consumers:
     def _make(self, name: str, terms: Terms, progress: Progress) -> Served:
         return Served(name, Consumer(terms, progress, self._limits), self._ground)
 
-    def _take(self, handler: Handler, take: Take) -> Any:
-        found = self._found(handler, take.member)
+    def _take(self, client: ConsumerClient, take: Take) -> Any:
+        found = self._found(client, take.member)
         if found is None:
             return None
         served, participant = found
         # Half of a frame leaves room for what stands beside the bodies.
-        most = min(take.bytes, _TAKEN_BYTES, handler.frame_limit_bytes // 2)
+        most = min(take.bytes, _TAKEN_BYTES, client.frame_limit_bytes // 2)
         participant.takes_values = take.values
         if take.got is not None:
             served.repeat(participant, take.got)
         return served.take(participant, most, take.wait_ms / 1000)
 
-    def _acknowledge(self, handler: Handler, order: Acknowledge) -> None:
-        found = self._found(handler, order.member)
+    def _acknowledge(self, client: ConsumerClient, order: Acknowledge) -> None:
+        found = self._found(client, order.member)
         if found is not None:
             served, participant = found
             served.acknowledge(participant, order.offsets)
 
-    def _leave(self, handler: Handler, order: Leave) -> None:
-        found = self._found(handler, order.member)
+    def _leave(self, client: ConsumerClient, order: Leave) -> None:
+        found = self._found(client, order.member)
         if found is not None:
             served, participant = found
             served.leave(participant, order.seen)
-            self._forget(handler, order.member)
+            self._forget(client, order.member)
 
-    def _found(self, handler: Handler, number: int) -> tuple[Served, Participant] | None:
-        served = self._memberships.get(handler, {}).get(number)
+    def _found(self, client: ConsumerClient, number: int) -> tuple[Served, Participant] | None:
+        served = self._memberships.get(client, {}).get(number)
         participant = served.participants.get(number) if served is not None else None
         if served is None or participant is None:
-            self._forget(handler, number)
+            self._forget(client, number)
             return None
         return served, participant
 
-    def _forget(self, handler: Handler, number: int) -> None:
-        numbers = self._memberships.get(handler)
+    def _forget(self, client: ConsumerClient, number: int) -> None:
+        numbers = self._memberships.get(client)
         if numbers is not None:
             numbers.pop(number, None)
             if not numbers:
-                del self._memberships[handler]
+                del self._memberships[client]
 
-    def _gone(self, handler: Handler) -> None:
+    def _gone(self, client: ConsumerClient) -> None:
         """Take a client that is gone out of all that it was a member of."""
-        for number, served in self._memberships.pop(handler, {}).items():
+        for number, served in self._memberships.pop(client, {}).items():
             participant = served.participants.get(number)
             if participant is not None:
                 served.leave(participant)
 
-    def _remove(self, handler: Handler, remove: Remove) -> bool:
-        name = remove.name if is_admin(handler) and remove.name in self._served else _full_name(handler, remove.name)
+    def _remove(self, client: ConsumerClient, remove: Remove) -> bool:
+        name = remove.name if client.is_admin and remove.name in self._served else _full_name(client, remove.name)
         served = self._served.pop(name, None)
         if served is None:
             return False
@@ -351,6 +354,7 @@ class Consumers:
     def tick(self) -> None:
         """Do what is due about once a second."""
         self._positions.retry()
+        self._for_hubs.tick()
         for served in self._served.values():
             served.tick()
 
@@ -389,6 +393,11 @@ class Consumers:
         await self._positions.stop()
 
 
+def _for_local(function: Function) -> Callable[[Handler, Any], Any]:
+    """Return what answers clients of this hub."""
+    return lambda handler, value: function(LocalClient(handler), value)
+
+
 def _kept(served: Served) -> Kept:
     return Kept(served.consumer.terms, served.consumer.progress())
 
@@ -417,7 +426,7 @@ def _agreed(before: Terms | None, wished: dict[str, Any]) -> Terms:
         raise UsageError(f"terms: expected a map like {', '.join(Terms.__struct_fields__)}: {error}") from error
 
 
-def _full_name(handler: Handler, name: str) -> str:
+def _full_name(client: ConsumerClient, name: str) -> str:
     """Return the name of a consumer of whoever asks, as `alice/orders`: no user's name has a slash.
 
     Raises:
@@ -425,14 +434,10 @@ def _full_name(handler: Handler, name: str) -> str:
     """
     if not re.fullmatch(NAME_PATTERN, name):
         raise UsageError("a consumer's name has 1 to 128 letters, digits, and of _ . : - all but the first")
-    return name if handler.rights is None else f"{handler.rights.user.name}/{name}"
+    return f"{client.owner}/{name}" if client.owner else name
 
 
-def _may_read(rights: Rights | None, prefixes: tuple[str, ...]) -> bool:
-    return rights is None or all(rights.may_all(Action.JOURNAL, prefix) for prefix in prefixes)
-
-
-def _check(handler: Handler, terms: Terms) -> None:
+def _check(client: ConsumerClient, terms: Terms) -> None:
     """See to it that somebody may have a consumer with these terms.
 
     Raises:
@@ -446,9 +451,9 @@ def _check(handler: Handler, terms: Terms) -> None:
     if any(terms.dead_letters.startswith(prefix) for prefix in terms.prefixes if terms.dead_letters):
         raise UsageError("dead letters: the consumer would get them itself; choose a topic that it does not want")
     try:
-        check_prefixes_granted(handler.rights, Action.JOURNAL, terms.prefixes)
+        client.check_reads(terms.prefixes)
         if terms.dead_letters:
-            check_granted(handler.rights, Action.PUBLISH, terms.dead_letters)
+            client.check_publishes(terms.dead_letters)
     except RejectedError as error:
         raise NotAllowedError(Status.NOT_ALLOWED, error.text) from error
 

@@ -1,0 +1,109 @@
+"""Named consumers of a hub with workers: the core keeps them, and clients of all workers share them."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hub.errors import RequestFailedError
+from peers.client import Client, ConsumerStream, connect
+from tests.workers.conftest import SpreadClients, StartWorkers, workers_of
+
+pytestmark = pytest.mark.timeout(120)
+
+
+async def row(client: Client) -> dict[str, Any]:
+    """How the only consumer stands."""
+    (found,) = await client.request("$hub/consumers", None)
+    assert isinstance(found, dict)
+    return found
+
+
+async def take(stream: ConsumerStream, count: int, *, acknowledged: bool = True) -> list[tuple[str, Any]]:
+    """The next messages."""
+    messages = [await stream.receive() for _ in range(count)]
+    if acknowledged:
+        await stream.ack(*messages)
+    return [(message.topic, message.value) for message in messages]
+
+
+async def test_clients_of_all_workers_share(start_workers: StartWorkers, spread: SpreadClients, tmp_path: Path) -> None:
+    """Each message goes to one of them, those of a topic in their order; what one leaves the other one gets."""
+    hub = await start_workers("--journal", str(tmp_path / "journal"))
+    one, other = await spread(hub.endpoints[0].location)
+    total = 40
+    for number in range(total):
+        await one.publish_confirmed(f"/t/{number % 4}", number)
+    async with (
+        one.consume("c", "/t/", from_offset=0, prefetch=10) as first,
+        other.consume("c", "/t/") as second,
+    ):
+        kept = await take(first, 5, acknowledged=False)
+        await first.close()
+        got = await take(second, total)
+        assert kept[0] in got
+    assert sorted(value for _, value in got) == list(range(total))
+    for topic in range(4):
+        values = [value for at, value in got if at == f"/t/{topic}"]
+        assert values == sorted(values)
+    found = await row(other)
+    assert (found["members"], found["lag"], found["held"]) == (0, 0, 0)
+    assert found["counters"]["acknowledged_total"] == total
+    assert await other.remove_consumer("c")
+    assert not await one.remove_consumer("c")
+    assert await one.request("$hub/consumers", None) == []
+
+
+async def test_a_worker_that_dies_loses_nothing(
+    start_workers: StartWorkers, spread: SpreadClients, tmp_path: Path
+) -> None:
+    """What its client had comes again: to that client, at another worker, or to others; at once, and not in 1,000 s."""
+    hub = await start_workers("--journal", str(tmp_path / "journal"))
+    pids = workers_of(hub.pid)
+    one, _ = await spread(hub.endpoints[0].location)
+    total = 20
+    for number in range(total):
+        await one.publish_confirmed("/t", number)
+    async with one.consume("c", "/t", from_offset=0, redeliver_s=1000.0) as stream:
+        assert await take(stream, 5) == [("/t", number) for number in range(5)]
+        await take(stream, 5, acknowledged=False)
+        while (await row(one))["counters"]["acknowledged_total"] < 5:
+            pass
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        got: list[Any] = []
+        while not set(range(5, total)) <= set(got):
+            message = await stream.receive()
+            await stream.ack(message)
+            got.append(message.value)
+    assert min(got) == 5
+
+
+async def test_a_client_that_is_lost_is_no_member(
+    start_workers: StartWorkers, spread: SpreadClients, tmp_path: Path
+) -> None:
+    """Its worker tells the core, so that others get what it had at once."""
+    hub = await start_workers("--journal", str(tmp_path / "journal"))
+    url = hub.endpoints[0].location
+    one, other = await spread(url)
+    async with connect(url) as lost:
+        await one.publish_confirmed("/t", 1)
+        await lost.consume("c", "/t", from_offset=0, redeliver_s=1000.0).receive()
+        assert (await row(other))["members"] == 1
+    async with other.consume("c") as stream:
+        assert await take(stream, 1) == [("/t", 1)]
+
+
+async def test_refused(start_workers: StartWorkers, spread: SpreadClients, tmp_path: Path) -> None:
+    """The core's reasons reach whoever asks."""
+    hub = await start_workers("--journal", str(tmp_path / "journal"), "--journal-consumers", "1")
+    one, _ = await spread(hub.endpoints[0].location)
+    with pytest.raises(RequestFailedError, match="there is no consumer 'c'"):
+        await one.consume("c").open()
+    async with one.consume("c", "/"):
+        with pytest.raises(RequestFailedError, match=r"the limit is 1 \(journal.consumers\)"):
+            await one.consume("d", "/").open()
