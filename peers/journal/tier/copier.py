@@ -10,8 +10,8 @@ Files are ranges of offsets, not segments: segments may be joined, and read on f
 before the sheet, the file counts as not there, and the range is copied again; the manifest is what says how far it is,
 and `tier.json` is only compared with it.
 
-Damage here is not carried on: what cannot be read is left out, and the manifest says so; whoever reads there later is
-told the same as here.
+Damage here is not carried on: what cannot be read, or no block has, is left out, and the manifest says so; whoever
+reads there later is told the same as here.
 
 Owner: one process (`peers.journal.tier.process`). Memory: a file, and the blocks that it is made of, 0.3 GiB. Cost:
 1 µs a record of 100 bytes, half of it reading back.
@@ -19,6 +19,7 @@ Owner: one process (`peers.journal.tier.process`). Memory: a file, and the block
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from hub.errors import JournalCorruptError, JournalUnavailableError
@@ -30,6 +31,8 @@ from peers.journal.tier.shelf import Shelf
 from peers.journal.view import BlockRow, View
 
 __all__ = ["Copier", "Progress", "TierRetention"]
+
+_ABSENT = "no block has them"
 
 
 class TierRetention(NamedTuple):
@@ -169,7 +172,7 @@ class Copier:
             for row in self._view.rows(maker.next):
                 if row.first >= end or maker.is_full:
                     return
-                maker.add(self._block(row, maker.next, end))
+                self._add(maker, row, min(row.next, end))
         except JournalCorruptError as error:
             self._view.refresh()  # segments may have been joined meanwhile
             damage = self._view.damage_at(maker.next)
@@ -177,11 +180,16 @@ class Copier:
                 raise JournalUnavailableError(f"the journal has changed while it was copied: {error}") from error
             maker.pass_over(end if damage.next is None else min(damage.next, end), damage.cause)
 
-    def _block(self, row: BlockRow, start: int, end: int) -> Block:
+    def _add(self, maker: FileMaker, row: BlockRow, end: int) -> None:
+        """Add a block up to an offset. Of one that is sparse nothing else has what it lacks: blocks do not overlap."""
         block = self._view.block(row)
-        if start <= row.first and row.next <= end:
-            return block
-        return Block.parse(select(bytes(block.data), start, end), verify=False)
+        for first, following in _runs(block, maker.next, end):
+            if first > maker.next:
+                maker.pass_over(first, _ABSENT)
+            is_whole = (first, following) == (block.first, block.next) and block.offsets is None
+            maker.add(block if is_whole else Block.parse(select(bytes(block.data), first, following), verify=False))
+        if maker.next < end:
+            maker.pass_over(end, _ABSENT)
 
     def _retire(self, shelf: Shelf, now_us: int) -> None:
         """Leave out what is too old or too much; the newest file stays, however large it is."""
@@ -197,3 +205,24 @@ class Copier:
             count += 1
         if count:
             shelf.drop(count)
+
+
+def _runs(block: Block, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of offsets, from `start` to `end`, of which a block has each."""
+    if block.offsets is None:
+        if max(block.first, start) < min(block.next, end):
+            yield max(block.first, start), min(block.next, end)
+        return
+    first = following = start
+    for offset in block.offsets:
+        if offset < start:
+            continue
+        if offset >= end:
+            break
+        if offset != following:
+            if first < following:
+                yield first, following
+            first = offset
+        following = offset + 1
+    if first < following:
+        yield first, following

@@ -3,8 +3,8 @@
     python -m peers.journal.tier.process ORDER DESCRIPTOR
 
 ORDER is JSON (`Order`). On the socket it tells how far it is and what is wrong, a line of JSON each time that changes
-(`Told`); nothing comes back. It ends with the socket, behind the file that it is copying. A tier that cannot be reached
-is tried again, later each time, up to a minute.
+(`Told`); nothing comes back. It ends with the socket, behind the file that it is copying. What fails, for whatever
+reason, is tried again, later each time, up to a minute.
 
 Owner: its own process; of the journal it has a lock, so that there is one. Cost: `peers.journal.tier.copier`, with the
 lowest priority; while nothing is sealed, a look at the folder once a second.
@@ -17,6 +17,7 @@ import select
 import socket
 import sys
 import time
+import traceback
 from collections.abc import Callable
 
 import msgspec
@@ -85,14 +86,23 @@ def copy(order: Order, connection: socket.socket, wait: Callable[[socket.socket,
             pause_s = 0.0 if copier.step(time.time_ns() // 1000) else _POLL_S
             retry_s = 0.0
             now = _told_of(copier, told)
-        except StorageError as error:
+        except Exception as error:  # noqa: BLE001 -- what nobody foresaw would end process after process
             pause_s = retry_s = min(max(_FIRST_RETRY_S, 2 * retry_s), _LAST_RETRY_S)
-            now = msgspec.structs.replace(told, error=str(error), failures=told.failures + 1)
+            now = msgspec.structs.replace(told, error=_text_of(error), failures=told.failures + 1)
         if now != told:
             told = now
             connection.sendall(msgspec.json.encode(told) + b"\n")
     if copier is not None:
         copier.close()
+
+
+def _text_of(error: Exception) -> str:
+    """Return what is wrong, in one line; of what nobody foresaw, where it was raised, too."""
+    text = " ".join(str(error).split())
+    if isinstance(error, StorageError):
+        return text
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} at {place.filename}:{place.lineno}: {text}"
 
 
 def _copier(order: Order) -> Copier:

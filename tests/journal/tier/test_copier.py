@@ -11,14 +11,21 @@ from typing import Any
 import pytest
 
 from hub.errors import JournalCorruptError, JournalUnavailableError
+from hub.journal.block import Block, pack, select
 from hub.journal.manifest import Hole
+from hub.journal.segment.header import Header
+from hub.journal.segment.mark import Mark
+from peers.journal.segments.codec import Compressor
+from peers.journal.segments.commit import Commit
+from peers.journal.segments.folder import segment_path
 from peers.journal.tier import copier as copier_module
 from peers.journal.tier import parquet, shelf
 from peers.journal.tier.copier import Copier, Progress, TierRetention
 from peers.journal.tier.owner import TIER_FILE, read_copied
 from peers.journal.tier.place import Place, TierUnavailableError, place_at
 from peers.journal.tier.shelf import Shelf
-from tests.journal.files import AT_US, everything, fill, hurt_block, opened
+from tests.hub.journal.segment.segments import ID, mark_entry, segment
+from tests.journal.files import AT_US, everything, fill, hurt_block, numbered, opened
 from tests.journal.tier.made import copied, id_of, journal
 
 FOR_EVER = TierRetention(0, 0)
@@ -217,6 +224,31 @@ def test_what_is_stored_wrong_does_not_count(path: Path, folder: Place) -> None:
     assert copier.step(AT_US)
     copier.close()
     assert copied(folder, id_of(path)) == everything(path)[:95]
+
+
+def test_a_sparse_block(tmp_path: Path, folder: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it has is copied, what it lacks is a hole."""
+    path = tmp_path / "journal"
+    path.mkdir()
+    sparse = select(bytes(Block.parse(pack([(AT_US, numbered(range(40)))], 0)[0]).data), 0, 40, b"\1\0\1")
+    commit = Commit(0, 0, Compressor(is_on=False))
+    commit.add_block(sparse)
+    commit.end(Mark(0, (), 0))
+    begin = Header(ID, 0, AT_US).encode() + mark_entry(0)
+    Path(segment_path(str(path), 0)).write_bytes(begin + b"".join(commit.take()))
+    following = Block.parse(sparse).next
+    data, _ = segment([5], [5], first=following)
+    Path(segment_path(str(path), following)).write_bytes(data)
+    expected = list(Block.parse(sparse).records())
+    with small_files(monkeypatch):
+        assert copy(path, folder).next == following
+    assert copied(folder, ID) == expected
+    shelf = Shelf(folder, ID)
+    shelf.refresh()
+    lacks = {
+        offset for entry in shelf.manifest.entries for hole in entry.holes for offset in range(hole.first, hole.next)
+    }
+    assert lacks == set(range(following)) - {record.offset for record in expected}
 
 
 def test_damage_is_left_out_and_said(path: Path, folder: Place) -> None:

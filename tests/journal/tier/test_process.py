@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from peers.journal.tier.copier import Copier
 from peers.journal.tier.place import place_at
 from peers.journal.tier.process import Order, Told, copy
 from tests.journal.files import everything
@@ -72,6 +73,22 @@ def test_a_tier_that_is_away_is_tried_again(order: Order, tmp_path: Path) -> Non
     assert waited == [0, 1, 2, 4, 8, 16, 32, 60, 60, 0, 1]
     assert [line.failures for line in lines] == [*range(1, 9), 8]
     assert all("no such folder" in line.error for line in lines[:-1])
+    assert (lines[-1].next, lines[-1].error) == (95, "")
+
+
+def test_what_nobody_foresaw(order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told in one line, with its place, and tried again, later each time; then it goes on."""
+    original = Copier.step
+
+    def step(_: Copier, __: int) -> bool:
+        raise ValueError("two\nlines")
+
+    monkeypatch.setattr(Copier, "step", step)
+    lines, waited = told(order, None, None, None, lambda: monkeypatch.setattr(Copier, "step", original), None)
+    assert waited == [0, 1, 2, 4, 0, 1]
+    assert [line.failures for line in lines] == [1, 2, 3, 3]
+    assert all(line.error.startswith("ValueError at ") for line in lines[:-1])
+    assert all(line.error.endswith(": two lines") for line in lines[:-1])
     assert (lines[-1].next, lines[-1].error) == (95, "")
 
 
