@@ -6,7 +6,7 @@ stat ─▶ tallies ├─▶ reading ─▶ peers.journal.view
 export ▶ forms ─┘                                    target ─▶ file, pipe
 verify ─▶ survey ─▶ peers.journal.view              consumers ─▶ a hub that runs
 take-over ─▶ peers.journal.earlier
-tier ──▶ peers.journal.tier
+tier ──▶ peers.journal.tier                         older ─▶ which offsets are in the tier alone
 ```
 
 All of them only read, but for `take-over`, which makes a new one; `consumers` alone asks a hub. Each command is a

@@ -26,6 +26,7 @@ from peers.cli.errors import FlagError
 from peers.cli.journal.bar import shown_bar
 from peers.cli.journal.damages import Damages, ExitCode
 from peers.cli.journal.forms import Form, JsonForm, MsgpackForm, RawForm
+from peers.cli.journal.older import tell_older
 from peers.cli.journal.reading import JournalPath, Piece, Span, opened, pieces, span_of
 from peers.cli.journal.target import Target, stoppable
 
@@ -65,6 +66,8 @@ def export(  # noqa: PLR0913 -- one flag each
     prefixes = tuple(check_prefix(one) for one in prefix or [""])
     with opened(path) as view:
         span = span_of(view, start, end)
+        if span.start == view.extent.first:
+            tell_older("export", view)
         with Target.opened(output, view.path) as target:
             form = _form(format, target)
             account = _Account(view.path, span, on_stdout=output is not None, skip_damaged=skip_damaged)

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from peers.cli.journal.damages import Damages
+from peers.cli.journal.older import tell_older
 from peers.cli.journal.reading import JournalPath, index, opened
 from peers.cli.journal.tables import amount, kib, print_json, show
 from peers.cli.journal.tallies import Tally, tallies
@@ -47,6 +48,7 @@ def ls(
     damages = Damages("ls")
     with opened(path) as view:
         (_list_topics if topics else _list_blocks)(view, damages, limit, json=json)
+        tell_older("ls", view)
     damages.tell()
     return damages.exit_code
 

@@ -15,6 +15,7 @@ from cyclopts import Parameter
 from hub.errors import GoneError, StorageError, UsageError
 from hub.journal.block import Block
 from peers.cli.errors import FlagError
+from peers.cli.journal.older import older
 from peers.cli.moments import time_us_of
 from peers.journal.damage import Damage
 from peers.journal.view import BlockRow, Fetched, View
@@ -77,7 +78,8 @@ def span_of(view: View, start: str | None = None, end: str | None = None) -> Spa
     )
     if not extent.first <= span.start <= extent.next:
         held = f"has offsets {extent.first} to {extent.next - 1}" if extent.first < extent.next else "is empty"
-        raise UsageError(f"--start {start}: the journal {held}")
+        elsewhere = older(view) if span.start < extent.first else ""
+        raise UsageError(f"--start {start}: the journal {held}" + (f"; {elsewhere}" if elsewhere else ""))
     if span.end < span.start:
         raise FlagError(f"--end {end}: that is before --start")
     return span

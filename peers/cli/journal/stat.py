@@ -13,6 +13,7 @@ from typing import Annotated, Any, NamedTuple
 from cyclopts import Parameter
 
 from peers.cli.journal.damages import Damages
+from peers.cli.journal.older import tell_older
 from peers.cli.journal.reading import JournalPath, index, opened
 from peers.cli.journal.tables import amount, kib, print_json, show
 from peers.cli.journal.tallies import tallies
@@ -44,6 +45,7 @@ def stat(
     """Tell how much a journal holds, and the last batch of each writing query: exit code 3 if something is damaged."""
     damages = Damages("stat")
     with opened(path) as view:
+        tell_older("stat", view)
         found = _object(view, damages, tells_ranges=not topics)
         if topics:
             found["topics"] = len(tallies(view, damages))  # it meets all that is damaged, blocks too

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 
 from peers.cli.journal.bar import shown_bar
+from peers.cli.journal.older import tell_older
 from peers.cli.journal.reading import JournalPath, opened
 from peers.cli.journal.survey import Flaw, Stretch, survey
 from peers.cli.journal.tables import amount, show
@@ -34,6 +35,7 @@ def verify(path: JournalPath, /) -> int:
     stretches: list[Stretch] = []
     troubles: list[str] = []
     with opened(path) as view, shown_bar() as tell:
+        tell_older("verify", view)
         first, following = view.extent
         for one in survey(view):
             if isinstance(one, Flaw):

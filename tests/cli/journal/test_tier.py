@@ -15,7 +15,7 @@ from peers.journal.tier.copier import Copier, TierRetention
 from peers.journal.tier.place import place_at
 from tests.cli.journal.journals import cells, run
 from tests.cli.programs import hub
-from tests.journal.files import AT_US, flip, hurt_block
+from tests.journal.files import AT_US, flip, hurt_block, segments
 from tests.journal.tier.made import fill_untidily, id_of
 
 
@@ -68,6 +68,21 @@ def test_status_without_a_tier(tmp_path: Path) -> None:
     result = hub("journal", "tier", "status", str(tmp_path / "journal"))
     assert result.returncode != 0
     assert b"was never copied; a hub with journal.tier does that" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["ls", "stat", "verify", "export"])
+def test_what_is_in_the_tier_alone(journal: Path, command: str) -> None:
+    """The commands for what is here say where the rest is; nothing while all is here."""
+    assert b"in the tier" not in hub("journal", command, str(journal)).stderr
+    for file in segments(journal)[:2]:
+        file.unlink()
+    result = hub("journal", command, str(journal))
+    tier = journal.parent / "tier"
+    text = f"offsets before 70 are in the tier {tier} alone, as far as it keeps them: see `hub journal tier`"
+    assert (result.returncode, result.stderr.decode()) == (0, f"hub journal {command}: {text}\n")
+    if command == "export":
+        assert hub("journal", command, str(journal), "--start", "80").stderr == b""
+        assert text.encode() in hub("journal", command, str(journal), "--start", "50").stderr
 
 
 def test_verify(journal: Path) -> None:
