@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from datetime import datetime
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
@@ -19,6 +20,7 @@ from cyclopts import Parameter
 from peers.cli.display import Stop
 from peers.cli.errors import FlagError
 from peers.cli.formats import JsonFormat
+from peers.cli.moments import with_zone
 from peers.cli.notices import Notices
 from peers.cli.output import Output
 from peers.cli.ranges import check_count, check_positive
@@ -39,6 +41,10 @@ def consume(  # noqa: PLR0913 -- one flag each
     hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
     from_offset: Annotated[
         int | None, Parameter(help="Where a new consumer begins; without it, with what is recorded from now on.")
+    ] = None,
+    from_time: Annotated[
+        datetime | None,
+        Parameter(help="The same, from the first record that is not older; UTC unless it names a zone."),
     ] = None,
     key: Annotated[
         Literal["topic", "all", "none"] | None,
@@ -64,6 +70,11 @@ def consume(  # noqa: PLR0913 -- one flag each
     check_count("--prefetch", prefetch)
     check_positive("--timeout", timeout, "seconds")
     check_positive("--redeliver", redeliver, "seconds")
+    if from_offset is not None and (from_offset < 0 or from_time is not None):
+        raise FlagError("--from-offset: give 0 or more, and not --from-time as well")
+    since = None if from_time is None else with_zone(from_time)
+    if since is not None and since.timestamp() < 0:
+        raise FlagError(f"--from-time {from_time}: give a time of 1970 or later")
     wishes = {"key": key, "redeliver_s": redeliver, "deliveries": deliveries, "dead_letters": dead_letters}
     if not prefixes and any(wish is not None for wish in wishes.values()):
         raise FlagError("give the prefixes of the consumer beside its terms")
@@ -79,6 +90,7 @@ def consume(  # noqa: PLR0913 -- one flag each
                     name,
                     *prefixes,
                     from_offset=from_offset,
+                    from_time=since,
                     key=key,
                     redeliver_s=redeliver,
                     deliveries=deliveries,

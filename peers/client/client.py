@@ -437,6 +437,7 @@ class Client:
         name: str,
         *prefixes: str,
         from_offset: int | None = None,
+        from_time: datetime | None = None,
         key: Literal["topic", "all", "none"] | None = None,
         redeliver_s: float | None = None,
         deliveries: int | None = None,
@@ -454,6 +455,7 @@ class Client:
             name: 1 to 128 letters, digits, `_`, `.`, `:`, `-`.
             prefixes: Of the topics. Without any there must be such a consumer.
             from_offset: Where a new consumer begins; without it, with what is recorded from then on.
+            from_time: The same, from the first record that is not older.
             key: Which messages keep their order, and are with one client at a time: those of one topic, all, or none.
             redeliver_s: How long a message may take to be acknowledged (30 s).
             deliveries: How often a message may fail before it is given up (0: as often as it takes).
@@ -461,13 +463,16 @@ class Client:
             prefetch: How many messages this client has at most that are not acknowledged.
 
         Raises:
-            UsageError: Terms, and no prefixes that they are for.
+            UsageError: Terms, and no prefixes that they are for; two places to begin, or one before the first.
         """
+        at_us = time_us(from_time)
+        if (from_offset is not None and at_us is not None) or min(from_offset or 0, at_us or 0) < 0:
+            raise UsageError("consume: give from_offset, which is 0 or more, or from_time, which is 1970 or later")
         wishes = {"key": key, "redeliver_s": redeliver_s, "deliveries": deliveries, "dead_letters": dead_letters}
         said = {wish: value for wish, value in wishes.items() if value is not None}
         if said and not prefixes:
             raise UsageError("consume: terms are for a consumer with prefixes; give these, too")
-        terms = ConsumerTerms(name, prefixes, from_offset, prefetch, said)
+        terms = ConsumerTerms(name, prefixes, from_offset, at_us, prefetch, said)
         timeout_s = self._exchange.settings.close_timeout_s
         return ConsumerStream(self._requests, self._reports, terms, lambda: self.ended, timeout_s)
 

@@ -67,6 +67,7 @@ class ConsumerTerms(NamedTuple):
     name: str
     prefixes: tuple[str, ...]
     start: int | None
+    time_us: int | None
     prefetch: int
     wishes: dict[str, Any]
     """Those of `hub.consumers.terms.Terms`, but for the prefixes."""
@@ -238,7 +239,8 @@ class ConsumerStream:
     def _joining(self) -> dict[str, Any]:
         terms = self._terms
         agreed = {"prefixes": terms.prefixes, **terms.wishes} if terms.prefixes else None
-        return {"name": terms.name, "terms": agreed, "start": terms.start, "messages": terms.prefetch}
+        place = {"start": terms.start} if terms.time_us is None else {"time_us": terms.time_us}
+        return {"name": terms.name, "terms": agreed, "messages": terms.prefetch, **place}
 
     async def _join(self, joining: dict[str, Any]) -> None:
         self._session += 1

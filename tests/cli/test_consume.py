@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -91,3 +92,12 @@ async def test_refused(url: str, arguments: tuple[str, ...], text: bytes) -> Non
     assert lines == []
     assert text in err
     assert err.count(b"\n") == 1
+
+
+async def test_begins_at_a_time(url: str) -> None:
+    """As `hub sub` has it."""
+    async with connect(url) as client:
+        times = [datetime.fromtimestamp(record.time_us / 1e6, UTC) async for record in client.read("/a")]
+    code, lines, err = await run(url, "consume", "c", "/a", "--from-time", times[3].isoformat(), "--limit", "2")
+    assert (code, err) == (0, b"")
+    assert [json.loads(line)["value"] for line in lines] == [3, 4]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,27 @@ async def test_iterating_opens_the_stream(place: Place) -> None:
                 await stream.close()
         assert found == [0, 1, 2]
         assert stream.ended
+
+
+async def test_a_new_one_begins_at_a_time(place: Place) -> None:
+    """With the first record that is not older; one that is there goes on where it is; behind all there is nothing."""
+    async with connect(place.url) as client:
+        for number in range(4):
+            await client.publish_confirmed("/a", number)
+        times = [datetime.fromtimestamp(record.time_us / 1e6, UTC) async for record in client.read("/a")]
+        first = client.consume("c", "/a", from_time=times[2])
+        second = client.consume("c", "/a", from_time=times[2])  # both would make it, and one does
+        await asyncio.gather(first.open(), second.open())
+        await second.close()
+        assert await values(first, 2) == [2, 3]
+        await first.close()
+        async with client.consume("all", "/", from_time=datetime(1970, 1, 1, tzinfo=UTC)) as stream:
+            assert await values(stream, 4) == [0, 1, 2, 3]
+        async with client.consume("late", "/", from_time=times[3] + timedelta(seconds=1000)) as stream:
+            await client.publish_confirmed("/a", 4)
+            assert await values(stream, 1) == [4]
+        with pytest.raises(UsageError, match="from_offset, which is 0 or more, or from_time"):
+            client.consume("d", "/", from_offset=0, from_time=times[0])
 
 
 async def test_goes_on_where_it_was_and_gives_again_what_was_not_acknowledged(place: Place) -> None:

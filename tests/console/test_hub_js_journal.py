@@ -174,7 +174,7 @@ async def test_consuming(node: Node, recording_hub: RealHub) -> None:
             if (found.length === count) return {found, deliveries: message.deliveries, time: message.time};
           }
         };
-        const first = await take(3, true, "/c/", {fromOffset: 0, key: "all"});
+        const first = await take(3, true, "/c/", {fromTime: new Date(1000), key: "all"});
         const again = await take(2, false);
         const rest = await take(7, true);
         let refused;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
@@ -47,6 +48,9 @@ async def test_consumed_over_links(chain: Chain, count: int) -> None:
                     await message.ack()
         assert got == [(number, number) for number in range(6)]
         assert members(far) == 0
+        late = datetime.fromtimestamp([record.time_us async for record in one.read("/a/")][4] / 1e6, UTC)
+        async with one.consume("late", "/a/", from_time=late) as stream:
+            assert (await stream.receive()).value == 4
         stream = one.consume("c")
         await stream.open()
         assert members(far) == 1

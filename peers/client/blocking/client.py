@@ -388,6 +388,7 @@ class BlockingClient:
         name: str,
         *prefixes: str,
         from_offset: int | None = None,
+        from_time: datetime | None = None,
         key: Literal["topic", "all", "none"] | None = None,
         redeliver_s: float | None = None,
         deliveries: int | None = None,
@@ -397,13 +398,14 @@ class BlockingClient:
         """Consume recorded messages, as `Client.consume`, for `with client.consume("orders", "/app/") as messages`.
 
         Raises:
-            UsageError: Terms, and no prefixes that they are for.
+            UsageError: Terms, and no prefixes that they are for; two places to begin, or one before the first.
         """
         make = partial(
             self._client.consume,
             name,
             *prefixes,
             from_offset=from_offset,
+            from_time=from_time,
             key=key,
             redeliver_s=redeliver_s,
             deliveries=deliveries,

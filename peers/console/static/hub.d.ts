@@ -63,6 +63,8 @@ export interface ConsumedMessage extends JournalRecord {
 export interface ConsumeOptions {
   /** Where a new one begins; default: with what is recorded from now on. */
   fromOffset?: number;
+  /** The same, with the first record that is not older. */
+  fromTime?: Date;
   key?: "topic" | "all" | "none";
   redeliverS?: number;
   deliveries?: number;

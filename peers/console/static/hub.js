@@ -304,18 +304,19 @@ class Client {
    * @throws {HubError} 1000: closed.
    */
   async *consume(name, prefixes = [], options = {}) {
-    const { fromOffset = null, key, redeliverS, deliveries, deadLetters, prefetch = PREFETCH } = options;
+    const { fromOffset = null, fromTime, key, redeliverS, deliveries, deadLetters, prefetch = PREFETCH } = options;
     const wished = Object.entries({ key, redeliver_s: redeliverS, deliveries, dead_letters: deadLetters });
     const list = typeof prefixes === "string" ? [prefixes] : [...prefixes];
     const said = Object.fromEntries(wished.filter(([, value]) => value !== undefined));
     const first = list.length ? { prefixes: list, ...said } : null;
+    const begin = fromTime === undefined ? { start: fromOffset } : { time_us: 1000 * Number(fromTime) };
     const membership = new Membership((what, value) => this.#askConsumers(what, value));
     let joined = false;
     try {
       // Later it must be there: one that was removed, or lost with the hub's disk, is not to begin anew unseen.
       for (let terms = first; ; terms = null) {
         try {
-          await membership.join({ name, terms, start: fromOffset, messages: prefetch });
+          await membership.join({ name, terms, messages: prefetch, ...begin });
           joined = true;
           yield* membership.messages();
         } catch (error) {

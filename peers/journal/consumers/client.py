@@ -34,6 +34,10 @@ class ConsumerClient(Hashable, Protocol):
     def frame_limit_bytes(self) -> int:
         """The largest frame that he, and each link on the way to him, takes."""
 
+    @property
+    def is_gone(self) -> bool:
+        """Whether he is connected no more."""
+
     def reads(self, prefixes: tuple[str, ...]) -> bool:
         """Return whether he may read the journal under all of these prefixes."""
 
@@ -72,6 +76,11 @@ class LocalClient(NamedTuple):
     def frame_limit_bytes(self) -> int:
         """The largest frame that he takes."""
         return self.handler.frame_limit_bytes
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether his connection is over."""
+        return self.handler.closed
 
     def reads(self, prefixes: tuple[str, ...]) -> bool:
         """Return whether he may read the journal under all of these prefixes."""

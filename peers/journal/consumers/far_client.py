@@ -36,12 +36,14 @@ class FarClient:
         question: What it has asked.
     """
 
-    __slots__ = ("_judges", "_link", "_question")
+    __slots__ = ("_judges", "_link", "_question", "is_gone")
 
     def __init__(self, link: Handler, question: Question) -> None:
         self._link = link
         self._question = question
         self._judges = _judges(question.granted)
+        self.is_gone = False
+        """Whether he, or his hub, is connected no more; `ForHubs` says so."""
 
     def adopt(self, link: Handler, question: Question) -> None:
         """Take what his hub says now."""

@@ -67,6 +67,7 @@ class ForHubs:
 
     def _forget(self, hub: bytes) -> None:
         for client in self._hubs.pop(hub).clients.values():
+            client.is_gone = True
             self._leave(client)
 
     def _answer(self, link: Handler, value: bytes, answer: Answer) -> None:
@@ -104,6 +105,7 @@ class ForHubs:
         if question.what == GONE:
             if hub is not None and known is not None:
                 del hub.clients[question.client]
+                known.is_gone = True
                 self._leave(known)
             return None
         function = self._functions.get(question.what)

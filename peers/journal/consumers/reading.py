@@ -24,7 +24,7 @@ from peers.wire.control import decode_notice
 from peers.wire.kinds import Kind
 from peers.wire.records import FETCH_WAIT_LIMIT_MS, Fetch, decode_records
 
-__all__ = ["PIECE_BYTES", "Reading"]
+__all__ = ["PIECE_BYTES", "Reading", "first_offset"]
 
 PIECE_BYTES = 128 * 1024
 """How much is read at a time: about a thousand messages."""
@@ -142,6 +142,21 @@ class Reading:
         self._on_news = _ignore
         if self._pause is not None:
             self._pause.cancel()
+
+
+def first_offset(outcome: bytes | bytearray | RejectedError) -> int:
+    """Return where the answer to a FETCH begins.
+
+    Raises:
+        RejectedError, ProtocolError: It is an error, or none that could be.
+    """
+    if isinstance(outcome, RejectedError):
+        raise outcome
+    body = bytes(outcome[HEADER_BYTES:])
+    if outcome[_KIND] == Kind.NOTICE:
+        notice = decode_notice(body)
+        raise RejectedError(notice.code, notice.text)
+    return decode_records(body).start
 
 
 def _ignore() -> None:

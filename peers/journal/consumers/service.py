@@ -34,7 +34,7 @@ from hub.consumers.progress import Progress
 from hub.consumers.terms import NAME_PATTERN, Terms
 from hub.core import Core
 from hub.delivery import Role
-from hub.errors import NotAllowedError, RejectedError, UsageError
+from hub.errors import HubError, NotAllowedError, RejectedError, UsageError
 from hub.events import Event
 from hub.frame import KIND_MESSAGES, encode_frame
 from hub.handler import Handler
@@ -48,6 +48,7 @@ from peers.journal.consumers.client import ConsumerClient, LocalClient
 from peers.journal.consumers.for_hubs import ForHubs
 from peers.journal.consumers.positions import Kept, Positions
 from peers.journal.consumers.question import CONSUMERS_TOPIC
+from peers.journal.consumers.reading import first_offset
 from peers.journal.consumers.served import Ground, Participant, Served
 from peers.journal.consumers.statistics import ConsumersStatistics, ConsumerStatistics
 from peers.journal.readers import Deliver
@@ -81,6 +82,8 @@ class Join(msgspec.Struct, forbid_unknown_fields=True):
     one that is there, prefixes and key must be the same. None takes it as it is."""
     start: _Offset | None = None
     """Where a new one begins; None for what is recorded from now on. One that is there goes on where it is."""
+    time_us: _Offset | None = None
+    """A time in µs since 1970, in place of `start`: a new one begins with the first record that is not older."""
     messages: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 256
     """How many messages this member may have."""
     bytes: Annotated[int, msgspec.Meta(ge=1, le=1 << 40)] = 4 * 1024 * 1024
@@ -221,6 +224,8 @@ class Consumers:
             raise UsageError(f"there is no consumer {join.name!r}; say which prefixes it is to have")
         terms = _agreed(None if served is None else served.consumer.terms, join.terms or {})
         _check(client, terms)
+        if served is None and join.time_us is not None:
+            return self._join_from(client, join)
         later = None
         if served is None:
             served, later = self._new(name, terms, join.start)
@@ -246,6 +251,27 @@ class Consumers:
                 later.give(joined)
 
         self._positions.put(name, partial(_kept, served), saved)
+        return later
+
+    def _join_from(self, client: ConsumerClient, join: Join) -> Later:
+        """Join once it is known at which offset a time stands; somebody else may have made the consumer by then."""
+        later = Later()
+
+        def found(outcome: bytes | bytearray | RejectedError) -> None:
+            try:
+                start = first_offset(outcome)
+                if client.is_gone:
+                    raise UsageError("the client is gone")
+                joined = self._join(client, msgspec.structs.replace(join, start=start, time_us=None))
+            except (HubError, ValueError) as error:
+                later.fail(error if isinstance(error, HubError) else UsageError(str(error)))
+                return
+            if isinstance(joined, Later):
+                joined.then(lambda: later.fail(joined.error) if joined.error else later.give(joined.value))
+            else:
+                later.give(joined)
+
+        self._journal.fetch(Fetch(1, time=join.time_us, bytes=0), found)
         return later
 
     def _new(self, name: str, terms: Terms, start: int | None) -> tuple[Served, Later]:
