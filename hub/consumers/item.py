@@ -42,8 +42,8 @@ class Item:
         self.record = record
         self.key = key
         self.size_bytes = ITEM_BYTES + len(record.topic) + len(record.body)
-        # How often it was delivered since the hub has started.
-        self.deliveries = 0
+        # How often it was delivered, as far as that is known: of before the hub has started, only what has failed.
+        self.deliveries = failures
         # How often it was the first message of its key that came back without an acknowledgement.
         self.failures = failures
         # Who has it; None unless it is OUT.

@@ -67,6 +67,14 @@ def test_without_order_each_message_goes_to_whoever_asks() -> None:
     assert (_take(consumer, first), _take(consumer, second)) == ([0, 1], [2, 3])
 
 
+def test_deliveries_of_before_are_counted_where_they_have_failed() -> None:
+    """After a restart of the hub, whoever gets a message that has failed is told that it is not the first time."""
+    consumer = _consumer(2, progress=Progress(0, failures={1: 3}))
+    items = consumer.take(_member(consumer), 0.0, _MUCH)
+    assert [item.deliveries for item in items] == [1, 4]
+    assert consumer.counters().redelivered_total == 1
+
+
 def test_with_one_key_for_all_one_member_works() -> None:
     """With the key "all" nobody gets anything while somebody else has something."""
     consumer = _consumer(key="all")

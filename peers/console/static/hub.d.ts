@@ -53,7 +53,7 @@ export interface From {
 
 /** A message of a named consumer. */
 export interface ConsumedMessage extends JournalRecord {
-  /** How often it was delivered since the hub has started. */
+  /** How often it was delivered since the hub has started; of before, how often it has failed. */
   readonly deliveries: number;
   /** Says that the program is done with it. */
   ack(): void;
