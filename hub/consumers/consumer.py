@@ -15,7 +15,8 @@ OUT, dead or done; of one key, what is delivered is in the order of the offsets,
 `position` is the oldest record that is not done. Bounds: `is_full`, by messages from the oldest one that is not done to
 the newest one that was read, and by bytes; it is up to the caller to offer nothing more then.
 
-Cost: about 3 µs a message for all of offer, take and acknowledge; what comes back costs what its key has OUT.
+Cost: 3 µs a message for all of offer, take and acknowledge, 4.5 µs with the key "none"; what comes back
+costs what its key has OUT.
 
 Not here: where records come from, what becomes of dead ones, what is kept on the disk (`peers.journal.consumers`).
 """

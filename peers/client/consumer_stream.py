@@ -8,7 +8,8 @@ open ─▶ join ─▶ take ─▶ messages ─▶ the program ─ ack ─▶ o
 
 Owner: whoever has made it. Invariants: at most one `take` and one `acknowledge` are on their way; a message that was
 not acknowledged is delivered again, here or to another client of the consumer. Bound: the hub gives no more than
-`prefetch` messages and 4 MiB that are not acknowledged. Cost: about 3 µs a message, and a request for each piece.
+`prefetch` messages and 4 MiB that are not acknowledged. Cost: 3 µs a message that is taken in
+batches, requests included.
 
 Not here: who gets what (`hub.consumers` at the hub).
 """

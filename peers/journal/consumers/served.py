@@ -10,7 +10,8 @@ Nothing is read while nobody waits for it: whoever is slow costs what it holds, 
 the consumer with it.
 
 Owner: `Consumers`, in the event loop. Invariant: each question of a member gets one answer. Bound: a consumer's limits,
-and one piece of the journal. Cost: that of `Consumer` and `Reading`, a share of `_FED` records a turn.
+and one piece of the journal. Cost: with those of `Consumer` and `Reading` 6 µs of the hub's CPU a message,
+for one member as for four; a share of `_FED` records a turn.
 
 Not here: what clients ask and may (`peers.journal.consumers.service`), the disk (`peers.journal.consumers.positions`).
 """
