@@ -125,4 +125,4 @@ class ForHubs:
 
 def _fail(answer: Answer, error: Exception) -> None:
     status = Status(error.status) if isinstance(error, RequestError) else Status.FAILED
-    answer(status, encode_value(str(error)))
+    answer(status, encode_value(error.text if isinstance(error, RejectedError) else str(error)))
