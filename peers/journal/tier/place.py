@@ -127,9 +127,11 @@ def check_installed() -> None:
         UsageError: It is not.
     """
     try:
-        import pyarrow.parquet  # noqa: F401, PLC0415 -- an extra
+        import numpy  # noqa: F401, ICN001, PLC0415 -- an extra
+        import pyarrow.parquet  # noqa: F401, PLC0415 -- the same
     except ImportError as error:
-        raise UsageError("a tier needs pyarrow, which is not installed: pip install '.[tier]'") from error
+        missing = error.name.partition(".")[0] if error.name else "pyarrow"
+        raise UsageError(f"a tier needs {missing}, which is not installed: pip install '.[tier]'") from error
 
 
 def place_at(address: str, patience: Patience = PATIENT) -> Place:

@@ -137,9 +137,10 @@ def test_addresses_that_are_none(address: str, text: str) -> None:
     assert "secret" not in str(caught.value)
 
 
-def test_pyarrow_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("module", "package"), [("pyarrow.parquet", "pyarrow"), ("numpy", "numpy")])
+def test_what_a_tier_needs_is_missing(monkeypatch: pytest.MonkeyPatch, module: str, package: str) -> None:
     """One line says what to install."""
     check_installed()
-    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(UsageError, match=r"pip install '\.\[tier\]'"):
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(UsageError, match=rf"a tier needs {package}, .* pip install '\.\[tier\]'"):
         check_installed()
