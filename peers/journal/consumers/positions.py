@@ -29,6 +29,7 @@ import structlog
 from hub.consumers.progress import Progress
 from hub.consumers.terms import Terms
 from hub.errors import CloseCode, JournalCorruptError, JournalUnavailableError, RejectedError, StorageError
+from peers.journal.whole_file import FILE_MODE
 
 __all__ = ["SAVE_S", "Kept", "Positions", "positions_path"]
 
@@ -46,7 +47,6 @@ CREATE TABLE meta (journal BLOB NOT NULL);
 CREATE TABLE consumers (name TEXT PRIMARY KEY, state BLOB NOT NULL) WITHOUT ROWID;
 """
 
-_FILE_MODE = 0o600
 
 _BUSY_MS = 1_000
 
@@ -189,7 +189,7 @@ def _open(path: str, journal_id: bytes, *, full_sync: bool) -> tuple[apsw.Connec
         JournalCorruptError, JournalUnavailableError: It cannot be used.
     """
     try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _FILE_MODE))
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
         connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
     except (apsw.Error, OSError) as error:
         raise JournalUnavailableError(f"{path}: {error}") from error

@@ -18,8 +18,9 @@ from contextlib import suppress
 from hub.journal.block import Block
 from hub.journal.segment.footer import Footer, Row, encode_footer
 from hub.journal.segment.header import Header
-from peers.journal.segments.folder import FILE_MODE, MAKING, segment_path
+from peers.journal.segments.folder import identity, segment_path, stands
 from peers.journal.segments.stored_block import stored_block
+from peers.journal.whole_file import making
 
 __all__ = ["Active"]
 
@@ -53,7 +54,7 @@ class Active:
         # Where the last commit ends, before a footer was written.
         self._unsealed_bytes = size_bytes
         # Device and inode, to see whether the file still stands where it stood.
-        self._id = _id(os.fstat(descriptor))
+        self._id = identity(os.fstat(descriptor))
 
     @classmethod
     def create(cls, folder: str, header: Header, entries: bytes) -> Active:
@@ -69,17 +70,9 @@ class Active:
         """
         path = segment_path(folder, header.first)
         data = header.encode() + entries
-        descriptor = os.open(path + MAKING, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
-        try:
+        with making(path) as descriptor:
             _write_at(descriptor, [data], 0)
-            os.fsync(descriptor)
-            os.rename(path + MAKING, path)  # noqa: PTH104
             active = cls(descriptor, path, header, len(data), [])
-        except BaseException:
-            os.close(descriptor)
-            with suppress(OSError):
-                os.unlink(path + MAKING)  # noqa: PTH108
-            raise
         active.synced_bytes = len(data)
         return active
 
@@ -105,10 +98,7 @@ class Active:
     @property
     def is_in_place(self) -> bool:
         """Return whether the file still stands where it stood."""
-        try:
-            return _id(os.stat(self.path)) == self._id  # noqa: PTH116 -- at every commit
-        except OSError:
-            return False
+        return stands(self.path, self._id)
 
     @property
     def next(self) -> int:
@@ -178,10 +168,6 @@ class Active:
             with suppress(OSError):
                 os.close(self._descriptor)
             self._descriptor = -1
-
-
-def _id(status: os.stat_result) -> tuple[int, int]:
-    return status.st_dev, status.st_ino
 
 
 def _write_at(descriptor: int, parts: list[bytes], place: int) -> int:

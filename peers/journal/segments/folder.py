@@ -23,17 +23,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from hub.errors import JournalCorruptError, JournalUnavailableError
+from peers.journal.whole_file import MAKING
 
-__all__ = ["FILE_MODE", "MAKING", "Folder", "check_is_folder", "firsts", "segment_path", "translated"]
-
-FILE_MODE = 0o600
+__all__ = ["Folder", "check_is_folder", "firsts", "identity", "segment_path", "stands", "translated"]
 
 _FOLDER_MODE = 0o700
 
 _SUFFIX = ".seg"
-
-MAKING = ".new"
-"""Behind the name of a file that is being made."""
 
 _DIGITS = 20
 """So many that names sort as their numbers do: offsets have 19 at most."""
@@ -68,7 +64,7 @@ class Folder:
             # Open for as long as the folder is taken: it bears the lock.
             self._descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            self._id = _id(os.fstat(self._descriptor))
+            self._id = identity(os.fstat(self._descriptor))
             self._lock()
             self._check_contents()
         except BaseException:
@@ -97,10 +93,7 @@ class Folder:
     @property
     def is_in_place(self) -> bool:
         """Return whether the folder that was taken still stands where it stood."""
-        try:
-            return _id(os.stat(self.path)) == self._id  # noqa: PTH116 -- at every commit
-        except OSError:
-            return False
+        return stands(self.path, self._id)
 
     def sync(self) -> None:
         """Wait until the names in the folder are on the disk.
@@ -118,8 +111,17 @@ class Folder:
             self._descriptor = -1
 
 
-def _id(status: os.stat_result) -> tuple[int, int]:
+def identity(status: os.stat_result) -> tuple[int, int]:
+    """Return by what a file or folder is known, whatever its name is: device and inode."""
     return status.st_dev, status.st_ino
+
+
+def stands(path: str, known: tuple[int, int]) -> bool:
+    """Return whether what is known by that still stands under a name; asked at every commit."""
+    try:
+        return identity(os.stat(path)) == known  # noqa: PTH116 -- it is quicker
+    except OSError:
+        return False
 
 
 def _no_folder(path: str) -> JournalUnavailableError | JournalCorruptError:

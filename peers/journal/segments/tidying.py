@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from typing import BinaryIO
 
 from hub.errors import JournalCorruptError
@@ -29,8 +28,9 @@ from hub.journal.segment.mark import Mark
 from peers.journal.segments import commit as sizes
 from peers.journal.segments.codec import Compressor
 from peers.journal.segments.commit import Commit, footer_of
-from peers.journal.segments.folder import FILE_MODE, MAKING, segment_path
+from peers.journal.segments.folder import segment_path
 from peers.journal.segments.segment import Segment
+from peers.journal.whole_file import making
 
 __all__ = ["is_untidy", "join"]
 
@@ -69,17 +69,9 @@ def join(folder: str, segments: Sequence[Segment], compressor: Compressor) -> in
         OSError: It cannot be written; nothing has changed.
     """
     path = segment_path(folder, segments[0].first)
-    descriptor = os.open(path + MAKING, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
-    try:
-        with open(descriptor, "wb") as file:  # noqa: PTH123
-            size_bytes = _write(file, segments, compressor)
-            file.flush()
-            os.fsync(descriptor)
-        os.rename(path + MAKING, path)  # noqa: PTH104
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(path + MAKING)  # noqa: PTH108
-        raise
+    with making(path) as descriptor, open(descriptor, "wb", closefd=False) as file:
+        size_bytes = _write(file, segments, compressor)
+    os.close(descriptor)
     return size_bytes
 
 

@@ -15,7 +15,8 @@ import os
 import msgspec
 
 from hub.errors import JournalCorruptError, JournalUnavailableError
-from peers.journal.segments.folder import FILE_MODE, translated
+from peers.journal.segments.folder import translated
+from peers.journal.whole_file import FILE_MODE
 
 __all__ = ["TIER_FILE", "Copied", "Ownership", "read_copied"]
 

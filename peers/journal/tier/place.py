@@ -22,10 +22,10 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from hub.errors import JournalUnavailableError, UsageError
+from peers.journal.whole_file import making
 
 __all__ = [
     "HASTY",
-    "MAKING",
     "PATIENT",
     "AbsentError",
     "Patience",
@@ -57,11 +57,6 @@ PATIENT = Patience(connect_s=5.0, request_s=30.0, attempts=3)
 
 HASTY = Patience(connect_s=2.0, request_s=10.0, attempts=1)
 """Of who has others waiting behind: a reader process of a hub."""
-
-MAKING = ".new"
-"""Behind the name of a file that is being made."""
-
-_FILE_MODE = 0o600
 
 _FOLDER_MODE = 0o700
 
@@ -209,17 +204,9 @@ class _Folder:
             self._check()
             folder = os.path.dirname(path)  # noqa: PTH120
             self._make(folder)
-            descriptor = os.open(path + MAKING, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, _FILE_MODE)
-            try:
-                with open(descriptor, "wb") as file:  # noqa: PTH123
-                    file.write(data)
-                    file.flush()
-                    os.fsync(descriptor)
-                os.rename(path + MAKING, path)  # noqa: PTH104
-            except BaseException:
-                with suppress(OSError):
-                    os.unlink(path + MAKING)  # noqa: PTH108
-                raise
+            with making(path) as descriptor, open(descriptor, "wb", closefd=False) as file:
+                file.write(data)
+            os.close(descriptor)
             _sync(folder)
 
     def delete(self, name: str) -> None:

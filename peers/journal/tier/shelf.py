@@ -22,7 +22,8 @@ import pyarrow as pa
 from hub.errors import JournalCorruptError, StorageError
 from hub.journal.manifest import Entry, Manifest, encode_sheet, parse_sheet, range_name, range_of
 from peers.journal.tier.parquet import Opened
-from peers.journal.tier.place import MAKING, AbsentError, Place
+from peers.journal.tier.place import AbsentError, Place
+from peers.journal.whole_file import MAKING
 
 __all__ = ["JOINED_SHEETS", "Shelf", "data_name"]
 
