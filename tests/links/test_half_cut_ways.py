@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.hubs.fixtures import StartHub
+from tests.links.accounting import account_for_all
 from tests.links.ledger import Ledger
 from tests.links.load import Load
 from tests.links.quiet_pair import QuietPair
@@ -25,19 +26,5 @@ async def test_a_way_that_swallows_what_one_side_sends(start_hub: StartHub, *, o
     load = Load([await hub.client() for hub in square.hubs])
     async with pair.busy():
         await square.silence(0, 1, of_near=of_near, of_far=of_far)
-    await load.stop()
-    await square.settled()
-    await load.publish(1)
-    for reader in readers:
-        for publisher, last in enumerate(load.published):
-            await reader.reach(f"/from/{publisher}", last - 1)
-        await reader.stop()
-    ledger.check_counters()
-    assert ledger.uncounted() == []
-    assert ledger.miscounted() == []
-    fates = ledger.fates()
-    for wanting, reader in enumerate(readers):
-        for publisher, published in enumerate(load.published):
-            received = len(reader.seen[f"/from/{publisher}"]) - 1
-            assert published == received + sum(fates.get((publisher, wanting), {}).values())
+    await account_for_all(square, load, readers, ledger)
     await square.stop()

@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from tests.hubs.fixtures import StartHub
+from tests.links.accounting import account_for_all
 from tests.links.ledger import Ledger
 from tests.links.load import Load
 from tests.links.reader import Reader
@@ -36,18 +37,4 @@ async def test_what_was_published_was_received_or_is_counted(ring: Shape) -> Non
         await asyncio.sleep(random.random() * 0.2)
         await ring.whole()
         ring.ways[RING[number % len(RING)]].cut()
-    await load.stop()
-    await ring.settled()
-    await load.publish(1)
-    for reader in readers:
-        for publisher, last in enumerate(load.published):
-            await reader.reach(f"/from/{publisher}", last - 1)
-        await reader.stop()
-    ledger.check_counters()
-    assert ledger.uncounted() == []
-    assert ledger.miscounted() == []
-    fates = ledger.fates()
-    for wanting, reader in enumerate(readers):
-        for publisher, published in enumerate(load.published):
-            received = len(reader.seen[f"/from/{publisher}"]) - 1
-            assert published == received + sum(fates.get((publisher, wanting), {}).values())
+    await account_for_all(ring, load, readers, ledger)
