@@ -85,6 +85,7 @@ def plan(sought: Sought, tier: str, partitions: int) -> list[InputPartition]:
     if not tier or sought.start >= sought.end:
         return list(split(sought.start, sought.end, partitions, sought.journal))
     shelf = _shelves.looked_at(tier, sought)
+    wanted = Wanted(sought.topics)
     files: list[FileShare] = []
     gaps: list[tuple[int, int]] = []
     at = sought.start
@@ -95,7 +96,7 @@ def plan(sought: Sought, tier: str, partitions: int) -> list[InputPartition]:
         if entry.first > at:
             gaps.append((at, entry.first))
         begin, at = max(at, entry.first), min(entry.next, sought.end)
-        if _may_hold(entry, sought):
+        if _is_recent(entry, sought) and entry.may_hold(wanted):
             known = msgspec.structs.replace(entry, topics=())
             files.append(FileShare(begin, at, sought.journal, tier, known))
     if at < sought.end:
@@ -106,10 +107,9 @@ def plan(sought: Sought, tier: str, partitions: int) -> list[InputPartition]:
     return found
 
 
-def _may_hold(entry: Entry, sought: Sought) -> bool:
-    if entry.latest_us < sought.since_us and not entry.holes:
-        return False
-    return entry.may_hold(Wanted(sought.topics))
+def _is_recent(entry: Entry, sought: Sought) -> bool:
+    """Return whether a file may hold a record that is not too old; nobody knows the times of what it lacks."""
+    return entry.latest_us >= sought.since_us or bool(entry.holes)
 
 
 def _cut(files: Sequence[FileShare], shelf: Shelf, partitions: int) -> Iterator[FileShare]:
