@@ -25,7 +25,7 @@ from hub.overflow import QueueLimits
 from hub.quotas.quotas import Quotas
 from hub.quotas.resource import Resource
 from hub.settings import Settings
-from peers.broker.stores import covers_stores
+from peers.broker.stores.topics import covers_stores
 from peers.journal.consumers.far_consumers import FarConsumers
 from peers.journal.elsewhere import JournalElsewhere
 from peers.journal.far_confirmations import FarConfirmations

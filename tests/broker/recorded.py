@@ -34,6 +34,8 @@ CONNECTIONS = (
     "n07-broker-throughput-events.s1",
     "n07-broker-throughput-events.s2",
     "n07-broker-throughput-events.s3",
+    "t01-clone-attach",
+    "t02-clone-before-master",
 )
 """Between two endpoints of Broker, from the first byte to the last."""
 

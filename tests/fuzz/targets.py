@@ -7,6 +7,7 @@ from tests.fuzz.hub_targets import HUB_TARGETS
 from tests.fuzz.journal_targets import JOURNAL_TARGETS
 from tests.fuzz.mesh_targets import MESH_TARGETS
 from tests.fuzz.segment_targets import SEGMENT_TARGETS
+from tests.fuzz.store_targets import STORE_TARGETS
 from tests.fuzz.text_targets import TEXT_TARGETS
 from tests.fuzz.tier_targets import TIER_TARGETS
 from tests.fuzz.users_targets import USERS_TARGETS
@@ -21,5 +22,6 @@ TARGETS = (
     *TIER_TARGETS,
     *MESH_TARGETS,
     *TEXT_TARGETS,
+    *STORE_TARGETS,
     *USERS_TARGETS,
 )

@@ -26,6 +26,7 @@ from peers.values import (
     encode,
     to_text,
 )
+from peers.values.binary import value_end
 from peers.values.layout import length_bytes, read_length
 from peers.values.values import identity
 from tests.values import recorded
@@ -106,6 +107,16 @@ def test_encoding_and_decoding_is_the_same_value(value: Value) -> None:
     again = decode(body)
     assert identity(again) == identity(value)
     assert encode(again) == body
+
+
+@given(st.binary(max_size=5), VALUES, st.binary(max_size=5))
+def test_where_a_value_ends(before: bytes, value: Value, behind: bytes) -> None:
+    """A value is found among other bytes; cut, it is refused with its position."""
+    body = encode(value)
+    end = len(before) + len(body)
+    assert value_end(before + body + behind, len(before)) == end
+    with pytest.raises(InvalidDataError, match=f"the value at byte {len(before)} is not complete|are left|claims"):
+        value_end(before + body[:-1], len(before))
 
 
 @given(st.binary(max_size=60))

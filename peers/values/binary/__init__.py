@@ -13,8 +13,8 @@ Cost: about 0.4 µs per value. No state, no I/O. Not here: envelopes and topics,
 
 from __future__ import annotations
 
-from peers.values.binary.checking import check
+from peers.values.binary.checking import check, value_end
 from peers.values.binary.reading import decode
 from peers.values.binary.writing import encode
 
-__all__ = ["check", "decode", "encode"]
+__all__ = ["check", "decode", "encode", "value_end"]

@@ -1,7 +1,13 @@
-"""Whether a binary body is sound, told without making its values, in about a third of the time. No state, no I/O."""
+"""Whether a binary body is sound, told without making its values, in about a third of the time. No state, no I/O.
+
+`value_end` does the same for a value with something else behind it.
+"""
 
 from __future__ import annotations
 
+from struct import error as StructError  # noqa: N812  an exception, named as one
+
+from peers.values.errors import InvalidDataError
 from peers.values.layout import (
     Budget,
     Tag,
@@ -14,7 +20,7 @@ from peers.values.layout import (
     with_positions,
 )
 
-__all__ = ["check"]
+__all__ = ["check", "value_end"]
 
 _SIZES = [0, 1, 8, 8, 8, -1, 16, 17, 3, 8, 8, -1]
 """Bytes behind the tag of values that are no containers; -1 for a length and as many bytes."""
@@ -27,6 +33,21 @@ def check(body: bytes) -> None:
         InvalidDataError: As for `decode`.
     """
     with_positions(_check, body)
+
+
+def value_end(data: bytes, position: int) -> int:
+    """Return where the value ends that begins at `position`; it is sound.
+
+    Raises:
+        InvalidDataError: As for `decode`, but something may follow the value.
+    """
+    try:
+        end = _skip(data, position, 1, 0, Budget())
+    except (IndexError, StructError):
+        end = len(data) + 1
+    if end > len(data):
+        raise InvalidDataError(f"the value at byte {position} is not complete where the data ends, at byte {len(data)}")
+    return end
 
 
 def _check(body: bytes) -> tuple[None, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hub.settings import ZeekSettings
-from peers.broker.stores import covers_stores
+from peers.broker.stores.topics import covers_stores
 
 NAMES = ZeekSettings().stores
 

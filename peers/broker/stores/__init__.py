@@ -1,0 +1,7 @@
+"""Broker's data stores without I/O: the commands, the channels that carry them, and what each end makes of them.
+
+```
+topics ─ which topics a store has                         command ─ one command as bytes, and back
+producer ── numbered actions ──▶ consumer                 the channel: what is lost comes again
+```
+"""
