@@ -198,9 +198,11 @@ class Core:
             on_stranded=on_stranded,
             limits=limits.mesh,
         )
-        self._upstreams = self.mesh.upstreams
+        # Which messages are taken of links, and where they go on.
+        self._traffic = self.mesh.traffic
+        self._upstreams = self._traffic.upstreams
         # What counts messages that do not go on.
-        self._uncarried = Uncarried(self.mesh.strand, self.mesh.leave_out, self._mark_dirty)
+        self._uncarried = Uncarried(self._traffic.strand, self._traffic.leave_out, self._mark_dirty)
         # Who owns a name is asked of the register, and routes forget what names change: neither knows the other.
         register = Register(self.memory.account("names"))
         rule_index: RuleIndex[Handler | FarHub] = RuleIndex()
@@ -243,7 +245,7 @@ class Core:
             owner_of=register.owner_of,
             hub_services=hub_services,
             hub=hub_id,
-            way_to=self.mesh.way_to,
+            way_to=self._traffic.way_to,
         )
         # Which leaves this hub and others have, and who is the gateway of each.
         self.leaves = Leaves(hub_id)
@@ -254,7 +256,7 @@ class Core:
             self.requests,
             self.names,
             self.leaves,
-            self.mesh.way_to,
+            self._traffic.way_to,
             self._turn,
             self.memory.account("mesh"),
         )
@@ -466,12 +468,12 @@ class Core:
         A hub that is no part of the mesh says nothing of origins, and is believed: what it brings goes no further.
         """
         origin = link.origin
-        if origin is None or self.mesh.accepts(link, origin.hub, origin.epoch):
+        if origin is None or self._traffic.accepts(link, origin.hub, origin.epoch):
             link.accepted_at = self._upstreams.turnover
-            link.way = None if origin is None else self.mesh.way(link, origin.hub)
+            link.way = None if origin is None else self._traffic.way(link, origin.hub)
             return True
         link.published_messages += messages  # they have arrived, as far as the link is concerned
-        self.mesh.refuse(link, origin, messages)
+        self._traffic.refuse(link, origin, messages)
         return False
 
     def _tell_gaps(self, link: Handler, runs: Iterable[tuple[Route, int]]) -> None:
@@ -481,7 +483,7 @@ class Core:
             link: Which.
             runs: Routes, each with how many messages.
         """
-        if link.origin is None or not self.mesh.is_lost(link, link.origin.hub, link.origin.epoch):
+        if link.origin is None or not self._traffic.is_lost(link, link.origin.hub, link.origin.epoch):
             return
         granted = link.publishes_in
         for route, messages in runs:
@@ -499,7 +501,7 @@ class Core:
         """
         if source is not None:
             if source.origin is not None and not self._accepts(source, 0):
-                is_lost = self.mesh.is_lost(source, source.origin.hub, source.origin.epoch)
+                is_lost = self._traffic.is_lost(source, source.origin.hub, source.origin.epoch)
                 return Prospect(Outcome.OVERTAKEN if is_lost else Outcome.ANOTHER_WAY)
             if source.rights is not None and not source.rights.may(source.acts.publishing, topic):
                 return Prospect(Outcome.POLICY)

@@ -52,7 +52,7 @@ def prospect(route: Route, source: Handler | None, mesh: Mesh[Handler]) -> Prosp
     """
     origin = None if source is None else source.origin
     handlers = route.handlers if source is None else route.of_way(source.way)
-    leading = mesh.onward(mesh.hub if origin is None else origin.hub, route.far) if route.barred else ()
+    leading = mesh.traffic.onward(mesh.hub if origin is None else origin.hub, route.far) if route.barred else ()
     return Prospect(
         Outcome.TAKEN,
         sum(not one.delivery.is_left for one in route.near),

@@ -105,18 +105,18 @@ class Ways(NamedTuple):
         not have it, nobody can tell whether it was.
         """
         links = self._onward(way if isinstance(way, bytes) else way[0])
-        behind = () if self.barred else self.mesh.left_behind(way, self.far)
+        behind = () if self.barred else self.mesh.traffic.left_behind(way, self.far)
         return links + tuple(map(self.uncarried.stranded, behind)) if behind else links
 
     @property
     def links_from_here(self) -> tuple[Handler, ...]:
         """The same for what enters at this hub, and what counts it for hubs that cannot be reached."""
         links = self._onward(self.mesh.hub)
-        unreached = self.mesh.unreached(self.far)
+        unreached = self.mesh.traffic.unreached(self.far)
         return links + tuple(map(self.uncarried.unreached, unreached)) if unreached else links
 
     def _onward(self, origin: bytes) -> tuple[Handler, ...]:
-        links = self.mesh.onward(origin, self.far)
+        links = self.mesh.traffic.onward(origin, self.far)
         return tuple(link for link in links if link not in self.barred) if self.barred else links
 
 
@@ -336,7 +336,7 @@ class Routes:
         if isinstance(owner, Handler):
             return self._route(topic, (owner,), sender)
         ways = self._ways([owner.hub], Audience(topic) if self.is_guarded else None)
-        links = () if ways is None else ways.mesh.onward(ways.mesh.hub, ways.far)
+        links = () if ways is None else ways.mesh.traffic.onward(ways.mesh.hub, ways.far)
         if ways is None or not links:
             raise RejectedError(CloseCode.TRY_AGAIN_LATER, "the hub that has this name cannot be reached")
         for link in links:

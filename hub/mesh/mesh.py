@@ -1,11 +1,10 @@
 """`Mesh`: many hubs that act as one, whatever shape their links have.
 
 ```
-links come and go, own interest ─▶ announcements of this hub ─┐
+links come and go, own interest ─▶ OwnNews: announcements of this hub ─┐
 announcements of others ─▶ Knowledge ─┬─▶ told on the other links ─▶ FarViews: what is known at their far sides
                                       ├─▶ on_interest: what a hub wants, for the routes
-                                      └─▶ Graph ─▶ on_trees; onward(origin, who wants it): links on which it goes on
-a message of an origin and epoch      ─▶ Upstreams: is it taken from this link?
+                                      └─▶ Graph ─▶ on_trees; Traffic: which messages are taken, where they go on
 ```
 
 Each hub tells all others, by its links, which links it has and what is wanted there. So every hub can tell on which
@@ -14,9 +13,6 @@ tree the messages of each hub travel, and sends each of them only where it leads
 **Safe whatever is believed**: see `hub.mesh.upstream`. **Arriving once all believe the same**: an origin begins a new
 epoch whenever it hears of a change of links, and again at `SETTLE_S` after the last one, when everybody else must have
 heard, too. So the upstream that each hub has by then is the one in the tree.
-
-**Messages go by what is announced**, of this hub's own links, too: so the far side of each link can know by which ways
-a message was sent to it, and count it if it does not go on by them (`left_behind`).
 
 What comes is taken at once (`hear`, `change`, `link_up`, `link_down`); what follows from all of it together is done by
 `check`, which the owner calls at the end of each turn in which something came, and when it said.
@@ -30,49 +26,30 @@ Not here: the bytes (`peers.wire`), who gets a message at this hub (`hub.routes`
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, Generic, TypeVar
 
 from hub.filter import Change
 from hub.limits import LINK_COST, MeshLimits
-from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Interest, Interests, Told, Wanted
+from hub.mesh.announcement import Announcement, Digest, Interests, Told, Wanted
 from hub.mesh.far_views import FarViews
 from hub.mesh.graph import Graph
 from hub.mesh.graph_change import GraphChange
-from hub.mesh.hops import Hops
 from hub.mesh.knowledge import Knowledge, contradicts
-from hub.mesh.pace import Pace
+from hub.mesh.own_news import OwnNews
+from hub.mesh.reach import Reach
 from hub.mesh.record import Record
 from hub.mesh.statistics import MeshStatistics
-from hub.mesh.upstream import Upstreams
-from hub.origin import EPOCH_LIMIT, Origin, Way
+from hub.mesh.traffic import Traffic
+from hub.origin import EPOCH_LIMIT, Origin
 
-__all__ = ["BURST", "EVERY_S", "FORGET_S", "GONE_S", "OUTBID_LIMIT", "SETTLE_S", "Mesh"]
+__all__ = ["SETTLE_S", "Mesh"]
 
 L = TypeVar("L")
 
 SETTLE_S: Final = (0.25, 1.0, 2.0)
 """When a new epoch begins after the last change of links, seconds: announcements cross a mesh in far less, but for the
 last of these, which is for links that are slow."""
-
-OUTBID_LIMIT: Final = SEQ_LIMIT // 2
-"""The highest number given by somebody else in the name of this hub that this one goes above, so that there is room for
-what it announces later. With a higher one, which no twin comes to, it is not heard until it starts anew."""
-
-FORGET_S: Final = 60.0
-"""How long a hub is remembered that cannot be reached, seconds."""
-
-EVERY_S: Final = 1.0
-"""How often a hub announces what has changed there, in the long run."""
-
-BURST: Final = 8
-"""How many announcements it may make at once, after it was quiet: so a change is heard at once, a stream of them once a
-second."""
-
-GONE_S: Final = 0.1
-"""How long a link that is gone may take to come back, seconds, before others are told of it where they were told much
-lately. What is sent by it meanwhile is lost. Since a link must have been announced before, that cannot be often."""
 
 
 class Mesh(Generic[L]):
@@ -96,45 +73,25 @@ class Mesh(Generic[L]):
     """
 
     __slots__ = (
-        "_changed_s",
-        "_changes",
         "_checked_s",
         "_coming",
-        "_costs",
-        "_far_hops",
-        "_forget_s",
-        "_gone_s",
         "_graph",
         "_has_new_links",
-        "_interest_pace",
-        "_is_asked",
         "_knowledge",
-        "_link_changes",
-        "_link_pace",
         "_links",
-        "_look_s",
+        "_news",
         "_on_change",
         "_on_check",
         "_on_clash",
         "_on_due",
         "_on_interest",
-        "_on_reach",
-        "_on_stranded",
-        "_on_trees",
-        "_outbid",
-        "_overtaken",
+        "_reach",
         "_settle_s",
-        "_stranded",
-        "_stranded_pace",
         "_views",
         "clashes",
         "hub",
         "origin",
-        "overtaken_messages",
-        "repeated_messages",
-        "stranded_messages",
-        "unreached_messages",
-        "upstreams",
+        "traffic",
     )
 
     def __init__(  # noqa: PLR0913 -- what it is told of the outside
@@ -159,59 +116,36 @@ class Mesh(Generic[L]):
         self.hub = hub
         # What is said of whatever enters the mesh here now; its epoch only grows.
         self.origin = Origin(hub, 1)
-        self._on_trees, self._on_interest, self._on_due, self._on_clash = on_trees, on_interest, on_due, on_clash
+        self._on_interest, self._on_due, self._on_clash = on_interest, on_due, on_clash
         self._on_change = on_change
-        self._on_reach = on_reach
         self._on_check = on_check
-        self._on_stranded = on_stranded
         self._knowledge: Knowledge[L] = Knowledge(own, limits)
         self._graph = Graph(hub)
-        self.upstreams: Upstreams[L] = Upstreams()
         # The id of a neighbour → the link to it, from the moment in which its far side has said what it knows.
         self._links: dict[bytes, L] = {}
-        # The same, with the cost: what this hub will announce next. Until then messages go by what is announced, so
-        # that whoever gets them can know by which ways they were sent.
-        self._costs: dict[bytes, int] = {}
         # Link → the hub at its far side, and the cost, of those whose far side has not said yet what it knows.
         self._coming: dict[L, tuple[bytes, int]] = {}
-        # What the far sides of links know; and number of such a view → the ways by which messages are sent there.
+        # What the far sides of links know.
         self._views: FarViews[L] = FarViews()
-        self._far_hops: dict[int, Hops] = {}
-        # Prefix or rule → whether it is wanted here now, of those that were not announced yet.
-        self._changes: dict[Interest, bool] = {}
-        # Whether there are links of this hub that were not announced yet, or are announced and gone.
-        self._link_changes = False
-        # The number that this hub's next announcement must be above, where somebody else speaks in its name.
-        self._outbid = 0
-        self._interest_pace, self._link_pace = Pace(BURST, EVERY_S), Pace(BURST, EVERY_S)
-        # When others are told of links that are gone, whatever was told before; infinite while there are none.
-        self._gone_s = math.inf
+        self._news: OwnNews[L] = OwnNews(self._knowledge, self._links)
+        self._reach = Reach(self._graph, self._knowledge.records, on_reach)
+        self.traffic: Traffic[L] = Traffic(
+            self._links,
+            self._graph,
+            self._knowledge,
+            self._views,
+            on_trees=on_trees,
+            on_check=on_check,
+            on_stranded=on_stranded,
+        )
         # When new epochs begin, ascending.
         self._settle_s: list[float] = []
         # Whether hubs have told of their links since the last `check`.
         self._has_new_links = False
-        # Whether `onward` was asked since `on_trees` was called last, so that somebody may remember what it said.
-        self._is_asked = False
-        # When the graph has changed last; when it is next looked which hubs can be reached, infinite if that is known.
-        self._changed_s, self._look_s = 0.0, math.inf
         # When `check` was called last.
         self._checked_s = 0.0
-        # How many messages were not taken since the start: some that a newer epoch has overtaken, so that they are lost
-        # here; others of which nobody can tell, as they may have come by another link.
-        self.overtaken_messages = self.repeated_messages = 0
-        # How many messages have entered here for hubs that could not be reached, once for each such hub.
-        self.unreached_messages = 0
-        # How many messages have come for hubs to which nothing leads on from here any more, once for each such hub;
-        # hub → how many of them nobody was told yet.
-        self.stranded_messages = 0
-        self._stranded: dict[bytes, int] = {}
-        self._stranded_pace = Pace(1, EVERY_S)
-        # Link → how many messages it has brought that were overtaken, of those that nobody has asked for yet.
-        self._overtaken: dict[L, int] = {}
         # How often somebody else has told of this hub since the start, as if it were this hub.
         self.clashes = 0
-        # When the next hub is to be forgotten; infinite while all can be reached.
-        self._forget_s = math.inf
 
     # Links of this hub.
 
@@ -224,7 +158,7 @@ class Mesh(Generic[L]):
             cost: How far away it is; at least 1.
         """
         self._knowledge.add(link)
-        self.upstreams.come(link, far)
+        self.traffic.upstreams.come(link, far)
         self._coming[link] = far, cost
         self._on_due(link)
         self._on_check()
@@ -232,12 +166,12 @@ class Mesh(Generic[L]):
     def _open(self, link: L, known: Iterable[tuple[bytes, int]]) -> None:
         """The far side of a new link says what it knows: so it can be told all else before any message."""
         far, cost = self._coming.pop(link)
-        self._links[far], self._costs[far] = link, cost
+        self._links[far], self._news.costs[far] = link, cost
         self._views.add(link, far, known)
         self._relink_here()
         # The far side is told of it with all else, so that it knows no later by which way to send what is wanted here.
-        if not self._outbid and self._link_pace.ready_s(self._checked_s) <= self._checked_s:
-            self._announce_links(self._checked_s, Interests())
+        if self._news.may_tell_of_links(self._checked_s) and self._news.tell_of_links(self._checked_s):
+            self._relink(self.hub)
 
     def link_down(self, link: L) -> None:
         """A link is gone; it does no harm if it was none."""
@@ -247,10 +181,9 @@ class Mesh(Generic[L]):
         self._coming.pop(link, None)
         self._views.discard(link)
         far = self._far_of(link)
-        self.upstreams.leave(link)
-        self._overtaken.pop(link, None)
+        self.traffic.leave(link)
         if far is not None:  # otherwise another link has taken its place, or its far side has said nothing
-            del self._links[far], self._costs[far]
+            del self._links[far], self._news.costs[far]
         self._relink_here()
         if far is not None:
             self._announce_gone(far)
@@ -258,19 +191,10 @@ class Mesh(Generic[L]):
 
     def _announce_gone(self, far: bytes) -> None:
         """Tell others, in front of the messages that are routed in this turn, unless there was much to tell lately."""
-        now_s, own = self._checked_s, self._knowledge.own
-        if far in own.neighbours and not self._outbid and self._link_pace.ready_s(now_s) <= now_s:
-            self._announce_ends(now_s)
+        if far in self._knowledge.own.neighbours and self._news.may_tell_of_links(self._checked_s):
+            self._news.tell_of_ends(self._checked_s)
+            self._relink(self.hub)
             self._tell()
-
-    def _announce_ends(self, now_s: float) -> None:
-        """Tell others which links are gone; of those that have come they hear when it is time for that."""
-        self._link_pace.use(now_s)
-        self._gone_s = math.inf
-        own = self._knowledge.own
-        own.neighbours = {hub: cost for hub, cost in own.neighbours.items() if hub in self._links}
-        self._knowledge.announce(Interests(), neighbours=True)
-        self._relink(self.hub)
 
     def set_cost(self, link: L, cost: int) -> None:
         """Let a link that is up cost something else: messages take other ways, or this one, once that is announced."""
@@ -279,29 +203,23 @@ class Mesh(Generic[L]):
             self._coming[link] = far, cost
             return
         hub = self._far_of(link)
-        if hub is not None and self._costs[hub] != cost:
-            self._costs[hub] = cost
-            self._link_changes = True
+        if hub is not None and self._news.costs[hub] != cost:
+            self._news.costs[hub] = cost
+            self._news.link_changes = True
             self._on_check()
 
     def _relink_here(self) -> None:
         """Links of this hub have come or gone: it begins an epoch, and will tell others."""
         self._begin_epoch()
-        self._has_new_links = self._link_changes = True
-        self.upstreams.turnover += 1
-        self._tell_of_trees()
+        self._has_new_links = self._news.link_changes = True
+        self.traffic.upstreams.turnover += 1
+        self.traffic.tell_of_trees()
 
     # What is wanted here.
 
     def change(self, change: Change | Interests) -> None:
         """What this hub wants of others has changed."""
-        wants, changes = self._knowledge.own.wants, self._changes
-        for some, is_wanted in ((change.removed, False), (change.added, True)):
-            for one in some:
-                if (one in wants) is is_wanted:
-                    changes.pop(one, None)  # it was taken back before anybody was told
-                else:
-                    changes[one] = is_wanted
+        self._news.change(change)
         self._on_check()
 
     # What others say.
@@ -318,7 +236,7 @@ class Mesh(Generic[L]):
             self._open(link, told.known if isinstance(told, Digest) else ())
         match told:
             case Digest():
-                self._find_the_lost()
+                self._reach.find_the_lost()
                 self._knowledge.hear_digest(link, told)
             case Wanted():
                 self._knowledge.hear_wanted(link, told)
@@ -335,8 +253,7 @@ class Mesh(Generic[L]):
             if announcement.seq > own.seq or contradicts(announcement, own):
                 self.clashes += 1
                 self._on_clash(announcement.seq)
-                if announcement.seq <= OUTBID_LIMIT:
-                    self._outbid = max(self._outbid, announcement.seq)
+                self._news.outbid(announcement.seq)
             return
         heard = self._knowledge.hear(link, announcement)
         if heard is not None and heard.neighbours:
@@ -360,7 +277,7 @@ class Mesh(Generic[L]):
     def confirm(self, link: L, generation: int) -> None:
         """The far side of a link has taken all that it was told when `asks` said this."""
         if self._views.confirm(link, generation):
-            self.upstreams.turnover += 1
+            self.traffic.upstreams.turnover += 1
 
     # Time.
 
@@ -378,77 +295,22 @@ class Mesh(Generic[L]):
             if not self._settle_s:
                 self._views.settle()
                 if self._is_linked_elsewhere:
-                    self._link_changes = True  # which it says once more, under another number
-        self._announce_what_is_due(now_s)
+                    self._news.link_changes = True  # which it says once more, under another number
+        if self._news.tell_what_is_due(now_s):
+            self._relink(self.hub)
         self._settle(now_s)
-        if self._look_s <= now_s:
-            self._look()
-        if self._forget_s <= now_s:
-            self._forget(now_s)
-        self._tell_stranded(now_s)
+        self._reach.look(now_s)
+        self._reach.forget(now_s, self._forget)
+        self.traffic.tell_stranded(now_s)
         answer_s = self._knowledge.answer(now_s)
         self._tell()
-        due_s = [answer_s, self._forget_s, self._look_s, self._gone_s, *self._settle_s[:1]]
-        if self._stranded:
-            due_s.append(self._stranded_pace.ready_s(now_s))
-        if self._changes:
-            due_s.append(self._interest_pace.ready_s(now_s))
-        if self._link_changes or self._outbid:
-            due_s.append(self._link_pace.ready_s(now_s))
-        return min(due_s)
-
-    def _announce_what_is_due(self, now_s: float) -> None:
-        self._announce_what_is_gone(now_s)
-        links_due = (self._link_changes or bool(self._outbid)) and self._link_pace.ready_s(now_s) <= now_s
-        wants_due = bool(self._changes) and self._interest_pace.ready_s(now_s) <= now_s
-        if not (links_due or wants_due):
-            return
-        change = self._take_changes() if wants_due else Interests()
-        if wants_due:
-            self._interest_pace.use(now_s)
-        if links_due:
-            self._announce_links(now_s, change)
-        else:
-            self._knowledge.announce(change, neighbours=False)
-
-    def _announce_what_is_gone(self, now_s: float) -> None:
-        if self._links.keys() >= self._knowledge.own.neighbours.keys():
-            self._gone_s = math.inf
-        elif self._gone_s == math.inf:
-            self._gone_s = now_s + GONE_S
-        elif self._gone_s <= now_s:
-            self._announce_ends(now_s)
-
-    def _announce_links(self, now_s: float, change: Interests) -> None:
-        self._link_pace.use(now_s)
-        self._link_changes = False
-        self._gone_s = math.inf
-        own = self._knowledge.own
-        is_changed = own.neighbours != self._costs
-        own.neighbours = dict(self._costs)
-        if self._outbid:
-            self._knowledge.outbid(self._outbid)
-            self._outbid = 0
-        else:
-            self._knowledge.announce(change, neighbours=True)
-        if is_changed:
-            self._relink(self.hub)
-
-    def _take_changes(self) -> Interests:
-        wants, changes = self._knowledge.own.wants, self._changes
-        added = tuple(one for one, is_wanted in changes.items() if is_wanted)
-        removed = tuple(one for one, is_wanted in changes.items() if not is_wanted)
-        for one in removed:
-            del wants[one]
-        wants.update(dict.fromkeys(added))
-        changes.clear()
-        return Interests(added, removed)
-
-    def _tell_stranded(self, now_s: float) -> None:
-        if self._stranded and self._stranded_pace.ready_s(now_s) <= now_s:
-            self._stranded_pace.use(now_s)
-            stranded, self._stranded = self._stranded, {}
-            self._on_stranded(stranded)
+        return min(
+            answer_s,
+            self._reach.due_s,
+            self._news.due_s(now_s),
+            self.traffic.due_s(now_s),
+            *self._settle_s[:1],
+        )
 
     def _tell(self) -> None:
         for link in self._knowledge.due():
@@ -461,7 +323,7 @@ class Mesh(Generic[L]):
 
     def _far_of(self, link: L) -> bytes | None:
         """Return the hub at the other end of a link; none if it is not open, is gone, or another has its place."""
-        far = self.upstreams.far_of(link)
+        far = self.traffic.upstreams.far_of(link)
         return far if far is not None and self._links.get(far) is link else None
 
     def _relink(self, hub: bytes) -> None:
@@ -473,18 +335,11 @@ class Mesh(Generic[L]):
         self._has_new_links = True
         record = self._knowledge.records[hub]
         if self._views.change(hub, record.seq, record.neighbours):
-            self._far_hops.clear()
-            self.upstreams.turnover += 1
+            self.traffic.forget_views()
             for one in self._links.values():
                 self._on_due(one)
         if self._graph.update(hub, self._knowledge.records):
-            self._tell_of_trees()
-
-    def _tell_of_trees(self) -> None:
-        """Answers of `onward` may be others now; who has asked for none since the last time need not know."""
-        if self._is_asked:
-            self._is_asked = False
-            self._on_trees()
+            self.traffic.tell_of_trees()
 
     def _settle(self, now_s: float) -> None:
         """The graph may be another one since now, if hubs have told of their links."""
@@ -492,8 +347,7 @@ class Mesh(Generic[L]):
             return
         self._has_new_links = False
         self._settle_s = [now_s + settle_s for settle_s in SETTLE_S]
-        self._changed_s = now_s
-        self._look_s = min(self._look_s, now_s + EVERY_S)
+        self._reach.change(now_s)
         self._tell_change(self._knowledge.records)
 
     def _ask_for_the_unknown(self) -> None:
@@ -516,135 +370,28 @@ class Mesh(Generic[L]):
         own, links = self.hub, self._links
         return any(own in record.neighbours and hub not in links for hub, record in self._knowledge.records.items())
 
-    def _look(self) -> None:
-        """Look which hubs can be reached: not at each change, as a mesh that is made has one for each link."""
-        self._look_s = math.inf
-        records, reached = self._knowledge.records, self._graph.reached
-        for hub, record in records.items():
-            was_lost, is_lost = record.is_lost, hub not in reached
-            record.lost_s = min(record.lost_s, self._changed_s) if is_lost else math.inf
-            if is_lost is not was_lost:
-                self._on_reach(hub, not is_lost)
-        self._forget_s = FORGET_S + min(record.lost_s for record in records.values())
-
-    def _find_the_lost(self) -> None:
-        """Hubs that were lost may be reached again: then others are to be told of them at once."""
-        if self._forget_s < math.inf:
-            reached = self._graph.reached
-            for hub, record in self._knowledge.records.items():
-                if record.is_lost and hub in reached:
-                    record.lost_s = math.inf
-                    self._on_reach(hub, True)
-
-    def _forget(self, now_s: float) -> None:
+    def _forget(self, lost: Iterable[Record]) -> None:
         """Forget hubs that could not be reached for long. No tree changes by that: nothing led there."""
         known = dict(self._knowledge.records)
-        for record in known.values():
-            if record.lost_s + FORGET_S <= now_s:
-                self.upstreams.forget(record.hub)
-                change = self._knowledge.forget(record.hub)
-                self._graph.update(record.hub, self._knowledge.records)
-                self._views.forget(record.hub)
-                if change.removed:
-                    self._on_interest(record.hub, change, None)
+        for record in lost:
+            self.traffic.upstreams.forget(record.hub)
+            change = self._knowledge.forget(record.hub)
+            self._graph.update(record.hub, self._knowledge.records)
+            self._views.forget(record.hub)
+            if change.removed:
+                self._on_interest(record.hub, change, None)
         self._tell_change(known)
-        self._forget_s = FORGET_S + min(record.lost_s for record in self._knowledge.records.values())
 
     def _tell_change(self, records: Mapping[bytes, Record]) -> None:
         change = self._graph.take_change()
         if change is not None:
             self._on_change(change, {hub: records[hub].name for hub in change.hubs})
 
-    # Messages.
-
-    def accepts(self, link: L, origin: bytes, epoch: int) -> bool:
-        """Return whether a message that comes by a link is taken here, which its origin and epoch decide."""
-        return origin != self.hub and origin in self._knowledge.records and self.upstreams.accepts(link, origin, epoch)
-
-    def refuse(self, link: L, origin: Origin, messages: int) -> None:
-        """Count messages that were not taken."""
-        if self.is_lost(link, origin.hub, origin.epoch):
-            self.overtaken_messages += messages
-            self._overtaken[link] = self._overtaken.get(link, 0) + messages
-        else:
-            self.repeated_messages += messages
-
-    def is_lost(self, link: L, origin: bytes, epoch: int) -> bool:
-        """Return whether a message that was not taken is lost here for sure, as a newer epoch has overtaken it."""
-        return self.upstreams.is_lost(link, origin, epoch)
-
-    def take_overtaken(self, link: L) -> int:
-        """Return how many messages that a link has brought were lost since the last call, as they were overtaken."""
-        return self._overtaken.pop(link, 0)
-
-    def onward(self, origin: bytes, wanting: Iterable[bytes]) -> tuple[L, ...]:
-        """Return the links on which a message of `origin` goes on, so that it reaches the hubs that want it."""
-        self._is_asked = True
-        hops = self._graph.next_hops(origin, wanting)
-        return tuple(self._links[hop] for hop in sorted(hops) if hop in self._links)
-
-    def way(self, link: L, origin: bytes) -> Way:
-        """Return what decides where messages of `origin` go on that a link brings; while it is the same, so is that."""
-        number = self._views.number(link)
-        return (origin, number) if number else origin
-
-    def left_behind(self, way: Way, wanting: Iterable[bytes]) -> tuple[bytes, ...]:
-        """Return those of the hubs that want a message for which it was sent here, and to which it does not go on.
-
-        Whoever has sent it did not know that, or the link that leads there is gone and nobody was told yet.
-        """
-        if isinstance(way, bytes):
-            if self._links.keys() >= self._knowledge.own.neighbours.keys():
-                return ()
-            now = self._graph.beneath(way)
-            return tuple(hub for hub in wanting if hub in now and now[hub] not in self._links)
-        origin, number = way
-        now, before = self._graph.beneath(origin), self._far_beneath(number, origin)
-        return tuple(hub for hub in wanting if before.get(hub) == self.hub and now.get(hub) not in self._links)
-
-    def _far_beneath(self, number: int, origin: bytes) -> Mapping[bytes, bytes]:
-        """Return hub beneath a neighbour of this one, as that one knows the mesh → the hub by which it sends there."""
-        view = self._views.view(number)
-        if view is None:
-            return {}
-        hops = self._far_hops.get(number)
-        if hops is None:
-            hops = self._far_hops[number] = self._graph.hops_of(view, self._knowledge.records)
-        return hops.beneath(origin)
-
-    def unreached(self, wanting: Iterable[bytes]) -> tuple[bytes, ...]:
-        """Return those hubs to which nothing leads that enters here."""
-        now = self._graph.beneath(self.hub)
-        return tuple(hub for hub in wanting if now.get(hub) not in self._links)
-
-    def strand(self, hub: bytes, messages: int) -> None:
-        """Count messages that have come, and do not go on to a hub that wants them (`left_behind`)."""
-        self.stranded_messages += messages
-        if not self._stranded:
-            self._on_check()
-        self._stranded[hub] = self._stranded.get(hub, 0) + messages
-
-    def leave_out(self, _: bytes, messages: int) -> None:
-        """Count messages that have entered here, and do not go on to a hub that wants them (`unreached`)."""
-        self.unreached_messages += messages
-
-    def way_to(self, hub: bytes) -> tuple[int, L] | None:
-        """Return how far away another hub is, and the link that leads there; None if it cannot be reached."""
-        tree, links = self._graph.tree, self._graph.links
-        far, first, at = 0, hub, hub
-        while at != self.hub:
-            before = tree.get(at)
-            if before is None:
-                return None
-            far, first, at = far + links[before][at], at, before
-        link = self._links.get(first)
-        return None if link is None else (far, link)
-
     # Looking at it.
 
     def statistics(self) -> MeshStatistics:
         """Return what is known, and what was not taken."""
-        knowledge = self._knowledge
+        knowledge, traffic = self._knowledge, self.traffic
         return MeshStatistics(
             hubs=len(knowledge.records),
             links=len(self._links),
@@ -653,10 +400,10 @@ class Mesh(Generic[L]):
             left_out_total=knowledge.left_out_total,
             announcements_total=knowledge.taken_total,
             refused_total=knowledge.refused_total,
-            overtaken_messages_total=self.overtaken_messages,
-            repeated_messages_total=self.repeated_messages,
-            stranded_messages_total=self.stranded_messages,
-            unreached_messages_total=self.unreached_messages,
+            overtaken_messages_total=traffic.overtaken_messages,
+            repeated_messages_total=traffic.repeated_messages,
+            stranded_messages_total=traffic.stranded_messages,
+            unreached_messages_total=traffic.unreached_messages,
             clashes_total=self.clashes,
         )
 
@@ -673,7 +420,7 @@ class Mesh(Generic[L]):
     @property
     def is_settled(self) -> bool:
         """Whether all epochs have begun that the last change of links has led to."""
-        return not (self._link_changes or self._has_new_links or self._settle_s)
+        return not (self._news.link_changes or self._has_new_links or self._settle_s)
 
     @property
     def links(self) -> Collection[L]:

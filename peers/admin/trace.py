@@ -70,7 +70,7 @@ def _rows(node: Node, topic: str, after: bytes) -> list[dict[str, Any]]:
         if hub in on_way and hub != node.id:
             cost[hub] = cost[before] + links[before][hub]
     first = (hub for hub in on_way if hub != node.id and tree[hub] == node.id)
-    barred = {hub for hub in first if not route.barred.isdisjoint(mesh.onward(node.id, (hub,)))}
+    barred = {hub for hub in first if not route.barred.isdisjoint(mesh.traffic.onward(node.id, (hub,)))}
     known = sorted(hub for hub in (on_way | wanting) & records.keys() if hub > after)
     return [
         {

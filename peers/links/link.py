@@ -246,7 +246,7 @@ class Link:
 
     def _tell_overtaken(self) -> None:
         """Tell people of messages that have come by this link and are lost here, as the mesh has overtaken them."""
-        overtaken = self._node.core.mesh.take_overtaken(self._handler)
+        overtaken = self._node.core.mesh.traffic.take_overtaken(self._handler)
         if overtaken:
             self._node.accounts.overtake(self.peer, overtaken)
 
@@ -273,7 +273,7 @@ class Link:
             sent_bytes=handler.delivered_bytes + (0 if self.onward is None else self.onward.beside_bytes),
             queue_full=handler.dropped_messages - handler.unreadable_messages,
             too_large=handler.unreadable_messages,
-            path_changes=self._node.core.mesh.upstreams.moves(handler),
+            path_changes=self._node.core.mesh.traffic.upstreams.moves(handler),
         )
 
     def moment(self, now_s: float) -> Moment:

@@ -155,7 +155,7 @@ class Restless:
 
     def begin(self, first_s: float) -> None:
         """Change from now on; what may be announced at once is used up."""
-        now_s, pace = self._hub._now_s, self._hub.mesh._interest_pace
+        now_s, pace = self._hub._now_s, self._hub.mesh._news._interest_pace
         while pace.ready_s(now_s) <= now_s:
             pace.use(now_s)
         self._world.clock.after(first_s, self._change)

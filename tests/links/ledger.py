@@ -118,8 +118,9 @@ class Ledger:
 
     def onward(self, number: int, link: Handler, origin: bytes) -> frozenset[int]:
         """The hubs to which a link of a hub leads now, for messages of this origin."""
-        mesh = self._hubs[number].node.core.mesh
-        return frozenset(other for other, hub in enumerate(self._hubs) if link in mesh.onward(origin, (hub.node.id,)))
+        traffic = self._hubs[number].node.core.mesh.traffic
+        hubs = enumerate(self._hubs)
+        return frozenset(other for other, hub in hubs if link in traffic.onward(origin, (hub.node.id,)))
 
     def fates(self) -> dict[tuple[int, int], Counter[Fate]]:
         """For each pair of hubs: what has become of messages that entered at the first and did not come to the second.
@@ -175,11 +176,11 @@ class Ledger:
                 accounts.lost_messages,
                 self.lost_on_links(number),
             )
-            assert mesh.overtaken_messages == self.refused(number, "overtaken")
-            assert mesh.repeated_messages == self.refused(number, "repeated")
+            assert mesh.traffic.overtaken_messages == self.refused(number, "overtaken")
+            assert mesh.traffic.repeated_messages == self.refused(number, "repeated")
             book = self._books[number]
-            assert mesh.stranded_messages == len(book.stranded)
-            assert mesh.unreached_messages == len(book.unreached)
+            assert mesh.traffic.stranded_messages == len(book.stranded)
+            assert mesh.traffic.unreached_messages == len(book.unreached)
 
     def uncounted(self) -> list[tuple[Published, int, Fate]]:
         """The messages that did not come to a hub, and that the hub of their fate has not counted."""
@@ -230,7 +231,7 @@ class _Book:
         # Link → the number of the hub at its far side; also of those that are gone, as what they brought may come late.
         self._far: dict[Handler, int] = {}
         for far in self._core.mesh.graph.links[self._core.mesh.hub]:
-            (_, link) = cast("tuple[int, Handler]", self._core.mesh.way_to(far))
+            (_, link) = cast("tuple[int, Handler]", self._core.mesh.traffic.way_to(far))
             self._trace(link, far)
 
     def _trace(self, link: Handler, hub: bytes) -> None:
@@ -267,7 +268,7 @@ class _Book:
             self.copies.setdefault(message, []).append(copy)
 
     def _counted(self) -> tuple[int, int]:
-        return self._core.mesh.overtaken_messages, self._core.mesh.repeated_messages
+        return self._core.mesh.traffic.overtaken_messages, self._core.mesh.traffic.repeated_messages
 
     def _come(self, source: Handler, messages: list[Published]) -> None:
         if source.is_link:

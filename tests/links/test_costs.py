@@ -37,14 +37,14 @@ async def test_messages_take_the_cheapest_way_there_is(start_hub: StartHub) -> N
     reader, writer = await last.client("/a"), await first.client()
     mesh = first.node.core.mesh
     await eventually(
-        lambda: first.wanted_by(last) == {"/a"} and mesh.way_to(last.node.id) == (2, first.handler("third"))
+        lambda: first.wanted_by(last) == {"/a"} and mesh.traffic.way_to(last.node.id) == (2, first.handler("third"))
     )
     await eventually(lambda: all(hub.node.core.mesh.is_settled for hub in (first, last, third)))
     await writer.publish("/a", 1)
     assert await reader.values(1) == [("/a", 1)]
     assert (last.handler("third").published_messages, last.handler("first").published_messages) == (1, 0)
     await third.stop()
-    await eventually(lambda: mesh.way_to(last.node.id) == (10, first.handler("last")))
+    await eventually(lambda: mesh.traffic.way_to(last.node.id) == (10, first.handler("last")))
     await writer.publish("/a", 2)
     assert await reader.values(1) == [("/a", 2)]
     assert last.handler("first").published_messages == 1

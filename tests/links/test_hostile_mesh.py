@@ -85,7 +85,7 @@ async def test_origins_that_cannot_be(pair: QuietPair) -> None:
     taken = [number for number, (_, is_taken) in enumerate(said) if is_taken]
     assert await reader.values(len(taken)) == [("/a", number) for number in taken]
     mesh = hub.node.core.mesh
-    assert (mesh.repeated_messages, mesh.overtaken_messages) == (3, 1)
+    assert (mesh.traffic.repeated_messages, mesh.traffic.overtaken_messages) == (3, 1)
     await peer.send(encode_frame(Kind.ORIGIN, b"short"))
     assert await peer.end() == (1002, "ORIGIN: 5 bytes, expected 20")
 

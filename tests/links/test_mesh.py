@@ -62,7 +62,7 @@ async def test_each_message_reaches_each_subscriber_once(start_shape: StartShape
             assert reader.seen[f"/from/{number}"] == list(range(-1, 3_000))
         await reader.stop()
     for hub in shape.hubs:
-        assert hub.node.core.mesh.repeated_messages == hub.node.core.mesh.overtaken_messages == 0
+        assert hub.node.core.mesh.traffic.repeated_messages == hub.node.core.mesh.traffic.overtaken_messages == 0
 
 
 async def test_messages_go_only_where_they_are_wanted(start_shape: StartShape) -> None:

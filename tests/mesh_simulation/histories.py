@@ -17,7 +17,7 @@ from operator import itemgetter
 from random import Random
 from typing import NamedTuple
 
-from hub.mesh.mesh import FORGET_S
+from hub.mesh.reach import FORGET_S
 from tests.mesh_simulation.network import SILENT_S
 from tests.mesh_simulation.truth import Counts
 from tests.mesh_simulation.world import Cable, Ending, World

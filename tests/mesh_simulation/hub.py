@@ -156,8 +156,8 @@ class Hub:
 
     def _take(self, end: End, message: Message) -> None:
         origin, epoch = end.heard
-        if not self.mesh.accepts(end, origin, epoch):
-            self._truth.refuse(self.id, message, is_lost=self.mesh.is_lost(end, origin, epoch))
+        if not self.mesh.traffic.accepts(end, origin, epoch):
+            self._truth.refuse(self.id, message, is_lost=self.mesh.traffic.is_lost(end, origin, epoch))
             return
         self._truth.take(self.id, message, origin, epoch)
         is_wanted = self._deliver(message)
@@ -189,7 +189,7 @@ class Hub:
     def _route(self, origin: bytes, topic: str) -> tuple[End, ...]:
         route = self._routes.get((origin, topic))
         if route is None:
-            route = self._routes[origin, topic] = self.mesh.onward(origin, self._hubs_wanting(topic))
+            route = self._routes[origin, topic] = self.mesh.traffic.onward(origin, self._hubs_wanting(topic))
         return route
 
     def _hubs_wanting(self, topic: str) -> Iterable[bytes]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from hub.mesh.mesh import FORGET_S
+from hub.mesh.reach import FORGET_S
 from tests.mesh_simulation.world import Ending, World
 
 HUBS = 6

@@ -12,6 +12,7 @@ from hub.mesh.knowledge import Knowledge
 from hub.mesh.mesh import Mesh
 from hub.mesh.outgoing import Outgoing
 from hub.mesh.record import Record
+from hub.mesh.traffic import Traffic
 from hub.mesh.upstream import Upstreams
 from tests.mesh_simulation.histories import SHAPES, Plan, run
 from tests.mesh_simulation.truth import BrokenPromiseError
@@ -47,10 +48,10 @@ def _changes_the_upstream_within_an_epoch(patch: pytest.MonkeyPatch) -> None:
 
 
 def _takes_its_own(patch: pytest.MonkeyPatch) -> None:
-    def accepts(self: Mesh[object], link: object, origin: bytes, epoch: int) -> bool:
+    def accepts(self: Traffic[object], link: object, origin: bytes, epoch: int) -> bool:
         return self.upstreams.accepts(link, origin, epoch)
 
-    patch.setattr(Mesh, "accepts", accepts)
+    patch.setattr(Traffic, "accepts", accepts)
     patch.setattr(Upstreams, "accepts", lambda *_: True)
 
 

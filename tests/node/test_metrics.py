@@ -334,11 +334,11 @@ async def test_the_mesh(node: Node) -> None:
     with pytest.raises(RejectedError):
         mesh.hear(links[0], Announcement(far, 1, 2, "", too_many))
     for link, epoch in ((links[0], 1), (links[1], 2)):
-        assert mesh.accepts(link, far, epoch)
-    mesh.refuse(links[0], Origin(far, 1), 3)
-    mesh.refuse(links[1], Origin(far, 1), 2)
-    mesh.strand(far, 5)
-    mesh.leave_out(far, 6)
+        assert mesh.traffic.accepts(link, far, epoch)
+    mesh.traffic.refuse(links[0], Origin(far, 1), 3)
+    mesh.traffic.refuse(links[1], Origin(far, 1), 2)
+    mesh.traffic.strand(far, 5)
+    mesh.traffic.leave_out(far, 6)
     families = scrape(node)
     assert value(families, "hub_mesh_hubs") == 2
     assert value(families, "hub_mesh_hubs_limit") == 4096

@@ -206,7 +206,7 @@ def test_epochs(middle: Middle) -> None:
     middle.hear(WEST, Probe(4, "/a", 1, 0), Origin(NORTH, 5))
     assert middle.links[WEST].told[-1].outcome == "overtaken"
     assert middle.links[WEST].told[-1].links == ()
-    assert middle.core.mesh.overtaken_messages == middle.core.mesh.repeated_messages == 0
+    assert middle.core.mesh.traffic.overtaken_messages == middle.core.mesh.traffic.repeated_messages == 0
     assert (middle.probes.passed_total, middle.probes.refused_total) == (2, 0)
 
 

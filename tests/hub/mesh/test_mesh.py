@@ -13,7 +13,9 @@ from hub.filter import Change
 from hub.limits import MeshLimits
 from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Interests, Served, Wanted
 from hub.mesh.graph_change import GraphChange
-from hub.mesh.mesh import BURST, FORGET_S, GONE_S, OUTBID_LIMIT, SETTLE_S, Mesh
+from hub.mesh.mesh import SETTLE_S, Mesh
+from hub.mesh.own_news import BURST, GONE_S, OUTBID_LIMIT
+from hub.mesh.reach import FORGET_S
 from hub.names.claim import Announced
 from hub.origin import EPOCH_LIMIT, Origin
 from hub.tags.rule import Rule
@@ -119,7 +121,7 @@ def flap(a: Hub, b: Hub, c: Hub) -> None:
     settle(a, b, c, now_s=0)
     settle(a, b, c, now_s=10)
     d = Hub(9)
-    while b.mesh._link_pace.ready_s(11) <= 11:
+    while b.mesh._news.may_tell_of_links(11):
         connect(b, d)
         settle(a, b, c, d, now_s=11)
         disconnect(b, d)
@@ -128,7 +130,7 @@ def flap(a: Hub, b: Hub, c: Hub) -> None:
 
 def ways(hub: Hub, origin: Hub, *wanting: Hub) -> set[Hub]:
     """Where a message of `origin` goes on from `hub`."""
-    return {link.far for link in hub.mesh.onward(origin.id, [one.id for one in wanting])}
+    return {link.far for link in hub.mesh.traffic.onward(origin.id, [one.id for one in wanting])}
 
 
 def test_a_row_of_hubs_knows_what_is_wanted_at_its_end() -> None:
@@ -305,9 +307,9 @@ def test_messages_of_this_hub_or_of_an_unknown_one_are_not_taken() -> None:
     connect(a, b)
     settle(a, b, now_s=0)
     link = next(iter(a.links))
-    assert not a.mesh.accepts(link, a.id, 1)
-    assert not a.mesh.accepts(link, b"?" * 16, 1)
-    assert a.mesh.accepts(link, b.id, b.mesh.epoch)
+    assert not a.mesh.traffic.accepts(link, a.id, 1)
+    assert not a.mesh.traffic.accepts(link, b"?" * 16, 1)
+    assert a.mesh.traffic.accepts(link, b.id, b.mesh.epoch)
 
 
 def test_a_hub_that_is_gone_is_forgotten_with_what_it_wanted() -> None:
@@ -387,13 +389,13 @@ def test_another_link_to_the_same_hub_is_another_way() -> None:
     a, b = Hub(1), Hub(2)
     connect(a, b)
     settle(a, b, now_s=0)
-    (before,) = a.mesh.onward(a.id, [b.id])
+    (before,) = a.mesh.traffic.onward(a.id, [b.id])
     trees = a.trees
     disconnect(a, b)
     connect(a, b)
     settle(a, b, now_s=1)
     assert a.trees > trees
-    (now,) = a.mesh.onward(a.id, [b.id])
+    (now,) = a.mesh.traffic.onward(a.id, [b.id])
     assert now is not before
 
 
@@ -527,17 +529,17 @@ def test_messages_that_are_overtaken_are_told_of_their_link_once() -> None:
         connect(a, far)
     settle(a, b, c, d, now_s=0)
     to_b, to_c, to_d = a.links
-    assert a.mesh.accepts(to_b, b.id, 10)
-    assert a.mesh.accepts(to_c, b.id, 11)
+    assert a.mesh.traffic.accepts(to_b, b.id, 10)
+    assert a.mesh.traffic.accepts(to_c, b.id, 11)
     for link in (to_b, to_d, to_b):
-        assert not a.mesh.accepts(link, b.id, 10)
-        a.mesh.refuse(link, Origin(b.id, 10), 3)
+        assert not a.mesh.traffic.accepts(link, b.id, 10)
+        a.mesh.traffic.refuse(link, Origin(b.id, 10), 3)
     counted = a.mesh.statistics()
     assert (counted.overtaken_messages_total, counted.repeated_messages_total) == (6, 3)
-    assert [a.mesh.take_overtaken(link) for link in (to_b, to_b, to_d)] == [6, 0, 0]
-    a.mesh.refuse(to_b, Origin(b.id, 10), 1)
+    assert [a.mesh.traffic.take_overtaken(link) for link in (to_b, to_b, to_d)] == [6, 0, 0]
+    a.mesh.traffic.refuse(to_b, Origin(b.id, 10), 1)
     disconnect(a, b)
-    assert a.mesh.take_overtaken(to_b) == 0
+    assert a.mesh.traffic.take_overtaken(to_b) == 0
 
 
 def test_a_hub_that_is_refused_is_not_known() -> None:
@@ -696,25 +698,25 @@ def test_what_came_for_a_hub_that_was_led_to_until_a_moment_ago() -> None:
     """It is counted until who sends it has confirmed that nothing leads there any more."""
     a, b, c = settled_row()
     to_a, to_c = b.links
-    assert b.mesh.way(to_a, a.id) == a.id
+    assert b.mesh.traffic.way(to_a, a.id) == a.id
     assert ways(b, a, c) == {c}
     b.mesh.link_down(to_c)
-    way = b.mesh.way(to_a, a.id)
+    way = b.mesh.traffic.way(to_a, a.id)
     assert ways(b, a, c) == set()
-    assert b.mesh.left_behind(way, [c.id]) == (c.id,)
-    b.mesh.strand(c.id, 7)
-    b.mesh.strand(c.id, 2)
+    assert b.mesh.traffic.left_behind(way, [c.id]) == (c.id,)
+    b.mesh.traffic.strand(c.id, 7)
+    b.mesh.traffic.strand(c.id, 2)
     assert b.mesh.take(to_a)
     asked = b.mesh.asks(to_a)
     assert asked > 0
     b.mesh.confirm(to_a, asked + 1)  # of what nobody has asked
-    assert b.mesh.way(to_a, a.id) == way
+    assert b.mesh.traffic.way(to_a, a.id) == way
     b.mesh.confirm(to_a, asked)
-    assert b.mesh.way(to_a, a.id) == a.id
-    assert b.mesh.left_behind(a.id, [c.id]) == ()
-    assert b.mesh.unreached([a.id, c.id]) == (c.id,)
+    assert b.mesh.traffic.way(to_a, a.id) == a.id
+    assert b.mesh.traffic.left_behind(a.id, [c.id]) == ()
+    assert b.mesh.traffic.unreached([a.id, c.id]) == (c.id,)
     b.mesh.check(11)
-    b.mesh.strand(c.id, 1)
+    b.mesh.traffic.strand(c.id, 1)
     b.mesh.check(11.5)
     assert b.stranded == [{c.id: 9}]
     assert b.mesh.check(11.6) <= 12
@@ -734,7 +736,7 @@ def test_what_nobody_has_confirmed_is_not_taken_for_known() -> None:
     b.mesh.link_down(to_c)
     for now_s in (10.1, 10.5, 11.2, 12.2, 40):
         b.mesh.check(now_s)
-        assert b.mesh.left_behind(b.mesh.way(to_a, a.id), [c.id]) == (c.id,)
+        assert b.mesh.traffic.left_behind(b.mesh.traffic.way(to_a, a.id), [c.id]) == (c.id,)
 
 
 def test_what_is_sent_by_a_mixture_of_old_and_new_ways() -> None:
@@ -746,18 +748,18 @@ def test_what_is_sent_by_a_mixture_of_old_and_new_ways() -> None:
     settle(a, b, c, d, now_s=10)
     assert ways(a, a, c) == {b}
     to_a = next(link for link, far in d.links.items() if far is a)
-    assert d.mesh.way(to_a, a.id) == a.id
+    assert d.mesh.traffic.way(to_a, a.id) == a.id
     disconnect(c, d)
     disconnect(b, c)
     tell(b, a)
     tell(a, d)
     assert ways(a, a, c) == {d}
     assert ways(d, a, c) == set()
-    assert d.mesh.left_behind(d.mesh.way(to_a, a.id), [a.id, b.id, c.id]) == (c.id,)
+    assert d.mesh.traffic.left_behind(d.mesh.traffic.way(to_a, a.id), [a.id, b.id, c.id]) == (c.id,)
     tell(d, a)
     confirm(d, a)
     assert ways(a, a, c) == set()
-    assert d.mesh.left_behind(d.mesh.way(to_a, a.id), [a.id, b.id, c.id]) == ()
+    assert d.mesh.traffic.left_behind(d.mesh.traffic.way(to_a, a.id), [a.id, b.id, c.id]) == ()
 
 
 def test_a_link_that_is_gone_for_a_moment() -> None:
@@ -769,15 +771,15 @@ def test_a_link_that_is_gone_for_a_moment() -> None:
     seq = b.mesh.records[b.id].seq
     to_a = next(iter(b.links))
     assert ways(b, a, c) == set()
-    assert b.mesh.left_behind(b.mesh.way(to_a, a.id), [c.id]) == (c.id,)
-    assert b.mesh.unreached([a.id, c.id]) == (c.id,)
+    assert b.mesh.traffic.left_behind(b.mesh.traffic.way(to_a, a.id), [c.id]) == (c.id,)
+    assert b.mesh.traffic.unreached([a.id, c.id]) == (c.id,)
     assert b.mesh.check(11) <= 11 + GONE_S
     trees = b.trees
     connect(b, c)
     digest(c, b)
     assert b.trees > trees
     assert ways(b, a, c) == {c}
-    assert b.mesh.left_behind(b.mesh.way(to_a, a.id), [c.id]) == ()
+    assert b.mesh.traffic.left_behind(b.mesh.traffic.way(to_a, a.id), [c.id]) == ()
     assert b.mesh.records[b.id].seq == seq
 
 
