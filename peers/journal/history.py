@@ -7,21 +7,25 @@ here                                     [segment][segment][segment][newest]
 reads    from the tier ────────────────▶ from here ─────────────────────────────▶
 ```
 
-What is here is read here, so that what is new never waits for the tier. Where both have something, it is the same.
+What is here is read here, so that what is new never waits for the tier. Where both have something, it is the same. The
+tier is opened once something is wanted that is not here.
 
 Owner: one thread or process. Invariants: as those of `peers.journal.view`; nobody can tell where a piece comes from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from hub.errors import GoneError
 from hub.journal.wanted import Wanted
+from peers.journal.damage import Damage
+from peers.journal.tier.place import HASTY, Patience, check_address, check_installed, place_at
 from peers.journal.view import Extent, Fetched, View
 
 if TYPE_CHECKING:
+    from hub.journal.manifest import Entry
     from peers.journal.tier.tier_view import TierView
 
 __all__ = ["History"]
@@ -33,20 +37,92 @@ class History:
     Args:
         path: Path of the journal.
         tier: Where its tier stands; empty if it has none.
+        patience: How long is waited for it.
 
     Raises:
         JournalCorruptError: It is no journal, or damaged.
         JournalUnavailableError: There is none, or it cannot be read.
-        UsageError: The tier's address is none, or what it needs is not installed.
+        UsageError: The tier's address is none.
     """
 
-    def __init__(self, path: str, tier: str = "") -> None:
-        self._view = View(path)
-        self._tier = _tier_view(tier, self._view.id) if tier else None
+    def __init__(self, path: str, tier: str = "", patience: Patience = HASTY) -> None:
+        check_address(tier)
+        self.view = View(path)
+        """What is here."""
+        self.address = tier
+        """Where its tier stands; empty if it has none."""
+        self._patience = patience
+        # The tier; None until something is wanted of it.
+        self._tier: TierView | None = None
+
+    @property
+    def tier(self) -> TierView:
+        """The tier, if there is one. What it needs is loaded only now: it is an extra, and takes 0.3 s and 60 MiB.
+
+        Raises:
+            UsageError: What it needs is not installed.
+        """
+        if self._tier is None:
+            check_installed()
+            from peers.journal.tier.tier_view import TierView  # noqa: PLC0415 -- as said
+
+            self._tier = TierView(place_at(self.address, self._patience), self.view.id)
+        return self._tier
 
     def close(self) -> None:
         """Close the files."""
-        self._view.close()
+        self.view.close()
+
+    def refresh(self) -> None:
+        """See what was committed, and deleted, since the last look.
+
+        Raises:
+            JournalUnavailableError: It cannot be read.
+        """
+        self.view.refresh()
+
+    @property
+    def extent(self) -> Extent:
+        """How far it reaches, as of the last look here, and one in the tier where that matters.
+
+        Raises:
+            JournalCorruptError, JournalUnavailableError: The tier cannot be read, and never could.
+        """
+        if not self.address or not self.view.extent.first:
+            return self.view.extent
+        self.tier.look()
+        return self._known_extent()
+
+    def files(self) -> Iterator[Entry]:
+        """Yield what is known of each file of the tier that begins before what is here, in order.
+
+        Raises:
+            JournalCorruptError, JournalUnavailableError: The tier cannot be read.
+        """
+        first = self.view.extent.first
+        if self.address and first:
+            yield from self.tier.entries(first)
+
+    def offset_at(self, time_us: int) -> int:
+        """Return the offset of the first record that is not older than `time_us`: as `peers.journal.view.View`."""
+        here = self.view.offset_at(time_us)
+        if not self.address or not self.view.extent.first or here > self.view.extent.first:
+            return here
+        with self.tier.attempt():
+            there = self.tier.offset_at(time_us)
+        return here if there is None else min(here, there)
+
+    def damage_at(self, position: int) -> Damage | None:
+        """Return what is wrong where `position` should be, and how far; None if it can be read.
+
+        Raises:
+            JournalCorruptError: The manifest of the tier is damaged.
+            JournalUnavailableError: It cannot be read, for another reason than damage.
+        """
+        if not self.address or position >= self.view.extent.first:
+            return self.view.damage_at(position)
+        with self.tier.attempt():
+            return self.tier.damage_at(position)
 
     def fetch(  # noqa: PLR0913 -- what one answer depends on
         self,
@@ -59,35 +135,26 @@ class History:
         may_read: Callable[[str], bool] | None = None,
     ) -> Fetched:
         """Read from `start` on: as `peers.journal.view.View.fetch`."""
-        view = self._view
-        if self._tier is None:
+        view = self.view
+        if not self.address:
             return view.fetch(start, end, prefixes, limit_bytes, time_us=time_us, may_read=may_read)
         if time_us is not None:
-            start = self._offset_at(self._tier, time_us)
+            start = self.offset_at(time_us)
         try:
             found = view.fetch(start, end, prefixes, limit_bytes, may_read=may_read)
         except GoneError:
             if start >= view.extent.first:
                 raise
-            with self._tier.attempt():
-                return self._from_tier(self._tier, start, end, Wanted(prefixes, may_read), limit_bytes)
-        if not limit_bytes:
-            self._tier.look()  # who asks for nothing asks how far it reaches
-        return found._replace(extent=self._extent(self._tier))
+            with self.tier.attempt():
+                return self._from_tier(self.tier, start, end, Wanted(prefixes, may_read), limit_bytes)
+        # Who asks for nothing asks how far it reaches.
+        return found._replace(extent=self._known_extent() if limit_bytes else self.extent)
 
-    def _extent(self, tier: TierView) -> Extent:
+    def _known_extent(self) -> Extent:
         """Return how far it reaches, as far as is known."""
-        first, following = self._view.extent
-        return Extent(first if tier.first is None else min(first, tier.first), following)
-
-    def _offset_at(self, tier: TierView, time_us: int) -> int:
-        """Return the offset of the first record that is not older; the end if all are."""
-        here = self._view.offset_at(time_us)
-        if here > self._view.extent.first:
-            return here
-        with tier.attempt():
-            there = tier.offset_at(time_us)
-        return here if there is None else min(here, there)
+        first, following = self.view.extent
+        there = None if self._tier is None else self._tier.first
+        return Extent(first if there is None else min(first, there), following)
 
     def _from_tier(self, tier: TierView, start: int, end: int | None, wanted: Wanted, limit_bytes: int) -> Fetched:
         """Read what is not here any more.
@@ -98,7 +165,7 @@ class History:
         if not tier.holds(start):
             raise self._gone(tier, start)
         blocks: list[bytes] = []
-        following = self._view.extent.next
+        following = self.view.extent.next
         end = following if end is None else min(end, following)
         position = start
         if not limit_bytes:
@@ -108,19 +175,9 @@ class History:
                 position = tier.fetch(blocks, start, end, wanted, limit_bytes)
             except GoneError as error:
                 raise self._gone(tier, start) from error
-        return Fetched(start, position, self._extent(tier), blocks)
+        return Fetched(start, position, self._known_extent(), blocks)
 
     def _gone(self, tier: TierView, start: int) -> GoneError:
-        here = self._view.extent.first
+        here = self.view.extent.first
         first = min(here, tier.following(start) or here)
         return GoneError(f"offset {start} was deleted; the oldest that is kept from there on is {first}", first)
-
-
-def _tier_view(address: str, journal: bytes) -> TierView:
-    """Return the tier of a journal. What it needs is loaded only now: it is an extra, and takes 0.3 s and 60 MiB."""
-    from peers.journal.tier.place import HASTY, check_installed, place_at  # noqa: PLC0415 -- as said
-
-    check_installed()
-    from peers.journal.tier.tier_view import TierView  # noqa: PLC0415 -- the same
-
-    return TierView(place_at(address, HASTY), journal)

@@ -2,11 +2,11 @@
 
 ```
 ls ───▶ tallies ┐                                    tables, bar ─▶ terminal
-stat ─▶ tallies ├─▶ reading ─▶ peers.journal.view
+stat ─▶ tallies ├─▶ reading ─▶ peers.journal.history
 export ▶ forms ─┘                                    target ─▶ file, pipe
-verify ─▶ survey ─▶ peers.journal.view              consumers ─▶ a hub that runs
+verify ─▶ survey ─▶ peers.journal.history           consumers ─▶ a hub that runs
 take-over ─▶ peers.journal.earlier
-tier ──▶ peers.journal.tier                         older ─▶ which offsets are in the tier alone
+tier ──▶ peers.journal.tier                         older ─▶ where older records are: in the tier
 ```
 
 All of them only read, but for `take-over`, which makes a new one; `consumers` alone asks a hub. Each command is a

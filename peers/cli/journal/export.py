@@ -1,7 +1,7 @@
 """`hub journal export`: records of a range, of some topics, as JSON lines, msgpack or frames.
 
 ```
-View ─ block ─▶ form ─ whole lines ─▶ target      what has no form, was deleted meanwhile, is damaged ─▶ standard error
+History ─ block ─▶ form ─ whole lines ─▶ target   what has no form, was deleted meanwhile, is damaged ─▶ standard error
 ```
 
 | exit code | meaning |
@@ -26,8 +26,8 @@ from peers.cli.errors import FlagError
 from peers.cli.journal.bar import shown_bar
 from peers.cli.journal.damages import Damages, ExitCode
 from peers.cli.journal.forms import Form, JsonForm, MsgpackForm, RawForm
-from peers.cli.journal.older import tell_older
-from peers.cli.journal.reading import JournalPath, Piece, Span, opened, pieces, span_of
+from peers.cli.journal.older import Tier, tell_older
+from peers.cli.journal.reading import JournalPath, Piece, Span, opened_history, pieces, span_of
 from peers.cli.journal.target import Target, stoppable
 
 __all__ = ["export"]
@@ -57,6 +57,7 @@ def export(  # noqa: PLR0913 -- one flag each
     skip_damaged: Annotated[
         bool, Parameter(help="Go on behind damage, and tell what is missing.", negative=())
     ] = False,
+    tier: Tier = None,
 ) -> int:
     """Write records of a journal to standard output or a file.
 
@@ -64,15 +65,15 @@ def export(  # noqa: PLR0913 -- one flag each
     the hub has deleted some records meanwhile, because they were too old or too much.
     """
     prefixes = tuple(check_prefix(one) for one in prefix or [""])
-    with opened(path) as view:
-        span = span_of(view, start, end)
-        if span.start == view.extent.first:
-            tell_older("export", view)
-        with Target.opened(output, view.path) as target:
+    with opened_history(path, tier) as history:
+        span = span_of(history, start, end)
+        if span.start == history.view.extent.first:
+            tell_older("export", history)
+        with Target.opened(output, path) as target:
             form = _form(format, target)
-            account = _Account(view.path, span, on_stdout=output is not None, skip_damaged=skip_damaged)
+            account = _Account(path, span, on_stdout=output is not None, skip_damaged=skip_damaged)
             try:
-                _write(pieces(view, span, prefixes), form, target, account)
+                _write(pieces(history, span, prefixes), form, target, account)
             finally:
                 account.tell(form.bad_records)
     return account.exit_code

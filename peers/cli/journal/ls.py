@@ -1,4 +1,4 @@
-"""`hub journal ls`: list the blocks of a journal, or its topics, one in a row.
+"""`hub journal ls`: list the blocks of a journal, and files of its tier before them, or its topics, one in a row.
 
 What is damaged is told on standard error (`peers.cli.journal.damages`). Memory: the rows that are shown, or one entry
 for each topic.
@@ -7,27 +7,31 @@ for each topic.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from peers.cli.journal.damages import Damages
-from peers.cli.journal.older import tell_older
-from peers.cli.journal.reading import JournalPath, index, opened
+from peers.cli.journal.older import Tier, tell_older
+from peers.cli.journal.reading import JournalPath, index, opened_history
 from peers.cli.journal.tables import amount, kib, print_json, show
 from peers.cli.journal.tallies import Tally, tallies
 from peers.cli.moments import moment
 from peers.cli.ranges import check_count
 from peers.journal.damage import Damage
-from peers.journal.view import BlockRow, View
+from peers.journal.history import History
+from peers.journal.view import BlockRow
+
+if TYPE_CHECKING:
+    from hub.journal.manifest import Entry
 
 __all__ = ["ls"]
 
 _SHOWN_ROWS = 100
 """Most rows of a table, unless another limit is given; a journal of 64 GiB has 65,536 blocks."""
 
-_BLOCK_HEADS = ("first offset", "next offset", "records", "KiB", "oldest (UTC)", "newest (UTC)")
+_BLOCK_HEADS = ("first offset", "next offset", "records", "KiB", "oldest (UTC)", "newest (UTC)", "where")
 _TOPIC_HEADS = ("topic", "messages", "KiB of values", "first (UTC)", "last (UTC)")
 
 
@@ -42,21 +46,22 @@ def ls(
         int | None, Parameter(help="Most rows: the newest blocks, or the first topics. Default: 100, with --json all.")
     ] = None,
     json: Annotated[bool, Parameter(help="One JSON object a line.", negative=())] = False,
+    tier: Tier = None,
 ) -> int:
     """List the blocks of a journal, the newest last, or its topics: exit code 3 if something is damaged."""
     check_count("--limit", limit)
     damages = Damages("ls")
-    with opened(path) as view:
-        (_list_topics if topics else _list_blocks)(view, damages, limit, json=json)
-        tell_older("ls", view)
+    with opened_history(path, tier) as history:
+        (_list_topics if topics else _list_blocks)(history, damages, limit, json=json)
+        tell_older("ls", history)
     damages.tell()
     return damages.exit_code
 
 
-def _list_blocks(view: View, damages: Damages, limit: int | None, *, json: bool) -> None:
-    rows: deque[BlockRow] = deque(maxlen=limit or (None if json else _SHOWN_ROWS))
+def _list_blocks(history: History, damages: Damages, limit: int | None, *, json: bool) -> None:
+    rows: deque[BlockRow | Entry] = deque(maxlen=limit or (None if json else _SHOWN_ROWS))
     count = 0
-    for row in index(view):
+    for row in _rows(history):
         if isinstance(row, Damage):
             damages.add(row)
         else:
@@ -65,28 +70,46 @@ def _list_blocks(view: View, damages: Damages, limit: int | None, *, json: bool)
     if json:
         print_json(*map(_block_object, rows))
         return
-    show(_BLOCK_HEADS, map(_block_cells, rows), text_columns=())
+    show(_BLOCK_HEADS, map(_block_cells, rows), text_columns=(6,))
     _tell_rest(count - len(rows), "older blocks")
 
 
-def _block_object(row: BlockRow) -> dict[str, Any]:
+def _rows(history: History) -> Iterator[BlockRow | Entry | Damage]:
+    """Yield the files of the tier that begin before what is here, and what they lack; then the blocks."""
+    for entry in history.files():
+        yield entry
+        for hole in entry.holes:
+            yield Damage(hole.first, hole.next, f"could not be copied to the tier: {hole.cause}")
+    yield from index(history.view)
+
+
+def _block_object(row: BlockRow | Entry) -> dict[str, Any]:
     return {
         "first": row.first,
         "next": row.next,
-        "records": row.next - row.first,
+        "records": _records(row),
         "bytes": row.size_bytes,
         "oldest": moment(row.earliest_us),
         "newest": moment(row.latest_us),
+        "where": _where(row),
     }
 
 
-def _block_cells(row: BlockRow) -> Sequence[str]:
+def _block_cells(row: BlockRow | Entry) -> Sequence[str]:
     times = moment(row.earliest_us), moment(row.latest_us)
-    return (str(row.first), str(row.next), amount(row.next - row.first), kib(row.size_bytes), *times)
+    return (str(row.first), str(row.next), amount(_records(row)), kib(row.size_bytes), *times, _where(row))
 
 
-def _list_topics(view: View, damages: Damages, limit: int | None, *, json: bool) -> None:
-    found = sorted(tallies(view, damages).items(), key=lambda one: (-one[1].messages, one[0]))
+def _records(row: BlockRow | Entry) -> int:
+    return row.next - row.first if isinstance(row, BlockRow) else row.records
+
+
+def _where(row: BlockRow | Entry) -> str:
+    return "folder" if isinstance(row, BlockRow) else "tier"
+
+
+def _list_topics(history: History, damages: Damages, limit: int | None, *, json: bool) -> None:
+    found = sorted(tallies(history, damages).items(), key=lambda one: (-one[1].messages, one[0]))
     rows = found[: limit or (None if json else _SHOWN_ROWS)]
     if json:
         print_json(*(_topic_object(*one) for one in rows))

@@ -1,7 +1,8 @@
 """Reads a range of a journal piece by piece, as a hub does for its clients: checked, and while the hub writes.
 
-What the hub deletes while it is read, because it is too old or too much, is told as such; what is damaged, too, and
-reading goes on behind it. Not here: all damage that there is (`peers.cli.journal.survey`); here is what is met.
+What is not here any more is read from the tier (`peers.journal.history`), and nothing here knows which is which. What
+the hub deletes while it is read, because it is too old or too much, is told as such; what is damaged, too, and reading
+goes on behind it. Not here: all damage that there is (`peers.cli.journal.survey`); here is what is met.
 """
 
 from __future__ import annotations
@@ -12,15 +13,17 @@ from typing import Annotated, NamedTuple
 
 from cyclopts import Parameter
 
-from hub.errors import GoneError, StorageError, UsageError
+from hub.errors import GoneError, JournalUnavailableError, StorageError, UsageError
 from hub.journal.block import Block
 from peers.cli.errors import FlagError
-from peers.cli.journal.older import older
+from peers.cli.journal.older import NO_TIER, older, tier_of
 from peers.cli.moments import time_us_of
 from peers.journal.damage import Damage
+from peers.journal.history import History
+from peers.journal.tier.place import PATIENT, TierUnavailableError
 from peers.journal.view import BlockRow, Fetched, View
 
-__all__ = ["JournalPath", "Piece", "Span", "index", "opened", "pieces", "span_of"]
+__all__ = ["JournalPath", "Piece", "Span", "index", "opened", "opened_history", "pieces", "span_of"]
 
 _PIECE_BYTES = 1024 * 1024
 """How much is read at once: about a block, so that the bar moves, and Ctrl-C is heard, tens of times a second."""
@@ -59,11 +62,34 @@ def opened(path: str) -> Iterator[View]:
         yield view
 
 
-def span_of(view: View, start: str | None = None, end: str | None = None) -> Span:
+@contextmanager
+def opened_history(path: str, tier: str | None) -> Iterator[History]:
+    """Open a journal and its tier for as long as the block lasts.
+
+    Args:
+        path: Path of the journal.
+        tier: What `--tier` was given; None if it was not.
+
+    Raises:
+        JournalCorruptError: It is no journal.
+        JournalUnavailableError: There is none, or it cannot be read, or its tier cannot.
+        UsageError: The tier's address is none, or what it needs is not installed.
+    """
+    with opened(path) as view:
+        address = tier_of(view, tier)
+    with closing(History(path, address, PATIENT)) as history:
+        try:
+            yield history
+        except TierUnavailableError as error:
+            text = f"{error}; --tier {NO_TIER} leaves out what is not in the folder"
+            raise JournalUnavailableError(text) from error
+
+
+def span_of(history: History, start: str | None = None, end: str | None = None) -> Span:
     """Return the range that two flags name.
 
     Args:
-        view: The journal.
+        history: The journal.
         start: An offset or a time; None: the oldest record.
         end: The same, of what is not wanted any more; None: what is committed now.
 
@@ -71,27 +97,29 @@ def span_of(view: View, start: str | None = None, end: str | None = None) -> Spa
         UsageError: They cannot be understood, or it is not in the journal.
         JournalCorruptError, JournalUnavailableError: The journal cannot be read.
     """
-    extent = view.extent
+    here = history.view.extent
     span = Span(
-        extent.first if start is None else _offset(view, "--start", start),
-        extent.next if end is None else min(extent.next, _offset(view, "--end", end)),
+        history.extent.first if start is None else _offset(history, "--start", start),
+        here.next if end is None else min(here.next, _offset(history, "--end", end)),
     )
+    # Who begins with what is here does not wait for the tier.
+    extent = here if here.first <= span.start <= here.next else history.extent
     if not extent.first <= span.start <= extent.next:
         held = f"has offsets {extent.first} to {extent.next - 1}" if extent.first < extent.next else "is empty"
-        elsewhere = older(view) if span.start < extent.first else ""
+        elsewhere = older(history.view) if span.start < extent.first and not history.address else ""
         raise UsageError(f"--start {start}: the journal {held}" + (f"; {elsewhere}" if elsewhere else ""))
     if span.end < span.start:
         raise FlagError(f"--end {end}: that is before --start")
     return span
 
 
-def _offset(view: View, flag: str, text: str) -> int:
+def _offset(history: History, flag: str, text: str) -> int:
     if text.isascii() and text.isdigit():
         return int(text)
-    return view.offset_at(time_us_of(flag, text))
+    return history.offset_at(time_us_of(flag, text))
 
 
-def pieces(view: View, span: Span, prefixes: tuple[str, ...] = ("",)) -> Iterator[Piece]:
+def pieces(history: History, span: Span, prefixes: tuple[str, ...] = ("",)) -> Iterator[Piece]:
     """Yield what is in a range, in order, with what is missing in it.
 
     Raises:
@@ -101,13 +129,13 @@ def pieces(view: View, span: Span, prefixes: tuple[str, ...] = ("",)) -> Iterato
     doubted = -1
     while position < span.end:
         try:
-            piece = _piece(view.fetch(position, span.end, prefixes, _PIECE_BYTES))
+            piece = _piece(history.fetch(position, span.end, prefixes, _PIECE_BYTES))
         except GoneError as error:
             deleted = Span(position, min(error.first, span.end))
             piece = Piece([], deleted.end, deleted=deleted)
         except StorageError:
-            view.refresh()
-            damage = view.damage_at(position)
+            history.refresh()
+            damage = history.damage_at(position)
             if damage is None:  # a hub that writes may have deleted it, or written it anew
                 if doubted == position:
                     raise

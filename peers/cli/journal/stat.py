@@ -13,12 +13,13 @@ from typing import Annotated, Any, NamedTuple
 from cyclopts import Parameter
 
 from peers.cli.journal.damages import Damages
-from peers.cli.journal.older import tell_older
-from peers.cli.journal.reading import JournalPath, index, opened
+from peers.cli.journal.older import Tier, tell_older
+from peers.cli.journal.reading import JournalPath, index, opened_history
 from peers.cli.journal.tables import amount, kib, print_json, show
 from peers.cli.journal.tallies import tallies
 from peers.cli.moments import moment
 from peers.journal.damage import Damage
+from peers.journal.history import History
 from peers.journal.segments.folder import segment_path
 from peers.journal.view import View
 
@@ -26,11 +27,11 @@ __all__ = ["stat"]
 
 
 class _Totals(NamedTuple):
-    """What the index says of all blocks together."""
+    """What is said of all blocks together, or of all files of the tier."""
 
-    first: int
-    next: int
-    blocks: int
+    records: int
+    parts: int
+    """How many blocks, or files."""
     size_bytes: int
     times: tuple[int, int] | None
 
@@ -41,14 +42,15 @@ def stat(
     *,
     topics: Annotated[bool, Parameter(help="Count distinct topics too; reads everything.", negative=())] = False,
     json: Annotated[bool, Parameter(help="One JSON object.", negative=())] = False,
+    tier: Tier = None,
 ) -> int:
     """Tell how much a journal holds, and the last batch of each writing query: exit code 3 if something is damaged."""
     damages = Damages("stat")
-    with opened(path) as view:
-        tell_older("stat", view)
-        found = _object(view, damages, tells_ranges=not topics)
+    with opened_history(path, tier) as history:
+        tell_older("stat", history)
+        found = _object(history, damages, tells_ranges=not topics)
         if topics:
-            found["topics"] = len(tallies(view, damages))  # it meets all that is damaged, blocks too
+            found["topics"] = len(tallies(history, damages))  # it meets all that is damaged, blocks too
     if json:
         print_json(found)
     else:
@@ -65,41 +67,64 @@ def _show(found: dict[str, Any]) -> None:
         show(("query", "last batch", "first offset", "next offset"), rows)
 
 
-def _object(view: View, damages: Damages, *, tells_ranges: bool) -> dict[str, Any]:
+def _object(history: History, damages: Damages, *, tells_ranges: bool) -> dict[str, Any]:
+    view = history.view
     if not view.id:
         damages.note("the id of the journal is missing or damaged")
-    totals = _totals(view, damages if tells_ranges else Damages("stat"))
-    oldest, newest = map(moment, totals.times) if totals.times else (None, None)
+    there, here = _there(history), _here(view, damages if tells_ranges else Damages("stat"))
+    times = [*(there.times or ()), *(here.times or ())]
+    oldest, newest = map(moment, (min(times), max(times))) if times else (None, None)
     return {
         "path": view.path,
         "id": view.id.hex() or None,
-        "first": totals.first,
-        "next": totals.next,
-        "records": totals.next - totals.first,
-        "blocks": totals.blocks,
-        "block_bytes": totals.size_bytes,
+        "first": history.extent.first,
+        "next": view.extent.next,
+        "records": there.records + here.records,
+        "blocks": here.parts,
+        "block_bytes": here.size_bytes,
         "segments": len(view.catalog.firsts),
         "file_bytes": sum(_size_bytes(segment_path(view.path, first)) for first in view.catalog.firsts),
+        "tier": history.address or None,
+        "first_here": view.extent.first,
+        "tier_files": there.parts,
+        "tier_bytes": there.size_bytes,
         "oldest": oldest,
         "newest": newest,
         "writes": [write._asdict() for write in view.writes],
     }
 
 
-def _totals(view: View, damages: Damages) -> _Totals:
+def _here(view: View, damages: Damages) -> _Totals:
     first, following = view.extent
     count = size_bytes = 0
-    earliest_us = latest_us = None
+    times: tuple[int, int] | None = None
     for row in index(view):
         if isinstance(row, Damage):
             damages.add(row)
             continue
         count += 1
         size_bytes += row.size_bytes
-        earliest_us = row.earliest_us if earliest_us is None else min(earliest_us, row.earliest_us)
-        latest_us = row.latest_us if latest_us is None else max(latest_us, row.latest_us)
-    times = None if earliest_us is None or latest_us is None else (earliest_us, latest_us)
-    return _Totals(first, following, count, size_bytes, times)
+        times = _joined(times, row.earliest_us, row.latest_us)
+    return _Totals(following - first, count, size_bytes, times)
+
+
+def _there(history: History) -> _Totals:
+    """Return what is said of the files of the tier that begin before what is here."""
+    records = count = size_bytes = 0
+    times: tuple[int, int] | None = None
+    for entry in history.files():
+        end = min(entry.next, history.view.extent.first)  # the rest of it is here, too
+        lacking = sum(max(0, min(hole.next, end) - hole.first) for hole in entry.holes)
+        records += end - entry.first - lacking
+        count += 1
+        size_bytes += entry.size_bytes
+        if entry.records:
+            times = _joined(times, entry.earliest_us, entry.latest_us)
+    return _Totals(records, count, size_bytes, times)
+
+
+def _joined(times: tuple[int, int] | None, earliest_us: int, latest_us: int) -> tuple[int, int]:
+    return (earliest_us, latest_us) if times is None else (min(times[0], earliest_us), max(times[1], latest_us))
 
 
 def _size_bytes(path: str) -> int:
@@ -123,3 +148,7 @@ def _figures(found: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     yield "blocks, as they are read", "KiB", kib(found["block_bytes"])
     yield "segments", "files", amount(found["segments"])
     yield "segments", "KiB", kib(found["file_bytes"])
+    if found["tier_files"]:
+        yield "oldest in the folder", "offset", str(found["first_here"])
+        yield "older, in the tier", "files", amount(found["tier_files"])
+        yield "older, in the tier", "KiB", kib(found["tier_bytes"])

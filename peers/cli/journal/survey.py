@@ -23,10 +23,14 @@ from hub.errors import JournalUnavailableError
 from hub.journal.block import Block
 from hub.journal.listing import listed_texts
 from hub.journal.wanted import Wanted
+from peers.journal.history import History
 from peers.journal.segments.segment import Segment
 from peers.journal.view import BlockRow, View
 
-__all__ = ["Flaw", "Stretch", "survey"]
+__all__ = ["Flaw", "Stretch", "survey", "survey_of_tier"]
+
+
+_NOWHERE = "missing: neither here nor in the tier, where they were deleted, or their sheet is lost"
 
 
 class Stretch(NamedTuple):
@@ -37,6 +41,8 @@ class Stretch(NamedTuple):
     """The offset behind the last; None where nobody knows."""
     flaw: str
     """What is wrong with the range; empty if it is sound."""
+    is_there: bool = False
+    """Whether it stands in the tier."""
 
 
 class Flaw(NamedTuple):
@@ -75,6 +81,32 @@ def survey(view: View) -> Iterator[Stretch | Flaw]:
                 yield Stretch(row.first, position, "more than one block has them")
             yield Stretch(row.first, row.next, _flaw_of(view, BlockRow(first, row)))
             position = max(position, row.next)
+
+
+def survey_of_tier(history: History) -> Iterator[Stretch]:
+    """Yield what each file of the tier is that begins before what is here, in order, and what is missing.
+
+    Raises:
+        JournalCorruptError: The manifest is damaged.
+        JournalUnavailableError: It cannot be read now, for another reason than damage.
+    """
+    here = history.view.extent.first
+    position = history.extent.first
+    for entry in history.files():
+        if entry.first > position:
+            yield Stretch(position, entry.first, _NOWHERE)
+        flaw = history.tier.flaw_of(entry)
+        position = entry.first
+        for hole in () if flaw else entry.holes:
+            if hole.first > position:
+                yield Stretch(position, hole.first, "", is_there=True)
+            yield Stretch(hole.first, hole.next, f"could not be copied to the tier: {hole.cause}")
+            position = hole.next
+        if position < entry.next:
+            yield Stretch(position, entry.next, flaw and f"{history.address}: {entry.name}: {flaw}", is_there=True)
+        position = entry.next
+    if position < here:
+        yield Stretch(position, here, _NOWHERE)
 
 
 def _flaws(segment: Segment, journal_id: bytes) -> Iterator[Flaw]:

@@ -13,7 +13,7 @@ from hub.journal.block import Block
 from peers.cli.journal.bar import shown_bar
 from peers.cli.journal.damages import Damages
 from peers.cli.journal.reading import pieces, span_of
-from peers.journal.view import View
+from peers.journal.history import History
 
 __all__ = ["Tally", "tallies"]
 
@@ -35,20 +35,20 @@ class Tally:
     last_us: int
 
 
-def tallies(view: View, damages: Damages) -> dict[str, Tally]:
+def tallies(history: History, damages: Damages) -> dict[str, Tally]:
     """Read all of a journal, and count; a bar shows how far it is.
 
     Args:
-        view: The journal.
+        history: The journal.
         damages: Takes what could not be read.
 
     Raises:
         StorageError: It cannot be read, for another reason than damage in some place.
     """
     counted: dict[str, Tally] = {}
-    span = span_of(view)
+    span = span_of(history)
     with shown_bar() as tell:
-        for piece in pieces(view, span):
+        for piece in pieces(history, span):
             if piece.damage is not None:
                 damages.add(piece.damage)
             for block in piece.blocks:

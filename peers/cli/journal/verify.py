@@ -1,5 +1,7 @@
 """`hub journal verify`: read everything, and tell what is damaged and what can still be read around it.
 
+That is: all blocks in the folder, and those files of the tier that hold what is not there any more.
+
 | exit code | meaning |
 |---|---|
 | 0 | all is what was written |
@@ -10,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
+from itertools import chain
 
 from peers.cli.journal.bar import shown_bar
-from peers.cli.journal.older import tell_older
-from peers.cli.journal.reading import JournalPath, opened
-from peers.cli.journal.survey import Flaw, Stretch, survey
+from peers.cli.journal.older import Tier, tell_older
+from peers.cli.journal.reading import JournalPath, opened_history
+from peers.cli.journal.survey import Flaw, Stretch, survey, survey_of_tier
 from peers.cli.journal.tables import amount, show
 
 __all__ = ["Soundness", "verify"]
@@ -30,14 +33,14 @@ class Soundness(IntEnum):
     DAMAGED = 3
 
 
-def verify(path: JournalPath, /) -> int:
+def verify(path: JournalPath, /, *, tier: Tier = None) -> int:
     """Read everything in a journal and look for damage: exit code 0 if there is none, 3 if there is."""
     stretches: list[Stretch] = []
     troubles: list[str] = []
-    with opened(path) as view, shown_bar() as tell:
-        tell_older("verify", view)
-        first, following = view.extent
-        for one in survey(view):
+    with opened_history(path, tier) as history, shown_bar() as tell:
+        tell_older("verify", history)
+        first, following = history.extent
+        for one in chain(survey_of_tier(history), survey(history.view)):
             if isinstance(one, Flaw):
                 troubles.append(one.text)
             else:
@@ -47,7 +50,8 @@ def verify(path: JournalPath, /) -> int:
     sound = [one for one in stretches if not one.flaw]
     readable = _joined(sound)
     if not flawed and not troubles:
-        print(_sound_line(readable, len(sound)))
+        files = sum(one.is_there for one in sound)
+        print(_sound_line(readable, len(sound) - files, files))
         return Soundness.SOUND
     _show_damage(flawed, troubles)
     print()
@@ -66,12 +70,13 @@ def _joined(stretches: Iterable[Stretch]) -> list[Stretch]:
     return joined
 
 
-def _sound_line(readable: list[Stretch], blocks: int) -> str:
+def _sound_line(readable: list[Stretch], blocks: int, files: int) -> str:
     if not readable:
         return "sound: no records"
     first, following = readable[0].first, readable[-1].next or 0
     records = sum((one.next or 0) - one.first for one in readable)  # a hub may have deleted some in between
-    return f"sound: {records:,} records in {blocks:,} blocks, offsets {first} to {following - 1}"
+    tier = f" and {files:,} files of the tier" if files else ""
+    return f"sound: {records:,} records in {blocks:,} blocks{tier}, offsets {first} to {following - 1}"
 
 
 def _show_damage(flawed: list[Stretch], troubles: list[str]) -> None:

@@ -25,7 +25,7 @@ from hub.errors import GoneError, JournalCorruptError
 from hub.journal.block import Block, select
 from hub.journal.manifest import Entry
 from hub.journal.wanted import Wanted
-from peers.journal.damage import offsets_text
+from peers.journal.damage import Damage, offsets_text
 from peers.journal.tier.parquet import Opened
 from peers.journal.tier.place import AbsentError, Place, TierUnavailableError
 from peers.journal.tier.shelf import Shelf, data_name
@@ -168,12 +168,64 @@ class TierView:
         for number, stripe in enumerate(self._file(entry).stripes):
             for hole in entry.holes:
                 if hole.first < stripe.first:
-                    raise self._damaged(entry, hole.first)
+                    raise JournalCorruptError(str(self._lack(entry, hole.first, stripe.first)))
             for block in self._blocks(entry, number, Wanted([""])):
                 for place, at_us in enumerate(block.times):
                     if at_us >= time_us:
                         return block.first + place
-        raise self._damaged(entry, entry.first)
+        raise JournalCorruptError(str(self._lack(entry, entry.first, entry.next)))
+
+    def entries(self, end: int) -> Iterator[Entry]:
+        """Yield what is known of each file that begins before an offset, in order.
+
+        Raises:
+            JournalCorruptError: The manifest is damaged.
+            TierUnavailableError: It cannot be read now, and never was.
+        """
+        self.look()
+        for entry in self._shelf.manifest.entries:
+            if entry.first >= end:
+                return
+            yield entry
+
+    def flaw_of(self, entry: Entry) -> str:
+        """Read all of a file; return what is wrong with it, empty if nothing is.
+
+        Raises:
+            TierUnavailableError: It cannot be read now.
+        """
+        with self.attempt():
+            return self._shelf.flaw_of(entry)
+
+    def damage_at(self, position: int) -> Damage | None:
+        """Return what is wrong where `position` should be, and how far; None if it can be read, or no file names it.
+
+        Raises:
+            JournalCorruptError: The manifest is damaged.
+            TierUnavailableError: It cannot be read now.
+        """
+        self.refresh(is_urgent=True)
+        entry = self._entry(position)
+        if entry is None:
+            return None
+        try:
+            return self._damage_within(entry, self._file(entry), position)
+        except GoneError:
+            return None
+        except (AbsentError, JournalCorruptError) as error:
+            return Damage(position, entry.next, str(error))
+
+    def _damage_within(self, entry: Entry, file: Opened, position: int) -> Damage | None:
+        for number, stripe in enumerate(file.stripes):
+            if stripe.first > position:
+                return self._lack(entry, position, stripe.first)._replace(first=position)
+            if position < stripe.next:
+                try:
+                    self._blocks(entry, number, Wanted([""]))
+                except JournalCorruptError as error:
+                    return Damage(position, stripe.next, str(error))
+                return None
+        return self._lack(entry, position, entry.next)._replace(first=position)
 
     def fetch(self, blocks: list[bytes], start: int, end: int | None, wanted: Wanted, limit_bytes: int) -> int:
         """Append what is wanted from `start` on; return where to go on.
@@ -214,13 +266,13 @@ class TierView:
             if piece.is_done or piece.is_long:
                 return
             if stripe.first > piece.position:
-                raise self._damaged(entry, piece.position)
+                raise JournalCorruptError(str(self._lack(entry, piece.position, stripe.first)))
             if file.groups(number, piece.wanted):
                 self._append(piece, self._blocks(entry, number, piece.wanted, piece))
             if not piece.is_done:
                 piece.move(stripe.next)
         if not piece.is_done and piece.position < entry.next:  # behind the last stripe
-            raise self._damaged(entry, piece.position)
+            raise JournalCorruptError(str(self._lack(entry, piece.position, entry.next)))
 
     def _append(self, piece: _Piece, blocks: list[Block]) -> None:
         for block in blocks:
@@ -285,14 +337,19 @@ class TierView:
             cause = " ".join(str(error).split())
             raise TierUnavailableError(f"{self._shelf.place.address}: {name}: {cause}") from error
 
-    def _damaged(self, entry: Entry, offset: int) -> JournalCorruptError:
-        """Return what is to be said of offsets that a file lacks."""
+    def _lack(self, entry: Entry, offset: int, following: int) -> Damage:
+        """Return why a file lacks an offset, and how far.
+
+        Args:
+            entry: The file.
+            offset: What no stripe of it has.
+            following: Where its next stripe begins.
+        """
         for hole in entry.holes:
             if hole.first <= offset < hole.next:
-                text = f"{offsets_text(hole.first, hole.next)}: could not be copied to the tier: {hole.cause}"
-                return JournalCorruptError(text)
+                return Damage(hole.first, hole.next, f"could not be copied to the tier: {hole.cause}")
         name = data_name(self._shelf.journal, entry)
-        return JournalCorruptError(f"{self._shelf.place.address}: {name}: offset {offset} is missing")
+        return Damage(offset, following, f"{self._shelf.place.address}: {name}: no record has them")
 
 
 class _Piece:

@@ -24,12 +24,12 @@ from tests.cli.journal.journals import (
 def test_ls_shows_blocks_the_newest_last(full: Path) -> None:
     """Offsets, records, sizes and times of each; units stand in the heads."""
     heads, *rows = cells(run("ls", full))
-    assert heads == ["first offset", "next offset", "records", "KiB", "oldest (UTC)", "newest (UTC)"]
+    assert heads == ["first offset", "next offset", "records", "KiB", "oldest (UTC)", "newest (UTC)", "where"]
     assert [row[:3] for row in rows] == [
         *([str(first), str(first + 8192), "8,192"] for first in range(0, 40960, 8192)),
         ["40960", "40961", "1"],
     ]
-    assert rows[1][4:] == ["2023-11-14T22:13:21.000000Z"] * 2
+    assert rows[1][4:] == [*["2023-11-14T22:13:21.000000Z"] * 2, "folder"]
 
 
 def test_ls_limit_takes_the_newest_and_tells_of_the_others(full: Path) -> None:
@@ -50,6 +50,7 @@ def test_ls_for_programs(full: Path) -> None:
         "records": 1,
         "oldest": "2023-11-14T22:14:20.000000Z",
         "newest": "2023-11-14T22:14:20.000000Z",
+        "where": "folder",
     }
     assert lines("ls", full, "--json", "--limit", "1") == [lines("ls", full, "--json")[-1]]
 
@@ -106,6 +107,10 @@ def test_stat(full: Path) -> None:
         "records": 40961,
         "blocks": 6,
         "segments": 1,
+        "tier": None,
+        "first_here": 0,
+        "tier_files": 0,
+        "tier_bytes": 0,
         "oldest": "2023-11-14T22:13:20.000000Z",
         "newest": "2023-11-14T22:14:20.000000Z",
         "writes": [],

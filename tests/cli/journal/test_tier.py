@@ -13,7 +13,7 @@ from peers.cli.journal.tier.shelves import shelves
 from peers.journal.tier import parquet
 from peers.journal.tier.copier import Copier, TierRetention
 from peers.journal.tier.place import place_at
-from tests.cli.journal.journals import cells, run
+from tests.cli.journal.journals import cells, complaint, lines, run
 from tests.cli.programs import hub
 from tests.journal.files import AT_US, flip, hurt_block, segments
 from tests.journal.tier.made import fill_untidily, id_of
@@ -71,18 +71,139 @@ def test_status_without_a_tier(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("command", ["ls", "stat", "verify", "export"])
-def test_what_is_in_the_tier_alone(journal: Path, command: str) -> None:
-    """The commands for what is here say where the rest is; nothing while all is here."""
-    assert b"in the tier" not in hub("journal", command, str(journal)).stderr
-    for file in segments(journal)[:2]:
-        file.unlink()
-    result = hub("journal", command, str(journal))
+def test_the_folder_alone(journal: Path, command: str) -> None:
+    """With `--tier none` the commands see what is in the folder, and say where the rest is; nothing while all is."""
+    assert b"in the tier" not in hub("journal", command, str(journal), "--tier", "none").stderr
+    delete(journal)
+    result = hub("journal", command, str(journal), "--tier", "none")
     tier = journal.parent / "tier"
-    text = f"offsets before 70 are in the tier {tier} alone, as far as it keeps them: see `hub journal tier`"
+    text = f"offsets before 70 are in the tier {tier} alone, as far as it keeps them"
     assert (result.returncode, result.stderr.decode()) == (0, f"hub journal {command}: {text}\n")
     if command == "export":
-        assert hub("journal", command, str(journal), "--start", "80").stderr == b""
-        assert text.encode() in hub("journal", command, str(journal), "--start", "50").stderr
+        assert hub("journal", command, str(journal), "--tier", "none", "--start", "80").stderr == b""
+        assert text in complaint(command, journal, "--tier", "none", "--start", "50")
+
+
+def delete(journal: Path) -> None:
+    """What the hub deletes here once it is copied: all before offset 70."""
+    for file in segments(journal)[:2]:
+        file.unlink()
+
+
+def moved(journal: Path) -> Path:
+    """Move the tier, as when the hub sees it under another path; return where it is."""
+    return (journal.parent / "tier").rename(journal.parent / "elsewhere")
+
+
+@pytest.fixture
+def sound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A journal of 95 records in three files of its tier, all of them sound."""
+    monkeypatch.setattr(parquet, "FILE_BYTES", 300)
+    path = tmp_path / "journal"
+    fill_untidily(path, 40, 30, 25)
+    (tmp_path / "tier").mkdir()
+    copier = Copier(str(path), place_at(str(tmp_path / "tier")), TierRetention(0, 0))
+    while copier.step(AT_US):
+        pass
+    copier.close()
+    fill_untidily(path, 10)
+    return path
+
+
+EXPORTS: tuple[list[str], ...] = (
+    [],
+    ["--start", "50", "--end", "90"],
+    ["--prefix", "/t/1"],
+    ["--start", "2023-11-14T22:13:50Z", "--format", "msgpack"],
+    ["--end", "2023-11-14T22:14:10Z"],
+)
+
+
+def test_exports_read_both(sound: Path) -> None:
+    """What is exported does not depend on where it stands: offsets, times, topics, values, byte for byte."""
+    before = [hub("journal", "export", str(sound), *flags).stdout for flags in EXPORTS]
+    assert before[0].count(b"\n") == 105
+    assert len(set(before)) == len(EXPORTS)
+    delete(sound)
+    for flags, expected in zip(EXPORTS, before, strict=True):
+        result = hub("journal", "export", str(sound), *flags)
+        assert (result.returncode, result.stderr, result.stdout) == (0, b"", expected)
+
+
+def test_the_other_commands_read_both(sound: Path) -> None:
+    """How far it reaches, what topics it has, and whether it is sound, do not depend on where it stands either."""
+    topics = run("ls", sound, "--topics")
+    (before,) = lines("stat", sound, "--topics", "--json")
+    assert run("verify", sound) == "sound: 105 records in 4 blocks, offsets 0 to 104\n"
+    delete(sound)
+    assert run("ls", sound, "--topics") == topics
+    (after,) = lines("stat", sound, "--topics", "--json")
+    for name in ("id", "first", "next", "records", "oldest", "newest", "topics", "writes"):
+        assert after[name] == before[name]
+    assert (before["tier_files"], after["tier_files"], after["first_here"]) == (0, 2, 70)
+    rows = cells(run("stat", sound))
+    assert ["older, in the tier", "files", "2"] in rows
+    assert run("verify", sound) == "sound: 105 records in 2 blocks and 2 files of the tier, offsets 0 to 104\n"
+    listed = lines("ls", sound, "--json")
+    assert [(row["first"], row["next"], row["records"], row["where"]) for row in listed] == [
+        (0, 40, 40, "tier"),
+        (40, 70, 30, "tier"),
+        (70, 95, 25, "folder"),
+        (95, 105, 10, "folder"),
+    ]
+
+
+def test_damage_in_the_tier(journal: Path) -> None:
+    """It is told with the file, and passed over where that is wanted; what was not copied is told as such."""
+    delete(journal)
+    assert "offsets 40 to 69: could not be copied to the tier" in complaint_of(journal, [])
+    result = hub("journal", "export", str(journal), "--skip-damaged")
+    assert (result.returncode, result.stdout.count(b"\n")) == (3, 65)
+    file = next((journal.parent / "tier").glob("*/data/*0040.parquet"))
+    flip(file, file.stat().st_size - 100)
+    assert file.name in complaint_of(journal, [])
+    result = hub("journal", "export", str(journal), "--skip-damaged")
+    assert (result.returncode, result.stdout.count(b"\n")) == (3, 25)
+    (first, second) = result.stderr.decode().splitlines()
+    assert first.startswith("hub journal export: passed over offsets 0 to 39: ")
+    assert second.startswith("hub journal export: passed over offsets 40 to 69: could not be copied to the tier: ")
+    found = cells(run("verify", journal, code=3))
+    assert [row[:2] for row in found[1:3]] == [["0 to 39", "40"], ["40 to 69", "30"]]
+    assert found[-1] == ["70 to 94", "25"]
+    file.unlink()
+    assert "there is no such file" in complaint_of(journal, [])
+
+
+def complaint_of(journal: Path, flags: list[str]) -> str:
+    """What an export that fails says."""
+    result = hub("journal", "export", str(journal), *flags)
+    assert result.returncode == 1
+    return result.stderr.decode()
+
+
+def test_a_lost_sheet(sound: Path) -> None:
+    """What no sheet names, and is not here, is told to be missing."""
+    delete(sound)
+    next((sound.parent / "tier").glob("*/manifest/*0040-*.json")).unlink()
+    result = hub("journal", "export", str(sound))
+    assert (result.returncode, result.stdout.count(b"\n")) == (1, 75)
+    assert b"the hub deleted 30 records, of all topics, before they were read" in result.stderr
+    rows = cells(run("verify", sound, code=3))
+    assert rows[1][:2] == ["40 to 69", "30"]
+
+
+@pytest.mark.parametrize("command", ["ls", "stat", "verify", "export"])
+def test_a_tier_that_is_away(sound: Path, command: str) -> None:
+    """One line says so, and how to do without; what is here is exported without it; `--tier` names another place."""
+    delete(sound)
+    expected = run(command, sound)
+    elsewhere = moved(sound)
+    text = complaint(command, sound)
+    assert "there is no such folder" in text
+    assert "--tier none leaves out what is not in the folder" in text
+    assert run(command, sound, "--tier", elsewhere) == expected
+    if command == "export":
+        assert run(command, sound, "--start", "70").count("\n") == 35
 
 
 def test_verify(journal: Path) -> None:
