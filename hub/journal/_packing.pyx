@@ -49,6 +49,7 @@ include "_layout.pxi"
 include "_values.pxi"
 include "_draft.pxi"
 include "_unpacking.pxi"
+include "_checksum.pxi"
 
 
 # ---- frames to blocks ----
@@ -140,6 +141,18 @@ def pack(
     if draft.count:
         blocks.append(draft.take())
     return blocks
+
+
+def count_topics(bytes block not None):
+    """Return how many records each topic of a block has, as `hub.journal.packing` does."""
+    cdef Sections s
+    cdef int64_t index
+    read_sections(<const uint8_t*> PyBytes_AS_STRING(block), PyBytes_GET_SIZE(block), &s)
+    cdef bytes scratch = bytes(4 * s.topics)
+    cdef int32_t* counts = <int32_t*> PyBytes_AS_STRING(scratch)
+    for index in range(s.records):
+        counts[s.topic_nos[index]] += 1
+    return [counts[index] for index in range(s.topics)]
 
 
 # ---- blocks to blocks ----

@@ -25,18 +25,30 @@ from hub.journal.layout import CHECKED_FROM, columns_of
 from hub.journal.unpacking import FRAME_BYTES
 
 try:
-    from hub.journal._packing import frames_of_columns, pack, read_layout
+    from hub.journal._packing import count_topics as _count_topics
+    from hub.journal._packing import frames_of_columns, pack, read_layout, whole_checksum
     from hub.journal._packing import merge as _merge
     from hub.journal._packing import select as _select
     from hub.journal._packing import to_frames as _to_frames
 except ImportError:  # not built: no compiler was there
+    from hub.journal.packing import count_topics as _count_topics
     from hub.journal.packing import merge as _merge
-    from hub.journal.packing import pack, read_layout
+    from hub.journal.packing import pack, read_layout, whole_checksum
     from hub.journal.packing import select as _select
     from hub.journal.unpacking import frames_of_columns
     from hub.journal.unpacking import to_frames as _to_frames
 
-__all__ = ["Block", "Record", "frames_of_columns", "merge", "pack", "select", "to_frames"]
+__all__ = [
+    "Block",
+    "Record",
+    "count_topics",
+    "frames_of_columns",
+    "merge",
+    "pack",
+    "select",
+    "to_frames",
+    "whole_checksum",
+]
 
 
 class Record(NamedTuple):
@@ -139,6 +151,18 @@ class Block:
 
 def _corrupt(cause: object) -> JournalCorruptError:
     return JournalCorruptError(f"a block of the journal is damaged: {cause}; fetch it again or restore the journal")
+
+
+def count_topics(block: bytes) -> list[int]:
+    """Return how many records each topic of a block has: see `hub.journal.packing.count_topics`.
+
+    Raises:
+        JournalCorruptError: The block is damaged.
+    """
+    try:
+        return _count_topics(block)
+    except ValueError as error:
+        raise _corrupt(error) from error
 
 
 def select(block: bytes, start: int, end: int, wanted: bytes | None = None) -> bytes:

@@ -1,4 +1,4 @@
-"""From frames to blocks, and from blocks to others: `pack`, `select`, `merge`.
+"""From frames to blocks, and from blocks to others: `pack`, `select`, `merge`; and what is asked of all of a block.
 
 ```
 parts   (time, [/a][/a][/b]...)  ── pack ──▶  block block block        dense, consecutive
@@ -16,6 +16,8 @@ pack a single frame, or of a BATCH       25 ns   1.6 µs, 0.8 µs     a map of 1
 pack, each value of another topic       120 ns   1.9 µs
 select, for each record that is chosen   20 ns   0.7 µs             each that is passed over 4 ns, 0.2 µs
 merge                                    20 ns   0.7 µs
+count_topics                              1 ns   0.04 µs
+whole_checksum, of a block              600 ns   what crc32 takes: 20 ns a record
 ```
 
 A block of one record takes 1.4 µs. More than a MiB at once costs what new memory costs besides.
@@ -27,7 +29,9 @@ A block of one record takes 1.4 µs. More than a MiB at once costs what new memo
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from zlib import crc32
 
 from hub.batch import value_ends
 from hub.frame import (
@@ -42,6 +46,7 @@ from hub.frame import (
     Frame,
 )
 from hub.journal.layout import (
+    CHECKED_FROM,
     OFFSET_LIMIT,
     RECORDS_LIMIT,
     SECTION_LIMIT_BYTES,
@@ -55,7 +60,17 @@ from hub.journal.layout import (
 )
 from hub.journal.values import skip_value
 
-__all__ = ["BLOCK_BYTES", "BLOCK_BYTES_LIMIT", "BLOCK_RECORDS", "merge", "pack", "read_layout", "select"]
+__all__ = [
+    "BLOCK_BYTES",
+    "BLOCK_BYTES_LIMIT",
+    "BLOCK_RECORDS",
+    "count_topics",
+    "merge",
+    "pack",
+    "read_layout",
+    "select",
+    "whole_checksum",
+]
 
 BLOCK_RECORDS = 8_192
 """Records after which a block is cut, if the caller says nothing else: a reader who wants one reads all of it."""
@@ -323,3 +338,25 @@ def _check_consecutive(layouts: Sequence[Layout]) -> None:
         SECTION_LIMIT_BYTES
     ):
         raise ValueError("the values or topics are too many bytes for one block")
+
+
+def count_topics(block: bytes) -> list[int]:
+    """Return how many records each topic of a block has, as the dictionary has them.
+
+    Raises:
+        ValueError: The block is damaged.
+    """
+    layout = read_layout(block)
+    counts = Counter(columns_of(memoryview(block), layout).topic_nos)
+    return [counts[number] for number in range(layout.topics)]
+
+
+def whole_checksum(block: bytes) -> int:
+    """Return the crc32 of all bytes of a block. Its own checksum must be right; the compiled twin makes this one of it.
+
+    Raises:
+        ValueError: The bytes are too few for a block.
+    """
+    if len(block) < CHECKED_FROM:
+        raise ValueError(f"{len(block)} bytes are shorter than a header")
+    return crc32(block)

@@ -35,7 +35,7 @@ from zlib import crc32
 from hub.errors import JournalCorruptError
 from hub.journal.layout import OFFSET_LIMIT, RECORDS_LIMIT
 
-__all__ = ["HEAD", "LISTING_LIMIT_BYTES", "Head", "Kind", "encode", "padded", "payload_of", "read_head"]
+__all__ = ["HEAD", "LISTING_LIMIT_BYTES", "Head", "Kind", "encode", "padded", "parts_of", "payload_of", "read_head"]
 
 HEAD = Struct("<4sIBBHIIIIIqqqq")
 """Magic, checksum, kind, codec, nothing, records, stored, raw, listing, checksum of the payload, offsets, times."""
@@ -93,16 +93,27 @@ def encode(head: Head, payload: bytes) -> bytes:
     """Return an entry.
 
     Args:
-        head: What it says of itself; its checksum and its stored length are made here.
+        head: What it says of itself; its checksums and its stored length are made here.
         payload: As it is stored.
     """
-    sizes = (head.records, len(payload), head.raw_bytes, len(head.listing), crc32(payload))
+    return b"".join(parts_of(head, payload, crc32(payload)))
+
+
+def parts_of(head: Head, payload: bytes, crc: int) -> list[bytes]:
+    """Return an entry in parts, so that a large payload is not copied.
+
+    Args:
+        head: What it says of itself; its own checksum and its stored length are made here.
+        payload: As it is stored; one of the parts.
+        crc: Its checksum.
+    """
+    sizes = (head.records, len(payload), head.raw_bytes, len(head.listing), crc)
     rest = HEAD.pack(
         _MAGIC, 0, head.kind, head.codec, 0, *sizes, head.first, head.next, head.earliest_us, head.latest_us
     )
     checked = rest[_CHECKED_FROM:] + head.listing
     start = _MAGIC + crc32(checked).to_bytes(4, "little") + checked
-    return b"".join([start, bytes(-len(start) % 8), payload, bytes(-len(payload) % 8)])
+    return [start + bytes(-len(start) % 8), payload, bytes(-len(payload) % 8)]
 
 
 def read_head(data: bytes | memoryview, start: int = 0) -> Head:

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
+from zlib import crc32
 
-from hub.journal.block import Block, pack
+from hub.journal.block import Block, count_topics, pack, whole_checksum
 from hub.journal.listing import listed_texts, listing
-from hub.journal.segment.entry import Head, Kind, encode
+from hub.journal.segment.entry import Head, Kind, encode, parts_of
 from hub.journal.segment.footer import TOPICS_LIMIT, Footer, Row
 from hub.journal.segment.mark import Mark, Write
-from peers.journal.segments.codec import Compressor
+from peers.journal.segments.codec import Codec, Compressor
 
 __all__ = ["BLOCK_BYTES", "BLOCK_RECORDS", "Commit", "footer_of", "mark_entry", "topic_counts"]
 
@@ -47,7 +48,7 @@ class Commit:
         self.topics: Counter[str] = Counter()
         """How many records each topic has."""
         self.entries: list[bytes] = []
-        """What is not in the file yet."""
+        """What is not in the file yet, in parts."""
         self.entries_bytes = 0
         self.place = place
         """Where the next entry will stand."""
@@ -86,20 +87,23 @@ class Commit:
         listed = listing(block.topics)
         codec, payload = self._compressor.encoded(data, in_haste=in_haste)
         head = Head(Kind.BLOCK, codec, block.count, 0, len(data), 0, block.first, block.next, earliest, latest, listed)
-        entry = encode(head, payload)
-        self.rows.append(Row(self.place, len(entry), len(data), block.first, block.next, earliest, latest, listed))
+        crc = whole_checksum(data) if codec == Codec.NONE else crc32(payload)
+        entry = parts_of(head, payload, crc)
+        size_bytes = sum(map(len, entry))
+        self.rows.append(Row(self.place, size_bytes, len(data), block.first, block.next, earliest, latest, listed))
         self.topics.update(topic_counts(block))
         self.next = block.next
-        self._put(entry)
+        self._put(entry, size_bytes)
 
     def end(self, mark: Mark) -> None:
         """Add the mark: with it, all of this has happened."""
-        self._put(mark_entry(mark, self.next))
+        entry = mark_entry(mark, self.next)
+        self._put([entry], len(entry))
 
-    def _put(self, entry: bytes) -> None:
-        self.entries.append(entry)
-        self.entries_bytes += len(entry)
-        self.place += len(entry)
+    def _put(self, parts: list[bytes], size_bytes: int) -> None:
+        self.entries += parts
+        self.entries_bytes += size_bytes
+        self.place += size_bytes
 
     def take(self) -> list[bytes]:
         """Return what is not in the file yet, to be written there."""
@@ -109,7 +113,7 @@ class Commit:
 
 def topic_counts(block: Block) -> dict[str, int]:
     """Return how many records of a block each topic has."""
-    return {block.topics[number]: count for number, count in Counter(block.topic_nos).items()}
+    return dict(zip(block.topics, count_topics(bytes(block.data)), strict=True))
 
 
 def footer_of(rows: list[Row], topics: Counter[str], writes: list[Write]) -> Footer:

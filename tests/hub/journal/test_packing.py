@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from types import SimpleNamespace
+from zlib import crc32
 
 import pytest
 from hypothesis import given
@@ -227,3 +229,47 @@ def test_merges_no_more_than_a_section_holds(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(packing, "SECTION_LIMIT_BYTES", 11)
     with pytest.raises(ValueError, match="too many bytes"):
         packing.merge(blocks)
+
+
+@both
+@given(parts=some_parts, first=firsts, limit=st.integers(1, 20))
+def test_counts_the_records_of_each_topic(twin: SimpleNamespace, parts: Parts, first: int, limit: int) -> None:
+    """In the order of the dictionary, which has none that nothing bears."""
+    for data in PURE.pack(parts, first, limit):
+        block = Block.parse(data)
+        counts = Counter(record.topic for record in block.records())
+        assert twin.count_topics(data) == [counts[topic] for topic in block.topics]
+
+
+@both
+def test_counts_nothing_in_what_is_damaged(twin: SimpleNamespace) -> None:
+    """A number that is in no dictionary is no place to count at."""
+    (block,) = PURE.pack([(1, single(b"/a", b"\1"))], 0)
+    at = 48  # behind the header, and one time
+    damaged = block[:at] + (2**31 - 1).to_bytes(4, "little") + block[at + 4 :]
+    with pytest.raises(ValueError, match="dictionary"):
+        twin.count_topics(damaged)
+
+
+@both
+@given(parts=some_parts, first=firsts, limit=st.integers(1, 20))
+def test_the_checksum_of_all_of_a_block(twin: SimpleNamespace, parts: Parts, first: int, limit: int) -> None:
+    """It is that of its bytes, whether they are read again or not."""
+    for block in PURE.pack(parts, first, limit):
+        assert twin.whole_checksum(block) == crc32(block)
+
+
+@both
+@pytest.mark.parametrize("size", [2**20 - 7, 2**20, 2**20 + 1])
+def test_the_checksum_of_all_of_a_long_block(twin: SimpleNamespace, size: int) -> None:
+    """Whatever bits its length has."""
+    (block,) = PURE.pack([(1, single(b"/a", b"\7" * size))], 3)
+    assert twin.whole_checksum(block) == crc32(block)
+
+
+@both
+@pytest.mark.parametrize("size", [0, 7])
+def test_no_checksum_of_less_than_a_header(twin: SimpleNamespace, size: int) -> None:
+    """What is that short has no checksum in it."""
+    with pytest.raises(ValueError, match=f"^{size} bytes are shorter than a header$"):
+        twin.whole_checksum(bytes(size))

@@ -20,6 +20,8 @@ PURE = SimpleNamespace(
     pack=packing.pack,
     select=packing.select,
     merge=packing.merge,
+    count_topics=packing.count_topics,
+    whole_checksum=packing.whole_checksum,
     to_frames=unpacking.to_frames,
     frames_of_columns=unpacking.frames_of_columns,
 )

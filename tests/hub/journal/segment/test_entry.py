@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from zlib import crc32
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.errors import JournalCorruptError
-from hub.journal.segment.entry import HEAD, Head, Kind, encode, payload_of, read_head
+from hub.journal.segment.entry import HEAD, Head, Kind, encode, parts_of, payload_of, read_head
 
 BLOCK = Head(Kind.BLOCK, 1, 7, 0, 500, 0, 10, 17, 1, 2, b"/a\n/b")
 
@@ -35,6 +37,15 @@ def test_round_trip(listing: bytes, payload: bytes, before: bytes) -> None:
     assert head.size_bytes == len(entry)
     assert len(entry) % 8 == 0
     assert payload_of(head, data[len(before) + head.payload_from :]) == payload
+
+
+@given(listing=st.binary(max_size=100), payload=st.binary(max_size=100))
+def test_in_parts(listing: bytes, payload: bytes) -> None:
+    """The same bytes, and the payload is not copied for it."""
+    head = BLOCK._replace(listing=listing)
+    parts = parts_of(head, payload, crc32(payload))
+    assert b"".join(parts) == encode(head, payload)
+    assert any(part is payload for part in parts)
 
 
 def test_each_byte_of_the_head_matters() -> None:
