@@ -4,7 +4,7 @@
 HubError
   UsageError      our caller:   InvalidTopicError  InvalidNameError  ClosedError  BusyError
   PeerError       the far side: ProtocolError (fatal; of it: NotRecognisedError)
-                                RejectedError (go on; of it: GoneError)  ConnectionLostError
+                                RejectedError (go on; of it: GoneError, StoreError)  ConnectionLostError
                                 RequestError (one request has no value for an answer), by status:
                                   RequestFailedError  NoResponderError  ResponderGoneError  RequestTimeoutError
                                   RequestOverflowError  NotAllowedError  RequestTooBigError
@@ -46,6 +46,7 @@ __all__ = [
     "RequestTooBigError",
     "ResponderGoneError",
     "StorageError",
+    "StoreError",
     "UsageError",
 ]
 
@@ -150,6 +151,17 @@ class GoneError(RejectedError):
         super().__init__(CloseCode.GONE, text)
         self.args = (text, first)
         self.first = first
+
+
+class StoreError(RejectedError):
+    """A command or a read of a store cannot be carried out; nothing was changed.
+
+    The type of a value does not allow it, its key is missing, a limit is reached, or the bytes are no value.
+    """
+
+    def __init__(self, text: str, code: int = CloseCode.BAD_DATA) -> None:
+        super().__init__(code, text)
+        self.args = (text, code)
 
 
 class BlockGoneError(GoneError):

@@ -1,0 +1,36 @@
+"""Packed values and commands for tests of stores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hub.stores.command import Command
+from hub.stores.limits import StoreLimits
+from hub.stores.store import Store
+from peers.stores.operations import TypedOperations
+from peers.values import Value, decode, encode, from_msgpack, to_msgpack
+
+__all__ = ["SECOND_NS", "command", "pack", "store", "unpack"]
+
+SECOND_NS = 1_000_000_000
+
+
+def pack(value: Any) -> bytes:
+    """Return a value in msgpack."""
+    return to_msgpack(encode(value))
+
+
+def unpack(packed: bytes | None) -> Value:
+    """Return the value of some msgpack."""
+    assert packed is not None
+    return decode(from_msgpack(packed))
+
+
+def command(kind: str, key: Any = None, *operand: Any, **terms: Any) -> Command:
+    """Return a command with values, not yet packed."""
+    return Command(kind, pack(key), pack(operand[0]) if operand else None, **terms)
+
+
+def store(limits: StoreLimits = StoreLimits(), **terms: Any) -> Store:  # noqa: B008 -- frozen
+    """Return an empty store."""
+    return Store("test", TypedOperations(), limits, **terms)
