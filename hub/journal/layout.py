@@ -58,7 +58,9 @@ __all__ = [
     "Sections",
     "columns_of",
     "join_sections",
+    "places_of",
     "read_layout",
+    "section_sizes",
     "write_block",
 ]
 
@@ -184,7 +186,7 @@ def read_layout(block: bytes | memoryview) -> Layout:
         raise ValueError(f"{count} records of {topics} topics from {first} on cannot be")
     if topic_bytes > SECTION_LIMIT_BYTES or value_bytes > SECTION_LIMIT_BYTES:
         raise ValueError(f"{topic_bytes} bytes of topics or {value_bytes} of values are too many")
-    *places, end = _places(count, topics, topic_bytes, flags, value_bytes)
+    *places, end = places_of(section_sizes(count, topics, topic_bytes, flags, value_bytes))
     if end != len(view):
         raise ValueError(f"it has {len(view)} bytes and says {end}")
     layout = Layout(count, topics, topic_bytes, flags, value_bytes, first, *places)
@@ -192,9 +194,9 @@ def read_layout(block: bytes | memoryview) -> Layout:
     return layout
 
 
-def _places(count: int, topics: int, topic_bytes: int, flags: int, value_bytes: int) -> list[int]:
-    """Return where each section begins, and where the last one ends with its padding."""
-    sizes = (
+def section_sizes(count: int, topics: int, topic_bytes: int, flags: int, value_bytes: int) -> list[int]:
+    """Return how long each section is, bytes, without what pads it."""
+    return [
         8 * count,
         8 * count if flags & SPARSE else 0,
         4 * count,
@@ -203,7 +205,11 @@ def _places(count: int, topics: int, topic_bytes: int, flags: int, value_bytes: 
         count if flags & ENCODINGS else 0,
         topic_bytes,
         value_bytes,
-    )
+    ]
+
+
+def places_of(sizes: Sequence[int]) -> list[int]:
+    """Return where sections of such lengths begin, and where the last one ends with its padding."""
     return list(accumulate((size + -size % 8 for size in sizes), initial=BLOCK_HEADER.size))
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -26,6 +26,7 @@ from hub.batch import Message
 from hub.errors import (
     UsageError,
 )
+from hub.journal.excerpt import Column
 from hub.names.grammar import check_name
 from hub.tags.rule import check_rule
 from peers.client.answering import Batches, Each
@@ -394,7 +395,7 @@ class Client:
 
     # The journal.
 
-    def read(
+    def read(  # noqa: PLR0913 -- what one read depends on
         self,
         *prefixes: str,
         start: int = 0,
@@ -402,6 +403,7 @@ class Client:
         start_time: datetime | None = None,
         piece_bytes: int = FETCH_BYTES,
         hub: str = "",
+        columns: Collection[Column] | None = None,
     ) -> History:
         """Read a journal, for `async for record in client.read("/zeek/")`, or its `blocks()`.
 
@@ -417,9 +419,12 @@ class Client:
             hub: Another hub of the mesh, by its name or id, whose journal is read. Iterating raises `RejectedError`
                 where it is not known, or several have the name (1007), or cannot be reached now (1013): reading goes on
                 at `next`.
+            columns: What of each record is wanted, of "offset", "time", "topic" and "value"; None for all of it.
+                What is not asked for is not sent: in a `Record` it is 0, empty, or None.
 
         Raises:
             InvalidTopicError: One of the prefixes is none.
+            UsageError: There is no such column.
         """
         return History(
             self._journal,
@@ -429,6 +434,7 @@ class Client:
             start_time=start_time,
             piece_bytes=piece_bytes,
             hub=hub,
+            columns=columns,
             on_bad=self._reports.bad,
         )
 

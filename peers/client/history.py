@@ -15,11 +15,13 @@ to go on. Cost: of blocks, about 0.1 µs a record of 100 bytes; of records, abou
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from hub.errors import UsageError
 from hub.journal.block import Block
+from hub.journal.excerpt import COLUMNS, Column, whole_of
 from hub.topics import check_prefix
 from peers.client.journal import JournalAccess, journal_of, replaced
 from peers.client.values import BadMessage, decode_body
@@ -32,7 +34,7 @@ _WAIT_MS = 30_000
 
 
 class Record(NamedTuple):
-    """A message of the journal."""
+    """A message of the journal. A column that was not asked for is 0, empty, or None."""
 
     offset: int
     time_us: int
@@ -57,7 +59,12 @@ class History:
         start_time: Instead of `start`: the first record that is not older.
         piece_bytes: How much one answer of the hub holds, bytes.
         hub: Whose journal, by name or id; empty for that of the hub that is connected.
+        columns: What of each record is wanted; None for all of it.
         on_bad: Is told of values that cannot be read.
+
+    Raises:
+        InvalidTopicError: One of the prefixes is none.
+        UsageError: There is no such column.
     """
 
     def __init__(  # noqa: PLR0913 -- one argument of `Client.read` each
@@ -70,6 +77,7 @@ class History:
         start_time: datetime | None,
         piece_bytes: int,
         hub: str = "",
+        columns: Collection[Column] | None = None,
         on_bad: Callable[[BadMessage], None],
     ) -> None:
         self._access = access
@@ -78,6 +86,8 @@ class History:
         self._end = end
         self._piece_bytes = piece_bytes
         self._on_bad = on_bad
+        self.columns = _checked(columns)
+        """What of each record is wanted; None for all of it."""
         self.hub = hub
         """Whose journal is read; empty for that of the hub that is connected."""
         self.next = start
@@ -113,13 +123,15 @@ class History:
 
     def _ask(self, start: int, journal_id: bytes, time: int | None = None, wait_ms: int = 0) -> asyncio.Task[Records]:
         size_bytes = self._piece_bytes or FETCH_BYTES
-        fetch = Fetch(1, start, time, self._end, self._prefixes, size_bytes, wait_ms, self.hub, journal_id)
+        fetch = Fetch(
+            1, start, time, self._end, self._prefixes, size_bytes, wait_ms, self.hub, journal_id, self.columns
+        )
         asking = asyncio.get_running_loop().create_task(self._access.fetch(fetch))
         asking.add_done_callback(_retrieve)
         return asking
 
     async def blocks(self, *, verify: bool = False) -> AsyncIterator[Block]:
-        """Yield blocks, their columns ready to be used.
+        """Yield blocks, their columns ready to be used. What stands in one that was not asked for means nothing.
 
         Args:
             verify: Whether to compare the checksum here too; the hub did when it read them.
@@ -130,11 +142,11 @@ class History:
         """
         async for found in self.pieces():
             for data in found.blocks:
-                yield Block.parse(data, verify=verify)
+                yield Block.parse(whole_of(data), verify=verify)
 
     async def __aiter__(self) -> AsyncIterator[Record]:
         async for block in self.blocks():
-            for record in records_of(block, self._on_bad):
+            for record in records_of(block, self._on_bad, self.columns):
                 yield record
 
 
@@ -144,8 +156,19 @@ def _retrieve(asking: asyncio.Task[Records]) -> None:
         asking.exception()
 
 
-def records_of(block: Block, on_bad: Callable[[BadMessage], None]) -> Iterator[Record]:
-    """Yield the records of a block with their values; tell of those that cannot be read, and leave them out."""
+def records_of(
+    block: Block, on_bad: Callable[[BadMessage], None], columns: tuple[Column, ...] | None = None
+) -> Iterator[Record]:
+    """Yield the records of a block with their values; tell of those that cannot be read, and leave them out.
+
+    Args:
+        block: As a hub has sent it.
+        on_bad: Is told of values that cannot be read.
+        columns: What was asked for: all else is 0, empty, or None. None for all of it.
+    """
+    if columns is not None:
+        yield from _partial_records(block, on_bad, columns)
+        return
     for offset, at_us, topic, encoding, body in block.records():
         try:
             value = decode_body(encoding, body)
@@ -153,3 +176,29 @@ def records_of(block: Block, on_bad: Callable[[BadMessage], None]) -> Iterator[R
             on_bad(BadMessage(topic, body, 1, str(error)))
         else:
             yield Record(offset, at_us, topic, value)
+
+
+def _partial_records(
+    block: Block, on_bad: Callable[[BadMessage], None], columns: tuple[Column, ...]
+) -> Iterator[Record]:
+    """Yield what was asked for of records. A hub of an earlier version has sent all of them."""
+    has_offset, has_time, has_topic, has_value = (column in columns for column in COLUMNS)
+    for offset, at_us, topic, encoding, body in block.records():
+        try:
+            value = decode_body(encoding, body) if has_value else None
+        except ValueError as error:
+            on_bad(BadMessage(topic, body, 1, str(error)))
+        else:
+            yield Record(offset * has_offset, at_us * has_time, topic * has_topic, value)
+
+
+def _checked(columns: Collection[Column] | None) -> tuple[Column, ...] | None:
+    """Return columns as a FETCH has them.
+
+    Raises:
+        UsageError: There is no such column.
+    """
+    unknown = [column for column in columns or () if column not in COLUMNS]
+    if unknown:
+        raise UsageError(f"there is no column {unknown[0]!r}: there are {', '.join(COLUMNS)}")
+    return None if columns is None else tuple(column for column in COLUMNS if column in columns)

@@ -151,6 +151,8 @@ def of_fetch(fetch: Fetch) -> bytes:
         message["hub"] = fetch.hub
     if fetch.journal is not None:
         message["journal"] = fetch.journal.hex()
+    if fetch.columns is not None:
+        message["columns"] = fetch.columns
     return _encode(message)
 
 

@@ -259,6 +259,7 @@ def _order(fetch: Fetch, form: Form, usual_bytes: int, most_bytes: int) -> Order
         fetch.wait_ms,
         hub=fetch.hub,
         journal=None if fetch.journal is None else bytes.fromhex(fetch.journal),
+        columns=fetch.columns,
         form=form,
     )
 

@@ -10,6 +10,7 @@ from typing import Annotated
 import msgspec
 
 from hub.errors import RejectedError
+from hub.journal.excerpt import COLUMNS, Column
 from hub.labels import LABELS_LIMIT
 from hub.overflow import QueueLimits
 from peers.verbs.verbs import Verb
@@ -177,6 +178,8 @@ class Fetch(msgspec.Struct, frozen=True, tag="fetch"):
     hub: Annotated[str, msgspec.Meta(max_length=HUB_LIMIT_BYTES)] = ""
     journal: Annotated[str, msgspec.Meta(pattern=r"^(?:[0-9a-f]{32})?\Z")] | None = None
     """The id of the journal in hexadecimal digits, or empty: see `peers.wire.records.Fetch`."""
+    columns: Annotated[tuple[Column, ...], msgspec.Meta(max_length=len(COLUMNS))] | None = None
+    """What of each record is wanted; None for all of it."""
 
 
 ClientMessage = Hello | Renewal | Ping | Verb

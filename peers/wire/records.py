@@ -10,7 +10,7 @@ COMMIT    msgpack map, see `Commit`
 
 One FETCH gets one answer: RECORDS, or NOTICE "error" with its request. No state is kept between two FETCHes, so a
 reader that has lost its connection goes on where it stopped, and it reads no faster than it asks. A block is copied
-from the disk as it is (`hub.journal.block`), with its checksum.
+from the disk as it is (`hub.journal.block`), with its checksum, unless the FETCH asks for some of its columns only.
 
 STAGE is answered by NOTICE "confirmed" or "error", COMMIT by "confirmed" with `offset` and `count`.
 """
@@ -25,6 +25,7 @@ import msgspec
 
 from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.frame import encode_frame
+from hub.journal.excerpt import COLUMNS, Column
 from peers.wire.control import PREFIXES_LIMIT
 from peers.wire.kinds import Kind
 from peers.wire.malformed import MALFORMED
@@ -104,6 +105,8 @@ class Fetch(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whose journal is read: the name or the id of a hub of the mesh; empty for the one that is asked."""
     journal: _JournalId | None = None
     """The id of the journal that is meant, empty for whichever it is: then the answer tells it. None: neither."""
+    columns: Annotated[tuple[Column, ...], msgspec.Meta(max_length=len(COLUMNS))] | None = None
+    """What of each record is wanted; None for all of it. A hub of an earlier version sends all of it anyway."""
 
 
 class Commit(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -147,7 +150,8 @@ class Records(NamedTuple):
     head: int
     """The offset behind the newest committed record."""
     blocks: list[bytes]
-    """Blocks of the journal, as they are on the disk."""
+    """Blocks of the journal, as they are on the disk; excerpts of them (`hub.journal.excerpt`) where not all columns
+    were asked for."""
     journal: bytes = b""
     """The id of the journal; empty where the FETCH did not ask for it."""
 

@@ -90,6 +90,30 @@ async def test_the_journal_of_another_hub(url: str) -> None:
     assert found == (list(range(10)), 10, [7, 8, 9])
 
 
+async def test_some_columns_of_the_journal_of_another_hub(url: str) -> None:
+    """What is not asked for does not come over the link; nor where the hub between names that journal as its own."""
+    loaded = load({"listen": ["tcp://127.0.0.1:0"], "peers": [url], "journal": {"of": "test hub"}}, {})
+    near = Daemon(loaded, "near")
+    await near.start()
+
+    def work(client: BlockingClient) -> tuple[list[Record], int, int]:
+        read = list(client.read("/n/1", hub="test hub", columns=("offset", "topic"), timeout_s=30))
+        few, all_of_it = (
+            sum(len(block) for piece in client.read(columns=columns, timeout_s=30).pieces() for block in piece.blocks)
+            for columns in (("offset", "topic"), None)
+        )
+        return read, few, all_of_it
+
+    try:
+        await in_thread(url, lambda client: fill(client, 2000))
+        await eventually(lambda: len(near.node.core.mesh.graph.reached) == 2)
+        records, few, all_of_it = await in_thread(near.endpoints[0].location, work)
+    finally:
+        await near.stop()
+    assert records == [Record(number, 0, "/n/1", None) for number in range(1, 2000, 2)]
+    assert few < all_of_it / 3
+
+
 async def test_blocks_are_columns(url: str) -> None:
     """Blocks hold the same records, and `next` follows what was read."""
 

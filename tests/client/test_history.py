@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hub.batch import Batch
-from hub.errors import GoneError, InvalidTopicError, JournalCorruptError, RejectedError
+from hub.errors import GoneError, InvalidTopicError, JournalCorruptError, RejectedError, UsageError
 from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
 from hub.journal.block import Block, pack
 from peers.client import Client, connect
@@ -171,6 +171,21 @@ async def test_blocks() -> None:
     assert [(found.first, found.next) for found in blocks] == [(0, 4), (4, 8), (8, 10)]
 
 
+async def test_some_columns() -> None:
+    """They are asked for; what else a hub of an earlier version sends is not in the records."""
+    bench = Bench(2, columns=("topic", "offset"))
+    assert [record async for record in bench.history] == [Record(0, 0, "/a", None), Record(1, 0, "/a", None)]
+    assert [fetch.columns for fetch in bench.access.asked] == [("offset", "topic")]
+    bench = Bench(2, columns=("value", "time"))
+    assert [record async for record in bench.history] == [Record(0, AT_US, "", 0), Record(0, AT_US, "", 1)]
+
+
+async def test_no_such_column() -> None:
+    """It is told before anything is asked."""
+    with pytest.raises(UsageError, match="there is no column 'size': there are offset, time, topic, value"):
+        Bench(2, columns=("size",))
+
+
 async def test_damaged_blocks() -> None:
     """The columns are checked in any case, the checksum where that is wanted."""
     whole = block(0, 1, 2)
@@ -296,6 +311,23 @@ async def test_reading_what_was_published(client: Client) -> None:
     assert [record.offset for record in found] == list(range(990, 1000))
     assert [record.value async for record in client.read(start=5, end=20, piece_bytes=1)] == list(range(5, 20))
     assert (await client.journal()).head == 1001
+
+
+async def test_reading_some_columns(client: Client) -> None:
+    """The hub sends nothing else: of a value nobody wants, not a byte."""
+    for number in range(1000):
+        await client.publish(f"/n/{number % 10}", [number, "x" * 200])
+    await client.publish_confirmed("/end", None)
+    found = [record async for record in client.read("/n/3", columns=("offset", "topic"))]
+    assert found == [Record(number, 0, "/n/3", None) for number in range(3, 1000, 10)]
+    times = [record.time_us async for record in client.read(end=1000, columns=("time",))]
+    assert len(times) == 1000
+    assert 0 < min(times) <= max(times)
+    for columns, most in ((("offset", "topic"), 1000 * 4 + 2000), ((), 500), (None, None)):
+        pieces = [piece async for piece in client.read(end=1000, columns=columns).pieces()]
+        size_bytes = sum(len(block) for piece in pieces for block in piece.blocks)
+        assert size_bytes > 200_000 if most is None else size_bytes <= most
+        assert pieces[-1].next == 1000
 
 
 async def test_reading_goes_on_after_a_lost_connection(hub: Daemon, client: Client) -> None:

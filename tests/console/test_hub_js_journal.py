@@ -37,7 +37,9 @@ async def test_reading_and_confirming(node: Node, recording_hub: RealHub) -> Non
           all.push([record.offset, record.time instanceof Date, record.topic, record.value]);
         }
         for await (const record of client.read("/a", {start: 1, end: 3})) some.push(record.value);
-        return {offsets, all, some};
+        const topics = [];
+        for await (const record of client.read("", {columns: ["topic"]})) topics.push(record);
+        return {offsets, all, some, topics};
     """)
     assert result["offsets"] == [0, 1, 2]
     assert result["all"] == [
@@ -48,6 +50,7 @@ async def test_reading_and_confirming(node: Node, recording_hub: RealHub) -> Non
         [4, True, "/b", "last"],
     ]
     assert result["some"] == [2, 3]
+    assert result["topics"] == [{"topic": topic} for topic in ("/a", "/a", "/a", "/b", "/b")]
 
 
 async def test_history_then_live_under_load(node: Node, recording_hub: RealHub) -> None:

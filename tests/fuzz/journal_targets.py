@@ -21,6 +21,7 @@ from hub.errors import CloseCode, JournalCorruptError, RejectedError
 from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, encode_frame
 from hub.journal import layout, packing, unpacking
 from hub.journal.block import Block
+from hub.journal.excerpt import COLUMNS, Column, excerpt_of, whole_of
 from hub.journal.layout import CHECKED_FROM
 from hub.tags.envelope import Envelope
 from peers.journal.forms import Form, Order, decode_order, encode_order
@@ -117,6 +118,18 @@ def _run_blocks(data: bytes) -> None:
     _same(lambda twin: twin.merge([block, block]))
 
 
+def _run_excerpt(data: bytes) -> None:
+    if len(data) >= CHECKED_FROM:
+        data = _sealed(data)
+    try:
+        block = Block.parse(whole_of(data))
+    except JournalCorruptError:
+        return
+    list(block.records())
+    for column in COLUMNS:
+        assert Block.parse(whole_of(excerpt_of(bytes(block.data), (column,)))).count == block.count
+
+
 def _run_pack(data: bytes) -> None:
     how, frames = data[:3].ljust(3, b"\0"), data[3:]
     half = len(frames) * how[2] // 255
@@ -192,6 +205,11 @@ def _block_seeds() -> list[bytes]:
     return [bytes(how) + block for block in blocks() for how in ((0, 0, 200, 255), (9, 50, 150, 0x55))]
 
 
+def _excerpt_seeds() -> list[bytes]:
+    wanted: list[tuple[Column, ...]] = [(), ("offset", "topic"), ("time", "value")]
+    return [excerpt_of(block, columns) for block in blocks() for columns in wanted]
+
+
 def _column_seeds() -> list[bytes]:
     ends = struct.pack("<4i", 0, 2, 4, 4)
     return [struct.pack("<4H", 16, 4, 16, 48) + ends + b"/a/b" + b"\x01\x02\xa1x"]
@@ -199,6 +217,7 @@ def _column_seeds() -> list[bytes]:
 
 JOURNAL_TARGETS = (
     Target("blocks", _run_blocks, _block_seeds, [struct.pack("<i", -1), struct.pack("<q", 2**62), b"HJB1"]),
+    Target("excerpt", _run_excerpt, _excerpt_seeds, [struct.pack("<i", -1), struct.pack("<q", 2**62), b"HJX1"]),
     Target("pack", _run_pack, lambda: [b"\0\x09\x80" + b"".join(frames for _, frames in _parts())]),
     Target("order", _run_order, lambda: [encode_fetch(Fetch(request=3, time=5, end=9, prefixes=("/a",)))[8:]]),
     Target("far_journal", _run_far_journal, _far_seeds, [b"\xc4", b"\xc5", b"q", b"granted"], runs=500),

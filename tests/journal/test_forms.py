@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from hub.errors import CloseCode, JournalCorruptError, RejectedError
 from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
 from hub.journal.block import Block, pack
-from peers.journal.forms import Order, body_parts, decode_order
+from hub.journal.excerpt import whole_of
+from peers.journal.forms import Form, Order, body_parts, decode_order
 from peers.journal.view import Extent, Fetched
 from peers.values import Count, encode
 from peers.wire.records import Fetch, decode_records, encode_fetch
@@ -96,6 +97,40 @@ def test_json() -> None:
             {"offset": 12, "time_ms": 1_700_000_000_123.468, "topic": "/a", "value": "AA=="},
         ],
     }
+
+
+@pytest.mark.parametrize("form", ["frame", "msgpack"])
+def test_some_columns_of_blocks(form: Form) -> None:
+    """What was not asked for is not in the answer."""
+    found = fetched([value("secret"), value("secret")], [value("secret")])
+    payload = b"".join(body_parts(Order(7, columns=("topic",), form=form), found))
+    assert b"secret" not in payload
+    assert b"/a" in payload
+    blocks = decode_records(payload).blocks if form == "frame" else msgspec.msgpack.decode(payload)["blocks"]
+    assert [Block.parse(whole_of(block)).topics for block in blocks] == [["/a"], ["/a"]]
+    assert [Block.parse(whole_of(block)).count for block in blocks] == [2, 1]
+
+
+@pytest.mark.parametrize("form", ["frame", "msgpack"])
+def test_all_columns_are_blocks_as_they_are(form: Form) -> None:
+    """They are not even copied, where an answer has them beside what else there is."""
+    found = fetched([value(1)])
+    everything = Order(7, columns=("value", "time", "topic", "offset"), form=form)
+    assert body_parts(everything, found) == body_parts(Order(7, form=form), found)
+    if form == "frame":
+        assert any(part is found.blocks[0] for part in body_parts(everything, found))
+
+
+def test_some_columns_of_json() -> None:
+    """A record has those that were asked for; what has no JSON form matters only where it is wanted."""
+    found = fetched([value(1), (0b100, "/b", b"x")])
+    answer = json_answer(found, columns=("topic", "offset"))
+    assert answer["records"] == [{"offset": 10, "topic": "/a"}, {"offset": 11, "topic": "/b"}]
+    assert "dropped" not in answer
+    answer = json_answer(found, columns=("time", "value"))
+    assert answer["records"] == [{"time_ms": 1_700_000_000_123.466, "value": 1}]
+    assert answer["dropped"] == 1
+    assert json_answer(found, columns=())["records"] == [{}, {}]
 
 
 def test_nothing_found() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.frame import Frame, iterate_frames
+from hub.journal.excerpt import COLUMNS
 from peers.wire.kinds import Kind
 from peers.wire.records import (
     FETCH_BYTES,
@@ -46,6 +47,7 @@ fetches = st.builds(
     st.lists(texts, min_size=1, max_size=5).map(tuple),
     st.integers(0, 2**63 - 1),
     st.integers(0, FETCH_WAIT_LIMIT_MS),
+    columns=st.none() | st.lists(st.sampled_from(COLUMNS), max_size=4).map(tuple),
 )
 commits = st.builds(Commit, requests, texts.filter(bool), texts, offsets, st.lists(offsets, max_size=5), st.booleans())
 stages = st.builds(Stage, st.integers(0, 2**32 - 1), texts.filter(bool), st.integers(0, 2**64 - 1), st.binary())
@@ -114,6 +116,14 @@ def test_defaults_are_not_sent() -> None:
     assert decode_fetch(packed(request=7)) == Fetch(7, 0, None, None, ("",), FETCH_BYTES, 0)
     assert only(encode_fetch(Fetch(7))).body == packed(request=7)
     assert decode_commit(packed(request=7, transaction="t")) == Commit(7, "t", "", 0, [], False)
+
+
+@pytest.mark.parametrize("columns", [["offset", "size"], ["topic"] * 5, "topic", [1]])
+def test_columns_that_are_none(columns: Any) -> None:
+    """They are refused: a reader would wait for them."""
+    with pytest.raises(RejectedError) as caught:
+        decode_fetch(packed(request=7, columns=columns))
+    assert caught.value.code == CloseCode.BAD_DATA
 
 
 def test_unknown_fields_are_passed_over() -> None:

@@ -15,13 +15,14 @@ the order of its calls; values are packed in the thread that calls. Not here: th
 from __future__ import annotations
 
 import concurrent.futures
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 from types import TracebackType
 from typing import Any, Literal, Self
 
 from hub.batch import Message
+from hub.journal.excerpt import Column
 from peers.client.blocking.consumer_stream import BlockingConsumerStream
 from peers.client.blocking.history import BlockingHistory
 from peers.client.blocking.loop_thread import LoopThread
@@ -360,6 +361,7 @@ class BlockingClient:
         start_time: datetime | None = None,
         piece_bytes: int = FETCH_BYTES,
         hub: str = "",
+        columns: Collection[Column] | None = None,
         timeout_s: float | None = None,
     ) -> BlockingHistory:
         """Read the hub's journal, or that of another one, for `for record in client.read("/zeek/")`, or its `blocks()`.
@@ -373,13 +375,21 @@ class BlockingClient:
             start_time: Instead of `start`: the first record that is not older.
             piece_bytes: How much one answer of the hub holds, bytes.
             hub: Another hub of the mesh, by its name or id, whose journal is read.
+            columns: What of each record is wanted: see `Client.read`.
             timeout_s: Most to wait for one answer.
 
         Raises:
             InvalidTopicError: One of the prefixes is none.
+            UsageError: There is no such column.
         """
         history = self._client.read(
-            *prefixes, start=start, end=end, start_time=start_time, piece_bytes=piece_bytes, hub=hub
+            *prefixes,
+            start=start,
+            end=end,
+            start_time=start_time,
+            piece_bytes=piece_bytes,
+            hub=hub,
+            columns=columns,
         )
         return BlockingHistory(self._thread.call, history, self._thread.report_bad, timeout_s)
 

@@ -12,6 +12,7 @@ from typing import cast
 
 from hub.errors import ClosedError
 from hub.journal.block import Block
+from hub.journal.excerpt import whole_of
 from peers.client.blocking.call import Call
 from peers.client.history import History, Record, records_of
 from peers.client.values import BadMessage
@@ -61,7 +62,7 @@ class BlockingHistory:
                 self._call(pieces.aclose())
 
     def blocks(self, *, verify: bool = False) -> Iterator[Block]:
-        """Yield blocks, their columns ready to be used.
+        """Yield blocks, their columns ready to be used. What stands in one that was not asked for means nothing.
 
         Args:
             verify: Whether to compare the checksum here too; the hub did when it read them.
@@ -72,11 +73,11 @@ class BlockingHistory:
         """
         for found in self.pieces():
             for data in found.blocks:
-                yield Block.parse(data, verify=verify)
+                yield Block.parse(whole_of(data), verify=verify)
 
     def __iter__(self) -> Iterator[Record]:
         for block in self.blocks():
-            yield from records_of(block, self._on_bad)
+            yield from records_of(block, self._on_bad, self._history.columns)
 
 
 async def _next_of(pieces: AsyncGenerator[Records]) -> Records | None:

@@ -274,13 +274,14 @@ class Client {
    *
    * From `start` (an offset) or `startTime` (a Date) to `end` (exclusive), or to what was recorded when reading began. It
    * asks for a piece when the one before is read, also over another connection. With `hub`, the name or the id of another
-   * hub, it reads the journal of that one.
+   * hub, it reads the journal of that one. With `columns`, some of "offset", "time", "topic" and "value", the hub sends
+   * nothing else, and nothing else is in the records.
    *
    * @throws {HubError} 4011: `start` was deleted, or is not there yet; `first` is the oldest offset that is. 1008: no journal.
    *     1007: no such hub, or several; 1013: it cannot be reached now.
    */
-  async *read(prefixes = "", { start = 0, startTime, end, hub } = {}) {
-    const order = { prefixes: checkedPrefixes(prefixes), ...place(start, startTime), ...whose(hub) };
+  async *read(prefixes = "", { start = 0, startTime, end, hub, columns } = {}) {
+    const order = { prefixes: checkedPrefixes(prefixes), ...place(start, startTime), ...whose(hub), columns };
     let last = end;
     for (;;) {
       const found = await this.#fetch(last === undefined ? order : { ...order, end: last });
@@ -1861,8 +1862,9 @@ function pause(ms) {
   return new Promise((resolve) => { setTimeout(resolve, ms); });
 }
 
-function recordOf({ offset, time_ms, topic, value }) {
-  return { offset, time: new Date(time_ms), topic, value };
+/** A record as the hub has sent it: without what was not asked for. */
+function recordOf({ time_ms, ...fields }) {
+  return time_ms === undefined ? fields : { time: new Date(time_ms), ...fields };
 }
 
 function jsonOf(value) {

@@ -16,13 +16,14 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TypeVar
 
 from hub.errors import CloseCode, ClosedError, ConnectionLostError, GoneError, PeerError, RejectedError
 from hub.journal.block import Block
+from hub.journal.excerpt import Column, whole_of
 from peers.client.blocking import BlockingClient, connect
 from peers.client.journal import JournalState
 from peers.client.token_file import read_token
@@ -190,8 +191,15 @@ class Connection:
 
         return self.ask(work)
 
-    def blocks(
-        self, prefixes: tuple[str, ...], start: int, end: int, *, journal: bytes, lossy: bool = False
+    def blocks(  # noqa: PLR0913 -- what one read depends on
+        self,
+        prefixes: tuple[str, ...],
+        start: int,
+        end: int,
+        *,
+        journal: bytes,
+        lossy: bool = False,
+        columns: Collection[Column] | None = None,
     ) -> Iterator[Block]:
         """Read a range; a connection that is lost is made again and reading goes on.
 
@@ -201,6 +209,7 @@ class Connection:
             end: The one behind the last.
             journal: Id of the journal.
             lossy: Whether to go on behind what was deleted.
+            columns: What of each record is wanted; None for all of it.
 
         Raises:
             JournalReplacedError: The hub has another journal by now.
@@ -211,12 +220,14 @@ class Connection:
         while start < end:
             try:
                 hub, timeout_s = self.access.hub, self.access.timeout_s
-                history = self.client().read(*prefixes, start=start, end=end, hub=hub, timeout_s=timeout_s)
+                history = self.client().read(
+                    *prefixes, start=start, end=end, hub=hub, columns=columns, timeout_s=timeout_s
+                )
                 for piece in history.pieces():
                     check_journal(piece.journal, journal)
                     _check_reach(piece.head, end)
                     for data in piece.blocks:
-                        yield Block.parse(data, verify=False)
+                        yield Block.parse(whole_of(data), verify=False)
                     start = piece.next
                     retries.reset()
             except GoneError as error:

@@ -48,8 +48,9 @@ def read_share(
         yield from made.table_batches(file_tables(share, topics, lossy=lossy, columns=made.table_columns))
     elif isinstance(share, OffsetRange):
         journal = bytes.fromhex(share.journal)
+        connection, columns = Connection(options.access), made.record_columns
         yield from made.batches(
-            Connection(options.access).blocks(topics, share.start, share.end, journal=journal, lossy=lossy)
+            connection.blocks(topics, share.start, share.end, journal=journal, lossy=lossy, columns=columns)
         )
     else:
         return

@@ -24,6 +24,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from hub.journal.block import Block
+from hub.journal.excerpt import COLUMNS, Column
 from peers.journal.tier.table import SCHEMA, blocks_of
 from peers.spark.connector.columns import is_field
 from peers.spark.connector.decoding import Fields, Troubles, binary_values, json_values
@@ -68,6 +69,13 @@ class RecordBatches:
         if not self._is_plain:
             return frozenset(SCHEMA.names)
         return frozenset(self._names) | ({"encoding"} if "value" in self._names else frozenset())
+
+    @property
+    def record_columns(self) -> tuple[Column, ...]:
+        """The columns of records that `batches` needs: what a hub is asked for."""
+        has_value = "value" in self._names or self._fields is not None
+        wanted = {_COLUMNS[name] for name in self._names if name in _COLUMNS} | ({"value"} if has_value else set())
+        return tuple(column for column in COLUMNS if column in wanted)
 
     def batches(self, blocks: Iterable[Block]) -> Iterator[pa.RecordBatch]:
         """Yield batches of the blocks, in order."""
@@ -126,6 +134,9 @@ def _topics(block: Block) -> pa.Array:
     topics = pa.array(block.topics, pa.string())
     return pa.DictionaryArray.from_arrays(numbers, topics, safe=False).dictionary_decode()
 
+
+_COLUMNS: dict[str, Column] = {"offset": "offset", "timestamp": "time", "topic": "topic"}
+"""Columns of Spark, and what a FETCH calls them."""
 
 _RECORD: dict[str, Callable[[Block], pa.Array]] = {"offset": _offsets, "timestamp": _times, "topic": _topics}
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hub.journal.excerpt import Column
 from peers.spark.connector.columns import fields_schema
 from peers.spark.connector.connection import Connection
 from peers.spark.connector.decoding import bodies_of, message_of
@@ -24,6 +25,8 @@ __all__ = ["SAMPLE_OFFSETS", "sampled_schema"]
 SAMPLE_OFFSETS = 10_000
 """The newest of the journal, of all topics; those of the query are looked at."""
 
+_LOOKED_AT: tuple[Column, ...] = ("value",)
+
 
 def sampled_schema(options: SourceOptions) -> StructType:
     """Return the columns of a query.
@@ -36,7 +39,8 @@ def sampled_schema(options: SourceOptions) -> StructType:
     state = connection.state()
     seen = Inference()
     start = max(state.first, state.head - SAMPLE_OFFSETS)
-    for block in connection.blocks(options.topics, start, state.head, journal=state.id, lossy=True):
+    blocks = connection.blocks(options.topics, start, state.head, journal=state.id, lossy=True, columns=_LOOKED_AT)
+    for block in blocks:
         seen.add(map(message_of, bodies_of(block)))
     if not seen.seen:
         raise ColumnError(

@@ -12,6 +12,7 @@ import pytest
 from hub.errors import CloseCode, JournalUnavailableError, RejectedError
 from hub.frame import encode_frame
 from hub.journal.block import Block
+from hub.journal.excerpt import whole_of
 from hub.settings import JournalSettings, Settings
 from peers.websocket.codec import FETCH_LIMIT_BYTES
 from peers.wire.control import Notice, encode_notice
@@ -213,6 +214,21 @@ async def test_fetching(start_recording: StartRecording, subprotocol: str) -> No
     assert (records_of(answer), answer["next"], answer["head"]) == ([], 0, 4)
 
 
+async def test_fetching_some_columns(start_recording: StartRecording, subprotocol: str) -> None:
+    """Nothing else is sent."""
+    hub = await start_recording()
+    client = await hub.websocket(subprotocol=subprotocol)
+    await record(client, ("/a", "value"), ("/b", "value"))
+    await client.say("fetch", request=9, columns=["topic", "offset"])
+    answer = await client.message()
+    if "records" in answer:
+        assert answer["records"] == [{"offset": 0, "topic": "/a"}, {"offset": 1, "topic": "/b"}]
+        return
+    assert b"value" not in b"".join(answer["blocks"])
+    found = [one for block in answer["blocks"] for one in Block.parse(whole_of(block)).records()]
+    assert [(one.offset, one.topic, one.body) for one in found] == [(0, "/a", b""), (1, "/b", b"")]
+
+
 async def test_by_time(start_recording: StartRecording, subprotocol: str) -> None:
     """From the first record that is not older; the time of a record, given back, finds it again."""
     hub = await start_recording()
@@ -318,6 +334,7 @@ async def test_no_journal_to_fetch_from(hub: Hub, subprotocol: str) -> None:
         ({"request": 1, "prefixes": [""] * 10_001}, "length <= 10000"),
         ({"request": 1, "wait_ms": 60_001}, "`int` <= 60000"),
         ({"request": 1, "time_ms": 2e16}, "`float` <="),
+        ({"request": 1, "columns": ["size"]}, "Invalid enum value 'size'"),
     ],
 )
 async def test_what_cannot_be_fetched(hub: Hub, subprotocol: str, fields: dict[str, Any], said: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,16 @@ from typing import Any
 import pytest
 from pyspark.sql.datasource import EqualTo, GreaterThan, InputPartition, StringStartsWith
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.types import LongType, StructField, StructType
 
+from peers.client.blocking.history import BlockingHistory
 from peers.spark.connector.batch import BatchReader, PushdownReader
-from peers.spark.connector.columns import default_schema
+from peers.spark.connector.columns import RECORD_COLUMNS, default_schema
 from peers.spark.connector.errors import DataLostError, JournalReplacedError, OptionError
-from peers.spark.connector.options import read_source_options
+from peers.spark.connector.options import Decode, read_source_options
 from peers.spark.connector.ranges import OffsetRange
 from peers.spark.connector.stream import RefusedStream, StreamReader
+from peers.wire.records import Records
 from pyspark_hub import DefaultSource
 from tests.spark.hubs import HubWithJournal
 
@@ -45,6 +48,65 @@ def offsets(reader: BatchReader | StreamReader, *shares: InputPartition) -> list
 def bounds(shares: Any) -> list[tuple[int, int]]:
     """Where shares begin and end."""
     return [(share.start, share.end) for share in shares]
+
+
+@pytest.fixture
+def received(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How long all blocks were that the hub has sent, bytes."""
+    sizes: list[int] = []
+    original = BlockingHistory.pieces
+
+    def pieces(self: BlockingHistory) -> Iterator[Records]:
+        for piece in original(self):
+            sizes.extend(map(len, piece.blocks))
+            yield piece
+
+    monkeypatch.setattr(BlockingHistory, "pieces", pieces)
+    return sizes
+
+
+class TestColumns:
+    """A query with fewer columns."""
+
+    @pytest.mark.parametrize(
+        ("names", "decode", "record_bytes"),
+        [
+            (["offset"], "raw", 0),
+            (["topic"], "raw", 4),
+            (["timestamp", "topic"], "raw", 12),
+            (["offset", "topic"], "json", 4),
+        ],
+    )
+    def test_values_that_nobody_wants_are_not_sent(
+        self, hub: HubWithJournal, received: list[int], names: list[str], decode: Decode, record_bytes: int
+    ) -> None:
+        """The hub sends the columns of the schema."""
+        count = 1000
+        hub.fill((f"/n/{number % 4}", "x" * 500) for number in range(count))
+        wanted = StructType([StructField(name, RECORD_COLUMNS[name]) for name in names])
+        options = {"url": hub.url, "decode": decode}
+        for reader in (
+            BatchReader(wanted, read_source_options(options, streaming=False)),
+            StreamReader(wanted, read_source_options(options, streaming=True)),
+        ):
+            received.clear()
+            if isinstance(reader, StreamReader):
+                at = {"offset": 0, "journal": ""}
+                shares = reader.partitions(at, reader.latestOffset(at, EVERYTHING))
+            else:
+                shares = reader.partitions()
+            rows = sum(batch.num_rows for share in shares for batch in reader.read(share))
+            assert rows == count
+            assert record_bytes * count < sum(received) <= record_bytes * count + 200 * len(received)
+
+    def test_fields_need_values(self, hub: HubWithJournal, received: list[int]) -> None:
+        """They are sent for them; a topic that is not wanted still is not."""
+        hub.fill(("/a/rather/long/topic", {"number": number, "rest": "x" * 100}) for number in range(10))
+        wanted = StructType([StructField("number", LongType())])
+        reader = BatchReader(wanted, read_source_options({"url": hub.url, "decode": "schema"}, streaming=False))
+        found = [number for share in reader.partitions() for batch in reader.read(share) for number in batch["number"]]
+        assert [number.as_py() for number in found] == list(range(10))
+        assert sum(received) > 1000
 
 
 class TestBatch:
