@@ -102,6 +102,61 @@ async def test_a_stream_from_an_offset_waits_for_its_reader(node: Node, recordin
     assert result == [3001, 0]
 
 
+async def test_what_is_recorded_with_its_offset(node: Node, recording_hub: RealHub) -> None:
+    """Each message has it for ever, from what comes on or from an offset."""
+    await use(node, recording_hub)
+    result = await node.evaluate("""
+        const client = start();
+        await client.publish("/r", "before", {confirm: "recorded"});
+        const fresh = [], all = [];
+        const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+        const rowOf = ({offset, time, topic, value}) => [offset, time instanceof Date, topic, value];
+        const take = (list) => (message) => list.push(rowOf(message));
+        const subscriptions = [
+          client.subscribe("/r", take(fresh), {recorded: true}),
+          client.subscribe("/r", take(all), {recorded: true, fromOffset: 0}),
+        ];
+        await Promise.all(subscriptions.map(({confirmed}) => confirmed));
+        client.publish("/other", 1);
+        for (const value of [1, 2]) {
+          await client.publish("/r", value, {confirm: "recorded"});
+          while (all.at(-1)?.[3] !== value || fresh.at(-1)?.[3] !== value) await pause(5);
+        }
+        for await (const message of client.messages("/r", {recorded: true, fromOffset: 3})) {
+          take(fresh)(message);
+          break;
+        }
+        await Promise.all(subscriptions.map((subscription) => subscription.unsubscribe()));
+        return {fresh, all};
+    """)
+    before, one, two = [0, True, "/r", "before"], [2, True, "/r", 1], [3, True, "/r", 2]
+    assert result["fresh"] == [one, two, two]
+    assert result["all"] == [before, one, two]
+
+
+async def test_what_is_recorded_over_a_lost_connection(node: Node, recording_hub: RealHub) -> None:
+    """It goes on where it was: nothing is missing, nothing comes twice."""
+    await use(node, recording_hub)
+    result = await node.evaluate("""
+        let socket;
+        const Kept = class extends WebSocket {
+          constructor(...given) { super(...given); socket = this; }
+        };
+        const publisher = start();
+        await publisher.publish("/r", 0, {confirm: "recorded"});
+        const client = start({WebSocket: Kept});
+        const found = [];
+        for await (const {offset, value} of client.messages("/r", {recorded: true, fromOffset: 0})) {
+          found.push([offset, value]);
+          if (value === 30) break;
+          if (value % 10 === 5) socket.close();  // that of the stream: it was made last
+          await publisher.publish("/r", value + 1, {confirm: "recorded"});
+        }
+        return found;
+    """)
+    assert result == [[number, number] for number in range(31)]
+
+
 async def test_what_is_not_there_is_told(node: Node, recording_hub: RealHub) -> None:
     """An offset behind the end, to who reads and to who subscribes; with the oldest that there is."""
     await use(node, recording_hub)
