@@ -88,6 +88,7 @@ class Producer:
             same for a new one), for what the handshake holds; None if there can be none.
         limits: Of the buffer, see `is_full`.
         counters: Raised here.
+        removes_silent: Whether a consumer that says nothing for `SILENT_TICKS` is removed.
     """
 
     __slots__ = (
@@ -100,6 +101,7 @@ class Producer:
         "_own",
         "_paths",
         "_receiver",
+        "_removes_silent",
         "_send",
         "_tick",
         "buffered_bytes",
@@ -115,6 +117,7 @@ class Producer:
         *,
         limits: ChannelLimits,
         counters: ChannelCounters,
+        removes_silent: bool = True,
     ) -> None:
         self._own = own
         self._receiver = receiver
@@ -122,6 +125,7 @@ class Producer:
         self._handshake = handshake
         self._limits = limits
         self._counters = counters
+        self._removes_silent = removes_silent
         self.number = FIRST_NUMBER
         """That of the last action."""
         self._floor = FIRST_NUMBER
@@ -153,6 +157,16 @@ class Producer:
     def is_full(self) -> bool:
         """Whether the buffer is at its limits: the owner removes a consumer, or refuses actions."""
         return len(self._buffer) >= self._limits.actions or self.buffered_bytes >= self._limits.bytes
+
+    @property
+    def handshake_bytes(self) -> int:
+        """How many bytes of handshakes are held until they are acknowledged."""
+        return sum(len(path.handshake) for path in self._paths.values())
+
+    @property
+    def pending(self) -> list[bytes]:
+        """The commands that wait for an acknowledgement."""
+        return list(self._buffer)
 
     @property
     def is_idle(self) -> bool:
@@ -233,6 +247,12 @@ class Producer:
             self._repeat_action(consumer, number)
         return True
 
+    def insist(self) -> None:
+        """Send all handshakes again that were never acknowledged."""
+        for consumer, path in self._paths.items():
+            if path.handshake:
+                self._send(consumer, path.handshake)
+
     def fail(self, consumer: bytes, number: int) -> None:
         """Tell an entity, whether it is a consumer or not, that a number will never come."""
         self._counters.failed += 1
@@ -244,7 +264,7 @@ class Producer:
         if self._last_broadcast + HEARTBEAT_TICKS == self._tick:
             self._last_broadcast = self._tick
             self._keep_alive()
-        if self._tick % HEARTBEAT_TICKS == 0:
+        if self._removes_silent and self._tick % HEARTBEAT_TICKS == 0:
             silent = [each for each, path in self._paths.items() if self._tick - path.last_seen > SILENT_TICKS]
             for consumer in silent:
                 self._counters.silent += 1

@@ -1,11 +1,18 @@
-"""What a hub must not ask Zeeks for, so that they can attach their data stores."""
+"""The topics of data stores, and what a hub must not ask Zeeks for, so that they can attach theirs."""
 
 from __future__ import annotations
 
 import pytest
 
 from hub.settings import ZeekSettings
-from peers.broker.stores.topics import covers_stores
+from peers.broker.stores.topics import (
+    announces_master,
+    clone_topic,
+    covers_stores,
+    is_store_topic,
+    master_topic,
+    store_of,
+)
 
 NAMES = ZeekSettings().stores
 
@@ -30,3 +37,21 @@ def test_stores_of_a_site() -> None:
     assert covers_stores("d", ["db"])
     assert covers_stores("db", ["db"])
     assert not covers_stores("da", ["db"])
+
+
+def test_the_topics_of_a_store() -> None:
+    """As recorded; exactly one slash stands behind the name."""
+    assert (master_topic("db"), clone_topic("db")) == ("db/<$>/data/master", "db/<$>/data/clone")
+    assert master_topic("zeek/known/") == "zeek/known/<$>/data/master"
+    assert store_of("a/b/<$>/data/master") == ("a/b", True)
+    assert store_of(clone_topic("db")) == ("db", False)
+    assert store_of("db/<$>/data/other") is None
+    assert is_store_topic(clone_topic("db"))
+    assert not is_store_topic("db")
+
+
+@pytest.mark.parametrize("prefix", ["", "d", "db", "db/<$>/data/master"])
+def test_who_announces_a_master(prefix: str) -> None:
+    """Whoever asks for the topic of masters, or more: it cannot be told apart from a master."""
+    assert announces_master([prefix, "x"], "db")
+    assert not announces_master([clone_topic("db"), "dc"], "db")

@@ -1,0 +1,177 @@
+"""Recorded exchanges of a C++ master and a C++ clone, with a master or a clone of this hub in place of either.
+
+What the other end said is fed in the order in which it passed, what the end itself did by itself (its user's wishes,
+what expired) is done where the recording has it, and time passes where it says something because time has passed.
+`extra` are ticks besides: between two frames of the recording, time went by without a word.
+
+Frames of different senders that passed within a millisecond stand in the order in which they must have been said.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from peers.broker.envelope import Envelope, EnvelopeType, decode_envelope, encode_envelope
+from peers.broker.handshake import Role
+from peers.broker.stores.clone import Clone
+from peers.broker.stores.command import (
+    AckClone,
+    AttachWriter,
+    Command,
+    CumulativeAck,
+    Expire,
+    Keepalive,
+    Nack,
+    PutUnique,
+    PutUniqueResult,
+    decode_command,
+    entity,
+)
+from peers.broker.stores.master import Master
+from tests.broker.recorded import HIGH, LOW, RECORDINGS, connection, split
+from tests.broker.stores.memory import MemoryReplica, MemoryStore
+
+__all__ = ["CloneRole", "MasterRole", "exchange", "replay"]
+
+_TICKS_LIMIT = 10
+"""More than ever pass without a word of either end."""
+
+_MASTER_TOPIC, _CLONE_TOPIC = b"db/<$>/data/master", b"db/<$>/data/clone"
+
+
+def exchange(name: str) -> Iterator[tuple[Role, Envelope]]:
+    """All envelopes with commands of a recording, with who has sent them, in the order in which they passed."""
+    orders: list[tuple[float | None, Role]] = json.loads((RECORDINGS / "store-orders.json").read_text())[name]
+    sides = connection(name)
+    frames = {role: iter(split(side.stream)) for role, side in sides.items()}
+    left = {role: len(side.handshake) for role, side in sides.items()}
+    for _, role in orders:
+        frame = next(frames[role])
+        if left[role]:
+            left[role] -= 1
+            continue
+        envelope = decode_envelope(frame)
+        if envelope.type is EnvelopeType.COMMAND:
+            yield role, envelope
+
+
+@dataclass
+class _Replay:
+    """One end in place of a recorded one."""
+
+    node: bytes
+    topic: bytes
+    said: list[bytes] = field(default_factory=list)
+
+    def send(self, to: bytes, command: bytes) -> None:
+        """Write what the end says as the connection would."""
+        self.said.append(encode_envelope(Envelope(self.node, to, EnvelopeType.COMMAND, self.topic, command)))
+
+
+class MasterRole(_Replay):
+    """A master of this hub."""
+
+    role: Role = "acceptor"
+    ours = (Keepalive, CumulativeAck, AckClone, PutUniqueResult)
+    """What a master says by itself."""
+
+    def __init__(self, content: dict[bytes, bytes]) -> None:
+        super().__init__(HIGH, _CLONE_TOPIC)
+        own = entity(HIGH, 8)
+        self.own = own
+        self.store = MemoryStore(own)
+        self.store.content.update(content)
+        self.master = Master(own, self.store, self.send)
+        self.store.tell = self.master.changed
+
+    def begin(self) -> None:
+        """Nothing."""
+
+    def hear(self, command: Command) -> None:
+        """From the clone."""
+        self.master.hear(command, 0)
+
+    def tick(self) -> None:
+        """100 ms pass."""
+        self.master.tick()
+
+    def do(self, command: Command) -> None:
+        """Do what the recorded master did by itself when it said this."""
+        content = command.content
+        if isinstance(content, self.ours):
+            return
+        if isinstance(content, Expire):
+            self.tick()
+            self.store.expire(content.key)
+        else:
+            assert content[-1] == self.own, f"{content} should have come of a wish"
+            self.store.apply(content)  # type: ignore[arg-type]
+
+
+class CloneRole(_Replay):
+    """A clone of this hub."""
+
+    role: Role = "connector"
+
+    def __init__(self, number: int) -> None:
+        super().__init__(LOW, _MASTER_TOPIC)
+        numbers = iter(range(number, number + 10))
+        self.replica = MemoryReplica()
+        self.results: list[bool | None] = []
+        self.clone = Clone(lambda: entity(LOW, next(numbers)), self.replica, self.send)
+
+    def begin(self) -> None:
+        """Attach."""
+        self.clone.begin()
+
+    def hear(self, command: Command) -> None:
+        """From the master."""
+        self.clone.hear(command, 0)
+
+    def tick(self) -> None:
+        """100 ms pass."""
+        self.clone.tick()
+
+    def do(self, command: Command) -> None:
+        """Do what the recorded clone's user did when it said this."""
+        match command.content:
+            case PutUnique(key, value, expiry_ns):
+                self.clone.put_unique(key, value, expiry_ns, self.results.append)
+            case Nack() | CumulativeAck() | AttachWriter() | Keepalive():
+                pass
+            case wish:
+                self.clone.write(wish)  # type: ignore[arg-type]
+
+
+def replay(name: str, end: MasterRole | CloneRole, extra: dict[int, int]) -> list[bytes]:
+    """Let an end take part in a recorded exchange.
+
+    Args:
+        name: Of the recording.
+        end: In place of one that was recorded.
+        extra: Ticks besides, by the number of the command before which they pass.
+
+    Returns:
+        What was recorded of it, up to where it says something else.
+    """
+    recorded: list[bytes] = []
+    end.begin()
+    for number, (role, envelope) in enumerate(exchange(name)):
+        for _ in range(extra.get(number, 0)):
+            end.tick()
+        command = decode_command(envelope.payload)
+        if role != end.role:
+            end.hear(command)
+            continue
+        recorded.append(encode_envelope(envelope))
+        if len(end.said) < len(recorded):
+            end.do(command)
+        for _ in range(_TICKS_LIMIT):
+            if len(end.said) >= len(recorded):
+                break
+            end.tick()
+        if end.said[: len(recorded)] != recorded:
+            break
+    return recorded
