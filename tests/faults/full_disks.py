@@ -76,13 +76,13 @@ class _SmallDisk:
         return f"{self._mount}/journal"
 
     @property
-    def _outside(self) -> Path:
+    def outside(self) -> Path:
         """The disk, as this process sees it."""
         return Path(f"/proc/{self._holder}/root{self._mount}")
 
     def fetch(self, folder: Path) -> Path:
         """Copy the journal."""
-        return Path(shutil.copytree(self._outside / "journal", folder / "fetched"))
+        return Path(shutil.copytree(self.outside / "journal", folder / "fetched"))
 
 
 class GrowingDisk(_SmallDisk):
@@ -103,13 +103,21 @@ class FillableDisk(_SmallDisk):
 
     async def fill(self) -> None:
         """Write a file until there is no room."""
-        with suppress(OSError), (self._outside / "filler").open("wb", buffering=0) as filler:
+        self.take_room()
+
+    def take_room(self) -> None:
+        """The same, for who cannot wait."""
+        with suppress(OSError), (self.outside / "filler").open("wb", buffering=0) as filler:
             while filler.write(_BLOCK) == len(_BLOCK):
                 pass
 
     async def make_room(self, pid: int) -> None:  # noqa: ARG002 -- as `ScarceDisk`
         """Remove that file."""
-        (self._outside / "filler").unlink()
+        self.free_room()
+
+    def free_room(self) -> None:
+        """The same, for who cannot wait."""
+        (self.outside / "filler").unlink()
 
 
 class LimitedFiles:
@@ -143,14 +151,21 @@ class LimitedFiles:
 
 
 @asynccontextmanager
-async def small_disk(kind: type[GrowingDisk | FillableDisk], mount: Path) -> AsyncIterator[GrowingDisk | FillableDisk]:
+async def small_disk(
+    kind: type[GrowingDisk | FillableDisk], mount: Path, size: str = _SMALL
+) -> AsyncIterator[GrowingDisk | FillableDisk]:
     """Mount a small disk on a folder, for those alone who enter its namespace.
+
+    Args:
+        kind: How it gets more room.
+        mount: The folder.
+        size: How large it is, as `mount` has it.
 
     Raises:
         NotPermittedError: That is not allowed here.
     """
     user = () if os.geteuid() == 0 else ("--user", "--map-root-user")
-    script = f'mount -t tmpfs -o size={_SMALL} topichub "$1" && echo ready && exec cat'
+    script = f'mount -t tmpfs -o size={size} topichub "$1" && echo ready && exec cat'
     command = ("unshare", *user, "--mount", "sh", "-c", script, "sh", str(mount))
     pipe = asyncio.subprocess.PIPE
     try:

@@ -1,22 +1,17 @@
 """Lives of hubs on one journal with a tier: load, something goes wrong with the copying, SIGKILL, and the next hub.
 
 ```
-start ─▶ reads on ─▶ load ─┬─ SIGKILL of the process that copies ─┬─▶ SIGKILL of the hub ─▶ the tier is back ─▶ ...
-                           ├─ the tier is away                    │
-                           └─ the tier is full                    ┘
+start ─▶ reads on ─▶ load ─▶ the tier is spoiled ─▶ more load ─▶ SIGKILL of the hub ─▶ the tier is healed ─▶ ...
+                             (tests.faults.tiers)
 ```
 
 The journal keeps so little here that most is read from the tier. Moments are numbers of messages, which a seed decides.
-A tier that is full is one where the process that copies may write no larger file: the same error in the midst of a
-file, without a disk that is.
+The load after the tier was spoiled is confirmed, and read back: nobody waits for the tier but who reads from it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import resource
-import signal
 from collections.abc import Callable, Coroutine
 from contextlib import closing, suppress
 from pathlib import Path
@@ -24,24 +19,22 @@ from random import Random
 from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hub.errors import JournalUnavailableError
 from hub.journal.block import Block
 from peers.journal.history import History
 from peers.journal.tier.copier import Copier, TierRetention
-from peers.journal.tier.place import place_at
-from peers.journal.tier.shelf import Shelf
+from peers.journal.tier.shelf import Shelf, data_name
 from peers.journal.view import View
 from tests.faults.hubs import DEADLINE_S, RunningHub, running_hub
 from tests.faults.kills import read_on
 from tests.faults.ledger import Ledger
 from tests.faults.loads import BatchWriter, Moment, publish_confirmed, read_history
+from tests.faults.tiers import SpoiledTier
 
-__all__ = ["STAGES", "TROUBLES", "TieredLife", "TieredLives"]
-
-TROUBLES = ("killed", "away", "full")
-"""What goes wrong with the copying: its process is killed, or the tier is away, or full."""
+__all__ = ["STAGES", "TieredLife", "TieredLives"]
 
 STAGES = ("written", "named", "deleted")
 """When it goes wrong: once this life has written a file, named one in the manifest, deleted here what was copied."""
@@ -50,9 +43,6 @@ _KEEP = "2MiB"
 
 _MOST_MESSAGES = 30_000
 """Sent before something goes wrong, and again before the hub is killed, about."""
-
-_FULL_BYTES = 16 * 1024
-"""Longest file in a tier that is full: sheets are shorter, files of records are not."""
 
 _COPIES = b"peers.journal.tier.process"
 
@@ -90,16 +80,15 @@ class TieredLives:
     """One journal, its tier, and the hubs that are killed on it.
 
     Args:
-        folder: Where both stand.
+        folder: Where the journal stands.
+        tier: Its tier.
         random: Decides about the moments.
     """
 
-    def __init__(self, folder: Path, random: Random) -> None:
+    def __init__(self, folder: Path, tier: SpoiledTier, random: Random) -> None:
         self.ledger = Ledger()
         self.path = folder / "journal"
-        self.tier = folder / "tier"
-        self.tier.mkdir()
-        self._away = folder / "away"
+        self.tier = tier
         self._writer = BatchWriter(self.ledger, "query")
         self._random = random
         self._lives = 0
@@ -108,19 +97,18 @@ class TieredLives:
         """Start a hub, load it, let something go wrong with the copying, kill the hub.
 
         Args:
-            trouble: What goes wrong, of `TROUBLES`.
+            trouble: What goes wrong, of those of the tier.
             stage: When, of `STAGES`.
 
         Raises:
             AssertionError: Something that was promised does not hold.
         """
-        flags = ("--journal-tier", str(self.tier), "--journal-keep-bytes", _KEEP, "--journal-compression", "none")
-        async with running_hub(self.path, *flags) as hub:
+        flags = ("--journal-tier", self.tier.address, "--journal-keep-bytes", _KEEP, "--journal-compression", "none")
+        async with running_hub(self.path, *flags, wrap=self.tier.wrap) as hub:
             await read_on(hub, self.ledger, f"{self._lives}.first")
             assert self._writer.recorded >= self._writer.next_batch
             await self._load(hub, trouble, stage)
-        if self._away.exists():
-            self._away.rename(self.tier)
+        self.tier.heal()
         self._lives += 1
         with closing(View(str(self.path))) as view:
             return TieredLife(trouble, stage, self.ledger.position, view.extent.first)
@@ -137,7 +125,11 @@ class TieredLives:
             return len(ledger.confirmed) > confirmed
 
         def spoil() -> None:
-            self._spoil(hub, trouble)
+            nonlocal confirmed
+            confirmed = len(ledger.confirmed)  # from here on some more must be, whatever becomes of the tier
+            pid = _copier_of(hub)
+            assert pid is not None
+            self.tier.spoil(trouble, pid)
 
         before = Moment(self._random.randrange(1_000, _MOST_MESSAGES), goes, spoil)
         moment = _Moments(before, self._random.randrange(1_000, _MOST_MESSAGES), suits, hub.strike)
@@ -154,23 +146,13 @@ class TieredLives:
             hub.strike()
             await asyncio.gather(*tasks)
 
-    def _spoil(self, hub: RunningHub, trouble: str) -> None:
-        pid = _copier_of(hub)
-        assert pid is not None
-        if trouble == "killed":
-            os.kill(pid, signal.SIGKILL)
-        elif trouble == "away":
-            self.tier.rename(self._away)
-        else:
-            _, most = resource.prlimit(pid, resource.RLIMIT_FSIZE)
-            resource.prlimit(pid, resource.RLIMIT_FSIZE, (_FULL_BYTES, most))
-
     def _done(self, stage: str) -> str:
         """Return what grows when copying gets so far: the newest of these files, or the oldest segment here."""
         if stage == "deleted":
             return min(path.name for path in self.path.glob("*.seg"))
-        pattern = "*/data/*.parquet" if stage == "written" else "*/manifest/*.json"
-        return max((path.name for path in self.tier.glob(pattern)), default="")
+        place = self.tier.place
+        folder = "data" if stage == "written" else "manifest"
+        return max((name for journal in place.folders() for name in place.sizes(f"{journal}/{folder}")), default="")
 
     async def end(self) -> None:
         """Copy the rest, and read everything, here and there, with the eyes of one who was not there.
@@ -193,7 +175,7 @@ class TieredLives:
         async with asyncio.timeout(DEADLINE_S):
             while True:
                 with suppress(JournalUnavailableError):
-                    copier = Copier(str(self.path), place_at(str(self.tier)), TierRetention(0, 0))
+                    copier = Copier(str(self.path), self.tier.place, TierRetention(0, 0))
                     break
                 await asyncio.sleep(_LOOK_S)
         with closing(copier):
@@ -202,7 +184,7 @@ class TieredLives:
 
     def _read(self, ledger: Ledger) -> None:
         """Read what a ledger has not seen, from the tier and from here, as a hub does for its clients."""
-        with closing(History(str(self.path), str(self.tier))) as history:
+        with closing(History(str(self.path), self.tier.place.address)) as history:
             extent = history.fetch(0, None, ("",), 0).extent
             assert extent.first == 0
             while ledger.position < extent.next:
@@ -216,15 +198,17 @@ class TieredLives:
         with closing(View(str(self.path))) as view:
             journal, sealed = view.id, view.catalog.firsts[-1]
             assert view.extent.first > 0, "nothing was deleted here"
-        shelf = Shelf(place_at(str(self.tier)), journal)
+        place = self.tier.place
+        shelf = Shelf(place, journal)
         shelf.refresh()
         entries = shelf.manifest.entries
         assert [entry.first for entry in entries] == [0, *(entry.next for entry in entries[:-1])]
         assert entries[-1].next == sealed
         assert not any(entry.holes or shelf.flaw_of(entry) for entry in entries)
-        data = self.tier / journal.hex() / "data"
-        assert {path.name for path in data.iterdir()} == {f"{entry.name}.parquet" for entry in entries}
-        offsets = pq.read_table(data, columns=["offset"]).column("offset").to_numpy()
+        names = {data_name(journal, entry) for entry in entries}
+        assert {f"{journal.hex()}/data/{name}" for name in place.sizes(f"{journal.hex()}/data")} == names
+        read = [pq.read_table(pa.BufferReader(place.read(name)), columns=["offset"]) for name in names]
+        offsets = pa.concat_tables(read).column("offset").to_numpy()
         assert np.array_equal(np.sort(offsets), np.arange(sealed))
 
 

@@ -170,7 +170,7 @@ class _Folder:
 
     def __init__(self, address: str) -> None:
         self.address = address
-        self._root = str(Path(address).resolve())
+        self._root = str(Path(address).absolute())
 
     def sizes(self, folder: str) -> dict[str, int]:
         with _told(self._path(folder)):
