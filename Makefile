@@ -107,7 +107,7 @@ $(VENV)/.run: pyproject.toml setup.py $(wildcard hub/*.pyx hub/*/*.pyx hub/*/*.p
 
 # What follows adds packages to the project that `.run` has installed: named so, and not as a path, it is not built again.
 $(VENV)/.test: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet 'topichub[test,spark,delta]'
+	$(BIN)/python -m pip install --quiet 'topichub[test,spark,delta,iceberg]'
 	@touch $@
 
 $(VENV)/.quick: $(VENV)/.run

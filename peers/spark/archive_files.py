@@ -32,6 +32,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own name for it
 
 from hub.errors import UsageError
+from peers.spark.archiving.iceberg_table import data_files, is_iceberg
 from peers.spark.archiving.state import DecodedState, load
 from peers.spark.archiving.typed_columns import EVENT_TIME, SIZE
 from peers.spark.selection import EVERYTHING, Selection, microseconds
@@ -107,10 +108,13 @@ def _columns(decoded: DecodedState | None) -> str:
 def _whole(spark: SparkSession, path: str, decoded: DecodedState | None) -> DataFrame:
     schema = f"{_columns(decoded)}, {PARTITIONS}"
     try:
-        files = _files(path)
+        is_table = is_iceberg(path)
+        files = data_files(path) if is_table else _files(path)
         if not files:
             return spark.createDataFrame([], schema)
-        return spark.read.schema(schema).option("basePath", path).parquet(*files)
+        # Of an Iceberg table, the files hold the columns that name their folders, too.
+        option = ("recursiveFileLookup", "true") if is_table else ("basePath", path)
+        return spark.read.schema(schema).option(*option).parquet(*files)
     except AnalysisException as error:
         if error.getCondition() == "PATH_NOT_FOUND":
             raise UsageError(f"{path}: there is no such archive") from error

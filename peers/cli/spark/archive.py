@@ -1,4 +1,4 @@
-"""`hub spark archive`: keep what a hub records, as Parquet or as a Delta table.
+"""`hub spark archive`: keep what a hub records, as Parquet, or as a Delta or an Iceberg table.
 
 Here are the options and the output; the job is `peers.spark.archiving`.
 """
@@ -83,8 +83,10 @@ class How:
     every: Annotated[
         timedelta | None, _help("Go on until Ctrl-C, with a batch each so often, such as 10s; else end at the end.")
     ] = None
-    format: Annotated[Literal["parquet", "delta"], _help("Folders of Parquet files, or a Delta table.")] = "parquet"
-    compact: Annotated[bool, _help("Merge small files.")] = False
+    format: Annotated[
+        Literal["parquet", "delta", "iceberg"], _help("Folders of Parquet files, a Delta table, or an Iceberg table.")
+    ] = "parquet"
+    compact: Annotated[bool, _help("Merge small files; not those of an Iceberg table.")] = False
     decode: Annotated[bool, _help("Make typed columns of the fields of messages, in place of their values.")] = False
     schema: Annotated[
         Path | None, _help("File with these columns, such as query STRING, rtt DOUBLE; looked up without it.")
@@ -102,6 +104,8 @@ class How:
         """
         if not self.decode and (self.schema is not None or self.event_time):
             raise FlagError("--schema, --event-time: --decode is needed, too")
+        if self.compact and self.format == "iceberg":
+            raise FlagError("--compact: PyIceberg cannot merge the files of a table")
 
     def columns(self) -> str:
         """Return the text of the file with the columns, empty without one.

@@ -1,12 +1,12 @@
 """`archive`: what a hub records, kept in an archive, each record once.
 
 ```
-hub ─ streaming query ─ foreachBatch ─▶ Writing ─▶ ParquetBatches, DeltaBatches
+hub ─ streaming query ─ foreachBatch ─▶ Writing ─▶ ParquetBatches, DeltaBatches, IcebergBatches
       checkpoint: ARCHIVE/_hub/checkpoint
 ```
 
 What makes it exact: Spark writes down which offsets a batch has before it reads them, and that it is done after it was
-written; a batch that is repeated in between replaces itself (Parquet) or is recognised (Delta).
+written; a batch that is repeated in between replaces itself (Parquet) or is recognised (Delta, Iceberg).
 
 Once (`availableNow`), or continuously: then a hub that is away is waited for, and small files are merged from time to
 time, between two batches.
@@ -32,6 +32,7 @@ from peers.spark.archiving.compaction import Compacted
 from peers.spark.archiving.decoding import Decoded
 from peers.spark.archiving.delta import check_delta
 from peers.spark.archiving.folders import batches, repair, roots
+from peers.spark.archiving.iceberg_table import METADATA, check_iceberg
 from peers.spark.archiving.parquet import WRITERS
 from peers.spark.archiving.query import CHEAP_CHECKPOINTS, Watching, run_query
 from peers.spark.archiving.state import CHECKPOINT, HUB, ArchiveOrder, ArchiveState, DecodedState, load, locked, store
@@ -83,6 +84,10 @@ def archive(
     """
     if order.format == "delta":
         check_delta()
+    if order.format == "iceberg":
+        check_iceberg(order.path)
+        if order.compact:
+            raise UsageError("--compact: PyIceberg cannot merge the files of a table")
     if order.compact and not order.is_local:
         raise UsageError("--compact: only archives on a local disk are compacted")
     if (order.schema or order.event_time) and not order.decode:
@@ -150,7 +155,7 @@ def _check_empty(path: Path) -> None:
     Raises:
         UsageError: There are some.
     """
-    if any(batches(root) for root in roots(path)) or (path / _DELTA_LOG).exists():
+    if any(batches(root) for root in roots(path)) or (path / _DELTA_LOG).exists() or (path / METADATA).exists():
         raise UsageError(
             f"{path} has batches, but {path / HUB / CHECKPOINT} is missing: nobody knows how far it reaches; "
             "restore it, or begin another archive"

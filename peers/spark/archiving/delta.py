@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any
 from hub.errors import UsageError
 from peers.spark.archiving.compaction import Compacted
 from peers.spark.archiving.parquet import partitioned
+from peers.spark.archiving.written_query import query_id
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 __all__ = ["DeltaBatches", "check_delta"]
-
-_QUERY_ID = "sql.streaming.queryId"
 
 
 def check_delta() -> None:
@@ -51,9 +50,7 @@ class DeltaBatches:
     def write(self, frame: DataFrame, batch: int) -> bool:
         """Commit a batch; False if it was committed before."""
         deltalake = _deltalake()
-        query = frame.sparkSession.sparkContext.getLocalProperty(_QUERY_ID)
-        if query is None:
-            raise UsageError("Spark does not say which query this is, so that nothing can be written once")
+        query = query_id(frame)
         if self._committed(query) >= batch:
             return False
         deltalake.write_deltalake(

@@ -15,6 +15,7 @@ from peers.spark.archiving.common_schema import schema_of, write_common_schema
 from peers.spark.archiving.compaction import Compacted, compact
 from peers.spark.archiving.decoding import Decoded, Decoding
 from peers.spark.archiving.delta import DeltaBatches
+from peers.spark.archiving.iceberg import IcebergBatches
 from peers.spark.archiving.parquet import ParquetBatches
 from peers.spark.archiving.state import ArchiveOrder, ArchiveState, DecodedState, store
 from peers.spark.archiving.typed_columns import Growth, TypedColumns
@@ -52,11 +53,15 @@ class Writing:
         self._batches = self._make()
         self.compacted = Compacted()
 
-    def _make(self) -> DeltaBatches | ParquetBatches:
-        order = self._order
-        return (
-            DeltaBatches(order.path) if order.format == "delta" else ParquetBatches(order.path, self._state.compacted)
-        )
+    def _make(self) -> DeltaBatches | IcebergBatches | ParquetBatches:
+        path = self._order.path
+        match self._order.format:
+            case "delta":
+                return DeltaBatches(path)
+            case "iceberg":
+                return IcebergBatches(path)
+            case "parquet":
+                return ParquetBatches(path, self._state.compacted)
 
     def _decode(self, spark: SparkSession, state: DecodedState) -> Decoding:
         order = self._order

@@ -1,0 +1,156 @@
+"""`hub spark archive --format iceberg`: a table that PyIceberg, DuckDB and our jobs read; with a real hub."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from hub.errors import UsageError
+from peers.spark.archive_files import read_archive
+from peers.spark.archiving import iceberg
+from peers.spark.archiving.archive import Archived, archive
+from peers.spark.archiving.state import CHECKPOINT, HUB, ArchiveOrder
+from peers.spark.progress import JobProgress
+from peers.spark.session import Job
+from tests.spark.hubs import HubWithJournal
+from tests.spark.queries import lose_commit
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+
+EXAMPLES = [
+    text for text in re.findall(r"^```python\n(.*?)^```", DOCUMENT, re.DOTALL | re.MULTILINE) if "iceberg" in text
+]
+
+Run = Callable[..., Archived]
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[HubWithJournal]:
+    """A hub of one test."""
+    with HubWithJournal(tmp_path / "journal") as hub:
+        yield hub
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the archive is: what is odd in it is taken as it stands."""
+    return tmp_path / "an archive #1" / "archive"
+
+
+@pytest.fixture
+def run(spark: SparkSession, hub: HubWithJournal, path: Path) -> Run:
+    """Archive what the hub has."""
+
+    def run(**order: Any) -> Archived:
+        given = {"url": hub.url, "path": str(path), "format": "iceberg", **order}
+        return archive(Job(spark, JobProgress(shown=False)), ArchiveOrder(**given))
+
+    return run
+
+
+@pytest.fixture
+def table(path: Path) -> Iterator[Callable[[], Any]]:
+    """The table, as readers see it that know nothing of hubs."""
+    catalogs: list[SqlCatalog] = []
+
+    def table() -> Any:
+        catalogs.append(SqlCatalog("hub", uri=f"sqlite:///{path}/_hub/iceberg.db"))
+        return catalogs[-1].load_table("hub.records")
+
+    yield table
+    for catalog in catalogs:
+        catalog.close()
+
+
+def test_each_batch_is_a_snapshot(
+    hub: HubWithJournal, run: Run, path: Path, spark: SparkSession, table: Callable[[], Any]
+) -> None:
+    """It goes on where it was; readers of Iceberg see what jobs read as any archive, each record once."""
+    topics = ["/zeek/dns", "/zeek/conn", "/a b%/x", "/", "//x"]
+    hub.fill((topic, number) for number, topic in enumerate(topics))
+    assert run(max_offsets=3).tally.batches == 2
+    hub.fill([("/zeek/dns", 5)])
+    run()
+    assert len(table().snapshots()) == 3
+    rows = sorted(table().scan().to_arrow().to_pylist(), key=lambda row: row["offset"])
+    assert [(row["offset"], row["topic"], row["value"]) for row in rows] == [
+        (number, topic, bytes([number])) for number, topic in enumerate([*topics, "/zeek/dns"])
+    ]
+    assert [row["root"] for row in rows] == ["zeek", "zeek", "a b%", "", "", "zeek"]
+    read = read_archive(spark, str(path)).sort("offset").collect()
+    assert [(row.offset, row.topic, bytes(row.value), row.root, row.date) for row in read] == [
+        (row["offset"], row["topic"], row["value"], row["root"], row["date"]) for row in rows
+    ]
+
+
+def test_a_lost_commit_is_recognised(hub: HubWithJournal, run: Run, path: Path, spark: SparkSession) -> None:
+    """By the number of the batch, which was written together with it."""
+    hub.fill_numbers(10)
+    run(max_offsets=5)
+    lose_commit(path / HUB / CHECKPOINT, 1)
+    run()
+    assert sorted(row.offset for row in read_archive(spark, str(path)).collect()) == list(range(10))
+
+
+def test_new_columns(hub: HubWithJournal, run: Run, table: Callable[[], Any]) -> None:
+    """A decoded archive gets them; its types stay, and integers are wide from the start."""
+    hub.fill([("/zeek/conn", {"n": 1, "tags": ["a"]})])
+    run(decode=True)
+    hub.fill([("/zeek/dns", {"n": 2**40, "query": "a.example"}), ("/zeek/dns", {"n": 1.5})])
+    second = run(decode=True).decoded
+    assert second is not None
+    assert (second.added, second.widened) == (["query"], [])
+    rows = sorted(table().scan().to_arrow().to_pylist(), key=lambda row: row["offset"])
+    assert [(row["n"], row["query"], row["tags"], row["_rest"]) for row in rows] == [
+        (1, None, ["a"], None),
+        (2**40, "a.example", None, None),
+        (None, None, None, '{"n":1.5}'),
+    ]
+
+
+def test_snapshots_are_bounded(
+    hub: HubWithJournal, run: Run, table: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Old ones go; not a record with them."""
+    monkeypatch.setattr(iceberg, "SNAPSHOTS_KEPT", 2)
+    hub.fill_numbers(14)
+    assert run(max_offsets=2).tally.batches == 7
+    assert 2 <= len(table().snapshots()) <= 4
+    assert sorted(table().scan(selected_fields=("offset",)).to_arrow()["offset"].to_pylist()) == list(range(14))
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_the_example_runs(
+    hub: HubWithJournal, run: Run, path: Path, monkeypatch: pytest.MonkeyPatch, example: str
+) -> None:
+    """It gives what was archived."""
+    hub.fill([("/zeek/dns", 1), ("/zeek/dns", 2), ("/app/x", 3)])
+    run()
+    monkeypatch.chdir(path.parent)
+    found: dict[str, Any] = {}
+    exec(example, found)  # noqa: S102 -- ours
+    assert found["by_topic"].fetchall() == [("/zeek/dns", 2)]
+    found["table"].catalog.close()
+
+
+def test_what_cannot_be(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is refused before anything is read."""
+    assert EXAMPLES
+    with pytest.raises(UsageError, match="cannot merge"):
+        run(compact=True)
+    with pytest.raises(UsageError, match="only on a local disk"):
+        run(path="s3a://bucket/archive")
+    with pytest.raises(UsageError, match="question mark"):
+        run(path="what?")
+    monkeypatch.setitem(sys.modules, "pyiceberg.catalog.sql", None)
+    with pytest.raises(UsageError, match=r"pip install '\.\[iceberg\]'"):
+        run()
