@@ -248,7 +248,7 @@ def running_job(settings: SessionSettings, *, shown: bool = True, verbose: bool 
     ):
         progress.tell("starting Spark")
         with _kept_on_failure(verbose=verbose) as log:
-            spark = open_session(_shipped(settings, Path(folder)), log)
+            spark = open_session(_shipped(_housed(settings, Path(folder)), Path(folder)), log)
             progress.watch(spark.sparkContext.statusTracker())
             try:
                 yield Job(spark, progress, sizes=before is None and not _says_shuffles(settings))
@@ -260,6 +260,14 @@ def running_job(settings: SessionSettings, *, shown: bool = True, verbose: bool 
 
 def _says_shuffles(settings: SessionSettings) -> bool:
     return bool(settings.shuffle_partitions) or _SHUFFLE_PARTITIONS in settings.conf
+
+
+def _housed(settings: SessionSettings, folder: Path) -> SessionSettings:
+    """Return the settings with a folder for the tables of this Spark.
+
+    Jobs have none; but Spark makes one where the user stands, and leaves it there.
+    """
+    return replace(settings, conf={"spark.sql.warehouse.dir": str(folder / "warehouse"), **settings.conf})
 
 
 def _shipped(settings: SessionSettings, folder: Path) -> SessionSettings:

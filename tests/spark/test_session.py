@@ -235,6 +235,23 @@ def test_a_session_of_its_own() -> None:
     assert done.stdout.split() == ["600m", "mine", "local[1,4]", "10", "UTC", "None"]
 
 
+def test_nothing_is_left_where_a_job_was_started(tmp_path: Path) -> None:
+    """Spark's folder for tables, which jobs do not have, is elsewhere, and goes with the session."""
+    done = python(
+        "import os\n"
+        "from peers.spark.session import *\n"
+        "quick = {'spark.driver.extraJavaOptions': '" + QUICK_JAVA + "'}\n"
+        f"os.chdir({str(tmp_path)!r})\n"
+        "with running_job(SessionSettings(master='local[1]', driver_memory='600m', conf=quick)) as job:\n"
+        "    job.spark.catalog.listTables()\n"
+        "    folder = job.spark.conf.get('spark.sql.warehouse.dir').removeprefix('file:')\n"
+        "    print(os.path.isdir(folder))\n"
+        "print(os.path.isdir(folder))\n"
+    )
+    assert (done.returncode, done.stdout.split()) == (0, ["True", "False"]), done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_session_that_does_not_start(tmp_path: Path) -> None:
     """Why is told in one line."""
     done = python(
