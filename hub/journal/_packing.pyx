@@ -1,5 +1,5 @@
 # cython: language_level=3, wraparound=False, boundscheck=False, cdivision=True
-"""The compiled twin of `hub.journal.packing`, `hub.journal.unpacking` and `read_layout`, which say what they do.
+"""The compiled twin of `hub.journal.packing`, `weaving`, `unpacking` and `read_layout`, which say what they do.
 
 Both pass the same tests. This one is built where a C compiler is there, and `hub.journal.block` chooses it at import.
 
@@ -12,7 +12,7 @@ from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport free, realloc
-from libc.string cimport memcmp, memcpy, memset
+from libc.string cimport memchr, memcmp, memcpy, memset
 
 from zlib import crc32
 
@@ -217,8 +217,8 @@ cdef int64_t find_runs(Sections* s, int64_t low, int64_t high, const uint8_t* wa
         count += 1
 
 
-cdef bytes gather(Sections* s, const Run* runs, int64_t count):
-    """Make a block of some records of another."""
+cdef bytes gather(Sections* s, const Run* runs, int64_t count, bint counted_anew=False):
+    """Make a block of some records of another; `counted_anew`: with offsets as if nothing was between them."""
     cdef Sections t
     cdef int64_t index, record, number
     cdef int64_t at = 0
@@ -243,8 +243,8 @@ cdef bytes gather(Sections* s, const Run* runs, int64_t count):
             t.topic_bytes += s.topic_ends[number + 1] - s.topic_ends[number]
         else:
             numbers[number] = -1
-    t.first = offset_of(s, runs[0].start)
-    if offset_of(s, runs[count - 1].stop - 1) - t.first != t.records - 1:
+    t.first = s.first if counted_anew else offset_of(s, runs[0].start)
+    if not counted_anew and offset_of(s, runs[count - 1].stop - 1) - t.first != t.records - 1:
         t.flags |= SPARSE
     if encodings:
         t.flags |= ENCODINGS
@@ -401,3 +401,6 @@ cdef bytes join(Sections* each, int64_t blocks, Sections* t):
         value_at += s.value_bytes
     close_block(block)
     return block
+
+
+include "_weaving.pxi"

@@ -4,7 +4,8 @@ They are kept sorted, and none of them begins with another. So the only one that
 to the left: anything sorted between the two would begin with it as well. And the first that begins with a text, if any
 does, is its neighbour to the right.
 
-Frozen. Cost: O(log n) a question, about 0.4 µs.
+Frozen, but for what it has answered, which it remembers: neighbours have the same listings. Cost: O(log n) a question,
+about 0.4 µs; of a listing that for each of its texts, and 0.1 µs when it comes again.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from hub.journal.listing import listed_texts
 
 __all__ = ["Wanted"]
 
+_REMEMBERED = 1_024
+"""Listings whose answer is remembered, each of some bytes up to 1 KiB: of a reader's blocks, and of their parts."""
+
 
 class Wanted:
     """The prefixes of topics that one reader wants.
@@ -25,15 +29,22 @@ class Wanted:
         may_read: Whether a topic is granted to the reader; None: all are.
     """
 
-    __slots__ = ("_may_read", "_prefixes")
+    __slots__ = ("_answers", "_may_read", "_prefixes")
 
     def __init__(self, prefixes: Iterable[str], may_read: Callable[[str], bool] | None = None) -> None:
         self._may_read = may_read
+        # What `may_hold` has answered.
+        self._answers: dict[bytes, bool] = {}
         # In their order, without those that another one covers.
         self._prefixes: list[str] = []
         for prefix in sorted(prefixes):
             if not self._prefixes or not prefix.startswith(self._prefixes[-1]):
                 self._prefixes.append(prefix)
+
+    @property
+    def prefixes(self) -> tuple[str, ...]:
+        """Return the prefixes, in their order, without those that another one covers."""
+        return tuple(self._prefixes)
 
     @property
     def is_all(self) -> bool:
@@ -60,7 +71,14 @@ class Wanted:
 
         What is granted is not asked: a listing has beginnings of topics, and says nothing of what may be read.
         """
-        return self.is_all or self.may_hold_any(listed_texts(listed))
+        if self.is_all:
+            return True
+        answer = self._answers.get(listed)
+        if answer is None:
+            answer = self.may_hold_any(listed_texts(listed))
+            if len(self._answers) < _REMEMBERED:
+                self._answers[listed] = answer
+        return answer
 
     def may_hold_any(self, texts: Iterable[str]) -> bool:
         """Return whether something that begins with one of these texts may be wanted."""

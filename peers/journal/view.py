@@ -6,12 +6,15 @@ Owner: one thread or process. Invariants: one answer is one state of the journal
 written: damage is an error that names the place, and what stands before and behind it is read.
 
 Cost: reading whole blocks is a copy and a checksum; a filter costs what agrees with it, and a few microseconds for each
-block that is passed over.
+block that is passed over. Of a block in parts, a filter costs the parts that may agree with it. Where an answer ends
+within a large block, that is kept for the next one: `_KEPT_BLOCKS` of them, 5 MiB each.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from hub.errors import GoneError, JournalCorruptError, JournalUnavailableError, StorageError
@@ -22,6 +25,7 @@ from hub.journal.wanted import Wanted
 from peers.journal.damage import Damage, offsets_text
 from peers.journal.segments.catalog import Catalog
 from peers.journal.segments.folder import translated
+from peers.journal.segments.segment import Segment
 
 __all__ = ["LARGE_FACTOR", "BlockRow", "Extent", "Fetched", "View", "cut"]
 
@@ -34,6 +38,13 @@ _READ_BYTES = 64 * 1024 * 1024
 LARGE_FACTOR = 4
 """A block that is so many times larger than what is wanted is not given whole. So an answer has at most one more than
 so many times what is wanted; but for one record, which is never cut."""
+
+_KEPT_BLOCKS = 4
+"""Blocks of which only some was given that are kept, for those who read on within them: as many readers at once, of
+another hub's journal mostly, which asks for a quarter of a MiB at a time."""
+
+_KEPT_BYTES = 8 * 1024 * 1024
+"""A longer block is not kept: one message may be half a GiB."""
 
 _RECORD_BYTES = 24
 """What a record takes in a block beside its topic and its value."""
@@ -110,6 +121,8 @@ class View:
     def __init__(self, path: str) -> None:
         self.path = path
         self.catalog = Catalog(path)
+        # What was read of blocks of which some was given, by them and the prefixes wanted; the last behind the others.
+        self._kept: OrderedDict[tuple[BlockRow, tuple[str, ...]], Block] = OrderedDict()
 
     @property
     def id(self) -> bytes:
@@ -239,13 +252,15 @@ class View:
         try:
             for row in self.rows(start):
                 if wanted.may_hold(row.topics):
-                    found = self._selected(row, start, end, wanted)
+                    block = self._begun(row, start, wanted) or self._parts(row, wanted)
+                    found = _selected(block, row, start, end, wanted)
                     if len(found) > LARGE_FACTOR * limit_bytes:
+                        self._keep(row, wanted, block)
                         return cut(blocks, found, position, min(row.next, end), limit_bytes)
                     if found:
                         blocks.append(found)
                     size += len(found)
-                    looked_at += row.size_bytes
+                    looked_at += 0 if block is None else len(block.data)
                 position = min(row.next, end)
                 number += 1
                 if position >= end or size >= limit_bytes or looked_at >= _READ_BYTES or number == _ROWS_LIMIT:
@@ -256,13 +271,19 @@ class View:
                 raise
         return position
 
-    def _selected(self, row: BlockRow, start: int, end: int, wanted: Wanted) -> bytes:
-        block = self.block(row)
-        data = bytes(block.data)
-        marks = wanted.marks(block.topics)
-        if 0 in marks:
-            return select(data, start, end, marks)
-        return data if start <= row.first and row.next <= end else select(data, start, end)
+    def _begun(self, row: BlockRow, start: int, wanted: Wanted) -> Block | None:
+        """Return a block of which some was given before, where it is kept for who reads on."""
+        return self._kept.get((row, wanted.prefixes)) if start > row.first and self._kept else None
+
+    def _keep(self, row: BlockRow, wanted: Wanted, block: Block | None) -> None:
+        """Keep a block of which some is given."""
+        if block is None or len(block.data) > _KEPT_BYTES:
+            return
+        key = row, wanted.prefixes
+        self._kept[key] = block
+        self._kept.move_to_end(key)
+        while len(self._kept) > _KEPT_BLOCKS:
+            self._kept.popitem(last=False)
 
     def rows(self, start: int = 0) -> Iterator[BlockRow]:
         """Yield what is known of each block, from the one with offset `start` on.
@@ -323,8 +344,26 @@ class View:
         return ""
 
     def _block(self, row: BlockRow) -> Block:
+        segment, now = self._now(row)
         with translated(self.path):
-            return self.catalog.segment(self.catalog.number_of(row.segment)).block(row.row)
+            block = segment.block(now)
+        return block if now == row.row else Block.parse(select(bytes(block.data), row.first, row.next), verify=False)
+
+    def _now(self, row: BlockRow) -> tuple[Segment, Row]:
+        """Return where a block stands now: in a larger one, if its segment was written again since the look.
+
+        Raises:
+            JournalUnavailableError: The segment cannot be read.
+        """
+        catalog = self.catalog
+        segment = catalog.segment(catalog.number_of(row.segment))
+        number = segment.row_at(row.first)
+        if (
+            number < len(segment.rows)
+            and segment.rows[number].first <= row.first < row.next <= segment.rows[number].next
+        ):
+            return segment, segment.rows[number]
+        return segment, row.row
 
     def block(self, row: BlockRow) -> Block:
         """Read a block, checked.
@@ -333,11 +372,39 @@ class View:
             JournalCorruptError: It is not what was written.
             JournalUnavailableError: It cannot be read.
         """
-        try:
+        with self._told(row):
             return self._block(row)
+
+    def _parts(self, row: BlockRow, wanted: Wanted) -> Block | None:
+        """Read what of a block may hold what is wanted, checked; None if nothing may. Raises as `block`."""
+        segment, now = self._now(row)
+        with self._told(row), translated(self.path):
+            return segment.parts(now, wanted)
+
+    @contextmanager
+    def _told(self, row: BlockRow) -> Iterator[None]:
+        """Say in an error which block it is.
+
+        Raises:
+            JournalCorruptError: As before, with the place.
+        """
+        try:
+            yield
         except JournalCorruptError as error:
             text = f"{self.path}: {offsets_text(row.first, row.next)}: {error}; see `hub journal verify`"
             raise JournalCorruptError(text) from error
+
+
+def _selected(block: Block | None, row: BlockRow, start: int, end: int, wanted: Wanted) -> bytes:
+    """Return what is wanted of what was read of a block."""
+    if block is None:
+        return b""
+    data = bytes(block.data)
+    start, end = max(start, row.first), min(end, row.next)
+    marks = wanted.marks(block.topics)
+    if 0 in marks:
+        return select(data, start, end, marks)
+    return data if start <= block.first and block.next <= end else select(data, start, end)
 
 
 def _check_start(start: int, extent: Extent) -> None:

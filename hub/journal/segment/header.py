@@ -8,7 +8,8 @@
 16  16s  id of the journal
 32  i64  first           offset of the first record
 40  i64  made_us         when it was begun, µs since 1970 UTC
-48  16s  0
+48  u32  form            how its blocks are laid: 0 as they came, 1 anew, large and in parts
+52  12s  0
 ```
 """
 
@@ -23,7 +24,7 @@ from hub.journal.layout import OFFSET_LIMIT
 
 __all__ = ["HEADER_BYTES", "ID_BYTES", "Header"]
 
-_HEADER = Struct("<4sIII16sqq16x")
+_HEADER = Struct("<4sIII16sqqI12x")
 
 HEADER_BYTES = _HEADER.size
 
@@ -42,6 +43,8 @@ class Header(NamedTuple):
     id: bytes
     first: int
     made_us: int
+    form: int = 0
+    """0: blocks are laid as they came; 1: anew. A reader need not know; it says which segments are done."""
 
     def encode(self) -> bytes:
         """Return it as bytes."""
@@ -58,9 +61,10 @@ class Header(NamedTuple):
         """
         if len(data) < HEADER_BYTES or data[:4] != _MAGIC:
             raise JournalCorruptError("it does not begin as a segment of a journal does")
-        _, crc, version, _, journal_id, first, made_us = _HEADER.unpack_from(data)
-        if crc != crc32(data[_CHECKED_FROM:HEADER_BYTES]) or not 0 <= first < OFFSET_LIMIT:
+        _, crc, version, _, *fields = _HEADER.unpack_from(data)
+        header = cls(*fields)
+        if crc != crc32(data[_CHECKED_FROM:HEADER_BYTES]) or not 0 <= header.first < OFFSET_LIMIT:
             raise JournalCorruptError("the header of the segment is damaged")
         if version != _VERSION:
             raise JournalUnavailableError(f"a segment of format {version}, this version reads format {_VERSION}")
-        return cls(journal_id, first, made_us)
+        return header

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
+from typing import Protocol
 from zlib import crc32
 
 from hub.journal.block import Block, count_topics, pack, whole_checksum
@@ -16,9 +17,9 @@ from hub.journal.listing import listed_texts, listing
 from hub.journal.segment.entry import Head, Kind, encode, parts_of
 from hub.journal.segment.footer import TOPICS_LIMIT, Footer, Row
 from hub.journal.segment.mark import Mark, Write
-from peers.journal.segments.codec import Codec, Compressor
+from peers.journal.segments.codec import Codec
 
-__all__ = ["BLOCK_BYTES", "BLOCK_RECORDS", "Commit", "footer_of", "mark_entry", "topic_counts"]
+__all__ = ["BLOCK_BYTES", "BLOCK_RECORDS", "Commit", "Encoder", "footer_of", "mark_entry", "topic_counts"]
 
 BLOCK_RECORDS = 8_192
 """Records of a full block. Reading is quickest with 1,000 to 16,000; see docs/performance.md."""
@@ -30,17 +31,24 @@ Parts = list[tuple[int, bytes]]
 """When messages came, µs since 1970, and whole MESSAGES frames."""
 
 
+class Encoder(Protocol):
+    """Who says how blocks are stored."""
+
+    def encoded(self, data: bytes, *, in_haste: bool = False) -> tuple[Codec, bytes]:
+        """Return how a block is to be stored."""
+
+
 class Commit:
     """A commit that is being made.
 
     Args:
         place: Where its first entry will stand in the segment.
         following: The offset that its first record gets.
-        compressor: Says how blocks are stored.
+        encoder: Says how blocks are stored.
     """
 
-    def __init__(self, place: int, following: int, compressor: Compressor) -> None:
-        self._compressor = compressor
+    def __init__(self, place: int, following: int, encoder: Encoder) -> None:
+        self._encoder = encoder
         self.next = following
         """The offset behind its last record."""
         self.rows: list[Row] = []
@@ -85,7 +93,7 @@ class Commit:
         times = block.times
         earliest, latest = (times[0], times[-1]) if in_order else (min(times), max(times))
         listed = listing(block.topics)
-        codec, payload = self._compressor.encoded(data, in_haste=in_haste)
+        codec, payload = self._encoder.encoded(data, in_haste=in_haste)
         head = Head(Kind.BLOCK, codec, block.count, 0, len(data), 0, block.first, block.next, earliest, latest, listed)
         crc = whole_checksum(data) if codec == Codec.NONE else crc32(payload)
         entry = parts_of(head, payload, crc)

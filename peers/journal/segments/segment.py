@@ -24,8 +24,9 @@ from hub.journal.segment.footer import TRAILER_BYTES, Footer, Row, footer_place,
 from hub.journal.segment.header import HEADER_BYTES, Header
 from hub.journal.segment.mark import Mark, Write
 from hub.journal.segment.recovery import recover
-from peers.journal.segments.folder import segment_path
-from peers.journal.segments.stored_block import stored_block
+from hub.journal.wanted import Wanted
+from peers.journal.segments.folder import identity, segment_path
+from peers.journal.segments.stored_block import stored_block, stored_parts
 
 __all__ = ["Segment", "latest_us"]
 
@@ -43,14 +44,15 @@ class Segment:
     Args:
         folder: Path of the journal.
         first: The offset of its first record, as its name says.
+        path: Where it stands, if not there: one that is being made.
 
     Raises:
         JournalUnavailableError: It is one of another version.
         OSError: It cannot be read.
     """
 
-    def __init__(self, folder: str, first: int) -> None:
-        self.path = segment_path(folder, first)
+    def __init__(self, folder: str, first: int, path: str = "") -> None:
+        self.path = path or segment_path(folder, first)
         self.first = first
         self.rows: list[Row] = []
         """Its blocks, as far as they are committed."""
@@ -93,6 +95,16 @@ class Segment:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+    @property
+    def id(self) -> tuple[int, int]:
+        """By what the file is known, whatever its name is."""
+        return identity(os.fstat(self._descriptor))
+
+    @property
+    def size_bytes(self) -> int:
+        """Length of the file."""
+        return os.fstat(self._descriptor).st_size
 
     @property
     def is_in_place(self) -> bool:
@@ -193,6 +205,14 @@ class Segment:
             OSError: It cannot be read.
         """
         return stored_block(self._descriptor, row)
+
+    def parts(self, row: Row, wanted: Wanted) -> Block | None:
+        """Read what of a block may hold a topic that is wanted, checked, as `block` does it; None if nothing may.
+
+        Raises:
+            As `block`.
+        """
+        return stored_parts(self._descriptor, row, wanted)
 
     @property
     def earliest_us(self) -> int:

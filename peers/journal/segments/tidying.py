@@ -32,7 +32,7 @@ from peers.journal.segments.folder import segment_path
 from peers.journal.segments.segment import Segment
 from peers.journal.whole_file import making
 
-__all__ = ["is_untidy", "join"]
+__all__ = ["is_untidy", "join", "merged"]
 
 _FULL_SHARE = 2
 """A block is small while it is less than one part in so many of a full one."""
@@ -79,9 +79,9 @@ def _write(file: BinaryIO, segments: Sequence[Segment], compressor: Compressor) 
     header, writes = segments[0].header, segments[-1].writes()
     if header is None:
         raise JournalCorruptError(segments[0].flaw)
-    file.write(header.encode())
+    file.write(header._replace(form=0).encode())
     commit = Commit(HEADER_BYTES, header.first, compressor)
-    for block in _blocks(segments):
+    for block in merged(segments, sizes.BLOCK_RECORDS, sizes.BLOCK_BYTES):
         commit.add_block(block)
         file.writelines(commit.take())
     # All of it is on the disk before the file has its name; so what is damaged in it was damaged later.
@@ -91,15 +91,23 @@ def _write(file: BinaryIO, segments: Sequence[Segment], compressor: Compressor) 
     return file.tell()
 
 
-def _blocks(segments: Sequence[Segment]) -> Iterator[bytes]:
-    """Yield all blocks, neighbours merged as long as they make no more than a full one."""
+def merged(segments: Sequence[Segment], most_records: int, most_bytes: int) -> Iterator[bytes]:
+    """Yield all blocks of segments, neighbours merged as long as they make no more than that.
+
+    Args:
+        segments: Whole ones, that follow one another.
+        most_records: Of a block that is merged.
+        most_bytes: The same of its length.
+
+    Raises:
+        StorageError: One is damaged, or sparse.
+    """
     waiting: list[bytes] = []
     records = size = 0
     for segment in segments:
         for row in segment.rows:
             count = row.next - row.first
-            is_over = records + count > sizes.BLOCK_RECORDS or size + row.size_bytes > sizes.BLOCK_BYTES
-            if waiting and is_over:
+            if waiting and (records + count > most_records or size + row.size_bytes > most_bytes):
                 yield merge(waiting)
                 waiting, records, size = [], 0, 0
             waiting.append(bytes(segment.block(row).data))

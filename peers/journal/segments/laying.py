@@ -1,0 +1,136 @@
+"""Laying anew: what a sealed segment becomes, so that a reader of one topic in 40 passes over most of it.
+
+```
+[8192][8192][8192]...   as they came  ─▶  [65536: order, part, part, ...][65536: ...]...   one file, of the same records
+```
+
+Rows are as large as they may be, since each that a reader looks at costs it about as much as 3,000 records of its own;
+each has its records in parts by topic (`peers.journal.segments.parted`). What was stored in haste is compressed.
+
+Invariant: what stands in the new file was read back from the disk, and has the checksums of what was read of the old
+one; it has another name until somebody gives it the old one's (`peers.journal.store`).
+
+Cost: 1 µs a record of 100 bytes, and memory for two rows. Not here: which segments, and when.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import BinaryIO
+
+from hub.errors import JournalCorruptError
+from hub.journal.block import Block, weave
+from hub.journal.layout import RECORDS_LIMIT
+from hub.journal.segment.footer import Row, encode_footer
+from hub.journal.segment.header import HEADER_BYTES
+from hub.journal.segment.mark import Mark
+from peers.journal.segments.codec import Compressor
+from peers.journal.segments.commit import Commit, footer_of
+from peers.journal.segments.parting import Parter
+from peers.journal.segments.segment import Segment
+from peers.journal.segments.tidying import merged
+from peers.journal.whole_file import FILE_MODE
+
+__all__ = ["FORM", "LAID_BYTES", "LAID_RECORDS", "check_laid", "lay_anew"]
+
+FORM = 1
+"""What the header of a segment says that is laid so."""
+
+LAID_RECORDS = RECORDS_LIMIT
+"""Records of a full row."""
+
+LAID_BYTES = 4 * 1024 * 1024
+"""Length of a full row: what an answer of the default size may hold, so that none of it is read twice."""
+
+_SYNCED_BYTES = 8 * 1024 * 1024
+"""How much is written before it is brought to the disk: more at once would have the hub's commits wait."""
+
+
+def lay_anew(segment: Segment, path: str, compressor: Compressor, breathe: Callable[[], None]) -> None:
+    """Write the records of a segment to a new file, and bring it to the disk.
+
+    Args:
+        segment: A sealed one, whole.
+        path: Of the new file.
+        compressor: Says how parts are stored.
+        breathe: Called behind each row; it may raise, to give up.
+
+    Raises:
+        StorageError: The segment is damaged, or cannot be laid so.
+        OSError: The file cannot be written.
+    """
+    if segment.header is None or segment.footer is None or not segment.is_whole:
+        raise JournalCorruptError(f"{segment.path}: {segment.flaw or 'blocks are missing'}; see `hub journal verify`")
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
+    with open(descriptor, "wb") as file:  # noqa: PTH123 -- with the permissions of a journal
+        file.write(segment.header._replace(form=FORM).encode())
+        commit = Commit(HEADER_BYTES, segment.first, Parter(compressor))
+        synced_bytes = 0
+        for data in merged([segment], LAID_RECORDS, LAID_BYTES):
+            commit.add_block(_numbered_as_they_come(data))
+            file.writelines(commit.take())
+            if commit.place - synced_bytes >= _SYNCED_BYTES:
+                synced_bytes = _sync(file)
+            breathe()
+        writes = segment.writes()
+        commit.end(Mark(commit.place, tuple(writes)))  # all of it is on the disk before the file has its name
+        file.writelines(commit.take())
+        footer = footer_of(commit.rows, commit.topics, writes)
+        if segment.footer.are_topics_whole and footer.topics != segment.footer.topics:
+            raise JournalCorruptError(f"{segment.path}: its footer counts other records than it has")
+        file.write(encode_footer(footer, commit.place, commit.next))
+        _sync(file)
+        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)  # what is read back comes from the disk
+
+
+def _sync(file: BinaryIO) -> int:
+    file.flush()
+    os.fdatasync(file.fileno())
+    return file.tell()
+
+
+def _numbered_as_they_come(data: bytes) -> bytes:
+    """Return a block of the same records whose topics are numbered as they come: what its parts make again."""
+    block = Block.parse(data, verify=False)
+    numbered = weave(bytes(block.count), [data], block.first)
+    if numbered != data and not _is_same(block, Block.parse(numbered, verify=False)):
+        raise JournalCorruptError(f"a block of {block.count} records that became another one")
+    return numbered
+
+
+def _is_same(one: Block, other: Block) -> bool:
+    """Return whether two blocks have the same records."""
+    return (
+        (one.count, one.first, one.offsets) == (other.count, other.first, other.offsets)
+        and (one.times, one.value_ends, one.values) == (other.times, other.value_ends, other.values)
+        and bytes(one.encodings or one.count) == bytes(other.encodings or one.count)
+        and [one.topics[number] for number in one.topic_nos] == [other.topics[number] for number in other.topic_nos]
+    )
+
+
+def check_laid(segment: Segment, path: str, breathe: Callable[[], None]) -> None:
+    """Read back what `lay_anew` has written.
+
+    Args:
+        segment: The old one.
+        path: Of the new file.
+        breathe: As there.
+
+    Raises:
+        StorageError: It is not what was to be written.
+        OSError: It cannot be read.
+    """
+    laid = Segment("", segment.first, path)
+    try:
+        if laid.footer is None or not laid.is_whole or (laid.next, laid.writes()) != (segment.next, segment.writes()):
+            raise JournalCorruptError(f"{path}: it was read back as something else: {laid.flaw}")
+        for row in laid.rows:
+            _check_block(laid, row)
+            breathe()
+    finally:
+        laid.close()
+
+
+def _check_block(laid: Segment, row: Row) -> None:
+    Block.parse(laid.block(row).data)  # its checksum is the one that it had before it was taken apart
