@@ -4,5 +4,6 @@
 topics ─ which topics a store has                         command ─ one command as bytes, and back
 producer ── numbered actions ──▶ consumer                 the channel: what is lost comes again
 master ◀── wishes, changes ──▶ clone                      the two ends of a store
+forwarder ─ between the two, where they are at different endpoints
 ```
 """

@@ -52,6 +52,7 @@ __all__ = [
     "decode_command",
     "encode_command",
     "entity",
+    "kind_of",
     "node_of",
     "object_of",
 ]
@@ -329,7 +330,12 @@ _LAYOUTS: tuple[tuple[Callable[..., Content], tuple[_Field, ...]], ...] = (
 )
 """What each kind holds, by its number."""
 
-_KINDS = {layout[0]: kind for kind, layout in enumerate(_LAYOUTS)}
+_KINDS: dict[Any, int] = {layout[0]: kind for kind, layout in enumerate(_LAYOUTS)}
+
+
+def kind_of(content: type) -> int:
+    """Return the number that stands for a class of contents."""
+    return _KINDS[content]
 
 
 def encode_command(command: Command) -> bytes:

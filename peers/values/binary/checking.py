@@ -35,14 +35,19 @@ def check(body: bytes) -> None:
     with_positions(_check, body)
 
 
-def value_end(data: bytes, position: int) -> int:
+def value_end(data: bytes, position: int, budget: Budget | None = None) -> int:
     """Return where the value ends that begins at `position`; it is sound.
+
+    Args:
+        data: Among other things, the value.
+        position: Where it begins.
+        budget: How many elements there may be; several values may share one.
 
     Raises:
         InvalidDataError: As for `decode`, but something may follow the value.
     """
     try:
-        end = _skip(data, position, 1, 0, Budget())
+        end = _skip(data, position, 1, 0, budget or Budget())
     except (IndexError, StructError):
         end = len(data) + 1
     if end > len(data):

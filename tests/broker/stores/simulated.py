@@ -46,9 +46,11 @@ class ServedStore:
 class ClonedStore:
     """A copy with its clone."""
 
-    def __init__(self, node: bytes, send: Send, limits: ChannelLimits | None = None, *, writes: bool = True) -> None:
+    def __init__(
+        self, node: bytes, send: Send, limits: ChannelLimits | None = None, *, writes: bool = True, first: int = 1
+    ) -> None:
         self.node = node
-        numbers = count(1)
+        numbers = count(first)
         self.replica = MemoryReplica()
         self.counters = ChannelCounters()
         self.clone = Clone(
