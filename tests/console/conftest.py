@@ -97,7 +97,7 @@ async def _node(command: list[str], hub: ScriptedHub) -> AsyncIterator[Node]:
 
 @contextlib.asynccontextmanager
 async def _blank_page(chromium: Chromium, hub: ScriptedHub) -> AsyncIterator[Page]:
-    async with Browser.connect(chromium.url) as browser, browser.open(f"{hub.page_url}hub.d.ts") as page:
+    async with Browser.connect(chromium.url) as browser, browser.reuse_tab(f"{hub.page_url}hub.d.ts") as page:
         await _prepare(page, "/hub.js", hub.url)
         yield page
 
