@@ -81,6 +81,7 @@ from hub.topics import RESERVED
 from hub.turn import Turn
 from hub.uncarried import Uncarried
 from hub.waiting import WaitingMemory
+from hub.writers import FEW, Writers, WritesLater
 
 __all__ = ["Core"]
 
@@ -166,7 +167,11 @@ class Core:
         held = self._queue_memory.batches
         held.on_abandoned = lambda: held.let_go_abandoned(self._turn)
         # Handlers that were offered something since the last `end_read`, each once.
-        self.offered: list[Handler | Gaps] = []
+        self.offered: list[WritesLater] = []
+        # Who of them writes, where they are many, and who waits for a later turn.
+        self.writers = Writers(self._turn)
+        # Those who wait; whoever begins a read lets the reader's own handler write first, if it may be one of them.
+        self.late = self.writers.late
         # Who is told that messages were lost on their way here.
         self._gaps = Gaps(self._mark_dirty)
         # True while somebody is going to write what is offered, and need not be woken for it. Whoever begins a read
@@ -559,11 +564,16 @@ class Core:
     # The turn.
 
     def end_read(self) -> None:
-        """Let each handler that was offered something write once. See `flush` for what is offered from within."""
+        """Let each handler that was offered something write once, or some of them, where they are very many.
+
+        See `flush` for what is offered from within.
+        """
         self.write_is_due = False  # what is offered from within wakes for the next turn
         if self.memory.is_due:
             self.memory.look()
         dirty, self.offered = self.offered, []
+        if len(dirty) > FEW:
+            dirty = self.writers.choose(dirty)
         for handler in dirty:
             handler.flush()
 
@@ -575,7 +585,10 @@ class Core:
         """
         self._turn.begin()
         self.requests.hub_services.begin_turn()
+        late = self.writers.begin_turn()
         self.end_read()
+        for writer in late:
+            writer.flush()
         self._entrance.turn_away()
         if self.far_hubs.is_behind:
             self.far_hubs.go_on()

@@ -40,6 +40,9 @@ class Gaps:
             self._on_dirty(self)
         self._messages[handler] = self._messages.get(handler, 0) + messages
 
+    pending_bytes = 0
+    can_wait = False
+
     def flush(self) -> None:
         """Tell them."""
         told, self._messages = self._messages, {}

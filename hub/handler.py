@@ -181,7 +181,8 @@ class Handler:
         self._direct = True
         # True while the outlet is being called: nothing else may be written before it returns, else it would overtake.
         self._writing = False
-        # True from the first thing that is pending to the flush, so that the core is told once that there is something.
+        # True from the first thing that is pending to the flush, so that the core is told once that there is something:
+        # while it is True the handler is in a list of the core, which may be the line for a later turn (`hub.writers`).
         self._dirty = False
         # What a core is told, and where it is charged; these stand-ins serve until `attach`.
         self._on_dirty: Callable[[Handler], None] = _ignore
@@ -333,8 +334,18 @@ class Handler:
         """Return whether a request or a reply is no larger than the far side takes."""
         return item.size_bytes <= self.frame_limit_bytes
 
+    @property
+    def pending_bytes(self) -> int:
+        """How much is going to be written with the next flush."""
+        return self._pending_bytes
+
+    @property
+    def can_wait(self) -> bool:
+        """Whether that may be in a later turn: others stand behind links and leaves, and the journal is asked at once."""
+        return self.delivery.role is Role.CLIENT
+
     def flush(self) -> None:
-        """Write what a read or a turn brought, at its end, with one write."""
+        """Write what a read or a turn brought, at its end, with one write. The core calls it, and nobody else does."""
         self._dirty = False
         if (self._pending or self._posted) and not self._writing:  # as `write_pending`, with a call less for each read
             self._send_pending()

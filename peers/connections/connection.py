@@ -294,6 +294,8 @@ class Connection(asyncio.Protocol):
         core, journal = self._core, self.node.journal
         taken = journal.taken
         core.write_is_due = True  # a read begins, and `end_read` ends it
+        if core.late:
+            self.catch_up()
         event: Any = NEED_DATA
         left = share.left
         try:
@@ -332,6 +334,11 @@ class Connection(asyncio.Protocol):
             self._charge_begun()
         if self.after_read is not None and not self.unread_for & UNACTED:
             self.after_read()
+
+    def catch_up(self) -> None:
+        """Write what came for the far side in earlier turns, and before what it is answered now."""
+        if self.handler is not None:
+            self.handler.write_pending()
 
     def _charge_begun(self) -> None:
         """A frame may have begun, have grown, or be complete: a large one grows no further while there is no memory."""

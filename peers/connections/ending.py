@@ -120,7 +120,7 @@ class Ending:
             return
         handler = connection.handler
         if handler is not None and not handler.closed:
-            handler.flush()
+            handler.write_pending()
         if (handler is None or handler.writable) and not connection.session.closed:
             connection.conversation.drain(self._drain_text)
 
@@ -147,7 +147,7 @@ class Ending:
 
     def _drain_publisher(self, handler: Handler, text: str) -> None:
         connection = self.connection
-        handler.flush()
+        handler.write_pending()
         last = connection.conversation.drain_publisher(text) if handler.writable else None
         if last is None:
             return

@@ -19,8 +19,10 @@ all. Not here: the share of all connections together, and the lines (`peers.node
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from peers.connections.ended import OVER
 from peers.connections.reading import KEPT_OUT, PUT_OFF, UNACTED
 from peers.node.common_share import CommonShare
 
@@ -78,12 +80,18 @@ class OwnShare:
         if connection.unread_for & UNACTED:
             return
         offered = core.offered  # the handlers that write something once this is worked at
+        put_off = core.writers.put_off_total
         connection.work()
         copies = cost * (len(offered) - 1) // _COPIES_PER_EVENT
         if copies > 0:
             self.left -= copies
             events.spend(copies)
-            if not connection.unread_for & UNACTED:
+            if connection.unread_for & UNACTED:
+                return
+            if core.writers.put_off_total != put_off:  # read on when those have written for whom this was
+                connection.stop_reading(PUT_OFF)
+                core.writers.call_behind(partial(connection.node.after_turn, partial(self.take_turn, TURN_EVENTS)))
+            else:
                 self._refill_later()
 
     def do(self, event: Any, left: int) -> int:
@@ -145,6 +153,8 @@ class OwnShare:
     def take_turn(self, events: int) -> None:
         """A turn later: the rest of what was more than a turn's share."""
         connection = self.connection
+        if connection is OVER:  # this side has ended it meanwhile
+            return
         connection.unread_for &= ~PUT_OFF
         self.left = events
         try:
@@ -164,8 +174,11 @@ class OwnShare:
         event, self._held = self._held, None
         if connection.session.closed or (connection.is_lost and type(event) in connection.conversation.changes):
             return
-        connection.node.core.write_is_due = True  # a read begins, and `end_read` ends it
+        core = connection.node.core
+        core.write_is_due = True  # a read begins, and `end_read` ends it
+        if core.late:
+            connection.catch_up()
         try:
             self.left = self.do(event, self.left)
         finally:
-            connection.node.core.end_read()
+            core.end_read()

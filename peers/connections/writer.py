@@ -99,7 +99,7 @@ class Writer:
         """Write what a read has made the session say, with what is for its handler."""
         handler = self.connection.handler
         if handler is not None:
-            handler.flush()  # with what it is told itself, so that all that was asked for is one write
+            handler.write_pending()  # with what it is told itself, so that all that was asked for is one write
         self.write_outgoing()
         self.wait_for_reader()
 

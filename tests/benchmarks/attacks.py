@@ -59,6 +59,9 @@ ATTACKS: dict[str, Attack] = {
     "idle-clients-and-metrics": crowds.idle_clients_and_metrics,
     "clients-that-leave": crowds.clients_that_leave,
     "clients-that-say-goodbye": crowds.clients_that_say_goodbye,
+    "clients-that-are-told": crowds.clients_that_are_told,
+    "websockets-that-are-told": crowds.websockets_that_are_told,
+    "event-streams-that-are-told": crowds.event_streams_that_are_told,
     "websockets-that-leave": crowds.websockets_that_leave,
     "stalled-readers-that-leave": hoards.stalled_readers_that_leave,
     "copies-for-many": floods.copies_for_many,
@@ -67,7 +70,14 @@ ATTACKS: dict[str, Attack] = {
     "swapped-policy": swaps.swapped_policy,
 }
 
-_ON_BOTH_PORTS = frozenset({"idle-clients-and-metrics", "websockets-that-leave"})
+_ON_BOTH_PORTS = frozenset(
+    {
+        "idle-clients-and-metrics",
+        "websockets-that-leave",
+        "websockets-that-are-told",
+        "event-streams-that-are-told",
+    }
+)
 """Attacks that are told the URL of WebSockets, too, behind a space."""
 
 

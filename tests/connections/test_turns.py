@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import pytest
 
 from hub.delivery import Role
 from hub.frame import encode_frame
+from hub.handler import Handler
 from hub.overflow import QueueLimits
 from hub.settings import Settings
+from hub.writers import WRITES_PER_TURN
 from peers.connections.connection import Connection
 from peers.connections.own_share import TURN_EVENTS
 from peers.connections.tcp import tcp_connection
 from peers.node.node import Node
-from peers.wire.control import encode_close
+from peers.wire.control import encode_close, encode_subscription
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
 from tests.connections.pretend import PretendLoop, PretendTransport
@@ -22,6 +26,13 @@ from tests.hubs.raw_client import publication
 HELLO = Hello(protocol=1, role="client").encode()
 BUSY = encode_frame(200, b"") * (TURN_EVENTS * 3)
 """Nothing to do, three turns long."""
+
+
+class Member(NamedTuple):
+    """One of a crowd."""
+
+    handler: Handler
+    outlet: FakeOutlet
 
 
 class Stage:
@@ -49,6 +60,22 @@ class Stage:
         connection.connection_made(transport)
         connection.data_received(HELLO)
         return connection
+
+    def transport_of(self, connection: Connection) -> PretendTransport:
+        """The pretend socket of a client."""
+        assert isinstance(connection.transport, PretendTransport)
+        return connection.transport
+
+    def crowd(self, prefix: str) -> list[Member]:
+        """More subscribers than are written to in one turn."""
+        crowd = []
+        for _ in range(2 * WRITES_PER_TURN):
+            outlet = FakeOutlet()
+            handler = handler_of(outlet)
+            self.node.core.attach(handler)
+            self.node.core.subscribe(handler, [prefix])
+            crowd.append(Member(handler, outlet))
+        return crowd
 
     def play(self) -> None:
         """Let everything happen that is due."""
@@ -131,6 +158,56 @@ async def test_copies_for_many_are_work_too(stage: Stage) -> None:
     stage.play()
     assert [value for value in stage.values if isinstance(value, int)] == [1, 5, 2, 3, 4]
     assert stage.transport.reading
+
+
+async def test_a_publisher_waits_for_its_crowd(stage: Stage) -> None:
+    """Who has brought much for very many is not read on before the last of them was written to; others are."""
+    crowd = stage.crowd("/crowd/")
+    last, quiet = crowd[-1], stage.client()
+    stage.connection.data_received(publication("/crowd/a", bytes(5_000)))
+    assert not stage.transport.reading
+    while not last.outlet.told:
+        assert not stage.transport.reading
+        quiet.data_received(publication("/small", 1))
+        assert stage.values[-1] == 1
+        stage.loop.play_turn()
+    stage.connection.data_received(publication("/crowd/a", 2))
+    stage.play()
+    assert stage.transport.reading
+    assert all(member.outlet.values == [bytes(5_000), 2] for member in crowd)
+
+
+async def test_a_publisher_that_leaves_while_it_waits_for_its_crowd(stage: Stage) -> None:
+    """What it had brought is written, and nothing of it stays, whether it is lost or this side ends it."""
+    crowd = stage.crowd("/crowd/")
+    ended = stage.client()
+    for connection in (stage.connection, ended):
+        connection.data_received(publication("/crowd/a", bytes(5_000)))
+        stage.loop.play_turn()
+    stage.transport.abort()
+    ended.end(1001, "go")
+    ended.transport.abort()
+    stage.play()
+    assert all(member.outlet.values == [bytes(5_000)] * 2 for member in crowd)
+    assert not stage.node.connections
+
+
+async def test_answers_stand_behind_what_came_in_earlier_turns(stage: Stage) -> None:
+    """A client that waits for its turn to be written to, and asks for something, gets first what it should have got.
+
+    What it brings itself stands behind the answer, as always.
+    """
+    crowd = stage.crowd("/crowd/")
+    late = stage.client()
+    late.data_received(encode_subscription(Kind.SUBSCRIBE, ["/crowd/"]))
+    far = stage.transport_of(late).far
+    far.incoming.clear()
+    stage.connection.data_received(publication("/crowd/a", 1))
+    late.data_received(publication("/crowd/b", 2) + encode_frame(Kind.PING, b"?"))
+    written = b"".join(data for data in far.incoming if data is not None)
+    assert written == publication("/crowd/a", 1) + encode_frame(Kind.PONG, b"?") + publication("/crowd/b", 2)
+    stage.play()
+    assert all(member.outlet.values == [1, 2] for member in crowd)
 
 
 async def test_many_reads_of_one_turn_have_one_share(stage: Stage) -> None:

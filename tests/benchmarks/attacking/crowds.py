@@ -16,18 +16,22 @@ from typing import Literal
 from websockets.frames import Opcode
 
 from attacking.line import Line
-from peers.wire.control import encode_close
+from peers.wire.control import encode_close, encode_subscription
 from peers.wire.hello import Hello
+from peers.wire.kinds import Kind
 from tests.hubs.raw_websocket import frame, text, upgrade
 
 __all__ = [
     "Until",
     "begun_handshakes",
+    "clients_that_are_told",
     "clients_that_leave",
     "clients_that_say_goodbye",
+    "event_streams_that_are_told",
     "idle_clients_and_metrics",
     "silent_handshakes",
     "silent_strangers",
+    "websockets_that_are_told",
     "websockets_that_leave",
 ]
 
@@ -35,6 +39,8 @@ _SILENT = 10_500
 _IDLE = 9_000
 _LEAVING = 4_000
 _WEBSOCKETS = 1_000
+_TOLD = "/told/"
+_TOLD_EACH_S = 0.1
 
 Until = Callable[[], bool]
 
@@ -179,12 +185,54 @@ def websockets_that_leave(url: str, until: Until) -> None:
             line.close()
 
 
-def crowd(url: str, most: int, until: Until, role: Literal["client", ""] = "client") -> list[Line]:
-    """Connect so many clients, from 16 addresses of loopback, so that no limit for an address is met."""
+def clients_that_are_told(url: str, until: Until) -> None:
+    """9,000 clients of several addresses get the same ten small messages a second."""
+    _tell(url, url, until, encode_subscription(Kind.SUBSCRIBE, [_TOLD], 1), "client")
+
+
+def websockets_that_are_told(url: str, until: Until) -> None:
+    """The same, over WebSockets."""
+    tcp, _, ws = url.partition(" ")
+    _tell(tcp, ws, until, upgrade() + text({"type": "subscribe", "prefixes": [_TOLD], "request": 1}), "")
+
+
+def event_streams_that_are_told(url: str, until: Until) -> None:
+    """The same, as streams of server-sent events."""
+    tcp, _, ws = url.partition(" ")
+    _tell(tcp, ws, until, f"GET /v1/events?prefix={_TOLD} HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode(), "")
+
+
+def _tell(tcp: str, url: str, until: Until, subscribe: bytes, role: Literal["client", ""]) -> None:
+    """Let a crowd subscribe at `url`, and publish what all of it wants over TCP."""
+    _raise_limit()
+    publisher = Line(tcp)
+    lines = crowd(url, _IDLE, until, role, subscribe)
+    sys.stderr.write(f"{len(lines)} are told from now on\n")
+    message = publisher.messages(_TOLD, b"\xc4\x40" + bytes(64), 1)
+    while not until() and publisher.send(message):
+        time.sleep(_TOLD_EACH_S)
+    for line in lines:
+        line.close()
+
+
+def crowd(
+    url: str, most: int, until: Until, role: Literal["client", ""] = "client", first: bytes = b""
+) -> list[Line]:
+    """Connect so many clients, from 16 addresses of loopback, so that no limit for an address is met.
+
+    Args:
+        url: Where.
+        most: How many.
+        until: When to give up.
+        role: As what they introduce themselves.
+        first: What each says behind that.
+    """
     lines: list[Line] = []
     while len(lines) < most and not until():
         try:
             lines.append(Line(url, role, source=f"127.0.1.{len(lines) % 16 + 1}"))
         except OSError:
             time.sleep(0.05)
+        else:
+            lines[-1].send(first)
     return lines

@@ -1,0 +1,185 @@
+"""A message for very many is written in several turns: in order, to everybody, and whoever has few readers goes ahead."""
+
+from __future__ import annotations
+
+import random
+
+from hub.delivery import Role
+from hub.handler import Handler
+from hub.turn import Turn as CoreTurn
+from hub.writers import FEW, SMALL_WRITE_BYTES, WRITES_PER_TURN, Writers
+from tests.hub.fakes import FakeOutlet, Turn
+
+CROWD = 3 * WRITES_PER_TURN + 7
+
+
+class Crowd:
+    """A core with a publisher, and so many that want /crowd."""
+
+    def __init__(self, size: int = CROWD) -> None:
+        self.turn = Turn()
+        self.core = self.turn.core
+        self.source, _ = self.turn.join()
+        self.members: list[tuple[Handler, FakeOutlet]] = [self.turn.join("/crowd") for _ in range(size)]
+
+    def read(self, *messages: tuple[str, object]) -> None:
+        """The publisher brings so much in one read."""
+        self.turn.read(self.source, list(messages))
+
+    def end_turn(self) -> None:
+        """The turn is over, and the shell has been woken, if it was asked for."""
+        self.core.flush()
+
+    @property
+    def served(self) -> int:
+        """How many of the crowd were written to."""
+        return sum(bool(outlet.told) for _, outlet in self.members)
+
+    def settle(self) -> int:
+        """Let turns pass until nobody waits; return how many that were."""
+        turns = 0
+        while self.core.writers.late:
+            wakes = self.turn.wakes
+            self.end_turn()
+            assert not self.core.writers.late or self.turn.wakes > wakes, "somebody waits, and no turn was asked for"
+            turns += 1
+        return turns
+
+
+def test_a_message_for_a_crowd_takes_several_turns() -> None:
+    """In each turn a share is written, and at last everybody has it, once."""
+    crowd = Crowd()
+    crowd.read(("/crowd", 1))
+    assert (crowd.served, crowd.turn.wakes) == (WRITES_PER_TURN, 1)
+    crowd.end_turn()
+    assert crowd.served == 2 * WRITES_PER_TURN
+    assert crowd.settle() == 2
+    assert [outlet.values for _, outlet in crowd.members] == [[1]] * CROWD
+    assert crowd.core.writers.put_off_total == CROWD - WRITES_PER_TURN
+
+
+def test_whoever_has_few_readers_goes_ahead() -> None:
+    """A read that reaches few is written at its end, whatever crowd waits."""
+    crowd = Crowd()
+    pairs = [crowd.turn.join("/quiet") for _ in range(FEW)]
+    crowd.read(("/crowd", 1))
+    crowd.read(("/quiet", 2))
+    assert [outlet.values for _, outlet in pairs] == [[2]] * FEW
+    assert crowd.served == WRITES_PER_TURN
+
+
+def test_all_reads_of_a_turn_have_one_share() -> None:
+    """Many reads, each for some, write no more in a turn than one for all; a new turn brings a new share."""
+    crowd = Crowd(0)
+    rooms = [[crowd.turn.join(f"/room/{room:03}")[1] for _ in range(FEW + 1)] for room in range(WRITES_PER_TURN)]
+    for room in range(len(rooms)):
+        crowd.read((f"/room/{room:03}", room))
+    written = [outlet for room in rooms for outlet in room if outlet.told]
+    assert len(written) == WRITES_PER_TURN
+    assert crowd.settle() == FEW
+    assert [[outlet.values for outlet in room] for room in rooms] == [
+        [[room]] * (FEW + 1) for room in range(len(rooms))
+    ]
+
+
+def test_turns_without_a_crowd_begin_with_a_whole_share() -> None:
+    """What is taken of a share turn by turn does not add up."""
+    crowd = Crowd(WRITES_PER_TURN // 2 + 1)
+    for number in range(10):
+        wakes = crowd.turn.wakes
+        crowd.read(("/crowd", number))
+        assert crowd.turn.wakes == wakes + 1
+        crowd.end_turn()
+    assert crowd.core.writers.put_off_total == 0
+
+
+def test_order_and_nothing_lost() -> None:
+    """What comes for those who wait is written with what they have, in its order; whoever pauses gets it later."""
+    chance = random.Random(7)  # noqa: S311 -- a test
+    crowd = Crowd()
+    others = [crowd.turn.join("/other", "/crowd") for _ in range(20)]
+    paused: list[Handler] = []
+    numbers: list[tuple[str, int]] = []
+    for number in range(60):
+        topic = chance.choice(["/crowd", "/crowd", "/other"])
+        numbers.append((topic, number))
+        crowd.read((topic, number))
+        match chance.randrange(4):
+            case 0:
+                crowd.end_turn()
+            case 1:
+                paused.append(chance.choice(crowd.members + others)[0])
+                paused[-1].pause()
+            case 2 if paused:
+                paused.pop().resume()
+            case _:
+                pass
+    for handler in paused:
+        handler.resume()
+    crowd.settle()
+    told = [number for topic, number in numbers if topic == "/crowd"]
+    assert all(outlet.values == told for _, outlet in crowd.members)
+    assert all(outlet.values == [number for _, number in numbers] for _, outlet in others)
+
+
+def test_a_waiting_handler_stands_in_the_line_once() -> None:
+    """However much comes for it meanwhile, and even if it writes meanwhile, as it is answered something."""
+    crowd = Crowd()
+    for number in range(5):
+        crowd.read(("/crowd", number))
+        for handler, _ in crowd.members[-10:]:
+            handler.write_pending()
+    late = list(crowd.core.writers.late)
+    assert len(set(late)) == len(late) > CROWD - WRITES_PER_TURN
+    assert all(outlet.values == [0, 1, 2, 3, 4] for _, outlet in crowd.members[-10:])
+    crowd.settle()
+    assert all(outlet.values == [0, 1, 2, 3, 4] for _, outlet in crowd.members)
+
+
+def test_links_and_the_journal_do_not_wait() -> None:
+    """Others stand behind them, and who is told of what is recorded relies on its being handed on at the read's end."""
+    crowd = Crowd()
+    others = [crowd.turn.join("/crowd", role=role)[1] for role in (Role.LINK, Role.LEAF, Role.LOCAL)]
+    crowd.read(("/crowd", 1))
+    assert [outlet.values for outlet in others] == [[1]] * 3
+
+
+def test_large_writes_are_more_of_a_share() -> None:
+    """A write of many bytes is as much as several small ones."""
+    crowd = Crowd()
+    crowd.read(("/crowd", bytes(4 * SMALL_WRITE_BYTES)))
+    assert crowd.served == WRITES_PER_TURN // 5
+    crowd.settle()
+    assert crowd.served == CROWD
+
+
+def test_whoever_leaves_while_it_waits() -> None:
+    """It gets nothing more, and holds up nobody."""
+    crowd = Crowd()
+    crowd.read(("/crowd", 1))
+    for handler, _ in crowd.members[-300:]:
+        crowd.core.detach(handler, "gone")
+    crowd.settle()
+    assert [bool(outlet.told) for _, outlet in crowd.members] == [True] * (CROWD - 300) + [False] * 300
+
+
+def test_who_is_called_behind_the_line() -> None:
+    """Whoever has brought much is told when those have written who waited then, not before."""
+    crowd = Crowd()
+    crowd.read(("/crowd", 1))
+    served: list[int] = []
+    crowd.core.writers.call_behind(lambda: served.append(crowd.served))
+    crowd.settle()
+    assert served == [CROWD]
+
+
+def test_behind_nobody() -> None:
+    """With an empty line it is called as the next turn ends."""
+    asked: list[None] = []
+    writers = Writers(CoreTurn(lambda: asked.append(None)))
+    called: list[None] = []
+    writers.call_behind(lambda: called.append(None))
+    assert (len(asked), called) == (1, [])
+    for one in writers.begin_turn():
+        one.flush()
+    assert called == [None]
