@@ -341,7 +341,7 @@ class Handler:
 
     @property
     def can_wait(self) -> bool:
-        """Whether that may be in a later turn: others stand behind links and leaves, and the journal is asked at once."""
+        """Whether that may be in a later turn: others stand behind links and leaves; the journal is asked at once."""
         return self.delivery.role is Role.CLIENT
 
     def flush(self) -> None:

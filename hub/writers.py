@@ -6,10 +6,10 @@ end of a read ─▶ few are to write ──────────────
                                              └─ no ─▶ the line ── next turn, first come first served ─▶ they write
 ```
 
-A message that 9,000 want is 9,000 small writes, a fifth of a second. Whoever wants something else of the hub would wait
-for all of them. So all reads of a turn together let so many write, and the rest write in the next turns, in their order.
-Nothing is lost by that, and nothing overtakes: what comes meanwhile for a handler in the line is written with what it
-has, and if that is much, at once (`hub.handler`).
+A message that 9,000 want is 9,000 small writes: up to a fifth of a second, and whoever wants something else of the hub
+would wait for all of them. So all reads of a turn together let so many write, and the rest write in the next turns, in
+their order. Nothing is lost by that, and nothing overtakes: what comes meanwhile for a handler in the line is written
+with what it has, and if that is much, at once (`hub.handler`).
 
 Clients stand in the line. Links and the journal never do, since others stand behind them, nor does anybody whose read
 has reached few: so a quiet pair does not notice a crowd.
@@ -30,7 +30,7 @@ from typing import Final, Protocol
 
 from hub.turn import Turn
 
-__all__ = ["FEW", "SMALL_WRITE_BYTES", "WRITES_PER_TURN", "WritesLater", "Writers"]
+__all__ = ["FEW", "SMALL_WRITE_BYTES", "WRITES_PER_TURN", "Writers", "WritesLater"]
 
 WRITES_PER_TURN: Final = 250
 """How many write in one turn: about 5 ms, as a small write takes 10 to 25 µs, most of it in the kernel."""
@@ -39,8 +39,8 @@ SMALL_WRITE_BYTES: Final = 16 * 1024
 """So many bytes more in one write are as much of the share as another write."""
 
 FEW: Final = 8
-"""So many write at the end of each read, and are not counted: no more work than the loop has with reads at all. Counting
-them would cost each read."""
+"""So many write at the end of each read, and are not counted: no more work than the loop has with reads at all.
+Counting them would cost each read."""
 
 _REFILL_BELOW: Final = WRITES_PER_TURN // 2
 """With less than that left the next turn is asked for, which brings a whole share; above it, that is not worth it."""

@@ -16,7 +16,7 @@
 | `hub_connections_shed_total` | counter | | closed unseen, because no descriptor was left |
 | `hub_connections_failed_total` | counter | | ended with 1011 by a bug of the hub, which its log shows |
 | `hub_connections_cut_total` | counter | `what`: `incomplete`, `unread` | frame did not get on; unread at the end |
-| `hub_connections_put_off_total` | counter | `share`: `events`, `changes` | times that one waited for a later turn |
+| `hub_connections_put_off_total` | counter | `share`: `events`, `changes`, `writes` | one waited for a later turn |
 | `hub_connections_watched` | gauge | | connections with a deadline: handshake, silence, lingering |
 | `hub_handlers` | gauge | `role`: `client`, `link`, `leaf` (a Zeek), `local` | data sinks of the core |
 | `hub_handlers_paused` | gauge | | handlers whose transport takes no bytes now |
@@ -285,6 +285,7 @@ class HubCollector:
         )
         put_off.add_metric(("events",), node.events.put_off_total)
         put_off.add_metric(("changes",), node.changes.put_off_total)
+        put_off.add_metric(("writes",), node.core.writers.put_off_total)
         yield put_off
         yield _gauge("hub_connections_watched", "Connections with a deadline.", len(node.keepalive))
         yield _gauge("hub_links", "Peer hubs that are linked.", len(node.links))

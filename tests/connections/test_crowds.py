@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
+from hub.delivery import Role
 from hub.frame import encode_frame
-from hub.handler import Role
 from hub.overflow import QueueLimits
 from hub.settings import Settings
 from hub.turn import STEPS_PER_TURN
+from hub.writers import WRITES_PER_TURN
 from peers.connections.connection import Connection
 from peers.connections.tcp import tcp_connection
 from peers.connections.websocket import websocket_connection
@@ -22,11 +23,17 @@ from peers.wire.kinds import Kind
 from tests.connections.pretend import PretendLoop, PretendTransport
 from tests.hub.fakes import FakeOutlet, handler_of
 from tests.hubs.raw_client import publication
-from tests.hubs.raw_websocket import upgrade
+from tests.hubs.raw_websocket import text, upgrade
 
 HELLO = Hello(protocol=1, role="client").encode()
 PONG = encode_frame(Kind.PONG, b"")
 CROWD = 200
+FOLLOWING = {
+    "tcp": [HELLO, encode_subscription(Kind.SUBSCRIBE, ["/crowd/"])],
+    "websocket": [upgrade(), text({"type": "subscribe", "prefixes": ["/crowd/"]})],
+    "events": [b"GET /v1/events?prefix=/crowd/ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"],
+}
+"""What a client says that follows, by what it speaks."""
 
 
 class Crowd:
@@ -193,3 +200,28 @@ async def test_whoever_goes_before_it_was_let_in(crowd: Crowd) -> None:
     assert len(crowd.node.core.handlers) == 1
     assert len(crowd.outlet.values) < CROWD // 2
     assert crowd.node.failed_connections == 0
+
+
+@pytest.mark.parametrize("kind", ["tcp", "websocket", "events"])
+async def test_a_message_for_a_crowd(crowd: Crowd, kind: str) -> None:
+    """Whatever is spoken, so many are written to in one turn, and whoever has few readers does not wait for all."""
+    for _ in range(2 * WRITES_PER_TURN + 10):
+        follower = crowd.connect(_tcp if kind == "tcp" else _websocket)
+        for data in FOLLOWING[kind]:
+            follower.data_received(data)
+            while crowd.loop.ready:
+                crowd.loop.play_turn()
+    followers, publisher, quiet = list(crowd.transports), crowd.client(), crowd.client()
+    for transport in followers:
+        transport.far.incoming.clear()
+    publisher.data_received(publication("/crowd/a", 1))
+    most = crowd.most_in_a_turn(lambda: sum(bool(one.far.incoming) for one in followers), len(followers))
+    assert most <= WRITES_PER_TURN
+    assert len(crowd.node.core.late) == 0
+    publisher.data_received(publication("/crowd/a", 2))
+    quiet.data_received(publication("/quiet", 3))
+    assert crowd.outlet.values == [1, 2, 3]
+    assert crowd.node.core.late
+    while crowd.loop.ready:
+        crowd.loop.play_turn()
+    assert all(len(one.far.incoming) == 2 for one in followers)

@@ -1,4 +1,4 @@
-"""A message for very many is written in several turns: in order, to everybody, and whoever has few readers goes ahead."""
+"""A message for very many is written in several turns: in order, to all, and whoever has few readers goes ahead."""
 
 from __future__ import annotations
 

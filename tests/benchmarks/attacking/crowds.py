@@ -215,9 +215,7 @@ def _tell(tcp: str, url: str, until: Until, subscribe: bytes, role: Literal["cli
         line.close()
 
 
-def crowd(
-    url: str, most: int, until: Until, role: Literal["client", ""] = "client", first: bytes = b""
-) -> list[Line]:
+def crowd(url: str, most: int, until: Until, role: Literal["client", ""] = "client", first: bytes = b"") -> list[Line]:
     """Connect so many clients, from 16 addresses of loopback, so that no limit for an address is met.
 
     Args:
