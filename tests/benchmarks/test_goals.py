@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from peers.bench.running_hub import child_environment
-from tests.benchmarks.goals.streams import TOO_SLOW
+from tests.benchmarks.goals.scope import TOO_SLOW
 
 pytestmark = pytest.mark.slow
 
@@ -48,7 +48,7 @@ def test_what_is_wrong_is_said_at_once(arguments: list[str], said: str) -> None:
 def test_some_goals(tmp_path: Path) -> None:
     """Some of the goals at a small scale: each has a verdict, and a quick look says that it is one."""
     figures = tmp_path / "figures.json"
-    names = ("one-topic", "batches-16", "memory-tcp", "memory-subscription", "churn-1000")
+    names = ("one-topic", "batches-16", "memory-tcp", "memory-subscription", "journal-confirmed-frames", "churn-1000")
     only = [argument for name in names for argument in ("--only", name)]
     done = make_bench(*only, "--repeat", "1", "--scale", "0.001", "--json", str(figures))
     document = read(figures)

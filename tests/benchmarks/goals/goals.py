@@ -9,7 +9,7 @@ from functools import partial
 from hub.overflow import Overflow
 from peers.bench.errors import BenchError
 from tests.benchmarks.goals.figure import Figure
-from tests.benchmarks.goals.journal import beside_history, confirmed, history, live, written
+from tests.benchmarks.goals.journal import beside_history, confirmed, confirmed_frames, history, live, written
 from tests.benchmarks.goals.memory import connections, stalled_queues, subscriptions
 from tests.benchmarks.goals.scope import Scope
 from tests.benchmarks.goals.stalled import stalled
@@ -39,6 +39,7 @@ GOALS: dict[str, Callable[[Scope], list[Figure]]] = {
     "journal-live": partial(live, goal_percent=60),
     "journal-written": partial(written, goal_per_s=600_000),
     "journal-confirmed": partial(confirmed, goal_ms=25),
+    "journal-confirmed-frames": partial(confirmed_frames, goal_ms=25),
     "journal-read": partial(history, goal_per_s=1_000_000),
     "journal-beside": partial(beside_history, goal_times=2),
 }

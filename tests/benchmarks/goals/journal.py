@@ -10,11 +10,15 @@ import statistics
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import msgspec
 
+from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_CONFIRM, KIND_MESSAGES, encode_frame
+from peers.bench.layout import Layout
+from peers.bench.line import dial
 from peers.bench.measurement import Measurement
 from peers.bench.plan import Plan
 from peers.bench.running_hub import RunningHub, child_environment
@@ -22,9 +26,9 @@ from peers.bench.stage import Stage
 from peers.client import Client, connect
 from peers.wire.hello import QueueWish
 from tests.benchmarks.goals.figure import Figure
-from tests.benchmarks.goals.scope import Scope, faults
+from tests.benchmarks.goals.scope import TOO_SLOW, Scope, faults
 
-__all__ = ["beside_history", "confirmed", "history", "live", "written"]
+__all__ = ["beside_history", "confirmed", "confirmed_frames", "history", "live", "written"]
 
 _SIZE_BYTES = 100
 _LIVE_MESSAGES = 3_000_000
@@ -35,6 +39,10 @@ _FLAGS = ("--journal=journal",)
 _WIDE = QueueWish(messages=65_536)
 _TOPIC = "/bench/journal"
 _RATE_PER_S = 10_000
+_FRAMES_PER_S, _FRAME_VALUES = 1_000, 100
+_LOOK_S = 0.000_5
+_LAYOUT = Layout(prefix="/bench/none", topics=1, size_bytes=_SIZE_BYTES, batch=1)
+_LATE_FACTOR = 1.05
 _STREAM_PER_S = 20_000
 _SECONDS = 5
 _QUANTILES = 100
@@ -87,6 +95,28 @@ def confirmed(scope: Scope, goal_ms: float) -> list[Figure]:
         medians.append(percentiles[49])
         remarks.append(f"{percentiles[98]:.1f}")
     return [Figure(name, goal_ms, "ms, p50", medians, remark=f"p99, ms: {', '.join(remarks)}")]
+
+
+def confirmed_frames(scope: Scope, goal_ms: float) -> list[Figure]:
+    """Measure a publisher of many messages that wants to know the offset of each frame of them."""
+    name = f"confirmation, sync = full, {_FRAMES_PER_S * _FRAME_VALUES:,} messages/s, {_FRAME_VALUES} in a frame"
+    slowest, remarks, flaws = [], [], []
+    for _ in range(scope.repeat):
+        scope.tell(name)
+        hub = RunningHub.start(("tcp",), (*scope.base.hub_flags, *_FLAGS, "--journal-sync=full"))
+        try:
+            began_s = time.perf_counter()
+            frames = scope.scaled(_FRAMES_PER_S * _SECONDS, 100)
+            waits_ms = _confirm_frames(hub.url("tcp"), frames)
+            late = (time.perf_counter() - began_s) * _FRAMES_PER_S / frames
+        finally:
+            hub.stop()
+        percentiles = statistics.quantiles(waits_ms, n=_QUANTILES)
+        slowest.append(percentiles[98])
+        remarks.append(f"{percentiles[49]:.1f}")
+        if late > _LATE_FACTOR:
+            flaws.append(f"{TOO_SLOW}: it took {late:.2f} times as long as it should")
+    return [Figure(name, goal_ms, "ms, p99", slowest, faults=flaws, remark=f"p50, ms: {', '.join(remarks)}")]
 
 
 def history(scope: Scope, goal_per_s: float) -> list[Figure]:
@@ -170,6 +200,30 @@ async def _confirm(url: str, messages: int) -> list[float]:
             if due_s > 0:
                 await asyncio.sleep(due_s)
             group.create_task(publish(client))
+    return waits_ms
+
+
+def _confirm_frames(url: str, frames: int) -> list[float]:
+    """Publish frames at a steady rate; return how long the confirmation of each took, ms, as far as `_LOOK_S` tells."""
+    value = msgspec.msgpack.encode(bytes(_SIZE_BYTES - 2))
+    body = BATCH_COUNT.pack(_FRAME_VALUES) + value * _FRAME_VALUES
+    frame = encode_frame(KIND_MESSAGES, body, key=_TOPIC.encode(), flags=FLAG_BATCH | FLAG_CONFIRM)
+    line = dial(url, _LAYOUT, "bench publisher")
+    waits_ms: list[float] = []
+    sent_s: deque[float] = deque()
+    began_s = time.perf_counter()
+    sent = 0
+    while len(waits_ms) < frames:
+        due = min(frames, 1 + int((time.perf_counter() - began_s) * _FRAMES_PER_S))
+        for _ in range(due - sent):
+            sent_s.append(time.perf_counter())
+            line.socket.sendall(frame)
+        sent = due
+        recorded = sum(control.word == "recorded" for control in line.listen())
+        now_s = time.perf_counter()
+        waits_ms += [1000 * (now_s - sent_s.popleft()) for _ in range(recorded)]
+        time.sleep(_LOOK_S)
+    line.close()
     return waits_ms
 
 

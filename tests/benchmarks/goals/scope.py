@@ -10,7 +10,10 @@ from peers.bench.measurement import Measurement
 from peers.bench.plan import Plan
 from peers.bench.stage import Told
 
-__all__ = ["Scope", "faults"]
+__all__ = ["TOO_SLOW", "Scope", "faults"]
+
+TOO_SLOW = "the machine is too busy"
+"""What is found fault with where a client could not do what it was to do in time."""
 
 
 class Scope(NamedTuple):

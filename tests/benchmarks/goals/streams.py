@@ -10,12 +10,9 @@ from peers.bench.stage import Stage
 from peers.wire.hello import QueueWish
 from tests.benchmarks.goals import churner
 from tests.benchmarks.goals.figure import Figure
-from tests.benchmarks.goals.scope import Scope, faults
+from tests.benchmarks.goals.scope import TOO_SLOW, Scope, faults
 
-__all__ = ["TOO_SLOW", "batches", "churn", "fan_out", "idle", "streams"]
-
-TOO_SLOW = "the machine is too busy"
-"""What is found fault with where a client could not do what it was to do in time."""
+__all__ = ["batches", "churn", "fan_out", "idle", "streams"]
 
 _SIZE_BYTES = 100
 _MESSAGES = 3_000_000
