@@ -19,13 +19,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import pyarrow as pa
-
 from hub.errors import GoneError, JournalCorruptError
 from hub.journal.block import Block, select
 from hub.journal.manifest import Entry
 from hub.journal.wanted import Wanted
 from peers.journal.damage import Damage, offsets_text
+from peers.journal.tier.file_errors import file_errors
 from peers.journal.tier.parquet import Opened
 from peers.journal.tier.place import AbsentError, Place, TierUnavailableError
 from peers.journal.tier.shelf import Shelf, data_name
@@ -292,17 +291,14 @@ class TierView:
         if opened is None or opened.entry != entry:
             name = data_name(self._shelf.journal, entry)
             try:
-                opened = Opened(self._shelf.place.open(name), entry, self._shelf.journal)
+                with file_errors(self._shelf.place.address, name):
+                    opened = Opened(self._shelf.place.open(name), entry, self._shelf.journal)
             except AbsentError as error:
                 self.refresh(is_urgent=True)
                 if self._entry(entry.first) is None:
                     first = self.following(entry.first)
                     raise GoneError(f"offset {entry.first} was deleted", first or entry.next) from error
                 raise
-            except JournalCorruptError as error:
-                raise JournalCorruptError(f"{self._shelf.place.address}: {name}: {error}") from error
-            except OSError as error:
-                raise TierUnavailableError(f"{self._shelf.place.address}: {name}: {error}") from error
             self._open[entry.first] = opened
             while len(self._open) > _OPEN_LIMIT:
                 self._open.popitem(last=False)
@@ -328,14 +324,9 @@ class TierView:
 
     def _decoded(self, entry: Entry, file: Opened, number: int, groups: tuple[int, ...]) -> list[Block]:
         name = data_name(self._shelf.journal, entry)
-        try:
+        stripe = file.stripes[number]
+        with file_errors(self._shelf.place.address, name, offsets_text(stripe.first, stripe.next)):
             return [Block.parse(block, verify=False) for block in blocks_of(file.table(number, groups))]
-        except JournalCorruptError as error:
-            reach = offsets_text(file.stripes[number].first, file.stripes[number].next)
-            raise JournalCorruptError(f"{self._shelf.place.address}: {name}: {reach}: {error}") from error
-        except (OSError, pa.ArrowException) as error:
-            cause = " ".join(str(error).split())
-            raise TierUnavailableError(f"{self._shelf.place.address}: {name}: {cause}") from error
 
     def _lack(self, entry: Entry, offset: int, following: int) -> Damage:
         """Return why a file lacks an offset, and how far.

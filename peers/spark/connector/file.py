@@ -12,10 +12,10 @@ from collections.abc import Collection, Iterator
 import numpy as np
 import pyarrow as pa
 
-from hub.errors import JournalCorruptError
 from hub.journal.wanted import Wanted
+from peers.journal.tier.file_errors import file_errors
 from peers.journal.tier.parquet import Opened
-from peers.journal.tier.place import AbsentError, TierUnavailableError, place_at
+from peers.journal.tier.place import AbsentError, place_at
 from peers.journal.tier.shelf import data_name
 from peers.journal.tier.table import SCHEMA
 from peers.spark.connector.errors import DataLostError
@@ -46,7 +46,7 @@ def file_tables(
     journal = bytes.fromhex(share.journal)
     name = data_name(journal, share.entry)
     try:
-        with place_at(share.tier).open(name) as file:
+        with file_errors(share.tier, name), place_at(share.tier).open(name) as file:
             yield from _tables(Opened(file, share.entry, journal), share, Wanted(topics), columns)
     except AbsentError as error:
         text = f"the records {share.start} to {share.end - 1} were deleted from the tier before they were read"
@@ -55,10 +55,6 @@ def file_tables(
                 f"{text}: keep more there, or go on without them by option failOnDataLoss=false"
             ) from error
         _log.warning("%s; reading goes on behind them", text)
-    except JournalCorruptError as error:
-        raise JournalCorruptError(f"{share.tier}: {name}: {error}") from error
-    except OSError as error:
-        raise TierUnavailableError(f"{share.tier}: {name}: {error}") from error
 
 
 def _tell_holes(share: FileShare, *, lossy: bool) -> None:
