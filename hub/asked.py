@@ -13,12 +13,13 @@ Not here: who wants what (`hub.multimap`), the frames (`peers.links`).
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
+from itertools import chain
 
 from hub.delivery import Delivery
 from hub.far_hub import FarHub
 from hub.filter import Change, Filter
 from hub.handler import Handler
-from hub.topics import check_prefix
+from hub.topics import STORES, check_prefix
 
 __all__ = ["Asked", "OnFilter"]
 
@@ -35,20 +36,21 @@ class Asked:
         always: Prefixes that they are asked for even if nobody here subscribes to them.
     """
 
-    __slots__ = ("_always", "_counts", "_filter", "_told")
+    __slots__ = ("_always", "_counts", "_filters", "_told")
 
     def __init__(self, counts: Callable[[Delivery, str], bool], always: Iterable[str] = ()) -> None:
         self._counts = counts
         # Checked here, so that a bad one is refused at the start and not with the first leaf.
         self._always = tuple(check_prefix(prefix) for prefix in always)
-        # None until `begin`; from then on it holds what each handler wants that counts.
-        self._filter: Filter | None = None
+        # None until `begin`; from then on they hold what each handler wants that counts: first what is wanted of all
+        # that is not of stores, then what is wanted of stores, which no prefix of the others covers.
+        self._filters: tuple[Filter, Filter] | None = None
         # Far side → the function that tells it; from `tell` until it leaves.
         self._told: dict[Hashable, OnFilter] = {}
 
     def __len__(self) -> int:
         """Return of how many prefixes `minimal` consists."""
-        return len(self._filter.minimal) if self._filter is not None else 0
+        return len(self.minimal)
 
     def begin(self, handlers: Iterable[Handler | FarHub]) -> None:
         """Keep the filter from now on, if it is not kept already.
@@ -56,15 +58,15 @@ class Asked:
         Args:
             handlers: All that stand in the multimap, with the prefixes that they have there.
         """
-        if self._filter is not None:
+        if self._filters is not None:
             return
-        self._filter = Filter()
+        self._filters = filters = (Filter(), Filter())
         for prefix in self._always:
-            self._filter.add(prefix)
+            filters[prefix.startswith(STORES)].add(prefix)
         for handler in handlers:
             for prefix in handler.prefixes:
                 if self._counts(handler.delivery, prefix):
-                    self._filter.add(prefix)
+                    filters[prefix.startswith(STORES)].add(prefix)
 
     def tell(self, far_side: Hashable, on_filter: OnFilter) -> None:
         """Tell a far side what is asked of it, now and whenever that changes: a handler, or the mesh as a whole."""
@@ -77,18 +79,18 @@ class Asked:
 
     def add(self, handler: Handler | FarHub, prefix: str) -> None:
         """Take note that a handler wants a prefix."""
-        if self._filter is not None and self._counts(handler.delivery, prefix):
-            self._spread(self._filter.add(prefix))
+        if self._filters is not None and self._counts(handler.delivery, prefix):
+            self._spread(self._filters[prefix.startswith(STORES)].add(prefix))
 
     def discard(self, handler: Handler | FarHub, prefix: str) -> None:
         """Take note that a handler wants a prefix no more."""
-        if self._filter is not None and self._counts(handler.delivery, prefix):
-            self._spread(self._filter.discard(prefix))
+        if self._filters is not None and self._counts(handler.delivery, prefix):
+            self._spread(self._filters[prefix.startswith(STORES)].discard(prefix))
 
     @property
     def minimal(self) -> tuple[str, ...]:
         """The fewest prefixes that cover what is asked; none before `begin`."""
-        return tuple(self._filter.minimal) if self._filter is not None else ()
+        return () if self._filters is None else tuple(chain(*(each.minimal for each in self._filters)))
 
     def _spread(self, change: Change) -> None:
         if change.added or change.removed:

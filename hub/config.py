@@ -22,6 +22,7 @@ import msgspec
 from hub.errors import InvalidTopicError, UsageError
 from hub.keys import KEYS, SECTIONS, SHOWN_CHARACTERS, closest, value_at
 from hub.settings import Settings
+from hub.stores.naming import parse_store
 from hub.topics import check_prefix
 
 __all__ = ["DEFAULT", "ConfigError", "merge", "reloaded"]
@@ -73,6 +74,7 @@ def merge(layers: Iterable[tuple[str, Mapping[str, object]]]) -> tuple[Settings,
     _check_prefixes("zeek.stores", settings.zeek.stores, origins)
     _check_prefixes("journal.topics", settings.journal.topics, origins)
     _check_journal(settings, origins)
+    _check_stores(settings.stores.open, origins)
     return settings, origins
 
 
@@ -157,6 +159,19 @@ def _check_journal(settings: Settings, origins: Mapping[str, str]) -> None:
         raise ConfigError(
             origins["journal.tier"], "journal.tier", "is the tier of a journal, and there is none; set journal.path"
         )
+
+
+def _check_stores(stores: tuple[str, ...], origins: Mapping[str, str]) -> None:
+    """See to it that each of these texts names a store, and each name stands there once."""
+    names: set[str] = set()
+    for text in stores:
+        try:
+            name, _ = parse_store(text)
+        except UsageError as error:
+            raise ConfigError(origins["stores.open"], "stores.open", str(error)) from error
+        if name in names:
+            raise ConfigError(origins["stores.open"], "stores.open", f"there are two stores {name!r}")
+        names.add(name)
 
 
 def _check_prefixes(path: str, prefixes: tuple[str, ...], origins: Mapping[str, str]) -> None:

@@ -12,7 +12,10 @@ Does it get what it wants?
 | a link | yes | yes | as far as it leads on: see below | no |
 | this hub (topics under `$hub/`) | if it asks for `$hub/`, or `hears_hub` is on | no | no | |
 
-Whom does the hub ask for what is wanted here? It never asks for topics under `$hub/`, which stay in each hub.
+Topics under `$store/` go to those only who ask for these: a prefix such as "" does not bring them (`hub.routes`).
+
+Whom does the hub ask for what is wanted here? It never asks for topics under `$hub/`, which stay in each hub; nor
+leaves for those under `$store/`, of which they know nothing.
 
 | wanted by | asked of links | asked of leaves |
 |---|---|---|
@@ -41,7 +44,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple, Protocol, TypeVar
 
-from hub.topics import RESERVED
+from hub.topics import RESERVED, STORES
 
 __all__ = ["Delivery", "Role", "receivers", "without_links"]
 
@@ -111,7 +114,7 @@ class Delivery(NamedTuple):
 
     def asks_leaves(self, prefix: str) -> bool:
         """Return whether leaves are asked for what it wants under this prefix, where the settings allow it."""
-        return self.role is not _LEAF and not prefix.startswith(RESERVED)
+        return self.role is not _LEAF and not prefix.startswith((RESERVED, STORES))
 
 
 class _Party(Protocol):

@@ -49,7 +49,7 @@ from hub.tags.envelope import Envelope
 from hub.tags.remembered import TaggedKeys, charge
 from hub.tags.rule import Rule
 from hub.tags.rules import RuleIndex
-from hub.topics import RESERVED, decode_topic, printable
+from hub.topics import RESERVED, STORES, decode_topic, printable
 from hub.turn import Turn
 from hub.uncarried import Uncarried
 
@@ -366,6 +366,8 @@ class Routes:
         """
         here: list[Handler] = []
         far: list[bytes] = []
+        if topic.startswith(STORES):
+            found = [one for one in found if _asks_for_store(one, topic)]
         for one in found:
             if type(one) is FarHub:
                 far.append(one.hub)
@@ -547,6 +549,12 @@ class Routes:
             self.clears += 1
             self.table.clear()
             self._forget_keys()
+
+
+def _asks_for_store(one: Handler | FarHub, topic: str) -> bool:
+    """Return whether one of those who want a topic of a store asks for topics of stores, and not for everything."""
+    prefixes = one.prefixes
+    return any(topic[:end] in prefixes for end in range(len(STORES), len(topic) + 1))
 
 
 def _check_flags(key: bytes) -> None:

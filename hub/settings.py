@@ -31,6 +31,7 @@ __all__ = [
     "QuotaSettings",
     "Settings",
     "SharedMemorySettings",
+    "StoresSettings",
     "TlsSettings",
     "UnixSettings",
     "WebSocketSettings",
@@ -536,6 +537,30 @@ class JournalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = 256 * _GIB
 
 
+class StoresSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Stores that this hub is the master of, and the limits of each."""
+
+    open: Annotated[
+        tuple[Annotated[str, Meta(pattern=_PRINTABLE, min_length=1, max_length=_PATH_BYTES)], ...],
+        Meta(description="Stores of this hub.", extra={"unit": "texts NAME=FILE or NAME=:memory:"}),
+    ] = ()
+    entries: Annotated[int, _between("entries", 1, 100_000_000, "Entries of one store.")] = 1_000_000
+    bytes: Annotated[int, _between("bytes", _MIB, _TIB, "The same in memory, 200 bytes for each entry counted.")] = (
+        512 * _MIB
+    )
+    user_entries: Annotated[
+        int, _between("entries", 1, 100_000_000, "Entries of one store that one user has written last.")
+    ] = 1_000_000
+    user_bytes: Annotated[int, _between("bytes", _KIB, _TIB, "The same in memory.")] = 512 * _MIB
+    entry_bytes: Annotated[
+        int, _between("bytes", 64, 16 * _MIB, "Longest key and value of an entry together; a frame must hold them.")
+    ] = 512 * _KIB
+    changes: Annotated[
+        int, _between("changes", 1, 100_000_000, "The last changes that a store keeps for who has missed some.")
+    ] = 65_536
+    changes_bytes: Annotated[int, _between("bytes", 64 * _KIB, _TIB, "The same in memory.")] = 16 * _MIB
+
+
 class SharedMemorySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What clients on the same machine may hand over as memory instead of bytes."""
 
@@ -621,6 +646,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mesh: MeshSettings = MeshSettings()
     quotas: QuotaSettings = QuotaSettings()
     journal: JournalSettings = JournalSettings()
+    stores: StoresSettings = StoresSettings()
     shm: SharedMemorySettings = SharedMemorySettings()
     unix: UnixSettings = UnixSettings()
     log: LogSettings = LogSettings()

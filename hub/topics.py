@@ -20,6 +20,7 @@ from hub.errors import InvalidTopicError
 
 __all__ = [
     "RESERVED",
+    "STORES",
     "TOPIC_LIMIT_BYTES",
     "check_prefix",
     "check_topic",
@@ -34,6 +35,10 @@ TOPIC_LIMIT_BYTES = 1024
 
 RESERVED = "$hub/"
 """Topics under this prefix are the hub's own: clients may subscribe to them, not publish."""
+
+STORES = "$store/"
+"""Topics under this prefix are those of stores. Who wants them asks for them: a prefix that does not begin like this
+does not cover them."""
 
 # C0, DEL and C1: a topic ends up in terminals and logs, where these act. Surrogates cannot be encoded.
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")

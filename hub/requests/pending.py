@@ -30,18 +30,23 @@ Not here: who gets what (`hub.requests.requests`), who serves what (`hub.request
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TypeAlias
 
 from sortedcontainers import SortedDict
 
 from hub.handler import Handler
 from hub.quotas.resource import Resource
 from hub.quotas.usage import Usage
-from hub.request_frame import TRANSACTIONS
+from hub.request_frame import TRANSACTIONS, Reply, Request
 
-__all__ = ["Block", "Participant", "PureBlock", "Spans"]
+__all__ = ["Block", "OwnService", "Participant", "PureBlock", "Spans"]
 
 _MASK = TRANSACTIONS - 1
+
+OwnService: TypeAlias = Callable[[Handler, Request, Callable[[Reply, int], object]], object]
+"""Answers a frame of requests, now or later: gets who asks, the frame, and what takes a reply to so many of them, with
+the requester's own ids. It answers each exactly once."""
 
 
 class PureBlock:
@@ -187,6 +192,7 @@ class Participant:
         "issued_total",
         "owed",
         "owed_requests",
+        "own",
         "served",
         "usage",
     )
@@ -213,6 +219,9 @@ class Participant:
     served: dict[str, int]
     """Prefix → how often it said that it serves it; kept by `hub.requests.services`."""
 
+    own: OwnService | None
+    """What answers in its place, if it is a service of this process that does so without being sent requests."""
+
     usage: Usage | None
     """What its user has pending, over all his handlers; `hub.requests.requests` charges it for what this one has asked.
     None where nobody is charged."""
@@ -229,6 +238,7 @@ class Participant:
         self.owed_requests = 0
         self.issued_total = 0
         self.served = {}
+        self.own = None
         self.usage = None if handler.share is None else handler.share[Resource.PENDING_REQUESTS]
         self.gone = False
 

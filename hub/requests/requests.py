@@ -42,7 +42,7 @@ from hub.requests.counters import RequestCounters, RequestStatistics
 from hub.requests.deadlines import Deadlines
 from hub.requests.directed import Directed, is_directed
 from hub.requests.hub_services import HubServices
-from hub.requests.pending import Block, Participant
+from hub.requests.pending import Block, OwnService, Participant
 from hub.requests.services import Services
 from hub.topics import RESERVED, printable
 from hub.turn import Turn
@@ -163,6 +163,19 @@ class Requests:
         if participant is not None:
             yield from self._services.unserving(participant, prefixes)
 
+    def serve_here(self, handler: Handler, prefix: str, service: OwnService) -> None:
+        """Let a service of this process answer, with a handler of its own.
+
+        It is found as others are, here and from other hubs, but it is called at once, it learns who asks, and its
+        requests are never pending.
+
+        Raises:
+            InvalidTopicError, RejectedError: As `serving`.
+        """
+        for _ in self.serving(handler, [prefix]):
+            pass
+        self._participant(handler).own = service
+
     def served_by(self, handler: Handler) -> Iterable[str]:
         """Return the prefixes that a handler serves."""
         participant = self._participants.get(handler)
@@ -268,6 +281,9 @@ class Requests:
             return
         if responder is None:
             self._fail(asker, request.first, count, Status.NO_RESPONDER, _nobody_text(request))
+            return
+        if responder.own is not None:
+            responder.own(asker.handler, request, partial(self._reply, asker))
             return
         self._pass_to(responder, asker, request, count, now_ms)
 

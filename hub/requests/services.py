@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Hashable, Iterator
 from operator import itemgetter
 
+from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError
 from hub.far_hub import FarHub
 from hub.filter import Change
@@ -31,7 +32,7 @@ from hub.multimap import PrefixMultimap
 from hub.policy.policy import Rights
 from hub.policy.refusal import prefix_not_granted
 from hub.requests.pending import Participant
-from hub.topics import RESERVED, check_prefix, decode_topic
+from hub.topics import RESERVED, STORES, check_prefix, decode_topic
 from hub.turn import Turn
 
 __all__ = ["COMPARED", "TOPICS_LIMIT", "Services"]
@@ -45,6 +46,9 @@ TOPICS_LIMIT = 65_536
 
 _CHECKED_PER_STEP = 5
 """Of how many prefixes it is checked in one step whether they are granted: 2 µs each."""
+
+_MAY_HAVE_STORES = (Role.LOCAL, Role.LINK)
+"""What stands behind those that may serve topics of stores: this process, or another hub."""
 
 _how_far = itemgetter(0, 1)
 
@@ -140,6 +144,8 @@ class Services:
         for prefix in prefixes:
             if check_prefix(prefix).startswith(RESERVED):
                 raise RejectedError(CloseCode.NOT_ALLOWED, f"prefix {prefix!r}: {RESERVED} is the hub's own")
+            if prefix.startswith(STORES) and participant.handler.role not in _MAY_HAVE_STORES:
+                raise RejectedError(CloseCode.NOT_ALLOWED, f"prefix {prefix!r}: hubs alone have stores")
         handler = participant.handler
         granted, refused, rights = prefixes, None, handler.rights
         if rights is not None:
@@ -213,6 +219,8 @@ class Services:
         found: list[_Served] = []
         if not text.startswith(RESERVED):  # the hub's own are not for whoever serves everything
             found = sorted(self._multimap.find(text), key=lambda served: -len(served.prefix))
+            if text.startswith(STORES):  # nor are stores
+                found = [served for served in found if served.prefix.startswith(STORES)]
         if len(self._targets) >= TOPICS_LIMIT:
             self._targets.clear()
         target = self._targets[topic] = tuple(found)

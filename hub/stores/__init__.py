@@ -4,6 +4,7 @@
 |---|---|
 | `command`, `change` | what a store is asked to do; what it has done, under the next number |
 | `store` | the entries of a master: it applies commands |
+| `naming` | what a store may be called, where its topics are, how a setting names it |
 | `operations` | what must be known of types: arithmetic, members, canonical keys; others implement it |
 | `limits` | how much one store may hold |
 | `expiry` | which entries are due when |

@@ -294,6 +294,11 @@ class Store:
         self._expired += len(changes)
         return changes
 
+    @property
+    def expiring(self) -> int:
+        """How many entries will expire."""
+        return len(self._expiry)
+
     def expires_ns(self, key: bytes) -> int | None:
         """Return when the entry of a canonical key expires; None for never, or if there is none."""
         return self._expiry.due_ns.get(key)
@@ -322,6 +327,10 @@ class Store:
     def since(self, number: int, limit: int, limit_bytes: int) -> list[Change] | None:
         """Return the changes behind a number, as `Changes.since`; None: take a snapshot instead."""
         return self.changes.since(number, self.number, limit, limit_bytes)
+
+    def refuse(self, commands: int) -> None:
+        """Count commands that could not be read, and were never applied."""
+        self._refused += commands
 
     def statistics(self) -> StoreStatistics:
         """Return what there is, and what was done."""

@@ -132,6 +132,14 @@ class Flags:
     journal_tier_keep_bytes: Annotated[str | None, _help("journal.tier_keep_bytes")] = None
     journal_tier_keep_s: Annotated[str | None, _help("journal.tier_keep_s")] = None
     journal_tier_behind_bytes: Annotated[str | None, _help("journal.tier_behind_bytes")] = None
+    stores_open: Annotated[list[str] | None, _help("stores.open")] = None
+    stores_entries: Annotated[str | None, _help("stores.entries")] = None
+    stores_bytes: Annotated[str | None, _help("stores.bytes")] = None
+    stores_user_entries: Annotated[str | None, _help("stores.user_entries")] = None
+    stores_user_bytes: Annotated[str | None, _help("stores.user_bytes")] = None
+    stores_entry_bytes: Annotated[str | None, _help("stores.entry_bytes")] = None
+    stores_changes: Annotated[str | None, _help("stores.changes")] = None
+    stores_changes_bytes: Annotated[str | None, _help("stores.changes_bytes")] = None
     unix_mode: Annotated[str | None, _help("unix.mode")] = None
     log_level: Annotated[str | None, _help("log.level")] = None
     log_format: Annotated[str | None, _help("log.format")] = None

@@ -133,17 +133,21 @@ class Daemon:
             ListenError: An address cannot be listened on; nothing is left open.
             TlsError: TLS cannot be set up as the settings say; nothing is left open.
             JournalCorruptError, JournalUnavailableError: The journal cannot be opened; nothing is left open.
+            StorageError: A store cannot be opened; nothing is left open.
+            UsageError, RejectedError: What the settings call a store is none.
         """
         self._fit_descriptors()
         settings = self.node.settings
         if settings.journal.path:
             self.node.journal = self._journal = Journal(self.node.core, settings.journal, settings.limits)
         try:
+            self.node.stores.open(settings.stores)
             for endpoint in self._loaded.listen:
                 if self.part.is_open(endpoint):
                     await self._open(endpoint)
         except BaseException:
             self._close_servers()
+            await self.node.stores.stop()
             if self._journal is not None:
                 await self._journal.stop()
             raise
@@ -196,6 +200,7 @@ class Daemon:
         await stopping.close()
         if self._tick is not None:
             self._tick.cancel()
+        await node.stores.stop()
         if self._journal is not None:
             await self._journal.stop()
 

@@ -47,7 +47,12 @@ _PREFIX = "HUB_"
 _URLS = frozenset({"listen", "mesh.advertise", "peers"})
 """Keys whose flags are given once for each value: a URL may hold a comma."""
 
-_SHORT_FLAGS = {"access.anonymous": "--anonymous", "peers": "--peer", "journal.path": "--journal"}
+_SHORT_FLAGS = {
+    "access.anonymous": "--anonymous",
+    "peers": "--peer",
+    "journal.path": "--journal",
+    "stores.open": "--store",
+}
 
 _LINKED_BY_KUBERNETES = ("HUB_SERVICE_", "HUB_PORT")
 """Kubernetes puts these into every pod beside a service that is called "hub"."""
@@ -76,7 +81,10 @@ def variable(path: str) -> str:
 
 
 def flag(path: str) -> str:
-    """Name the flag of a key: "queue.messages" is --queue-messages. One --peer adds one to `peers`."""
+    """Name the flag of a key: "queue.messages" is --queue-messages.
+
+    One --peer adds one to `peers`, one --store one to `stores.open`.
+    """
     return _SHORT_FLAGS.get(path) or "--" + path.replace(".", "-").replace("_", "-")
 
 

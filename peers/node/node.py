@@ -49,6 +49,7 @@ from peers.node.traffic import Traffic
 from peers.node.vacancies import Vacancies
 from peers.node.whole import Whole
 from peers.shm.sharing import SharedMemory
+from peers.stores.stores import Stores
 from peers.users.access import Access
 from peers.users.identity import Identity
 from peers.users.users import read_users
@@ -164,6 +165,8 @@ class Node:
         self.journal = self._journal_without_file()
         """Records messages, if the daemon has put a journal here; otherwise that of another hub is read, or none."""
         self.shared = SharedMemory(settings.shm)
+        self.stores = Stores(self.core, self.loop)
+        """The stores that this hub is the master of, once they are open."""
         self.host_names: frozenset[str] = frozenset()
         """Names under which browsers may reach this hub, beside `websocket.hosts`: those of this machine and of its
         listeners, in lower case. The daemon sets them when it listens."""

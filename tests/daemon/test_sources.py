@@ -145,7 +145,11 @@ SAMPLES = {
     Kind.TEXTS: ("tcp://a:1,tcp://b:2", ("tcp://a:1", "tcp://b:2")),
 }
 
-SAMPLES_OF_KEYS = {"websocket.hosts": ("a.org,b.org", ("a.org", "b.org")), "unix.mode": ("0660", "0660")}
+SAMPLES_OF_KEYS = {
+    "websocket.hosts": ("a.org,b.org", ("a.org", "b.org")),
+    "stores.open": ("a=:memory:,b=:memory:", ("a=:memory:", "b=:memory:")),
+    "unix.mode": ("0660", "0660"),
+}
 """Of keys that take no value of their kind's sample."""
 
 

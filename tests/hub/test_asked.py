@@ -6,6 +6,19 @@ from hub.asked import Asked
 from tests.hub.fakes import FarSide, handler_of
 
 
+def test_what_is_wanted_of_stores_is_asked_for_beside_everything() -> None:
+    """A prefix of everything does not cover topics of stores, so that far sides must hear of both."""
+    asked = Asked(lambda _, __: True)
+    handler = handler_of()
+    handler.prefixes = {"": 1, "/a/": 1, "$store/s/changes": 1}
+    asked.begin([handler])
+    assert asked.minimal == ("", "$store/s/changes")
+    asked.add(handler, "$store/s/")
+    assert asked.minimal == ("", "$store/s/")
+    asked.discard(handler, "")
+    assert asked.minimal == ("/a/", "$store/s/")
+
+
 def test_what_counts_is_asked_for() -> None:
     """Beside what is always asked for; and each far side hears only what changes the fewest prefixes."""
     asked = Asked(lambda _, prefix: not prefix.startswith("!"), ["/always"])

@@ -60,6 +60,7 @@ class Hub:
         self.journal: Journal | None = None
         if settings.journal.path:
             self.node.journal = self.journal = Journal(self.node.core, settings.journal, settings.limits)
+        self.node.stores.open(settings.stores)
         self._loopback = loopback
         self._listeners: list[Listener] = []
         self._clients: list[RawSocket] = []
@@ -252,5 +253,6 @@ class Hub:
         for client in self._clients:
             client.close()
         await self.crash()
+        await self.node.stores.stop()
         if self.journal is not None:
             await self.journal.stop()

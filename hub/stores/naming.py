@@ -1,0 +1,32 @@
+"""What a store may be called, where its topics are, and how a setting names it. No state."""
+
+from __future__ import annotations
+
+from hub.errors import UsageError
+from hub.topics import STORES, check_topic, printable
+
+__all__ = ["parse_store", "store_topic"]
+
+
+def store_topic(name: str, what: str = "") -> str:
+    """Return a topic of a store, or with nothing behind the name the prefix of all.
+
+    Raises:
+        UsageError: That is no name: empty, with a slash or control characters, or too long.
+    """
+    if not name or "/" in name or "=" in name:
+        raise UsageError(f"{printable(name)} is no name of a store: it has one character at least, and no '/' or '='")
+    return check_topic(f"{STORES}{name}/{what}")
+
+
+def parse_store(text: str) -> tuple[str, str]:
+    """Return name and file of a setting, NAME=FILE.
+
+    Raises:
+        UsageError: It is no such setting.
+    """
+    name, equals, path = text.partition("=")
+    if not equals or not path:
+        raise UsageError(f"{printable(text)} is no store: write NAME=FILE, or NAME=:memory:")
+    store_topic(name)
+    return name, path

@@ -1,0 +1,70 @@
+"""`Keeper`: where the entries of a store are when the hub is not running; `InMemory` is nowhere.
+
+A master applies commands first, and hands their changes to its keeper; it tells nobody of a change, and confirms no
+command, before the keeper says that they are kept. (Reads at the master may see them before.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeAlias
+
+from hub.errors import HubError
+from hub.stores.change import Change
+from hub.stores.store import Store
+
+__all__ = ["InMemory", "Keeper", "Then"]
+
+Then: TypeAlias = Callable[[HubError | None], object]
+"""Called in a turn of the loop once changes are kept, or with the reason why they never will be. In that case the
+master answers with this error, and goes on with entries that are not kept."""
+
+
+class Keeper(Protocol):
+    """Keeps the changes of one store."""
+
+    def open(self, name: str) -> tuple[int, int]:
+        """Get ready; return epoch and number of the store, see `hub.stores.store.Store`.
+
+        Raises:
+            StorageError: What was kept cannot be used.
+        """
+
+    def load(self, store: Store) -> None:
+        """Put what was kept into a store that is empty (`Store.restore`); called once, behind `open`."""
+
+    def keep(self, changes: Sequence[Change], then: Then) -> None:
+        """Keep changes, behind all those that came before, and call `then`: at once, or in a later turn.
+
+        Calls of `then` are in the order of `keep`. Changes of one call are kept together or not at all.
+        """
+
+    async def close(self) -> None:
+        """Keep what was handed over, tell it, and let go of all."""
+
+
+class InMemory:
+    """Keeps nothing.
+
+    Args:
+        now_us: The time, µs since 1970. A store in memory begins with it as epoch and number: so no version of one
+            that was there before comes again, as long as it has fewer than a million changes a second.
+    """
+
+    def __init__(self, now_us: Callable[[], int]) -> None:
+        self._now_us = now_us
+
+    def open(self, _: str) -> tuple[int, int]:
+        """Begin anew."""
+        now_us = self._now_us()
+        return now_us, now_us
+
+    def load(self, store: Store) -> None:
+        """Do nothing: there is nothing."""
+
+    def keep(self, _: Sequence[Change], then: Then) -> None:
+        """Say that all is well."""
+        then(None)
+
+    async def close(self) -> None:
+        """Do nothing."""

@@ -1,0 +1,405 @@
+"""`Master`: a store in a running hub. It answers requests, tells changes, and lets entries expire.
+
+```
+requests, messages ─▶ Store.apply ─▶ changes ─▶ Keeper ── kept ─▶ published, answered
+a timer ────────────▶ Store.expire ─▶
+```
+
+It is a service of this process (`hub.requests.requests.Requests.serve_here`): requests reach it from every hub of the
+mesh. All commands of a frame are one batch: their changes are kept together, and told in one message. Nobody hears of a
+change, by an answer or a message, before it is kept.
+
+Owner: `peers.stores.stores`. Invariants: each request is answered once; changes are published in the order of their
+numbers. Cost: about 3 µs a put of a large frame, 30 µs a frame. A store that nobody uses costs nothing.
+
+Not here: what a command does (`hub.stores`), reads (`peers.stores.reading`), the disk (`peers.stores.keeper`).
+"""
+
+from __future__ import annotations
+
+from asyncio import TimerHandle
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import NamedTuple, Protocol, TypeVar
+
+import msgpack
+import msgspec
+
+from hub.batch import Batch, value_ends
+from hub.core import Core
+from hub.delivery import Role
+from hub.errors import HubError, StoreError
+from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_SHARED, KIND_MESSAGES, Encoding, Frame, encode_frame
+from hub.handler import Handler
+from hub.overflow import QueueLimits
+from hub.request_frame import TRANSACTIONS, Item, Reply, Request, Status, as_bytes
+from hub.stores.change import Change
+from hub.stores.command import Command
+from hub.stores.limits import StoreLimits
+from hub.stores.naming import store_topic
+from hub.stores.store import Store, StoreStatistics
+from peers.stores.keeper import Keeper
+from peers.stores.operations import TypedOperations
+from peers.stores.reading import Reading
+from peers.stores.wire import (
+    PAGE_BYTES,
+    Read,
+    change_rows,
+    changes_topic,
+    commands_of,
+    read_topic,
+    reads_of,
+    write_topic,
+)
+from peers.values.conversion import array_header
+
+__all__ = ["Clock", "Master", "MasterStatistics"]
+
+_EXPIRED_AT_ONCE = 1_000
+"""How many entries expire in one turn: 3 ms."""
+
+_HEAD_BYTES = 8
+_LENGTH_BYTES = 4
+"""A frame's header, and the length within it; behind that the routing key begins."""
+
+_SHRINKING = frozenset({"erase", "clear"})
+"""What is carried out although there is no memory."""
+
+_Answers = list[tuple[bool, bytes]]
+"""For each command or read: whether it was carried out, and the answer or the reason, in msgpack."""
+
+T = TypeVar("T")
+
+_pack = msgspec.msgpack.Encoder().encode
+
+
+class Clock(Protocol):
+    """What a master must have of an event loop."""
+
+    def time(self) -> float:
+        """Return its time, seconds."""
+
+    def call_at(self, when: float, callback: Callable[..., object], /) -> TimerHandle:
+        """Call something at a time."""
+
+
+class MasterStatistics(NamedTuple):
+    """What a master holds, and what it has done since its hub was started."""
+
+    store: StoreStatistics
+    commands_total: int
+    """Commands, also those that were refused or have changed nothing."""
+    reads_total: int
+    snapshots_total: int
+    """Snapshots and lists of keys that were begun."""
+    published_total: int
+    """Messages of changes; none while nobody subscribes to them."""
+
+
+class Master:
+    """One store.
+
+    Args:
+        core: Of the hub.
+        clock: The event loop.
+        now_ns: The time, ns since 1970.
+        name: Of the store.
+        limits: How much it may hold.
+        keeper: Where it is kept; its `close` is for whoever has made it.
+
+    Raises:
+        UsageError, RejectedError: That is no name.
+        StorageError: What was kept cannot be used.
+    """
+
+    def __init__(  # noqa: PLR0913, PLR0917 -- what it works with
+        self, core: Core, clock: Clock, now_ns: Callable[[], int], name: str, limits: StoreLimits, keeper: Keeper
+    ) -> None:
+        self._core, self._clock, self._now_ns, self._keeper = core, clock, now_ns, keeper
+        topic = changes_topic(name)
+        epoch, number = keeper.open(name)
+        self.store = Store(name, TypedOperations(), limits, number=number, epoch=epoch)
+        """To be read; changed by `apply` alone."""
+        keeper.load(self.store)
+        self.listeners: list[Callable[[Sequence[Change]], object]] = []
+        """Called in this process with all changes that are kept, in their order, as those that subscribe are told."""
+        self._reading = Reading(self.store, now_ns)
+        self._account = core.memory.account("stores")
+        self._charged_bytes = 0
+        self._commands = self._reads = self._published = 0
+        # The head of a message of changes, and the key of its route.
+        self._topic = topic.encode()
+        self._key = encode_frame(KIND_MESSAGES, b"", key=self._topic)[_LENGTH_BYTES:]
+        self._write_topic = write_topic(name).encode()
+        self._read_topic = read_topic(name).encode()
+        # The timer of what expires next, and for when it is set.
+        self._timer: TimerHandle | None = None
+        self._timer_ns = 0
+        self.handler = Handler(
+            self, role=Role.LOCAL, limits=QueueLimits(), name=f"store {name}", address="local", poster=self
+        )
+        core.attach(self.handler)
+        core.requests.serve_here(self.handler, store_topic(name), self._answer)
+        core.subscribe(self.handler, [write_topic(name)])
+        self._settle_up()
+
+    @property
+    def name(self) -> str:
+        """What the store is called."""
+        return self.store.name
+
+    # For others in this process.
+
+    def apply(
+        self,
+        commands: Iterable[Command | StoreError],
+        then: Callable[[list[Change | StoreError | None], HubError | None], object],
+        publisher: object = None,
+        user: str | None = None,
+    ) -> None:
+        """Carry commands out, one behind the other, as one batch.
+
+        Args:
+            commands: Those that are refused do not keep the others from being carried out. An error stands for one that
+                could not be read.
+            then: Called once what was changed is kept and was published, with what each command has changed (None for
+                nothing, or the error if it was refused), and with the error if it could not be kept.
+            publisher: Who asks: text or bytes, for those who read changes.
+            user: Who is charged.
+        """
+        outcomes: list[Change | StoreError | None] = []
+        apply, now_ns = self.store.apply, self._now_ns()
+        is_over = self._core.memory.is_over
+        for command in commands:
+            if isinstance(command, StoreError):
+                self.store.refuse(1)
+                outcomes.append(command)
+                continue
+            try:
+                if is_over and command.kind not in _SHRINKING:
+                    raise StoreError(self._core.memory.refusal())  # noqa: TRY301 -- refused as by the store
+                outcomes.append(apply(command, now_ns, publisher, user))
+            except StoreError as error:
+                outcomes.append(error)
+        self._commands += len(outcomes)
+        changes = [outcome for outcome in outcomes if type(outcome) is Change]
+        if changes:
+            self._settle_up()
+            self._keeper.keep(changes, partial(self._kept, changes, partial(then, outcomes)))
+        else:
+            then(outcomes, None)
+
+    def _kept(
+        self, changes: Sequence[Change], then: Callable[[HubError | None], object] | None, error: HubError | None
+    ) -> None:
+        if error is None:
+            self._tell(changes)
+        if then is not None:
+            then(error)
+
+    def _tell(self, changes: Sequence[Change]) -> None:
+        for listener in self.listeners:
+            listener(changes)
+        core = self._core
+        route = core.routes.of(self._key)
+        if not route.handlers:
+            return
+        for part in _parts(changes):
+            value = _pack((self.store.epoch, change_rows(part, self._now_ns())))
+            self._published += 1
+            core.publish(self.handler, route, Batch(encode_frame(KIND_MESSAGES, value, key=self._topic), 1))
+
+    def _settle_up(self) -> None:
+        """Charge what is held, and set the timer for what expires first."""
+        store = self.store
+        held_bytes = store.size_bytes + store.changes.size_bytes
+        if held_bytes != self._charged_bytes:
+            self._account.charge(held_bytes - self._charged_bytes)
+            self._charged_bytes = held_bytes
+        if store.expiring:
+            self._plan()
+
+    # Time.
+
+    def _plan(self) -> None:
+        next_ns = self.store.next_expiry_ns
+        if next_ns is None or (self._timer is not None and self._timer_ns <= next_ns):
+            return  # a timer that comes too early sets the next one
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ns = next_ns
+        wait_s = max(0, next_ns - self._now_ns()) / 1e9
+        self._timer = self._clock.call_at(self._clock.time() + wait_s, self.expire)
+
+    def expire(self) -> None:
+        """Let go of what is due, a turn's share of it."""
+        self._timer = None
+        changes = self.store.expire(self._now_ns(), _EXPIRED_AT_ONCE)
+        if changes:
+            self._settle_up()
+            self._keeper.keep(changes, partial(self._kept, changes, None))
+        self._plan()
+
+    # Requests.
+
+    def _answer(self, asker: Handler, request: Request, reply: Callable[[Reply, int], object]) -> None:
+        """Answer a frame: this is the service."""
+        count = request.requests
+        plain = as_bytes(request) if request.flags & FLAG_SHARED else request
+        give = partial(_give, request, reply)
+        if plain is None:
+            give([_refusal("the values are not there any more")] * count)
+        elif request.target == self._write_topic:
+            self._write(asker, _each(commands_of, plain.flags, plain.values), give)
+        elif request.target == self._read_topic:
+            give(self._read(asker, _each(reads_of, plain.flags, plain.values)))
+        else:
+            text = f"a store is asked under {self._read_topic.decode()} and {self._write_topic.decode()}"
+            give([_refusal(text)] * count)
+
+    def _write(self, asker: Handler, commands: list[Command | StoreError], give: Callable[[_Answers], object]) -> None:
+        rights = asker.rights
+        user = None if rights is None else rights.user.name
+
+        def then(outcomes: list[Change | StoreError | None], error: HubError | None) -> None:
+            if error is not None:
+                give([_refusal(str(error))] * len(commands))
+            else:
+                give(list(map(_answer_of, commands, outcomes)))
+
+        self.apply(commands, then, user or asker.name or None, user)
+
+    def _read(self, asker: Handler, reads: list[Read | StoreError]) -> _Answers:
+        self._reads += len(reads)
+        # The answers to one frame are one frame as a rule.
+        limit_bytes = max(1, min(PAGE_BYTES, asker.frame_limit_bytes // 4) // len(reads))
+        answers: _Answers = []
+        for read in reads:
+            try:
+                if isinstance(read, StoreError):
+                    raise read
+                answers.append((True, _pack(self._reading.answer(read, limit_bytes))))
+            except StoreError as error:
+                answers.append(_refusal(error.text))
+        return answers
+
+    # As the outlet of its handler: commands that nobody wants an answer to.
+
+    def send(self, batches: list[Batch]) -> None:
+        """Carry out what was published for the store."""
+        for batch in batches:
+            for frame in batch.parts():
+                if frame.topic == self._write_topic:
+                    commands: list[Command | StoreError] = _each(commands_of, frame.flags, bytes(frame.body))
+                    self.apply(commands, _ignore)
+
+    def send_gap(self, lost_messages: int) -> None:
+        """Do nothing: its queue never fills."""
+
+    def close(self, code: int, text: str) -> None:
+        """Do nothing: it has no connection."""
+
+    def post(self, items: list[Item]) -> None:
+        """Do nothing: it asks nobody, and is asked by `_answer`."""
+
+    # Its end, and looking at it.
+
+    def stop(self) -> None:
+        """Answer nothing more, and let nothing expire."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._core.detach(self.handler, "the store is closed")
+        self._account.charge(-self._charged_bytes)
+        self._charged_bytes = 0
+
+    def statistics(self) -> MasterStatistics:
+        """Return what there is, and what was done."""
+        return MasterStatistics(
+            self.store.statistics(), self._commands, self._reads, self._reading.snapshots_total, self._published
+        )
+
+
+def _ignore(_: object, __: object) -> None:
+    """Stand in where nobody waits for an answer."""
+
+
+def _each(decode: Callable[[bytes], list[T]], flags: int, values: bytes) -> list[T | StoreError]:
+    """Return what the values of a frame are, all at once; one by one where one of them is none."""
+    frame = Frame(KIND_MESSAGES, flags, b"", values)
+    is_batch = flags & FLAG_BATCH
+    if frame.encoding == Encoding.MSGPACK:
+        array = array_header(frame.messages) + values[BATCH_COUNT.size :] if is_batch else b"\x91" + values
+        try:
+            return [*decode(array)]
+        except msgspec.MsgspecError as error:
+            if not is_batch:
+                return [_not_understood(error)]
+    ends = value_ends(frame) if is_batch else None
+    if ends is None:
+        return [StoreError("what was asked is no msgpack")] * frame.messages
+    found: list[T | StoreError] = []
+    start = BATCH_COUNT.size
+    for end in ends:
+        try:
+            found += decode(b"\x91" + values[start:end])
+        except msgspec.MsgspecError as error:
+            found.append(_not_understood(error))
+        start = end
+    return found
+
+
+def _not_understood(error: msgspec.MsgspecError) -> StoreError:
+    return StoreError(f"nothing that a store can be asked: {error}")
+
+
+def _refusal(text: str) -> tuple[bool, bytes]:
+    return False, msgpack.packb(text)
+
+
+def _answer_of(command: Command | StoreError, outcome: Change | StoreError | None) -> tuple[bool, bytes]:
+    if outcome is None:
+        return True, b"\xc0"
+    if isinstance(outcome, StoreError):
+        return _refusal(outcome.text)
+    if isinstance(command, Command) and command.kind in _NUMBERED:
+        return True, _pack(outcome.number)
+    return True, _pack((outcome.number, outcome.value))
+
+
+_NUMBERED = frozenset({"put", "put_unique", "erase", "clear"})
+"""Commands whose answer is the number of the change alone: the new value is known, or there is none."""
+
+
+def _give(request: Request, reply: Callable[[Reply, int], object], answers: _Answers) -> None:
+    """Reply to a frame: with one frame for all that go one behind the other and were carried out, or for each error."""
+    if not request.flags & FLAG_BATCH:
+        (is_done, value), *_ = answers
+        reply(Reply(request.first, Status.OK if is_done else Status.FAILED, value), 1)
+        return
+    start = 0
+    while start < len(answers):
+        end = start + 1
+        if answers[start][0]:
+            while end < len(answers) and answers[end][0]:
+                end += 1
+        first = (request.first + start) % TRANSACTIONS
+        values = b"".join([value for _, value in answers[start:end]])
+        status = Status.OK if answers[start][0] else Status.FAILED
+        reply(Reply(first, status, BATCH_COUNT.pack(end - start) + values, FLAG_BATCH), end - start)
+        start = end
+
+
+def _parts(changes: Sequence[Change]) -> Iterable[Sequence[Change]]:
+    """Cut changes so that each part fits into a message."""
+    if len(changes) * 1_000 < PAGE_BYTES and sum([change.size_bytes for change in changes]) < PAGE_BYTES:
+        return (changes,)
+    parts: list[list[Change]] = [[]]
+    left = PAGE_BYTES
+    for change in changes:
+        left -= change.size_bytes
+        if left < 0 and parts[-1]:
+            parts.append([])
+            left = PAGE_BYTES - change.size_bytes
+        parts[-1].append(change)
+    return parts

@@ -1,0 +1,113 @@
+"""`Stores`: the masters of a hub, by name.
+
+Owner: the node. Cost: nothing where there is none. Not here: what one does (`peers.stores.master`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from hub.core import Core
+from hub.errors import UsageError
+from hub.settings import StoresSettings
+from hub.stores.limits import StoreLimits
+from hub.stores.naming import parse_store
+from hub.topics import RESERVED
+from peers.stores.keeper import InMemory, Keeper
+from peers.stores.master import Clock, Master
+
+__all__ = ["MEMORY", "STORES_TOPIC", "Stores"]
+
+MEMORY = ":memory:"
+"""What stands in place of a file for a store that is kept nowhere."""
+
+STORES_TOPIC = RESERVED + "stores"
+
+
+class Stores:
+    """All stores of one hub.
+
+    Args:
+        core: Of the hub.
+        clock: The event loop.
+        now_ns: The time, ns since 1970.
+    """
+
+    def __init__(self, core: Core, clock: Clock, now_ns: Callable[[], int] = time.time_ns) -> None:
+        self._core = core
+        self._clock = clock
+        self._now_ns = now_ns
+        self._masters: dict[str, Master] = {}
+        self._keepers: list[Keeper] = []
+
+    def __iter__(self) -> Iterator[Master]:
+        return iter(self._masters.values())
+
+    def __len__(self) -> int:
+        return len(self._masters)
+
+    def get(self, name: str) -> Master | None:
+        """Return the master of a store that this hub has."""
+        return self._masters.get(name)
+
+    def open(self, settings: StoresSettings) -> None:
+        """Open the stores that the settings name.
+
+        Raises:
+            UsageError, RejectedError: A name is none, or stands there twice.
+            StorageError: What was kept cannot be used.
+        """
+        if settings.open:
+            self._core.requests.hub_services.add(STORES_TOPIC, lambda _handler, _value: self._listed())
+        limits = StoreLimits(
+            settings.entries,
+            settings.bytes,
+            settings.user_entries,
+            settings.user_bytes,
+            settings.entry_bytes,
+            settings.changes,
+            settings.changes_bytes,
+        )
+        for text in settings.open:
+            name, path = parse_store(text)
+            self.add(name, limits, self._keeper(path))
+
+    def add(self, name: str, limits: StoreLimits, keeper: Keeper) -> Master:
+        """Open one more store; `stop` closes its keeper.
+
+        Raises:
+            As `open`.
+        """
+        if name in self._masters:
+            raise UsageError(f"there are two stores {name!r}")
+        master = self._masters[name] = Master(self._core, self._clock, self._now_ns, name, limits, keeper)
+        self._keepers.append(keeper)
+        return master
+
+    def _keeper(self, path: str) -> Keeper:
+        if path != MEMORY:
+            raise UsageError(f"a store in a file, {path!r}, cannot be had yet: write {MEMORY}")
+        return InMemory(lambda: self._now_ns() // 1_000)
+
+    async def stop(self) -> None:
+        """Close all stores, once what they have taken is kept."""
+        for keeper in self._keepers:
+            await keeper.close()
+        for master in self._masters.values():
+            master.stop()
+        self._masters.clear()
+        self._keepers.clear()
+
+    def _listed(self) -> list[dict[str, Any]]:
+        """Return what the hub says of its stores."""
+        return [
+            {
+                "name": master.name,
+                "epoch": master.store.epoch,
+                **master.statistics().store._asdict(),
+                **{key: value for key, value in master.statistics()._asdict().items() if key != "store"},
+            }
+            for master in self
+        ]

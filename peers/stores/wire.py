@@ -1,0 +1,192 @@
+"""What stands in requests to stores, in their answers, and in what a master publishes; hubs and clients share it.
+
+Topics of the store NAME: requests go to `$store/NAME/read` and `$store/NAME/write`; messages to `$store/NAME/write` are
+commands without an answer; changes are published under `$store/NAME/changes`. Within all of this, a key or a value of
+an entry is msgpack `bin` that holds the value in msgpack, so that nobody on the way makes a value of it.
+
+| asked of `write` | answer |
+|---|---|
+| put, put_unique, erase, clear: see `hub.stores.command` | the number of the change, nil if there was none |
+| another command | `[number, new value]` |
+
+| asked of `read` | answer |
+|---|---|
+| `["get", key]` | `[value, version, nanoseconds until it expires or nil]`; nil: there is no entry |
+| `["exists", key]` | whether there is an entry |
+| `["index", key, index]` | the part of the value, nil if there is no such part |
+| `["state"]` | `[epoch, number, entries, bytes]` |
+| `["rows", prefix, values]` | a page of entries, with `values` false of keys: the first one |
+| `["more", reading]` | the next page |
+| `["since", number]` | `[epoch, number of the last change, changes]`, as many as fit; nil: they are forgotten |
+
+With a prefix, rows are those of keys that are strings and begin with it; with an empty one, all.
+
+A page is `[epoch, reading, number at the beginning, number now, rows]`: reading is 0 behind the last page; a row is
+`[key, value, version, nanoseconds until it expires or nil]`, or the key alone.
+
+A message of changes is `[epoch, changes]`, a change `[number, kind, key, value, nanoseconds until it expires or nil,
+publisher]` (`hub.stores.change`).
+
+No state, no I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+import msgspec
+
+from hub.stores.change import Change
+from hub.stores.command import Command
+from hub.stores.naming import store_topic
+
+__all__ = [
+    "PAGE_BYTES",
+    "PAGE_ROWS",
+    "Exists",
+    "Get",
+    "Index",
+    "More",
+    "Page",
+    "Read",
+    "Rows",
+    "Since",
+    "SinceAnswer",
+    "State",
+    "change_rows",
+    "changes_of",
+    "changes_topic",
+    "commands_of",
+    "heard",
+    "read_topic",
+    "reads_of",
+    "write_topic",
+]
+
+PAGE_BYTES = 256 * 1024
+"""How long a page of rows or changes may be, bytes, and a message of changes: a quarter of a frame."""
+
+PAGE_ROWS = 10_000
+"""Most rows or changes of one: 10 ms."""
+
+
+def read_topic(name: str) -> str:
+    """Return the topic under which a store is read."""
+    return store_topic(name, "read")
+
+
+def write_topic(name: str) -> str:
+    """Return the topic under which a store takes commands."""
+    return store_topic(name, "write")
+
+
+def changes_topic(name: str) -> str:
+    """Return the topic under which a store tells its changes."""
+    return store_topic(name, "changes")
+
+
+class Get(msgspec.Struct, frozen=True, array_like=True, tag="get", gc=False):
+    """Asks for an entry."""
+
+    key: bytes
+
+
+class Exists(msgspec.Struct, frozen=True, array_like=True, tag="exists", gc=False):
+    """Asks whether there is an entry."""
+
+    key: bytes
+
+
+class Index(msgspec.Struct, frozen=True, array_like=True, tag="index", gc=False):
+    """Asks for a part of a value."""
+
+    key: bytes
+    index: bytes
+
+
+class State(msgspec.Struct, frozen=True, array_like=True, tag="state", gc=False):
+    """Asks how far the store is, and what it holds."""
+
+
+class Rows(msgspec.Struct, frozen=True, array_like=True, tag="rows", gc=False):
+    """Begins to read all entries, or all keys."""
+
+    prefix: str = ""
+    values: bool = True
+
+
+class More(msgspec.Struct, frozen=True, array_like=True, tag="more", gc=False):
+    """Goes on reading."""
+
+    reading: int
+
+
+class Since(msgspec.Struct, frozen=True, array_like=True, tag="since", gc=False):
+    """Asks for the changes behind a number."""
+
+    number: int
+
+
+Read: TypeAlias = Get | Exists | Index | State | Rows | More | Since
+
+_Row: TypeAlias = tuple[bytes, bytes, int, int | None]
+_ChangeRow: TypeAlias = tuple[int, int, bytes, bytes | None, int | None, object]
+
+
+class Page(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A page of entries or keys."""
+
+    epoch: int
+    reading: int
+    first_number: int
+    number: int
+    rows: list[_Row] | list[bytes]
+
+
+class SinceAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """Changes behind a number."""
+
+    epoch: int
+    number: int
+    changes: list[_ChangeRow]
+
+
+class _Changes(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    epoch: int
+    changes: list[_ChangeRow]
+
+
+commands_of = msgspec.msgpack.Decoder(list[Command]).decode
+"""Take an array of commands apart. Raises `msgspec.ValidationError` where one is none, or `msgspec.DecodeError`."""
+
+reads_of = msgspec.msgpack.Decoder(list[Read]).decode
+"""The same for an array of reads."""
+
+_changes_of = msgspec.msgpack.Decoder(_Changes).decode
+
+
+def changes_of(packed: bytes, now_ns: int) -> tuple[int, list[Change]]:
+    """Return the epoch and the changes of a message; times are by the clock of whoever reads it.
+
+    Raises:
+        msgspec.MsgspecError: It is none.
+    """
+    message = _changes_of(packed)
+    return message.epoch, heard(message.changes, now_ns)
+
+
+def heard(rows: Iterable[_ChangeRow], now_ns: int) -> list[Change]:
+    """Return changes as they stand on the wire; times are by the clock of whoever reads them."""
+    return [
+        Change(number, kind, key, value, None, None if left_ns is None else now_ns + left_ns, publisher)
+        for number, kind, key, value, left_ns, publisher in rows
+    ]
+
+
+def change_rows(changes: Iterable[Change], now_ns: int) -> list[_ChangeRow]:
+    """Return changes as they stand on the wire."""
+    return [
+        (number, kind, key, value, None if expires_ns is None else expires_ns - now_ns, publisher)
+        for number, kind, key, value, _, expires_ns, publisher in changes
+    ]
