@@ -149,6 +149,10 @@ class Batch:
         made: T = forms[make]
         return made
 
+    def keep_form(self, make: Callable[[Batch], T], form: T) -> None:
+        """Keep what `make(self)` would return: the batch came in this form, and nobody else has it yet."""
+        self._forms = {make: form}
+
     def topics(self) -> Iterable[bytes]:
         """Return the topic of each frame."""
         return (frame.topic for frame in self.parts())

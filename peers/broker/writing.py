@@ -19,30 +19,17 @@ Cost: 0.3 µs a message while the topic repeats and nothing is converted. No sta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from struct import Struct
 from typing import NamedTuple
 
-from hub.batch import Batch, value_ends
-from hub.frame import (
-    BATCH_COUNT,
-    BROKER_FLAGS,
-    FLAG_BATCH,
-    FLAG_TAGGED,
-    HEADER,
-    HEADER_BYTES,
-    KIND_MESSAGES,
-    Encoding,
-    Frame,
-)
+from hub.batch import Batch
+from hub.frame import BROKER_FLAGS, HEADER, HEADER_BYTES, KIND_MESSAGES, Frame
+from peers.broker.bodies import Convert, bodies_of
 from peers.broker.envelope import data_header
 from peers.broker.handshake_messages import LENGTH
-from peers.broker.nesting import UNREAD_BYTES, nests_too_deep
+from peers.broker.nesting import UNREAD_BYTES
 
 __all__ = ["DataEnvelopes", "data_envelopes"]
-
-Convert = Callable[[bytes], bytes]
-"""Converts a msgpack value to Broker's binary format; raises ValueError for a value that it cannot convert."""
 
 _BROKER_KEY_START = bytes((KIND_MESSAGES, BROKER_FLAGS))
 _KEY_LENGTH_OFFSET = 6  # from this offset on, a frame is the same as an envelope behind its ttl
@@ -79,7 +66,7 @@ def data_envelopes(batch: Batch, own_id: bytes, convert: Convert) -> DataEnvelop
         body_length, kind, flags, key_length = HEADER.unpack_from(frames, position)
         key_end = position + HEADER_BYTES + key_length
         frame = Frame(kind, flags, frames[position + HEADER_BYTES : key_end], frames[key_end : key_end + body_length])
-        payloads, lost_here = _payloads(frame, convert)
+        payloads, lost_here = bodies_of(frame, convert)
         parts += _enveloped(header, frame.topic, payloads)
         lost += lost_here
         position = key_end + body_length
@@ -104,7 +91,7 @@ def _copy_one_topic(frames: bytes, position: int, header: bytes, parts: list[byt
         (length,) = unpack_length(frames, position)
         if length != start_length:
             if not length or length > UNREAD_BYTES:
-                break  # an empty body is lost, and a large one must be looked at, see `_payloads`
+                break  # an empty body is lost, and a large one must be looked at, see `bodies_of`
             start = pack_length(overhead + length) + header
             start_length = length
         end = position + key_end + length
@@ -112,32 +99,6 @@ def _copy_one_topic(frames: bytes, position: int, header: bytes, parts: list[byt
         add(frames[position + _KEY_LENGTH_OFFSET : end])
         position = end
     return position
-
-
-def _payloads(frame: Frame, convert: Convert) -> tuple[list[bytes], int]:
-    """Return the converted values of a frame, and how many values could not be converted."""
-    if frame.flags & ~FLAG_TAGGED == BROKER_FLAGS and frame.body:  # a Zeek knows nothing of labels
-        return ([], 1) if nests_too_deep(frame.body) else ([frame.body], 0)
-    if frame.encoding != Encoding.MSGPACK:
-        return [], frame.messages
-    bodies: Iterable[bytes] = (frame.body,)
-    if frame.flags & FLAG_BATCH:
-        ends = value_ends(frame)
-        if ends is None:
-            return [], frame.messages
-        bodies = (frame.body[start:end] for start, end in zip([BATCH_COUNT.size, *ends], ends, strict=False))
-    payloads = []
-    lost = 0
-    for body in bodies:
-        try:
-            payload = convert(body)
-        except ValueError:
-            payload = b""
-        if payload:
-            payloads.append(payload)
-        else:
-            lost += 1
-    return payloads, lost
 
 
 def _enveloped(header: bytes, topic: bytes, payloads: list[bytes]) -> list[bytes]:

@@ -43,6 +43,9 @@ from peers.connections.spare_dialler import SpareDialler
 from peers.connections.tcp import tcp_connection
 from peers.connections.unix import unix_connection
 from peers.connections.websocket import websocket_connection
+from peers.connections.zeek_cluster.cluster import Cluster
+from peers.connections.zeek_cluster.publisher import publisher_connection
+from peers.connections.zeek_cluster.subscriber import subscriber_connection
 from peers.daemon.exposure import guarded, is_loopback, reaches_strangers
 from peers.daemon.part import Part
 from peers.daemon.reviewing import review
@@ -162,20 +165,34 @@ class Daemon:
 
     async def _open(self, endpoint: Endpoint) -> None:
         """Listen, or keep the port for those that do."""
-        server: Listener | Reserved
-        if self.part.is_kept(endpoint):
-            server, bound = await reserve(endpoint, self.node.loop)
+        if endpoint.scheme is Scheme.ZEEK_ZMQ:
+            self.endpoints.append(await self._open_cluster(endpoint))
+        elif self.part.is_kept(endpoint):
+            kept, bound = await reserve(endpoint, self.node.loop)
+            self._servers.append(kept)
+            self.endpoints.append(bound)
         else:
-            server, bound = await bind(
-                endpoint,
-                self._maker(endpoint),
-                self.node.loop,
-                self._shed,
-                int(self.node.settings.unix.mode, 8),
-                shares_port=self.part is Part.WORKER,
-            )
+            self.endpoints.append(await self._bind(endpoint, self._maker(endpoint)))
+
+    async def _open_cluster(self, endpoint: Endpoint) -> Endpoint:
+        """Be the central broker of a Zeek cluster: nodes subscribe at the first port, and publish at the second."""
+        cluster, queue = Cluster(self.node), self._queue(endpoint)
+        first = await self._bind(endpoint, lambda: subscriber_connection(cluster, queue))
+        second = await self._bind(endpoint.with_port(endpoint.xsub), lambda: publisher_connection(cluster, queue))
+        return dataclasses.replace(first, xsub=second.port)
+
+    async def _bind(self, endpoint: Endpoint, make: Callable[[], asyncio.BaseProtocol]) -> Endpoint:
+        """Listen; return the endpoint with the port that was picked."""
+        server, bound = await bind(
+            endpoint,
+            make,
+            self.node.loop,
+            self._shed,
+            int(self.node.settings.unix.mode, 8),
+            shares_port=self.part is Part.WORKER,
+        )
         self._servers.append(server)
-        self.endpoints.append(bound)
+        return bound
 
     async def stop(self, until_s: float | None = None, others: Callable[[], Awaitable[None]] | None = None) -> None:
         """Stop accepting, take what was sent, write out what is queued within the grace period, close with 1001.

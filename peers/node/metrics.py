@@ -73,6 +73,7 @@
 | `hub_quota_held_back_seconds_total` | counter | | for how long, added up over connections |
 | `hub_quota_user_held` | gauge | `user`, `resource` | of the 32 who hold most; of the others: `user=""` |
 | `hub_zeek_tls_failures_total` | counter | | connections to a `zeek://` listener whose TLS handshake failed |
+| `hub_zeek_subscriptions_refused_total` | counter | | subscriptions of nodes (`zeek+zmq://`) that were not taken |
 | `hub_zeek_store_commands_dropped_total` | counter | | commands of Zeeks for data stores, which this hub has none of |
 | `hub_subscriptions` | gauge | | pairs of prefix and handler |
 | `hub_filter_prefixes` | gauge | | prefixes that peers are told |
@@ -305,6 +306,8 @@ class HubCollector:
         yield _counter("hub_tls_handshakes_evicted", "TLS handshakes that had to give way to others.", shaking.evicted)
         yield _counter("hub_tls_failures", "TLS handshakes of clients and peer hubs that failed.", node.tls_failures)
         yield _counter("hub_zeek_tls_failures", "TLS handshakes of Zeeks that failed.", node.zeek_tls_failures)
+        refused = node.zeek_refused_subscriptions
+        yield _counter("hub_zeek_subscriptions_refused", "Subscriptions of Zeek nodes not taken.", refused)
         yield _counter("hub_zeek_store_commands_dropped", "Commands for data stores.", node.zeek_store_commands)
 
     def _handlers(self, statistics: CoreStatistics) -> Iterator[Metric]:

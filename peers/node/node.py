@@ -150,6 +150,8 @@ class Node:
         """How many TLS handshakes at `tls://` and `wss://` listeners have failed since the start."""
         self.zeek_tls_failures = 0
         """How many TLS handshakes at `zeek://` listeners have failed since the start."""
+        self.zeek_refused_subscriptions = 0
+        """How many subscriptions of Zeek nodes were not taken since the start."""
         self.zeek_store_commands = 0
         """How many commands for data stores Zeeks have sent since the start; the hub drops them."""
         self.accounts = Accounts(self.keepalive, self._tell_loss)

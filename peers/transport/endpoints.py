@@ -9,6 +9,7 @@ wss://host:port[/path]         WebSocket and HTTP over TLS
 zeek://host:port               Zeek Broker's own protocol, over TLS as Broker has it by default; of hubs, not of clients
 zeek+tcp://host:port           the same without TLS
 zeek+ws://host:port            a Zeek's WebSocket server, to connect to; ?publish=/a/,/b says what it is sent
+zeek+zmq://host:port?xsub=PORT the central broker of a Zeek cluster over ZeroMQ: XPUB, and XSUB, else on the next port
 ```
 
 A listener's URL, or that of a Zeek, may end in a query that gives its far sides another default queue:
@@ -53,6 +54,8 @@ _QUERY_KEYS = ("messages", "bytes", "overflow")
 _PUBLISH = "publish"
 _COST = "cost"
 
+_XSUB = "xsub"
+
 _COST_MEANS = "belongs to a URL of --peer or --listen: it says what links between hubs cost"
 
 
@@ -84,6 +87,7 @@ class Scheme(enum.StrEnum):
     ZEEK = "zeek"
     ZEEK_TCP = "zeek+tcp"
     ZEEK_WS = "zeek+ws"
+    ZEEK_ZMQ = "zeek+zmq"
 
     @property
     def is_websocket(self) -> bool:
@@ -103,7 +107,7 @@ class Scheme(enum.StrEnum):
     @property
     def is_zeek(self) -> bool:
         """Whether a Zeek is at the other end."""
-        return self in {Scheme.ZEEK, Scheme.ZEEK_TCP, Scheme.ZEEK_WS}
+        return self in {Scheme.ZEEK, Scheme.ZEEK_TCP, Scheme.ZEEK_WS, Scheme.ZEEK_ZMQ}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +139,7 @@ class Endpoint:
         queue: What the query says about queues.
         publish: Prefixes of the topics that are sent to a Zeek's WebSocket server; empty for other schemes.
         cost: What links between hubs cost that are dialled there, or come there; None where that is not said.
+        xsub: The second port of a cluster's central broker, on which nodes publish; 0 for other schemes.
     """
 
     scheme: Scheme
@@ -144,6 +149,7 @@ class Endpoint:
     queue: QueueOverride = QueueOverride()
     publish: tuple[str, ...] = ()
     cost: int | None = None
+    xsub: int = 0
 
     @classmethod
     def parse(cls, url: str) -> Endpoint:
@@ -168,12 +174,13 @@ class Endpoint:
         match scheme:
             case Scheme.UNIX:
                 return cls(Scheme.UNIX, path=_unix_path(url, place), queue=queue, cost=_cost(url, found))
-            case Scheme.TCP | Scheme.TLS | Scheme.ZEEK | Scheme.ZEEK_TCP | Scheme.ZEEK_WS:
+            case Scheme.TCP | Scheme.TLS | Scheme.ZEEK | Scheme.ZEEK_TCP | Scheme.ZEEK_WS | Scheme.ZEEK_ZMQ:
                 authority, _, path = place.partition("/")
                 if path:
                     raise InvalidEndpointError(url, f"a {scheme} URL ends with the port, '/{path}' has no meaning")
                 host, port = _host_and_port(url, authority)
-                return cls(scheme, host, port, queue=queue, publish=_publish(url, found), cost=_cost(url, found))
+                xsub = _xsub(url, found, port) if scheme is Scheme.ZEEK_ZMQ else 0
+                return cls(scheme, host, port, "", queue, _publish(url, found), _cost(url, found), xsub)
             case Scheme.WS | Scheme.WSS:
                 authority, slash, path = place.partition("/")
                 host, port = _host_and_port(url, authority)
@@ -207,6 +214,8 @@ class Endpoint:
             InvalidEndpointError: `parse` raises it, the port is 0, or there is a queue that only listeners have.
         """
         endpoint = cls.parse(url)
+        if endpoint.scheme is Scheme.ZEEK_ZMQ:
+            raise InvalidEndpointError(url, "a hub is the central broker of such a cluster: hub run --listen")
         if endpoint.scheme is not Scheme.UNIX and endpoint.port == 0:
             raise InvalidEndpointError(url, "port 0 is for listening; connecting needs the port of the hub")
         if endpoint.queue != QueueOverride() and not endpoint.scheme.is_zeek:
@@ -256,6 +265,8 @@ class Endpoint:
             pairs.append(f"{_PUBLISH}={','.join(quote(prefix, safe='/') for prefix in self.publish)}")
         if self.cost is not None:
             pairs.append(f"{_COST}={self.cost}")
+        if self.scheme is Scheme.ZEEK_ZMQ:
+            pairs.append(f"{_XSUB}={self.xsub}")
         return f"{self.location}?{'&'.join(pairs)}" if pairs else self.location
 
 
@@ -343,6 +354,8 @@ def _pairs(url: str, query: str, scheme: Scheme) -> dict[str, str]:
         known = (*known, _PUBLISH)
     elif scheme in {Scheme.TCP, Scheme.TLS, Scheme.UNIX}:
         known = (*known, _COST)
+    elif scheme is Scheme.ZEEK_ZMQ:
+        known = (*known, _XSUB)
     found: dict[str, str] = {}
     for pair in query.split("&"):
         name, _, text = pair.partition("=")
@@ -375,6 +388,15 @@ def _cost(url: str, found: dict[str, str]) -> int | None:
             url, f"{_COST}={shown}: expected a whole number from {LINK_COST} to {LINK_COST_LIMIT}"
         )
     return int(text)
+
+
+def _xsub(url: str, found: dict[str, str], port: int) -> int:
+    """Read the second port of a central broker: the one behind the first, unless it is said."""
+    text = found.get(_XSUB)
+    xsub = (port + 1 if port else 0) if text is None else _port(url, f":{text}")
+    if xsub > 65535 or (port and xsub == port):
+        raise InvalidEndpointError(url, f"{_XSUB}={xsub}: expected another port than the first, up to 65535")
+    return xsub
 
 
 def _publish(url: str, found: dict[str, str]) -> tuple[str, ...]:

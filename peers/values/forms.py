@@ -42,6 +42,19 @@ class Form:
         self._frames: bytes | None = None
         self.lost_messages = 0
 
+    @classmethod
+    def ready(cls, make: Callable[[Batch], Made], frames: bytes) -> Form:
+        """Give a batch a form in which it came: what `make` would return, and no message without one.
+
+        Args:
+            make: Makes it again, where it was let go of meanwhile.
+            frames: The form.
+        """
+        form = cls(make)
+        form._frames = frames
+        _KEPT.add(form, len(frames))
+        return form
+
     def frames(self, batch: Batch) -> bytes:
         """Return one or more ready frames.
 

@@ -11,6 +11,7 @@ from tests.fuzz.store_targets import STORE_TARGETS
 from tests.fuzz.text_targets import TEXT_TARGETS
 from tests.fuzz.tier_targets import TIER_TARGETS
 from tests.fuzz.users_targets import USERS_TARGETS
+from tests.fuzz.zmtp_targets import ZMTP_TARGETS
 
 __all__ = ["TARGETS"]
 
@@ -24,4 +25,5 @@ TARGETS = (
     *TEXT_TARGETS,
     *STORE_TARGETS,
     *USERS_TARGETS,
+    *ZMTP_TARGETS,
 )

@@ -1,0 +1,77 @@
+"""`Cluster`: what all connections of one Zeek cluster share.
+
+```
+node's XSUB ─ SUBSCRIBE ─▶ Subscriber ─▶ core.subscribe
+                                └──────▶ Cluster.want ─▶ every Publisher: what to publish, and which nodes there are
+core ─ on_filter ─▶ Publisher: what clients of the hub, and other hubs, want
+```
+
+A node publishes only what it was told that somebody wants, and it learns that another node is up, or gone, from that
+one's subscriptions. So each of them is told as it comes, also to the node itself; the end of one only when nobody in
+the cluster has it any more (`peers.zmtp.wanted`), nor the hub.
+
+Owner: one listener. Invariants: those of `Wanted`; a subscription is in the core before anybody is told of it. Memory:
+the topics of all subscribers, each as often as the limits of a handler let it have them.
+
+Cost: a call for each publisher whenever a subscription comes or goes; a batch is written once for all subscribers
+(`peers.values.forms`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hub.batch import Batch
+from peers.node.node import Node
+from peers.values.forms import Form
+from peers.zmtp.event_writing import EventWriter
+from peers.zmtp.wanted import Wanted
+
+if TYPE_CHECKING:
+    from peers.connections.zeek_cluster.publisher import Publisher
+
+__all__ = ["Cluster"]
+
+
+class Cluster:
+    """One cluster.
+
+    Args:
+        node: The hub.
+    """
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.wanted: Wanted[object] = Wanted()
+        """What the subscribers of the cluster want."""
+        self.publishers: dict[Publisher, None] = {}
+        """All who are told of it, from their handshakes on."""
+        self._writer = EventWriter(f"topichub_{node.name}_{node.id.hex()[:12]}".encode())
+
+    def form(self, _: Batch) -> Form:
+        """Give a batch its form for nodes: events. For `Batch.form`."""
+        return Form(self._writer.write)
+
+    def keep(self, batch: Batch, events: bytes) -> None:
+        """Give a batch that a node has sent its form for the others: the bytes that have come."""
+        batch.keep_form(self.form, Form.ready(self._writer.write, events))
+
+    def want(self, subscriber: object, topic: bytes) -> None:
+        """A subscriber has asked for a topic; once more, perhaps."""
+        self.wanted.add(subscriber, topic)
+        for publisher in self.publishers:
+            publisher.tell(topic, is_wanted=True)
+
+    def want_no_more(self, subscriber: object, topic: bytes) -> None:
+        """A subscriber does not ask for it any more."""
+        if self.wanted.remove(subscriber, topic):
+            self._tell_end(topic)
+
+    def leave(self, subscriber: object) -> None:
+        """A subscriber is gone."""
+        for topic in self.wanted.leave(subscriber):
+            self._tell_end(topic)
+
+    def _tell_end(self, topic: bytes) -> None:
+        for publisher in self.publishers:
+            publisher.tell(topic, is_wanted=False)

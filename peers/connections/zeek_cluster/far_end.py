@@ -1,0 +1,159 @@
+"""`FarEnd`: what both connections of a Zeek node have in common, whichever of its sockets is at the other end.
+
+Who it is is found out as for all Zeeks (`peers.connections.door`). It becomes a leaf of the hub with the end of the
+handshake. Nothing is ever said to a far side that is refused, or that is ended: ZeroMQ has no word for it that Zeek
+survives, so the reason is in the log.
+
+Owner: one `Connection`. Not here: what comes, and what is written (`subscriber`, `publisher`).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+
+from hub.asked import OnFilter
+from hub.batch import Batch
+from hub.delivery import Role
+from hub.errors import NotRecognisedError
+from hub.handler import Handler
+from hub.overflow import QueueLimits
+from hub.request_frame import Item
+from peers.connections.connection import Connection
+from peers.connections.door import enter_zeek, refuse_zeek, rights_of
+from peers.connections.zeek_cluster.cluster import Cluster
+from peers.zmtp.frames import Command, encode_command
+from peers.zmtp.session import Ended, Session
+
+__all__ = ["FarEnd"]
+
+_PING: Final = encode_command(Command(b"PING", b"\0\0hub"))
+"""Time to live, tenths of a second, where 0 says nothing of it; then what the answer repeats."""
+
+
+class FarEnd:
+    """One socket of a node.
+
+    Args:
+        cluster: The node's.
+        queue: Queue of its handler.
+        connection: To it.
+        session: Of the protocol.
+    """
+
+    __slots__ = ("_cluster", "_connection", "_node", "_queue", "session")
+
+    scheme = "zeek+zmq"
+    unsaid = "the far side closed"
+    is_held = is_bell = False
+    is_quiet = False
+
+    def __init__(self, cluster: Cluster, queue: QueueLimits, connection: Connection, session: Session) -> None:
+        self._cluster = cluster
+        self._node = cluster.node
+        self._queue = queue
+        self._connection = connection
+        self.session = session
+
+    @property
+    def far_name(self) -> str:
+        """The id of the node, as far as it is known; empty otherwise."""
+        handler = self._connection.handler
+        return "" if handler is None else handler.name
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the handshake is over."""
+        return self._connection.handler is not None
+
+    def begin(self, refusal: str) -> None:
+        """Say the first word, which the session has at hand."""
+        if refusal:
+            self._connection.reason = refusal
+            self._connection.transport.abort()
+
+    def end_of_stream(self) -> None:
+        """Tell the session, which knows whether that was expected."""
+        self.session.feed_eof()
+
+    def _join(self, on_filter: OnFilter | None = None) -> bool:
+        """The handshake is done: take the far side in; return whether it may come in."""
+        node, connection = self._node, self._connection
+        try:
+            enter_zeek(node, connection, dialled=False)
+        except NotRecognisedError as error:
+            connection.ending.turn_away(error)
+            return False
+        handler = Handler(connection.writer, role=Role.LEAF, limits=self._queue, address=connection.address)
+        handler.rights = rights_of(node, connection)
+        handler.restrict(itself=False, leaves=True)
+        connection.join(handler)
+        node.core.attach(handler, on_filter)
+        node.core.refusals.on_refused[handler] = partial(refuse_zeek, node, connection)
+        connection.charging.begin()
+        connection.opened()
+        return True
+
+    def _finish(self, ended: Ended) -> None:
+        """The session says that it is over."""
+        connection = self._connection
+        connection.reason = connection.reason or ended.text
+        connection.transport.abort()  # whoever is told something here may end itself, and a node has nothing to read
+
+    # What the handler writes.
+
+    def render(self, batches: list[Batch]) -> list[bytes]:
+        """Return batches as events."""
+        parts = []
+        lost = 0
+        for batch in batches:
+            form = batch.form(self._cluster.form)
+            parts.append(form.frames(batch))
+            lost += form.lost_messages
+        if lost:
+            self._connection.writer.lose(lost)
+        return parts
+
+    def render_items(self, items: list[Item]) -> list[bytes]:  # noqa: ARG002 -- a leaf neither asks nor serves
+        """There are none."""
+        return []
+
+    def render_gap(self, lost_messages: int) -> bytes:  # noqa: ARG002 -- as above
+        """ZeroMQ has no word for it: the log and `$hub/overflow` tell."""
+        return b""
+
+    def write_more(self) -> None:
+        """Nothing is put off."""
+
+    # Ends.
+
+    def ping(self) -> None:
+        """Ask for a sign of life."""
+        self.session.send(_PING)
+
+    def time_out(self) -> None:
+        """The handshake is not over."""
+        self._connection.reason = f"no handshake within {self._node.settings.limits.handshake_s:g} s"
+        self._connection.transport.abort()
+
+    def drain(self, text: str) -> None:
+        """The hub stops, and what was queued is written."""
+        self._connection.end(1001, text)
+
+    def drain_publisher(self, text: str) -> None:
+        """A node that publishes is told as the others are."""
+
+    def close(self, code: int, text: str) -> str:
+        """End the session: the far side learns it from the end of the stream."""
+        self.session.end()
+        return f"{text} ({int(code)})"
+
+    def leave(self, reason: str) -> None:
+        """The far side is no part of the hub any more; tell so, once."""
+        handler = self._connection.handler
+        if handler is not None and handler.id in self._node.core.handlers:
+            self._node.core.detach(handler, reason)
+            self._node.vacancies.tell()
+
+    def conclude(self) -> None:
+        """Nothing more is to be done."""

@@ -1,0 +1,128 @@
+"""`Publisher`: the XPUB of a Zeek node, which brings events and is told which are wanted.
+
+```
+events ─▶ runs ─▶ core.publish
+what subscribers of the cluster want (Cluster) ─┬─▶ SUBSCRIBE, CANCEL
+what the hub is asked for by all others (core) ─┘
+```
+
+Zeek waits for the echo of its own subscriptions, so each one is told at once, also one that is told already. While a
+node does not read, only what is wanted counts: what has changed meanwhile is told when it reads on.
+
+Owner: one `Connection`. Invariants: a topic is told as long as the cluster or the hub wants it; what waits to be told
+is no more than what is wanted. Cost: per read for events; per publisher and subscription for these.
+"""
+
+from __future__ import annotations
+
+from hub.batch import Batch
+from hub.filter import Change
+from hub.overflow import QueueLimits
+from hub.routes import Route
+from peers.connections.connection import Connection
+from peers.connections.zeek_cluster.cluster import Cluster
+from peers.connections.zeek_cluster.far_end import FarEnd
+from peers.zmtp.event_reading import NoEvent
+from peers.zmtp.event_session import EventSession
+from peers.zmtp.session import Ended, Event, Ready, encode_subscription
+
+__all__ = ["Publisher", "publisher_connection"]
+
+
+def publisher_connection(cluster: Cluster, queue: QueueLimits) -> Connection:
+    """Make a connection to the XPUB of a node.
+
+    Args:
+        cluster: That it belongs to.
+        queue: Queue of its handler, in which nothing ever waits.
+    """
+    return Connection(cluster.node, lambda connection: Publisher(cluster, queue, connection))
+
+
+class Publisher(FarEnd):
+    """One node. See `peers.connections.conversation.Conversation`."""
+
+    __slots__ = ("_asked", "_is_behind", "_told")
+
+    changes: frozenset[type] = frozenset({Ready})
+
+    def __init__(self, cluster: Cluster, queue: QueueLimits, connection: Connection) -> None:
+        node = cluster.node
+        session: EventSession[Route] = EventSession(node.settings.limits.frame_bytes, node.core.routes, cluster.keep)
+        super().__init__(cluster, queue, connection, session)
+        # What the hub wants for those who are not of the cluster.
+        self._asked: set[bytes] = set()
+        # What the node was told is wanted.
+        self._told: set[bytes] = set()
+        # Whether something has changed that the node was not told, as it does not read.
+        self._is_behind = False
+
+    def act(self, event: Event | NoEvent) -> int:
+        """Do what an event asks for; return its share of a turn."""
+        match event:
+            case Ready():
+                self._greet()
+            case NoEvent():
+                self._connection.writer.count_rejected()
+                address = self._connection.address
+                self._node.log.warning("skipped what a Zeek node sent", address=address, reason=event.reason)
+            case Ended():
+                self._finish(event)
+        return 1
+
+    def _greet(self) -> None:
+        """Take the node in, and tell it all that is wanted, before anything else."""
+        if self._join(self._ask):
+            self._cluster.publishers[self] = None
+            for topic in self._cluster.wanted.topics:
+                self.tell(topic, is_wanted=True)
+            self._node.log.info("Zeek node publishes", address=self._connection.address)
+
+    # What it is told.
+
+    def _ask(self, change: Change) -> None:
+        """What the hub is asked for by others has changed."""
+        for prefix in change.added:
+            topic = prefix.encode()
+            self._asked.add(topic)
+            self.tell(topic, is_wanted=True)
+        for prefix in change.removed:
+            topic = prefix.encode()
+            self._asked.discard(topic)
+            self.tell(topic, is_wanted=False)
+
+    def tell(self, topic: bytes, *, is_wanted: bool) -> None:
+        """Tell the node that a topic is wanted, once more perhaps; or not any more, unless somebody else wants it."""
+        if not is_wanted and (topic in self._asked or topic in self._cluster.wanted):
+            return
+        if self._connection.writer.is_choked:
+            self._is_behind = True
+            return
+        if is_wanted:
+            self._told.add(topic)
+        elif topic not in self._told:
+            return
+        else:
+            self._told.discard(topic)
+        self.session.send(encode_subscription(topic, is_wanted=is_wanted))
+        self._connection.writer.speak()
+
+    def write_more(self) -> None:
+        """The node reads on: tell what has changed meanwhile."""
+        if not self._is_behind:
+            return
+        self._is_behind = False
+        wanted = self._asked.union(self._cluster.wanted.topics)
+        for topic in wanted - self._told:
+            self.tell(topic, is_wanted=True)
+        for topic in self._told - wanted:
+            self.tell(topic, is_wanted=False)
+
+    def render(self, batches: list[Batch]) -> list[bytes]:  # noqa: ARG002 -- it has subscribed to nothing
+        """There are none."""
+        return []
+
+    def leave(self, reason: str) -> None:
+        """The node is gone; once or more."""
+        self._cluster.publishers.pop(self, None)
+        super().leave(reason)

@@ -1,0 +1,202 @@
+"""The frames of ZMTP 3, and the messages that they make: a message is one frame or several, each with a part of it.
+
+```
+u8 flags: 1 more parts follow, 2 the length has 8 bytes, 4 a command      u8 or u64 length      body
+```
+
+Under the mechanism NULL, the frames of a message are the same bytes on every connection, so a message is passed on as
+the slice that came.
+
+Owner of an `Incoming`: one session. Invariants: what is held is the beginning of at most one message beside what was
+fed and not asked for; a message, all its frames together, is no longer than `limit_bytes`, and that is found out by the
+frame that would be too much, before it has come.
+
+Cost: 0.3 µs a part.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple
+
+from hub.errors import CloseCode, ProtocolError
+
+__all__ = ["Command", "Incoming", "Message", "encode_command", "encode_frame", "encode_message"]
+
+MORE = 1
+LONG = 2
+COMMAND = 4
+
+_LONG_HEADER = Struct(">BQ")
+_SHORT_HEADER_BYTES = 2
+_SHORT_LIMIT = 255
+
+
+class Message(NamedTuple):
+    """A message as it came."""
+
+    frames: bytes
+    """All of it."""
+    ends: tuple[int, ...]
+    """Where each of its frames ends."""
+    starts: tuple[int, ...]
+    """Where the body of each frame begins."""
+
+    @property
+    def parts(self) -> list[bytes]:
+        """The bodies of its frames."""
+        return [self.frames[start:end] for start, end in zip(self.starts, self.ends, strict=True)]
+
+
+class Command(NamedTuple):
+    """A command frame."""
+
+    name: bytes
+    data: bytes
+
+
+def encode_frame(body: bytes, flags: int = 0) -> bytes:
+    """Return one frame, in the shortest form, as libzmq does."""
+    if len(body) > _SHORT_LIMIT:
+        return _LONG_HEADER.pack(flags | LONG, len(body)) + body
+    return bytes((flags, len(body))) + body
+
+
+def encode_message(parts: list[bytes]) -> bytes:
+    """Return a message of one part or more."""
+    last = len(parts) - 1
+    return b"".join([encode_frame(part, MORE if number < last else 0) for number, part in enumerate(parts)])
+
+
+def encode_command(command: Command) -> bytes:
+    """Return a command as a frame."""
+    return encode_frame(bytes((len(command.name),)) + command.name + command.data, COMMAND)
+
+
+class Incoming:
+    """Finds messages and commands in what was read.
+
+    Args:
+        limit_bytes: The longest message, headers of its frames included. The owner may change it between messages.
+    """
+
+    __slots__ = ("_ends", "_held", "_position", "_start", "_starts", "limit_bytes")
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        # What was read and not taken.
+        self._held = bytearray()
+        # Where, in what is held, the message begins that is looked at, and where its next frame does. What lies in
+        # front of it was taken, and is let go of with the next read.
+        self._start = self._position = 0
+        # Of the frames of this message so far, relative to its beginning: where their bodies begin, and where they end.
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+
+    @property
+    def held_bytes(self) -> int:
+        """How much was fed and not taken."""
+        return len(self._held) - self._start
+
+    def feed(self, data: bytes) -> None:
+        """Take what was read."""
+        if self._start:
+            del self._held[: self._start]
+            self._position -= self._start
+            self._start = 0
+        self._held += data
+
+    @property
+    def held(self) -> bytearray:
+        """What was fed, from `start` on; not to be kept."""
+        return self._held
+
+    @property
+    def start(self) -> int:
+        """Where the message begins, in `held`, that comes next."""
+        return self._start
+
+    def go_to(self, position: int) -> None:
+        """Whole messages up to there were taken."""
+        self._start = self._position = position
+        self._starts, self._ends = [], []
+
+    def forget(self) -> None:
+        """Throw away everything that was fed and not taken."""
+        self._held = bytearray()
+        self._start = self._position = 0
+        self._starts, self._ends = [], []
+
+    def take(self, size: int) -> bytes:
+        """Return the next bytes, which are no frame: at most so many as there are, and as `size` says."""
+        data = bytes(memoryview(self._held)[self._start : self._start + size])
+        self._start += len(data)
+        self._position = self._start
+        return data
+
+    def peek(self, size: int) -> bytes:
+        """Return the next bytes, and leave them there."""
+        return bytes(memoryview(self._held)[self._start : self._start + size])
+
+    def next_message(self) -> Message | Command | None:
+        """Return what comes next; None if that is not whole.
+
+        Raises:
+            ProtocolError: Flags that there are none of, a command in the midst of a message, one without a name, or a
+                message that is too long.
+        """
+        while (frame := self._next_frame()) is not None:
+            flags, start, end = frame
+            self._position = end
+            if flags & COMMAND:
+                return self._command(start, end)
+            self._starts.append(start - self._start)
+            self._ends.append(end - self._start)
+            if not flags & MORE:
+                message = Message(
+                    bytes(memoryview(self._held)[self._start : end]), tuple(self._ends), tuple(self._starts)
+                )
+                self._start = end
+                self._starts, self._ends = [], []
+                return message
+        return None
+
+    def _next_frame(self) -> tuple[int, int, int] | None:
+        """Return flags of the frame at `_position`, and where its body begins and ends; None if it is not whole."""
+        held, position = self._held, self._position
+        there = len(held) - position
+        if there < _SHORT_HEADER_BYTES:
+            if there and held[position] > (MORE | LONG | COMMAND):
+                raise _bad_flags(held[position])
+            return None
+        flags = held[position]
+        if flags > (MORE | LONG | COMMAND) or flags & (MORE | COMMAND) == MORE | COMMAND:
+            raise _bad_flags(flags)
+        if flags & LONG:
+            if there < _LONG_HEADER.size:
+                return None
+            length = _LONG_HEADER.unpack_from(held, position)[1]
+            start = position + _LONG_HEADER.size
+        else:
+            length = held[position + 1]
+            start = position + _SHORT_HEADER_BYTES
+        if start + length - self._start > self.limit_bytes:
+            text = f"ZMTP: a message of {start + length - self._start} bytes or more, the limit is {self.limit_bytes}"
+            raise ProtocolError(CloseCode.TOO_BIG, text)
+        return (flags, start, start + length) if start + length <= len(held) else None
+
+    def _command(self, start: int, end: int) -> Command:
+        if self._ends:
+            raise ProtocolError(CloseCode.PROTOCOL_ERROR, "ZMTP: a command between the parts of a message")
+        self._start = end
+        body = bytes(memoryview(self._held)[start:end])
+        name_end = 1 + body[0] if body else 0
+        if not 1 < name_end <= len(body):
+            raise ProtocolError(CloseCode.PROTOCOL_ERROR, "ZMTP: a command without a name")
+        return Command(body[1:name_end], body[name_end:])
+
+
+def _bad_flags(flags: int) -> ProtocolError:
+    return ProtocolError(
+        CloseCode.PROTOCOL_ERROR, f"ZMTP: a frame with the flags {flags:#04x}, which there are none of"
+    )

@@ -1,0 +1,45 @@
+"""A hub that is the central broker of nodes, which are libzmq's."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+
+import pytest
+import zmq
+
+from peers.daemon.daemon import Daemon
+from peers.daemon.sources import load
+from tests.connections.zeek_cluster.node import ZmqNode
+
+StartNode = Callable[..., ZmqNode]
+
+
+@pytest.fixture
+async def hub(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Daemon]:
+    """A hub on two ports for nodes, and one for its own clients."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+    listen = ["zeek+zmq://127.0.0.1:0", "tcp://127.0.0.1:0"]
+    daemon = Daemon(load({"listen": listen, "zeek": {"stores": []}}, {}), "hub")
+    await daemon.start()
+    yield daemon
+    for connection in list(daemon.node.connections):
+        connection.abort()
+    await daemon.stop()
+
+
+@pytest.fixture
+def start_node(hub: Daemon) -> Iterator[StartNode]:
+    """Start nodes; all are gone when the test is over."""
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    nodes: list[ZmqNode] = []
+
+    def start(node_id: str, *topics: str, receive_hwm: int = 0) -> ZmqNode:
+        node = ZmqNode(context, hub, node_id, receive_hwm)
+        node.subscribe(*topics)
+        nodes.append(node)
+        return node
+
+    yield start
+    for node in nodes:
+        node.close()
+    context.term()

@@ -1,0 +1,91 @@
+"""`ZmqNode`: the two sockets of a Zeek node, made of libzmq with Zeek's options."""
+
+from __future__ import annotations
+
+import contextlib
+
+import zmq
+
+from peers.daemon.daemon import Daemon
+from peers.values.event import Event
+
+__all__ = ["HELLO", "ZmqNode"]
+
+HELLO = Event("Cluster::hello", "worker-1", "zeromq_worker-1")
+"""An event as nodes send it to each other."""
+
+
+class ZmqNode:
+    """One node.
+
+    Args:
+        context: Of libzmq.
+        hub: The hub, whose first listener is the central broker.
+        node_id: What it calls itself.
+        receive_hwm: How many messages libzmq keeps for it that it has not read.
+    """
+
+    def __init__(
+        self, context: zmq.Context[zmq.Socket[bytes]], hub: Daemon, node_id: str, receive_hwm: int = 0
+    ) -> None:
+        self.id = node_id
+        endpoint = hub.endpoints[0]
+        self._subscriber = context.socket(zmq.XSUB)
+        self._publisher = context.socket(zmq.XPUB)
+        self._publisher.setsockopt(zmq.XPUB_VERBOSE, 1)
+        self._publisher.setsockopt(zmq.XPUB_NODROP, 1)
+        self._publisher.setsockopt(zmq.SNDHWM, 0)
+        self._subscriber.setsockopt(zmq.RCVHWM, receive_hwm)
+        for socket, port in ((self._subscriber, endpoint.port), (self._publisher, endpoint.xsub)):
+            socket.setsockopt(zmq.LINGER, 0)
+            socket.connect(f"tcp://127.0.0.1:{port}")
+        self._told: list[tuple[bool, str]] = []
+        self._events: list[list[bytes]] = []
+
+    def subscribe(self, *topics: str) -> None:
+        """Ask for topics."""
+        for topic in topics:
+            self._subscriber.send(b"\1" + topic.encode())
+
+    def unsubscribe(self, *topics: str) -> None:
+        """Ask for them no more."""
+        for topic in topics:
+            self._subscriber.send(b"\0" + topic.encode())
+
+    def ask(self, frame: bytes) -> None:
+        """Send whatever on the socket for subscriptions."""
+        self._subscriber.send(frame)
+
+    def publish(self, *parts: bytes) -> None:
+        """Send a message of these parts."""
+        self._publisher.send_multipart(parts)
+
+    def publish_event(self, topic: str, event: Event = HELLO) -> None:
+        """Send an event as Zeek does."""
+        self.publish(topic.encode(), self.id.encode(), b"broker-bin-v1", event.encode())
+
+    @property
+    def told(self) -> list[tuple[bool, str]]:
+        """What it was told so far of topics: whether each is wanted."""
+        with contextlib.suppress(zmq.Again):
+            while True:
+                (frame,) = self._publisher.recv_multipart(zmq.NOBLOCK)
+                self._told.append((frame[:1] == b"\1", frame[1:].decode()))
+        return self._told
+
+    @property
+    def events(self) -> list[list[bytes]]:
+        """The messages that it got so far, in parts."""
+        with contextlib.suppress(zmq.Again):
+            while True:
+                self._events.append(self._subscriber.recv_multipart(zmq.NOBLOCK))
+        return self._events
+
+    def is_told(self, topic: str, *, is_wanted: bool = True) -> bool:
+        """Whether the last that it was told of a topic is this."""
+        return [wanted for wanted, one in self.told if one == topic][-1:] == [is_wanted]
+
+    def close(self) -> None:
+        """Go without a word."""
+        self._subscriber.close()
+        self._publisher.close()

@@ -1,0 +1,229 @@
+"""The hub in the place of Zeek's central broker, with nodes made of libzmq: who is told what, and who gets what."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import pytest
+import structlog
+
+from peers.client import connect
+from peers.daemon.daemon import Daemon
+from peers.values import Count
+from peers.values.event import Event
+from peers.zmtp.greeting import GREETING_BYTES
+from tests.connections.zeek_cluster.conftest import StartNode
+from tests.connections.zeek_cluster.node import HELLO, ZmqNode
+from tests.hubs.eventually import eventually, settle
+
+
+def payloads(node: ZmqNode) -> list[bytes]:
+    """What a node got, without topics, senders and serializers."""
+    return [parts[3] for parts in node.events]
+
+
+# Who is told what: section 3.3 of the specification, rule by rule.
+
+
+async def test_everybody_is_told_of_each_subscription(start_node: StartNode) -> None:
+    """Also whoever has made it, and again where somebody has the same one: Zeek waits for that."""
+    first, second = start_node("first"), start_node("second")
+    first.subscribe("zeek.a")
+    await eventually(lambda: first.is_told("zeek.a") and second.is_told("zeek.a"))
+    second.subscribe("zeek.a")
+    await eventually(lambda: first.told.count((True, "zeek.a")) == 2 == second.told.count((True, "zeek.a")))
+
+
+async def test_an_unsubscription_is_told_when_the_last_one_goes(start_node: StartNode) -> None:
+    """An earlier one would cut off those who are left."""
+    first, second = start_node("first", "zeek.a"), start_node("second", "zeek.a")
+    await eventually(lambda: first.told.count((True, "zeek.a")) == 2 == second.told.count((True, "zeek.a")))
+    first.unsubscribe("zeek.a")
+    first.subscribe("zeek.b")
+    await eventually(lambda: second.is_told("zeek.b"))
+    assert second.is_told("zeek.a")
+    second.unsubscribe("zeek.a")
+    await eventually(lambda: first.is_told("zeek.a", is_wanted=False) and second.is_told("zeek.a", is_wanted=False))
+
+
+async def test_a_node_that_goes_is_known_to_be_gone(start_node: StartNode) -> None:
+    """Its subscriptions end with its connection: that is how nodes find out."""
+    stays, goes = start_node("stays", "zeek.a"), start_node("goes", "zeek.a", "zeek.cluster.nodeid.goes.")
+    await eventually(lambda: stays.is_told("zeek.cluster.nodeid.goes."))
+    goes.close()
+    await eventually(lambda: stays.is_told("zeek.cluster.nodeid.goes.", is_wanted=False))
+    assert stays.is_told("zeek.a")
+
+
+async def test_who_comes_late_is_told_all_once(hub: Daemon, start_node: StartNode) -> None:
+    """Before anything else, also what two nodes want."""
+    first, second = start_node("first", "zeek.a", "zeek.b"), start_node("second", "zeek.b")
+    await eventually(lambda: second.told.count((True, "zeek.b")) == 2 and second.is_told("zeek.a"))
+    late = start_node("late")
+    await eventually(lambda: len(late.told) == 2)
+    assert sorted(late.told) == [(True, "zeek.a"), (True, "zeek.b")]
+    names = {handler.name for handler in hub.node.core.handlers.values()}
+    assert names == {""}
+    first.subscribe("zeek.cluster.nodeid.first.")
+    await eventually(lambda: "first" in {handler.name for handler in hub.node.core.handlers.values()})
+
+
+async def test_clients_of_the_hub_count(hub: Daemon, start_node: StartNode) -> None:
+    """What they want is told, and its end only when no node has it either."""
+    node = start_node("node")
+    async with connect(hub.endpoints[1].location) as client:
+        async with client.subscribe("zeek.a"):
+            await eventually(lambda: node.is_told("zeek.a"))
+            node.subscribe("zeek.a")
+            await eventually(lambda: node.told.count((True, "zeek.a")) == 2)
+        node.subscribe("zeek.b")
+        await eventually(lambda: node.is_told("zeek.b"))
+        assert node.is_told("zeek.a")
+        node.unsubscribe("zeek.a")
+        await eventually(lambda: node.is_told("zeek.a", is_wanted=False))
+
+
+# Who gets what.
+
+
+async def test_events_reach_nodes_as_they_were_sent(start_node: StartNode) -> None:
+    """Byte for byte, once, in order, also the node itself; and nobody who has not asked for them."""
+    sender, reader = start_node("sender", "zeek."), start_node("reader", "zeek.a", "zeek.a.b", "zeek.c")
+    await eventually(lambda: {topic for _, topic in sender.told} == {"zeek.", "zeek.a", "zeek.a.b", "zeek.c"})
+    large = Event("Demo::large", "x" * 70_000)
+    sent = []
+    for number in range(300):
+        event = large if number % 100 == 50 else Event("Demo::number", Count(number))
+        topic = ("zeek.a", "zeek.a.b", "zeek.b")[number % 3]
+        sender.publish_event(topic, event)
+        sent.append([topic.encode(), b"sender", b"broker-bin-v1", event.encode()])
+    await eventually(lambda: len(sender.events) == 300 and len(reader.events) == 200)
+    assert sender.events == sent
+    assert reader.events == [parts for parts in sent if parts[0] != b"zeek.b"]
+
+
+async def test_events_are_messages_of_the_hub(hub: Daemon, start_node: StartNode) -> None:
+    """Clients read them as those of any Zeek, with the node that has sent them; and nodes get theirs."""
+    node = start_node("zeromq_worker-1", "zeek.to.nodes")
+    async with connect(hub.endpoints[1].location) as client, client.subscribe("zeek.from") as messages:
+        await eventually(lambda: node.is_told("zeek.from"))
+        node.publish_event("zeek.from.nodes")
+        message = await anext(messages)
+        assert (message.topic, message.labels) == ("zeek.from.nodes", ("zeek-node=zeromq_worker-1",))
+        assert Event.of(message.value) == HELLO
+        await client.publish("zeek.to.nodes", HELLO)
+        await client.publish("zeek.to.nodes", "no event")
+        await client.publish("zeek.to.nodes", HELLO)
+        await eventually(lambda: len(node.events) == 2)
+    for topic, sender, serializer, payload in node.events:
+        assert (topic, serializer, payload) == (b"zeek.to.nodes", b"broker-bin-v1", HELLO.encode())
+        assert sender.startswith(b"topichub_hub_")
+
+
+async def test_a_cluster_that_uses_json(hub: Daemon, start_node: StartNode) -> None:
+    """Its events are in the same data model, and reach other nodes in JSON again."""
+    node, other = start_node("json"), start_node("other", "zeek.")
+    payload = (
+        b'{"@data-type":"vector","data":[{"@data-type":"count","data":1},{"@data-type":"count","data":1},'
+        b'{"@data-type":"vector","data":[{"@data-type":"string","data":"Demo::hello"},'
+        b'{"@data-type":"vector","data":[{"@data-type":"count","data":3}]}]}]}'
+    )
+    async with connect(hub.endpoints[1].location) as client, client.subscribe("zeek.") as messages:
+        await eventually(lambda: node.is_told("zeek."))
+        node.publish(b"zeek.a", b"json", b"broker-json-v1", payload)
+        assert Event.of((await anext(messages)).value) == Event("Demo::hello", Count(3))
+    await eventually(lambda: other.events)
+    assert other.events == [[b"zeek.a", b"json", b"broker-json-v1", payload]]
+
+
+# Overload and bad input.
+
+
+async def test_a_stuck_node_keeps_nobody_waiting(hub: Daemon, start_node: StartNode) -> None:
+    """It loses what its queue cannot hold, which is counted; another one gets all."""
+    sender, stuck = start_node("sender"), start_node("stuck", "zeek.", receive_hwm=1)
+    reader = start_node("reader", "zeek.")
+    await eventually(lambda: sender.told.count((True, "zeek.")) == 2)
+    event = Event("Demo::large", "x" * 50_000)
+    for _ in range(100):
+        for _ in range(20):
+            sender.publish_event("zeek.a", event)
+        await asyncio.sleep(0)
+    await eventually(lambda: len(reader.events) == 2000)
+    dropped = sum(handler.dropped_messages for handler in hub.node.core.handlers.values())
+    assert dropped > 0
+    await eventually(lambda: len(stuck.events) == 2000 - dropped)
+
+
+EVENT = HELLO.encode()
+
+
+@pytest.mark.parametrize(
+    ("parts", "reason"),
+    [
+        ([b"zeek.a"], "1 parts"),
+        ([b"zeek.a", b"x", b"broker-bin-v1"], "3 parts"),
+        ([b"zeek.a", b"x", b"broker-bin-v1", EVENT, b""], "5 parts"),
+        ([b"zeek.a", b"x", b"broker-bin-v2", EVENT], "broker-bin-v2"),
+        ([b"zeek.a", b"x", b"broker-bin-v1", b""], "no event"),
+        ([b"zeek.a", b"x", b"broker-bin-v1", EVENT[:-1]], "ends"),
+        ([b"zeek.a", b"x", b"broker-bin-v1", b"\5\3abc"], "no event"),
+        ([b"zeek.a", b"x", b"broker-json-v1", b"{"], "JSON"),
+        ([b"zeek.a", b"\xff", b"broker-bin-v1", EVENT], "UTF-8"),
+        ([b"zeek.a\xff", b"x", b"broker-bin-v1", EVENT], "UTF-8"),
+        ([b"zeek.a", b"", b"broker-bin-v1", b""], "no event"),
+        ([b"zeek.a", b"x" * 200, b"broker-bin-v1", EVENT], "128 bytes"),
+        ([b"zeek.a" * 200, b"x", b"broker-bin-v1", EVENT], "1024"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else None,
+)
+async def test_what_is_no_event_reaches_nobody(
+    hub: Daemon, start_node: StartNode, parts: list[bytes], reason: str
+) -> None:
+    """It is counted and told in one line; the node goes on."""
+    node, reader = start_node("node"), start_node("reader", "zeek.")
+    await eventually(lambda: node.is_told("zeek."))
+    with structlog.testing.capture_logs() as logs:
+        node.publish(*parts)
+        node.publish_event("zeek.a")
+        await eventually(lambda: reader.events)
+    assert payloads(reader) == [EVENT]
+    (line,) = [line for line in logs if line["event"] == "skipped what a Zeek node sent"]
+    assert reason in line["reason"]
+    await eventually(lambda: hub.node.rejected_messages == 1)
+
+
+@pytest.mark.parametrize("topic", [b"\xff", b"$hub/", b"zeek\n"])
+async def test_a_subscription_that_is_none(hub: Daemon, start_node: StartNode, topic: bytes) -> None:
+    """Nobody is told of it; the node goes on."""
+    node = start_node("node")
+    node.ask(b"\1" + topic)
+    node.subscribe("zeek.a")
+    await eventually(lambda: node.is_told("zeek.a"))
+    assert node.told == [(True, "zeek.a")]
+    assert hub.node.zeek_refused_subscriptions == 1
+    node.ask(b"\0" + topic)
+    node.unsubscribe("zeek.a")
+    await eventually(lambda: node.is_told("zeek.a", is_wanted=False))
+
+
+async def test_strangers(hub: Daemon, start_node: StartNode) -> None:
+    """Whoever speaks something else is closed without a word that a node could take for a refusal."""
+    node = start_node("node", "zeek.a")
+    await eventually(lambda: node.is_told("zeek.a"))
+    endpoint = hub.endpoints[0]
+    garbage: list[Any] = [b"GET / HTTP/1.1\r\n\r\n", b"\xff\0\0\0\0\0\0\0\1\x7f\2", bytes(64), b"\xff" * 64]
+    for port in (endpoint.port, endpoint.xsub):
+        for beginning in garbage:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(beginning)
+            got = b""
+            with contextlib.suppress(ConnectionResetError):
+                got = await reader.read()
+            assert len(got) <= GREETING_BYTES
+            writer.close()
+    node.subscribe("zeek.b")
+    await eventually(lambda: node.is_told("zeek.b"))
+    await settle()

@@ -1,0 +1,77 @@
+"""Streams of ZMTP, as nodes of a Zeek cluster send them: on the side that subscribes, and on the one that publishes."""
+
+from __future__ import annotations
+
+from hub.batch import Batch
+from hub.stretch import Run, Stretch
+from peers.broker.nesting import UNREAD_BYTES
+from peers.values.event import Event
+from peers.wire.scanner import NEED_DATA
+from peers.zmtp.event_session import EventSession
+from peers.zmtp.event_writing import EventWriter
+from peers.zmtp.frames import encode_message
+from peers.zmtp.session import Session, SocketType
+from tests.fuzz.target import Target
+from tests.zmtp.recordings import TO_BROKER, wire
+
+__all__ = ["ZMTP_TARGETS"]
+
+_LIMIT = 64 * 1024
+
+
+class _Routes:
+    """Takes every key."""
+
+    def __init__(self) -> None:
+        self.table: dict[bytes, bytes] = {}
+
+    def miss(self, key: bytes) -> bytes:
+        self.table[key] = key
+        return key
+
+
+def _run_publisher(data: bytes) -> None:
+    """What is taken for events is written again, and read again as the same."""
+    found = _batches(EventSession(_LIMIT, _Routes(), lambda *_: None), data)
+    writer = EventWriter(b"hub")
+    written = [writer.write(batch) for batch in found]
+    assert not any(lost for _, lost in written) or any(batch.frames_bytes > UNREAD_BYTES for batch in found)
+
+
+def _batches(session: EventSession[bytes], data: bytes) -> list[Batch]:
+    """Feed it in two reads, the first of which ends where the data says."""
+    cut = data[0] if data else 0
+    batches: list[Batch] = []
+    for part in (data[1 : 1 + cut], data[1 + cut :]):
+        session.feed(part)
+        while (event := session.next_event()) is not NEED_DATA:
+            if isinstance(event, Run | Stretch):
+                batches.append(event.whole() if isinstance(event, Stretch) else event)
+    assert session.held_bytes <= _LIMIT + 64
+    return batches
+
+
+def _run_subscriber(data: bytes) -> None:
+    session = Session(SocketType.XPUB, _LIMIT)
+    session.feed(data)
+    while session.next_event() is not NEED_DATA:
+        pass
+    assert session.held_bytes <= _LIMIT + 64
+
+
+def _streams(socket: str) -> list[bytes]:
+    recorded = wire("z01-null-wire.jsonl").items()
+    return [b"".join(reads)[:4000] for (name, way), reads in recorded if way == TO_BROKER and socket in name]
+
+
+def _publisher_seeds() -> list[bytes]:
+    streams = _streams("XPUB to")
+    event = Event("Demo::hello", "x" * 300).encode()
+    further = encode_message([b"zeek.a", b"worker-1", b"broker-bin-v1", event])
+    return [b"\x10" + stream for stream in (*streams, *(stream + further * 2 for stream in streams[:1]))]
+
+
+ZMTP_TARGETS = (
+    Target("zmtp_publisher", _run_publisher, _publisher_seeds, [b"\x01\x00", b"broker-json-v1", b"\xff" * 8]),
+    Target("zmtp_subscriber", _run_subscriber, lambda: _streams("XSUB to"), [b"\x04\x09SUBSCRIBE", b"\x06CANCEL"]),
+)
