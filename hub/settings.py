@@ -545,9 +545,9 @@ class StoresSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(description="Stores of this hub.", extra={"unit": "texts NAME=FILE or NAME=:memory:"}),
     ] = ()
     entries: Annotated[int, _between("entries", 1, 100_000_000, "Entries of one store.")] = 1_000_000
-    bytes: Annotated[int, _between("bytes", _MIB, _TIB, "The same in memory, 200 bytes for each entry counted.")] = (
-        512 * _MIB
-    )
+    bytes: Annotated[
+        int, _between("bytes", 64 * _KIB, _TIB, "The same in memory, 200 bytes for each entry counted.")
+    ] = 512 * _MIB
     user_entries: Annotated[
         int, _between("entries", 1, 100_000_000, "Entries of one store that one user has written last.")
     ] = 1_000_000
