@@ -117,6 +117,7 @@ class Flags:
     journal_topics: Annotated[str | None, _help("journal.topics")] = None
     journal_sync: Annotated[str | None, _help("journal.sync")] = None
     journal_compression: Annotated[str | None, _help("journal.compression")] = None
+    journal_regroup: Annotated[str | None, _help("journal.regroup")] = None
     journal_commit_s: Annotated[str | None, _help("journal.commit_s")] = None
     journal_buffer_bytes: Annotated[str | None, _help("journal.buffer_bytes")] = None
     journal_keep_bytes: Annotated[str | None, _help("journal.keep_bytes")] = None

@@ -14,15 +14,13 @@ Owner: the event loop, which never waits for the tier. Invariant: no process is 
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
-import subprocess
-import sys
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import msgspec
 import structlog
+
+from peers.journal.side_process import SideProcess
 
 __all__ = ["TierStatistics", "Tiering", "check_tier"]
 
@@ -31,11 +29,7 @@ _FIRST_RESTART_S = 1.0
 _LAST_RESTART_S = 60.0
 """How long it takes until a process that has ended is started again, at most, seconds."""
 
-_END_S = 2.0
-"""How long the process may take to end when the hub stops, seconds; then it is killed, which does no harm."""
-
-_LINE_LIMIT_BYTES = 64 * 1024
-"""Longest line that the process tells."""
+_MODULE = "peers.journal.tier.process"
 
 
 class TierStatistics(NamedTuple):
@@ -81,7 +75,7 @@ class Tiering:
         self._on_copied = on_copied
         self._loop = asyncio.get_running_loop()
         # The process that runs; None until the first tick, and after it has ended.
-        self._copier: _Process | None = None
+        self._copier: SideProcess | None = None
         # When the next one is started, s of the loop's clock, and how long the one after it waits.
         self._start_s = self._loop.time()
         self._restart_s = _FIRST_RESTART_S
@@ -97,7 +91,7 @@ class Tiering:
         if self._copier is not None or self._closed or now_s < self._start_s:
             return
         try:
-            self._copier = _Process(self._order, self._tell, self._ended)
+            self._copier = SideProcess(_MODULE, self._order, self._tell, self._ended)
         except OSError as error:
             self._fail(f"the process that copies could not be started ({error.strerror})")
 
@@ -140,77 +134,3 @@ class Tiering:
         if self._told.error and not told.error:
             log.info("the journal is copied to its tier again", tier=self._address, copied=told.next)
         self._told = told
-
-
-class _Process(asyncio.Protocol):
-    """One process, and its socket.
-
-    Raises:
-        OSError: It cannot be started.
-    """
-
-    def __init__(self, order: bytes, on_line: Callable[[bytes], None], on_end: Callable[[int, int], None]) -> None:
-        ours, theirs = socket.socketpair()
-        try:
-            with theirs:
-                self._process = _start(order, theirs)
-        except BaseException:
-            ours.close()
-            raise
-        self._on_line = on_line
-        self._on_end = on_end
-        # What has come of a line that is not whole.
-        self._held = b""
-        # None until the socket is connected.
-        self._transport: asyncio.Transport | None = None
-        loop = asyncio.get_running_loop()
-        ours.setblocking(False)
-        self._connecting = loop.create_task(loop.create_unix_connection(lambda: self, sock=ours))
-        # Waits for the process, once its socket has ended.
-        self._reaping: asyncio.Future[asyncio.Task[None]] = loop.create_future()
-
-    async def end(self) -> None:
-        """End the process."""
-        await asyncio.wait([self._connecting])
-        if self._transport is not None:
-            self._transport.abort()
-        await (await self._reaping)
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport."""
-        self._transport = cast("asyncio.Transport", transport)
-
-    def data_received(self, data: bytes) -> None:
-        """Hand on each line."""
-        *lines, self._held = (self._held + data).split(b"\n")
-        for line in lines:
-            self._on_line(line)
-        if len(self._held) > _LINE_LIMIT_BYTES and self._transport is not None:
-            self._transport.abort()
-
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- asyncio's signature
-        """See to the end of the process."""
-        self._reaping.set_result(asyncio.get_running_loop().create_task(self._reap()))
-
-    async def _reap(self) -> None:
-        loop = asyncio.get_running_loop()
-        try:
-            await loop.run_in_executor(None, self._process.wait, _END_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            await loop.run_in_executor(None, self._process.wait)
-        self._on_end(self._process.pid, self._process.returncode)
-
-
-def _start(order: bytes, connection: socket.socket) -> subprocess.Popen[bytes]:
-    """Start a process that finds the same modules as this one, whatever stands in the working directory.
-
-    Raises:
-        OSError: There are too many processes, or too little memory.
-    """
-    descriptor = connection.fileno()
-    command = [sys.executable, "-P", "-m", "peers.journal.tier.process", order.decode(), str(descriptor)]
-    variables = os.environ | {"PYTHONPATH": os.pathsep.join(place for place in sys.path if place)}
-    return subprocess.Popen(  # noqa: S603 -- our own program
-        command, pass_fds=(descriptor,), stdin=subprocess.DEVNULL, start_new_session=True, env=variables
-    )

@@ -165,6 +165,17 @@ With a journal:
 | | | | `redelivered` (of these), `acknowledged`, `late` (by who had it no more), `dead` (given up), |
 | | | | `missed` (deleted before they were read) |
 
+While its sealed segments are [laid anew](../docs/journal.md#laid-anew):
+
+| name | type | labels | what |
+|---|---|---|---|
+| `hub_journal_regroup_ready` | gauge | | 1 while they are, or nothing is to do; 0 while it fails |
+| `hub_journal_regroup_segments_total` | counter | | segments that were laid anew |
+| `hub_journal_regroup_bytes_total` | counter | `when`: `before`, `after` | what these took on the disk |
+| `hub_journal_regroup_skipped_total` | counter | | segments that stay as they are, as they are damaged |
+| `hub_journal_regroup_failures_total` | counter | | times that it failed, and was tried again |
+| `hub_journal_regroup_restarts_total` | counter | | times that its process ended before it was done |
+
 With a [tier](../docs/tier.md) of it:
 
 | name | type | labels | what |
@@ -208,6 +219,7 @@ from peers.node.accounts import Accounts
 from peers.node.consumer_metrics import consumer_metrics
 from peers.node.node import Node
 from peers.node.probes import Probes
+from peers.node.regroup_metrics import regroup_metrics
 from peers.node.tier_metrics import tier_metrics
 from peers.node.traffic import LinkTraffic
 from peers.users.identity import How
@@ -574,6 +586,8 @@ def _journal(statistics: JournalStatistics) -> Iterator[Metric]:
     batches.add_metric(("dropped",), staging.dropped_total)
     yield batches
     yield from consumer_metrics(statistics.consumers)
+    if statistics.regroup is not None:
+        yield from regroup_metrics(statistics.regroup)
     if statistics.tier is not None:
         yield from tier_metrics(statistics.tier)
 

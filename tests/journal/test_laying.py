@@ -12,16 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hub.errors import JournalCorruptError
-from hub.journal.segment.entry import read_head
 from hub.journal.segment.mark import Write
 from peers.journal.segments import grouping, laying, stored_block
 from peers.journal.segments.codec import Codec, Compressor
 from peers.journal.segments.laying import FORM, check_laid, lay_anew
 from peers.journal.segments.segment import Segment
-from peers.journal.store import Store
 from peers.journal.view import View
 from tests.journal.files import (
-    ALL,
     AT_US,
     block_rows,
     everything,
@@ -33,9 +30,7 @@ from tests.journal.files import (
     records,
     segments,
 )
-from tests.journal.laid import lay, lay_all
-
-TOPICS = 12
+from tests.journal.laid import codecs, lay, lay_all, mixed, untidied
 
 
 @pytest.fixture(autouse=True)
@@ -45,24 +40,6 @@ def _small_groups(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         patch.setattr(grouping, "GROUP_BYTES", 64)
         patch.setattr(stored_block, "_LOOK_BYTES", 128)
         yield
-
-
-def untidied(path: Path) -> Store:
-    """A store that leaves sealed segments as they are."""
-    return Store(str(path), full_sync=False, retention=ALL, tidies=False, compresses=False)
-
-
-def mixed(store: Store, *counts: int, seed: int = 1) -> None:
-    """Commit so many records each time, of some topics in no order, of all lengths and encodings."""
-    draw = random.Random(seed)  # noqa: S311 -- the same every time
-    for count in counts:
-        parts = []
-        for number in range(store.next, store.next + count):
-            topic = f"/zeek/site/{draw.randrange(TOPICS)}"
-            value = draw.choice([number, {"a": number}, "text" * draw.randrange(9), draw.randbytes(draw.randrange(99))])
-            parts.append((AT_US + number * 1000, frames(topic, value)))
-        store.add(parts)
-        store.commit(now_us=AT_US + store.next * 1000)
 
 
 @pytest.fixture
@@ -77,19 +54,6 @@ def folder(tmp_path: Path) -> Path:
     mixed(store, 30)
     store.close()
     return path
-
-
-def codecs(folder: Path) -> list[int]:
-    """How each block is stored."""
-    view = View(str(folder))
-    try:
-        found = []
-        for row in view.rows():
-            file, place = place_of(folder, row.first)
-            found.append(read_head(file.read_bytes(), place).codec)
-        return found
-    finally:
-        view.close()
 
 
 def pieces(folder: Path, prefixes: tuple[str, ...], limit_bytes: int) -> list[bytes]:

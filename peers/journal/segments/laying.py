@@ -8,16 +8,18 @@ Rows are as large as they may be, since each that a reader looks at costs it abo
 each has its records in parts by topic (`peers.journal.segments.parted`). What was stored in haste is compressed.
 
 Invariant: what stands in the new file was read back from the disk, and has the checksums of what was read of the old
-one; it has another name until somebody gives it the old one's (`peers.journal.store`).
+one; it has another name until `take_place` gives it the old one's, which the owner of the folder does
+(`peers.journal.store`): so nothing is put in the place of what has been deleted, or joined with others, meanwhile.
 
-Cost: 1 µs a record of 100 bytes, and memory for two rows. Not here: which segments, and when.
+Cost: 1 µs a record of 100 bytes, and memory for two rows; of `take_place` three calls of the system. Not here: which
+segments, and when (`peers.journal.regroup`).
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from hub.errors import JournalCorruptError
 from hub.journal.block import Block, weave
@@ -27,12 +29,13 @@ from hub.journal.segment.header import HEADER_BYTES
 from hub.journal.segment.mark import Mark
 from peers.journal.segments.codec import Compressor
 from peers.journal.segments.commit import Commit, footer_of
+from peers.journal.segments.folder import segment_path, stands
 from peers.journal.segments.parting import Parter
 from peers.journal.segments.segment import Segment
 from peers.journal.segments.tidying import merged
 from peers.journal.whole_file import FILE_MODE
 
-__all__ = ["FORM", "LAID_BYTES", "LAID_RECORDS", "check_laid", "lay_anew"]
+__all__ = ["FORM", "LAID_BYTES", "LAID_RECORDS", "LEAST_BYTES", "Laid", "check_laid", "lay_anew", "take_place"]
 
 FORM = 1
 """What the header of a segment says that is laid so."""
@@ -43,8 +46,41 @@ LAID_RECORDS = RECORDS_LIMIT
 LAID_BYTES = 4 * 1024 * 1024
 """Length of a full row: what an answer of the default size may hold, so that none of it is read twice."""
 
+LEAST_BYTES = 1024 * 1024
+"""A shorter segment stays as it is: all of it is read in 10 ms, and it may be joined with others yet."""
+
 _SYNCED_BYTES = 8 * 1024 * 1024
 """How much is written before it is brought to the disk: more at once would have the hub's commits wait."""
+
+
+class Laid(NamedTuple):
+    """A segment that was laid anew, ready to take the place of the old one."""
+
+    first: int
+    """What both begin with."""
+    old: tuple[int, int]
+    """By what the old file is known (`peers.journal.segments.folder.identity`)."""
+    path: str
+    """Where the new one stands yet."""
+    new: tuple[int, int]
+    size_bytes: int
+    """Of the new one."""
+
+
+def take_place(folder: str, laid: Laid) -> bool:
+    """Put a segment in the place of the old one, if that still stands there; else delete it. Return whether it has.
+
+    To be called by the owner of the folder.
+    """
+    path = segment_path(folder, laid.first)
+    try:
+        if stands(path, laid.old) and stands(laid.path, laid.new):
+            os.rename(laid.path, path)  # noqa: PTH104
+            return True
+        os.unlink(laid.path)  # noqa: PTH108
+    except OSError:
+        pass  # it stays as it is, and is deleted later
+    return False
 
 
 def lay_anew(segment: Segment, path: str, compressor: Compressor, breathe: Callable[[], None]) -> None:

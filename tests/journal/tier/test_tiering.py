@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-from peers.journal import tiering as tiering_module
+from peers.journal import side_process
 from peers.journal.tier.process import Order
 from peers.journal.tiering import Tiering
 from tests.hubs.eventually import eventually
@@ -41,7 +41,7 @@ class Bench:
         """Of the process."""
         copier = self.tiering._copier
         assert copier is not None
-        return copier._process.pid
+        return copier.pid
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ async def test_a_process_that_cannot_be_started(bench: Bench, monkeypatch: pytes
         raise OSError(11, "Resource temporarily unavailable")
 
     with monkeypatch.context() as patch:
-        patch.setattr(tiering_module, "_start", fail)
+        patch.setattr(side_process, "_start", fail)
         bench.tick()
     assert "could not be started" in bench.tiering.statistics().error
     bench.tier.mkdir()
