@@ -12,7 +12,7 @@ from hub.errors import StorageError
 from peers.journal.tier import parquet
 from peers.journal.tier.copier import Copier, TierRetention
 from peers.journal.tier.place import Patience, place_at
-from tests.faults.tier_damage import DATA, WAYS, Outcome, TierSample, Way
+from tests.faults.tier_damage import WAYS, Outcome, TierSample, Way
 from tests.faults.tiers import BucketTier, tier_of
 from tests.journal.files import AT_US, everything
 from tests.journal.tier.made import copied, fill_untidily, id_of
@@ -67,7 +67,7 @@ def sample(tmp_path_factory: pytest.TempPathFactory) -> TierSample:
     return TierSample(tmp_path_factory.mktemp("sample"), Random(1))  # noqa: S311 -- to be repeated
 
 
-@pytest.mark.parametrize("way", [way for way in WAYS if way.pattern == DATA], ids=_name_of)
+@pytest.mark.parametrize("way", WAYS, ids=_name_of)
 def test_damage(sample: TierSample, way: Way) -> None:
     """It is an error that names the file, and costs what this file speaks of; everything else is read."""
     random = Random(way.name)  # noqa: S311 -- to be repeated

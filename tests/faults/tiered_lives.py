@@ -201,7 +201,7 @@ class TieredLives:
         place = self.tier.place
         shelf = Shelf(place, journal)
         shelf.refresh()
-        entries = shelf.manifest.entries
+        entries = list(shelf.entries())
         assert [entry.first for entry in entries] == [0, *(entry.next for entry in entries[:-1])]
         assert entries[-1].next == sealed
         assert not any(entry.holes or shelf.flaw_of(entry) for entry in entries)

@@ -27,6 +27,7 @@ from hub.journal.block import Block, select
 from peers.journal.tier.owner import Copied, Ownership
 from peers.journal.tier.parquet import FileMaker
 from peers.journal.tier.place import Place
+from peers.journal.tier.rebuilding import rebuild
 from peers.journal.tier.shelf import Shelf
 from peers.journal.view import BlockRow, View
 
@@ -110,20 +111,34 @@ class Copier:
         """Return how far the tier is; None while that is not known."""
         if self._shelf is None:
             return None
-        entries = self._shelf.manifest.entries
         start = self._start(self._shelf)
-        if not entries:
+        first, following = self._shelf.first, self._shelf.next
+        if first is None or following is None:
             return Progress(start, start, 0, 0, 0)
-        missed = entries[-1].next - entries[0].first - sum(entry.next - entry.first for entry in entries)
-        return Progress(entries[0].first, start, len(entries), sum(entry.size_bytes for entry in entries), missed)
+        totals = self._shelf.totals()
+        return Progress(first, start, totals.files, totals.size_bytes, following - first - totals.offsets)
 
     def _looked_at(self) -> Shelf:
-        """Look at the tier, and take away what a crash has left there."""
+        """Look at the tier; name files whose sheets were lost, and take away what a crash has left there."""
         shelf = Shelf(self._place, self._view.id)
         shelf.refresh()
+        known = self._known(shelf)
+        # Where nobody has noted what was deleted on purpose, nothing is taken for that.
+        first = None if known is None else known.first
+        rebuild(shelf, first or 0, max(shelf.next or 0, 0 if known is None else known.next))
         self._check(shelf)
-        shelf.sweep()
+        shelf.sweep(0 if first is None or shelf.first is None else min(first, shelf.first))
         return shelf
+
+    def _known(self, shelf: Shelf) -> Copied | None:
+        """Return how far the journal was copied to this tier; None if nobody knows."""
+        known = self._ownership.read()
+        is_it = known is not None and (known.tier, known.journal) == (self._place.address, shelf.journal.hex())
+        return known if is_it else None
+
+    def _note(self, shelf: Shelf, first: int | None) -> None:
+        """Note how far it was copied, and what is kept of that."""
+        self._ownership.write(Copied(self._place.address, shelf.journal.hex(), shelf.next or 0, first))
 
     def _check(self, shelf: Shelf) -> None:
         """See to it that tier and journal belong together.
@@ -131,7 +146,7 @@ class Copier:
         Raises:
             JournalCorruptError: They do not.
         """
-        end = shelf.manifest.next or 0
+        end = shelf.next or 0
         following = self._view.extent.next
         if end > following:
             text = (
@@ -139,10 +154,8 @@ class Copier:
                 "copy of itself; start it in a new folder"
             )
             raise JournalCorruptError(text)
-        known = self._ownership.read()
-        if known is None or (known.tier, known.journal) != (self._place.address, shelf.journal.hex()):
-            return
-        if known.next > end:
+        known = self._known(shelf)
+        if known is not None and known.next > end:
             text = (
                 f"{self._place.address}: holds offsets up to {end}, {known.next} were copied: it is not the tier that "
                 "it was; mount or restore it"
@@ -151,7 +164,7 @@ class Copier:
 
     def _start(self, shelf: Shelf) -> int:
         """Return the offset that is to be copied next."""
-        end = shelf.manifest.next
+        end = shelf.next
         return self._view.extent.first if end is None else max(end, self._view.extent.first)
 
     def _copy(self, shelf: Shelf) -> bool:
@@ -163,7 +176,7 @@ class Copier:
             self._add_some(maker, end)
         data, entry = maker.finish()
         shelf.put(data, entry)
-        self._ownership.write(Copied(self._place.address, shelf.journal.hex(), entry.next))
+        self._note(shelf, shelf.first)
         return True
 
     def _add_some(self, maker: FileMaker, end: int) -> None:
@@ -193,18 +206,20 @@ class Copier:
 
     def _retire(self, shelf: Shelf, now_us: int) -> None:
         """Leave out what is too old or too much; the newest file stays, however large it is."""
-        entries = shelf.manifest.entries
-        size_bytes = sum(entry.size_bytes for entry in entries)
-        count = 0
-        for entry in entries[:-1]:
+        totals = shelf.totals()
+        size_bytes, files = totals.size_bytes, totals.files
+        before = None
+        for entry in shelf.entries():
             is_too_much = self._retention.bytes and size_bytes > self._retention.bytes
             is_old = self._retention.age_us and entry.latest_us < now_us - self._retention.age_us
-            if not is_too_much and not is_old:
+            if files == 1 or (not is_too_much and not is_old):
                 break
             size_bytes -= entry.size_bytes
-            count += 1
-        if count:
-            shelf.drop(count)
+            files -= 1
+            before = entry.next
+        if before is not None:
+            self._note(shelf, before)
+            shelf.drop(before)
 
 
 def _runs(block: Block, start: int, end: int) -> Iterator[tuple[int, int]]:

@@ -1,8 +1,10 @@
 """`Ownership`: the file in a journal's folder that says who copies it, and how far that has come.
 
-`tier.json` beside the segments, locked by the one process that copies: `{"tier": ..., "journal": ..., "next": ...}`.
-What it says was copied may have been deleted here. So a tier that holds less is not what it was, as where the wrong
-file system is mounted; then nothing is copied, and nothing deleted, until people have looked.
+`tier.json` beside the segments, locked by the one process that copies:
+`{"tier": ..., "journal": ..., "next": ..., "first": ...}`. What it says was copied may have been deleted here: so a
+tier that holds less is not what it was, as where the wrong file system is mounted; then nothing is copied, and nothing
+deleted, until people have looked. What it says is not kept was deleted on purpose: any other file that no sheet names
+has lost its sheet (`peers.journal.tier.rebuilding`).
 
 Owner: the copier.
 """
@@ -32,6 +34,8 @@ class Copied(msgspec.Struct, frozen=True):
     journal: str
     next: int
     """Everything before it was copied."""
+    first: int | None = None
+    """What ends here or before is not kept; None in files of earlier versions."""
 
 
 class Ownership:

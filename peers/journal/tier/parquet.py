@@ -16,7 +16,7 @@ sorting; a sixth of the bytes, for what a site records.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import sha256
 from itertools import pairwise
 from typing import Any
@@ -24,6 +24,7 @@ from zlib import crc32
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from hub.errors import JournalCorruptError
@@ -33,7 +34,7 @@ from hub.journal.wanted import Wanted
 from peers.journal.segments.commit import footer_of
 from peers.journal.tier.table import SCHEMA, STRIPE_BYTES, STRIPE_RECORDS, Stripe, digests
 
-__all__ = ["FILE_BYTES", "FileMaker", "Opened", "StripeRow"]
+__all__ = ["FILE_BYTES", "FileMaker", "Opened", "StripeRow", "entry_from"]
 
 FILE_BYTES = 128 * 1024 * 1024
 """Values after which a file ends, bytes: it is made in memory. Spark's executors take about as much for one task."""
@@ -58,6 +59,10 @@ class _Outline(msgspec.Struct, frozen=True):
 
     journal: str
     stripes: tuple[StripeRow, ...]
+    reach: tuple[int, int] | None = None
+    """The offset that it begins with, and the one that it ends before; None in files of earlier versions."""
+    holes: tuple[Hole, ...] = ()
+    """What it lacks; none in files of earlier versions."""
 
 
 class FileMaker:
@@ -142,7 +147,7 @@ class FileMaker:
     def finish(self) -> tuple[memoryview, Entry]:
         """Return the file, and what is known of it."""
         self._end_stripe()
-        outline = _Outline(self._journal.hex(), tuple(self._stripes))
+        outline = _Outline(self._journal.hex(), tuple(self._stripes), (self._first, self.next), tuple(self._holes))
         self._writer.add_key_value_metadata({_NAME: msgspec.json.encode(outline)})
         self._writer.close()
         data = memoryview(self._sink.getvalue()).cast("B")
@@ -167,8 +172,68 @@ class FileMaker:
         return data, entry
 
 
-def _tail_bytes(data: memoryview) -> int:
+def _tail_bytes(data: bytes | memoryview) -> int:
     return int.from_bytes(data[-_TAIL_BYTES:-4], "little") + _TAIL_BYTES
+
+
+def entry_from(data: bytes, reach: tuple[int, int], journal: bytes) -> Entry:
+    """Return what a manifest should say of a file, from the file alone, all of which is read and compared.
+
+    Args:
+        data: The file.
+        reach: The offsets that it is called by.
+        journal: Id of the journal.
+
+    Raises:
+        JournalCorruptError: It is no file of this journal, or damaged.
+    """
+    tail = data[-min(_tail_bytes(data), len(data)) :]
+    known = Entry(
+        first=reach[0],
+        next=reach[1],
+        records=0,
+        earliest_us=0,
+        latest_us=0,
+        size_bytes=len(data),
+        raw_bytes=0,
+        sha256=sha256(data).hexdigest(),
+        tail_bytes=len(tail),
+        tail_crc=crc32(tail),
+        topics=(),
+        are_topics_whole=True,
+    )
+    opened = Opened(pa.BufferReader(data), known, journal)
+    records = raw_bytes = 0
+    topics: Counter[str] = Counter()
+    times: list[int] = []
+    for number, stripe in enumerate(opened.stripes):
+        found = opened.table(number, range(len(stripe.crcs)))
+        opened.check_statistics(number)
+        records += len(found)
+        raw_bytes += pc.sum(pc.binary_length(found.column("value"))).as_py()
+        for one in pc.value_counts(found.column("topic")).to_pylist():
+            topics[one["values"]] += one["counts"]
+        both = pc.min_max(found.column("timestamp").cast(pa.int64())).as_py()
+        times += [both["min"], both["max"]]
+    counted = footer_of([], topics, [])
+    return msgspec.structs.replace(
+        known,
+        records=records,
+        earliest_us=min(times, default=0),
+        latest_us=max(times, default=0),
+        raw_bytes=raw_bytes,
+        topics=tuple(counted.topics),
+        are_topics_whole=counted.are_topics_whole,
+        holes=opened.holes or tuple(_gaps(opened.stripes, reach)),
+    )
+
+
+def _gaps(stripes: Sequence[StripeRow], reach: tuple[int, int]) -> Iterator[Hole]:
+    """Yield what no stripe has."""
+    edges = [reach[0], *(edge for stripe in stripes for edge in (stripe.first, stripe.next)), reach[1]]
+    for first, following in zip(edges[::2], edges[1::2], strict=True):
+        if first < following:
+            yield Hole(first, following, "the sheet that said why is lost")
 
 
 class Opened:
@@ -206,6 +271,7 @@ class Opened:
             raise JournalCorruptError(f"it is of the journal {outline.journal}, not of {journal.hex()}")
         _check_outline(outline, entry, metadata.num_row_groups)
         self.stripes = outline.stripes
+        self.holes = outline.holes
         # Where the groups of each stripe begin.
         self._places = [0]
         for stripe in self.stripes:
@@ -250,6 +316,24 @@ class Opened:
             raise JournalCorruptError(f"the checksum of row group {number} does not match")
         return table
 
+    def check_statistics(self, stripe: int) -> None:
+        """See to it that readers who pass over groups of a stripe pass over nothing else, where its end is not known.
+
+        Raises:
+            JournalCorruptError: A group has other records than its statistics say.
+            OSError: It cannot be read.
+        """
+        for number in range(len(self.stripes[stripe].crcs)):
+            group = self._parquet.metadata.row_group(self._places[stripe] + number)
+            found = self.table(stripe, [number])
+            for place, name in enumerate(SCHEMA.names):
+                said = group.column(place).statistics
+                if said is None or not said.has_min_max:
+                    continue
+                both = pc.min_max(found.column(name)).as_py()
+                if (said.min, said.max) != (both["min"], both["max"]):
+                    raise JournalCorruptError(f"row group {number} of a stripe has another {name} than it says")
+
     def check(self) -> None:
         """Read all of it, and compare it with what the manifest says.
 
@@ -276,6 +360,8 @@ def _check_outline(outline: _Outline, entry: Entry, groups: int) -> None:
     edges = [entry.first, *(edge for stripe in outline.stripes for edge in (stripe.first, stripe.next)), entry.next]
     if any(one > other for one, other in pairwise(edges)):
         raise JournalCorruptError("its stripes do not ascend")
+    if outline.reach not in {None, (entry.first, entry.next)}:
+        raise JournalCorruptError(f"it says that it is of the offsets {outline.reach}")
     crcs = [crcs for stripe in outline.stripes for crcs in stripe.crcs]
     if len(crcs) != groups or any(len(each) != len(SCHEMA) for each in crcs):
         raise JournalCorruptError(f"it has {groups} row groups, and checksums of {len(crcs)}")

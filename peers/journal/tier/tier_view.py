@@ -53,8 +53,8 @@ _STRIPES_LIMIT = 4
 _FILES_LIMIT = 32
 """Most files that are looked into for one answer, for the same reason."""
 
-_ENTRIES_LIMIT = 65_536
-"""Most files that are passed over for one answer."""
+_SHEETS_LIMIT = 16
+"""Most sheets of the manifest that are read for one answer, for the same reason: of up to 256 files each."""
 
 
 class TierView:
@@ -101,7 +101,7 @@ class TierView:
     @property
     def first(self) -> int | None:
         """The oldest offset, as of the last look; None if it holds nothing, or was never looked at."""
-        return self._shelf.manifest.first
+        return self._shelf.first
 
     def refresh(self, *, is_urgent: bool = False) -> None:
         """See what there is now, unless that was seen a moment ago.
@@ -110,7 +110,6 @@ class TierView:
             is_urgent: Look whenever it was.
 
         Raises:
-            JournalCorruptError: The manifest is damaged.
             TierUnavailableError: It cannot be read now.
         """
         now_s = self._clock_s()
@@ -122,7 +121,6 @@ class TierView:
         """See how far it reaches. What was seen before is good enough if nothing can be seen now.
 
         Raises:
-            JournalCorruptError: The manifest is damaged.
             TierUnavailableError: It cannot be read now, and never was.
         """
         try:
@@ -133,10 +131,13 @@ class TierView:
                 raise
 
     def _entry(self, offset: int) -> Entry | None:
-        """Return the file that holds an offset, or should; None if none does."""
-        entries = self._shelf.manifest.entries
-        place = self._shelf.manifest.place_of(offset)
-        return entries[place] if place < len(entries) and entries[place].first <= offset else None
+        """Return the file that holds an offset, or should; None if none does.
+
+        Raises:
+            JournalCorruptError: The manifest is damaged there.
+            TierUnavailableError: It cannot be read now.
+        """
+        return self._shelf.sheets.entry_of(offset)
 
     def holds(self, offset: int) -> bool:
         """Return whether a file should hold an offset; look anew where none does."""
@@ -145,10 +146,8 @@ class TierView:
         return self._entry(offset) is not None
 
     def following(self, offset: int) -> int | None:
-        """Return the first offset behind this one that is there; None if there is none."""
-        entries = self._shelf.manifest.entries
-        place = self._shelf.manifest.place_of(offset)
-        return max(offset, entries[place].first) if place < len(entries) else None
+        """Return the first offset from this one on that is there; None if there is none."""
+        return self._shelf.sheets.following(offset)
 
     def offset_at(self, time_us: int) -> int | None:
         """Return the offset of the first record that is not older; None if all are.
@@ -158,7 +157,7 @@ class TierView:
             JournalCorruptError, TierUnavailableError: It cannot be read.
         """
         self.look()
-        for entry in self._shelf.manifest.entries:
+        for entry in self._shelf.sheets.entries(since_us=time_us):
             if entry.latest_us >= time_us and entry.records:
                 return self._offset_within(entry, time_us)
         return None
@@ -182,7 +181,7 @@ class TierView:
             TierUnavailableError: It cannot be read now, and never was.
         """
         self.look()
-        for entry in self._shelf.manifest.entries:
+        for entry in self._shelf.entries():
             if entry.first >= end:
                 return
             yield entry
@@ -200,11 +199,14 @@ class TierView:
         """Return what is wrong where `position` should be, and how far; None if it can be read, or no file names it.
 
         Raises:
-            JournalCorruptError: The manifest is damaged.
             TierUnavailableError: It cannot be read now.
         """
         self.refresh(is_urgent=True)
-        entry = self._entry(position)
+        sheets = self._shelf.sheets
+        try:
+            entry = self._entry(position)
+        except JournalCorruptError as error:
+            return Damage(position, sheets.parts[sheets.place_of(position)].next, str(error))
         if entry is None:
             return None
         try:
@@ -242,9 +244,11 @@ class TierView:
         """
         piece = _Piece(blocks, start, end, wanted, limit_bytes)
         try:
-            for _ in range(_ENTRIES_LIMIT):
+            sheets = self._shelf.sheets
+            most = sheets.reads_total + _SHEETS_LIMIT
+            while not piece.is_done and not piece.is_long and sheets.reads_total < most:
                 entry = self._entry(piece.position)
-                if entry is None or piece.is_done or piece.is_long:
+                if entry is None:
                     break
                 self._collect(piece, entry)
         except (GoneError, JournalCorruptError, TierUnavailableError):

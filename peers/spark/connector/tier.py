@@ -89,8 +89,7 @@ def plan(sought: Sought, tier: str, partitions: int) -> list[InputPartition]:
     files: list[FileShare] = []
     gaps: list[tuple[int, int]] = []
     at = sought.start
-    entries = shelf.manifest.entries
-    for entry in entries[shelf.manifest.place_of(at) :]:
+    for entry in shelf.entries(at):
         if entry.first >= sought.end:
             break
         if entry.first > at:
@@ -137,7 +136,7 @@ class _Shelves:
         key = (tier, sought.journal)
         now_s = time.monotonic()
         shelf, looked_s = self._known.get(key) or (Shelf(place_at(tier), bytes.fromhex(sought.journal)), -LOOK_EVERY_S)
-        covers = shelf.manifest.next is not None and sought.end <= shelf.manifest.next
+        covers = shelf.next is not None and sought.end <= shelf.next
         if not covers and now_s - looked_s >= LOOK_EVERY_S:
             shelf.refresh()
             self._known[key] = shelf, now_s

@@ -222,6 +222,26 @@ def test_verify(journal: Path) -> None:
     assert "there is no such file" in run("tier", "verify", journal.parent / "tier", code=3)
 
 
+def test_rebuild(sound: Path) -> None:
+    """Sheets that were lost or damaged say what they said; a file that is damaged, too, is told."""
+    tier = sound.parent / "tier"
+    name = id_of(sound).hex()
+    assert run("tier", "rebuild", tier) == f"{name}: 0 damaged sheets; named 0 files, 0 records\n"
+    first, second, third = sorted(tier.glob("*/manifest/*.json"))
+    before = first.read_bytes(), second.read_bytes()
+    first.unlink()
+    flip(second, 100)
+    assert run("tier", "rebuild", tier) == f"{name}: 1 damaged sheets; named 2 files, 70 records\n"
+    assert (first.read_bytes(), second.read_bytes()) == before
+    third.unlink()
+    file = max(tier.glob("*/data/*.parquet"))
+    file.write_bytes(file.read_bytes()[:-50])
+    result = hub("journal", "tier", "rebuild", str(tier))
+    assert result.returncode == 3
+    assert file.stem in result.stderr.decode()
+    assert "named 0 files" in result.stdout.decode()
+
+
 def test_verify_of_a_sound_tier(tmp_path: Path) -> None:
     """One line."""
     path = tmp_path / "journal"

@@ -43,7 +43,7 @@ def copied(place: Place, journal_id: bytes) -> list[Record]:
     shelf = Shelf(place, journal_id)
     shelf.refresh()
     found: list[Record] = []
-    for entry in shelf.manifest.entries:
+    for entry in shelf.entries():
         with place.open(data_name(journal_id, entry)) as file:
             read = Opened(file, entry, journal_id)
             read.check()

@@ -146,7 +146,7 @@ def test_killed_at_each_point(path: Path, tmp_path: Path, monkeypatch: pytest.Mo
             assert kept == expected[95 - len(kept) :]
             held = Shelf(place, id_of(mine))
             held.refresh()
-            names = {f"{entry.name}.parquet" for entry in held.manifest.entries}
+            names = {f"{entry.name}.parquet" for entry in held.entries()}
             assert set(place.sizes(f"{id_of(mine).hex()}/data")) == names
     assert at > 20
 
@@ -245,9 +245,7 @@ def test_a_sparse_block(tmp_path: Path, folder: Place, monkeypatch: pytest.Monke
     assert copied(folder, ID) == expected
     shelf = Shelf(folder, ID)
     shelf.refresh()
-    lacks = {
-        offset for entry in shelf.manifest.entries for hole in entry.holes for offset in range(hole.first, hole.next)
-    }
+    lacks = {offset for entry in shelf.entries() for hole in entry.holes for offset in range(hole.first, hole.next)}
     assert lacks == set(range(following)) - {record.offset for record in expected}
 
 
@@ -257,7 +255,7 @@ def test_damage_is_left_out_and_said(path: Path, folder: Place) -> None:
     copy(path, folder)
     held = Shelf(folder, id_of(path))
     held.refresh()
-    (entry,) = held.manifest.entries
+    (entry,) = held.entries()
     (hole,) = entry.holes
     assert (hole.first, hole.next) == (40, 70)
     assert isinstance(hole, Hole)
@@ -335,14 +333,68 @@ def test_many_sheets_become_one(path: Path, folder: Place, monkeypatch: pytest.M
     assert list(folder.sizes(sheets)) == ["00000000000000000070-00000000000000000095.json"]
 
 
-def test_a_file_in_the_midst_is_never_swept_away(path: Path, folder: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a sheet was lost, what it named stays for people to look at."""
+def manifest_of(path: Path, place: Place) -> dict[str, bytes]:
+    """What each sheet says."""
+    sheets = f"{id_of(path).hex()}/manifest"
+    return {name: place.read(f"{sheets}/{name}") for name in sorted(place.sizes(sheets))}
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_lost_sheet_is_rebuilt(path: Path, place: Place, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """From the file that it named, wherever that stands: it says what it said, holes and all."""
+    hurt_block(path, 50)
+    with small_files(monkeypatch):
+        before = copy(path, place)
+    manifest = manifest_of(path, place)
+    assert len(manifest) == 2
+    lost = list(manifest)[number % 2]
+    place.delete(f"{id_of(path).hex()}/manifest/{lost}")
+    if number == 2:  # all of them
+        place.delete(f"{id_of(path).hex()}/manifest/{list(manifest)[1]}")
+    assert copy(path, place) == before
+    assert manifest_of(path, place) == manifest
+
+
+def test_a_damaged_sheet_of_many_files_is_rebuilt(path: Path, folder: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is replaced by one for each of the files, which then are joined again."""
+    monkeypatch.setattr(shelf, "JOINED_SHEETS", 3)
+    with small_files(monkeypatch):
+        before = copy(path, folder)
+    manifest = manifest_of(path, folder)
+    (name,) = manifest
+    folder.write(f"{id_of(path).hex()}/manifest/{name}", manifest[name][:-100])
+    assert copy(path, folder) == before
+    assert manifest_of(path, folder) == manifest
+
+
+def test_a_damaged_file_without_its_sheet_stays(
+    path: Path, folder: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not named, and not deleted either: it is for people to look at; the rest is as it was."""
     with small_files(monkeypatch):
         copy(path, folder)
-    sheets = f"{id_of(path).hex()}/manifest"
-    folder.delete(f"{sheets}/{sorted(folder.sizes(sheets))[1]}")
-    copy(path, folder)
+    name = list(manifest_of(path, folder))[1]
+    folder.delete(f"{id_of(path).hex()}/manifest/{name}")
+    data = tmp_path / "tier" / id_of(path).hex() / "data" / name.replace("json", "parquet")
+    data.write_bytes(data.read_bytes()[:-50])
+    assert copy(path, folder).files == 2
     assert len(folder.sizes(f"{id_of(path).hex()}/data")) == 3
+
+
+def test_what_was_deleted_on_purpose_is_not_named_again(
+    path: Path, folder: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that retention has left out, but not deleted, as where it was killed in between, is deleted."""
+    with small_files(monkeypatch):
+        copy(path, folder)
+        data = tmp_path / "tier" / id_of(path).hex() / "data"
+        oldest = min(data.iterdir())
+        kept = oldest.read_bytes()
+        copy(path, folder, TierRetention(1, 0))
+    assert not oldest.exists()
+    oldest.write_bytes(kept)
+    assert copy(path, folder).first == 70
+    assert not oldest.exists()
 
 
 def test_segments_that_are_joined_while_they_are_copied(

@@ -110,8 +110,8 @@ def test_there_is_something_to_test(kept: Kept) -> None:
     assert kept.here == 100
     shelf = Shelf(place_at(kept.tier), id_of(kept.path))
     shelf.refresh()
-    assert len(shelf.manifest.entries) > 2
-    assert kept.here < (shelf.manifest.next or 0) < len(kept.records)
+    assert len(list(shelf.entries())) > 2
+    assert kept.here < (shelf.next or 0) < len(kept.records)
 
 
 def test_all_of_it(place: Place, tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_answers_are_bounded(kept: Kept, history: History) -> None:
         assert piece.next > start
 
 
-@pytest.mark.parametrize("limit", ["_STRIPES_LIMIT", "_FILES_LIMIT", "_ENTRIES_LIMIT"])
+@pytest.mark.parametrize("limit", ["_STRIPES_LIMIT", "_FILES_LIMIT", "_SHEETS_LIMIT"])
 @pytest.mark.parametrize("prefixes", [("",), ("/t/1",), ("/none",)])
 def test_one_answer_does_not_take_long(
     kept: Kept, history: History, monkeypatch: pytest.MonkeyPatch, limit: str, prefixes: tuple[str, ...]
@@ -220,7 +220,7 @@ def test_what_the_tier_deleted(kept: Kept, history: History) -> None:
     kept.copy(TierRetention(1, 0))
     shelf = Shelf(place_at(kept.tier), id_of(kept.path))
     shelf.refresh()
-    left = shelf.manifest.first or 0
+    left = shelf.first or 0
     assert left > 40
     for start in (39, 2):
         with pytest.raises(GoneError) as caught:
@@ -235,7 +235,7 @@ def test_a_gap(kept: Kept, history: History) -> None:
     """What was deleted here before it was copied is gone, and said to be, with where to go on."""
     shelf = Shelf(place_at(kept.tier), id_of(kept.path))
     shelf.refresh()
-    lost = shelf.manifest.entries[1]
+    lost = list(shelf.entries())[1]
     shelf.place.delete(f"{shelf.journal.hex()}/manifest/{lost.name}.json")
     assert read(history, 0, lost.first) == kept.records[: lost.first]
     with pytest.raises(GoneError) as caught:
@@ -296,7 +296,7 @@ def flipped(kept: Kept, number: int, place: int) -> tuple[int, int]:
     """Damage a file of the tier; return the range that it holds."""
     shelf = Shelf(place_at(kept.tier), id_of(kept.path))
     shelf.refresh()
-    entry = shelf.manifest.entries[number]
+    entry = list(shelf.entries())[number]
     flip(Path(kept.tier) / data_name(shelf.journal, entry), place % entry.size_bytes)
     return entry.first, entry.next
 

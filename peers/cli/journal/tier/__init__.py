@@ -1,10 +1,11 @@
 """`hub journal tier`: look into the tier of a journal, check it. Needs no hub, and does not disturb one.
 
 ```
-ls, verify, status ─▶ shelves ─▶ peers.journal.tier.shelf ─▶ folder or S3
+ls, verify, status, rebuild ─▶ shelves ─▶ peers.journal.tier.shelf ─▶ folder or S3
 ```
 
-All of them only read. Each command is a module, loaded when it is called: they need pyarrow, which is an extra.
+All of them only read, but for `rebuild`. Each command is a module, loaded when it is called: they need pyarrow, which
+is an extra.
 """
 
 from __future__ import annotations
@@ -15,5 +16,6 @@ __all__ = ["app"]
 
 app = App(name="tier", help="Look into the tier of a journal, check it.")
 app.command("peers.cli.journal.tier.ls:ls", name="ls", help="List the files of a tier, or its topics.")
+app.command("peers.cli.journal.tier.rebuild:rebuild", name="rebuild", help="Write lost sheets of a tier anew.")
 app.command("peers.cli.journal.tier.status:status", name="status", help="How far a journal is copied to its tier.")
 app.command("peers.cli.journal.tier.verify:verify", name="verify", help="Read all files and look for damage.")

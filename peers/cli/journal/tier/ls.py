@@ -42,7 +42,7 @@ def ls(
     """List the files of a tier, the newest last, or its topics."""
     check_count("--limit", limit)
     most = limit or (None if json else _SHOWN_ROWS)
-    found = [(shelf.journal.hex(), entry) for shelf in shelves(tier, journal) for entry in shelf.manifest.entries]
+    found = [(shelf.journal.hex(), entry) for shelf in shelves(tier, journal) for entry in shelf.entries()]
     if topics:
         _list_topics([entry for _, entry in found], most, json=json)
         return

@@ -24,29 +24,33 @@ def status(
         if copied is None:
             raise UsageError(f"{path}: was never copied; a hub with journal.tier does that, once a segment is sealed")
         shelf = shelf_of(copied.tier, view.id)
-        here, sealed, entries = view.extent, view.catalog.firsts[-1], shelf.manifest.entries
-    following = shelf.manifest.next or 0
+        here, sealed = view.extent, view.catalog.firsts[-1]
+    following = shelf.next or 0
     behind = max(0, sealed - following)
-    size_bytes, raw_bytes = sum(entry.size_bytes for entry in entries), sum(entry.raw_bytes for entry in entries)
+    files = size_bytes = raw_bytes = 0
+    for entry in shelf.entries():
+        files += 1
+        size_bytes += entry.size_bytes
+        raw_bytes += entry.raw_bytes
     if json:
         offsets = {
-            "first_there": shelf.manifest.first,
+            "first_there": shelf.first,
             "first_here": here.first,
             "copied": following,
             "next": here.next,
         }
-        sizes = {"behind": behind, "files": len(entries), "bytes": size_bytes, "raw_bytes": raw_bytes}
+        sizes = {"behind": behind, "files": files, "bytes": size_bytes, "raw_bytes": raw_bytes}
         print_json({"journal": shelf.journal.hex(), "tier": copied.tier} | offsets | sizes)
         return
     rows = [
         ("journal", "id", shelf.journal.hex()),
         ("tier", "", copied.tier),
-        ("oldest there", "offset", str(shelf.manifest.first)),
+        ("oldest there", "offset", str(shelf.first)),
         ("oldest here", "offset", str(here.first)),
         ("copied before", "offset", str(following)),
         ("sealed, not copied", "records", amount(behind)),
         ("end", "offset", str(here.next)),
-        ("files there", "", amount(len(entries))),
+        ("files there", "", amount(files)),
         ("size there", "KiB", kib(size_bytes)),
         ("values in them", "KiB", kib(raw_bytes)),
     ]

@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 
 from hub.journal.manifest import Entry
 from peers.cli.journal.bar import shown_bar
@@ -29,10 +28,11 @@ def verify(tier: TierAddress, /, *, journal: JournalId = None) -> int:
     files = records = 0
     with shown_bar() as tell:
         for shelf in shelves(tier, journal):
-            entries = shelf.manifest.entries
-            found += [(shelf.journal.hex(), damage) for damage in _missing(entries)]
-            for number, entry in enumerate(entries):
-                tell(f"file {entry.name}", number, len(entries))
+            begin, end = position, _ = shelf.first or 0, shelf.next or 0
+            for entry in shelf.entries():
+                tell(f"file {entry.name}", entry.first - begin, end - begin)
+                found += [(shelf.journal.hex(), damage) for damage in _missing(entry, position)]
+                position = entry.next
                 flaw = shelf.flaw_of(entry)
                 if flaw:
                     found.append((shelf.journal.hex(), Damage(entry.first, entry.next, flaw)))
@@ -52,11 +52,9 @@ def _count(damage: Damage) -> str:
     return amount((damage.next or 0) - damage.first)
 
 
-def _missing(entries: list[Entry]) -> Iterator[Damage]:
-    """Yield what no file holds, between the first and the last."""
-    for one, following in pairwise(entries):
-        if one.next < following.first:
-            yield Damage(one.next, following.first, "deleted before they were copied, or their sheet is lost")
-    for entry in entries:
-        for hole in entry.holes:
-            yield Damage(hole.first, hole.next, f"could not be copied: {hole.cause}")
+def _missing(entry: Entry, position: int) -> Iterator[Damage]:
+    """Yield what no file holds between an offset and the end of a file."""
+    if position < entry.first:
+        yield Damage(position, entry.first, "deleted before they were copied, or their sheet is lost")
+    for hole in entry.holes:
+        yield Damage(hole.first, hole.next, f"could not be copied: {hole.cause}")
