@@ -1,8 +1,6 @@
-"""Many random histories of many hubs, and one of very many."""
+"""Many random histories of many hubs, and one of hundreds; `tests/soak/mesh.py` has larger ones, up to 1,000 hubs."""
 
 from __future__ import annotations
-
-import gc
 
 import pytest
 
@@ -16,12 +14,17 @@ GROUPS = 20
 """Of histories: each is one test."""
 
 SIZES = (5, 8, 12, 20, 100, 5, 8, 12, 20, 8, 5, 8, 12, 20, 40, 5, 8, 12, 20, 8)
-"""How many hubs, in turn: defects show in small meshes, long ways only in large ones; `tests/soak/mesh.py` has more."""
+"""How many hubs, in turn: defects show in small meshes, long ways only in large ones."""
+
+LINKED_WITH_ALL = 10
+"""How many hubs a full mesh has at most, for what it costs grows with the third power; those of the soak have 15."""
 
 
 def _plan(seed: int) -> Plan:
     shape = SHAPES[seed // len(SIZES) % len(SHAPES)]
-    return Plan(seed, SIZES[seed % len(SIZES)], shape, even=seed % 3 == 0, costs=COSTS[seed % len(COSTS)])
+    hubs = SIZES[seed % len(SIZES)]
+    hubs = min(hubs, LINKED_WITH_ALL) if shape == "full" else hubs
+    return Plan(seed, hubs, shape, even=seed % 3 == 0, costs=COSTS[seed % len(COSTS)])
 
 
 @pytest.mark.parametrize("group", range(GROUPS))
@@ -31,12 +34,6 @@ def test_whatever_happens_the_mesh_does_what_it_promises(group: int) -> None:
     assert sum(run(_plan(seed)).delivered for seed in seeds)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_a_thousand_hubs_do_so_too() -> None:
+def test_hundreds_of_hubs_do_so_too() -> None:
     """In one history, in which a few links and hubs come and go."""
-    gc.disable()  # there are millions of records, and nothing that goes in a circle
-    try:
-        assert run(large_plan(1_000)).delivered
-    finally:
-        gc.enable()
+    assert run(large_plan(300)).delivered
