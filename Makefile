@@ -16,12 +16,12 @@ ARGS ?=
 export PYTHONDONTWRITEBYTECODE :=
 # Modules that tests do without, as on a machine where they are not installed: `make test-quick WITHOUT=uvloop`.
 WITHOUT ?=
-# The only loop that tests run on which otherwise run on each: `make test-quick LOOP=uvloop`.
+# The only loop that tests run on which otherwise run on each, or on the other one: `make test-quick LOOP=uvloop`.
 export LOOP ?=
 PYTEST = $(if $(WITHOUT),WITHOUT=$(WITHOUT) PYTHONPATH=$(CURDIR)/tests/without) \
 	$(BIN)/python -m pytest --numprocesses 4 --dist loadscope
 # What talks to each other in sockets and needs nothing but Python.
-QUICK := $(wildcard $(addprefix tests/,wire node transport verbs links connections client daemon embedding shm))
+QUICK := $(wildcard $(addprefix tests/,wire node transport verbs links connections client daemon embedding shm admin))
 # As a path, not as a hook of imports: Spark looks for packages named pyspark_* on the path, and finds `format("hub")` so.
 EDITABLE := --config-settings editable_mode=compat
 

@@ -1,5 +1,9 @@
 """The loops that a hub or a client may run on; a `conftest.py` that imports the hook runs its tests on each.
 
+Where reading, writing, listening and ending are tested, loops differ. What is tested above that would only be repeated
+on a second loop: a `conftest.py` imports `on_the_hubs_loop` under the name of the hook, and `make test-pure`, a part of
+`.ci/run`, runs those tests on asyncio's loop.
+
 `LOOP=uvloop` leaves the others out: CI does so where the tests run once more, on another Python.
 """
 
@@ -9,18 +13,29 @@ import asyncio
 import os
 from collections.abc import Callable
 
-__all__ = ["pytest_asyncio_loop_factories"]
+__all__ = ["on_the_hubs_loop", "pytest_asyncio_loop_factories"]
+
+Loops = dict[str, Callable[[], asyncio.AbstractEventLoop]]
+"""What makes them, by name."""
 
 
-def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+def pytest_asyncio_loop_factories() -> Loops:
     """asyncio's own loop, and uvloop where it is installed; of these the one that is asked for, if it is there."""  # noqa: D403 -- its name
+    return _chosen(os.environ.get("LOOP", ""))
+
+
+def on_the_hubs_loop() -> Loops:
+    """The loop that `hub run` takes: uvloop, where it is installed."""
+    return _chosen(os.environ.get("LOOP") or "uvloop")
+
+
+def _chosen(name: str) -> Loops:
     loops = _installed()
-    asked = os.environ.get("LOOP", "")
-    return {asked: loops[asked]} if asked in loops else loops
+    return {name: loops[name]} if name in loops else loops
 
 
-def _installed() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    loops: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"asyncio": asyncio.new_event_loop}
+def _installed() -> Loops:
+    loops: Loops = {"asyncio": asyncio.new_event_loop}
     try:
         import uvloop
     except ImportError:

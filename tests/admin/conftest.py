@@ -6,8 +6,9 @@ import pytest
 
 from hub.policy.language import read_policy
 from peers.admin.services import add_services
-from tests.hubs.fixtures import StartHub, default_url, pytest_asyncio_loop_factories, start_hub, uncaught
+from tests.hubs.fixtures import StartHub, default_url, start_hub, uncaught
 from tests.hubs.hub import Hub
+from tests.loops import on_the_hubs_loop as pytest_asyncio_loop_factories
 
 __all__ = ["default_url", "pytest_asyncio_loop_factories", "start_hub", "uncaught"]
 

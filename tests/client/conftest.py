@@ -1,4 +1,4 @@
-"""Tests with a client run on asyncio's loop and on uvloop, and fail if the loop met an error that nobody caught."""
+"""Tests with a client fail if the loop met an error that nobody caught."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.hubs.fixtures import StartHub, default_url, pytest_asyncio_loop_factories, start_hub, uncaught
+from tests.hubs.fixtures import StartHub, default_url, start_hub, uncaught
 from tests.hubs.hub import Hub
+from tests.loops import on_the_hubs_loop as pytest_asyncio_loop_factories
 
 __all__ = ["default_url", "pytest_asyncio_loop_factories", "start_hub", "uncaught"]
 

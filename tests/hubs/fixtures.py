@@ -1,7 +1,7 @@
 """Hubs in the test's own loop, as fixtures; a `conftest.py` imports those that the tests of its folder use.
 
-Such tests run on asyncio's loop and on uvloop, and fail if the loop met an error that nobody caught. A folder whose
-hubs listen for something else has a fixture `default_url` of its own.
+Such tests fail if the loop met an error that nobody caught. A folder whose hubs listen for something else has a fixture
+`default_url` of its own.
 """
 
 from __future__ import annotations
