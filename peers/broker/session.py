@@ -14,7 +14,7 @@ Messages come as runs of the hub's frames, see `peers.broker.reading`. The hands
 | envelope | what becomes of it |
 |---|---|
 | data | `Run`, `Stretch`, or `Skipped` with a reason |
-| command (data stores) | `CommandDropped` |
+| command (data stores) | `StoreCommand`, or `Skipped` if it is not from the far side, or for another endpoint |
 | routing_update | `FilterChanged`, if it comes from the far side itself and changes something |
 | ping | it is answered; if it says BYE, the end of the stream will be a graceful one |
 | pong | `Drained`, if it answers this side's BYE |
@@ -58,7 +58,6 @@ __all__ = [
     "HANDSHAKE_LIMIT_BYTES",
     "NEED_DATA",
     "PING_LIMIT_BYTES",
-    "CommandDropped",
     "Drained",
     "Ended",
     "FilterChanged",
@@ -66,6 +65,7 @@ __all__ = [
     "Peered",
     "Session",
     "Skipped",
+    "StoreCommand",
 ]
 
 FRAME_LIMIT_BYTES = 16 * 1024 * 1024
@@ -94,8 +94,10 @@ class Peered(NamedTuple):
     """The prefixes that it subscribes to."""
 
 
-class CommandDropped(NamedTuple):
-    """The far side has sent a command for a data store, which this hub has none of."""
+class StoreCommand(NamedTuple):
+    """The far side has sent a command for a data store, which is not taken apart."""
+
+    envelope: Envelope
 
 
 class FilterChanged(NamedTuple):
@@ -108,7 +110,7 @@ class Drained(NamedTuple):
     """The far side has read all that was sent before `say_goodbye`."""
 
 
-Event = PeerKnown | Peered | CommandDropped | FilterChanged | Drained | Ended | Skipped
+Event = PeerKnown | Peered | StoreCommand | FilterChanged | Drained | Ended | Skipped
 
 
 class Session(Generic[R]):
@@ -371,12 +373,12 @@ class Session(Generic[R]):
 
     def _envelope(self, envelope: Envelope) -> Event | None:
         name = envelope.type.name.lower()
-        if envelope.type is EnvelopeType.COMMAND:
-            return CommandDropped()
         if envelope.sender != self.peer_id:
             return Skipped(f"{name} from {envelope.sender.hex()}, which is not the far side")
         if envelope.receiver not in (NIL_ID, self._own_id):
             return Skipped(f"{name} for another endpoint")
+        if envelope.type is EnvelopeType.COMMAND:
+            return StoreCommand(envelope)
         return _MEANINGS[envelope.type](self, envelope.payload)
 
     # What envelopes of the far side itself mean.

@@ -2,7 +2,8 @@
 
 ```
 Session ─▶ FilterChanged ─▶ FarSubscriptions ─▶ core.subscribe
-       └─▶ PeerKnown     ─▶ Registry: go on, wait, or be dropped
+       ├─▶ PeerKnown     ─▶ Registry: go on, wait, or be dropped
+       └─▶ StoreCommand  ─▶ StoreEnd: to the Zeeks that have the other end of the store
 handler ── render ──▶ data envelopes
 core ─ on_filter ─▶ announce, some ms later ─▶ routing_update
 core.leaves ─ on_gateway ─▶ ask for all that is wanted, or for nothing
@@ -40,7 +41,6 @@ from peers.broker.envelope import encode_ping
 from peers.broker.registry import Verdict
 from peers.broker.session import (
     GOODBYE_BYTES,
-    CommandDropped,
     Drained,
     Ended,
     Event,
@@ -49,9 +49,11 @@ from peers.broker.session import (
     PeerKnown,
     Session,
     Skipped,
+    StoreCommand,
 )
 from peers.connections.broker_gateway import Gateway
 from peers.connections.broker_peerings import Peerings, endpoint_text
+from peers.connections.broker_stores import StoreEnd
 from peers.connections.broker_subscriptions import FarSubscriptions
 from peers.connections.connection import Connection
 from peers.connections.door import enter_zeek, refuse_zeek, rights_of
@@ -109,6 +111,7 @@ class BrokerConversation:
         "_node",
         "_peerings",
         "_queue",
+        "_stores",
         "_subscriptions",
         "session",
     )
@@ -143,6 +146,8 @@ class BrokerConversation:
         """Set while the far side is to be told of that, and was not."""
         self._gateway = Gateway(node, self._turn_over)
         """Which hub is the gateway of the far side."""
+        self._stores = StoreEnd(peerings.stores, connection, self.session, self._announce_soon)
+        """Its part in data stores, while this hub is its gateway."""
         self._far_filter: tuple[str, ...] = ()
         """What the far side has asked for last, which counts while this hub is its gateway."""
         self._closing_code = 0
@@ -187,8 +192,8 @@ class BrokerConversation:
                     messages=event.messages,
                     reason=event.reason,
                 )
-            case CommandDropped():
-                self._node.zeek_store_commands += 1
+            case StoreCommand():
+                self._stores.hear(event.envelope)
             case Drained():
                 self._connection.ending.finish("")
             case Ended():
@@ -268,7 +273,8 @@ class BrokerConversation:
             self._connection.work()
 
     def _proceed(self) -> None:
-        self.session.announce(self._node.core.minimal_filter_for_leaves if self._gateway.is_here else ())
+        wanted = self._node.core.minimal_filter_for_leaves
+        self.session.announce([*wanted, *self._stores.topics] if self._gateway.is_here else ())
         self.session.proceed()
 
     def _turn_over(self) -> None:
@@ -284,7 +290,12 @@ class BrokerConversation:
         self._announce()
 
     def _hear_filter(self) -> None:
-        cast("FarSubscriptions", self._subscriptions).replace(self._far_filter if self._gateway.is_here else ())
+        is_here = self._gateway.is_here
+        cast("FarSubscriptions", self._subscriptions).replace(self._far_filter if is_here else ())
+        if is_here:
+            self._stores.follow(self._far_filter)
+        else:
+            self._stores.leave()
 
     # What this hub wants of the far side.
 
@@ -294,6 +305,11 @@ class BrokerConversation:
         self._asked.difference_update(change.removed)
         if self._announcing is None:
             self._announce_in(_ANNOUNCE_S + _ANNOUNCE_PREFIX_S * len(self._asked))
+
+    def _announce_soon(self) -> None:
+        """Other topics of stores are to be announced."""
+        if self._announcing is None:
+            self._announce_in(_ANNOUNCE_S)
 
     def _announce_in(self, seconds: float) -> None:
         self._announcing = self._node.loop.call_later(seconds, self._connection.guard, self._announce)
@@ -306,7 +322,7 @@ class BrokerConversation:
         if handler is not None and not handler.writable:  # changes merge until the far side reads on
             self._announce_in(_ANNOUNCE_S)
             return
-        self.session.announce(self._asked if self._gateway.is_here else ())
+        self.session.announce([*self._asked, *self._stores.topics] if self._gateway.is_here else ())
         self._connection.writer.write_outgoing()
 
     # What the handler writes.
@@ -317,7 +333,7 @@ class BrokerConversation:
             self._node.core.leaves.skip(sum(batch.messages for batch in batches))
             return []
         make = self._peerings.form
-        parts = []
+        parts = self._stores.take_waiting()
         lost = 0
         for batch in batches:
             form = batch.form(make)
@@ -336,7 +352,10 @@ class BrokerConversation:
         return b""
 
     def write_more(self) -> None:
-        """Changes of the filter look again by themselves."""
+        """Write commands of stores that wait. Changes of the filter look again by themselves."""
+        waiting = self._stores.take_waiting()
+        if waiting:
+            self._connection.writer.write(waiting)
 
     # Ends.
 
@@ -382,10 +401,12 @@ class BrokerConversation:
                 self._peerings.lost(peer_id, address, reason)
             self._node.vacancies.tell()
         self._gateway.release()
+        self._stores.leave()
         self._peerings.registry.release(peer_id, self)
         if self._announcing is not None:
             self._announcing.cancel()
             self._announcing = None
 
     def conclude(self) -> None:
-        """Nothing more is to be done."""
+        """Let go of what knows this."""
+        self._stores.conclude()

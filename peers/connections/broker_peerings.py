@@ -1,7 +1,8 @@
 """`Peerings`: what all connections of a hub to Broker endpoints share.
 
 The registry, the hub's endpoint id (a hub and its endpoint have the same one), the form in which batches are written,
-and how statuses are told: to subscribers of `$hub/peers/...`, with Broker's codes beside the hub's.
+the forwarding between data stores, and how statuses are told: to subscribers of `$hub/peers/...`, with Broker's codes
+beside the hub's.
 
 Owner of the state: the hub's event loop. Cost: a batch is brought into Broker's form once for all
 peers, `peers.values.forms`.
@@ -17,6 +18,7 @@ from hub.events import PeerCodes, peer_status
 from peers.broker.codes import BrokerCode
 from peers.broker.registry import Registry
 from peers.broker.writing import data_envelopes
+from peers.connections.broker_stores import Stores
 from peers.node.node import Node
 from peers.values import from_msgpack
 from peers.values.forms import Form, Made
@@ -43,6 +45,7 @@ class Peerings:
         self.node = node
         self.own_id = node.id
         self.registry = Registry()
+        self.stores = Stores(node)
 
     def form(self, _: Batch) -> Form:
         """Give a batch its form for Broker peers: data envelopes of this hub. For `Batch.form`."""

@@ -74,7 +74,9 @@
 | `hub_quota_user_held` | gauge | `user`, `resource` | of the 32 who hold most; of the others: `user=""` |
 | `hub_zeek_tls_failures_total` | counter | | connections to a `zeek://` listener whose TLS handshake failed |
 | `hub_zeek_subscriptions_refused_total` | counter | | subscriptions of nodes (`zeek+zmq://`) that were not taken |
-| `hub_zeek_store_commands_dropped_total` | counter | | commands of Zeeks for data stores, which this hub has none of |
+| `hub_zeek_stores`, `hub_zeek_store_entities` | gauge | | data stores of Zeeks; masters and clones there |
+| `hub_zeek_store_commands_forwarded_total` | counter | | commands of Zeeks for data stores that went to other Zeeks |
+| `hub_zeek_store_commands_dropped_total` | counter | `reason` (`ForwarderCounters`) | commands that went nowhere |
 | `hub_subscriptions` | gauge | | pairs of prefix and handler |
 | `hub_filter_prefixes` | gauge | | prefixes that peers are told |
 | `hub_messages_published_total` | counter | | messages taken from clients, links and this process |
@@ -194,6 +196,7 @@ And those of the Prometheus client for the process (`process_*`) and the interpr
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import get_args
 
 from prometheus_client import CollectorRegistry, PlatformCollector, ProcessCollector, generate_latest
@@ -211,6 +214,7 @@ from hub.overflow import Overflow
 from hub.quotas.quotas import USERS_SHOWN, Quotas
 from hub.requests.counters import RequestStatistics
 from hub.settings import MeshSettings
+from peers.broker.stores.forwarder import Forwarder
 from peers.journal.far_confirmations import WAITING_LIMIT, FarConfirmationsStatistics
 from peers.journal.far_journals import ANSWERING_LIMIT, FarJournalStatistics
 from peers.journal.marks import EXPECTED_LIMIT, MarksStatistics
@@ -320,7 +324,7 @@ class HubCollector:
         yield _counter("hub_zeek_tls_failures", "TLS handshakes of Zeeks that failed.", node.zeek_tls_failures)
         refused = node.zeek_refused_subscriptions
         yield _counter("hub_zeek_subscriptions_refused", "Subscriptions of Zeek nodes not taken.", refused)
-        yield _counter("hub_zeek_store_commands_dropped", "Commands for data stores.", node.zeek_store_commands)
+        yield from _zeek_stores(node.zeek_stores)
 
     def _handlers(self, statistics: CoreStatistics) -> Iterator[Metric]:
         handlers = GaugeMetricFamily("hub_handlers", "Data sinks of the core.", labels=("role",))
@@ -440,6 +444,17 @@ def _links(links: list[LinkTraffic]) -> Iterator[Metric]:
 def _leaves(leaves: Leaves) -> Iterator[Metric]:
     yield _gauge("hub_mesh_zeeks_left", "Zeeks that are left to other hubs.", leaves.left)
     yield _counter("hub_mesh_zeeks_left_messages", "Of Zeeks that were left, not taken.", leaves.skipped_messages)
+
+
+def _zeek_stores(forwarder: Forwarder) -> Iterator[Metric]:
+    yield _gauge("hub_zeek_stores", "Data stores whose master is at a Zeek.", forwarder.stores)
+    yield _gauge("hub_zeek_store_entities", "Masters, clones and others at Zeeks.", forwarder.entities)
+    counts = asdict(forwarder.counters)
+    yield _counter("hub_zeek_store_commands_forwarded", "Commands for data stores.", counts.pop("forwarded"))
+    dropped = CounterMetricFamily("hub_zeek_store_commands_dropped", "Of these, dropped.", labels=("reason",))
+    for reason, count in counts.items():
+        dropped.add_metric((reason,), count)
+    yield dropped
 
 
 def _mesh(statistics: MeshStatistics, limits: MeshSettings) -> Iterator[Metric]:

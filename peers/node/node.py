@@ -25,6 +25,7 @@ from hub.overflow import QueueLimits
 from hub.quotas.quotas import Quotas
 from hub.quotas.resource import Resource
 from hub.settings import Settings
+from peers.broker.stores.forwarder import Forwarder
 from peers.broker.stores.topics import covers_stores
 from peers.journal.consumers.far_consumers import FarConsumers
 from peers.journal.elsewhere import JournalElsewhere
@@ -152,8 +153,8 @@ class Node:
         """How many TLS handshakes at `zeek://` listeners have failed since the start."""
         self.zeek_refused_subscriptions = 0
         """How many subscriptions of Zeek nodes were not taken since the start."""
-        self.zeek_store_commands = 0
-        """How many commands for data stores Zeeks have sent since the start; the hub drops them."""
+        self.zeek_stores = Forwarder(self.id, between_peers=settings.zeek.forwarding == "on")
+        """Lets the data stores of Zeeks find each other."""
         self.accounts = Accounts(self.keepalive, self._tell_loss)
         self.probes = Probes(self.core, _steady_us, self.wall_us)
         self.vacancies, self.traffic, self.spares = Vacancies(), Traffic(), Spares(self.id, settings.mesh.degree)

@@ -10,7 +10,7 @@ from hub.frame import Encoding
 from peers.broker.codes import BrokerCode
 from peers.broker.envelope import Envelope, EnvelopeType, encode_envelope
 from peers.broker.handshake import Ended, Role
-from peers.broker.session import CommandDropped, Drained, FilterChanged, Peered, Skipped
+from peers.broker.session import Drained, FilterChanged, Peered, Skipped, StoreCommand
 from tests.broker.recorded import CONNECTIONS, HIGH, Direction, Reported, Side, connection, errors, framed, side_of
 from tests.wire.pair import parts
 
@@ -50,7 +50,7 @@ def check(side: Side, ours: Direction, theirs: Direction) -> None:
     assert side.of_type(Peered) == [Peered(theirs.sender, theirs.filter)]
     assert side.of_type(FilterChanged) == [FilterChanged(each) for each in theirs.filters()]
     assert len(side.of_type(Drained)) == len(theirs.of_type(EnvelopeType.PONG))
-    assert len(side.of_type(CommandDropped)) == len(theirs.of_type(EnvelopeType.COMMAND))
+    assert side.of_type(StoreCommand) == [StoreCommand(each) for each in theirs.of_type(EnvelopeType.COMMAND)]
     assert side.session.far_said_goodbye == bool(theirs.of_type(EnvelopeType.PING))
     assert not side.of_type(Ended, Skipped)
 

@@ -23,7 +23,10 @@ as soon as the other one has said something. When a peer is lost its entities ar
 they outlive a connection. A peer announces what it is by its filter; it is told the topics of stores that others
 announce, and never its own: a master that is restarted there must not take itself for another one.
 
-Owner: the Broker connections of one hub, and whoever of the hub takes part as a node of its own. Invariant: between two
+The hub itself takes part as a peer of its own, with the id of a node that nobody sees. Where peers are not to hear of
+each other, since they are peered themselves, they still hear of the hub, and it of them.
+
+Owner: the Broker connections of one hub. Invariant: between two
 peers, order holds. Limits: entities and topics of each peer. Cost: 5 µs a command, and what is written. No I/O, no
 clock. Not here: what commands mean (`master`, `clone`), and how those that a peer does not read are dropped.
 """
@@ -31,7 +34,7 @@ clock. Not here: what commands mean (`master`, `clone`), and how those that a pe
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -95,6 +98,10 @@ class ForwarderCounters:
 
     forwarded: int = 0
     """Commands that went to at least one peer."""
+    unheard: int = 0
+    """Dropped: for all, and nobody has asked for them."""
+    elsewhere: int = 0
+    """Dropped: from a peer that takes no part, as another hub forwards for it."""
     unknown: int = 0
     """Dropped: for an entity that is not known, or whose peer is gone, or from somebody else's entity."""
     undelivered: int = 0
@@ -123,9 +130,11 @@ class End(Protocol):
 class _Peer:
     """One peer, from when it comes until it is forgotten."""
 
-    __slots__ = ("end", "entities", "lost_tick", "prefixes", "topics")
+    __slots__ = ("end", "entities", "is_own", "lost_tick", "prefixes", "topics")
 
     def __init__(self) -> None:
+        self.is_own = False
+        """Whether it is the hub itself."""
         self.end: End | None = None
         """None while it is lost."""
         self.prefixes: tuple[str, ...] = ()
@@ -134,6 +143,10 @@ class _Peer:
         self.entities: set[int] = set()
         """Its aliases."""
         self.lost_tick = 0
+
+
+def _nothing() -> None:
+    """Stand in for whoever is told of topics."""
 
 
 def is_write(kind: int, *, to_master: bool) -> bool:
@@ -146,15 +159,17 @@ class Forwarder:
 
     Args:
         own_id: The id of the hub.
-        on_topics: Called when other topics are to be announced to peers than before.
+        between_peers: Whether peers hear of each other, and not of the hub only.
         limits: Of each peer.
     """
 
-    __slots__ = ("_limits", "_on_topics", "_own_id", "_peers", "_targets", "_tick", "counters")
+    __slots__ = ("_between_peers", "_limits", "_own_id", "_peers", "_targets", "_tick", "counters", "on_topics")
 
-    def __init__(self, own_id: bytes, on_topics: Callable[[], object], limits: ForwarderLimits | None = None) -> None:
+    def __init__(self, own_id: bytes, *, between_peers: bool = True, limits: ForwarderLimits | None = None) -> None:
         self._own_id = own_id
-        self._on_topics = on_topics
+        self._between_peers = between_peers
+        self.on_topics: Callable[[], object] = _nothing
+        """Called when other topics are to be announced to peers than before."""
         self._limits = limits or ForwarderLimits()
         self._peers: dict[bytes, _Peer] = {}
         self._targets: dict[int, tuple[bytes, bytes]] = {}
@@ -175,10 +190,16 @@ class Forwarder:
 
     # Peers.
 
-    def join(self, peer_id: bytes, end: End, prefixes: Iterable[str]) -> None:
+    @property
+    def is_needed(self) -> bool:
+        """Whether ticks mean anything: there is somebody, or was."""
+        return bool(self._peers)
+
+    def join(self, peer_id: bytes, end: End, prefixes: Iterable[str], *, is_own: bool = False) -> None:
         """A peer has come, with its filter; what was known of it before it was lost holds on."""
         peer = self._peers.setdefault(peer_id, _Peer())
         peer.end = end
+        peer.is_own = is_own
         self.announced(peer_id, prefixes)
 
     def announced(self, peer_id: bytes, prefixes: Iterable[str]) -> None:
@@ -200,7 +221,17 @@ class Forwarder:
 
     def topics_for(self, peer_id: bytes) -> frozenset[str]:
         """Return the topics of stores that this hub is to announce to a peer: those of all others."""
-        return frozenset().union(*(peer.topics for other, peer in self._peers.items() if other != peer_id))
+        return frozenset().union(*(peer.topics for peer in self._others(peer_id)))
+
+    def _others(self, peer_id: bytes) -> Iterator[_Peer]:
+        """Iterate over those that a peer hears of, and who hear of it."""
+        return (peer for other, peer in self._peers.items() if self._meet(peer_id, other))
+
+    def _meet(self, one: bytes, other: bytes) -> bool:
+        """Return whether two peers hear of each other."""
+        if one == other:
+            return False
+        return self._between_peers or any(each in self._peers and self._peers[each].is_own for each in (one, other))
 
     def tick(self) -> None:
         """Let a tick pass: who was lost for long enough is forgotten."""
@@ -215,20 +246,23 @@ class Forwarder:
     def _set_topics(self, peer: _Peer, topics: frozenset[str]) -> None:
         if topics != peer.topics:
             peer.topics = topics
-            self._on_topics()
+            self.on_topics()
 
     # Commands.
 
     def hear(self, peer_id: bytes, envelope: Envelope) -> None:
         """A peer has sent a command: pass it on, if it can be."""
         payload = envelope.payload
+        peer = self._peers.get(peer_id)
+        if peer is None or peer.end is None:
+            self.counters.elsewhere += 1
+            return
         store = self._store_of(envelope)
         if store is None:
             self.counters.invalid += 1
             return
         name, to_master = store
-        end = self._peers[peer_id].end
-        if end is None or not end.may_say(name, writes=is_write(payload[KIND_OFFSET], to_master=to_master)):
+        if not peer.end.may_say(name, writes=is_write(payload[KIND_OFFSET], to_master=to_master)):
             self.counters.refused += 1
             return
         sender = payload[SENDER_OFFSET:RECEIVER_OFFSET]
@@ -289,19 +323,18 @@ class Forwarder:
     def _broadcast(self, peer_id: bytes, envelope: Envelope, name: str, alias: bytes) -> None:
         topic = envelope.topic.decode()
         frame = self._frame(envelope, NIL_ID, alias, NIL_ENTITY)
-        was_taken = False
-        for other, peer in self._peers.items():
-            if other != peer_id and peer.end is not None and any(map(topic.startswith, peer.prefixes)):
-                was_taken |= self._deliver(peer.end, name, frame)
-        self.counters.forwarded += was_taken
+        heard = [
+            peer.end
+            for peer in self._others(peer_id)
+            if peer.end is not None and any(map(topic.startswith, peer.prefixes))
+        ]
+        self.counters.unheard += not heard
+        self.counters.forwarded += sum([self._deliver(end, name, frame) for end in heard]) > 0
 
     def _pass_on(self, peer_id: bytes, envelope: Envelope, name: str, alias: bytes, receiver: bytes) -> None:
         target = self._targets.get(object_of(receiver)) if node_of(receiver) == self._own_id else None
-        if target is None or target[0] == peer_id:
-            self.counters.unknown += 1
-            return
-        node, found = target
-        end = self._peers[node].end
+        node, found = target or (NIL_ID, NIL_ENTITY)
+        end = self._peers[node].end if node in self._peers and self._meet(peer_id, node) else None
         if end is None:
             self.counters.unknown += 1
             return

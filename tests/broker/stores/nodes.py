@@ -120,7 +120,8 @@ class Hub:
 
     def start(self) -> Forwarder:
         """Begin with nothing known, but the peers that there are."""
-        self.forwarder = Forwarder(HUB, self.tell, self.limits)
+        self.forwarder = Forwarder(HUB, limits=self.limits)
+        self.forwarder.on_topics = self.tell
         for node in self.nodes.values():
             self.forwarder.join(node.id, node, node.filter)
         return self.forwarder

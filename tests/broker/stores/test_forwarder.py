@@ -22,7 +22,7 @@ from peers.broker.stores.command import (
     entity,
     node_of,
 )
-from peers.broker.stores.forwarder import FORGET_TICKS, ForwarderLimits
+from peers.broker.stores.forwarder import FORGET_TICKS, Forwarder, ForwarderLimits
 from peers.broker.stores.topics import clone_topic, master_topic
 from peers.values import Count, encode
 from tests.broker.stores.network import Faults
@@ -227,6 +227,35 @@ def test_nobody_speaks_for_others() -> None:
     alias = decode_command(two.heard[0].payload).sender
     said(one, PUT, receiver=alias, to=HUB)
     assert hub.forwarder.counters.unknown == 2
+
+
+def test_where_peers_do_not_hear_of_each_other() -> None:
+    """They are peered themselves; the hub they hear, and it hears them."""
+    hub, (one, two, own) = peers(3)
+    hub.forwarder = Forwarder(HUB, between_peers=False)
+    for node in (one, two, own):
+        hub.forwarder.join(node.id, node, (clone_topic("db"),), is_own=node is own)
+    assert hub.forwarder.topics_for(one.id) == hub.forwarder.topics_for(own.id) == {clone_topic("db")}
+    hub.forwarder.announced(own.id, ())
+    assert hub.forwarder.topics_for(one.id) == frozenset()
+    said(one, PUT)
+    assert (two.heard, own.heard, hub.forwarder.counters.unheard) == ([], [], 1)
+    hub.forwarder.announced(own.id, (clone_topic("db"),))
+    said(one, PUT)
+    alias = decode_command(own.heard[0].payload).sender
+    said(two, Nack((2,)), receiver=alias, to=HUB)
+    assert (one.heard, hub.forwarder.counters.unknown) == ([], 1)
+    said(own, Nack((2,)), receiver=alias, to=HUB)
+    assert len(one.heard) == 1
+
+
+def test_who_takes_no_part() -> None:
+    """What comes from a peer that another hub forwards for is counted."""
+    hub, (one, two) = peers(2)
+    hub.forwarder.leave(one.id)
+    said(one, PUT)
+    assert (two.heard, hub.forwarder.counters.elsewhere) == ([], 1)
+    assert hub.forwarder.is_needed
 
 
 def test_entities_are_bounded() -> None:

@@ -14,7 +14,7 @@ from hub.errors import CloseCode
 from hub.overflow import Overflow, QueueLimits
 from hub.settings import Settings, ZeekSettings
 from peers.broker.codes import BrokerCode
-from peers.broker.envelope import Envelope, EnvelopeType, encode_envelope
+from peers.broker.envelope import EnvelopeType
 from peers.broker.handshake_messages import DropConn, Hello, Probe, encode_hello, encode_version_select
 from peers.connections.broker_tls import client_context, server_context
 from peers.values import Count, Table, decode, encode
@@ -388,12 +388,3 @@ async def test_tls_where_none_is_expected(hub: ZeekHub) -> None:
     await eventually(lambda: bool(hub.zeeks) and bool(hub.zeeks[0].reason))
     assert "the far side begins a TLS handshake, and this connection is without TLS" in hub.zeeks[0].reason
     writer.close()
-
-
-async def test_commands_for_stores(hub: ZeekHub) -> None:
-    """This hub has no stores: what comes for them is counted."""
-    far = await hub.zeek("/a")
-    command = Envelope(LOW, bytes(16), EnvelopeType.COMMAND, b"db/<$>/data/master", bytes(57))
-    far.write(encode_envelope(command), encode_envelope(command))
-    await far.barrier()
-    assert hub.node.zeek_store_commands == 2

@@ -1,0 +1,272 @@
+"""Data stores of Zeeks find each other through a hub, over sockets; the Zeeks' ends are those of this project."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+import structlog
+from prometheus_client import generate_latest
+
+from hub.policy.language import read_policy
+from hub.settings import Settings, ZeekSettings
+from peers.broker.envelope import Envelope, EnvelopeType, encode_envelope
+from peers.broker.filters import decode_filter
+from peers.broker.handshake_messages import NIL_ID
+from peers.broker.stores.clone import Clone
+from peers.broker.stores.command import NIL_ENTITY, Command, Put, decode_command, encode_command, entity
+from peers.broker.stores.master import Master
+from peers.broker.stores.topics import clone_topic, master_topic
+from peers.connections import broker_stores
+from peers.node.metrics import registry
+from peers.users.users import Users
+from peers.values import Count, encode
+from tests.broker.stores.simulated import ClonedStore, ServedStore
+from tests.connections.broker.conftest import StartHub
+from tests.connections.broker.hubs import ZeekHub
+from tests.connections.broker.scripted import LOW, OTHER, Endpointlike
+from tests.hubs.eventually import eventually
+from tests.hubs.known_tokens import KnownTokens
+
+MASTER, CLONE = master_topic("db"), clone_topic("db")
+
+
+class Zeek:
+    """An endpoint with masters and clones, which does by itself what a Zeek does."""
+
+    def __init__(self, far: Endpointlike) -> None:
+        self.far = far
+        self.masters: dict[str, Master] = {}
+        self.clones: dict[str, Clone] = {}
+        self.filter: tuple[str, ...] = far.hub_filter
+        self.heard: list[Command] = []
+        self._listening = asyncio.ensure_future(self._listen())
+
+    def serve(self) -> ServedStore:
+        """Attach a master."""
+        served = ServedStore(self.far.id, self._sender(CLONE))
+        self.masters[MASTER] = served.master
+        self._announce()
+        return served
+
+    def copy(self) -> ClonedStore:
+        """Attach a clone."""
+        cloned = ClonedStore(self.far.id, self._sender(MASTER), first=1000)
+        self.clones[CLONE] = cloned.clone
+        self._announce()
+        return cloned
+
+    def _announce(self) -> None:
+        self.far.update([*self.masters, *self.clones])
+
+    def _sender(self, topic: str) -> Callable[[bytes, bytes], None]:
+        def send(to: bytes, command: bytes) -> None:
+            if to == self.far.hub_id or (to == NIL_ID and topic in self.filter):
+                self.far.write(
+                    encode_envelope(Envelope(self.far.id, to, EnvelopeType.COMMAND, topic.encode(), command))
+                )
+
+        return send
+
+    async def _listen(self) -> None:
+        while True:
+            envelope = await self.far.envelope()
+            if envelope.type is EnvelopeType.ROUTING_UPDATE:
+                self.filter = decode_filter(envelope.payload, 0, 1000)[0].prefixes
+            elif envelope.type is EnvelopeType.COMMAND:
+                assert envelope.sender == self.far.hub_id
+                assert envelope.receiver in (NIL_ID, self.far.id)
+                command = decode_command(envelope.payload)
+                self.heard.append(command)
+                for end in (self.masters | self.clones).items():
+                    if end[0].encode() == envelope.topic:
+                        end[1].hear(command, len(envelope.payload))
+
+    def tick(self) -> None:
+        """100 ms pass."""
+        for end in (*self.masters.values(), *self.clones.values()):
+            end.tick()
+
+    def end(self) -> None:
+        """Listen no more."""
+        self._listening.cancel()
+
+
+class Zeeks:
+    """Some of them, peered with one hub."""
+
+    def __init__(self, hub: ZeekHub) -> None:
+        self.hub = hub
+        self.all: list[Zeek] = []
+
+    async def peer(self, own_id: bytes = LOW) -> Zeek:
+        """One more."""
+        zeek = Zeek(await self.hub.zeek(own_id=own_id))
+        self.all.append(zeek)
+        return zeek
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        """Let their time pass until something is the case."""
+        while not condition():
+            for zeek in self.all:
+                zeek.tick()
+            await asyncio.sleep(0.001)
+
+
+Peer = Callable[[ZeekHub], Zeeks]
+
+
+@pytest.fixture
+async def zeeks_of() -> AsyncIterator[Peer]:
+    """Zeeks that listen until the test is over."""
+    made: list[Zeeks] = []
+
+    def make(hub: ZeekHub) -> Zeeks:
+        made.append(Zeeks(hub))
+        return made[-1]
+
+    yield make
+    for zeeks in made:
+        for zeek in zeeks.all:
+            zeek.end()
+
+
+async def test_a_master_and_a_clone_at_different_zeeks(hub: ZeekHub, zeeks_of: Peer) -> None:
+    """The clone has the content, then every change, and what it wishes is granted."""
+    zeeks = zeeks_of(hub)
+    one, two = await zeeks.peer(), await zeeks.peer(OTHER)
+    served, cloned = one.serve(), two.copy()
+    served.put("a", 1)
+    cloned.clone.begin()
+    await eventually(lambda: MASTER in two.filter and CLONE in one.filter)
+    assert MASTER not in one.filter  # or it could not attach its master again
+    await zeeks.until(lambda: cloned.replica.content == {encode("a"): encode(Count(1))})
+    for number in range(100):
+        cloned.add("a", number)
+        served.put(f"k{number}", number)
+    results: list[bool | None] = []
+    cloned.clone.put_unique(encode("a"), encode(Count(0)), None, results.append)
+    await zeeks.until(lambda: cloned.clone.is_idle and served.master.is_idle)
+    assert results == [False]
+    assert cloned.replica.content == served.store.content
+    assert len(served.store.content) == 101
+    assert (hub.node.zeek_stores.stores, hub.node.zeek_stores.entities) == (1, 2)
+
+
+async def test_a_zeek_that_comes_again(hub: ZeekHub, zeeks_of: Peer) -> None:
+    """Its master goes on with the clone at the other one, which had missed something."""
+    zeeks = zeeks_of(hub)
+    one, two = await zeeks.peer(), await zeeks.peer(OTHER)
+    served, cloned = one.serve(), two.copy()
+    await zeeks.until(lambda: cloned.clone.is_attached and served.master.clones)
+    two.end()
+    two.far.close()
+    await eventually(lambda: OTHER not in hub.peerings.registry)
+    await eventually(lambda: CLONE not in one.filter)
+    served.put("missed", 1)
+    two.far = await hub.zeek(CLONE, own_id=OTHER)
+    again = Zeek(two.far)
+    again.clones = two.clones
+    two.filter = again.filter
+    zeeks.all.append(again)
+    await zeeks.until(lambda: cloned.replica.content == served.store.content and served.master.is_idle)
+    assert cloned.clone.restarts == 0
+
+
+async def test_peers_that_are_peered_themselves(start_hub: StartHub, zeeks_of: Peer) -> None:
+    """Without forwarding, nobody is told of the stores of others, and commands are dropped and counted."""
+    hub = await start_hub(settings=Settings(zeek=ZeekSettings(forwarding="off")))
+    zeeks = zeeks_of(hub)
+    one, two = await zeeks.peer(), await zeeks.peer(OTHER)
+    one.serve()
+    two.copy()
+    await eventually(lambda: hub.node.zeek_stores.stores == 1)
+    say(two.far, Put(encode("k"), encode("v"), None, NIL_ENTITY))
+    await eventually(lambda: hub.node.zeek_stores.counters.unheard == 1)
+    assert (one.heard, one.filter, two.filter) == ([], (), ())
+    text = generate_latest(registry(hub.node)).decode()
+    assert 'hub_zeek_store_commands_dropped_total{reason="unheard"} 1.0' in text
+    assert "hub_zeek_store_commands_forwarded_total 0.0" in text
+    assert "hub_zeek_stores 1.0" in text
+
+
+def say(far: Endpointlike, content: Put, topic: str = CLONE) -> None:
+    """Send one command to all."""
+    payload = encode_command(Command(2, entity(far.id, 1), NIL_ENTITY, content))
+    far.write(encode_envelope(Envelope(far.id, NIL_ID, EnvelopeType.COMMAND, topic.encode(), payload)))
+
+
+POLICY = {
+    "roles": {"copier": {"link": {"bring": ["other"], "take": ["db"]}}},
+    "users": {},
+}
+
+
+async def test_who_may_write(start_hub: StartHub, zeeks_of: Peer) -> None:
+    """Whoever may take a store's topic may copy it; to change it, a Zeek must be let bring it. The log tells, once."""
+    hub = await start_hub(settings=Settings(zeek=ZeekSettings(role="copier")))
+    zeeks = zeeks_of(hub)
+    KnownTokens(hub)
+    hub.node.access.adopt(Users(read_policy(POLICY, "test")))
+    hub.node.core.authority.adopt(hub.node.access.policy)
+    one, two = await zeeks.peer(), await zeeks.peer(OTHER)
+    hub.handler("11111111-1111-4111-8111-111111111111").rights = None  # the master's Zeek may do everything
+    served, cloned = one.serve(), two.copy()
+    served.put("a", 1)
+    with structlog.testing.capture_logs() as logs:
+        await zeeks.until(lambda: cloned.replica.content == served.store.content)
+        for number in range(5):
+            cloned.add("a", number)
+        await zeeks.until(lambda: hub.node.zeek_stores.counters.refused >= 5)
+    assert served.store.content == {encode("a"): encode(Count(1))}
+    told = [line for line in logs if line["event"] == "a Zeek may not use a data store"]
+    assert [(line["store"], line["reason"]) for line in told] == [("db", "bring 'db': not granted to user 'zeek'")]
+
+
+async def test_a_zeek_that_does_not_read(hub: ZeekHub, zeeks_of: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands wait for it, so many; then the newest are dropped and counted, and go out when it reads on."""
+    monkeypatch.setattr(broker_stores, "QUEUE_COMMANDS", 3)
+    zeeks = zeeks_of(hub)
+    one, two = await zeeks.peer(), await zeeks.peer(OTHER)
+    two.far.update([CLONE])
+    await eventually(lambda: CLONE in one.filter)
+    (writer,) = [zeek.writer for zeek in hub.zeeks if zeek.conversation.far_name.startswith("2222")]
+    writer.pause()
+    held_bytes = hub.node.held.size_bytes
+    for number in range(5):
+        say(one.far, Put(encode(number), encode("v"), None, NIL_ENTITY))
+    await eventually(lambda: hub.node.zeek_stores.counters.undelivered == 2)
+    assert hub.node.held.size_bytes > held_bytes
+    assert two.heard == []
+    writer.resume()
+    await eventually(lambda: len(two.heard) == 3)
+    assert [command.content for command in two.heard] == [
+        Put(encode(number), encode("v"), None, NIL_ENTITY) for number in range(3)
+    ]
+    assert hub.node.held.size_bytes == held_bytes
+
+
+async def test_what_stores_the_log_names(hub: ZeekHub, zeeks_of: Peer) -> None:
+    """One line, whenever a Zeek's stores are others than before."""
+    zeeks = zeeks_of(hub)
+    one = await zeeks.peer()
+    with structlog.testing.capture_logs() as logs:
+        one.far.update([CLONE, "/a"])
+        one.far.update([CLONE, "/b"])
+        one.far.update([MASTER, "/b", master_topic("x")])
+        await eventually(lambda: hub.node.zeek_stores.stores == 2)
+    told = [(line["masters"], line["clones"]) for line in logs if line["event"] == "data stores of a Zeek"]
+    assert told == [([], ["db"]), (["db", "x"], [])]
+
+
+async def test_ticks_end_when_nobody_is_there(hub: ZeekHub) -> None:
+    """The hub forgets Zeeks that are gone, and then does nothing by itself any more."""
+    far = await hub.zeek(CLONE)
+    await eventually(lambda: hub.node.zeek_stores.is_needed)
+    far.close()
+    await eventually(lambda: LOW not in hub.peerings.registry)
+    for _ in range(600):
+        hub.node.zeek_stores.tick()
+    assert not hub.node.zeek_stores.is_needed
+    await eventually(lambda: hub.peerings.stores._timer is None)
