@@ -37,6 +37,10 @@ from peers.client.known_names import KnownName
 from peers.client.service import Service, ServiceRequest
 from peers.client.service_name import ServiceName
 from peers.client.settings import Options
+from peers.client.stores.replica import StoreReplica
+from peers.client.stores.store import Store
+from peers.client.stores.values import StoreChange, StoreEntry, StoreState
+from peers.client.stores.watch import StoreWatch
 from peers.client.stream import MessageStream
 from peers.client.values import BadMessage, InvalidValueError
 from peers.client.writer import Writer
@@ -83,6 +87,12 @@ __all__ = [
     "Service",
     "ServiceName",
     "ServiceRequest",
+    "Store",
+    "StoreChange",
+    "StoreEntry",
+    "StoreReplica",
+    "StoreState",
+    "StoreWatch",
     "UsageError",
     "View",
     "Writer",

@@ -44,6 +44,7 @@ from peers.client.requests import TIMEOUT_S
 from peers.client.routes import Addressed
 from peers.client.service import CONCURRENCY, Service, ServiceRequest
 from peers.client.service_name import ServiceName
+from peers.client.stores.store import Store
 from peers.client.stream import MessageStream
 from peers.client.values import encode_value
 from peers.client.writer import Writer
@@ -255,6 +256,14 @@ class Client:
         """
         answers = await self._requests.ask_many(topic, list(values), timeout_s, named=name)
         return answers if return_exceptions else unfailed(answers)
+
+    def store(self, name: str, *, timeout_s: float = TIMEOUT_S) -> Store:
+        """Return a store of the mesh, by its name; nothing is asked yet. See docs/stores.md.
+
+        Raises:
+            UsageError: That is no name.
+        """
+        return Store(name, self._requests, self.subscribe, self._publishing.put_nowait, timeout_s)
 
     def serve(
         self,

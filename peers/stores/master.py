@@ -243,7 +243,8 @@ class Master:
     # Requests.
 
     def _answer(self, asker: Handler, request: Request, reply: Callable[[Reply, int], object]) -> None:
-        """Answer a frame: this is the service."""
+        """Answer a frame: this is the service. What was published before it is carried out before it."""
+        self.handler.write_pending()
         count = request.requests
         plain = as_bytes(request) if request.flags & FLAG_SHARED else request
         give = partial(_give, request, reply)

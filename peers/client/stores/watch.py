@@ -1,0 +1,97 @@
+"""`StoreWatch`: the changes of a store, the present state first, by iterating.
+
+Owner: one client. Bounds: `HELD_CHANGES` that were not read; then the store is not read on, and what is missed then is
+asked for later: an entry that has changed several times meanwhile may be told once. The entries that the watch copies
+are held as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Any, Self
+
+from hub.errors import ClosedError, UsageError
+from hub.stores.change import Change
+from peers.client.stores.copying import Copying
+from peers.client.stores.values import StoreChange, change_of
+from peers.client.stream import MessageStream
+
+__all__ = ["HELD_CHANGES", "StoreWatch"]
+
+HELD_CHANGES = 65_536
+"""How many changes that were not read are held before the store is not read on."""
+
+
+class StoreWatch:
+    """Made by `Store.watch`; use it with `async with`, or call `open` and `close`."""
+
+    def __init__(self, read: Callable[[list[Any]], Awaitable[Any]], stream: MessageStream, prefix: str) -> None:
+        self._copying = Copying(read, stream, prefix, self._take, tells_loaded=True)
+        # What was not read, each with whether it was there at the beginning.
+        self._changes: deque[tuple[Change, bool]] = deque()
+        self._is_present = True
+        self._some = asyncio.Event()
+        self._is_open = False
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Begin to watch.
+
+        Raises:
+            RequestError: The store is not there, or this client may not read it.
+            HubError: The client has ended, or the store cannot be subscribed to.
+        """
+        if self._is_open:
+            raise UsageError("a watch is opened once; watch again for another one")
+        self._is_open = True
+        await self._copying.open()
+        self._is_present = False
+
+    async def close(self) -> None:
+        """End it; what was not read is thrown away."""
+        self._changes.clear()
+        await self._copying.close()
+
+    def __aiter__(self) -> Self:
+        if not self._is_open:
+            raise UsageError("the watch is not open: write `async with store.watch() as changes:`")
+        return self
+
+    async def __anext__(self) -> StoreChange:
+        """Return the next change.
+
+        Cancellation: loses nothing.
+
+        Raises:
+            StopAsyncIteration: The watch, or the client, is closed.
+            HubError: The client has ended with an error.
+        """
+        while not self._changes:
+            error = self._copying.error
+            if isinstance(error, ClosedError):
+                raise StopAsyncIteration
+            if error is not None:
+                raise error
+            self._some.clear()
+            await self._some.wait()
+        change, present = self._changes.popleft()
+        if len(self._changes) < HELD_CHANGES // 2:
+            self._copying.room.set()
+        return change_of(change, present=present)
+
+    def _take(self, changes: list[Change]) -> None:
+        self._changes.extend((change, self._is_present) for change in changes)
+        if len(self._changes) >= HELD_CHANGES:
+            self._copying.room.clear()
+        self._some.set()
