@@ -50,12 +50,9 @@ from peers.client.values import encode_value
 from peers.client.writer import Writer
 from peers.shm.ring import Block
 from peers.wire.hello import Hello
-from peers.wire.records import FETCH_BYTES, Commit, Fetch, Stage
+from peers.wire.records import END_OF_TIME_US, FETCH_BYTES, Commit, Fetch, Stage
 
 __all__ = ["Client"]
-
-_END_OF_TIME_US = 2**63 - 1
-"""Later than any record: what asks for the end of the journal."""
 
 _log = logging.getLogger("peers.client")
 
@@ -351,7 +348,7 @@ class Client:
         if (from_offset is not None and from_time is not None) or (from_offset or 0) < 0:
             raise UsageError("from_offset, which is 0 or more, and from_time exclude each other")
         read_position = ReadPosition(self._reports.decode)
-        at_us = _END_OF_TIME_US if from_offset is None and from_time is None else time_us(from_time)
+        at_us = END_OF_TIME_US if from_offset is None and from_time is None else time_us(from_time)
         start = Start(from_offset or 0, at_us, hub, recorded)
         follower = Follower(self._exchange.terms(), start, read_position, size)
         return MessageStream(follower, prefixes, read_position.decode, size, read_position)
@@ -507,7 +504,7 @@ class Client:
             RejectedError: It has none, or cannot read it.
             ClosedError, PeerError: The client is closed, or has ended with an error.
         """
-        found = await self._journal.fetch(Fetch(1, time=_END_OF_TIME_US, bytes=0, hub=hub, journal=b""))
+        found = await self._journal.fetch(Fetch(1, time=END_OF_TIME_US, bytes=0, hub=hub, journal=b""))
         return JournalState(journal_of(found, hub, self._journal.id), found.first, found.head)
 
     async def stage(self, transaction: str, part: int, frames: bytes) -> None:

@@ -20,9 +20,11 @@ from hub.routes import Route
 from hub.topics import printable
 from peers.journal.far_confirmations import FarConfirmations
 from peers.journal.far_journals import FarJournals
+from peers.journal.forms import Order
 from peers.journal.readers import Deliver
 from peers.journal.recorder import Answer, OnMarked
 from peers.journal.recording import Cancel, JournalStatistics, Publish, nothing
+from peers.journal.shared_pieces import SharedPieces
 from peers.journal.staging import OnCommitted, OnStaged
 from peers.wire.records import Commit, Fetch, Stage
 
@@ -45,6 +47,8 @@ class JournalElsewhere:
         self._journals = journals
         self._confirmations = confirmations
         self._of = of
+        # Streams of events that are equally far are given one piece.
+        self._pieces: SharedPieces[Order] = SharedPieces(self._read)
 
     @property
     def taken(self) -> int:
@@ -87,6 +91,12 @@ class JournalElsewhere:
 
     def fetch(self, fetch: Fetch, deliver: Deliver) -> Cancel:
         """Have a piece read there. A hub that is not known yet may come: whoever reads is to ask again."""
+        if isinstance(fetch, Order) and fetch.form == "events":
+            self._pieces.fetch(fetch, deliver)
+            return nothing
+        return self._read(fetch, deliver)
+
+    def _read(self, fetch: Fetch, deliver: Deliver) -> Cancel:
         try:
             return self._journals.fetch(msgspec.structs.replace(fetch, hub=self._of), deliver)
         except RejectedError as error:

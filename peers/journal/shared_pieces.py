@@ -6,15 +6,17 @@ stream, stream, stream ── the same order ──▶ one reader ──▶ one 
 
 Purpose: ten thousand streams of events that wait at the end of the journal ask for the same piece at the same commit.
 
-Owner: one `Journal`. Invariant: each `fetch` is answered once. An answer may be as old as the first who asked for it:
-for those who go on from what they have got that is no matter, and for others this is not the place.
+Owner: one `Journal`, or what stands for that of another hub. Invariant: each `fetch` is answered once. An answer may be
+as old as the first who asked for it: for those who go on from what they have got that is no matter, and for others this
+is not the place.
 
 Cost: one dictionary hit each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
 
 from hub.errors import RejectedError
 from peers.journal.readers import Deliver
@@ -22,19 +24,23 @@ from peers.journal.readers import Deliver
 __all__ = ["SharedPieces"]
 
 
-class SharedPieces:
+Piece = TypeVar("Piece", bound=Hashable)
+"""An order."""
+
+
+class SharedPieces(Generic[Piece]):
     """What several ask for.
 
     Args:
         read: Has an order answered.
     """
 
-    def __init__(self, read: Callable[[bytes, Deliver], None]) -> None:
+    def __init__(self, read: Callable[[Piece, Deliver], object]) -> None:
         self._read = read
         # Those who wait, by their order; an entry goes as the answer comes.
-        self._waiting: dict[bytes, list[Deliver]] = {}
+        self._waiting: dict[Piece, list[Deliver]] = {}
 
-    def fetch(self, order: bytes, deliver: Deliver) -> None:
+    def fetch(self, order: Piece, deliver: Deliver) -> None:
         """Have an order answered, together with all others that are the same."""
         waiting = self._waiting.get(order)
         if waiting is not None:
@@ -43,6 +49,6 @@ class SharedPieces:
         self._waiting[order] = [deliver]
         self._read(order, lambda answer: self._answer(order, answer))
 
-    def _answer(self, order: bytes, answer: bytes | bytearray | RejectedError) -> None:
+    def _answer(self, order: Piece, answer: bytes | bytearray | RejectedError) -> None:
         for deliver in self._waiting.pop(order):
             deliver(answer)

@@ -31,6 +31,7 @@ from peers.wire.kinds import Kind
 from peers.wire.malformed import MALFORMED
 
 __all__ = [
+    "END_OF_TIME_US",
     "FETCH_BYTES",
     "FETCH_WAIT_LIMIT_MS",
     "HUB_LIMIT_BYTES",
@@ -56,6 +57,9 @@ __all__ = [
 
 FETCH_BYTES = 1024 * 1024
 """Default of how much one answer holds: a full block. Twice as much is no quicker."""
+
+END_OF_TIME_US = 2**63 - 1
+"""The latest time that a journal knows, later than any record: what asks for its end."""
 
 FETCH_WAIT_LIMIT_MS = 60_000
 """Longest time that a FETCH may wait for records that are not there yet."""

@@ -111,9 +111,11 @@ async def http(hub: Hub, endpoint: Endpoint | None = None, *, receive_bytes: int
     return await hub._dialled_in(RawHttp, endpoint, receive_bytes)
 
 
-async def follow(hub: Hub, query: str, *lines: str, receive_bytes: int | None = None) -> RawHttp:
+async def follow(
+    hub: Hub, query: str, *lines: str, endpoint: Endpoint | None = None, receive_bytes: int | None = None
+) -> RawHttp:
     """A client that follows events."""
-    client = await http(hub, receive_bytes=receive_bytes)
+    client = await http(hub, endpoint, receive_bytes=receive_bytes)
     await client.send(request(f"/v1/events?{query}", "GET", *lines))
     status, headers = await client.head()
     assert (status, headers["Content-Type"]) == (200, "text/event-stream"), client._buffer

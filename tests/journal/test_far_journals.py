@@ -119,7 +119,7 @@ def test_a_piece_is_one_request(bench: Bench) -> None:
     request, order = bench.asked()
     assert request.target == target_at(THERE, "journal")
     assert request.timeout_ms == 500 + ANSWER_MS
-    assert order == Order(9, 4, None, None, ("/a",), PIECE_BYTES, 500, "", b"x" * 16, "json", ())
+    assert order == Order(9, 4, None, None, ("/a",), PIECE_BYTES, 500, "", b"x" * 16, form="json")
     bench.journals.fetch(Fetch(1, hub="there", bytes=5), bench.outcomes.append)
     bench.room.settle()
     assert bench.asked()[1] == Order(1, bytes=5)

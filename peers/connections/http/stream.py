@@ -3,10 +3,13 @@
 ```
 without a journal   handler ─ batches ─▶ events, without ids; its queue overflows by its policy: `dropped`
 recorded            handler ─ batches ─▶ bell ─▶ FETCH ─▶ events as the reader process has made them, with ids
+recorded elsewhere  handler ─ batches ─▶ bell ─┐
+                             time, now and then ┴▶ FETCH ─▶ the same, made by the reader process of the other hub
 ```
 
-Which of the two it is: recorded, if the hub records all that is asked for, the client may read the journal, and wishes
-for no queue. Then what waits for a slow reader waits in the journal, and no policy is needed.
+Which of these it is: recorded, if this hub, or the one that `journal.of` names, records all that is asked for, the
+client may read the journal, and wishes for no queue. Then what waits for a slow reader waits in the journal, and no
+policy is needed.
 
 Owner: one `peers.connections.http.conversation.HttpConversation`. Invariants: what is read from the journal is told
 once, in order; a stream whose journal has failed ends, and says so, as nobody knows what it would miss.
@@ -18,6 +21,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 from hub.batch import Batch
@@ -26,14 +30,14 @@ from hub.handler import Handler
 from hub.policy.policy import Action
 from hub.topics import RESERVED
 from peers.connections.unread import unread_bytes
-from peers.journal.forms import NEXT, Order
+from peers.journal.forms import PLACE, Order
 from peers.journal.granting import granted
 from peers.node.node import Node
 from peers.values.event_stream import COMMENT, dropped_event, events_form, gone_event
 from peers.verbs.verbs import Verbs
-from peers.websocket.http.following import Following
+from peers.websocket.http.following import Following, Looks
 from peers.websocket.http.query import Wanted
-from peers.wire.records import Fetch
+from peers.wire.records import END_OF_TIME_US, Fetch, decode_records
 from peers.wire.session import SubscriptionChange
 
 __all__ = ["LIVE_HEADERS", "PIECE_BYTES", "Shell", "Stream"]
@@ -52,7 +56,7 @@ LIVE_HEADERS: Final = {
 }
 """The third is for nginx, which would keep events until there are many."""
 
-_NO_JOURNAL: Final = "there is no journal here to begin in; ask the hub that records, which is the core of workers"
+_NO_JOURNAL: Final = "there is no journal here to begin in; ask the hub that records"
 
 _REQUEST: Final = 1
 """The number of whatever a stream asks for: there is one thing at a time."""
@@ -103,6 +107,8 @@ class Stream:
         "_handler",
         "_is_accepted",
         "_is_rung",
+        "_journal",
+        "_looks",
         "_node",
         "_shell",
         "_time_us",
@@ -118,6 +124,10 @@ class Stream:
         self._verbs = verbs
         self._shell = shell
         self._wanted = wanted
+        self._looks = Looks() if node.settings.journal.of and not node.journal.id else None
+        """Where the journal is another hub's."""
+        self._journal: bytes | None = None
+        """The id of that journal, once it is known."""
         self.is_recorded = wanted.has_start or (wanted.queue is None and self._is_all_recorded() and self._may_read())
         """Whether events come from the journal."""
         self._is_accepted = False
@@ -133,9 +143,13 @@ class Stream:
 
     def _is_all_recorded(self) -> bool:
         topics = tuple(self._node.settings.journal.topics)
-        return bool(self._node.journal.id) and all(
+        return self._has_journal and all(
             one.startswith(topics) and not one.startswith(RESERVED) for one in self._wanted.prefixes
         )
+
+    @property
+    def _has_journal(self) -> bool:
+        return bool(self._node.journal.id) or self._looks is not None
 
     def _may_read(self) -> bool:
         rights = self._handler.rights
@@ -148,7 +162,7 @@ class Stream:
             RejectedError: It cannot begin in the journal.
         """
         if self.is_recorded:
-            if not self._node.journal.id:
+            if not self._has_journal:
                 raise RejectedError(CloseCode.NOT_ALLOWED, _NO_JOURNAL)
             if not self._is_all_recorded():
                 raise RejectedError(CloseCode.NOT_ALLOWED, "topic not recorded here; see journal.topics of the hub")
@@ -163,15 +177,35 @@ class Stream:
 
     def confirmed(self, request: int, offset: int | None) -> None:  # noqa: ARG002 -- there is one at a time
         """The subscription has begun."""
+        if self.is_recorded and self._looks is not None:
+            order = Order(_REQUEST, time=END_OF_TIME_US, prefixes=self._prefixes, bytes=0, journal=b"")
+            self._verbs.act(order)  # how far that journal reaches: `records` is told
+            return
         if self.is_recorded:
             refusal = self._join(offset)
             if refusal is not None:
-                self._verbs.act(SubscriptionChange(subscribe=False, prefixes=self._wanted.prefixes, request=0))
-                self._shell.refuse(refusal)
+                self._turn_away(refusal)
                 return
+        self._accept()
+
+    def _accept(self) -> None:
         self._is_accepted = True
         self._shell.accept()
-        self.go_on()
+        self._read_or_rest()
+
+    def _turn_away(self, refusal: RejectedError) -> None:
+        self._verbs.act(SubscriptionChange(subscribe=False, prefixes=self._wanted.prefixes, request=0))
+        self._shell.refuse(refusal)
+
+    def _meet(self, body: memoryview) -> None:
+        """The hub that records has told how far its journal reaches: begin there."""
+        found = decode_records(bytes(body))
+        self._journal = found.journal
+        refusal = self._join(found.head)
+        if refusal is None:
+            self._accept()
+        else:
+            self._turn_away(refusal)
 
     def _join(self, offset: int | None) -> RejectedError | None:
         """Begin in the journal, which stands at this offset; return why not."""
@@ -190,7 +224,9 @@ class Stream:
 
     def refused(self, error: RejectedError, request: int) -> None:
         """It was refused what it asked for, or is taken away what it had."""
-        if not self._is_accepted:
+        if not self._is_accepted and self.is_recorded and self._looks is not None:
+            self._turn_away(error)  # it has subscribed by then
+        elif not self._is_accepted:
             self._shell.refuse(error)
         elif request and error.code == CloseCode.TRY_AGAIN_LATER and self._following is not None:
             self._following.failed()
@@ -205,13 +241,17 @@ class Stream:
         """A piece of the journal has come: tell it, and ask for the next one."""
         following = self._following
         if following is None:
+            self._meet(body)
             return
         self._time_us = None
-        following.reached(NEXT.unpack_from(body)[0])
-        text = bytes(body[NEXT.size :])
+        place, head = PLACE.unpack_from(body)
+        following.reached(place)
+        if self._looks is not None:
+            following.extend(head)
+        text = bytes(body[PLACE.size :])
         if text:
             self._shell.write(text)
-        self.go_on()
+        self._read_or_rest()
 
     def gone(self, text: str, first: int) -> None:
         """What was to be read next was deleted: tell so, and go on with what is there."""
@@ -223,12 +263,31 @@ class Stream:
             return
         self._shell.write(gone_event(following.position, first))
         following.reached(first)
-        self.go_on()
+        self._read_or_rest()
 
     def speak(self) -> None:
         """Nothing: what is told is written as it is told."""
 
     # The journal.
+
+    def _read_or_rest(self) -> None:
+        """Ask for a piece; where nothing more is known of in another hub's journal, look there later."""
+        if self._looks is not None and self._following is not None and not self._following.is_due:
+            self._plan(self._looks.plan())
+        else:
+            self.go_on()
+
+    def _plan(self, look: tuple[int, float]) -> None:
+        number, pause_s = look
+        self._shell.later(pause_s, partial(self._look_there, number))
+
+    def _look_there(self, number: int) -> None:
+        """Ask whether there is more, unless that was planned anew meanwhile."""
+        following, looks = self._following, self._looks
+        if following is None or looks is None or not looks.take(number):
+            return
+        following.extend(following.position + 1)
+        self.go_on()
 
     def go_on(self) -> None:
         """Ask for a piece, if there is one and the client reads."""
@@ -237,7 +296,17 @@ class Stream:
             return
         following.asked()
         start, time_us = following.position, self._time_us
-        self._verbs.act(Order(_REQUEST, start, time_us, prefixes=self._prefixes, bytes=PIECE_BYTES, form="events"))
+        self._verbs.act(
+            Order(
+                _REQUEST,
+                start,
+                time_us,
+                prefixes=self._prefixes,
+                bytes=PIECE_BYTES,
+                journal=self._journal,
+                form="events",
+            )
+        )
 
     def _look(self) -> None:
         """Something has come for this stream: the journal has it, or will have it soon."""
@@ -255,6 +324,11 @@ class Stream:
 
     def render(self, batches: list[Batch]) -> tuple[list[bytes], int]:
         """Return batches as events, and how many messages have no form; or ring, and return nothing."""
+        if self.is_recorded and self._looks is not None:
+            look = self._looks.ring()
+            if look is not None:
+                self._plan(look)
+            return [], 0
         if self.is_recorded:
             if not self._is_rung:
                 self._is_rung = True

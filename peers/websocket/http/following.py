@@ -10,12 +10,25 @@ nothing twice. So events are read from the journal, also those that are new: wha
 is only the bell that says so. A reader that is slow has no queue that could overflow; it is as far in the journal as it
 has read.
 
+Where the journal is that of another hub, nobody here knows where it ends, and what rings may be here before it is
+recorded there, or be recorded there although it never came here. So it is looked there for more: soon once something
+has rung, and then, as long as nothing is found, less and less often (`Looks`).
+
 Owner: one stream. Invariants: everything before `position` was told, once; one piece is asked for at a time. No I/O.
 """
 
 from __future__ import annotations
 
-__all__ = ["Following"]
+from typing import Final
+
+__all__ = ["LEAST_PAUSE_S", "MOST_PAUSE_S", "Following", "Looks"]
+
+LEAST_PAUSE_S: Final = 0.05
+"""How long a stream pauses at the end of another hub's journal before it looks for more, seconds: so a hub that records
+much else is asked twenty times a second at most, and as often by clients that read there."""
+
+MOST_PAUSE_S: Final = 10.0
+"""The longest such pause: after which what did not ring here is found, seconds."""
 
 
 class Following:
@@ -47,6 +60,10 @@ class Following:
         self._target = head
         return True
 
+    def extend(self, head: int) -> None:
+        """There may be something to be read before this offset: as told by the other hub, or to be found out there."""
+        self._target = max(self._target, head)
+
     def asked(self) -> None:
         """A piece was asked for."""
         self._is_reading = True
@@ -59,3 +76,37 @@ class Following:
     def failed(self) -> None:
         """There was no piece; it is to be asked for again."""
         self._is_reading = False
+
+
+class Looks:
+    """When to look for more at the end of another hub's journal."""
+
+    __slots__ = ("_number", "_pause_s", "is_soon")
+
+    def __init__(self) -> None:
+        self._pause_s = LEAST_PAUSE_S
+        self._number = 0
+        """Of the look that is planned: no other one is to be had any more."""
+        self.is_soon = False
+        """Whether it is planned as something has rung."""
+
+    def plan(self) -> tuple[int, float]:
+        """Nothing more is there now. Return the number of the next look, and after how long it is due, seconds."""
+        self._number += 1
+        pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, MOST_PAUSE_S)
+        return self._number, pause_s
+
+    def ring(self) -> tuple[int, float] | None:
+        """Something has come that will be recorded. Return the next look, as `plan`; None where that is soon anyway."""
+        self._pause_s = LEAST_PAUSE_S
+        if self.is_soon:
+            return None
+        self.is_soon = True
+        return self.plan()
+
+    def take(self, number: int) -> bool:
+        """A look is due. Return whether it is still the one that is planned."""
+        if number != self._number:
+            return False
+        self.is_soon = False
+        return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peers.websocket.http.following import Following
+from peers.websocket.http.following import LEAST_PAUSE_S, MOST_PAUSE_S, Following, Looks
 
 
 def test_from_a_place_in_the_past() -> None:
@@ -51,3 +51,46 @@ def test_a_journal_that_has_lost_what_it_promised() -> None:
     """Offsets go on where they were given before: nobody knows what a stream would miss."""
     stream = Following(0, 5)
     assert not stream.ring(4)
+
+
+def test_where_nobody_knows_the_end() -> None:
+    """What may be there is asked for; what the answer tells of the end counts, and nothing that is nearer."""
+    stream = Following(3, 3)
+    assert not stream.is_due
+    stream.extend(4)
+    assert stream.is_due
+    stream.asked()
+    stream.reached(3)
+    stream.extend(9)
+    stream.extend(5)
+    assert stream.is_due
+    stream.asked()
+    stream.reached(9)
+    assert not stream.is_due
+
+
+def test_looks_become_rare_until_something_rings() -> None:
+    """Each pause is twice the one before, up to a limit; a ring begins anew."""
+    looks = Looks()
+    pauses = []
+    for _ in range(20):
+        number, pause_s = looks.plan()
+        assert looks.take(number)
+        pauses.append(pause_s)
+    assert pauses[:3] == [LEAST_PAUSE_S, 2 * LEAST_PAUSE_S, 4 * LEAST_PAUSE_S]
+    assert pauses[-1] == MOST_PAUSE_S
+    look = looks.ring()
+    assert look is not None
+    assert look[1] == LEAST_PAUSE_S
+
+
+def test_many_rings_are_one_look() -> None:
+    """Until it was taken; what was planned before is void."""
+    looks = Looks()
+    before, _ = looks.plan()
+    look = looks.ring()
+    assert look is not None
+    assert looks.ring() is None
+    assert not looks.take(before)
+    assert looks.take(look[0])
+    assert looks.ring() is not None

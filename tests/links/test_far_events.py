@@ -1,0 +1,141 @@
+"""GET /v1/events at a hub that names the journal of another one: events have ids there, too, and nothing is missed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hub.errors import CloseCode
+from hub.settings import JournalSettings, Settings
+from peers.client import connect
+from peers.transport.endpoints import Endpoint
+from tests.hubs.eventually import eventually
+from tests.hubs.fixtures import StartHub
+from tests.hubs.hub import Hub
+from tests.hubs.raw_http import RawHttp, follow, http
+from tests.hubs.raw_websocket import request
+
+Pair = tuple[Hub, Hub, Endpoint]
+StartPair = Callable[..., Awaitable[Pair]]
+
+
+@pytest.fixture
+def start_pair(start_hub: StartHub, tmp_path: Path) -> StartPair:
+    """Start a hub that names another one, which records, and is dialled by it; with where the first one serves HTTP."""
+
+    async def start(*topics: str) -> Pair:
+        recording = JournalSettings(path=str(tmp_path / "journal"), commit_s=0.001)
+        far = await start_hub(name="far", settings=Settings(journal=recording))
+        named = JournalSettings(of="far", topics=topics or ("/",))
+        near = await start_hub(name="near", settings=Settings(journal=named))
+        near.dial(far)
+        await linked(near, far)
+        return near, far, await near.listen("ws://127.0.0.1:0")
+
+    return start
+
+
+async def linked(near: Hub, far: Hub) -> None:
+    """Wait until the other hub can be reached."""
+    await eventually(lambda: far.node.id in near.node.core.mesh.graph.reached)
+
+
+async def record(hub: Hub, topic: str, *values: Any) -> list[int]:
+    """Publish, and wait until it is recorded; return the offsets."""
+    async with connect(hub.url) as client:
+        return [await client.publish_confirmed(topic, value) for value in values]
+
+
+async def events(client: RawHttp, count: int) -> list[tuple[int | None, object]]:
+    """Read so many messages: id and value of each."""
+    found = []
+    for _ in range(count):
+        event = await client.event()
+        assert event.name == "message", event
+        found.append((event.id, event.value["value"]))
+    return found
+
+
+async def test_events_have_the_offsets_of_the_other_journal(start_pair: StartPair) -> None:
+    """Whether they were published here, or there, and whatever else is recorded there."""
+    near, far, endpoint = await start_pair()
+    await record(far, "/a", "before")
+    client = await follow(near, "prefix=/a", endpoint=endpoint)
+    offsets = await record(near, "/a", 1)
+    await record(far, "/b", *range(5))
+    offsets += await record(far, "/a", 2, 3)
+    assert await events(client, 3) == list(zip(offsets, [1, 2, 3], strict=True))
+
+
+async def test_history_goes_over_into_what_comes(start_pair: StartPair) -> None:
+    """From an offset, a time, or behind the last id: each record once, in order."""
+    near, far, endpoint = await start_pair()
+    await record(far, "/a", *range(6))
+    queries = [("prefix=/a&from=2", []), ("prefix=/a&from=2001-01-01", []), ("prefix=/a", ["Last-Event-ID: 3"])]
+    clients = [await follow(near, query, *lines, endpoint=endpoint) for query, lines in queries]
+    await record(near, "/a", 6)
+    for client, first in zip(clients, (2, 0, 4), strict=True):
+        assert await events(client, 7 - first) == [(number, number) for number in range(first, 7)]
+
+
+async def test_a_way_that_is_lost(start_pair: StartPair) -> None:
+    """A stream waits, and goes on where it was; what was recorded meanwhile comes then, although nothing rang here."""
+    near, far, endpoint = await start_pair()
+    client = await follow(near, "prefix=/a", endpoint=endpoint)
+    await record(far, "/a", 0)
+    assert await events(client, 1) == [(0, 0)]
+    await near.stop_dialling()
+    await eventually(lambda: far.node.id not in near.node.core.mesh.graph.reached)
+    await record(far, "/a", 1, 2)
+    near.dial(far)
+    assert await events(client, 2) == [(1, 1), (2, 2)]
+
+
+async def test_a_hub_that_is_not_there(start_hub: StartHub) -> None:
+    """A stream does not begin without it, but for one that has a queue, which is live."""
+    near = await start_hub(name="near", settings=Settings(journal=JournalSettings(of="far")))
+    endpoint = await near.listen("ws://127.0.0.1:0")
+    client = await http(near, endpoint)
+    await client.send(request("/v1/events?prefix=/a&from=0"))
+    answer = await client.answer()
+    assert (answer.status, answer.headers["Retry-After"]) == (503, "1")
+    assert not any(handler.prefixes for handler in near.node.core.handlers.values())
+    live = await follow(near, "prefix=/a&overflow=drop-oldest", endpoint=endpoint)
+    async with connect(near.url) as publisher:
+        await publisher.publish("/a", 1)
+    assert await events(live, 1) == [(None, 1)]
+
+
+async def test_an_offset_of_another_journal(start_pair: StartPair) -> None:
+    """An id behind the end of the journal is none of it."""
+    near, far, endpoint = await start_pair()
+    await record(far, "/a", 0)
+    client = await http(near, endpoint)
+    await client.send(request("/v1/events?prefix=/a", "GET", "Last-Event-ID: 17"))
+    answer = await client.answer()
+    assert answer.status == 410
+    assert str(int(CloseCode.GONE)).encode() in answer.body
+
+
+async def test_what_is_not_recorded_there(start_pair: StartPair) -> None:
+    """`journal.topics` says what that is: such a stream is live, without ids."""
+    near, _, endpoint = await start_pair("/kept/")
+    client = await follow(near, "prefix=/a", endpoint=endpoint)
+    async with connect(near.url) as publisher:
+        await publisher.publish("/a", 1)
+    assert await events(client, 1) == [(None, 1)]
+
+
+async def test_streams_that_are_equally_far_ask_once(start_pair: StartPair) -> None:
+    """What all of them want is asked of the other hub a few times, and not once for each."""
+    near, far, endpoint = await start_pair()
+    await record(far, "/a", 0)
+    clients = [await follow(near, "prefix=/a", endpoint=endpoint) for _ in range(50)]
+    before = near.node.far_journals.statistics().asked_total
+    await record(near, "/a", 1)
+    for client in clients:
+        assert await events(client, 1) == [(1, 1)]
+    assert near.node.far_journals.statistics().asked_total - before < 25
