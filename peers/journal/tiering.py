@@ -21,6 +21,7 @@ import msgspec
 import structlog
 
 from peers.journal.side_process import SideProcess
+from peers.journal.tier.progress import Progress, Told
 
 __all__ = ["TierStatistics", "Tiering", "check_tier"]
 
@@ -33,13 +34,10 @@ _MODULE = "peers.journal.tier.process"
 
 
 class TierStatistics(NamedTuple):
-    """How far the tier is, as it was told last."""
+    """How the tier is, as it was told last."""
 
-    first: int = 0
-    next: int = 0
-    files: int = 0
-    size_bytes: int = 0
-    missed: int = 0
+    progress: Progress = Progress()
+    """How far it is."""
     failures_total: int = 0
     """How often a step failed."""
     restarts_total: int = 0
@@ -107,12 +105,12 @@ class Tiering:
 
     def _tell(self, line: bytes) -> None:
         """Take note of what the process tells."""
-        told = msgspec.json.decode(line, type=dict)
-        failures = self._failures_before + told.pop("failures")
-        self._note(self._told._replace(**told, failures_total=failures))
+        told = msgspec.json.decode(line, type=Told)
+        failures = self._failures_before + told.failures
+        self._note(self._told._replace(progress=told.progress, error=told.error, failures_total=failures))
         if not self._told.error:
             self._restart_s = _FIRST_RESTART_S
-            self._on_copied(self._told.next)
+            self._on_copied(told.progress.next)
 
     def _ended(self, pid: int, code: int) -> None:
         self._copier = None
@@ -132,5 +130,5 @@ class Tiering:
         if told.error and not self._told.error:
             log.warning("the journal is not copied to its tier", tier=self._address, error=told.error)
         if self._told.error and not told.error:
-            log.info("the journal is copied to its tier again", tier=self._address, copied=told.next)
+            log.info("the journal is copied to its tier again", tier=self._address, copied=told.progress.next)
         self._told = told

@@ -19,10 +19,10 @@ def tier_metrics(tier: TierStatistics) -> Iterator[Metric]:
     """Yield what is known of a tier."""
     gauge, counter = GaugeMetricFamily, CounterMetricFamily
     yield gauge("hub_journal_tier_ready", "1 while the journal is copied to its tier.", not tier.error)
-    yield gauge("hub_journal_tier_first_offset", "The oldest record there.", tier.first)
-    yield gauge("hub_journal_tier_copied_offset", "The offset behind the newest record there.", tier.next)
-    yield gauge("hub_journal_tier_files", "Files of records there.", tier.files)
-    yield gauge("hub_journal_tier_bytes", "Length of these files.", tier.size_bytes)
-    yield gauge("hub_journal_tier_missed_messages", "Deleted here before they were copied.", tier.missed)
+    yield gauge("hub_journal_tier_first_offset", "The oldest record there.", tier.progress.first)
+    yield gauge("hub_journal_tier_copied_offset", "The offset behind the newest record there.", tier.progress.next)
+    yield gauge("hub_journal_tier_files", "Files of records there.", tier.progress.files)
+    yield gauge("hub_journal_tier_bytes", "Length of these files.", tier.progress.size_bytes)
+    yield gauge("hub_journal_tier_missed_messages", "Deleted here before they were copied.", tier.progress.missed)
     yield counter("hub_journal_tier_failures", "Times that copying failed.", tier.failures_total)
     yield counter("hub_journal_tier_restarts", "Times that the copying process ended.", tier.restarts_total)

@@ -27,11 +27,12 @@ from hub.journal.block import Block, select
 from peers.journal.tier.owner import Copied, Ownership
 from peers.journal.tier.parquet import FileMaker
 from peers.journal.tier.place import Place
+from peers.journal.tier.progress import Progress
 from peers.journal.tier.rebuilding import rebuild
 from peers.journal.tier.shelf import Shelf
 from peers.journal.view import BlockRow, View
 
-__all__ = ["Copier", "Progress", "TierRetention"]
+__all__ = ["Copier", "TierRetention"]
 
 _ABSENT = "no block has them"
 
@@ -43,19 +44,6 @@ class TierRetention(NamedTuple):
     """0: without end."""
     age_us: int
     """0: for ever."""
-
-
-class Progress(NamedTuple):
-    """How far a tier is."""
-
-    first: int
-    """The oldest offset in it."""
-    next: int
-    """Everything before it is in the tier, or was."""
-    files: int
-    size_bytes: int
-    missed: int
-    """Offsets that were deleted here before they were copied, as far as the manifest goes back."""
 
 
 class Copier:

@@ -25,8 +25,9 @@ import msgspec
 from hub.errors import StorageError
 from peers.journal.tier.copier import Copier, TierRetention
 from peers.journal.tier.place import place_at
+from peers.journal.tier.progress import Told
 
-__all__ = ["Order", "Told", "copy", "main"]
+__all__ = ["Order", "copy", "main"]
 
 _NICENESS = 10
 """By how much it gives way to hub and readers where there are too few processors, as `nice` has it."""
@@ -49,23 +50,6 @@ class Order(msgspec.Struct, frozen=True):
     """What the tier keeps; 0: without end."""
     keep_us: int = 0
     """The same by age; 0: for ever."""
-
-
-class Told(msgspec.Struct, frozen=True):
-    """How far it is."""
-
-    first: int = 0
-    """The oldest offset in the tier."""
-    next: int = 0
-    """Everything before it is in the tier, or was."""
-    files: int = 0
-    size_bytes: int = 0
-    missed: int = 0
-    """Offsets that were deleted before they were copied."""
-    failures: int = 0
-    """How often it failed since the process was started."""
-    error: str = ""
-    """What is wrong; empty if nothing is."""
 
 
 def copy(order: Order, connection: socket.socket, wait: Callable[[socket.socket, float], bool] | None = None) -> None:
@@ -113,7 +97,7 @@ def _told_of(copier: Copier, before: Told) -> Told:
     progress = copier.progress()
     if progress is None:
         return before
-    return Told(**progress._asdict(), failures=before.failures)
+    return Told(progress, before.failures)
 
 
 def _has_ended(connection: socket.socket, wait_s: float) -> bool:

@@ -20,9 +20,10 @@ from peers.journal.segments.commit import Commit
 from peers.journal.segments.folder import segment_path
 from peers.journal.tier import copier as copier_module
 from peers.journal.tier import parquet, shelf
-from peers.journal.tier.copier import Copier, Progress, TierRetention
+from peers.journal.tier.copier import Copier, TierRetention
 from peers.journal.tier.owner import TIER_FILE, read_copied
 from peers.journal.tier.place import Place, TierUnavailableError, place_at
+from peers.journal.tier.progress import Progress
 from peers.journal.tier.shelf import Shelf
 from tests.hub.journal.segment.segments import ID, mark_entry, segment
 from tests.journal.files import AT_US, everything, fill, hurt_block, numbered, opened

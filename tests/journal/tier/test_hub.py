@@ -76,7 +76,7 @@ async def test_clients_read_what_is_not_here_any_more(place: Place, tmp_path: Pa
     async with ticking(path, place.address) as hub:
         began = datetime.now(UTC)
         await publish(hub, 0, 300)
-        await eventually(lambda: tier_of(hub).next > 200)
+        await eventually(lambda: tier_of(hub).progress.next > 200)
         await publish(hub, 301, 10)  # a commit deletes what was copied
         assert first_here(path) > 100
         async with connect(hub.url) as client:
@@ -103,24 +103,24 @@ async def test_a_tier_that_is_away_holds_nobody_up(tmp_path: Path) -> None:
     tier.mkdir()
     async with ticking(path, str(tier), tier_behind_bytes=256 * KIB) as hub:
         await publish(hub, 0, 60)
-        await eventually(lambda: tier_of(hub).next > 40)
+        await eventually(lambda: tier_of(hub).progress.next > 40)
         tier.rename(tmp_path / "away")
         await publish(hub, 61, 100)
         await eventually(lambda: tier_of(hub).error != "")
-        copied = tier_of(hub).next
+        copied = tier_of(hub).progress.next
         assert first_here(path) <= copied < 161 - 64 // 2  # more than keep_bytes
         await publish(hub, 162, 300)
         assert first_here(path) > copied
         assert sum(file.stat().st_size for file in segments(path)) < 256 * KIB + 32 * KIB
         (tmp_path / "away").rename(tier)
-        await eventually(lambda: tier_of(hub).missed > 0 and not tier_of(hub).error)
+        await eventually(lambda: tier_of(hub).progress.missed > 0 and not tier_of(hub).error)
         async with connect(hub.url) as client:
             with pytest.raises(GoneError) as caught:
                 _ = [record async for record in client.read("/n/", start=0)]
             assert caught.value.first is not None
             rest = [record.offset async for record in client.read("/n/", start=caught.value.first)]
             assert rest == list(range(caught.value.first, 463))
-            assert caught.value.first == copied + tier_of(hub).missed
+            assert caught.value.first == copied + tier_of(hub).progress.missed
 
 
 @pytest.mark.parametrize("tier", ["gs://bucket/x", "s3://key:secret@bucket"])

@@ -15,7 +15,8 @@ import pytest
 
 from peers.journal.tier.copier import Copier
 from peers.journal.tier.place import place_at
-from peers.journal.tier.process import Order, Told, copy
+from peers.journal.tier.process import Order, copy
+from peers.journal.tier.progress import Progress, Told
 from tests.journal.files import everything
 from tests.journal.tier.made import copied, fill_untidily, id_of, journal
 
@@ -61,8 +62,9 @@ def test_it_tells_how_far_it_is(order: Order) -> None:
     lines, waited = told(order, 1, 2, 3)
     assert waited == [0, 0, 1, 1]
     (line,) = lines
-    assert (line.first, line.next, line.files, line.missed, line.failures, line.error) == (0, 95, 1, 0, 0, "")
-    assert line.size_bytes > 0
+    assert line.progress == Progress(0, 95, 1, line.progress.size_bytes)
+    assert (line.failures, line.error) == (0, "")
+    assert line.progress.size_bytes > 0
 
 
 def test_a_tier_that_is_away_is_tried_again(order: Order, tmp_path: Path) -> None:
@@ -73,7 +75,7 @@ def test_a_tier_that_is_away_is_tried_again(order: Order, tmp_path: Path) -> Non
     assert waited == [0, 1, 2, 4, 8, 16, 32, 60, 60, 0, 1]
     assert [line.failures for line in lines] == [*range(1, 9), 8]
     assert all("no such folder" in line.error for line in lines[:-1])
-    assert (lines[-1].next, lines[-1].error) == (95, "")
+    assert (lines[-1].progress.next, lines[-1].error) == (95, "")
 
 
 def test_what_nobody_foresaw(order: Order, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +91,7 @@ def test_what_nobody_foresaw(order: Order, monkeypatch: pytest.MonkeyPatch) -> N
     assert [line.failures for line in lines] == [1, 2, 3, 3]
     assert all(line.error.startswith("ValueError at ") for line in lines[:-1])
     assert all(line.error.endswith(": two lines") for line in lines[:-1])
-    assert (lines[-1].next, lines[-1].error) == (95, "")
+    assert (lines[-1].progress.next, lines[-1].error) == (95, "")
 
 
 def test_a_journal_that_comes_later(tmp_path: Path) -> None:
@@ -98,7 +100,7 @@ def test_a_journal_that_comes_later(tmp_path: Path) -> None:
     made = tmp_path / "journal"
     lines, _ = told(Order(str(made), str(tmp_path / "tier")), None, lambda: journal(made, 10, 10), None)
     assert [bool(line.error) for line in lines] == [True, False]
-    assert lines[-1].next == 20
+    assert lines[-1].progress.next == 20
 
 
 def test_it_ends_with_its_socket(order: Order) -> None:
@@ -109,7 +111,7 @@ def test_it_ends_with_its_socket(order: Order) -> None:
     with subprocess.Popen(command, pass_fds=(theirs.fileno(),)) as running:
         theirs.close()
         line = ours.makefile("rb").readline()
-        assert msgspec.json.decode(line, type=Told).next == 95
+        assert msgspec.json.decode(line, type=Told).progress.next == 95
         ours.close()
         assert running.wait(60) == 0
     assert copied(place_at(order.tier), id_of(Path(order.path))) == everything(Path(order.path))[:95]

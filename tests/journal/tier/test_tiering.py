@@ -60,7 +60,8 @@ async def test_it_tells_what_is_copied(bench: Bench) -> None:
     bench.tick()
     await eventually(lambda: bench.copied == [95])
     statistics = bench.tiering.statistics()
-    assert (statistics.first, statistics.next, statistics.files, statistics.error) == (0, 95, 1, "")
+    progress = statistics.progress
+    assert (progress.first, progress.next, progress.files, statistics.error) == (0, 95, 1, "")
 
 
 async def test_trouble_is_one_line_and_its_end_another(bench: Bench) -> None:
