@@ -21,6 +21,7 @@ from hub.errors import (
     RejectedError,
     UsageError,
 )
+from hub.overflow import Overflow
 from peers.client import MessageStream, QueueWish, RecordedMessage, blocking, connect
 from peers.client.following import Phase
 from tests.client.recording import Publishing, Reading, RecordingHub
@@ -379,6 +380,42 @@ async def test_a_start_that_was_deleted(start_recording: StartRecording) -> None
             assert (await anext(messages)).value == 0
             with pytest.raises(GoneError, match="was deleted"):
                 await _read_on(messages)
+
+
+@pytest.mark.parametrize("overflow", list(Overflow))
+async def test_a_slow_reader_of_what_is_recorded(hub: RecordingHub, overflow: Overflow) -> None:
+    """It has no queue in the hub: nothing is lost, and nobody is disconnected, whatever it had asked for."""
+    wish = QueueWish(1, None, overflow)
+    async with (
+        connect(hub.url) as client,
+        connect(hub.url, name="reader", queue=wish) as reader,
+        reader.subscribe("/n", recorded=True, buffer_bytes=1) as messages,
+    ):
+        for number in range(300):
+            await client.publish("/n", [number, "x" * 1_000])
+        await client.publish_confirmed("/n", [300, ""])
+        found = 0
+        while found <= 300:
+            for message in await messages.batch():
+                assert message.value[0] == found
+                found += 1
+        assert messages.lost_messages == 0
+
+
+async def test_a_slow_reader_of_what_is_recorded_that_retention_overtakes(start_recording: StartRecording) -> None:
+    """It is told, and where what is kept begins; what it had read before stands in its position."""
+    hub = await start_recording(keep_bytes=64 * 1024, compression="none")
+    async with connect(hub.url) as client, client.subscribe("/n", recorded=True, buffer_bytes=1) as messages:
+        await client.publish_confirmed("/n", [0, ""])
+        assert (await anext(messages)).value[0] == 0
+        first = number = 0
+        while first < 5:
+            number += 1
+            await client.publish_confirmed("/n", [number, "x" * 10_000])
+            first = (await client.journal()).first
+        with pytest.raises(GoneError) as caught:
+            await _read_on(messages)
+        assert caught.value.first >= first
 
 
 async def _read_on(messages: MessageStream) -> None:

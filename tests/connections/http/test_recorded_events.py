@@ -7,6 +7,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from hub.errors import CloseCode, JournalUnavailableError, RejectedError
+from hub.overflow import Overflow, QueueLimits
+from hub.settings import Settings
 from peers.wire.control import Notice, encode_notice
 from tests.connections.http.conftest import StartRecording
 from tests.hubs.eventually import eventually
@@ -80,9 +82,11 @@ async def test_whoever_comes_back_misses_nothing(start_recording: StartRecording
     assert found == list(range(sent))
 
 
-async def test_a_slow_reader_loses_nothing(start_recording: StartRecording) -> None:
-    """What it has not read waits in the journal, and takes no memory of the hub."""
-    hub = await start_recording()
+@pytest.mark.parametrize("overflow", list(Overflow))
+async def test_a_slow_reader_loses_nothing(start_recording: StartRecording, overflow: Overflow) -> None:
+    """What it has not read waits in the journal, and takes no memory of the hub, whatever the queues of others are."""
+    settings = Settings(queue=QueueLimits(messages=1, overflow=overflow))
+    hub = await start_recording(settings=settings)
     client = await follow(hub, "prefix=/flood&name=slow", receive_bytes=4096)
     hub.shrink_buffers()
     publisher = await hub.websocket()
@@ -93,6 +97,29 @@ async def test_a_slow_reader_loses_nothing(start_recording: StartRecording) -> N
     assert (handler.queued_messages, handler.dropped_messages) == (0, 0)
     values = await client.values(3000)
     assert [value[0] for value in values] == list(range(3000))
+
+
+async def test_a_slow_reader_that_retention_overtakes(start_recording: StartRecording) -> None:
+    """It is told which offsets are gone, where they would have stood, and goes on with what is kept."""
+    hub = await start_recording(keep_bytes=64 * 1024, compression="none")
+    client = await follow(hub, "prefix=/a&name=slow", receive_bytes=4096)
+    hub.shrink_buffers()
+    assert hub.journal is not None
+    last = 0
+    while hub.journal.statistics().recorder.first <= 2:
+        await record(hub, "/a", *([number, "x" * 10_000] for number in range(last, last + 10)))
+        last += 10
+    due, gaps = 0, 0
+    while due < last:
+        event = await client.event()
+        if event.name == "gone":
+            assert event.value["from"] == due
+            due = event.value["to"]
+            gaps += 1
+        else:
+            assert (event.id, event.value["value"][0]) == (due, due)
+            due += 1
+    assert gaps
 
 
 async def test_a_queue_makes_it_live(start_recording: StartRecording) -> None:
