@@ -22,6 +22,7 @@ from hub.errors import GoneError
 from hub.journal.wanted import Wanted
 from peers.journal.damage import Damage
 from peers.journal.tier.place import HASTY, Patience, check_address, check_installed, place_at
+from peers.journal.tier.poisoned import UNGUARDED, Guarding
 from peers.journal.view import Extent, Fetched, View
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class History:
         path: Path of the journal.
         tier: Where its tier stands; empty if it has none.
         patience: How long is waited for it.
+        guard: Asked before something of it is decoded.
 
     Raises:
         JournalCorruptError: It is no journal, or damaged.
@@ -45,13 +47,14 @@ class History:
         UsageError: The tier's address is none.
     """
 
-    def __init__(self, path: str, tier: str = "", patience: Patience = HASTY) -> None:
+    def __init__(self, path: str, tier: str = "", patience: Patience = HASTY, guard: Guarding = UNGUARDED) -> None:
         check_address(tier)
         self.view = View(path)
         """What is here."""
         self.address = tier
         """Where its tier stands; empty if it has none."""
         self._patience = patience
+        self._guard = guard
         # The tier; None until something is wanted of it.
         self._tier: TierView | None = None
 
@@ -66,7 +69,7 @@ class History:
             check_installed()
             from peers.journal.tier.tier_view import TierView  # noqa: PLC0415 -- as said
 
-            self._tier = TierView(place_at(self.address, self._patience), self.view.id)
+            self._tier = TierView(place_at(self.address, self._patience), self.view.id, guard=self._guard)
         return self._tier
 
     def close(self) -> None:

@@ -283,6 +283,7 @@ class Journal:
             self.consumers.statistics(),
             None if self._tiering is None else self._tiering.statistics(),
             None if self._regrouping is None else self._regrouping.statistics(),
+            self._readers.crashes_total,
         )
 
     async def settle(self) -> None:

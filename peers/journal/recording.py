@@ -42,6 +42,8 @@ class JournalStatistics(NamedTuple):
     """How far the tier is; None where there is none."""
     regroup: RegroupStatistics | None = None
     """What was laid anew; None where nothing is."""
+    crashes_total: int = 0
+    """How many reader processes were ended by a file of the tier."""
 
 
 class Recording(Protocol):

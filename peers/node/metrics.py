@@ -188,6 +188,7 @@ With a [tier](../docs/tier.md) of it:
 | `hub_journal_tier_missed_messages` | gauge | | deleted here before they were copied |
 | `hub_journal_tier_failures_total` | counter | | times that copying failed |
 | `hub_journal_tier_restarts_total` | counter | | times that the process that copies ended by itself |
+| `hub_journal_tier_crashes_total` | counter | | times that one of its files ended a reader process |
 
 And those of the Prometheus client for the process (`process_*`) and the interpreter (`python_info`). Counters start at
 0 with the process. Cost: about 2 µs a handler and scrape, nothing between scrapes. No state.
@@ -604,7 +605,7 @@ def _journal(statistics: JournalStatistics) -> Iterator[Metric]:
     if statistics.regroup is not None:
         yield from regroup_metrics(statistics.regroup)
     if statistics.tier is not None:
-        yield from tier_metrics(statistics.tier)
+        yield from tier_metrics(statistics.tier, statistics.crashes_total)
 
 
 def _counter(name: str, text: str, value: float) -> Metric:

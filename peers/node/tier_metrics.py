@@ -15,8 +15,8 @@ from peers.journal.tiering import TierStatistics
 __all__ = ["tier_metrics"]
 
 
-def tier_metrics(tier: TierStatistics) -> Iterator[Metric]:
-    """Yield what is known of a tier."""
+def tier_metrics(tier: TierStatistics, crashes_total: int) -> Iterator[Metric]:
+    """Yield what is known of a tier, and how many readers its files have ended."""
     gauge, counter = GaugeMetricFamily, CounterMetricFamily
     yield gauge("hub_journal_tier_ready", "1 while the journal is copied to its tier.", not tier.error)
     yield gauge("hub_journal_tier_first_offset", "The oldest record there.", tier.progress.first)
@@ -26,3 +26,4 @@ def tier_metrics(tier: TierStatistics) -> Iterator[Metric]:
     yield gauge("hub_journal_tier_missed_messages", "Deleted here before they were copied.", tier.progress.missed)
     yield counter("hub_journal_tier_failures", "Times that copying failed.", tier.failures_total)
     yield counter("hub_journal_tier_restarts", "Times that the copying process ended.", tier.restarts_total)
+    yield counter("hub_journal_tier_crashes", "Times that one of its files ended a reader process.", crashes_total)

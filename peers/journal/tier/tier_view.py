@@ -27,6 +27,7 @@ from peers.journal.damage import Damage, offsets_text
 from peers.journal.tier.file_errors import file_errors
 from peers.journal.tier.parquet import Opened
 from peers.journal.tier.place import AbsentError, Place, TierUnavailableError
+from peers.journal.tier.poisoned import UNGUARDED, Guarding
 from peers.journal.tier.shelf import Shelf, data_name
 from peers.journal.tier.table import blocks_of
 from peers.journal.view import LARGE_FACTOR, cut
@@ -64,9 +65,17 @@ class TierView:
         place: Where it stands.
         journal: Id of the journal.
         clock_s: Seconds, which only grow.
+        guard: Asked before something is decoded.
     """
 
-    def __init__(self, place: Place, journal: bytes, clock_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        place: Place,
+        journal: bytes,
+        clock_s: Callable[[], float] = time.monotonic,
+        guard: Guarding = UNGUARDED,
+    ) -> None:
+        self._guard = guard
         self._shelf = Shelf(place, journal)
         self._clock_s = clock_s
         # Why the tier could not be read, and when that was; empty while it can be.
@@ -295,7 +304,7 @@ class TierView:
         if opened is None or opened.entry != entry:
             name = data_name(self._shelf.journal, entry)
             try:
-                with file_errors(self._shelf.place.address, name):
+                with file_errors(self._shelf.place.address, name), self._guard.decoding(name):
                     opened = Opened(self._shelf.place.open(name), entry, self._shelf.journal)
             except AbsentError as error:
                 self.refresh(is_urgent=True)
@@ -329,7 +338,8 @@ class TierView:
     def _decoded(self, entry: Entry, file: Opened, number: int, groups: tuple[int, ...]) -> list[Block]:
         name = data_name(self._shelf.journal, entry)
         stripe = file.stripes[number]
-        with file_errors(self._shelf.place.address, name, offsets_text(stripe.first, stripe.next)):
+        reach = offsets_text(stripe.first, stripe.next)
+        with file_errors(self._shelf.place.address, name, reach), self._guard.decoding(name):
             return [Block.parse(block, verify=False) for block in blocks_of(file.table(number, groups))]
 
     def _lack(self, entry: Entry, offset: int, following: int) -> Damage:
