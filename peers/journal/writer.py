@@ -13,9 +13,9 @@ told. After a failure all entries of that epoch are thrown away: their offsets a
 one. A batch of a writer is one transaction, and the transaction ends with it, so that batches that overlap in time with
 one another do not keep the rest from being committed.
 
-Cost: 0.06 µs a message of 100 bytes, and what the kernel takes, see docs/performance.md; the disk, zstd and the checksum
-work without the interpreter's lock, so that the loop waits 0.02 µs a message for it (docs/adr/0030). What comes faster
-than it can be compressed is not compressed.
+Cost: 0.06 µs a message of 100 bytes, and what the kernel takes: docs/performance.md. The disk, zstd and the checksum
+work without the interpreter's lock, so that the loop waits 0.02 µs a message for it; therefore it is no process (see
+docs/adr). What comes faster than it can be compressed is not compressed.
 """
 
 from __future__ import annotations

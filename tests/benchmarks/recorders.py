@@ -1,12 +1,16 @@
 """How fast messages are recorded: the hub's journal, NATS JetStream with file storage and Redis streams with its AOF.
 
-    python tests/benchmarks/recorders.py [--messages 2000000] [--repeat 3]
+    python tests/benchmarks/recorders.py [--messages 2000000] [--repeat 3] [--touched 512]
 
 One publisher, which sends what it has made before, in messages of 100 random bytes (nothing can be compressed) that are
 frames of their own, without waiting for an answer; the clock stops when the server says that all of them are recorded.
 What was recorded survives a kill of the server; it is brought to the disk once a second by the hub (`sync = normal`)
 and by Redis (`appendfsync everysec`), and every two minutes by JetStream (which lets nobody choose in the version that
 Debian has). One after the other, in turn; medians. The last column is what stands on the disk.
+
+A virtual machine may have to get each page of the page cache from its host when it is used first, which costs whoever
+writes there more than all else; a machine that has been up for long has its pages. So before each run a file of
+`--touched` MiB is written and deleted, whose pages are free then; 0 does without.
 """
 
 from __future__ import annotations
@@ -18,6 +22,7 @@ import shutil
 import socket
 import statistics
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -171,6 +176,14 @@ def _connected(port: int) -> Iterator[socket.socket]:
         yield line
 
 
+def _touch(mebibytes: int) -> None:
+    """Have the machine own so much memory that is free for files."""
+    with tempfile.TemporaryFile() as file:
+        piece = random.Random(0).randbytes(1 << 20)  # noqa: S311 -- it is load
+        for _ in range(mebibytes):
+            file.write(piece)
+
+
 def measure(target: Target, messages: int) -> Row:
     """Send messages, and wait until they are recorded."""
     reader = threading.Thread(target=_drain, args=(target.line,), daemon=True)
@@ -206,6 +219,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--messages", type=int, default=2_000_000)
     parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument(
+        "--touched", type=int, default=512, help="MiB of memory that are used for files before each run"
+    )
     arguments = parser.parse_args()
     targets = {"hub, journal": hub}
     if shutil.which("nats-server", path="/usr/sbin:/usr/bin:/usr/local/bin"):
@@ -217,6 +233,7 @@ def main() -> None:
     for _ in range(arguments.repeat):
         for name, start in targets.items():
             with start() as target:
+                _touch(arguments.touched)
                 rows[name].append(measure(target, messages))
     table = Table(title=f"{messages:,} messages of {_SIZE_BYTES} bytes, recorded; medians of {arguments.repeat}")
     for column in (
