@@ -143,6 +143,12 @@
 | `hub_marks_expected_limit` | gauge | | how many there may be |
 | `hub_marks_confirmed_total` | counter | | batches that were confirmed to other hubs |
 | `hub_marks_refused_total` | counter | | batches of which other hubs were told that they are not recorded, and why |
+| `hub_stores` | gauge | | [stores](../docs/stores.md) that this hub has |
+| `hub_store_entries`, `hub_store_entries_limit` | gauge | `store` | of each; how many there may be |
+| `hub_store_bytes`, `hub_store_bytes_limit` | gauge | `store` | what they are charged, 200 bytes each beside the rest |
+| `hub_store_kept_changes`, `hub_store_kept_changes_limit` | gauge | `store` | last changes, for who has missed some |
+| `hub_store_operations_total` | counter | `store`, `what` | `command` (all), `refused` (of these), `expired`, `read`, |
+| | | | `snapshot` (begun), `published` (messages of changes) |
 
 With a journal:
 
@@ -225,6 +231,7 @@ from peers.node.consumer_metrics import consumer_metrics
 from peers.node.node import Node
 from peers.node.probes import Probes
 from peers.node.regroup_metrics import regroup_metrics
+from peers.node.store_metrics import store_metrics
 from peers.node.tier_metrics import tier_metrics
 from peers.node.traffic import LinkTraffic
 from peers.users.identity import How
@@ -270,6 +277,7 @@ class HubCollector:
         yield from _far_journals(self._node.far_journals.statistics())
         yield from _far_confirmations(self._node.far_confirmations.statistics())
         yield from _marks(self._node.marks.statistics())
+        yield from store_metrics(self._node.stores)
         journal = self._node.journal.statistics()
         if journal is not None:
             yield from _journal(journal)

@@ -1,7 +1,7 @@
 """What stands in requests to stores, in their answers, and in what a master publishes; hubs and clients share it.
 
 Topics of the store NAME: requests go to `$store/NAME/read` and `$store/NAME/write`; messages to `$store/NAME/write` are
-commands without an answer; changes are published under `$store/NAME/changes`. Within all of this, a key or a value of
+commands without an answer; changes are published under `$store/NAME/changes/`. Within all of this, a key or a value of
 an entry is msgpack `bin` that holds the value in msgpack, so that nobody on the way makes a value of it.
 
 | asked of `write` | answer |
@@ -82,8 +82,12 @@ def write_topic(name: str) -> str:
 
 
 def changes_topic(name: str) -> str:
-    """Return the topic under which a store tells its changes."""
-    return store_topic(name, "changes")
+    """Return the topic under which a store tells its changes.
+
+    It ends with a slash, so that whoever is granted what is beneath `$store/NAME/changes` may subscribe to it: a
+    subscription is a prefix, and one without the slash would be for more than that.
+    """
+    return store_topic(name, "changes/")
 
 
 class Get(msgspec.Struct, frozen=True, array_like=True, tag="get", gc=False):

@@ -23,7 +23,8 @@ from hub.origin import Origin
 from hub.overflow import Overflow, QueueLimits
 from hub.policy.language import read_policy
 from hub.quotas.resource import Resource
-from hub.settings import JournalSettings, Settings
+from hub.settings import JournalSettings, Settings, StoresSettings
+from hub.stores.command import Command
 from peers.journal.journal import Journal
 from peers.node import metrics
 from peers.node.accounts import EndedLink, Peer
@@ -213,6 +214,22 @@ async def test_the_route_cache(node: Node) -> None:
     assert value(families, "hub_route_misses_total") == 2
     assert value(families, "hub_routes") == 2
     assert value(families, "hub_routes_limit") == Settings().limits.routes
+
+
+async def test_stores(node: Node) -> None:
+    """What each holds, how much that may be, and what was done to it."""
+    node.stores.open(StoresSettings(open=("a=:memory:", "b=:memory:")))
+    master = node.stores.get("a")
+    assert master is not None
+    master.apply([Command("put", b"\x01", b"\x02"), Command("pop", b"\x01")], lambda *_: None)
+    families = scrape(node)
+    assert value(families, "hub_stores") == 2
+    assert value(families, "hub_store_entries", store="a") == 1
+    assert value(families, "hub_store_entries_limit", store="b") == 1_000_000
+    assert value(families, "hub_store_bytes", store="a") == 202
+    assert value(families, "hub_store_operations_total", store="a", what="command") == 2
+    assert value(families, "hub_store_operations_total", store="a", what="refused") == 1
+    await node.stores.stop()
 
 
 @pytest.mark.usefixtures("journal")

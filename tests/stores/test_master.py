@@ -18,7 +18,7 @@ from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
 from tests.stores.packed import pack, unpack
 
-READ, WRITE, CHANGES = "$store/s/read", "$store/s/write", "$store/s/changes"
+READ, WRITE, CHANGES = "$store/s/read", "$store/s/write", "$store/s/changes/"
 
 
 def with_store(**limits: Any) -> Settings:
