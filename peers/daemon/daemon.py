@@ -44,6 +44,7 @@ from peers.connections.tcp import tcp_connection
 from peers.connections.unix import unix_connection
 from peers.connections.websocket import websocket_connection
 from peers.connections.zeek_cluster.cluster import Cluster
+from peers.connections.zeek_cluster.logger import logger_connection
 from peers.connections.zeek_cluster.publisher import publisher_connection
 from peers.connections.zeek_cluster.subscriber import subscriber_connection
 from peers.daemon.exposure import guarded, is_loopback, reaches_strangers
@@ -300,6 +301,8 @@ class Daemon:
         loopback = is_loopback(endpoint)
         if endpoint.scheme.is_websocket:
             return lambda: websocket_connection(self.node, self._queue(endpoint), loopback=loopback)
+        if endpoint.scheme is Scheme.ZEEK_LOG:
+            return lambda: logger_connection(self.node, self._queue(endpoint))
         if endpoint.scheme.is_zeek:
             return lambda: broker_connection(self._peerings, self._queue(endpoint))
         if endpoint.scheme is Scheme.UNIX:

@@ -10,6 +10,7 @@ zeek://host:port               Zeek Broker's own protocol, over TLS as Broker ha
 zeek+tcp://host:port           the same without TLS
 zeek+ws://host:port            a Zeek's WebSocket server, to connect to; ?publish=/a/,/b says what it is sent
 zeek+zmq://host:port?xsub=PORT the central broker of a Zeek cluster over ZeroMQ: XPUB, and XSUB, else on the next port
+zeek+log://host:port           a logger of such a cluster, to listen
 ```
 
 A listener's URL, or that of a Zeek, may end in a query that gives its far sides another default queue:
@@ -28,7 +29,7 @@ import ipaddress
 import re
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, assert_never
+from typing import Any
 from urllib.parse import quote, unquote
 
 from hub.errors import InvalidTopicError, UsageError
@@ -88,6 +89,7 @@ class Scheme(enum.StrEnum):
     ZEEK_TCP = "zeek+tcp"
     ZEEK_WS = "zeek+ws"
     ZEEK_ZMQ = "zeek+zmq"
+    ZEEK_LOG = "zeek+log"
 
     @property
     def is_websocket(self) -> bool:
@@ -107,7 +109,7 @@ class Scheme(enum.StrEnum):
     @property
     def is_zeek(self) -> bool:
         """Whether a Zeek is at the other end."""
-        return self in {Scheme.ZEEK, Scheme.ZEEK_TCP, Scheme.ZEEK_WS, Scheme.ZEEK_ZMQ}
+        return self in {Scheme.ZEEK, Scheme.ZEEK_TCP, Scheme.ZEEK_WS, Scheme.ZEEK_ZMQ, Scheme.ZEEK_LOG}
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,19 +176,17 @@ class Endpoint:
         match scheme:
             case Scheme.UNIX:
                 return cls(Scheme.UNIX, path=_unix_path(url, place), queue=queue, cost=_cost(url, found))
-            case Scheme.TCP | Scheme.TLS | Scheme.ZEEK | Scheme.ZEEK_TCP | Scheme.ZEEK_WS | Scheme.ZEEK_ZMQ:
+            case Scheme.WS | Scheme.WSS:
+                authority, slash, path = place.partition("/")
+                host, port = _host_and_port(url, authority)
+                return cls(scheme, host, port, slash + _decoded(url, path), queue)
+            case _:
                 authority, _, path = place.partition("/")
                 if path:
                     raise InvalidEndpointError(url, f"a {scheme} URL ends with the port, '/{path}' has no meaning")
                 host, port = _host_and_port(url, authority)
                 xsub = _xsub(url, found, port) if scheme is Scheme.ZEEK_ZMQ else 0
                 return cls(scheme, host, port, "", queue, _publish(url, found), _cost(url, found), xsub)
-            case Scheme.WS | Scheme.WSS:
-                authority, slash, path = place.partition("/")
-                host, port = _host_and_port(url, authority)
-                return cls(scheme, host, port, slash + _decoded(url, path), queue)
-            case _:
-                assert_never(scheme)
 
     @classmethod
     def parse_remote(cls, url: str) -> Endpoint:
@@ -214,8 +214,8 @@ class Endpoint:
             InvalidEndpointError: `parse` raises it, the port is 0, or there is a queue that only listeners have.
         """
         endpoint = cls.parse(url)
-        if endpoint.scheme is Scheme.ZEEK_ZMQ:
-            raise InvalidEndpointError(url, "a hub is the central broker of such a cluster: hub run --listen")
+        if endpoint.scheme in {Scheme.ZEEK_ZMQ, Scheme.ZEEK_LOG}:
+            raise InvalidEndpointError(url, "a hub is the central broker, or a logger, of a cluster: hub run --listen")
         if endpoint.scheme is not Scheme.UNIX and endpoint.port == 0:
             raise InvalidEndpointError(url, "port 0 is for listening; connecting needs the port of the hub")
         if endpoint.queue != QueueOverride() and not endpoint.scheme.is_zeek:

@@ -25,7 +25,7 @@ from hub.frame import FLAG_TAGGED, HEADER, HEADER_BYTES, KIND_MESSAGES, Encoding
 from hub.tags.envelope import Envelope, tagged
 from peers.zmtp.frames import MORE, encode_frame
 
-__all__ = ["EVENT_BEGINNING", "SERIALIZERS", "EventHead"]
+__all__ = ["EVENT_BEGINNING", "NODE_LABEL", "SERIALIZERS", "EventHead"]
 
 BINARY: Final = b"broker-bin-v1"
 JSON: Final = b"broker-json-v1"
@@ -35,7 +35,9 @@ SERIALIZERS: Final = (BINARY, JSON)
 EVENT_BEGINNING: Final = bytes.fromhex("0e03 020000000000000001 020000000000000001 0e")
 """What every event begins with in Broker's binary format: a vector of format 1, kind 1, and the vector of the event."""
 
-_NODE: Final = "zeek-node="
+NODE_LABEL: Final = "zeek-node="
+"""What the label begins with that says which node has sent a message."""
+
 _SERIALIZER: Final = "zeek-serializer="
 
 _FLAGS: Final = Encoding.BROKER << 1
@@ -64,7 +66,7 @@ class EventHead(NamedTuple):
             shown = self.serializer[:40].decode("utf-8", "backslashreplace")
             raise RejectedError(CloseCode.BAD_DATA, f"the serializer is {shown!r}, not {BINARY.decode()} or JSON's")
         try:
-            labels = [_NODE + self.sender.decode()]
+            labels = [NODE_LABEL + self.sender.decode()]
             if self.serializer != BINARY:
                 labels.append(_SERIALIZER + self.serializer.decode())
             key = tagged(self.topic.decode(), labels).encode()
@@ -87,8 +89,8 @@ class EventHead(NamedTuple):
             return cls(key, own)
         sender, serializer = own, BINARY
         for label in Envelope.decode(key).labels:
-            if label.startswith(_NODE):
-                sender = label[len(_NODE) :].encode()
+            if label.startswith(NODE_LABEL):
+                sender = label[len(NODE_LABEL) :].encode()
             elif label.startswith(_SERIALIZER) and label[len(_SERIALIZER) :].encode() in SERIALIZERS:
                 serializer = label[len(_SERIALIZER) :].encode()
         return cls(topic_of(flags, key), sender, serializer)

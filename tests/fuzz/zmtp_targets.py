@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from hub.batch import Batch
 from hub.stretch import Run, Stretch
 from peers.broker.nesting import UNREAD_BYTES
@@ -10,9 +12,11 @@ from peers.wire.scanner import NEED_DATA
 from peers.zmtp.event_session import EventSession
 from peers.zmtp.event_writing import EventWriter
 from peers.zmtp.frames import encode_message
+from peers.zmtp.log_batch import LogBatch, LogBatchError
 from peers.zmtp.session import Session, SocketType
 from tests.fuzz.target import Target
 from tests.zmtp.recordings import TO_BROKER, wire
+from tests.zmtp.test_log_batch import recorded
 
 __all__ = ["ZMTP_TARGETS"]
 
@@ -71,7 +75,15 @@ def _publisher_seeds() -> list[bytes]:
     return [b"\x10" + stream for stream in (*streams, *(stream + further * 2 for stream in streams[:1]))]
 
 
+def _run_log_batch(data: bytes) -> None:
+    with suppress(LogBatchError):
+        batch = LogBatch(data)
+        while batch.left:
+            assert len(batch.take(2)) in {1, 2}
+
+
 ZMTP_TARGETS = (
     Target("zmtp_publisher", _run_publisher, _publisher_seeds, [b"\x01\x00", b"broker-json-v1", b"\xff" * 8]),
+    Target("log_batch", _run_log_batch, recorded, [b"\xff" * 8, b"\0\0\0\x0e", b"\0\0\0\x13"]),
     Target("zmtp_subscriber", _run_subscriber, lambda: _streams("XSUB to"), [b"\x04\x09SUBSCRIBE", b"\x06CANCEL"]),
 )

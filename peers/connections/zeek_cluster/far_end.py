@@ -21,7 +21,8 @@ from hub.overflow import QueueLimits
 from hub.request_frame import Item
 from peers.connections.connection import Connection
 from peers.connections.door import enter_zeek, refuse_zeek, rights_of
-from peers.connections.zeek_cluster.cluster import Cluster
+from peers.node.node import Node
+from peers.zmtp.event_reading import NoEvent
 from peers.zmtp.frames import Command, encode_command
 from peers.zmtp.session import Ended, Session
 
@@ -35,22 +36,21 @@ class FarEnd:
     """One socket of a node.
 
     Args:
-        cluster: The node's.
+        hub: The hub that the connection belongs to.
         queue: Queue of its handler.
         connection: To it.
         session: Of the protocol.
     """
 
-    __slots__ = ("_cluster", "_connection", "_node", "_queue", "session")
+    __slots__ = ("_connection", "_node", "_queue", "session")
 
     scheme = "zeek+zmq"
     unsaid = "the far side closed"
     is_held = is_bell = False
     is_quiet = False
 
-    def __init__(self, cluster: Cluster, queue: QueueLimits, connection: Connection, session: Session) -> None:
-        self._cluster = cluster
-        self._node = cluster.node
+    def __init__(self, hub: Node, queue: QueueLimits, connection: Connection, session: Session) -> None:
+        self._node = hub
         self._queue = queue
         self._connection = connection
         self.session = session
@@ -94,6 +94,12 @@ class FarEnd:
         connection.opened()
         return True
 
+    def skip(self, event: NoEvent) -> None:
+        """Something was not taken: count it, and tell it in one line."""
+        self._connection.writer.count_rejected()
+        address = self._connection.address
+        self._node.log.warning("skipped what a Zeek node sent", address=address, reason=event.reason)
+
     def _finish(self, ended: Ended) -> None:
         """The session says that it is over."""
         connection = self._connection
@@ -102,17 +108,9 @@ class FarEnd:
 
     # What the handler writes.
 
-    def render(self, batches: list[Batch]) -> list[bytes]:
-        """Return batches as events."""
-        parts = []
-        lost = 0
-        for batch in batches:
-            form = batch.form(self._cluster.form)
-            parts.append(form.frames(batch))
-            lost += form.lost_messages
-        if lost:
-            self._connection.writer.lose(lost)
-        return parts
+    def render(self, batches: list[Batch]) -> list[bytes]:  # noqa: ARG002 -- it has subscribed to nothing
+        """There are none."""
+        return []
 
     def render_items(self, items: list[Item]) -> list[bytes]:  # noqa: ARG002 -- a leaf neither asks nor serves
         """There are none."""

@@ -15,7 +15,6 @@ is no more than what is wanted. Cost: per read for events; per publisher and sub
 
 from __future__ import annotations
 
-from hub.batch import Batch
 from hub.filter import Change
 from hub.overflow import QueueLimits
 from hub.routes import Route
@@ -42,14 +41,15 @@ def publisher_connection(cluster: Cluster, queue: QueueLimits) -> Connection:
 class Publisher(FarEnd):
     """One node. See `peers.connections.conversation.Conversation`."""
 
-    __slots__ = ("_asked", "_is_behind", "_told")
+    __slots__ = ("_asked", "_cluster", "_is_behind", "_told")
 
     changes: frozenset[type] = frozenset({Ready})
 
     def __init__(self, cluster: Cluster, queue: QueueLimits, connection: Connection) -> None:
         node = cluster.node
         session: EventSession[Route] = EventSession(node.settings.limits.frame_bytes, node.core.routes, cluster.keep)
-        super().__init__(cluster, queue, connection, session)
+        super().__init__(node, queue, connection, session)
+        self._cluster = cluster
         # What the hub wants for those who are not of the cluster.
         self._asked: set[bytes] = set()
         # What the node was told is wanted.
@@ -63,9 +63,7 @@ class Publisher(FarEnd):
             case Ready():
                 self._greet()
             case NoEvent():
-                self._connection.writer.count_rejected()
-                address = self._connection.address
-                self._node.log.warning("skipped what a Zeek node sent", address=address, reason=event.reason)
+                self.skip(event)
             case Ended():
                 self._finish(event)
         return 1
@@ -117,10 +115,6 @@ class Publisher(FarEnd):
             self.tell(topic, is_wanted=True)
         for topic in self._told - wanted:
             self.tell(topic, is_wanted=False)
-
-    def render(self, batches: list[Batch]) -> list[bytes]:  # noqa: ARG002 -- it has subscribed to nothing
-        """There are none."""
-        return []
 
     def leave(self, reason: str) -> None:
         """The node is gone; once or more."""

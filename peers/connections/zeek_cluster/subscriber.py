@@ -13,6 +13,7 @@ subscription stands. Cost: per read, and 0.4 µs a message that no other node ha
 
 from __future__ import annotations
 
+from hub.batch import Batch
 from hub.errors import HubError, InvalidTopicError, RejectedError
 from hub.overflow import QueueLimits
 from hub.topics import RESERVED
@@ -40,13 +41,14 @@ def subscriber_connection(cluster: Cluster, queue: QueueLimits) -> Connection:
 class Subscriber(FarEnd):
     """One node. See `peers.connections.conversation.Conversation`."""
 
-    __slots__ = ()
+    __slots__ = ("_cluster",)
 
     changes: frozenset[type] = frozenset({Ready, Subscribed, Unsubscribed})
 
     def __init__(self, cluster: Cluster, queue: QueueLimits, connection: Connection) -> None:
         limit_bytes = cluster.node.settings.limits.handshake_bytes  # it sends nothing but subscriptions
-        super().__init__(cluster, queue, connection, Session(SocketType.XPUB, limit_bytes))
+        super().__init__(cluster.node, queue, connection, Session(SocketType.XPUB, limit_bytes))
+        self._cluster = cluster
 
     def act(self, event: Event) -> int:
         """Do what an event asks for; return its share of a turn."""
@@ -90,6 +92,18 @@ class Subscriber(FarEnd):
         """A subscription is not taken, and nobody is told of it; the node goes on."""
         self._node.zeek_refused_subscriptions += 1
         self._node.log.warning("subscription of a Zeek node refused", address=self._connection.address, reason=reason)
+
+    def render(self, batches: list[Batch]) -> list[bytes]:
+        """Return batches as events."""
+        parts = []
+        lost = 0
+        for batch in batches:
+            form = batch.form(self._cluster.form)
+            parts.append(form.frames(batch))
+            lost += form.lost_messages
+        if lost:
+            self._connection.writer.lose(lost)
+        return parts
 
     def leave(self, reason: str) -> None:
         """The node is gone, and so is all that it wanted; once or more."""

@@ -131,7 +131,7 @@ async def test_a_cluster_that_uses_json(hub: Daemon, start_node: StartNode) -> N
         b'{"@data-type":"vector","data":[{"@data-type":"count","data":3}]}]}]}'
     )
     async with connect(hub.endpoints[1].location) as client, client.subscribe("zeek.") as messages:
-        await eventually(lambda: node.is_told("zeek."))
+        await eventually(lambda: node.told.count((True, "zeek.")) == 2)
         node.publish(b"zeek.a", b"json", b"broker-json-v1", payload)
         assert Event.of((await anext(messages)).value) == Event("Demo::hello", Count(3))
     await eventually(lambda: other.events)

@@ -1,0 +1,59 @@
+"""`Logger`: the PUSH of a Zeek node, which brings its logs.
+
+```
+log batches ─▶ runs of records ─▶ core.publish, under /zeek/LOG/PATH
+```
+
+ZeroMQ confirms nothing: a node counts a batch as delivered once its socket has taken it. What the hub does not read
+waits at the node, whose queue drops then (`log_sndhwm`).
+
+Owner: one `Connection`. Cost: see `peers.zmtp.log_batch`. Not here: what a batch looks like (`peers.zmtp.log_session`).
+"""
+
+from __future__ import annotations
+
+from hub.overflow import QueueLimits
+from hub.routes import Route
+from peers.connections.connection import Connection
+from peers.connections.zeek_cluster.far_end import FarEnd
+from peers.node.node import Node
+from peers.zmtp.event_reading import NoEvent
+from peers.zmtp.log_session import LogSession
+from peers.zmtp.session import Ended, Event, Ready
+
+__all__ = ["Logger", "logger_connection"]
+
+
+def logger_connection(node: Node, queue: QueueLimits) -> Connection:
+    """Make a connection to the PUSH of a node.
+
+    Args:
+        node: The hub.
+        queue: Queue of its handler, in which nothing ever waits.
+    """
+    return Connection(node, lambda connection: Logger(node, queue, connection))
+
+
+class Logger(FarEnd):
+    """One node. See `peers.connections.conversation.Conversation`."""
+
+    __slots__ = ()
+
+    scheme = "zeek+log"
+    changes: frozenset[type] = frozenset({Ready})
+
+    def __init__(self, node: Node, queue: QueueLimits, connection: Connection) -> None:
+        session: LogSession[Route] = LogSession(node.settings.limits.frame_bytes, node.core.routes)
+        super().__init__(node, queue, connection, session)
+
+    def act(self, event: Event | NoEvent) -> int:
+        """Do what an event asks for; return its share of a turn."""
+        match event:
+            case Ready():
+                if self._join():
+                    self._node.log.info("Zeek node logs", address=self._connection.address)
+            case NoEvent():
+                self.skip(event)
+            case Ended():
+                self._finish(event)
+        return 1
