@@ -31,7 +31,9 @@ __all__ = ["Entry", "Hole", "Manifest", "encode_sheet", "parse_sheet", "range_na
 _DIGITS = 20
 """So many that names sort as their numbers do: offsets have 19 at most."""
 
-_FORMAT = "hub tier 1"
+_FORMAT_NAME = "hub tier "
+
+_FORMAT = f"{_FORMAT_NAME}1"
 
 
 class Hole(msgspec.Struct, frozen=True):
@@ -129,6 +131,8 @@ def parse_sheet(data: bytes, journal: bytes) -> tuple[Entry, ...]:
     """
     try:
         sheet = _decode_sheet(data)
+        if not sheet.format.startswith(_FORMAT_NAME) or not sheet.format[len(_FORMAT_NAME) :].isdecimal():
+            raise JournalCorruptError(f"a sheet of format {sheet.format!r}, which no version writes")
         if sheet.format != _FORMAT:
             raise JournalUnavailableError(f"a sheet of format {sheet.format!r}, this version reads {_FORMAT!r}")
         if sheet.crc != crc32(sheet.entries):

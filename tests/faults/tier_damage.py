@@ -18,14 +18,14 @@ from random import Random
 from typing import NamedTuple
 
 from hub.batch import Batch
-from hub.errors import GoneError, JournalCorruptError, StorageError
+from hub.errors import GoneError, JournalCorruptError, JournalUnavailableError, StorageError
 from hub.journal.block import Block, Record
 from hub.journal.manifest import range_of
 from peers.journal.history import History
 from peers.journal.store import Retention, Segmenting, Store
 from peers.journal.tier import parquet, table
 from peers.journal.tier.copier import Copier, TierRetention
-from peers.journal.tier.place import AbsentError, place_at
+from peers.journal.tier.place import place_at
 
 __all__ = ["DATA", "SHEETS", "WAYS", "Outcome", "TierSample", "Way", "small_files"]
 
@@ -194,11 +194,11 @@ class TierSample:
             while position < len(self.records):
                 try:
                     found = history.fetch(position, None, (prefix,), _PIECE_BYTES)
-                except (GoneError, JournalCorruptError, AbsentError) as error:
+                except _TOLD as error:
                     is_whole = False
                     _check_told(error, hurt)
                     assert position in bad
-                    position = self._behind(history, position, error)
+                    position = bad.stop if _is_version(error) else self._behind(history, position, error)
                     assert position <= bad.stop
                     continue
                 read = [record for block in found.blocks for record in Block.parse(block).records()]
@@ -223,11 +223,19 @@ class TierSample:
         with closing(History(str(self.path), str(self.tier))) as history:
             try:
                 found = history.fetch(0, None, ("",), 0, time_us=self.records[offset].time_us).start
-            except (GoneError, JournalCorruptError, AbsentError) as error:
+            except _TOLD as error:
                 _check_told(error, hurt)
                 return False
         assert found == offset or (offset in bad and found == bad.stop and not hurt.exists())
         return found == offset
+
+
+_TOLD = (GoneError, JournalCorruptError, JournalUnavailableError)
+
+
+def _is_version(error: StorageError | GoneError) -> bool:
+    """Return whether a sheet seems to be of another version: for a bit in the number of its version, that is told."""
+    return isinstance(error, JournalUnavailableError) and "this version reads" in str(error)
 
 
 def _check_told(error: StorageError | GoneError, hurt: Path) -> None:

@@ -116,6 +116,13 @@ def test_a_sheet_of_a_later_version() -> None:
         parse_sheet(sheet, JOURNAL)
 
 
+@pytest.mark.parametrize("text", [b"hub uier 1", b"hub tier x", b"hub tier "])
+def test_a_sheet_of_no_version(text: bytes) -> None:
+    """It is damaged: no version writes that."""
+    with pytest.raises(JournalCorruptError, match="no version"):
+        parse_sheet(encode_sheet(JOURNAL, []).replace(b"hub tier 1", text), JOURNAL)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
