@@ -13,7 +13,7 @@ COSTS = ((1,), (1,), (1, 2), (1, 2, 3, 10))
 GROUPS = 20
 """Of histories: each is one test."""
 
-SIZES = (5, 8, 12, 20, 100, 5, 8, 12, 20, 8, 5, 8, 12, 20, 40, 5, 8, 12, 20, 8)
+SIZES = (5, 8, 12, 20, 60, 5, 8, 12, 20, 8, 5, 8, 12, 20, 40, 5, 8, 12, 20, 8)
 """How many hubs, in turn: defects show in small meshes, long ways only in large ones."""
 
 LINKED_WITH_ALL = 10
