@@ -38,6 +38,8 @@ PURE = SimpleNamespace(
     pack=packing.pack,
     select=packing.select,
     merge=packing.merge,
+    count_topics=packing.count_topics,
+    whole_checksum=packing.whole_checksum,
     to_frames=unpacking.to_frames,
     frames_of_columns=unpacking.frames_of_columns,
 )
@@ -92,6 +94,9 @@ def _run_blocks(data: bytes) -> None:
     if len(block) >= CHECKED_FROM:
         block = _sealed(block)
     found = _same(lambda twin: tuple(twin.read_layout(block)))
+    _same(lambda twin: twin.whole_checksum(block))
+    counts = _same(lambda twin: twin.count_topics(block))
+    assert (counts is None) == (found is None)
     try:
         parsed = Block.parse(block)
         list(parsed.records())
