@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
-from peers.journal.consumers.statistics import ConsumersStatistics
+from peers.journal.consumers.statistics import ConsumersStatistics, FarConsumersStatistics, ForHubsStatistics
 
-__all__ = ["consumer_metrics"]
+__all__ = ["consumer_metrics", "far_consumer_metrics"]
 
 _LABELS = ("consumer",)
 
@@ -38,3 +38,23 @@ def consumer_metrics(statistics: ConsumersStatistics) -> Iterator[Metric]:
         for outcome, messages in one.counters._asdict().items():
             counted.add_metric((one.name, outcome.removesuffix("_total")), messages)
     yield counted
+    yield from _for_hubs(statistics.for_hubs)
+
+
+def _for_hubs(statistics: ForHubsStatistics) -> Iterator[Metric]:
+    yield GaugeMetricFamily("hub_consumers_far_clients", "Clients of other hubs that share.", value=statistics.clients)
+    yield GaugeMetricFamily("hub_consumers_answering", "Questions of other hubs.", value=statistics.answering)
+    limit = statistics.answering_limit
+    yield GaugeMetricFamily("hub_consumers_answering_limit", "How many of them may wait.", value=limit)
+    answered = statistics.answered_total
+    yield CounterMetricFamily("hub_consumers_answered", "Questions of other hubs.", value=answered)
+    yield CounterMetricFamily("hub_consumers_refused", "Questions refused.", value=statistics.refused_total)
+
+
+def far_consumer_metrics(statistics: FarConsumersStatistics) -> Iterator[Metric]:
+    """Yield the metrics of what is asked of another hub's consumers."""
+    yield GaugeMetricFamily("hub_far_consumers_clients", "Clients that share one there.", value=statistics.clients)
+    yield GaugeMetricFamily("hub_far_consumers_pending", "Questions that wait.", value=statistics.pending)
+    yield GaugeMetricFamily("hub_far_consumers_untold", "Who has left, and is not known to.", value=statistics.untold)
+    yield CounterMetricFamily("hub_far_consumers_asked", "Questions.", value=statistics.asked_total)
+    yield CounterMetricFamily("hub_far_consumers_lost", "Questions without an answer.", value=statistics.lost_total)

@@ -172,6 +172,19 @@ With a journal:
 | `hub_consumer_messages_total` | counter | `consumer`, `outcome` | messages of a consumer: `delivered`, |
 | | | | `redelivered` (of these), `acknowledged`, `late` (by who had it no more), `dead` (given up), |
 | | | | `missed` (deleted before they were read) |
+| `hub_consumers_far_clients` | gauge | | clients of other hubs, workers among them, that have joined one |
+| `hub_consumers_answering`, `hub_consumers_answering_limit` | gauge | | questions of other hubs that wait |
+| `hub_consumers_answered_total`, `hub_consumers_refused_total` | counter | | questions of other hubs |
+
+Consumers of another hub that are used here (`journal.of`):
+
+| name | type | labels | what |
+|---|---|---|---|
+| `hub_far_consumers_clients` | gauge | | clients of this hub that have joined one there |
+| `hub_far_consumers_pending` | gauge | | questions that are not answered |
+| `hub_far_consumers_untold` | gauge | | clients that have left, and of whom it is not told yet |
+| `hub_far_consumers_asked_total` | counter | | questions |
+| `hub_far_consumers_lost_total` | counter | | questions that had no answer, as the way was lost |
 
 While its sealed segments are [laid anew](../docs/journal.md#laid-anew):
 
@@ -227,7 +240,7 @@ from peers.journal.far_journals import ANSWERING_LIMIT, FarJournalStatistics
 from peers.journal.marks import EXPECTED_LIMIT, MarksStatistics
 from peers.journal.recording import JournalStatistics
 from peers.node.accounts import Accounts
-from peers.node.consumer_metrics import consumer_metrics
+from peers.node.consumer_metrics import consumer_metrics, far_consumer_metrics
 from peers.node.node import Node
 from peers.node.probes import Probes
 from peers.node.regroup_metrics import regroup_metrics
@@ -275,6 +288,7 @@ class HubCollector:
         yield from _names(self._node.core.names.statistics())
         yield from _shared(self._node)
         yield from _far_journals(self._node.far_journals.statistics())
+        yield from far_consumer_metrics(self._node.far_consumers.statistics())
         yield from _far_confirmations(self._node.far_confirmations.statistics())
         yield from _marks(self._node.marks.statistics())
         yield from store_metrics(self._node.stores)

@@ -11,6 +11,7 @@ import pytest
 
 from hub.errors import NotAllowedError, RequestFailedError, ResponderGoneError
 from peers.client import connect
+from peers.node.metrics import exposition
 from tests.connections.rights.conftest import recognise
 from tests.hub.rights.hall import policy_of
 from tests.hubs.eventually import eventually
@@ -75,6 +76,34 @@ async def test_a_link_that_is_lost(chain: Chain) -> None:
                 message = await stream.receive()
                 values.append(message.value)
                 await message.ack()
+
+
+async def test_what_is_counted(chain: Chain) -> None:
+    """Both hubs tell, in their metrics, who shares a consumer over the link, what was asked, and what was lost."""
+    near, far = await chain(2)
+    async with connect(near.url) as client, connect(far.url) as there:
+        await there.publish_confirmed("/a", 1)
+        async with client.consume("c", "/a", from_offset=0) as stream:
+            await (await stream.receive()).ack()
+            assert (metric(near, "hub_far_consumers_clients"), metric(far, "hub_consumers_far_clients")) == (1, 1)
+            ((shown,),) = [row["clients"] for row in await there.request("$hub/consumers", None)]
+            assert (shown["hub"], shown["id"] in near.node.core.handlers) == (near.node.id.hex(), True)
+            await eventually(
+                lambda: metric(far, "hub_consumers_answering") == metric(near, "hub_far_consumers_pending")
+            )
+            asked, answered = metric(near, "hub_far_consumers_asked_total"), metric(far, "hub_consumers_answered_total")
+            assert asked >= answered >= 3
+            assert metric(near, "hub_far_consumers_lost_total") == 0
+            await near.stop_dialling()
+            await eventually(lambda: metric(near, "hub_far_consumers_lost_total") > 0)
+    await eventually(lambda: metric(near, "hub_far_consumers_untold") == 1)
+    assert metric(near, "hub_far_consumers_clients") == 0
+
+
+def metric(hub: Hub, name: str) -> float:
+    """What a hub shows of itself."""
+    (line,) = [line for line in exposition(hub.node).decode().splitlines() if line.startswith(f"{name} ")]
+    return float(line.split()[1])
 
 
 @pytest.mark.parametrize("at", ["far", "near", "middle"])

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hub.errors import RequestFailedError
+from hub.errors import ConnectionLostError, RequestFailedError
 from peers.client import Client, ConsumerStream, connect
 from tests.workers.conftest import SpreadClients, StartWorkers, workers_of
 
@@ -107,3 +107,22 @@ async def test_refused(start_workers: StartWorkers, spread: SpreadClients, tmp_p
     async with one.consume("c", "/"):
         with pytest.raises(RequestFailedError, match=r"the limit is 1 \(journal.consumers\)"):
             await one.consume("d", "/").open()
+
+
+async def test_a_member_that_is_kicked(start_workers: StartWorkers, spread: SpreadClients, tmp_path: Path) -> None:
+    """The consumer tells who has most, at whichever worker; an admin takes him out, and another one gets all he had."""
+    hub = await start_workers("--journal", str(tmp_path / "journal"))
+    one, other = await spread(hub.endpoints[0].location)
+    for number in range(6):
+        await one.publish_confirmed("/t", number)
+    async with one.consume("c", "/t", from_offset=0, redeliver_s=1000.0) as first:
+        assert await take(first, 3, acknowledged=False) == [("/t", number) for number in range(3)]
+        async with other.consume("c") as second:
+            most, least = (await row(other))["clients"]
+            assert (most["out"], least["out"]) == (6, 0)
+            assert len({most["hub"], least["hub"]}) == 2
+            assert await other.request("$hub/kick", {"id": most["id"]}) == {"kicked": 1}
+            assert await take(second, 6) == [("/t", number) for number in range(6)]
+            assert [client["id"] for client in (await row(other))["clients"]] == [least["id"]]
+        with pytest.raises(ConnectionLostError):
+            await take(first, 6)

@@ -23,6 +23,14 @@ class ConsumerClient(Hashable, Protocol):
     """One client."""
 
     @property
+    def id(self) -> int:
+        """The number of his connection at his hub."""
+
+    @property
+    def hub(self) -> str:
+        """The id of his hub, for people; empty if it is this one."""
+
+    @property
     def owner(self) -> str:
         """Whose consumers he uses: a user, or users with slashes between them; empty where there are no users."""
 
@@ -60,6 +68,12 @@ class LocalClient(NamedTuple):
     """A client that is connected with this hub."""
 
     handler: Handler
+    hub: str = ""
+
+    @property
+    def id(self) -> int:
+        """The number of his connection."""
+        return self.handler.id
 
     @property
     def owner(self) -> str:

@@ -45,6 +45,16 @@ class FarClient:
         self.is_gone = False
         """Whether he, or his hub, is connected no more; `ForHubs` says so."""
 
+    @property
+    def id(self) -> int:
+        """The number of his connection at his hub."""
+        return self._question.client
+
+    @property
+    def hub(self) -> str:
+        """The id of his hub."""
+        return self._question.hub.hex()
+
     def adopt(self, link: Handler, question: Question) -> None:
         """Take what his hub says now."""
         if question.granted != self._question.granted:

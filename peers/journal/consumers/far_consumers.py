@@ -47,6 +47,7 @@ from peers.journal.consumers.question import (
     granted_by,
     pass_on,
 )
+from peers.journal.consumers.statistics import FarConsumersStatistics
 
 __all__ = ["FarConsumers"]
 
@@ -79,6 +80,8 @@ class FarConsumers:
         self._joined: set[int] = set()
         # Those who have left, and of whom the other hub must be told.
         self._parted: set[int] = set()
+        # How many questions were asked, and how many of them had no answer.
+        self._asked_total = self._lost_total = 0
         core.requests.directed.add(WHAT, Questions(_refuse, pass_on))
         if not of:
             return
@@ -92,6 +95,12 @@ class FarConsumers:
         """Tell again what was not heard; to be called once a second."""
         for client in list(self._parted):
             self._part(client)
+
+    def statistics(self) -> FarConsumersStatistics:
+        """Return what was asked so far, and what waits."""
+        return FarConsumersStatistics(
+            len(self._joined), len(self._asking), self._asked_total, self._lost_total, len(self._parted)
+        )
 
     def _ask(self, what: str, handler: Handler, value: Any) -> Later:
         """Ask the other hub.
@@ -134,9 +143,11 @@ class FarConsumers:
         Raises:
             RequestError: The other hub cannot be reached.
         """
+        self._asked_total += 1
         try:
             hub = self._find(self._of)
         except RejectedError as error:
+            self._lost_total += 1
             raise RequestError(Status.RESPONDER_GONE, f"journal.of: {error.text}") from error
         target = target_at(hub, WHAT)
         self._asking.ask(target, ANSWER_MS + wait_ms, encode_question(question), lambda reply: take(self._told(reply)))
@@ -155,6 +166,7 @@ class FarConsumers:
         status = Status(reply.status) if reply.status in _AS_IT_IS else Status.RESPONDER_GONE
         text = str(value)[:_TEXT_CHARACTERS]
         if status is Status.RESPONDER_GONE:
+            self._lost_total += 1
             text = f"consumers of hub {printable(self._of)}: it cannot be reached now ({text})"
         return RequestError(status, text)
 

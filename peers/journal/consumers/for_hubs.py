@@ -24,6 +24,7 @@ from hub.requests.directed import Answer, Questions
 from hub.requests.later import Later
 from peers.journal.consumers.far_client import FarClient
 from peers.journal.consumers.question import CONSUMERS_TOPIC, GONE, WHAT, Question, decode_question, pass_on
+from peers.journal.consumers.statistics import ForHubsStatistics
 
 __all__ = ["ANSWERING_LIMIT", "ForHubs"]
 
@@ -58,12 +59,18 @@ class ForHubs:
         self._hubs: dict[bytes, _Hub] = {}
         # How many questions are not answered.
         self._waiting = 0
+        self._answered_total = self._refused_total = 0
         core.requests.directed.add(WHAT, Questions(self._answer, pass_on))
 
     def tick(self) -> None:
         """Forget the clients of hubs that cannot be reached; to be called once a second."""
         for hub in [hub for hub in self._hubs if hub not in self._core.mesh.graph.reached]:
             self._forget(hub)
+
+    def statistics(self) -> ForHubsStatistics:
+        """Return who has joined, and what was asked so far."""
+        clients = sum(len(hub.clients) for hub in self._hubs.values())
+        return ForHubsStatistics(clients, self._waiting, ANSWERING_LIMIT, self._answered_total, self._refused_total)
 
     def _forget(self, hub: bytes) -> None:
         for client in self._hubs.pop(hub).clients.values():
@@ -75,8 +82,10 @@ class ForHubs:
         try:
             result = self._asked(link, decode_question(value))
         except (HubError, ValueError) as error:
+            self._refused_total += 1
             _fail(answer, error)
             return
+        self._answered_total += 1
         if not isinstance(result, Later):
             answer(Status.OK, encode_value(result))
             return

@@ -18,6 +18,7 @@ after what they tell has happened, so that a message may come again, and never i
 
 from __future__ import annotations
 
+import heapq
 import re
 import secrets
 from collections.abc import Callable
@@ -50,7 +51,12 @@ from peers.journal.consumers.positions import Kept, Positions
 from peers.journal.consumers.question import CONSUMERS_TOPIC
 from peers.journal.consumers.reading import first_offset
 from peers.journal.consumers.served import Ground, Participant, Served
-from peers.journal.consumers.statistics import ConsumersStatistics, ConsumerStatistics
+from peers.journal.consumers.statistics import (
+    CLIENTS_SHOWN,
+    ConsumersStatistics,
+    ConsumerStatistics,
+    Sharing,
+)
 from peers.journal.readers import Deliver
 from peers.journal.recorder import Answer
 from peers.journal.recording import Cancel, Publish
@@ -387,7 +393,7 @@ class Consumers:
     def statistics(self) -> ConsumersStatistics:
         """Return how all of them stand."""
         each = [self._described(name, self._served[name]) for name in sorted(self._served)]
-        return ConsumersStatistics(each, self._limit, self._positions.failures_total)
+        return ConsumersStatistics(each, self._limit, self._positions.failures_total, self._for_hubs.statistics())
 
     def _described(self, name: str, served: Served) -> ConsumerStatistics:
         consumer = served.consumer
@@ -402,13 +408,15 @@ class Consumers:
             consumer.size_bytes,
             consumer.counters(),
             served.error,
+            _sharing(served),
         )
 
     def _listed(self) -> list[dict[str, Any]]:
         rows = []
         for one in self.statistics().each:
             row = one._asdict()
-            rows.append({**row, "prefixes": list(one.prefixes), "counters": one.counters._asdict()})
+            clients = [client._asdict() for client in one.clients]
+            rows.append({**row, "prefixes": list(one.prefixes), "counters": one.counters._asdict(), "clients": clients})
         return rows
 
     async def stop(self) -> None:
@@ -422,6 +430,12 @@ class Consumers:
 def _for_local(function: Function) -> Callable[[Handler, Any], Any]:
     """Return what answers clients of this hub."""
     return lambda handler, value: function(LocalClient(handler), value)
+
+
+def _sharing(served: Served) -> tuple[Sharing, ...]:
+    """Return who shares a consumer: those who have most of it."""
+    most = heapq.nlargest(CLIENTS_SHOWN, served.participants.values(), key=lambda one: len(one.member.out))
+    return tuple(Sharing(one.client.id, one.client.hub, len(one.member.out)) for one in most)
 
 
 def _kept(served: Served) -> Kept:

@@ -1,4 +1,7 @@
-"""`ConsumersStatistics`: the named consumers of a hub at one moment, for metrics and for people. Values; no owner."""
+"""`ConsumersStatistics`: the named consumers of a hub at one moment, for metrics and for people. Values; no owner.
+
+What other hubs ask about them is `ForHubsStatistics`, what this hub asks another one `FarConsumersStatistics`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,28 @@ from typing import NamedTuple
 
 from hub.consumers.consumer import ConsumerCounters
 
-__all__ = ["ConsumerStatistics", "ConsumersStatistics"]
+__all__ = [
+    "CLIENTS_SHOWN",
+    "ConsumerStatistics",
+    "ConsumersStatistics",
+    "FarConsumersStatistics",
+    "ForHubsStatistics",
+    "Sharing",
+]
+
+CLIENTS_SHOWN = 16
+"""Of how many clients of one consumer it is told who they are, as it may have a thousand: those who have most."""
+
+
+class Sharing(NamedTuple):
+    """One of those who share a consumer."""
+
+    id: int
+    """By which `$hub/kick` of his hub knows his connection."""
+    hub: str
+    """The id of his hub; empty if it is this one."""
+    out: int
+    """How many messages he has."""
 
 
 class ConsumerStatistics(NamedTuple):
@@ -27,6 +51,35 @@ class ConsumerStatistics(NamedTuple):
     counters: ConsumerCounters
     error: str
     """Why nothing can be read for it; empty if it can."""
+    clients: tuple[Sharing, ...] = ()
+    """`CLIENTS_SHOWN` of its members at most, those first who have most."""
+
+
+class ForHubsStatistics(NamedTuple):
+    """What other hubs have asked."""
+
+    clients: int
+    """How many clients of other hubs have joined, and are connected there."""
+    answering: int
+    """How many questions of other hubs wait for their answer; most are those of members for messages."""
+    answering_limit: int
+    answered_total: int
+    refused_total: int
+    """Questions that were refused: too many wait, not granted, or no question."""
+
+
+class FarConsumersStatistics(NamedTuple):
+    """What was asked of the hub that `journal.of` names."""
+
+    clients: int
+    """How many clients of this hub have joined one there."""
+    pending: int
+    """How many questions are not answered."""
+    asked_total: int
+    lost_total: int
+    """Questions that had no answer, as the way there was lost, or there was none."""
+    untold: int
+    """How many clients have left of whom the other hub is not told yet."""
 
 
 class ConsumersStatistics(NamedTuple):
@@ -35,3 +88,4 @@ class ConsumersStatistics(NamedTuple):
     each: list[ConsumerStatistics]
     limit: int
     save_failures_total: int
+    for_hubs: ForHubsStatistics
