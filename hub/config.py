@@ -22,7 +22,7 @@ import msgspec
 from hub.errors import InvalidTopicError, UsageError
 from hub.keys import KEYS, SECTIONS, SHOWN_CHARACTERS, closest, value_at
 from hub.settings import Settings
-from hub.stores.naming import parse_store
+from hub.stores.naming import parse_served, parse_store
 from hub.topics import check_prefix
 
 __all__ = ["DEFAULT", "ConfigError", "merge", "reloaded"]
@@ -75,6 +75,7 @@ def merge(layers: Iterable[tuple[str, Mapping[str, object]]]) -> tuple[Settings,
     _check_prefixes("journal.topics", settings.journal.topics, origins)
     _check_journal(settings, origins)
     _check_stores(settings.stores.open, origins)
+    _check_masters(settings.zeek.masters, settings.stores.open, origins)
     return settings, origins
 
 
@@ -159,6 +160,21 @@ def _check_journal(settings: Settings, origins: Mapping[str, str]) -> None:
         raise ConfigError(
             origins["journal.tier"], "journal.tier", "is the tier of a journal, and there is none; set journal.path"
         )
+
+
+def _check_masters(served: tuple[str, ...], stores: tuple[str, ...], origins: Mapping[str, str]) -> None:
+    """See to it that what Zeeks may clone are stores of this hub, each by a name of its own."""
+    names: set[str] = set()
+    for text in served:
+        try:
+            known, name = parse_served(text)
+        except UsageError as error:
+            raise ConfigError(origins["zeek.masters"], "zeek.masters", str(error)) from error
+        if known in names:
+            raise ConfigError(origins["zeek.masters"], "zeek.masters", f"there are two stores {known!r}")
+        if all(parse_store(store)[0] != name for store in stores):
+            raise ConfigError(origins["zeek.masters"], "zeek.masters", f"{name!r} is no store of `stores.open`")
+        names.add(known)
 
 
 def _check_stores(stores: tuple[str, ...], origins: Mapping[str, str]) -> None:

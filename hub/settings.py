@@ -360,6 +360,13 @@ class ZeekSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             extra={"unit": "beginnings of names such as 'zeek/known/'"},
         ),
     ] = ("zeek/known/", "___sync_store_")
+    masters: Annotated[
+        tuple[Annotated[str, Meta(pattern=_PRINTABLE, min_length=1, max_length=1024)], ...],
+        Meta(
+            description="Stores of this hub that Zeeks may clone, by other names where they are to have any.",
+            extra={"unit": "texts STORE or NAME=STORE"},
+        ),
+    ] = ()
     forwarding: Annotated[
         Literal["on", "off"],
         Meta(description="Whether what one Zeek publishes goes to other Zeeks; off where they are peered themselves."),

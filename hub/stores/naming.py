@@ -5,7 +5,7 @@ from __future__ import annotations
 from hub.errors import UsageError
 from hub.topics import STORES, check_topic, printable
 
-__all__ = ["parse_store", "store_topic"]
+__all__ = ["parse_served", "parse_store", "store_topic"]
 
 
 def store_topic(name: str, what: str = "") -> str:
@@ -30,3 +30,17 @@ def parse_store(text: str) -> tuple[str, str]:
         raise UsageError(f"{printable(text)} is no store: write NAME=FILE, or NAME=:memory:")
     store_topic(name)
     return name, path
+
+
+def parse_served(text: str) -> tuple[str, str]:
+    """Return, of a setting STORE or NAME=STORE, the name that others know a store by, and its own.
+
+    Raises:
+        UsageError: It is no such setting.
+    """
+    known, _, name = text.rpartition("=")
+    known = known or name
+    store_topic(name)
+    if "<$>" in known or known.startswith("/") or known.endswith("/"):
+        raise UsageError(f"{printable(known)} is no name of a store at a Zeek: no '<$>', and no '/' at either end")
+    return known, name

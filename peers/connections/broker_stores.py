@@ -1,5 +1,7 @@
 """`Stores`, `StoreEnd`: the data stores of Zeeks, as one hub forwards their commands, and as one peering takes part.
 
+Stores of the hub itself that Zeeks may clone are in `peers.connections.broker_masters`.
+
 ```
 StoreCommand ─▶ StoreEnd.hear ─▶ forwarder ─▶ StoreEnd.deliver of another peering ─▶ session, or a queue until it reads
 FilterChanged ─▶ StoreEnd.follow ─▶ forwarder ─ on_topics ─▶ every peering announces the topics of the others' stores
@@ -26,6 +28,7 @@ from peers.broker.envelope import Envelope
 from peers.broker.session import Session
 from peers.broker.stores.channel import TICK_S
 from peers.broker.stores.topics import is_store_topic, store_of
+from peers.connections.broker_masters import Masters
 from peers.connections.connection import Connection
 from peers.node.node import Node
 
@@ -55,7 +58,7 @@ class Stores:
         node: The hub.
     """
 
-    __slots__ = ("_announce", "_timer", "node")
+    __slots__ = ("_announce", "_timer", "masters", "node")
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -63,12 +66,29 @@ class Stores:
         """What each peering that takes part does when it has other topics to announce."""
         self._timer: asyncio.TimerHandle | None = None
         """The next tick; None while nobody needs one."""
+        self.masters = Masters(node)
+        """The stores of this hub that Zeeks may clone, once they are open."""
         node.zeek_stores.on_topics = self._topics_changed
+
+    def open(self) -> None:
+        """Serve what the settings name; the stores of the hub are open."""
+        self.masters.open()
+        self._plan()
+
+    def close(self) -> None:
+        """The stores of the hub are about to be closed."""
+        self.masters.close()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def enter(self, announce: Callable[[], object]) -> None:
         """A peering takes part."""
         self._announce.add(announce)
-        if self._timer is None:
+        self._plan()
+
+    def _plan(self) -> None:
+        if self._timer is None and self.node.zeek_stores.is_needed:
             self._timer = self.node.loop.call_later(TICK_S, self._tick)
 
     def leave(self, announce: Callable[[], object]) -> None:
@@ -80,9 +100,10 @@ class Stores:
             announce()
 
     def _tick(self) -> None:
-        forwarder = self.node.zeek_stores
-        forwarder.tick()
-        self._timer = self.node.loop.call_later(TICK_S, self._tick) if forwarder.is_needed else None
+        self._timer = None
+        self.node.zeek_stores.tick()
+        self.masters.tick()
+        self._plan()
 
 
 class StoreEnd:
@@ -147,6 +168,7 @@ class StoreEnd:
         if topics != self._topics:
             self._topics = topics
             self._log_stores()
+        self._stores.masters.look_at(self._connection.conversation.far_name, prefixes)
 
     def leave(self) -> None:
         """The far side takes part no longer; once or more."""

@@ -146,11 +146,13 @@ class Daemon:
             self.node.journal = self._journal = Journal(self.node.core, settings.journal, settings.limits)
         try:
             self.node.stores.open(settings.stores)
+            self._peerings.stores.open()
             for endpoint in self._loaded.listen:
                 if self.part.is_open(endpoint):
                     await self._open(endpoint)
         except BaseException:
             self._close_servers()
+            self._peerings.stores.close()
             await self.node.stores.stop()
             if self._journal is not None:
                 await self._journal.stop()
@@ -218,6 +220,7 @@ class Daemon:
         await stopping.close()
         if self._tick is not None:
             self._tick.cancel()
+        self._peerings.stores.close()
         await node.stores.stop()
         if self._journal is not None:
             await self._journal.stop()

@@ -77,6 +77,9 @@
 | `hub_zeek_stores`, `hub_zeek_store_entities` | gauge | | data stores of Zeeks; masters and clones there |
 | `hub_zeek_store_commands_forwarded_total` | counter | | commands of Zeeks for data stores that went to other Zeeks |
 | `hub_zeek_store_commands_dropped_total` | counter | `reason` (`ForwarderCounters`) | commands that went nowhere |
+| `hub_zeek_store_clones`, `hub_zeek_store_waiting_bytes` | gauge | `store` | of stores of this hub; what they lack |
+| `hub_zeek_store_left_out_total`, `hub_zeek_store_refused_total` | counter | `store` | no Broker form; not granted |
+| `hub_zeek_store_events_total` | counter | `event` (`MasterCounters`) | what went wrong between the two |
 | `hub_subscriptions` | gauge | | pairs of prefix and handler |
 | `hub_filter_prefixes` | gauge | | prefixes that peers are told |
 | `hub_messages_published_total` | counter | | messages taken from clients, links and this process |
@@ -348,6 +351,7 @@ class HubCollector:
         refused = node.zeek_refused_subscriptions
         yield _counter("hub_zeek_subscriptions_refused", "Subscriptions of Zeek nodes not taken.", refused)
         yield from _zeek_stores(node.zeek_stores)
+        yield from _zeek_masters(node)
 
     def _handlers(self, statistics: CoreStatistics) -> Iterator[Metric]:
         handlers = GaugeMetricFamily("hub_handlers", "Data sinks of the core.", labels=("role",))
@@ -478,6 +482,24 @@ def _zeek_stores(forwarder: Forwarder) -> Iterator[Metric]:
     for reason, count in counts.items():
         dropped.add_metric((reason,), count)
     yield dropped
+
+
+def _zeek_masters(node: Node) -> Iterator[Metric]:
+    clones = GaugeMetricFamily("hub_zeek_store_clones", "Zeeks' clones of stores of this hub.", labels=("store",))
+    waiting = GaugeMetricFamily("hub_zeek_store_waiting_bytes", "Not acknowledged by clones.", labels=("store",))
+    left_out = CounterMetricFamily("hub_zeek_store_left_out", "Entries without a Broker form.", labels=("store",))
+    refused = CounterMetricFamily("hub_zeek_store_refused", "Wishes that were not granted.", labels=("store",))
+    for name, (master, store) in node.zeek_masters.items():
+        clones.add_metric((name,), master.clones)
+        waiting.add_metric((name,), master.buffered_bytes)
+        left_out.add_metric((name,), store.unwritable)
+        refused.add_metric((name,), store.refused)
+    yield from (clones, waiting, left_out, refused)
+    events = CounterMetricFamily("hub_zeek_store_events", "Between stores and Zeeks' clones.", labels=("event",))
+    counts = asdict(node.zeek_master_counters)
+    for event, count in (counts.pop("channel") | counts).items():
+        events.add_metric((event,), count)
+    yield events
 
 
 def _mesh(statistics: MeshStatistics, limits: MeshSettings) -> Iterator[Metric]:

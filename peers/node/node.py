@@ -26,6 +26,9 @@ from hub.quotas.quotas import Quotas
 from hub.quotas.resource import Resource
 from hub.settings import Settings
 from peers.broker.stores.forwarder import Forwarder
+from peers.broker.stores.master import Master as BrokerMaster
+from peers.broker.stores.master import MasterCounters
+from peers.broker.stores.served import HubStore
 from peers.broker.stores.topics import covers_stores
 from peers.journal.consumers.far_consumers import FarConsumers
 from peers.journal.elsewhere import JournalElsewhere
@@ -155,6 +158,10 @@ class Node:
         """How many subscriptions of Zeek nodes were not taken since the start."""
         self.zeek_stores = Forwarder(self.id, between_peers=settings.zeek.forwarding == "on")
         """Lets the data stores of Zeeks find each other."""
+        self.zeek_masters: dict[str, tuple[BrokerMaster, HubStore]] = {}
+        """The stores of this hub that Zeeks may clone, by the name that they know."""
+        self.zeek_master_counters = MasterCounters()
+        """What went wrong between these and their clones."""
         self.accounts = Accounts(self.keepalive, self._tell_loss)
         self.probes = Probes(self.core, _steady_us, self.wall_us)
         self.vacancies, self.traffic, self.spares = Vacancies(), Traffic(), Spares(self.id, settings.mesh.degree)

@@ -193,15 +193,18 @@ OTHERS: dict[str, Any] = {
     "websocket.hosts": ["a.org"],
     "unix.mode": "0660",
     "access.anonymous": "reader",
+    "stores.open": ["other=:memory:"],
+    "zeek.masters": ["other"],
 }
 """Values other than the default, of keys that take no value of their kind's."""
 
 FILES = {"access.policy": b"", "access.tokens": b"", "access.jwt_keys": public_pem("ES256")}
 """What must stand in the file that `another_value` names."""
 
-BESIDE = {
+BESIDE: dict[str, dict[str, dict[str, Any]]] = {
     "access.jwt_keys": {"access": {"jwt_issuer": "here", "jwt_audience": "hub"}},
     "journal.tier": {"journal": {"path": "journal"}},
+    "zeek.masters": {"stores": {"open": ["other=:memory:"]}},
 }
 """What must be set with a key."""
 
@@ -229,11 +232,11 @@ def another_value(path: str) -> Any:
 @pytest.mark.parametrize("path", KEYS)
 async def test_a_reload_changes_what_is_live_and_names_the_rest(start_daemon: StartDaemon, path: str) -> None:
     """Each key is in force at once, or keeps its old value and is said to need a restart: also the next time."""
-    beside: dict[str, dict[str, str]] = BESIDE.get(path, {})
+    beside: dict[str, dict[str, Any]] = BESIDE.get(path, {})
     daemon = await start_daemon(**beside)
     section, _, name = path.rpartition(".")
     value = another_value(path)
-    flags: dict[str, Any] = {"listen": ["tcp://127.0.0.1:0"]}
+    flags: dict[str, Any] = {"listen": ["tcp://127.0.0.1:0"], **beside}
     flags |= {section: beside.get(section, {}) | {name: value}} if section else {name: value}
     loaded = load(flags, {})
     old, new = value_at(daemon.node.settings, path), value_at(loaded.settings, path)

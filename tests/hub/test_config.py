@@ -218,6 +218,26 @@ def test_a_tier_without_a_journal() -> None:
     assert "set journal.path" in str(error)
 
 
+@pytest.mark.parametrize(
+    ("masters", "reason"),
+    [
+        (["b"], "'b' is no store of `stores.open`"),
+        (["a", "a=a"], "there are two stores 'a'"),
+        (["x/y=a/b"], "'a/b' is no name of a store"),
+        (["/x=a"], "'/x' is no name of a store at a Zeek"),
+        (["x/<$>/y=a"], "is no name of a store at a Zeek"),
+    ],
+)
+def test_stores_that_zeeks_may_clone(masters: list[str], reason: str) -> None:
+    """Each is a store of this hub, by a name of its own."""
+    stores = {"stores": {"open": ["a=:memory:"]}}
+    good = merge([("hub.toml", stores | {"zeek": {"masters": ["a", "zeek/known/hosts=a"]}})])[0]
+    assert good.zeek.masters == ("a", "zeek/known/hosts=a")
+    error = refusal(("hub.toml", stores | {"zeek": {"masters": masters}}))
+    assert (error.source, error.key) == ("hub.toml", "zeek.masters")
+    assert reason in error.reason
+
+
 def test_default_queue_above_the_largest() -> None:
     """The default queue may not be above what a client may wish for; the error names both and who set them."""
     error = refusal(("hub.toml", {"queue": {"bytes": "1GB"}}))

@@ -69,12 +69,17 @@ _TOPIC_BYTES = 1024
 class ServedStore(Protocol):
     """What a master needs of the store. Keys and values are bodies in Broker's binary format."""
 
-    def apply(self, wish: Wish) -> bool:
-        """Grant a wish, if it can be; tell each change to `Master.changed` before returning.
+    def apply(self, wish: Wish, then: Callable[[bool], object]) -> None:
+        """Grant a wish, if it can be.
 
-        Returns:
-            Whether anything was done; of a `PutUnique`, whether the value was set.
+        Args:
+            wish: What a clone wants.
+            then: Called, now or later, behind `Master.changed` for each change, with whether there were any. Wishes are
+                answered in their order.
         """
+
+    def __len__(self) -> int:
+        """Return how many entries there are."""
 
     def entries(self) -> Iterable[tuple[bytes, bytes]]:
         """Return the whole content."""
@@ -85,6 +90,8 @@ class MasterLimits(NamedTuple):
 
     clones: int = 1_000
     writers: int = 1_000
+    snapshot_entries: int = 100_000
+    """Most entries of a snapshot: it is made in one go, 3 to 5 µs each."""
     snapshot_bytes: int = 16 * 1024 * 1024
     """Largest snapshot, with all that stands around it: that of a frame."""
     open_snapshot_bytes: int = 64 * 1024 * 1024
@@ -99,7 +106,7 @@ class MasterCounters:
 
     channel: ChannelCounters = field(default_factory=ChannelCounters)
     snapshots_too_large: int = 0
-    """How often a clone was not served since the content does not fit into a frame."""
+    """How often a clone was not served since the content does not fit into a frame, or has too many entries."""
     refused: int = 0
     """Clones and writers that were not taken, as there are too many; they ask again."""
     unexpected: int = 0
@@ -218,6 +225,9 @@ class Master:
         self._producer.produce(action)
 
     def _snapshot(self, number: int, _: int) -> AckClone | None:
+        if len(self._store) > self._limits.snapshot_entries:
+            self._counters.snapshots_too_large += 1
+            return None
         entries = tuple(self._store.entries())
         size_bytes = sum(len(key) + len(value) for key, value in entries) + _SNAPSHOT_OVERHEAD_BYTES + _TOPIC_BYTES
         if size_bytes > self._limits.snapshot_bytes:
@@ -300,9 +310,15 @@ class Master:
     def _grant(self, wish: Action) -> None:
         match wish:
             case PutUnique():
-                inserted = self._store.apply(wish)
-                self._produce(PutUniqueResult(inserted, wish.who, wish.request, self._own))
+                self._store.apply(wish, partial(self._answer_unique, wish))
             case Put() | Erase() | Add() | Subtract() | Clear():
-                self._store.apply(wish)
+                self._store.apply(wish, _ignore)
             case _:  # `hear` lets nothing else pass
                 self._counters.unexpected += 1
+
+    def _answer_unique(self, wish: PutUnique, inserted: bool) -> None:  # noqa: FBT001 -- called with what it is
+        self._produce(PutUniqueResult(inserted, wish.who, wish.request, self._own))
+
+
+def _ignore(_: bool) -> None:  # noqa: FBT001 -- as above
+    """Stand in where nobody waits for an answer."""

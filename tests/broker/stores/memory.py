@@ -25,8 +25,15 @@ class MemoryStore:
         self.tell: Callable[[Change], object] = lambda _: None
         """Told of each change."""
 
-    def apply(self, wish: Wish) -> bool:
+    def __len__(self) -> int:
         """As `ServedStore`."""
+        return len(self.content)
+
+    def apply(self, wish: Wish, then: Callable[[bool], object] = lambda _: None) -> None:
+        """As `ServedStore`."""
+        then(self._apply(wish))
+
+    def _apply(self, wish: Wish) -> bool:
         match wish:
             case Put():
                 return self._put(wish)

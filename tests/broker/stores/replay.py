@@ -10,8 +10,9 @@ Frames of different senders that passed within a millisecond stand in the order 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from peers.broker.envelope import Envelope, EnvelopeType, decode_envelope, encode_envelope
 from peers.broker.handshake import Role
@@ -24,12 +25,13 @@ from peers.broker.stores.command import (
     Expire,
     Keepalive,
     Nack,
+    Put,
     PutUnique,
     PutUniqueResult,
     decode_command,
     entity,
 )
-from peers.broker.stores.master import Master
+from peers.broker.stores.master import Change, Master, ServedStore
 from tests.broker.recorded import HIGH, LOW, RECORDINGS, connection, split
 from tests.broker.stores.memory import MemoryReplica, MemoryStore
 
@@ -70,6 +72,19 @@ class _Replay:
         self.said.append(encode_envelope(Envelope(self.node, to, EnvelopeType.COMMAND, self.topic, command)))
 
 
+class Expiring(ServedStore, Protocol):
+    """A store that lets an entry expire when it is told to."""
+
+    tell: Callable[[Change], object]
+
+    def expire(self, key: bytes) -> None:
+        """A key's time is over."""
+
+
+def _ignore(_: bool) -> None:  # noqa: FBT001 -- called with what it is
+    """Nobody waits for an answer."""
+
+
 class MasterRole(_Replay):
     """A master of this hub."""
 
@@ -77,13 +92,13 @@ class MasterRole(_Replay):
     ours = (Keepalive, CumulativeAck, AckClone, PutUniqueResult)
     """What a master says by itself."""
 
-    def __init__(self, content: dict[bytes, bytes]) -> None:
+    def __init__(self, content: dict[bytes, bytes], make: Callable[[bytes], Expiring] = MemoryStore) -> None:
         super().__init__(HIGH, _CLONE_TOPIC)
-        own = entity(HIGH, 8)
-        self.own = own
-        self.store = MemoryStore(own)
-        self.store.content.update(content)
-        self.master = Master(own, self.store, self.send)
+        self.own = entity(HIGH, 8)
+        self.store = make(self.own)
+        for key, value in content.items():
+            self.store.apply(Put(key, value, None, self.own), _ignore)
+        self.master = Master(self.own, self.store, self.send)
         self.store.tell = self.master.changed
 
     def begin(self) -> None:
@@ -107,7 +122,7 @@ class MasterRole(_Replay):
             self.store.expire(content.key)
         else:
             assert content[-1] == self.own, f"{content} should have come of a wish"
-            self.store.apply(content)  # type: ignore[arg-type]
+            self.store.apply(content, _ignore)  # type: ignore[arg-type]
 
 
 class CloneRole(_Replay):

@@ -172,6 +172,15 @@ def test_a_content_that_fits_into_no_frame() -> None:
     assert served.hear(Nack((0,)), receiver=NIL_ENTITY) == [AckClone(1, 5, ((KEY, ONE),))]
 
 
+def test_a_content_of_too_many_entries() -> None:
+    """It would take too long to be written in one go."""
+    served = Served(snapshot_entries=1)
+    for key in (KEY, ONE):
+        served.store.apply(Put(key, ONE, None, OWN))
+    assert served.hear(Nack((0,)), receiver=NIL_ENTITY) == []
+    assert served.counters.snapshots_too_large == 1
+
+
 def test_open_snapshots_are_bounded() -> None:
     """Until one is acknowledged, the next clone waits."""
     served = Served(open_snapshot_bytes=12_000)

@@ -49,4 +49,4 @@ def test_what_the_master_holds_in_the_end() -> None:
     """The wishes of the recorded clone are granted."""
     end = MasterRole({encode("a"): encode("one")})
     replay("t01-clone-attach", end, MASTERS["t01-clone-attach"])
-    assert end.store.content == {encode("b"): encode("two"), encode("n"): encode(Count(5))}
+    assert dict(end.store.entries()) == {encode("b"): encode("two"), encode("n"): encode(Count(5))}

@@ -29,6 +29,7 @@ class ZeekHub(Hub):
     def __init__(self, settings: Settings, name: str, hub_id: bytes) -> None:
         super().__init__(settings, name, hub_id)
         self.peerings = Peerings(self.node)
+        self.peerings.stores.open()
         self.zeeks: list[Connection] = []
         self.zeek_endpoint: Endpoint
         self._far_sides: list[Endpointlike] = []
@@ -76,4 +77,5 @@ class ZeekHub(Hub):
         """End everything at once; connections whose TLS has failed were none of the node's."""
         for far in self._far_sides:
             far.close()
+        self.peerings.stores.close()
         await super().stop()

@@ -10,18 +10,20 @@ import structlog
 from prometheus_client import generate_latest
 
 from hub.policy.language import read_policy
-from hub.settings import Settings, ZeekSettings
+from hub.settings import Settings, StoresSettings, ZeekSettings
+from hub.stores.command import Command
 from peers.broker.envelope import Envelope, EnvelopeType, encode_envelope
 from peers.broker.filters import decode_filter
 from peers.broker.handshake_messages import NIL_ID
 from peers.broker.stores.clone import Clone
-from peers.broker.stores.command import NIL_ENTITY, Command, Put, decode_command, encode_command, entity
+from peers.broker.stores.command import NIL_ENTITY, Put, decode_command, encode_command, entity
+from peers.broker.stores.command import Command as StoreCommand
 from peers.broker.stores.master import Master
 from peers.broker.stores.topics import clone_topic, master_topic
 from peers.connections import broker_stores
 from peers.node.metrics import registry
 from peers.users.users import Users
-from peers.values import Count, encode
+from peers.values import Count, encode, to_msgpack
 from tests.broker.stores.simulated import ClonedStore, ServedStore
 from tests.connections.broker.conftest import StartHub
 from tests.connections.broker.hubs import ZeekHub
@@ -40,7 +42,7 @@ class Zeek:
         self.masters: dict[str, Master] = {}
         self.clones: dict[str, Clone] = {}
         self.filter: tuple[str, ...] = far.hub_filter
-        self.heard: list[Command] = []
+        self.heard: list[StoreCommand] = []
         self._listening = asyncio.ensure_future(self._listen())
 
     def serve(self) -> ServedStore:
@@ -193,7 +195,7 @@ async def test_peers_that_are_peered_themselves(start_hub: StartHub, zeeks_of: P
 
 def say(far: Endpointlike, content: Put, topic: str = CLONE) -> None:
     """Send one command to all."""
-    payload = encode_command(Command(2, entity(far.id, 1), NIL_ENTITY, content))
+    payload = encode_command(StoreCommand(2, entity(far.id, 1), NIL_ENTITY, content))
     far.write(encode_envelope(Envelope(far.id, NIL_ID, EnvelopeType.COMMAND, topic.encode(), payload)))
 
 
@@ -270,3 +272,70 @@ async def test_ticks_end_when_nobody_is_there(hub: ZeekHub) -> None:
         hub.node.zeek_stores.tick()
     assert not hub.node.zeek_stores.is_needed
     await eventually(lambda: hub.peerings.stores._timer is None)
+
+
+# Stores of the hub itself.
+
+SERVED = Settings(
+    stores=StoresSettings(open=("hosts=:memory:",)), zeek=ZeekSettings(masters=("db=hosts",), forwarding="off")
+)
+
+
+def packed(value: object) -> bytes:
+    """As stores have it."""
+    return to_msgpack(encode(value))
+
+
+def change(hub: ZeekHub, *commands: Command) -> None:
+    """Change the store of the hub, as its clients do."""
+    owner = hub.node.stores.get("hosts")
+    assert owner is not None
+    owner.apply(list(commands), lambda *_: None, "alice")
+
+
+async def test_a_clone_of_a_store_of_the_hub(start_hub: StartHub, zeeks_of: Peer) -> None:
+    """It has what clients put there, and its wishes are granted there, also where Zeeks do not hear of each other."""
+    hub = await start_hub(settings=SERVED)
+    change(hub, Command("put", packed("a"), packed(Count(1))))
+    zeeks = zeeks_of(hub)
+    one, two = await zeeks.peer(), await zeeks.peer(OTHER)
+    clones = [one.copy(), two.copy()]
+    await eventually(lambda: MASTER in one.filter and MASTER in two.filter)
+    await zeeks.until(lambda: all(cloned.clone.is_attached for cloned in clones))
+    results: list[bool | None] = []
+    for number, cloned in enumerate(clones):
+        cloned.add("a", 10)
+        cloned.clone.put_unique(encode("u"), encode(number), None, results.append)
+    change(hub, Command("put", packed("b"), packed("text"), 5_000_000_000))
+    owner = hub.node.stores.get("hosts")
+    assert owner is not None
+    await zeeks.until(lambda: len(results) == 2 and all(cloned.clone.is_idle for cloned in clones))
+    assert sorted(map(str, results)) == ["False", "True"]
+    content = {encode("a"): encode(Count(21)), encode("b"): encode("text")}
+    for cloned in clones:
+        winner = cloned.replica.content[encode("u")]
+        assert cloned.replica.content == content | {encode("u"): winner}
+    assert {key: value for key, (value, _, _) in owner.store.entries.items()} == {
+        packed("a"): packed(Count(21)),
+        packed("b"): packed("text"),
+        packed("u"): to_msgpack(winner),
+    }
+    text = generate_latest(registry(hub.node)).decode()
+    assert 'hub_zeek_store_clones{store="db"} 2.0' in text
+    assert 'hub_zeek_store_events_total{event="silent"} 0.0' in text
+    hub.peerings.stores.close()
+    change(hub, Command("clear"))  # nobody listens any more
+    assert "hub_zeek_store_clones{" not in generate_latest(registry(hub.node)).decode()
+
+
+async def test_a_zeek_with_a_master_of_the_same_store(start_hub: StartHub, zeeks_of: Peer) -> None:
+    """The hub has it, and says so to the log, once."""
+    hub = await start_hub(settings=SERVED)
+    zeeks = zeeks_of(hub)
+    one = await zeeks.peer()
+    with structlog.testing.capture_logs() as logs:
+        one.far.update([MASTER])
+        one.far.update([MASTER, CLONE])
+        await eventually(lambda: [line["event"] for line in logs].count("data stores of a Zeek") == 2)
+    told = [line["store"] for line in logs if "has a master of a store" in line["event"]]
+    assert told == ["db"]

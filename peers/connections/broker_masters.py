@@ -1,0 +1,135 @@
+"""`Masters`: stores of this hub that Zeeks may clone (`zeek.masters`), as masters behind the hub's own forwarder.
+
+```
+Zeek's clone ◀─▶ forwarder ◀─▶ Masters: one node that nobody sees ◀─▶ Master ◀─▶ HubStore ◀─▶ the store of the hub
+```
+
+The forwarder knows this as one more peer, which announces the topics of its masters: so a clone at a Zeek cannot tell a
+store of the hub from one at another Zeek, and a Zeek that would be the master of such a store is told `master_exists`.
+
+A store has another entity after each start, since clones of the one before count from another number; C++ clones that
+were attached before must be started again, as with Broker's masters.
+
+Owner: the hub's event loop; `peers.connections.broker_stores` calls `tick`. Not here: who may write
+(`peers.connections.broker_stores.StoreEnd`), what a store does (`peers.stores`).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from hub.stores.change import Change
+from hub.stores.naming import parse_served
+from peers.broker.envelope import Envelope, EnvelopeType, decode_envelope
+from peers.broker.handshake_messages import LENGTH
+from peers.broker.stores.command import InvalidCommandError, decode_command, entity
+from peers.broker.stores.master import Master, MasterLimits
+from peers.broker.stores.served import HubStore
+from peers.broker.stores.topics import announces_master, clone_topic, master_topic
+from peers.node.node import Node
+
+__all__ = ["Masters"]
+
+_NAMESPACE = "data stores"
+
+
+class Masters:
+    """Of one hub; see `peers.broker.stores.forwarder.End`.
+
+    Args:
+        node: The hub.
+    """
+
+    __slots__ = ("_by_topic", "_id", "_listening", "_node", "_told")
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._id = uuid.uuid5(uuid.UUID(bytes=node.id), _NAMESPACE).bytes
+        """Of the node that stands for this hub behind its forwarder."""
+        self._by_topic: dict[bytes, Master] = {}
+        self._listening: list[Callable[[], object]] = []
+        """Each ends that a master is told of the changes of its store."""
+        self._told: set[str] = set()
+        """Of which stores the log was told that a Zeek has a master, too."""
+
+    def open(self) -> None:
+        """Serve the stores that the settings name; those must be open."""
+        node = self._node
+        for number, text in enumerate(node.settings.zeek.masters):
+            self._serve(*parse_served(text), number)
+        if self._by_topic:
+            node.zeek_stores.join(self._id, self, [topic.decode() for topic in self._by_topic], is_own=True)
+
+    def _serve(self, known: str, name: str, number: int) -> None:
+        node = self._node
+        owner = node.stores.get(name)
+        if owner is None:
+            raise ValueError(f"{name!r} is no store of this hub")  # the settings were looked over before
+        own = entity(self._id, node.wall_us() * 1_000 + number)
+        store = HubStore(own, owner, lambda: owner.store.entries, lambda: node.wall_us() * 1_000)
+        topic = clone_topic(known).encode()
+        limits = MasterLimits(snapshot_bytes=node.settings.limits.frame_bytes)
+        master = Master(own, store, partial(self._send, topic), limits=limits, counters=node.zeek_master_counters)
+        self._by_topic[master_topic(known).encode()] = master
+        node.zeek_masters[known] = (master, store)
+        listener = partial(_tell, master, store)
+        owner.listeners.append(listener)
+        self._listening.append(partial(owner.listeners.remove, listener))
+
+    def _send(self, topic: bytes, to: bytes, command: bytes) -> None:
+        self._node.zeek_stores.hear(self._id, Envelope(self._id, to, EnvelopeType.COMMAND, topic, command))
+
+    def tick(self) -> None:
+        """Let a tick pass."""
+        for master in self._by_topic.values():
+            master.tick()
+
+    def close(self) -> None:
+        """Serve nothing any more."""
+        for end in self._listening:
+            end()
+        self._listening.clear()
+        self._by_topic.clear()
+        self._node.zeek_masters.clear()
+        self._node.zeek_stores.leave(self._id)
+
+    def look_at(self, name: str, prefixes: Sequence[str]) -> None:
+        """Tell the log if a Zeek says that it has a master of a store that is served here; of each store once."""
+        for known in self._node.zeek_masters:
+            if known not in self._told and announces_master(prefixes, known):
+                self._told.add(known)
+                self._node.log.warning(
+                    "a Zeek has a master of a store that this hub has, too, or asks for what covers its topic",
+                    name=name,
+                    store=known,
+                )
+
+    # As a peer of the forwarder.
+
+    def deliver(self, frame: bytes) -> bool:
+        """See `End`."""
+        envelope = decode_envelope(frame[LENGTH.size :])
+        master = self._by_topic.get(envelope.topic)
+        if master is not None:
+            try:
+                command = decode_command(envelope.payload)
+            except InvalidCommandError:
+                self._node.zeek_master_counters.unexpected += 1
+            else:
+                master.hear(command, len(envelope.payload))
+        return True
+
+    def may_say(self, name: str, *, writes: bool) -> bool:  # noqa: ARG002 -- see `End`
+        """See `End`: nobody denies the hub anything."""
+        return True
+
+    def may_hear(self, name: str) -> bool:  # noqa: ARG002 -- see `End`
+        """See `End`."""
+        return True
+
+
+def _tell(master: Master, store: HubStore, changes: Sequence[Change]) -> None:
+    for change in store.told(changes):
+        master.changed(change)
