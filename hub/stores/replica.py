@@ -21,8 +21,9 @@ Cost: about 1 µs a change. Not here: what asks, and the wire (`peers`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import Enum, auto
+from typing import Any
 
 from hub.stores.change import Change, ChangeKind
 
@@ -113,12 +114,10 @@ class Replica:
             self._loading = _Loading(epoch, number)
             self._held = {each: change for each, change in self._held.items() if each > number}
 
-    def take_rows(self, rows: Iterable[tuple[bytes, bytes, int]]) -> None:
-        """Take a page in: canonical keys, values and versions. One of a snapshot that is of no use any more is left."""
+    def take_rows(self, rows: Iterable[Sequence[Any]]) -> None:
+        """Take a page in: rows of canonical key, value, version, and perhaps more. One of no use any more is left."""
         if self._loading is not None:
-            entries = self._loading.entries
-            for key, value, version in rows:
-                entries[key] = (value, version)
+            self._loading.entries.update({row[0]: (row[1], row[2]) for row in rows})
 
     def finish(self, number: int) -> list[Change]:
         """Take note that there are no more pages.

@@ -29,6 +29,9 @@ class Row(NamedTuple):
     expires_ns: int | None
 
 
+_make_row = tuple.__new__
+
+
 class Snapshot:
     """One reading.
 
@@ -81,7 +84,7 @@ class Snapshot:
             entry = entries.get(key)
             if entry is None:
                 continue
-            row = Row(key, entry[0], entry[1], expires_ns(key))
+            row = _make_row(Row, (key, entry[0], entry[1], expires_ns(key)))
             limit_bytes -= len(key) + len(entry[0])
             if limit_bytes < 0 and rows:
                 self._next = row

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from itertools import count
 
 from hub.errors import CloseCode, StoreError
-from hub.stores.snapshot import Snapshot
+from hub.stores.snapshot import Row, Snapshot
 from hub.stores.store import Store
 from peers.stores.wire import (
     PAGE_BYTES,
@@ -136,10 +136,11 @@ class Reading:
             held.until_ns = now_ns + SNAPSHOT_NS
             self._held[number] = held
         if held.values:
-            shown = [
-                (key, value, version, None if expires_ns is None else expires_ns - now_ns)
-                for key, value, version, expires_ns in rows
-            ]
+            shown: list[Row] = rows
+            if store.expiring:
+                shown = [
+                    row if row.expires_ns is None else row._replace(expires_ns=row.expires_ns - now_ns) for row in rows
+                ]
             return Page(store.epoch, number, snapshot.number, store.number, shown)
         return Page(store.epoch, number, snapshot.number, store.number, [row.key for row in rows])
 

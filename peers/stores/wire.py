@@ -32,7 +32,7 @@ No state, no I/O.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -145,7 +145,7 @@ class Page(msgspec.Struct, frozen=True, array_like=True, gc=False):
     reading: int
     first_number: int
     number: int
-    rows: list[_Row] | list[bytes]
+    rows: Sequence[_Row] | Sequence[bytes]
 
 
 class SinceAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False):

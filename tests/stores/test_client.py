@@ -192,9 +192,10 @@ async def test_a_watch_misses_nothing_that_overflows(store: Store, storing: Hub)
 async def test_a_replica_is_read_without_asking(store: Store, storing: Hub) -> None:
     """It has what was there, and what it is waited for; it says how old it is."""
     await store.put_many({number: str(number) for number in range(3_000)})
+    await store.put_many({-number: "x" * 1_000 for number in range(1, 3_001)})  # so that there are several pages
     await store.put({"b": 1, "a": 2}, "table")
     async with connect(storing.url) as other, other.store("s").replica() as replica:
-        assert (len(replica), replica.get(7), replica.get(-1, "none"), 7 in replica) == (3_001, "7", "none", True)
+        assert (len(replica), replica.get(7), replica.get(9_999, "none"), 7 in replica) == (6_001, "7", "none", True)
         assert replica.get(Table([("a", 2), ("b", 1)])) == "table"
         assert 0 <= replica.age_s < 60
         reads = _master(storing).statistics().reads_total

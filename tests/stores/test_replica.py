@@ -27,7 +27,7 @@ def _copy(replica: Replica, stored: Store, between: Callable[[], object] = lambd
     while not snapshot.is_done:
         rows = snapshot.page(2, 1_000)
         between()
-        replica.take_rows(row[:3] for row in rows)
+        replica.take_rows(rows)
     return replica.finish(stored.number)
 
 
@@ -63,7 +63,7 @@ class _Reader:
     def step(self, master: Store) -> None:
         replica = self._replica
         if self._snapshot is not None:
-            replica.take_rows(row[:3] for row in self._snapshot.page(2, 1_000))
+            replica.take_rows(self._snapshot.page(2, 1_000))
             if self._snapshot.is_done:
                 self._snapshot = None
                 self._told(replica.finish(master.number))

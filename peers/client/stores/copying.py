@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -38,6 +39,9 @@ _RETRY_S = 0.2
 """How long after a failure the master is asked again, seconds; twice as long after each further one."""
 
 _RETRY_MAX_S = 5.0
+
+_PAGES_AHEAD = 2
+"""How many pages of a snapshot are asked for while the one before is taken in: so hub and client work side by side."""
 
 
 class Copying:
@@ -216,14 +220,28 @@ class Copying:
 
     async def _load(self) -> None:
         """Read a snapshot. Where it is lost on the way, the replica goes on needing one."""
+        ahead: deque[asyncio.Future[Any]] = deque()
         try:
             epoch, reading, first, number, rows = await self._read(["rows", self._prefix, True])
             self.replica.begin(epoch, first)
-            self.replica.take_rows(row[:3] for row in rows)
-            while reading:
-                _, reading, _, number, rows = await self._read(["more", reading])
-                self.replica.take_rows(row[:3] for row in rows)
+            while True:
+                while reading and len(ahead) < _PAGES_AHEAD:
+                    ahead.append(asyncio.ensure_future(self._read(["more", reading])))
+                    ahead[-1].add_done_callback(_looked_at)
+                self.replica.take_rows(rows)
+                if not reading:
+                    break
+                _, reading, _, number, rows = await ahead.popleft()
         except HubError:
             self.replica.forgotten()
             raise
+        finally:
+            for asked in ahead:
+                asked.cancel()
         self._apply(self.replica.finish(number))
+
+
+def _looked_at(asked: asyncio.Future[Any]) -> None:
+    """Take note of what a page that nobody waits for has failed with: it was asked for behind the last one."""
+    if not asked.cancelled():
+        asked.exception()
