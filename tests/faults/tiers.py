@@ -3,7 +3,7 @@
 ```
 FolderTier    a folder: moved away; files may not become longer in the process that copies
 DiskTier      a folder on a small disk of its own, which something else fills
-BucketTier    hub ─▶ proxy ─▶ server of S3: refuses, answers 503, answers late, cuts connections in the midst
+BucketTier    hub ─▶ proxy ─▶ server of S3: refuses, answers 503, late, or never; cuts connections in the midst
 ```
 
 Each also has its copying process killed. What the test itself reads does not go through what was spoiled.
@@ -140,7 +140,7 @@ class Proxy:
         self._mode = ""
         self._open: set[asyncio.StreamWriter] = set()
         self.refused = 0
-        """How many connections were refused, answered 503, or cut."""
+        """How many connections were refused, answered 503, not answered, or cut."""
 
     @asynccontextmanager
     async def serve(self) -> AsyncIterator[int]:
@@ -154,7 +154,7 @@ class Proxy:
             await server.wait_closed()
 
     def set_mode(self, mode: str) -> None:
-        """Be `away`, `failing`, `slow` or `cut` from now on; empty: be well. Connections that there are end."""
+        """Be `away`, `failing`, `silent`, `slow` or `cut` from now on; empty: be well. What is connected is cut."""
         self._mode = mode
         self._cut()
 
@@ -173,9 +173,11 @@ class Proxy:
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         mode = self._mode
-        is_spoiled = mode == "away" or (mode == "failing" and self._random.random() < 2 / 3)
+        is_spoiled = mode in {"away", "silent"} or (mode == "failing" and self._random.random() < 2 / 3)
         self.refused += is_spoiled or mode == "cut"
         if is_spoiled:
+            while mode == "silent" and await reader.read(_PIECE_BYTES):
+                pass
             if mode == "failing" and await reader.read(_PIECE_BYTES):
                 writer.write(_UNAVAILABLE)
                 await writer.drain()
@@ -222,7 +224,7 @@ class BucketTier:
         server_port: Of the server.
     """
 
-    troubles = ("killed", "away", "failing", "slow", "cut")
+    troubles = ("killed", "away", "failing", "silent", "slow", "cut")
     wrap: tuple[str, ...] = ()
 
     def __init__(self, proxy: Proxy, port: int, name: str, region: str, server_port: int) -> None:
