@@ -98,6 +98,9 @@ def _run_file(data: bytes) -> None:
     """Open and read a file that was damaged: what comes is what was written, or an error that says so."""
     sound, entry = _file()
     _read(data, entry)
+    with suppress(JournalCorruptError, OSError):
+        found = parquet.entry_from(data, (entry.first, entry.next), _JOURNAL)
+        assert (found.records, found.topics, found.holes) == (entry.records, entry.topics, entry.holes)
     body = sound[: -entry.tail_bytes]
     _read(data[: len(body)].ljust(len(body), b"\0") + _tail(), entry)
 

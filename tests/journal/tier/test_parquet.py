@@ -15,7 +15,7 @@ from hub.journal.block import Block, pack
 from hub.journal.manifest import Entry, Hole
 from hub.journal.wanted import Wanted
 from peers.journal.tier import parquet, table
-from peers.journal.tier.parquet import FileMaker, Opened
+from peers.journal.tier.parquet import FileMaker, Opened, entry_from
 from peers.journal.tier.table import blocks_of
 from tests.journal.files import AT_US, frames, records
 from tests.journal.tier.made import JOURNAL, blocks
@@ -53,6 +53,57 @@ def test_what_is_known_of_a_file() -> None:
     assert entry.size_bytes == len(data)
     assert entry.sha256 == sha256(data).hexdigest()
     assert entry.raw_bytes == sum(len(block.values) for block in blocks(100, 50))
+
+
+def holed() -> tuple[bytes, Entry]:
+    """A file that lacks something, also at its end."""
+    maker = FileMaker(JOURNAL, 0)
+    for block in blocks(40):
+        maker.add(block)
+    maker.pass_over(50, "hurt")
+    for block in blocks(30, 50):
+        maker.add(block)
+    maker.pass_over(90, "hurt, too")
+    data, entry = maker.finish()
+    return bytes(data), entry
+
+
+def test_a_file_says_what_its_sheet_says() -> None:
+    """All of it, so that a sheet that was lost can be written anew; a file that only has holes, too."""
+    data, entry = holed()
+    assert entry_from(data, (0, 90), JOURNAL) == entry
+    maker = FileMaker(JOURNAL, 7)
+    maker.pass_over(9, "hurt")
+    nothing, known = maker.finish()
+    assert entry_from(bytes(nothing), (7, 9), JOURNAL) == known
+
+
+def test_a_file_that_does_not_say_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of an earlier version: the holes are known, why they are there is not."""
+    monkeypatch.setattr(parquet, "_Outline", lambda journal, stripes, *_: {"journal": journal, "stripes": stripes})
+    data, entry = holed()
+    monkeypatch.undo()
+    found = entry_from(data, (0, 90), JOURNAL)
+    assert [(hole.first, hole.next) for hole in found.holes] == [(40, 50), (80, 90)]
+    assert (found.records, found.topics, found.earliest_us) == (entry.records, entry.topics, entry.earliest_us)
+
+
+def test_no_sheet_for_what_is_not_as_it_was() -> None:
+    """Other offsets than its name says, half a file, other values, statistics that readers would believe."""
+    data, entry = holed()
+    tail = data[-entry.tail_bytes :]
+    lying = data[: -entry.tail_bytes] + tail.replace(b"/t/0", b"/t/1", 1)
+    assert lying != data
+    for hurt, reach, journal in (
+        (data, (0, 91), JOURNAL),
+        (data[:-50], (0, 90), JOURNAL),
+        (data[:3], (0, 90), JOURNAL),
+        (b"", (0, 90), JOURNAL),
+        (data, (0, 90), bytes(16)),
+        (lying, (0, 90), JOURNAL),
+    ):
+        with pytest.raises(JournalCorruptError):
+            entry_from(hurt, reach, journal)
 
 
 def test_stripes_and_groups_come_back() -> None:
