@@ -369,9 +369,10 @@ def test_fetching() -> None:
     pair.greet()
     pair.client.fetch(Fetch(2**31, 7, None, 9, ("/a", "/b"), 1000, 50))
     pair.client.fetch(Fetch(2**31 + 1, time=1_700_000_000_123_457, hub="b", journal=b"\x01" * 16))
+    pair.client.fetch(Fetch(2**31 + 2, columns=("topic", "offset")))
     common = {"type": "fetch", "request": 2**31 + 1, "prefixes": [""], "bytes": 1024 * 1024, "wait_ms": 0}
     common |= {"hub": "b", "journal": "01" * 16}
-    first, second = pair.to_server()
+    first, second, third = pair.to_server()
     assert first == {
         "type": "fetch",
         "request": 2**31,
@@ -383,6 +384,7 @@ def test_fetching() -> None:
     }
     assert second == common | {"time_ms": 1_700_000_000_123.457}
     assert round(second["time_ms"] * 1000) == 1_700_000_000_123_457
+    assert third["columns"] == ["topic", "offset"]
 
 
 def test_records() -> None:

@@ -185,6 +185,7 @@ class Connection:
                 start_time=moment,
                 piece_bytes=_SMALLEST_PIECE_BYTES,
                 hub=self.access.hub,
+                columns=(),
                 timeout_s=self.access.timeout_s,
             )
             return next(piece.start for piece in history.pieces())
