@@ -14,6 +14,7 @@ import os
 import sys
 from contextlib import suppress
 
+from hub.errors import ResponderGoneError
 from peers.client import ConnectionLostError, connect
 from peers.transport.backoff import Backoff
 
@@ -39,7 +40,7 @@ async def consume(url: str, name: str, path: str) -> None:
 async def consume_once_there_is_a_hub(url: str, name: str, path: str) -> None:
     """Wait for the hub, which may have been killed just now; from then on the client itself comes back."""
     while True:
-        with suppress(ConnectionLostError):
+        with suppress(ConnectionLostError, ResponderGoneError):  # a worker may be there before its core is reached
             await consume(url, name, path)
         await asyncio.sleep(_AGAIN_S)
 

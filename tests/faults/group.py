@@ -1,11 +1,12 @@
-"""A group that consumes what a journal holds, while its members, and the hub, are killed.
+"""A group that consumes what a journal holds, while its members, the hub, and its workers are killed.
 
 ```
 fill ─▶ journal ─▶ hub, again and again ─▶ members, again and again ─▶ one file ─▶ what was worked on, in which order
                     ▲ SIGKILL               ▲ SIGKILL
 ```
 
-The moments of the kills are numbers of messages that were worked on, not times.
+The moments of the kills are numbers of messages that were worked on, not times. With workers, members are connected
+with these, whichever the kernel gives them, and the journal is the core's.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import sys
-from collections import deque
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from random import Random
@@ -23,6 +25,7 @@ from typing import NamedTuple
 from hub.batch import Batch
 from peers.client import ConnectionLostError, connect
 from tests.daemon.hub_process import ROOT, HubProcess
+from tests.workers.conftest import workers_of
 
 __all__ = ["DONE_S", "Group", "Outcome"]
 
@@ -54,6 +57,7 @@ class Outcome(NamedTuple):
     """How many the last hub has counted of these."""
     clients_killed: int
     hubs_killed: int
+    workers_killed: int
 
 
 class Group:
@@ -63,13 +67,17 @@ class Group:
         folder: Where all of it is.
         messages: How many there are.
         random: Decides who is killed.
+        workers: How many the hub has.
     """
 
-    def __init__(self, folder: Path, messages: int, random: Random) -> None:
+    def __init__(self, folder: Path, messages: int, random: Random, workers: int = 0) -> None:
         self._messages = messages
         self._random = random
         self._journal = folder / "journal"
+        self._workers = workers
         self._url = f"unix://{folder}/hub.sock"
+        # Where members connect: Unix sockets are the core's.
+        self._members_url = f"tcp://127.0.0.1:{_free_port()}" if workers else self._url
         self._log = folder / "log"
         self._log.touch()
         # How much of that was counted, and how many lines that is.
@@ -79,7 +87,7 @@ class Group:
         # What the hub said last of how many were delivered again, since its start.
         self._counted = 0
 
-    async def run(self, client_kills: int, hub_kills: int) -> Outcome:
+    async def run(self, client_kills: int, hub_kills: int, worker_kills: int = 0) -> Outcome:
         """Fill the journal, and have it consumed meanwhile; return what was worked on.
 
         Raises:
@@ -90,21 +98,27 @@ class Group:
             await self._fill()
             for _ in range(MEMBERS):
                 self._members.append(await self._start_member())
-            await self._disturb(client_kills, hub_kills)
+            await self._disturb(
+                [self._kill_member] * client_kills + [self._kill_hub] * hub_kills + [self._kill_worker] * worker_kills
+            )
             await self._wait_done()
         finally:
             for member in self._members:
                 await _kill(member)
             await self._hub.kill()
-        return self._check(client_kills, hub_kills)
+        return self._check()._replace(clients_killed=client_kills, hubs_killed=hub_kills, workers_killed=worker_kills)
 
     async def _start_hub(self) -> None:
-        flags = ("--listen", self._url, "--journal", str(self._journal), "--log-level", "error")  # nobody reads the log
+        urls = dict.fromkeys((self._url, self._members_url))
+        flags = [flag for url in urls for flag in ("--listen", url)]
+        flags += ["--journal", str(self._journal), "--log-level", "error"]  # nobody reads the log
+        if self._workers:
+            flags += ["--workers", str(self._workers)]
         self._hub = await HubProcess.start(flags, {})
-        await self._hub.wait_up()
+        await self._hub.wait_up(len(urls))
 
     async def _start_member(self) -> asyncio.subprocess.Process:
-        command = (sys.executable, "-m", "tests.faults.consuming", self._url, NAME, str(self._log))
+        command = (sys.executable, "-m", "tests.faults.consuming", self._members_url, NAME, str(self._log))
         return await asyncio.create_subprocess_exec(*command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)})
 
     async def _fill(self) -> None:
@@ -120,23 +134,34 @@ class Group:
                 await client.stage(str(start), 0, frames)
                 await client.commit(str(start), [0])
 
-    async def _disturb(self, client_kills: int, hub_kills: int) -> None:
-        """Kill members and hubs, evenly over what is worked on, in an order that is drawn."""
-        kills = deque([True] * client_kills + [False] * hub_kills)
+    async def _disturb(self, kills: list[Callable[[], Awaitable[None]]]) -> None:
+        """Kill members, hubs and workers, evenly over what is worked on, in an order that is drawn."""
         self._random.shuffle(kills)
         part = self._messages // (len(kills) + 2)
-        moment = part
-        while kills:
-            await self._wait_worked(moment)
-            moment += part
-            if kills.popleft():
-                place = self._random.randrange(MEMBERS)
-                await _kill(self._members[place])
-                self._members[place] = await self._start_member()
-            else:
-                self._hub.signal(signal.SIGKILL)
-                await self._hub.kill()
-                await self._start_hub()
+        for number, kill in enumerate(kills, 1):
+            await self._wait_worked(number * part)
+            await kill()
+
+    async def _kill_member(self) -> None:
+        place = self._random.randrange(MEMBERS)
+        await _kill(self._members[place])
+        self._members[place] = await self._start_member()
+
+    async def _kill_hub(self) -> None:
+        workers = workers_of(self._hub.pid)
+        self._hub.signal(signal.SIGKILL)
+        await self._hub.kill()
+        while any(map(_runs, workers)):  # noqa: ASYNC110 -- they end with their core, and hold its port until then
+            await asyncio.sleep(_LOOK_S)
+        await self._start_hub()
+
+    async def _kill_worker(self) -> None:
+        """One of those that run; the hub starts another in its place."""
+        async with asyncio.timeout(DONE_S):
+            while not (running := workers_of(self._hub.pid)):  # noqa: ASYNC110 -- another process tells nobody
+                await asyncio.sleep(_LOOK_S)
+        with suppress(ProcessLookupError):
+            os.kill(self._random.choice(sorted(running)), signal.SIGKILL)
 
     async def _wait_worked(self, lines: int) -> None:
         """Wait until so many messages were worked on."""
@@ -167,7 +192,7 @@ class Group:
                 return bool(row["position"] >= self._messages)
         return False
 
-    def _check(self, client_kills: int, hub_kills: int) -> Outcome:
+    def _check(self) -> Outcome:
         """Look at what was worked on: everything, and of each key nothing before what stands before it."""
         following = [0] * KEYS
         worked = again = redelivered = 0
@@ -180,7 +205,20 @@ class Group:
             following[key] = max(following[key], number + 1)
         assert following == [len(range(key, self._messages, KEYS)) for key in range(KEYS)]
         assert worked == self._messages + again
-        return Outcome(worked, again, redelivered, self._counted, client_kills, hub_kills)
+        return Outcome(worked, again, redelivered, self._counted, 0, 0, 0)
+
+
+def _free_port() -> int:
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 async def _kill(member: asyncio.subprocess.Process) -> None:
