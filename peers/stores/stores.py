@@ -41,6 +41,7 @@ class Stores:
         self._now_ns = now_ns
         self._masters: dict[str, Master] = {}
         self._keepers: list[Keeper] = []
+        core.requests.hub_services.add(STORES_TOPIC, lambda _handler, _value: self.listed())
 
     def __iter__(self) -> Iterator[Master]:
         return iter(self._masters.values())
@@ -59,8 +60,6 @@ class Stores:
             UsageError, RejectedError: A name is none, or stands there twice.
             StorageError: What was kept cannot be used.
         """
-        if settings.open:
-            self._core.requests.hub_services.add(STORES_TOPIC, lambda _handler, _value: self._listed())
         limits = StoreLimits(
             settings.entries,
             settings.bytes,
@@ -100,7 +99,7 @@ class Stores:
         self._masters.clear()
         self._keepers.clear()
 
-    def _listed(self) -> list[dict[str, Any]]:
+    def listed(self) -> list[dict[str, Any]]:
         """Return what the hub says of its stores."""
         return [
             {

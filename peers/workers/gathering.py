@@ -26,6 +26,7 @@ from peers.admin.who import who
 from peers.node.audit import By, who_did
 from peers.node.node import Node
 from peers.node.whole import Whole
+from peers.stores.stores import STORES_TOPIC
 from peers.workers.control import Control
 from peers.workers.merging import MERGES, why_unready
 from peers.workers.metrics import WorkerCounts, exposition_of_all, plain
@@ -99,7 +100,10 @@ class Gathering:
         self._tasks: set[asyncio.Task[None]] = set()
         self.parts = Parts(node)
         """What the core itself answers."""
-        self.of_core: dict[str, Part] = {"alive": lambda _by, _value: True}
+        self.of_core: dict[str, Part] = {
+            "alive": lambda _by, _value: True,
+            "stores": lambda _by, _value: node.stores.listed(),
+        }
         """What the core answers alone, by what is asked."""
         self.afterwards: dict[str, Callable[[By], None]] = {}
         """What the core does once all have answered, by what was asked: by whom it was asked."""
@@ -213,6 +217,7 @@ def share_services(node: Node, whole: Whole, others: Iterable[str] = ()) -> None
     node.whole = whole
     for what in (*_OF_ALL, *others):
         node.core.requests.hub_services.add(RESERVED + what, _asking(whole, what), for_admins=True)
+    node.core.requests.hub_services.add(STORES_TOPIC, _asking(whole, "stores"))
 
 
 def _asking(whole: Whole, what: str) -> Callable[[Handler, Any], Later]:
