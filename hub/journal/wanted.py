@@ -71,11 +71,9 @@ class Wanted:
 
         What is granted is not asked: a listing has beginnings of topics, and says nothing of what may be read.
         """
-        if self.is_all:
-            return True
         answer = self._answers.get(listed)
         if answer is None:
-            answer = self.may_hold_any(listed_texts(listed))
+            answer = self.is_all or self.may_hold_any(listed_texts(listed))
             if len(self._answers) < _REMEMBERED:
                 self._answers[listed] = answer
         return answer

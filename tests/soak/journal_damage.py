@@ -2,9 +2,9 @@
 
     python tests/soak/journal_damage.py [--times 300] [--seed 1]
 
-Half of the journal is known to be on the disk, or all of it. Of each way to hurt it so many copies are made, each hurt
-in one place, read, written to, and read again (`tests.faults.damage`). Exit code 1: something was read that had not
-been written there, or something was raised that is no error of the storage.
+Half of the journal is known to be on the disk, or all of it, or its sealed segments are laid anew, too. Of each way to
+hurt it so many copies are made, each hurt in one place, read, written to, and read again (`tests.faults.damage`). Exit
+code 1: something was read that had not been written there, or something was raised that is no error of the storage.
 """
 
 from __future__ import annotations
@@ -43,18 +43,21 @@ class _Way(NamedTuple):
 
     name: str
     hurt: Hurt
-    is_settled: bool
-    """Whether all of the journal is known to be on the disk."""
+    of: str = "left"
+    """What is copied: the journal as it was `left`, `settled` on the disk, or `laid` anew, too."""
 
 
 _WAYS = [
-    _Way("end cut off", _tear, False),
-    _Way("bit flipped anywhere", flip_anywhere, False),
-    _Way("bit flipped in a head", flip_headers, False),
-    _Way("sector of zeroes", zero_sector, False),
-    _Way("closed, bit flipped anywhere", flip_anywhere, True),
-    _Way("closed, bit flipped in a head", flip_headers, True),
-    _Way("closed, sector of zeroes", zero_sector, True),
+    _Way("end cut off", _tear),
+    _Way("bit flipped anywhere", flip_anywhere),
+    _Way("bit flipped in a head", flip_headers),
+    _Way("sector of zeroes", zero_sector),
+    _Way("closed, bit flipped anywhere", flip_anywhere, "settled"),
+    _Way("closed, bit flipped in a head", flip_headers, "settled"),
+    _Way("closed, sector of zeroes", zero_sector, "settled"),
+    _Way("laid anew, bit flipped anywhere", flip_anywhere, "laid"),
+    _Way("laid anew, bit flipped in a head", flip_headers, "laid"),
+    _Way("laid anew, sector of zeroes", zero_sector, "laid"),
 ]
 
 
@@ -83,10 +86,14 @@ def main() -> int:
     table = Table("what was done", "copies", *(found.value for found in Found), "wrong")
     with tempfile.TemporaryDirectory(prefix="journal-damage-") as folder:
         sample = Sample.made(Path(folder) / "sample", random, commits=60)
-        settled = sample.settled(Path(folder) / "settled")
+        samples = {
+            "left": sample,
+            "settled": sample.settled(Path(folder) / "settled"),
+            "laid": sample.laid(Path(folder) / "laid"),
+        }
         for way in _WAYS:
             before = len(failures)
-            found = _try(way, settled if way.is_settled else sample, chosen.times, random, failures)
+            found = _try(way, samples[way.of], chosen.times, random, failures)
             counts = [str(found[each]) for each in Found]
             table.add_row(way.name, str(chosen.times), *counts, str(len(failures) - before))
     console = Console(width=None if sys.stdout.isatty() else 150)

@@ -6,15 +6,16 @@
  8  u32  parts
 12  u32  checksum of the block that they make
 16  i64  first             offset of its first record
-24  of the order, and of each part:
-         u32 stored_bytes  u32 raw_bytes  u32 crc32 as it is stored  u32 codec  u32 listing_bytes  listing of its topics
+24  of the order, and of each part:  u32 stored_bytes  u32 raw_bytes  u32 crc32 as it is stored  u32 codec
+         u32 listing_bytes
+    the listings of their topics, one behind the other; the order has none
     the order, and the parts, one behind the other
 ```
 
 This is the payload of an entry. The order says of each record which part has it (`hub.journal.weaving`), each part is a
 block. The directory, the order and each part have checksums of their own, so that a part can be read alone.
 
-Pure. Invariants: what `parse_directory` returns lies within the payload. Cost: 1 µs a part.
+Pure. Invariants: what `parse_directory` returns lies within the payload. Cost: 0.6 µs a part.
 """
 
 from __future__ import annotations
@@ -73,12 +74,10 @@ def encode_parts(first: int, checksum: int, stored: Sequence[tuple[int, int, byt
         stored: Of the order, and then of each part: its codec, its length before it was stored, its listing, and the
             part as it is stored.
     """
-    listed = b"".join(
-        [
-            _PART.pack(len(data), raw_bytes, crc32(data), codec, len(listing)) + listing
-            for codec, raw_bytes, listing, data in stored
-        ]
-    )
+    table = [
+        _PART.pack(len(data), raw_bytes, crc32(data), codec, len(listing)) for codec, raw_bytes, listing, data in stored
+    ]
+    listed = b"".join([*table, *[one[2] for one in stored]])
     head = _HEAD.pack(0, _HEAD.size + len(listed), len(stored) - 1, checksum, first)
     checked = head[_CHECKED_FROM:] + listed
     return b"".join([crc32(checked).to_bytes(4, "little"), checked, *[one[3] for one in stored]])
@@ -115,21 +114,24 @@ def parse_directory(data: bytes | memoryview, payload_bytes: int) -> Directory:
     crc, _, count, checksum, first = _HEAD.unpack_from(data)
     if crc != crc32(memoryview(data)[_CHECKED_FROM:size]):
         raise JournalCorruptError("the checksum of a block's directory does not match")
-    found = _parts(data, size, min(count, PARTS_LIMIT) + 1)
+    found = _parts(data, size, count + 1) if 0 < count <= PARTS_LIMIT else []
     end = found[-1].place + found[-1].stored_bytes if found else 0
-    is_sound = 0 < count <= PARTS_LIMIT and len(found) == count + 1 and end == payload_bytes
-    if not is_sound or not 0 <= first < OFFSET_LIMIT or found[0].raw_bytes > RECORDS_LIMIT:
+    if not found or end != payload_bytes or not 0 <= first < OFFSET_LIMIT or found[0].raw_bytes > RECORDS_LIMIT:
         raise JournalCorruptError("the directory of a block does not fit what stands behind it")
     return Directory(first, checksum, found[0], found[1:])
 
 
-def _parts(data: bytes | memoryview, size: int, most: int) -> list[Part]:
+def _parts(data: bytes | memoryview, size: int, count: int) -> list[Part]:
     """Return the order and the parts; none where they do not fill the directory."""
+    at = _HEAD.size + count * _PART.size
+    if at > size:
+        return []
     found: list[Part] = []
-    at, place = _HEAD.size, size
-    while at + _PART.size <= size and len(found) < most:
-        stored, raw, crc, codec, listing_bytes = _PART.unpack_from(data, at)
-        at += _PART.size + listing_bytes
-        found.append(Part(place, stored, raw, crc, codec, bytes(data[at - listing_bytes : at])))
+    place = size
+    listings = bytes(data[at:size])
+    at = 0
+    for stored, raw, crc, codec, listing_bytes in _PART.iter_unpack(data[_HEAD.size : size - len(listings)]):
+        found.append(Part(place, stored, raw, crc, codec, listings[at : at + listing_bytes]))
+        at += listing_bytes
         place += stored
-    return found if at == size else []
+    return found if at == len(listings) else []

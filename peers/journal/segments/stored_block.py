@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from hub.errors import JournalCorruptError
 from hub.journal.block import Block
-from hub.journal.segment.entry import HEAD, padded, payload_of, read_head
+from hub.journal.segment.entry import HEAD, Head, padded, payload_of, read_head
 from hub.journal.segment.footer import Row
 from hub.journal.segment.parts import DIRECTORY_HEAD_BYTES, Directory, directory_bytes, parse_directory
 from hub.journal.wanted import Wanted
 from peers.journal.segments.codec import Codec, decoded
-from peers.journal.segments.parted import chosen_parts, woven, woven_some
+from peers.journal.segments.parted import chosen_parts, woven
 
 __all__ = ["stored_block", "stored_parts"]
 
@@ -33,18 +33,22 @@ def stored_block(descriptor: int, row: Row) -> Block:
         JournalUnavailableError: It is stored in a way that this version does not know.
         OSError: It cannot be read.
     """
-    data = os.pread(descriptor, row.stored_bytes, row.place)
+    return _whole(descriptor, row, *_look(descriptor, row))
+
+
+def _whole(descriptor: int, row: Row, data: bytes, head: Head) -> Block:
+    """Read a block whose beginning was read."""
     with _told_as_damage():
-        head = read_head(data)
-        payload = bytes(payload_of(head, memoryview(data)[head.payload_from :]))
         if head.codec == Codec.PARTS:
-            whole = woven(payload)
-            if len(whole) != head.raw_bytes:
-                raise JournalCorruptError(f"parts that make {len(whole)} bytes and should make {head.raw_bytes}")
+            directory, read = _directory(descriptor, row, head, data)
+            whole = woven(directory, list(range(len(directory.parts))), read)
         else:
+            if len(data) < row.stored_bytes:
+                data = os.pread(descriptor, row.stored_bytes, row.place)
+            payload = bytes(payload_of(head, memoryview(data)[head.payload_from :]))
             whole = decoded(payload, head.codec, head.raw_bytes)
         block = Block.parse(whole, verify=False)
-    if (block.first, block.next) != (row.first, row.next):
+    if (block.first, block.next) != (row.first, row.next) or len(whole) != head.raw_bytes:
         raise JournalCorruptError(f"another block is there, with offsets {block.first} to {block.next - 1}")
     return block
 
@@ -65,22 +69,18 @@ def stored_parts(descriptor: int, row: Row, wanted: Wanted) -> Block | None:
         JournalUnavailableError: It is stored in a way that this version does not know.
         OSError: It cannot be read.
     """
-    if wanted.is_all or row.stored_bytes <= _LOOK_BYTES:
-        return stored_block(descriptor, row)
+    data, head = _look(descriptor, row)
+    if wanted.is_all or head.codec != Codec.PARTS:
+        return _whole(descriptor, row, data, head)
     with _told_as_damage():
-        place, directory = _directory(descriptor, row)
-        if directory is not None:
-            chosen = chosen_parts(directory, wanted)
-            if not chosen:
-                return None
-            if len(chosen) < len(directory.parts):
-                some = woven_some(directory, chosen, lambda at, size: os.pread(descriptor, size, place + at))
-                block = Block.parse(some, verify=False)
-                if not row.first <= block.first < block.next <= row.next:
-                    text = f"other parts are there, with offsets {block.first} to {block.next - 1}"
-                    raise JournalCorruptError(text)
-                return block
-    return stored_block(descriptor, row)
+        directory, read = _directory(descriptor, row, head, data)
+        chosen = chosen_parts(directory, wanted)
+        if not chosen:
+            return None
+        block = Block.parse(woven(directory, chosen, read), verify=False)
+    if not row.first <= block.first < block.next <= row.next:
+        raise JournalCorruptError(f"other parts are there, with offsets {block.first} to {block.next - 1}")
+    return block
 
 
 @contextmanager
@@ -91,13 +91,24 @@ def _told_as_damage() -> Iterator[None]:
         raise JournalCorruptError(f"the block is damaged: {error.__cause__ or error}") from error
 
 
-def _directory(descriptor: int, row: Row) -> tuple[int, Directory | None]:
-    """Return where the payload of a block stands in its segment, and the directory of its parts; None without parts."""
-    data = os.pread(descriptor, _LOOK_BYTES, row.place)
-    start = padded(HEAD.size + len(row.topics))
-    head = read_head(data if len(data) >= start else os.pread(descriptor, start, row.place))
-    if head.codec != Codec.PARTS:
-        return 0, None
+def _look(descriptor: int, row: Row) -> tuple[bytes, Head]:
+    """Read the beginning of a block's entry, and its head.
+
+    Raises:
+        JournalCorruptError: There is no entry, or its head is damaged.
+    """
+    size = min(row.stored_bytes, max(_LOOK_BYTES, padded(HEAD.size + len(row.topics))))
+    data = os.pread(descriptor, size, row.place)
+    with _told_as_damage():
+        return data, read_head(data)
+
+
+def _directory(descriptor: int, row: Row, head: Head, data: bytes) -> tuple[Directory, Callable[[int, int], bytes]]:
+    """Return the directory of a block in parts, and what reads from its payload.
+
+    Raises:
+        JournalCorruptError: It is damaged.
+    """
     start = head.payload_from
     if len(data) < start + DIRECTORY_HEAD_BYTES:
         data = os.pread(descriptor, start + DIRECTORY_HEAD_BYTES, row.place)
@@ -106,4 +117,8 @@ def _directory(descriptor: int, row: Row) -> tuple[int, Directory | None]:
         raise JournalCorruptError("the directory of a block is cut off")
     if len(data) < start + size:
         data = os.pread(descriptor, start + size, row.place)
-    return row.place + start, parse_directory(memoryview(data)[start:], head.stored_bytes)
+
+    def read(place: int, size: int) -> bytes:
+        return os.pread(descriptor, size, row.place + start + place)
+
+    return parse_directory(memoryview(data)[start:], head.stored_bytes), read

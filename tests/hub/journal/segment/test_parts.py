@@ -57,7 +57,7 @@ def _sealed(payload: bytes) -> bytes:
 
 @pytest.mark.parametrize(
     ("place", "value"),
-    [(8, 0), (8, 3), (8, 2**31), (16, 2**62), (24, 4), (28, RECORDS_LIMIT + 1), (40, 1), (64, 2**32 - 1)],
+    [(8, 0), (8, 3), (8, 2**31), (16, 2**62), (24, 4), (28, RECORDS_LIMIT + 1), (40, 1), (60, 0), (64, 2**32 - 1)],
 )
 def test_what_cannot_be(place: int, value: int) -> None:
     """Other parts than there are, offsets and lengths over the limits: though its checksum is right."""
