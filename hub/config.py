@@ -75,7 +75,7 @@ def merge(layers: Iterable[tuple[str, Mapping[str, object]]]) -> tuple[Settings,
     _check_prefixes("journal.topics", settings.journal.topics, origins)
     _check_journal(settings, origins)
     _check_stores(settings.stores.open, origins)
-    _check_masters(settings.zeek.masters, settings.stores.open, origins)
+    _check_zeeks_stores(settings, origins)
     return settings, origins
 
 
@@ -162,19 +162,25 @@ def _check_journal(settings: Settings, origins: Mapping[str, str]) -> None:
         )
 
 
-def _check_masters(served: tuple[str, ...], stores: tuple[str, ...], origins: Mapping[str, str]) -> None:
-    """See to it that what Zeeks may clone are stores of this hub, each by a name of its own."""
+def _check_zeeks_stores(settings: Settings, origins: Mapping[str, str]) -> None:
+    """See to it that what Zeeks may clone, and what follows theirs, are stores of this hub, each by its own name."""
+    stores = {parse_store(text)[0] for text in settings.stores.open}
     names: set[str] = set()
-    for text in served:
-        try:
-            known, name = parse_served(text)
-        except UsageError as error:
-            raise ConfigError(origins["zeek.masters"], "zeek.masters", str(error)) from error
-        if known in names:
-            raise ConfigError(origins["zeek.masters"], "zeek.masters", f"there are two stores {known!r}")
-        if all(parse_store(store)[0] != name for store in stores):
-            raise ConfigError(origins["zeek.masters"], "zeek.masters", f"{name!r} is no store of `stores.open`")
-        names.add(known)
+    served: set[str] = set()
+    for path, texts in (("zeek.masters", settings.zeek.masters), ("zeek.clones", settings.zeek.clones)):
+        for text in texts:
+            try:
+                known, name = parse_served(text)
+            except UsageError as error:
+                raise ConfigError(origins[path], path, str(error)) from error
+            if known in names:
+                raise ConfigError(origins[path], path, f"there are two stores {known!r}")
+            if name not in stores:
+                raise ConfigError(origins[path], path, f"{name!r} is no store of `stores.open`")
+            if path == "zeek.clones" and name in served:
+                raise ConfigError(origins[path], path, f"{name!r} follows one store only, and Zeeks do not clone it")
+            names.add(known)
+            served.add(name)
 
 
 def _check_stores(stores: tuple[str, ...], origins: Mapping[str, str]) -> None:

@@ -367,6 +367,13 @@ class ZeekSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             extra={"unit": "texts STORE or NAME=STORE"},
         ),
     ] = ()
+    clones: Annotated[
+        tuple[Annotated[str, Meta(pattern=_PRINTABLE, min_length=1, max_length=1024)], ...],
+        Meta(
+            description="Stores of this hub that follow stores of Zeeks, by other names where those have any.",
+            extra={"unit": "texts STORE or NAME=STORE"},
+        ),
+    ] = ()
     forwarding: Annotated[
         Literal["on", "off"],
         Meta(description="Whether what one Zeek publishes goes to other Zeeks; off where they are peered themselves."),

@@ -92,6 +92,7 @@ class Flags:
     zeek_role: Annotated[str | None, _help("zeek.role")] = None
     zeek_stores: Annotated[list[str] | None, _help("zeek.stores")] = None
     zeek_masters: Annotated[list[str] | None, _help("zeek.masters")] = None
+    zeek_clones: Annotated[list[str] | None, _help("zeek.clones")] = None
     zeek_forwarding: Annotated[str | None, _help("zeek.forwarding")] = None
     names_per_client: Annotated[str | None, _help("names.per_client")] = None
     names_queue: Annotated[str | None, _help("names.queue")] = None

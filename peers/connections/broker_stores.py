@@ -1,6 +1,7 @@
 """`Stores`, `StoreEnd`: the data stores of Zeeks, as one hub forwards their commands, and as one peering takes part.
 
-Stores of the hub itself that Zeeks may clone are in `peers.connections.broker_masters`.
+Stores of the hub itself that Zeeks may clone are in `peers.connections.broker_masters`, those that follow a Zeek's in
+`peers.connections.broker_copies`.
 
 ```
 StoreCommand ─▶ StoreEnd.hear ─▶ forwarder ─▶ StoreEnd.deliver of another peering ─▶ session, or a queue until it reads
@@ -28,6 +29,7 @@ from peers.broker.envelope import Envelope
 from peers.broker.session import Session
 from peers.broker.stores.channel import TICK_S
 from peers.broker.stores.topics import is_store_topic, store_of
+from peers.connections.broker_copies import Copies
 from peers.connections.broker_masters import Masters
 from peers.connections.connection import Connection
 from peers.node.node import Node
@@ -58,7 +60,7 @@ class Stores:
         node: The hub.
     """
 
-    __slots__ = ("_announce", "_timer", "masters", "node")
+    __slots__ = ("_announce", "_timer", "copies", "masters", "node")
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -68,16 +70,20 @@ class Stores:
         """The next tick; None while nobody needs one."""
         self.masters = Masters(node)
         """The stores of this hub that Zeeks may clone, once they are open."""
+        self.copies = Copies(node)
+        """Those that follow stores of Zeeks, likewise."""
         node.zeek_stores.on_topics = self._topics_changed
 
     def open(self) -> None:
         """Serve what the settings name; the stores of the hub are open."""
         self.masters.open()
+        self.copies.open()
         self._plan()
 
     def close(self) -> None:
         """The stores of the hub are about to be closed."""
         self.masters.close()
+        self.copies.close()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -103,6 +109,7 @@ class Stores:
         self._timer = None
         self.node.zeek_stores.tick()
         self.masters.tick()
+        self.copies.tick()
         self._plan()
 
 

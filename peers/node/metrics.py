@@ -79,6 +79,7 @@
 | `hub_zeek_store_commands_dropped_total` | counter | `reason` (`ForwarderCounters`) | commands that went nowhere |
 | `hub_zeek_store_clones`, `hub_zeek_store_waiting_bytes` | gauge | `store` | of stores of this hub; what they lack |
 | `hub_zeek_store_left_out_total`, `hub_zeek_store_refused_total` | counter | `store` | no Broker form; not granted |
+| `hub_zeek_store_following` | gauge | `store` | 1 while a store of this hub follows a master at a Zeek |
 | `hub_zeek_store_events_total` | counter | `event` (`MasterCounters`) | what went wrong between the two |
 | `hub_subscriptions` | gauge | | pairs of prefix and handler |
 | `hub_filter_prefixes` | gauge | | prefixes that peers are told |
@@ -494,7 +495,11 @@ def _zeek_masters(node: Node) -> Iterator[Metric]:
         waiting.add_metric((name,), master.buffered_bytes)
         left_out.add_metric((name,), store.unwritable)
         refused.add_metric((name,), store.refused)
-    yield from (clones, waiting, left_out, refused)
+    following = GaugeMetricFamily("hub_zeek_store_following", "Whether a copy has a master.", labels=("store",))
+    for name, (clone, followed) in node.zeek_copies.items():
+        following.add_metric((name,), clone.is_attached)
+        refused.add_metric((name,), followed.refused)
+    yield from (clones, waiting, left_out, following, refused)
     events = CounterMetricFamily("hub_zeek_store_events", "Between stores and Zeeks' clones.", labels=("event",))
     counts = asdict(node.zeek_master_counters)
     for event, count in (counts.pop("channel") | counts).items():

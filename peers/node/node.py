@@ -25,6 +25,8 @@ from hub.overflow import QueueLimits
 from hub.quotas.quotas import Quotas
 from hub.quotas.resource import Resource
 from hub.settings import Settings
+from peers.broker.stores.clone import Clone
+from peers.broker.stores.followed import FollowedStore
 from peers.broker.stores.forwarder import Forwarder
 from peers.broker.stores.master import Master as BrokerMaster
 from peers.broker.stores.master import MasterCounters
@@ -160,8 +162,10 @@ class Node:
         """Lets the data stores of Zeeks find each other."""
         self.zeek_masters: dict[str, tuple[BrokerMaster, HubStore]] = {}
         """The stores of this hub that Zeeks may clone, by the name that they know."""
+        self.zeek_copies: dict[str, tuple[Clone, FollowedStore]] = {}
+        """The stores of this hub that follow stores of Zeeks, by the name that those have."""
         self.zeek_master_counters = MasterCounters()
-        """What went wrong between these and their clones."""
+        """What went wrong between masters and clones of which one is this hub's."""
         self.accounts = Accounts(self.keepalive, self._tell_loss)
         self.probes = Probes(self.core, _steady_us, self.wall_us)
         self.vacancies, self.traffic, self.spares = Vacancies(), Traffic(), Spares(self.id, settings.mesh.degree)

@@ -123,6 +123,8 @@ class Master:
         keeper.load(self.store)
         self.listeners: list[Callable[[Sequence[Change]], object]] = []
         """Called in this process with all changes that are kept, in their order, as those that subscribe are told."""
+        self.read_only = ""
+        """Why clients may not change it, as it follows another store; empty if they may."""
         self._reading = Reading(self.store, now_ns)
         self._account = core.memory.account("stores")
         self._charged_bytes = 0
@@ -268,7 +270,7 @@ class Master:
             else:
                 give(list(map(_answer_of, commands, outcomes)))
 
-        self.apply(commands, then, user or asker.name or None, user)
+        self.apply(self._of_clients(commands), then, user or asker.name or None, user)
 
     def _read(self, asker: Handler, reads: list[Read | StoreError]) -> _Answers:
         self._reads += len(reads)
@@ -292,7 +294,11 @@ class Master:
             for frame in batch.parts():
                 if frame.topic == self._write_topic:
                     commands: list[Command | StoreError] = _each(commands_of, frame.flags, bytes(frame.body))
-                    self.apply(commands, _ignore)
+                    self.apply(self._of_clients(commands), _ignore)
+
+    def _of_clients(self, commands: list[Command | StoreError]) -> list[Command | StoreError]:
+        """Return what is to be done of what clients ask for."""
+        return [StoreError(self.read_only)] * len(commands) if self.read_only else commands
 
     def send_gap(self, lost_messages: int) -> None:
         """Do nothing: its queue never fills."""

@@ -195,6 +195,7 @@ OTHERS: dict[str, Any] = {
     "access.anonymous": "reader",
     "stores.open": ["other=:memory:"],
     "zeek.masters": ["other"],
+    "zeek.clones": ["other"],
 }
 """Values other than the default, of keys that take no value of their kind's."""
 
@@ -205,6 +206,7 @@ BESIDE: dict[str, dict[str, dict[str, Any]]] = {
     "access.jwt_keys": {"access": {"jwt_issuer": "here", "jwt_audience": "hub"}},
     "journal.tier": {"journal": {"path": "journal"}},
     "zeek.masters": {"stores": {"open": ["other=:memory:"]}},
+    "zeek.clones": {"stores": {"open": ["other=:memory:"]}},
 }
 """What must be set with a key."""
 

@@ -238,6 +238,22 @@ def test_stores_that_zeeks_may_clone(masters: list[str], reason: str) -> None:
     assert reason in error.reason
 
 
+def test_stores_that_follow_those_of_zeeks() -> None:
+    """Each follows one, and is not what Zeeks may clone."""
+    stores = {"stores": {"open": ["a=:memory:", "b=:memory:"]}}
+    good = merge([("hub.toml", stores | {"zeek": {"masters": ["a"], "clones": ["x/y=b"]}})])[0]
+    assert good.zeek.clones == ("x/y=b",)
+    for wrong, reason in (
+        ({"masters": ["a"], "clones": ["x=a"]}, "'a' follows one store only"),
+        ({"clones": ["x=a", "y=a"]}, "'a' follows one store only"),
+        ({"masters": ["a"], "clones": ["a=b"]}, "there are two stores 'a'"),
+        ({"clones": ["c"]}, "'c' is no store of `stores.open`"),
+    ):
+        error = refusal(("hub.toml", stores | {"zeek": wrong}))
+        assert (error.source, error.key) == ("hub.toml", "zeek.clones")
+        assert reason in error.reason
+
+
 def test_default_queue_above_the_largest() -> None:
     """The default queue may not be above what a client may wish for; the error names both and who set them."""
     error = refusal(("hub.toml", {"queue": {"bytes": "1GB"}}))

@@ -5,5 +5,6 @@ topics ─ which topics a store has                         command ─ one comm
 producer ── numbered actions ──▶ consumer                 the channel: what is lost comes again
 master ◀── wishes, changes ──▶ clone                      the two ends of a store
 forwarder ─ between the two, where they are at different endpoints
+served, followed ─ a store of this hub as what a master serves, or what a clone copies to
 ```
 """

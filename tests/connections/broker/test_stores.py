@@ -15,8 +15,9 @@ from hub.stores.command import Command
 from peers.broker.envelope import Envelope, EnvelopeType, encode_envelope
 from peers.broker.filters import decode_filter
 from peers.broker.handshake_messages import NIL_ID
+from peers.broker.stores.channel import SILENT_TICKS
 from peers.broker.stores.clone import Clone
-from peers.broker.stores.command import NIL_ENTITY, Put, decode_command, encode_command, entity
+from peers.broker.stores.command import NIL_ENTITY, Erase, Put, decode_command, encode_command, entity
 from peers.broker.stores.command import Command as StoreCommand
 from peers.broker.stores.master import Master
 from peers.broker.stores.topics import clone_topic, master_topic
@@ -339,3 +340,64 @@ async def test_a_zeek_with_a_master_of_the_same_store(start_hub: StartHub, zeeks
         await eventually(lambda: [line["event"] for line in logs].count("data stores of a Zeek") == 2)
     told = [line["store"] for line in logs if "has a master of a store" in line["event"]]
     assert told == ["db"]
+
+
+FOLLOWING = Settings(
+    stores=StoresSettings(open=("hosts=:memory:",)), zeek=ZeekSettings(clones=("db=hosts",), forwarding="off")
+)
+
+
+def content(hub: ZeekHub) -> dict[bytes, bytes]:
+    """What the store of the hub holds."""
+    owner = hub.node.stores.get("hosts")
+    assert owner is not None
+    return {key: value for key, (value, _, _) in owner.store.entries.items()}
+
+
+async def test_a_store_of_the_hub_that_follows_a_zeeks(start_hub: StartHub, zeeks_of: Peer) -> None:
+    """It has the content of the Zeek's, then every change; clients read it, and may not change it."""
+    hub = await start_hub(settings=FOLLOWING)
+    zeeks = zeeks_of(hub)
+    one = await zeeks.peer()
+    served = one.serve()
+    served.put("a", 1)
+    with structlog.testing.capture_logs() as logs:
+        await zeeks.until(lambda: content(hub) == {packed("a"): packed(Count(1))})
+    assert [line["store"] for line in logs if "follows its master" in line["event"]] == ["db"]
+    assert 'hub_zeek_store_following{store="db"} 1.0' in generate_latest(registry(hub.node)).decode()
+    for number in range(100):
+        served.put(f"k{number}", number)
+    served.store.apply(Erase(encode("a"), served.own))
+    await zeeks.until(lambda: len(content(hub)) == 100 and packed("a") not in content(hub))
+    client = await hub.client()
+    await client.publish("$store/hosts/write", ["clear"])
+    owner = hub.node.stores.get("hosts")
+    assert owner is not None
+    await eventually(lambda: owner.statistics().store.refused_total == 1)
+    assert len(content(hub)) == 100
+    assert "it is to be changed there" in owner.read_only
+
+
+async def test_a_store_whose_master_is_gone(start_hub: StartHub, zeeks_of: Peer) -> None:
+    """What was there stays; after 50 s of silence it looks for a master again, and follows another one."""
+    hub = await start_hub(settings=FOLLOWING)
+    zeeks = zeeks_of(hub)
+    one = await zeeks.peer()
+    one.serve().put("a", 1)
+    await zeeks.until(lambda: content(hub) == {packed("a"): packed(Count(1))})
+    one.end()
+    one.far.close()
+    zeeks.all.clear()
+    await eventually(lambda: LOW not in hub.peerings.registry)
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(SILENT_TICKS + 1):
+            hub.peerings.stores.copies.tick()
+    assert [line["reason"] for line in logs if "follows nobody" in line["event"]] == [
+        "the master was silent for too long"
+    ]
+    assert content(hub) == {packed("a"): packed(Count(1))}
+    two = await zeeks.peer(OTHER)
+    two.serve().put("b", 2)
+    await zeeks.until(lambda: content(hub) == {packed("b"): packed(Count(2))})
+    hub.peerings.stores.close()
+    assert hub.node.zeek_copies == {}
