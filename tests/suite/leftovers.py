@@ -29,7 +29,7 @@ _TERMINATED = 128 + signal.SIGTERM
 """What a shell shows of a process that SIGTERM has ended."""
 
 
-_GRACE_S = 5.0
+_GRACE_S = float(os.environ.get("LEFTOVERS_GRACE_S", "5"))
 """Whatever was told to end may take so long; only a run that fails waits."""
 
 _LOOK_S = 0.05

@@ -27,7 +27,8 @@ PYTEST = [
 def environment() -> dict[str, str]:
     """This environment, without what a worker of the run around the small one has in it."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV_"))}
-    return kept | {"PYTHONPATH": str(PROJECT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    ours = {"PYTHONPATH": str(PROJECT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    return kept | ours | {"LEFTOVERS_GRACE_S": "0.5"}  # what is left behind there is left behind for good
 
 
 @dataclass(frozen=True)
