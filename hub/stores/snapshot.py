@@ -40,7 +40,7 @@ class Snapshot:
         prefix: Only keys that are strings and begin like this; empty: all keys.
     """
 
-    __slots__ = ("_keys", "_left", "_next", "_prefix", "_store", "number")
+    __slots__ = ("_keys", "_left", "_next", "_prefix", "_store", "number", "size_bytes")
 
     def __init__(self, store: Store, prefix: str = "") -> None:
         self._store = store
@@ -49,6 +49,8 @@ class Snapshot:
         """Of the last change as this began."""
         keys = list(store.entries)
         self._left = len(keys)
+        self.size_bytes = 8 * len(keys)
+        """How much memory its notes take."""
         self._keys: Iterator[bytes] = iter(keys)
         # What did not fit into the last page.
         self._next: Row | None = None

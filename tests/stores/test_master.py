@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from hub.errors import HubError, RequestFailedError, UsageError
+from hub.errors import HubError, RequestFailedError, RequestOverflowError, UsageError
 from hub.settings import Settings, StoresSettings
 from hub.stores.change import ChangeKind
 from peers.client import Client, connect
 from peers.stores.keeper import InMemory
 from peers.stores.master import Master
+from peers.stores.reading import SNAPSHOT_NS, SNAPSHOTS_LIMIT
 from tests.hubs.eventually import eventually, settle
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
@@ -170,6 +172,25 @@ async def test_pages_go_on_where_the_last_one_ended(client: Client) -> None:
         keys += [row[0] for row in page[4]]
     assert keys == [pack(n) for n in range(count)]
     assert page[3] > page[2]
+
+
+async def test_pages_are_held_for_a_few(client: Client, storing: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One more is told to come again; a page that nobody has asked for in time makes room. What is held is charged."""
+    await client.request_many(WRITE, [["put", pack(n), pack("x" * 300)] for n in range(2_000)])
+    reading = _master(storing)._reading
+    for _ in range(SNAPSHOTS_LIMIT):
+        page = await client.request(READ, ["rows", "", True])
+    assert page[1]
+    assert reading.size_bytes == SNAPSHOTS_LIMIT * 16_000
+    with pytest.raises(RequestOverflowError, match="64 others"):
+        await client.request(READ, ["rows", "", False])
+    replica = client.store("s").replica()
+    opening = asyncio.ensure_future(replica.open())
+    now_ns = reading._now_ns()
+    monkeypatch.setattr(reading, "_now_ns", lambda: now_ns + SNAPSHOT_NS + 1)
+    await opening
+    await replica.close()
+    assert (len(reading), reading.size_bytes) == (0, 0)
 
 
 async def test_memory_is_charged_and_given_back(client: Client, storing: Hub) -> None:

@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from hub.errors import ClosedError, HubError
+from hub.errors import ClosedError, HubError, RequestOverflowError
 from hub.stores.change import Change, ChangeKind
 from hub.stores.replica import Needs, Replica
 from hub.stores.snapshot import text_begins
@@ -39,6 +39,9 @@ _RETRY_S = 0.2
 """How long after a failure the master is asked again, seconds; twice as long after each further one."""
 
 _RETRY_MAX_S = 5.0
+
+_FIRST_S = 300.0
+"""How long the first state may take, seconds, where many want one at the same time."""
 
 _PAGES_AHEAD = 2
 """How many pages of a snapshot are asked for while the one before is taken in: so hub and client work side by side."""
@@ -85,17 +88,26 @@ class Copying:
 
         Raises:
             HubError: There is none; nothing is left open.
+            TimeoutError: There is none within some minutes, likewise.
         """
         await self._stream.open()
         self._start(self._hear())
         try:
-            while self.replica.needs is not Needs.NOTHING:
-                await self._fill()
+            await self._fill_first()
             await self._check()
         except BaseException:
             await self.close()
             raise
         self._start(self._keep())
+
+    async def _fill_first(self) -> None:
+        """Get the first state, also where others are before this one."""
+        async with asyncio.timeout(_FIRST_S):
+            while self.replica.needs is not Needs.NOTHING:
+                try:
+                    await self._fill()
+                except RequestOverflowError:
+                    await asyncio.sleep(_RETRY_S)
 
     async def close(self) -> None:
         """End it."""
