@@ -7,7 +7,7 @@ written: damage is an error that names the place, and what stands before and beh
 
 Cost: reading whole blocks is a copy and a checksum; a filter costs what agrees with it, and a few microseconds for each
 block that is passed over. Of a block in parts, a filter costs the parts that may agree with it. Where an answer ends
-within a large block, that is kept for the next one: `_KEPT_BLOCKS` of them, 5 MiB each.
+within a large block, that is kept for the next one: `_KEPT_BLOCKS` of them, 4 MiB each.
 """
 
 from __future__ import annotations
@@ -39,9 +39,10 @@ LARGE_FACTOR = 4
 """A block that is so many times larger than what is wanted is not given whole. So an answer has at most one more than
 so many times what is wanted; but for one record, which is never cut."""
 
-_KEPT_BLOCKS = 4
-"""Blocks of which only some was given that are kept, for those who read on within them: as many readers at once, of
-another hub's journal mostly, which asks for a quarter of a MiB at a time."""
+_KEPT_BLOCKS = 16
+"""Blocks of which only some was given that are kept, for those who read on within them: consumers, events over HTTP and
+other hubs ask for 64 to 256 KiB at a time, and unpacking a block of 4 MiB for each would take 8 ms. So many readers at
+once, of a reader process; 64 MiB where segments are laid anew."""
 
 _KEPT_BYTES = 8 * 1024 * 1024
 """A longer block is not kept: one message may be half a GiB."""
