@@ -75,6 +75,7 @@ class BridgeConversation:
 
     changes: frozenset[type] = frozenset()
     scheme = "zeek+ws"
+    far_name = ""  # it is known with the handler, which has it
     unsaid = "the far side closed without Close"
     is_held = is_bell = False
     is_quiet = False
@@ -95,12 +96,6 @@ class BridgeConversation:
         self.is_renewed = False
         """Whether this connection was ended so that another one asks for other topics."""
         self.session = BridgeSession(endpoint.host, endpoint.port, node.settings.limits.frame_bytes)
-
-    @property
-    def far_name(self) -> str:
-        """What the Zeek calls itself."""
-        handler = self._connection.handler
-        return handler.name if handler is not None else ""
 
     @property
     def is_open(self) -> bool:

@@ -225,7 +225,7 @@ class Connection(asyncio.Protocol):
         node.journal.forget_room(self._let_go)
         self.leave()
         log = node.log.debug if self.conversation.is_quiet else node.log.info
-        log("connection closed", address=self.address, name=self.conversation.far_name, reason=self.reason)
+        log("connection closed", address=self.address, name=self.far_name, reason=self.reason)
         self.is_given_back = True
         if not self.unread_for & UNACTED:
             self.conclude()
@@ -248,6 +248,11 @@ class Connection(asyncio.Protocol):
         scheme = self.conversation.scheme
         is_secure = self.transport.get_extra_info("sslcontext") is not None
         return _SECURE.get(scheme, scheme) if is_secure else scheme
+
+    @property
+    def far_name(self) -> str:
+        """What the far side calls itself; empty before it has said so."""
+        return self.conversation.far_name if self.handler is None else self.handler.name
 
     @property
     def how(self) -> str:

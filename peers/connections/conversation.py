@@ -82,7 +82,7 @@ class Conversation(Protocol):
 
     @property
     def far_name(self) -> str:
-        """What the far side calls itself, empty before it has said so."""
+        """What the far side has called itself before it has a handler, empty if nothing: see `Connection.far_name`."""
 
     @property
     def is_open(self) -> bool:

@@ -27,7 +27,7 @@ def log_failure(connection: Connection, error: Exception, read: bytes) -> None:
     connection.node.log.error(
         "a connection ended by a bug, please report it",
         address=connection.address,
-        name=connection.conversation.far_name,
+        name=connection.far_name,
         **describe(error, read),
     )
 

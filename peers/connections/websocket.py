@@ -102,6 +102,7 @@ class WebSocketConversation:
     )
 
     scheme = "ws"
+    far_name = ""  # it is known with the handler, which has it
     changes = CHANGES | {Head, Request, HttpHead, Hello, Renewal}
     unsaid = "the client closed without Close"
     is_held = is_bell = False
@@ -127,12 +128,6 @@ class WebSocketConversation:
         self._when_gone: Callable[[], None] = _nothing
         self._when_writable: Callable[[], None] = _nothing
         self.session = Session(limits.frame_bytes, limits.handshake_bytes)
-
-    @property
-    def far_name(self) -> str:
-        """What the client calls itself."""
-        handler = self._connection.handler
-        return handler.name if handler is not None else ""
 
     @property
     def is_open(self) -> bool:

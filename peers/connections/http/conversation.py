@@ -97,6 +97,7 @@ class HttpConversation:
     )
 
     scheme = "http"
+    far_name = ""  # it is known with the handler, which has it
     changes = CHANGES | {Asked}
     unsaid = "the client closed"
     is_held = False
@@ -132,12 +133,6 @@ class HttpConversation:
         """What tells a browser that the page that asks may have the answer."""
 
     # What the connection asks.
-
-    @property
-    def far_name(self) -> str:
-        """What the client calls itself."""
-        handler = self._connection.handler
-        return handler.name if handler is not None else ""
 
     @property
     def is_open(self) -> bool:
