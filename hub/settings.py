@@ -562,6 +562,10 @@ class StoresSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         tuple[Annotated[str, Meta(pattern=_PRINTABLE, min_length=1, max_length=_PATH_BYTES)], ...],
         Meta(description="Stores of this hub.", extra={"unit": "texts NAME=FILE or NAME=:memory:"}),
     ] = ()
+    sync: Annotated[
+        Literal["normal", "full"],
+        Meta(description="What a confirmed change survives: normal, that the hub is killed; full, power loss too."),
+    ] = "normal"
     entries: Annotated[int, _between("entries", 1, 100_000_000, "Entries of one store.")] = 1_000_000
     bytes: Annotated[
         int, _between("bytes", 64 * _KIB, _TIB, "The same in memory, 200 bytes for each entry counted.")

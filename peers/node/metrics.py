@@ -152,7 +152,7 @@
 | `hub_store_bytes`, `hub_store_bytes_limit` | gauge | `store` | what they are charged, 200 bytes each beside the rest |
 | `hub_store_kept_changes`, `hub_store_kept_changes_limit` | gauge | `store` | last changes, for who has missed some |
 | `hub_store_operations_total` | counter | `store`, `what` | `command` (all), `refused` (of these), `expired`, `read`, |
-| | | | `snapshot` (begun), `published` (messages of changes) |
+| | | | `snapshot` (begun), `published` (messages of changes), `keep_failure` (its file could not be written) |
 
 With a journal:
 

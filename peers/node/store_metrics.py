@@ -44,6 +44,7 @@ def store_metrics(stores: Stores) -> Iterator[Metric]:
             ("read", statistics.reads_total),
             ("snapshot", statistics.snapshots_total),
             ("published", statistics.published_total),
+            ("keep_failure", statistics.keep_failures_total),
         ):
             counted.add_metric((master.name, what), total)
     yield from (entries, entries_limit, sizes, sizes_limit, kept, kept_limit, counted)

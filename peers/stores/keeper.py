@@ -23,6 +23,10 @@ master answers with this error, and goes on with entries that are not kept."""
 class Keeper(Protocol):
     """Keeps the changes of one store."""
 
+    @property
+    def failures_total(self) -> int:
+        """How often changes could not be kept."""
+
     def open(self, name: str) -> tuple[int, int]:
         """Get ready; return epoch and number of the store, see `hub.stores.store.Store`.
 
@@ -53,6 +57,11 @@ class InMemory:
 
     def __init__(self, now_us: Callable[[], int]) -> None:
         self._now_us = now_us
+
+    @property
+    def failures_total(self) -> int:
+        """None: there is nothing that could fail."""
+        return 0
 
     def open(self, _: str) -> tuple[int, int]:
         """Begin anew."""

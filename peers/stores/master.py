@@ -94,6 +94,8 @@ class MasterStatistics(NamedTuple):
     """Snapshots and lists of keys that were begun."""
     published_total: int
     """Messages of changes; none while nobody subscribes to them."""
+    keep_failures_total: int
+    """How often changes could not be written to the store's file."""
 
 
 class Master:
@@ -324,7 +326,12 @@ class Master:
     def statistics(self) -> MasterStatistics:
         """Return what there is, and what was done."""
         return MasterStatistics(
-            self.store.statistics(), self._commands, self._reads, self._reading.snapshots_total, self._published
+            self.store.statistics(),
+            self._commands,
+            self._reads,
+            self._reading.snapshots_total,
+            self._published,
+            self._keeper.failures_total,
         )
 
 

@@ -16,6 +16,7 @@ from hub.stores.limits import StoreLimits
 from hub.stores.naming import parse_store
 from hub.topics import RESERVED
 from peers.stores.keeper import InMemory, Keeper
+from peers.stores.keeping.in_file import InFile
 from peers.stores.master import Clock, Master
 
 __all__ = ["MEMORY", "STORES_TOPIC", "Stores"]
@@ -71,7 +72,7 @@ class Stores:
         )
         for text in settings.open:
             name, path = parse_store(text)
-            self.add(name, limits, self._keeper(path))
+            self.add(name, limits, self._keeper(path, full_sync=settings.sync == "full"))
 
     def add(self, name: str, limits: StoreLimits, keeper: Keeper) -> Master:
         """Open one more store; `stop` closes its keeper.
@@ -85,10 +86,13 @@ class Stores:
         self._keepers.append(keeper)
         return master
 
-    def _keeper(self, path: str) -> Keeper:
-        if path != MEMORY:
-            raise UsageError(f"a store in a file, {path!r}, cannot be had yet: write {MEMORY}")
-        return InMemory(lambda: self._now_ns() // 1_000)
+    def _keeper(self, path: str, *, full_sync: bool) -> Keeper:
+        if path == MEMORY:
+            return InMemory(self._now_us)
+        return InFile(path, self._now_us, full_sync=full_sync)
+
+    def _now_us(self) -> int:
+        return self._now_ns() // 1_000
 
     async def stop(self) -> None:
         """Close all stores, once what they have taken is kept."""

@@ -1,0 +1,205 @@
+"""Stores in files: what survives a restart, what becomes of a disk that is full, and of files that are none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hub.errors import HubError, StorageError
+from hub.stores.command import Command
+from hub.stores.limits import StoreLimits
+from hub.stores.store import Store
+from peers.stores.keeping import in_file
+from peers.stores.keeping.database import Database
+from peers.stores.keeping.in_file import InFile
+from peers.stores.keeping.unkept import Unkept
+from peers.stores.operations import TypedOperations
+from tests.hubs.eventually import eventually
+from tests.stores.packed import pack
+
+NOW_NS = 1_700_000_000 * 10**9
+KEYS = [pack(key) for key in ("a", "b", 3)]
+
+
+def put(key: bytes, value: Any, expiry_ns: int | None = None) -> Command:
+    """A put."""
+    return Command("put", key, pack(value), expiry_ns)
+
+
+class Kept:
+    """A store with its keeper."""
+
+    def __init__(self, path: Path, epoch_us: int = 1) -> None:
+        self.keeper = InFile(str(path), lambda: epoch_us, full_sync=False)
+        epoch, number = self.keeper.open("s")
+        self.store = Store("s", TypedOperations(), StoreLimits(), number=number, epoch=epoch)
+        self.keeper.load(self.store)
+        self.told: list[HubError | None] = []
+
+    def apply(self, *commands: Command, user: str | None = None) -> None:
+        """Carry commands out as one batch."""
+        changes = [change for command in commands if (change := self.store.apply(command, NOW_NS, None, user))]
+        self.keeper.keep(changes, self.told.append)
+
+    def entries(self) -> dict[bytes, tuple[Any, ...]]:
+        """Everything that matters of each entry."""
+        return {key: (*entry, self.store.expires_ns(key)) for key, entry in self.store.entries.items()}
+
+
+@pytest.fixture
+async def start(tmp_path: Path) -> AsyncIterator[Callable[..., Kept]]:
+    """Open the store, one after the other; the last one is closed when the test is over."""
+    started: list[Kept] = []
+
+    def begin(**given: Any) -> Kept:
+        started.append(Kept(tmp_path / "s.db", **given))
+        return started[-1]
+
+    yield begin
+    for kept in started:
+        await kept.keeper.close()
+
+
+async def test_what_was_kept_is_there_again(start: Callable[..., Kept]) -> None:
+    """Values, versions, times, users, the number; and the epoch, as the file was closed."""
+    first = start()
+    first.apply(put(KEYS[0], "one"), put(KEYS[1], {"x": [1]}, 5 * 10**9), user="ada")
+    first.apply(put(KEYS[2], None), Command("erase", KEYS[0]))
+    await eventually(lambda: first.told == [None, None])
+    await first.keeper.close()
+    again = start(epoch_us=9)
+    assert again.entries() == first.entries()
+    assert (again.store.number, again.store.epoch) == (4, first.store.epoch)
+    assert again.store.charged("ada") == first.store.charged("ada")
+    assert again.store.size_bytes == first.store.size_bytes
+    again.apply(Command("clear"))
+    again.apply(put(KEYS[0], "two"))
+    await again.keeper.close()
+    assert again.told == [None, None]
+    assert start().entries() == {KEYS[0]: (pack("two"), 6, None, None)}
+
+
+async def test_a_hub_that_was_killed(start: Callable[..., Kept], tmp_path: Path) -> None:
+    """What was confirmed is there, under a new epoch: some may have seen what was not."""
+    first = start()
+    first.apply(put(KEYS[0], "one"))
+    await eventually(lambda: first.told == [None])
+    copied = tmp_path / "killed.db"
+    for suffix in ("", "-wal"):
+        source = tmp_path / f"s.db{suffix}"
+        copied.with_name(copied.name + suffix).write_bytes(source.read_bytes())
+    after = Kept(copied, epoch_us=1)
+    assert after.entries() == first.entries()
+    assert after.store.epoch > first.store.epoch
+    await after.keeper.close()
+
+
+async def test_what_comes_at_once_is_one_transaction(start: Callable[..., Kept]) -> None:
+    """All are told in their order."""
+    kept = start()
+    order: list[int] = []
+    for number in range(1_000):
+        change = kept.store.apply(put(pack(number), number), NOW_NS)
+        assert change is not None
+        kept.keeper.keep([change], lambda _, number=number: order.append(number))
+    await eventually(lambda: len(order) == 1_000)
+    assert order == list(range(1_000))
+    assert kept.keeper.commits_total == 1
+
+
+async def test_a_file_that_cannot_be_written(start: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks is told; what was not written is written later, in its place, and nothing is lost meanwhile."""
+    kept = start()
+    kept.apply(put(KEYS[0], "before"))
+    await eventually(lambda: kept.told == [None])
+    write = Database.write
+
+    def fail(*_: object) -> None:
+        raise apsw.FullError("database or disk is full")
+
+    monkeypatch.setattr(in_file, "RETRY_S", 0.01)
+    monkeypatch.setattr(Database, "write", fail)
+    kept.apply(put(KEYS[0], "during"))
+    await eventually(lambda: len(kept.told) == 2)
+    assert "disk is full" in str(kept.told[1])
+    kept.apply(put(KEYS[1], "later"))
+    kept.apply(Command("erase", KEYS[0]))
+    await eventually(lambda: len(kept.told) == 4)
+    assert kept.keeper.failures_total >= 2
+    monkeypatch.setattr(Database, "write", write)
+    kept.apply(put(KEYS[2], "after"))
+    await eventually(lambda: kept.told[-1] is None and len(kept.told) == 5)
+    await kept.keeper.close()
+    assert start().entries() == kept.entries()
+
+
+async def test_what_is_no_file_of_this_store(start: Callable[..., Kept], tmp_path: Path) -> None:
+    """One clear error that says which, and what to do."""
+    await start().keeper.close()
+    with pytest.raises(StorageError, match=r"holds another store, 's'; name another file"):
+        Database(str(tmp_path / "s.db"), "t", 1, full_sync=False)
+    (tmp_path / "text.db").write_text("no database " * 100)
+    with pytest.raises(StorageError, match=r"is damaged, or no file of a store"):
+        Database(str(tmp_path / "text.db"), "s", 1, full_sync=False)
+    with pytest.raises(StorageError, match=r"No such file or directory"):
+        Database(str(tmp_path / "none" / "s.db"), "s", 1, full_sync=False)
+    open_one = start()
+    with pytest.raises(StorageError, match=r"is in use by another process"):
+        Database(str(tmp_path / "s.db"), "s", 1, full_sync=False)
+    await open_one.keeper.close()
+
+
+commands = st.lists(
+    st.one_of(
+        st.builds(put, st.sampled_from(KEYS), st.integers(0, 3), st.none() | st.integers(1, 10)),
+        st.builds(lambda key: Command("erase", key), st.sampled_from(KEYS)),
+        st.just(Command("clear")),
+    ),
+    max_size=30,
+)
+
+
+@given(commands, st.lists(st.booleans(), max_size=30))
+@settings(deadline=None)
+def test_a_file_holds_what_the_store_does(done: list[Command], cuts: list[bool]) -> None:
+    """However changes are put together, and whatever fails between: the last state is the store's."""
+    database = Database(":memory:", "s", 1, full_sync=False)
+    store, unkept = Store("s", TypedOperations()), Unkept()
+    for number, command in enumerate(done):
+        later = Unkept()
+        change = store.apply(command, NOW_NS)
+        later.add([change] if change is not None else [], store)
+        unkept = unkept.put_behind(later) if unkept else later
+        if number < len(cuts) and cuts[number] and unkept:
+            database.write(unkept)
+            unkept = Unkept()
+    if unkept:
+        database.write(unkept)
+    again = Store("s", TypedOperations(), number=database.number)
+    again.restore(database.read(), database.number)
+    assert again.entries == store.entries
+    assert [again.expires_ns(key) for key in KEYS] == [store.expires_ns(key) for key in KEYS]
+    assert again.number == store.number
+    database.close(is_whole=True)
+
+
+async def test_closing_while_it_fails(start: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends, and whoever waits is told."""
+    kept = start()
+
+    def fail(*_: object) -> None:
+        raise apsw.IOError("disk I/O error")
+
+    monkeypatch.setattr(Database, "write", fail)
+    kept.apply(put(KEYS[0], "one"))
+    async with asyncio.timeout(20):
+        await kept.keeper.close()
+    assert all(error is not None for error in kept.told)
+    assert kept.told
