@@ -7,6 +7,9 @@ FETCH ─▶ reader process: history ─▶ view (segments here)         │
                                  └▶ shelf, parquet, table ◀──────┘
 ```
 
+What is there is found by the manifest, sheet by sheet (`sheets`), which is written anew where it was lost
+(`rebuilding`). A file that ends who reads it is left alone (`poisoned`).
+
 `pyarrow` is an extra: nothing of it is loaded where a hub has no tier.
 """
 

@@ -1,12 +1,12 @@
 """`hub journal tier ls`: list the files of a tier, or the topics in them, as its manifest has them.
 
-Nothing but the manifest is read. Memory: the manifest.
+Nothing but the manifest is read. Memory: the rows that are shown, or one entry for each topic.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -42,16 +42,20 @@ def ls(
     """List the files of a tier, the newest last, or its topics."""
     check_count("--limit", limit)
     most = limit or (None if json else _SHOWN_ROWS)
-    found = [(shelf.journal.hex(), entry) for shelf in shelves(tier, journal) for entry in shelf.entries()]
+    found = ((shelf.journal.hex(), entry) for shelf in shelves(tier, journal) for entry in shelf.entries())
     if topics:
-        _list_topics([entry for _, entry in found], most, json=json)
+        _list_topics((entry for _, entry in found), most, json=json)
         return
-    rows = found[-most:] if most else found
+    rows: deque[tuple[str, Entry]] = deque(maxlen=most)
+    count = 0
+    for one in found:
+        rows.append(one)
+        count += 1
     if json:
         print_json(*(_file_object(*one) for one in rows))
         return
     show(_FILE_HEADS, (_file_cells(*one) for one in rows))
-    _tell_rest(len(found) - len(rows), "older files")
+    _tell_rest(count - len(rows), "older files")
 
 
 def _file_object(journal: str, entry: Entry) -> dict[str, Any]:
@@ -73,7 +77,7 @@ def _file_cells(journal: str, entry: Entry) -> Sequence[str]:
     return (*offsets, moment(entry.earliest_us), moment(entry.latest_us), amount(missing))
 
 
-def _list_topics(entries: list[Entry], most: int | None, *, json: bool) -> None:
+def _list_topics(entries: Iterable[Entry], most: int | None, *, json: bool) -> None:
     counts: Counter[str] = Counter()
     for entry in entries:
         for topic, count in entry.topics:
