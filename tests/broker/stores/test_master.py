@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from peers.broker.handshake_messages import NIL_ID
-from peers.broker.stores.channel import SILENT_TICKS
+from peers.broker.stores.channel import HEARTBEAT_TICKS, SILENT_TICKS
 from peers.broker.stores.command import (
     NIL_ENTITY,
     AckClone,
@@ -179,6 +179,21 @@ def test_a_content_of_too_many_entries() -> None:
         served.store.apply(Put(key, ONE, None, OWN))
     assert served.hear(Nack((0,)), receiver=NIL_ENTITY) == []
     assert served.counters.snapshots_too_large == 1
+
+
+def test_clones_that_come_together() -> None:
+    """The content is written once for them, and anew once it has changed."""
+    served = Served()
+    served.store.apply(Put(KEY, ONE, None, OWN))
+    served.hear(Nack((0,)), receiver=NIL_ENTITY)
+    made = served.master._content
+    assert served.hear(Nack((0,)), OTHER, receiver=NIL_ENTITY) == [AckClone(1, 5, ((KEY, ONE),))]
+    assert served.master._content is made
+    served.store.apply(Put(KEY, TWO, None, OWN))
+    assert served.hear(Nack((0,)), entity(LOW, 11), receiver=NIL_ENTITY) == [AckClone(2, 5, ((KEY, TWO),))]
+    for _ in range(HEARTBEAT_TICKS):
+        served.master.tick()
+    assert served.master._content is None
 
 
 def test_open_snapshots_are_bounded() -> None:

@@ -197,8 +197,9 @@ def test_what_has_no_broker_form() -> None:
     deep = msgspec.msgpack.encode(_nested(150))
     owned.change(Command("put", to_msgpack(KEY), deep))
     owned.change(Command("put", to_msgpack(TEXT), to_msgpack(TEXT)))
+    owned.change(Command("put", deep, to_msgpack(TEXT)))
     assert list(owned.entries()) == [(TEXT, TEXT)]
-    assert told == [Put(TEXT, TEXT, None, OWN)]
+    assert told == [Erase(KEY, OWN), Put(TEXT, TEXT, None, OWN)]  # or a clone would keep what was there before
     assert (len(owned), owned.hub_store.unwritable) == (2, 2)
 
 
