@@ -1,4 +1,4 @@
-"""What a store in memory brings: puts, reads from a replica, memory, and a snapshot for a new replica.
+"""What stores bring, in memory and in a file: puts, reads from a replica, memory, and a snapshot for a new replica.
 
     python tests/benchmarks/stores.py [--puts 400000] [--entries 1000000]
 
@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -98,6 +99,19 @@ async def put(hub: RunningHub, store: Store, puts: int) -> list[Row]:
     return rows
 
 
+async def put_kept(hub: RunningHub, store: Store, puts: int) -> Row:
+    """Put into a store in a file: each answer comes when its puts are written; four pieces are on their way."""
+    pieces = iter(range(0, puts, _PIECE))
+
+    async def work() -> None:
+        for start in pieces:
+            await store.put_many([(f"key-{number % _KEYS}", _VALUE) for number in range(start, start + _PIECE)])
+
+    watch = Stopwatch(hub)
+    await asyncio.gather(*(work() for _ in range(4)))
+    return watch.row("put_many into a file, 4 at one time", puts)
+
+
 def read(hub: RunningHub, get: Callable[[str], object], reads: int) -> Row:
     """Read from a replica."""
     watch = Stopwatch(hub)
@@ -108,14 +122,16 @@ def read(hub: RunningHub, get: Callable[[str], object], reads: int) -> Row:
 
 async def run(puts: int, entries: int) -> tuple[list[Row], int]:
     """Measure all of it; return the rows, and what the entries take of the hub's memory, bytes."""
-    hub = RunningHub.start(
-        ("tcp",), ("--store", "s=:memory:", "--store", "big=:memory:", "--stores-entries", str(entries + 1))
-    )
+    folder = tempfile.TemporaryDirectory()
+    stores = ("s=:memory:", "big=:memory:", f"file={folder.name}/file.db")
+    flags = [part for store in stores for part in ("--store", store)]
+    hub = RunningHub.start(("tcp",), (*flags, "--stores-entries", str(entries + 1)))
     try:
         async with connect(hub.url("tcp")) as client, connect(hub.url("tcp")) as other:
             store = client.store("s")
             await store.put("warm", 1)
             rows = await put(hub, store, puts)
+            rows.append(await put_kept(hub, client.store("file"), puts))
             async with other.store("s").replica() as replica:
                 rows.append(read(hub, replica.get, puts))
                 watch = Stopwatch(hub)
@@ -137,6 +153,7 @@ async def run(puts: int, entries: int) -> tuple[list[Row], int]:
             return rows, taken
     finally:
         hub.stop()
+        folder.cleanup()
 
 
 def main() -> None:
