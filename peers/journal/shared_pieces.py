@@ -10,18 +10,25 @@ Owner: one `Journal`, or what stands for that of another hub. Invariant: each `f
 as old as the first who asked for it: for those who go on from what they have got that is no matter, and for others this
 is not the place.
 
+Whoever is answered writes, so very many are answered over several turns.
+
 Cost: one dictionary hit each.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections import deque
 from collections.abc import Callable, Hashable
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from hub.errors import RejectedError
 from peers.journal.readers import Deliver
 
-__all__ = ["SharedPieces"]
+__all__ = ["ANSWERED_PER_TURN", "SharedPieces"]
+
+ANSWERED_PER_TURN: Final = 250
+"""How many are given an answer in one turn: as many as write in one at the end of reads (`hub.writers`)."""
 
 
 Piece = TypeVar("Piece", bound=Hashable)
@@ -38,7 +45,7 @@ class SharedPieces(Generic[Piece]):
     def __init__(self, read: Callable[[Piece, Deliver], object]) -> None:
         self._read = read
         # Those who wait, by their order; an entry goes as the answer comes.
-        self._waiting: dict[Piece, list[Deliver]] = {}
+        self._waiting: dict[Piece, deque[Deliver]] = {}
 
     def fetch(self, order: Piece, deliver: Deliver) -> None:
         """Have an order answered, together with all others that are the same."""
@@ -46,9 +53,14 @@ class SharedPieces(Generic[Piece]):
         if waiting is not None:
             waiting.append(deliver)
             return
-        self._waiting[order] = [deliver]
+        self._waiting[order] = deque([deliver])
         self._read(order, lambda answer: self._answer(order, answer))
 
     def _answer(self, order: Piece, answer: bytes | bytearray | RejectedError) -> None:
-        for deliver in self._waiting.pop(order):
-            deliver(answer)
+        self._hand_on(self._waiting.pop(order), answer)
+
+    def _hand_on(self, waiting: deque[Deliver], answer: bytes | bytearray | RejectedError) -> None:
+        for _ in range(min(ANSWERED_PER_TURN, len(waiting))):
+            waiting.popleft()(answer)
+        if waiting:
+            asyncio.get_running_loop().call_soon(self._hand_on, waiting, answer)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+from itertools import pairwise
+
 from hub.errors import CloseCode, RejectedError
 from peers.journal.readers import Deliver
-from peers.journal.shared_pieces import SharedPieces
+from peers.journal.shared_pieces import ANSWERED_PER_TURN, SharedPieces
 
 
 def test_who_asks_the_same_is_answered_together() -> None:
@@ -31,3 +34,22 @@ def test_who_asks_again_as_the_answer_comes() -> None:
     pieces.fetch(b"1", lambda _: pieces.fetch(b"1", lambda _: None))
     read[0](b"")
     assert len(read) == 2
+
+
+async def test_very_many_are_answered_over_several_turns() -> None:
+    """In their order, each once; whoever asks the same meanwhile has it read again."""
+    read: list[Deliver] = []
+    pieces = SharedPieces(lambda _, deliver: read.append(deliver))
+    total = 2 * ANSWERED_PER_TURN + 3
+    got: list[int] = []
+    for number in range(total):
+        pieces.fetch(b"1", lambda _, number=number: got.append(number))  # type: ignore[misc]
+    read[0](b"")
+    pieces.fetch(b"1", lambda _: None)
+    assert len(read) == 2
+    seen = [0, len(got)]
+    while len(got) < total:
+        await asyncio.sleep(0)
+        seen.append(len(got))
+    assert max(after - before for before, after in pairwise(seen)) == ANSWERED_PER_TURN
+    assert got == list(range(total))

@@ -45,6 +45,7 @@ class FarEnd:
     __slots__ = ("_connection", "_node", "_queue", "session")
 
     scheme = "zeek+zmq"
+    far_name = ""  # it is known with the handler, which has it
     unsaid = "the far side closed"
     is_held = is_bell = False
     is_quiet = False
@@ -54,12 +55,6 @@ class FarEnd:
         self._queue = queue
         self._connection = connection
         self.session = session
-
-    @property
-    def far_name(self) -> str:
-        """The id of the node, as far as it is known; empty otherwise."""
-        handler = self._connection.handler
-        return "" if handler is None else handler.name
 
     @property
     def is_open(self) -> bool:
