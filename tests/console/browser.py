@@ -50,6 +50,7 @@ _FLAGS = (
     "--disable-sync",
     # Processes that wait in case somebody opens a page, or comes back to one, cost more than the tests themselves.
     "--disable-features=SpareRendererForSitePerProcess,BackForwardCache",
+    "--window-size=1280,800",
     "--remote-debugging-port=0",
 )
 
@@ -156,8 +157,8 @@ class Browser:
     async def reuse_tab(self, url: str) -> AsyncIterator[Page]:
         """Go to an address in the one tab that Chromium began with; leave it after the block.
 
-        No JavaScript sees what was there before, and connections and timers end with the block. Cookies and the cache
-        stay, which matters to nobody whose port is new. A context of its own costs a process, half a second of work.
+        No JavaScript sees what was there before, and connections and timers end with the block. Cookies, the cache and
+        what a page keeps stay: tests of these open a page. A context of its own costs a process, half a second of work.
         """
         targets = (await self.command("Target.getTargets"))["targetInfos"]
         (first,) = (target for target in targets if target["type"] == "page")

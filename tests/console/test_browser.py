@@ -78,7 +78,7 @@ async def page(browser: Browser, hub_page_url: str) -> AsyncIterator[Page]:
 
     The prefix leaves out the hub's own topics, on which it tells who comes and goes.
     """
-    async with browser.open(f"{hub_page_url}#/") as page:
+    async with browser.reuse_tab(f"{hub_page_url}#/") as page:
         await wait_connected(page)
         yield page
         assert page.complaints == []
