@@ -12,6 +12,7 @@ within a large block, that is kept for the next one: `_KEPT_BLOCKS` of them, 4 M
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -246,23 +247,36 @@ class View:
             position = self._collect(blocks, start, end, wanted, limit_bytes)
         return Fetched(start, position, extent, blocks)
 
-    def _collect(self, blocks: list[bytes], start: int, end: int, wanted: Wanted, limit_bytes: int) -> int:
+    def _collect(  # noqa: C901 -- one walk, with all its ends
+        self, blocks: list[bytes], start: int, end: int, wanted: Wanted, limit_bytes: int
+    ) -> int:
         """Append what is wanted; return where to go on: also where that is damaged, if something stands before it."""
         position = start
         size = looked_at = number = 0
         try:
             for row in self.rows(start):
+                following = min(row.next, end)
+                block = None
                 if wanted.may_hold(row.topics):
-                    block = self._begun(row, start, wanted) or self._parts(row, wanted)
-                    found = _selected(block, row, start, end, wanted)
+                    block = self._begun(row, wanted) or self._parts(row, wanted)
+                if block is not None:
+                    marks = wanted.marks(block.topics)
+                    stop = following if 0 in marks else _stop(block, max(start, row.first), following, limit_bytes)
+                    found = _selected(block, max(start, row.first), stop, marks)
                     if len(found) > LARGE_FACTOR * limit_bytes:
                         self._keep(row, wanted, block)
-                        return cut(blocks, found, position, min(row.next, end), limit_bytes)
+                        return cut(blocks, found, position, stop, limit_bytes)
+                    if stop < following:
+                        self._keep(row, wanted, block)
+                        if blocks:
+                            return position
+                        blocks.append(found)
+                        return stop
                     if found:
                         blocks.append(found)
                     size += len(found)
-                    looked_at += 0 if block is None else len(block.data)
-                position = min(row.next, end)
+                    looked_at += len(block.data)
+                position = following
                 number += 1
                 if position >= end or size >= limit_bytes or looked_at >= _READ_BYTES or number == _ROWS_LIMIT:
                     return position
@@ -272,9 +286,9 @@ class View:
                 raise
         return position
 
-    def _begun(self, row: BlockRow, start: int, wanted: Wanted) -> Block | None:
+    def _begun(self, row: BlockRow, wanted: Wanted) -> Block | None:
         """Return a block of which some was given before, where it is kept for who reads on."""
-        return self._kept.get((row, wanted.prefixes)) if start > row.first and self._kept else None
+        return self._kept.get((row, wanted.prefixes)) if self._kept else None
 
     def _keep(self, row: BlockRow, wanted: Wanted, block: Block | None) -> None:
         """Keep a block of which some is given."""
@@ -396,13 +410,30 @@ class View:
             raise JournalCorruptError(text) from error
 
 
-def _selected(block: Block | None, row: BlockRow, start: int, end: int, wanted: Wanted) -> bytes:
-    """Return what is wanted of what was read of a block."""
-    if block is None:
-        return b""
+def _stop(block: Block, start: int, end: int, limit_bytes: int) -> int:
+    """Return the offset up to which a block is given, all of whose topics are wanted: `end` if it is not too large.
+
+    It looks at where values end, and not at each record: what is left of a large block is not gone through for each
+    answer.
+    """
+    offsets = range(block.first, block.next) if block.offsets is None else block.offsets
+    low, high = bisect_left(offsets, start), bisect_left(offsets, end)
+    ends = block.value_ends
+
+    def before(index: int) -> int:
+        """Return how many bytes the records before one take."""
+        return ends[index] + index * _RECORD_BYTES
+
+    if low == high or before(high) - before(low) <= LARGE_FACTOR * limit_bytes:
+        return end
+    fits = bisect_right(range(low, high), before(low) + limit_bytes, key=before) - 1
+    stop = low + max(1, fits)
+    return offsets[stop] if stop < high else end
+
+
+def _selected(block: Block, start: int, end: int, marks: bytes) -> bytes:
+    """Return what is wanted of a block."""
     data = bytes(block.data)
-    start, end = max(start, row.first), min(end, row.next)
-    marks = wanted.marks(block.topics)
     if 0 in marks:
         return select(data, start, end, marks)
     return data if start <= block.first and block.next <= end else select(data, start, end)

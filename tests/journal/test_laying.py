@@ -6,6 +6,7 @@ import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from hub.errors import JournalCorruptError
 from hub.journal.segment.mark import Write
+from peers.journal import view as view_module
 from peers.journal.segments import grouping, laying, stored_block
 from peers.journal.segments.codec import Codec, Compressor
 from peers.journal.segments.laying import FORM, check_laid, lay_anew
@@ -321,3 +323,24 @@ def test_whatever_was_recorded(
     lay_all(folder)
     assert everything(folder) == before
     assert records(pieces(folder, prefixes, limit_bytes)) == before_some
+
+
+@pytest.mark.parametrize("limit_bytes", [1, 1_000])
+def test_small_pieces_of_a_large_block_cost_no_more_than_they_hold(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, limit_bytes: int
+) -> None:
+    """What is left of a block is not copied for each answer: all copies together are a few times what it holds."""
+    lay_all(folder)
+    copied = 0
+    true = view_module.select
+
+    def select(*arguments: Any) -> bytes:
+        nonlocal copied
+        found = true(*arguments)
+        copied += len(found)
+        return found
+
+    monkeypatch.setattr(view_module, "select", select)
+    given = pieces(folder, ("",), limit_bytes)
+    assert len(given) > 20
+    assert copied <= 2 * sum(map(len, given))
