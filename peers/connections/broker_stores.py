@@ -13,7 +13,7 @@ read waits in a queue of its own; the newest is dropped when that is full, as th
 (`peers.broker.stores`).
 
 Owner: the hub's event loop. Invariants: a peering takes part while this hub is the gateway of its endpoint; the
-forwarder's ticks come while there is anybody. Cost: 5 µs a command. Not here: what is rewritten (`forwarder`).
+forwarder's ticks come while they mean anything. Cost: 5 µs a command. Not here: what is rewritten (`forwarder`).
 """
 
 from __future__ import annotations
@@ -91,15 +91,16 @@ class Stores:
     def enter(self, announce: Callable[[], object]) -> None:
         """A peering takes part."""
         self._announce.add(announce)
-        self._plan()
 
     def _plan(self) -> None:
         if self._timer is None and self.node.zeek_stores.is_needed:
             self._timer = self.node.loop.call_later(TICK_S, self._tick)
 
-    def leave(self, announce: Callable[[], object]) -> None:
+    def leave(self, announce: Callable[[], object], peer_id: bytes) -> None:
         """A peering takes part no longer."""
         self._announce.discard(announce)
+        self.node.zeek_stores.leave(peer_id)
+        self._plan()
 
     def _topics_changed(self) -> None:
         for announce in tuple(self._announce):
@@ -182,8 +183,7 @@ class StoreEnd:
         if self._is_in:
             self._is_in = False
             self._topics = ()
-            self._stores.leave(self._announce)
-            self._node.zeek_stores.leave(self._session.peer_id)
+            self._stores.leave(self._announce, self._session.peer_id)
         self._forget()
 
     def conclude(self) -> None:

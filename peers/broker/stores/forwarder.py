@@ -192,8 +192,8 @@ class Forwarder:
 
     @property
     def is_needed(self) -> bool:
-        """Whether ticks mean anything: there is somebody, or was."""
-        return bool(self._peers)
+        """Whether ticks mean anything: somebody is to be forgotten, or the hub itself takes part."""
+        return any(peer.end is None or peer.is_own for peer in self._peers.values())
 
     def join(self, peer_id: bytes, end: End, prefixes: Iterable[str], *, is_own: bool = False) -> None:
         """A peer has come, with its filter; what was known of it before it was lost holds on."""

@@ -263,16 +263,19 @@ async def test_what_stores_the_log_names(hub: ZeekHub, zeeks_of: Peer) -> None:
     assert told == [([], ["db"]), (["db", "x"], [])]
 
 
-async def test_ticks_end_when_nobody_is_there(hub: ZeekHub) -> None:
+async def test_ticks_come_while_they_mean_anything(hub: ZeekHub) -> None:
     """The hub forgets Zeeks that are gone, and then does nothing by itself any more."""
+    stores = hub.peerings.stores
     far = await hub.zeek(CLONE)
-    await eventually(lambda: hub.node.zeek_stores.is_needed)
+    await eventually(lambda: hub.node.zeek_stores.topics_for(OTHER))
+    assert stores._timer is None
     far.close()
     await eventually(lambda: LOW not in hub.peerings.registry)
+    assert stores._timer is not None
     for _ in range(600):
         hub.node.zeek_stores.tick()
     assert not hub.node.zeek_stores.is_needed
-    await eventually(lambda: hub.peerings.stores._timer is None)
+    await eventually(lambda: stores._timer is None)
 
 
 # Stores of the hub itself.
