@@ -210,6 +210,20 @@ async def test_answers_stand_behind_what_came_in_earlier_turns(stage: Stage) -> 
     assert all(member.outlet.values == [1, 2] for member in crowd)
 
 
+async def test_the_hub_stops_while_somebody_waits_to_be_written_to(stage: Stage) -> None:
+    """What had come for it is written before it is told so."""
+    stage.crowd("/crowd/")
+    late = stage.client()
+    late.data_received(encode_subscription(Kind.SUBSCRIBE, ["/crowd/"]))
+    far = stage.transport_of(late).far
+    far.incoming.clear()
+    stage.connection.data_received(publication("/crowd/a", 1))
+    assert not far.incoming
+    late.drain("the hub stops")
+    written = b"".join(data for data in far.incoming if data is not None)
+    assert written == publication("/crowd/a", 1) + encode_close(1001, "the hub stops")
+
+
 async def test_many_reads_of_one_turn_have_one_share(stage: Stage) -> None:
     """A loop that reads a socket again and again before it serves the next one does not multiply the share."""
     half = encode_frame(200, b"") * (TURN_EVENTS // 2)
