@@ -20,6 +20,8 @@ GIVEN = {
     "mesh": {"advertise": ["tcp://hub.example.org:7400"], "degree": 2, "hubs": 77},
     "access": {"peer_token": "/etc/token", "anonymous": "member"},
     "journal": {"path": "/var/journal"},
+    "stores": {"open": ["a=:memory:", "b=:memory:"]},
+    "zeek": {"masters": ["a"], "clones": ["zeek/known/hosts=b"]},
     "drain": {"clients_per_s": 100},
 }
 SETTINGS, _ = merge([("a test", GIVEN)])
@@ -39,6 +41,9 @@ def test_a_worker_has_the_settings_of_the_hub() -> None:
         "access.peer_token": "",
         "journal.path": "",
         "journal.of": CORE.hex(),
+        "stores.open": (),
+        "zeek.masters": (),
+        "zeek.clones": (),
         "drain.clients_per_s": 25,
     }
 
