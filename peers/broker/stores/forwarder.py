@@ -18,9 +18,9 @@ clone at P ◀── receiver (P, 7) ── hub ◀── receiver (hub, k) ─�
 Work is done at fixed offsets: no field of a kind is looked at, except that a long command must not hold values that
 nest so deep that they end C++ Broker's process (`peers.broker.nesting`).
 
-An alias is a hash of the entity, under the hub's id: so it is the same after a restart of the hub, and each end goes on
-as soon as the other one has said something. When a peer is lost its entities are known for `FORGET_TICKS` more, since
-they outlive a connection. A peer announces what it is by its filter; it is told the topics of stores that others
+An alias is a hash of the entity, under the hub's id: so it is the same when an entity was forgotten and speaks again,
+and at a hub that begins anew under the same id. When a peer is lost its entities are known for `FORGET_TICKS` more,
+since they outlive a connection. A peer announces what it is by its filter; it is told the topics of stores that others
 announce, and never its own: a master that is restarted there must not take itself for another one.
 
 The hub itself takes part as a peer of its own, with the id of a node that nobody sees. Where peers are not to hear of
