@@ -40,6 +40,7 @@ app.command("peers.cli.drain:drain", name="drain", help="Move all clients off a 
 app.command("peers.cli.check:check", name="check", help="Ask a hub how it is; the exit code is for health checks.")
 app.command("peers.cli.token:app", name="token", help="Tokens by which users are recognised: make, list, revoke.")
 app.command("peers.cli.policy:app", name="policy", help="Is a policy right, and what may somebody do by it?")
+app.command("peers.cli.store:app", name="store", help="Stores: list, read, write, watch, export and import.")
 app.command("peers.cli.spark:app", name="spark", help="Process archives with Apache Spark, here or on a cluster.")
 app.command("peers.cli.journal:app", name="journal", help="Look into a journal, export its records, check it.")
 app.command("peers.cli.bench:app", name="bench", help="Measure throughput, latency and loss through a hub.")

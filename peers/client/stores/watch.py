@@ -19,7 +19,10 @@ from peers.client.stores.copying import Copying
 from peers.client.stores.values import StoreChange, change_of
 from peers.client.stream import MessageStream
 
-__all__ = ["HELD_CHANGES", "StoreWatch"]
+__all__ = ["BATCH_CHANGES", "HELD_CHANGES", "StoreWatch"]
+
+BATCH_CHANGES = 1_000
+"""Most changes of a batch: a few milliseconds."""
 
 HELD_CHANGES = 65_536
 """How many changes that were not read are held before the store is not read on."""
@@ -77,14 +80,34 @@ class StoreWatch:
             StopAsyncIteration: The watch, or the client, is closed.
             HubError: The client has ended with an error.
         """
+        if not await self._some_there():
+            raise StopAsyncIteration
+        return self._take_first()
+
+    async def batch(self) -> list[StoreChange]:
+        """Return all changes that are there, waiting for one; an empty list once the watch, or the client, is closed.
+
+        Cancellation: loses nothing.
+
+        Raises:
+            HubError: The client has ended with an error.
+        """
+        await self._some_there()
+        return [self._take_first() for _ in range(min(len(self._changes), BATCH_CHANGES))]
+
+    async def _some_there(self) -> bool:
+        """Wait for a change; return False once there is none to come."""
         while not self._changes:
             error = self._copying.error
             if isinstance(error, ClosedError):
-                raise StopAsyncIteration
+                return False
             if error is not None:
                 raise error
             self._some.clear()
             await self._some.wait()
+        return True
+
+    def _take_first(self) -> StoreChange:
         change, present = self._changes.popleft()
         if len(self._changes) < HELD_CHANGES // 2:
             self._copying.room.set()
