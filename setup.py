@@ -1,8 +1,9 @@
 """Builds the compiled twins of the hot loops where that is possible; everything else is in pyproject.toml.
 
-A twin is a `.pyx` beside the pure module that does the same: whatever lies under `hub` is built. An installation goes on
-without them, because many machines have no compiler, or one without Python's headers (Debian keeps these in a package
-of their own). It says so in one line. Whoever must not miss one (the image, CI) sets TOPICHUB_TWINS=required.
+A twin is a `.pyx` beside the pure module that does the same: whatever lies under `hub` and `peers` is built. An
+installation goes on without them, because many machines have no compiler, or one without Python's headers (Debian keeps
+these in a package of their own). It says so in one line. Whoever must not miss one (the image, CI) sets
+TOPICHUB_TWINS=required.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ class BuildTwins(build_ext):
 
 def twins() -> list[Extension]:
     """Return one extension for each `.pyx`, none where there is no Cython to translate them."""
-    sources = sorted(Path("hub").rglob("*.pyx"))
+    sources = sorted(source for package in ("hub", "peers") for source in Path(package).rglob("*.pyx"))
     try:
         from Cython.Build import cythonize
     except ImportError:

@@ -34,7 +34,7 @@ LOG_TOPICS: Final = "/zeek/LOG/"
 """What topics of log records begin with; the path follows, which names the file that a logger would write."""
 
 RECORDS_AT_ONCE: Final = 64
-"""Records that are read as one event: about 2 ms."""
+"""Records that are read as one event: about 2 ms, compiled 0.05 ms."""
 
 _KIND: Final = b"log-write"
 _SERIALIZER: Final = b"zeek-bin-serializer"
@@ -105,11 +105,11 @@ class LogSession(Session, Generic[R]):
 
     def _records(self, batch: LogBatch) -> Run[R]:
         """Return the next records of a batch as a run."""
-        values = batch.take(RECORDS_AT_ONCE)
+        values, records = batch.take(RECORDS_AT_ONCE)
         if not batch.left:
             self._batch = None
-        body = BATCH_COUNT.pack(len(values)) + b"".join(values)
+        body = BATCH_COUNT.pack(records) + values
         route = self._routes.table.get(self._key)
         if route is None:
             route = self._routes.miss(self._key)
-        return Run(route, len(body).to_bytes(4, "big") + self._key + body, len(values))
+        return Run(route, len(body).to_bytes(4, "big") + self._key + body, records)

@@ -13,7 +13,8 @@ PROJECT = Path(__file__).parents[2]
 
 def test_all_sources_of_twins_are_listed() -> None:
     """What setup.py builds is what `hub.twins` looks for."""
-    sources = (source.relative_to(PROJECT).with_suffix("") for source in (PROJECT / "hub").rglob("*.pyx"))
+    found = (source for package in ("hub", "peers") for source in (PROJECT / package).rglob("*.pyx"))
+    sources = (source.relative_to(PROJECT).with_suffix("") for source in found)
     assert sorted(".".join(source.parts) for source in sources) == sorted(twins.TWINS)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,15 @@ def taken(data: bytes, at_once: int = 3) -> list[bytes]:
     """The records of a batch, a few at a time."""
     batch, found = LogBatch(data), []
     while batch.left:
-        found += batch.take(at_once)
+        values, records = batch.take(at_once)
+        unpacker = msgpack.Unpacker(strict_map_key=False)
+        unpacker.feed(values)
+        starts = [0]
+        for _ in range(records):
+            unpacker.skip()
+            starts.append(unpacker.tell())
+        assert starts[-1] == len(values)
+        found += [values[start:end] for start, end in pairwise(starts)]
     return found
 
 

@@ -1,0 +1,14 @@
+from collections.abc import Mapping
+from typing import TypeVar
+
+R = TypeVar("R")  # noqa: PYI001 -- as the twin in Python has it
+
+def find_events(
+    data: bytearray,
+    position: int,
+    heads: Mapping[bytes, bytes],
+    table: Mapping[bytes, R],
+    limit_bytes: int,
+    beginning: bytes,
+) -> tuple[bytes, tuple[list[R], list[int], list[int]], int]: ...
+def take_records(data: bytes, position: int, columns: list[tuple[bytes, int]], count: int) -> tuple[bytes, int]: ...
