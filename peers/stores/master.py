@@ -70,6 +70,9 @@ _Answers = list[tuple[Status, bytes]]
 
 T = TypeVar("T")
 
+_UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
+"""What a decoder raises; strings that are no UTF-8 are a `UnicodeDecodeError`, which is a ValueError."""
+
 _pack = msgspec.msgpack.Encoder().encode
 
 
@@ -347,7 +350,7 @@ def _each(decode: Callable[[bytes], list[T]], flags: int, values: bytes) -> list
         array = array_header(frame.messages) + values[BATCH_COUNT.size :] if is_batch else b"\x91" + values
         try:
             return [*decode(array)]
-        except msgspec.MsgspecError as error:
+        except _UNREADABLE as error:
             if not is_batch:
                 return [_not_understood(error)]
     ends = value_ends(frame) if is_batch else None
@@ -358,13 +361,13 @@ def _each(decode: Callable[[bytes], list[T]], flags: int, values: bytes) -> list
     for end in ends:
         try:
             found += decode(b"\x91" + values[start:end])
-        except msgspec.MsgspecError as error:
+        except _UNREADABLE as error:
             found.append(_not_understood(error))
         start = end
     return found
 
 
-def _not_understood(error: msgspec.MsgspecError) -> StoreError:
+def _not_understood(error: Exception) -> StoreError:
     return StoreError(f"nothing that a store can be asked: {error}")
 
 

@@ -8,6 +8,7 @@ from tests.fuzz.journal_targets import JOURNAL_TARGETS
 from tests.fuzz.mesh_targets import MESH_TARGETS
 from tests.fuzz.segment_targets import SEGMENT_TARGETS
 from tests.fuzz.store_targets import STORE_TARGETS
+from tests.fuzz.stores_targets import STORES_TARGETS
 from tests.fuzz.text_targets import TEXT_TARGETS
 from tests.fuzz.tier_targets import TIER_TARGETS
 from tests.fuzz.users_targets import USERS_TARGETS
@@ -24,6 +25,7 @@ TARGETS = (
     *MESH_TARGETS,
     *TEXT_TARGETS,
     *STORE_TARGETS,
+    *STORES_TARGETS,
     *USERS_TARGETS,
     *ZMTP_TARGETS,
 )

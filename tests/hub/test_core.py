@@ -309,7 +309,7 @@ def test_nothing_is_left_of_a_handler_that_leaves() -> None:
     seen = turn.core.statistics()
     assert (seen.clients, seen.routing.subscriptions, seen.routing.filter_prefixes) == (1, 0, 0)
     assert not turn.core.prefixes._multimap._trie
-    assert not turn.core.prefixes.asked_of_links._filter._counts
+    assert not any(each._counts for each in turn.core.prefixes.asked_of_links._filters or ())
     gone = weakref.ref(outlet)
     del handler, outlet
     gc.collect()

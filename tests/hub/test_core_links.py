@@ -280,11 +280,11 @@ def test_what_leaves_would_be_told_follows_the_subscribers() -> None:
     turn.join("/a/")
     assert turn.core.minimal_filter_for_leaves == ("/a/",)
     client, _ = turn.join("/b", "/a/c")
-    known = turn.core.prefixes.of_leaves(())._filter
+    known = turn.core.prefixes.of_leaves(())._filters
     assert turn.core.minimal_filter_for_leaves == ("/a/", "/b")
     turn.core.detach(client, "done")
     leaf = handler_of(role=Role.LEAF)
     turn.core.attach(leaf, FarSide())
     turn.core.detach(leaf, "lost")
     assert turn.core.minimal_filter_for_leaves == ("/a/",)
-    assert turn.core.prefixes.of_leaves(())._filter is known
+    assert turn.core.prefixes.of_leaves(())._filters is known
