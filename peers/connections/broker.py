@@ -10,7 +10,7 @@ core.leaves ─ on_gateway ─▶ ask for all that is wanted, or for nothing
 ```
 
 Purpose: what the events of a peering mean, and what the far side is told. Rules of the conversation are in
-`peers.broker.session`, which of two connections stays in `peers.broker.registry`.
+`peers.zeek.broker.session`, which of two connections stays in `peers.zeek.broker.registry`.
 
 Where another hub of the mesh has the same endpoint, and had it first, that one is its gateway (`hub.leaves`): then it
 is asked for nothing, and what it asks for is not heard (`peers.connections.broker_gateway`).
@@ -36,10 +36,16 @@ from hub.handler import Handler
 from hub.overflow import QueueLimits
 from hub.request_frame import Item
 from hub.routes import Route
-from peers.broker.codes import BrokerCode
-from peers.broker.envelope import encode_ping
-from peers.broker.registry import Verdict
-from peers.broker.session import (
+from peers.connections.broker_gateway import Gateway
+from peers.connections.broker_peerings import Peerings, endpoint_text
+from peers.connections.broker_stores import StoreEnd
+from peers.connections.broker_subscriptions import FarSubscriptions
+from peers.connections.connection import Connection
+from peers.connections.door import enter_zeek, refuse_zeek, rights_of
+from peers.zeek.broker.codes import BrokerCode
+from peers.zeek.broker.envelope import encode_ping
+from peers.zeek.broker.registry import Verdict
+from peers.zeek.broker.session import (
     GOODBYE_BYTES,
     Drained,
     Ended,
@@ -51,12 +57,6 @@ from peers.broker.session import (
     Skipped,
     StoreCommand,
 )
-from peers.connections.broker_gateway import Gateway
-from peers.connections.broker_peerings import Peerings, endpoint_text
-from peers.connections.broker_stores import StoreEnd
-from peers.connections.broker_subscriptions import FarSubscriptions
-from peers.connections.connection import Connection
-from peers.connections.door import enter_zeek, refuse_zeek, rights_of
 
 __all__ = ["GOODBYE_S", "BrokerConversation", "broker_connection"]
 

@@ -19,13 +19,13 @@ from functools import partial
 from itertools import count
 
 from hub.stores.naming import parse_served
-from peers.broker.envelope import Envelope, EnvelopeType, decode_envelope
-from peers.broker.handshake_messages import LENGTH, NIL_ID
-from peers.broker.stores.clone import Clone
-from peers.broker.stores.command import InvalidCommandError, decode_command, entity
-from peers.broker.stores.followed import FollowedStore
-from peers.broker.stores.topics import clone_topic, master_topic
 from peers.node.node import Node
+from peers.zeek.broker.envelope import Envelope, EnvelopeType, decode_envelope
+from peers.zeek.broker.handshake_messages import LENGTH, NIL_ID
+from peers.zeek.broker.stores.clone import Clone
+from peers.zeek.broker.stores.command import InvalidCommandError, decode_command, entity
+from peers.zeek.broker.stores.followed import FollowedStore
+from peers.zeek.broker.stores.topics import clone_topic, master_topic
 
 __all__ = ["Copies"]
 
@@ -33,7 +33,7 @@ _NAMESPACE = "copies of data stores"
 
 
 class Copies:
-    """Of one hub; see `peers.broker.stores.forwarder.End`.
+    """Of one hub; see `peers.zeek.broker.stores.forwarder.End`.
 
     Args:
         node: The hub.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ssl
 
 from hub.overflow import QueueLimits
-from peers.broker.codes import BrokerCode
 from peers.connections.broker import BrokerConversation
 from peers.connections.broker_peerings import Peerings
 from peers.connections.broker_tls import client_context
@@ -17,6 +16,7 @@ from peers.connections.connection import Connection
 from peers.connections.dialler import Attempt, Dialler
 from peers.transport.backoff import Backoff
 from peers.transport.endpoints import Endpoint, Scheme
+from peers.zeek.broker.codes import BrokerCode
 
 __all__ = ["broker_dialler"]
 

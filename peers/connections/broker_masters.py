@@ -22,13 +22,13 @@ from functools import partial
 
 from hub.stores.change import Change
 from hub.stores.naming import parse_served
-from peers.broker.envelope import Envelope, EnvelopeType, decode_envelope
-from peers.broker.handshake_messages import LENGTH
-from peers.broker.stores.command import InvalidCommandError, decode_command, entity
-from peers.broker.stores.master import Master, MasterLimits
-from peers.broker.stores.served import HubStore
-from peers.broker.stores.topics import announces_master, clone_topic, master_topic
 from peers.node.node import Node
+from peers.zeek.broker.envelope import Envelope, EnvelopeType, decode_envelope
+from peers.zeek.broker.handshake_messages import LENGTH
+from peers.zeek.broker.stores.command import InvalidCommandError, decode_command, entity
+from peers.zeek.broker.stores.master import Master, MasterLimits
+from peers.zeek.broker.stores.served import HubStore
+from peers.zeek.broker.stores.topics import announces_master, clone_topic, master_topic
 
 __all__ = ["Masters"]
 
@@ -36,7 +36,7 @@ _NAMESPACE = "data stores"
 
 
 class Masters:
-    """Of one hub; see `peers.broker.stores.forwarder.End`.
+    """Of one hub; see `peers.zeek.broker.stores.forwarder.End`.
 
     Args:
         node: The hub.

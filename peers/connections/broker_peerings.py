@@ -15,13 +15,13 @@ import uuid
 from hub.batch import Batch
 from hub.errors import CloseCode
 from hub.events import PeerCodes, peer_status
-from peers.broker.codes import BrokerCode
-from peers.broker.registry import Registry
-from peers.broker.writing import data_envelopes
 from peers.connections.broker_stores import Stores
 from peers.node.node import Node
 from peers.values import from_msgpack
 from peers.values.forms import Form, Made
+from peers.zeek.broker.codes import BrokerCode
+from peers.zeek.broker.registry import Registry
+from peers.zeek.broker.writing import data_envelopes
 
 __all__ = ["Peerings", "endpoint_text"]
 

@@ -10,7 +10,7 @@ FilterChanged ─▶ StoreEnd.follow ─▶ forwarder ─ on_topics ─▶ every
 
 Commands are put before messages: they are few, and a channel that gets none for 50 s is given up. What a peer does not
 read waits in a queue of its own; the newest is dropped when that is full, as the channel sends it again
-(`peers.broker.stores`).
+(`peers.zeek.broker.stores`).
 
 Owner: the hub's event loop. Invariants: a peering takes part while this hub is the gateway of its endpoint; the
 forwarder's ticks come while they mean anything. Cost: 5 µs a command. Not here: what is rewritten (`forwarder`).
@@ -25,14 +25,14 @@ from typing import Final
 from hub.policy.policy import Action, Rights
 from hub.policy.refusal import not_granted
 from hub.routes import Route
-from peers.broker.envelope import Envelope
-from peers.broker.session import Session
-from peers.broker.stores.channel import TICK_S
-from peers.broker.stores.topics import is_store_topic, store_of
 from peers.connections.broker_copies import Copies
 from peers.connections.broker_masters import Masters
 from peers.connections.connection import Connection
 from peers.node.node import Node
+from peers.zeek.broker.envelope import Envelope
+from peers.zeek.broker.session import Session
+from peers.zeek.broker.stores.channel import TICK_S
+from peers.zeek.broker.stores.topics import is_store_topic, store_of
 
 __all__ = ["QUEUE_BYTES", "QUEUE_COMMANDS", "StoreEnd", "Stores"]
 
@@ -115,7 +115,7 @@ class Stores:
 
 
 class StoreEnd:
-    """One peering; see `peers.broker.stores.forwarder.End`.
+    """One peering; see `peers.zeek.broker.stores.forwarder.End`.
 
     Args:
         stores: Of the hub.

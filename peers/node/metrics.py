@@ -238,7 +238,6 @@ from hub.overflow import Overflow
 from hub.quotas.quotas import USERS_SHOWN, Quotas
 from hub.requests.counters import RequestStatistics
 from hub.settings import MeshSettings
-from peers.broker.stores.forwarder import Forwarder
 from peers.journal.far_confirmations import WAITING_LIMIT, FarConfirmationsStatistics
 from peers.journal.far_journals import ANSWERING_LIMIT, FarJournalStatistics
 from peers.journal.marks import EXPECTED_LIMIT, MarksStatistics
@@ -253,6 +252,7 @@ from peers.node.tier_metrics import tier_metrics
 from peers.node.traffic import LinkTraffic
 from peers.users.identity import How
 from peers.users.refusal import Reason
+from peers.zeek.broker.stores.forwarder import Forwarder
 
 __all__ = ["CONTENT_TYPE", "HubCollector", "exposition", "registry"]
 

@@ -25,13 +25,6 @@ from hub.overflow import QueueLimits
 from hub.quotas.quotas import Quotas
 from hub.quotas.resource import Resource
 from hub.settings import Settings
-from peers.broker.stores.clone import Clone
-from peers.broker.stores.followed import FollowedStore
-from peers.broker.stores.forwarder import Forwarder
-from peers.broker.stores.master import Master as BrokerMaster
-from peers.broker.stores.master import MasterCounters
-from peers.broker.stores.served import HubStore
-from peers.broker.stores.topics import covers_stores
 from peers.journal.consumers.far_consumers import FarConsumers
 from peers.journal.elsewhere import JournalElsewhere
 from peers.journal.far_confirmations import FarConfirmations
@@ -60,6 +53,13 @@ from peers.users.access import Access
 from peers.users.identity import Identity
 from peers.users.users import read_users
 from peers.wire.hello import MESH_VERSION, Hello, QueueWish
+from peers.zeek.broker.stores.clone import Clone
+from peers.zeek.broker.stores.followed import FollowedStore
+from peers.zeek.broker.stores.forwarder import Forwarder
+from peers.zeek.broker.stores.master import Master as BrokerMaster
+from peers.zeek.broker.stores.master import MasterCounters
+from peers.zeek.broker.stores.served import HubStore
+from peers.zeek.broker.stores.topics import covers_stores
 
 __all__ = ["HUB_STOPS", "Connected", "Node", "connection_of", "core_limits"]
 

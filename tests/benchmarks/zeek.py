@@ -28,8 +28,10 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from peers.bench.usage import read_usage
-from peers.broker.envelope import Envelope, EnvelopeType, encode_envelope
-from peers.broker.handshake_messages import (
+from peers.values import Count, Timestamp, encode, encode_message
+from peers.values.event import Event
+from peers.zeek.broker.envelope import Envelope, EnvelopeType, encode_envelope
+from peers.zeek.broker.handshake_messages import (
     LENGTH,
     NIL_ID,
     Hello,
@@ -41,8 +43,6 @@ from peers.broker.handshake_messages import (
     encode_responder_syn_ack,
     encode_version_select,
 )
-from peers.values import Count, Timestamp, encode, encode_message
-from peers.values.event import Event
 
 TOPIC = "/bench/stream"
 _STEP_BYTES = 64 * 1024

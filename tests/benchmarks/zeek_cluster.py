@@ -28,10 +28,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from peers.values import Count
 from peers.values.event import Event
-from peers.zmtp.frames import Command, encode_command, encode_message
-from peers.zmtp.greeting import GREETING_BYTES, Greeting
-from peers.zmtp.properties import encode_properties
-from peers.zmtp.session import encode_subscription
+from peers.zeek.zmtp.frames import Command, encode_command, encode_message
+from peers.zeek.zmtp.greeting import GREETING_BYTES, Greeting
+from peers.zeek.zmtp.properties import encode_properties
+from peers.zeek.zmtp.session import encode_subscription
 
 _PROXY = """
 import sys, zmq

@@ -21,7 +21,6 @@ from typing import Any, cast
 
 import structlog
 
-from peers.broker.session import NEED_DATA, Peered, PeerKnown, Session
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
 from peers.journal.journal import Journal
@@ -29,6 +28,7 @@ from peers.transport.endpoints import Endpoint
 from peers.wire.control import encode_subscription
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
+from peers.zeek.broker.session import NEED_DATA, Peered, PeerKnown, Session
 from tests.hubs.raw_websocket import frame, text, upgrade
 from tests.wire.pair import Table
 

@@ -23,17 +23,17 @@ from hub.names.claim import Announced, Wish
 from hub.request_frame import Reply, Request
 from hub.tags.envelope import Envelope
 from hub.tags.rule import Rule
-from peers.broker.handshake_messages import LENGTH
 from peers.wire.control import Notice, encode_close, encode_notice, encode_subscription
 from peers.wire.kinds import Kind
 from peers.wire.names import NameClaim, NameRelease, encode_claim, encode_names, encode_release
 from peers.wire.records import Commit, Fetch, Stage, encode_commit, encode_fetch, encode_stage
 from peers.wire.rules import encode_rules
 from peers.wire.shared import Segment, encode_released, encode_segment
-from tests.broker.recorded import CONNECTIONS, connection
+from peers.zeek.broker.handshake_messages import LENGTH
 from tests.fuzz.hub import CLIENT, LINK, FuzzedHub
 from tests.fuzz.target import Target
 from tests.hubs.raw_websocket import MASK, apply_mask, request, upgrade
+from tests.zeek.broker.recorded import CONNECTIONS, connection
 
 __all__ = [
     "HUB_TARGETS",

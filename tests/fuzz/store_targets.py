@@ -7,9 +7,9 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 
-from peers.broker.envelope import Envelope, EnvelopeType
-from peers.broker.handshake_messages import NIL_ID
-from peers.broker.stores.command import (
+from peers.zeek.broker.envelope import Envelope, EnvelopeType
+from peers.zeek.broker.handshake_messages import NIL_ID
+from peers.zeek.broker.stores.command import (
     KIND_OFFSET,
     NIL_ENTITY,
     SENDER_OFFSET,
@@ -18,11 +18,11 @@ from peers.broker.stores.command import (
     encode_command,
     entity,
 )
-from peers.broker.stores.forwarder import ForwarderLimits
-from peers.broker.stores.topics import clone_topic, master_topic
-from tests.broker.recorded import connection
-from tests.broker.stores.nodes import HUB, Hub, Node
+from peers.zeek.broker.stores.forwarder import ForwarderLimits
+from peers.zeek.broker.stores.topics import clone_topic, master_topic
 from tests.fuzz.target import Target
+from tests.zeek.broker.recorded import connection
+from tests.zeek.broker.stores.nodes import HUB, Hub, Node
 
 __all__ = ["STORE_TARGETS"]
 

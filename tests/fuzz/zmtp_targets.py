@@ -6,17 +6,17 @@ from contextlib import suppress
 
 from hub.batch import Batch
 from hub.stretch import Run, Stretch
-from peers.broker.nesting import UNREAD_BYTES
 from peers.values.event import Event
 from peers.wire.scanner import NEED_DATA
-from peers.zmtp.event_session import EventSession
-from peers.zmtp.event_writing import EventWriter
-from peers.zmtp.frames import encode_message
-from peers.zmtp.log_batch import LogBatch, LogBatchError
-from peers.zmtp.session import Session, SocketType
+from peers.zeek.broker.nesting import UNREAD_BYTES
+from peers.zeek.zmtp.event_session import EventSession
+from peers.zeek.zmtp.event_writing import EventWriter
+from peers.zeek.zmtp.frames import encode_message
+from peers.zeek.zmtp.log_batch import LogBatch, LogBatchError
+from peers.zeek.zmtp.session import Session, SocketType
 from tests.fuzz.target import Target
-from tests.zmtp.recordings import TO_BROKER, wire
-from tests.zmtp.test_log_batch import recorded
+from tests.zeek.zmtp.recordings import TO_BROKER, wire
+from tests.zeek.zmtp.test_log_batch import recorded
 
 __all__ = ["ZMTP_TARGETS"]
 

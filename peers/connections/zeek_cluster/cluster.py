@@ -8,7 +8,7 @@ core ─ on_filter ─▶ Publisher: what clients of the hub, and other hubs, wa
 
 A node publishes only what it was told that somebody wants, and it learns that another node is up, or gone, from that
 one's subscriptions. So each of them is told as it comes, also to the node itself; the end of one only when nobody in
-the cluster has it any more (`peers.zmtp.wanted`), nor the hub.
+the cluster has it any more (`peers.zeek.zmtp.wanted`), nor the hub.
 
 Owner: one listener. Invariants: those of `Wanted`; a subscription is in the core before anybody is told of it. Memory:
 the topics of all subscribers, each as often as the limits of a handler let it have them.
@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 from hub.batch import Batch
 from peers.node.node import Node
 from peers.values.forms import Form
-from peers.zmtp.event_writing import EventWriter
-from peers.zmtp.wanted import Wanted
+from peers.zeek.zmtp.event_writing import EventWriter
+from peers.zeek.zmtp.wanted import Wanted
 
 if TYPE_CHECKING:
     from peers.connections.zeek_cluster.publisher import Publisher

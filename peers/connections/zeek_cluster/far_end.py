@@ -22,9 +22,9 @@ from hub.request_frame import Item
 from peers.connections.connection import Connection
 from peers.connections.door import enter_zeek, refuse_zeek, rights_of
 from peers.node.node import Node
-from peers.zmtp.event_reading import NoEvent
-from peers.zmtp.frames import Command, encode_command
-from peers.zmtp.session import Ended, Session
+from peers.zeek.zmtp.event_reading import NoEvent
+from peers.zeek.zmtp.frames import Command, encode_command
+from peers.zeek.zmtp.session import Ended, Session
 
 __all__ = ["FarEnd"]
 

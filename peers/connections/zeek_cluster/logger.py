@@ -7,7 +7,8 @@ log batches ─▶ runs of records ─▶ core.publish, under /zeek/LOG/PATH
 ZeroMQ confirms nothing: a node counts a batch as delivered once its socket has taken it. What the hub does not read
 waits at the node, whose queue drops then (`log_sndhwm`).
 
-Owner: one `Connection`. Cost: see `peers.zmtp.log_batch`. Not here: what a batch looks like (`peers.zmtp.log_session`).
+Owner: one `Connection`. Cost: see `peers.zeek.zmtp.log_batch`. Not here: what a batch looks like
+(`peers.zeek.zmtp.log_session`).
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from hub.routes import Route
 from peers.connections.connection import Connection
 from peers.connections.zeek_cluster.far_end import FarEnd
 from peers.node.node import Node
-from peers.zmtp.event_reading import NoEvent
-from peers.zmtp.log_session import LogSession
-from peers.zmtp.session import Ended, Event, Ready
+from peers.zeek.zmtp.event_reading import NoEvent
+from peers.zeek.zmtp.log_session import LogSession
+from peers.zeek.zmtp.session import Ended, Event, Ready
 
 __all__ = ["Logger", "logger_connection"]
 

@@ -21,9 +21,9 @@ from hub.routes import Route
 from peers.connections.connection import Connection
 from peers.connections.zeek_cluster.cluster import Cluster
 from peers.connections.zeek_cluster.far_end import FarEnd
-from peers.zmtp.event_reading import NoEvent
-from peers.zmtp.event_session import EventSession
-from peers.zmtp.session import Ended, Event, Ready, encode_subscription
+from peers.zeek.zmtp.event_reading import NoEvent
+from peers.zeek.zmtp.event_session import EventSession
+from peers.zeek.zmtp.session import Ended, Event, Ready, encode_subscription
 
 __all__ = ["Publisher", "publisher_connection"]
 

@@ -20,7 +20,7 @@ from hub.topics import RESERVED
 from peers.connections.connection import Connection
 from peers.connections.zeek_cluster.cluster import Cluster
 from peers.connections.zeek_cluster.far_end import FarEnd
-from peers.zmtp.session import Ended, Event, Ready, Session, SocketType, Subscribed, Unsubscribed
+from peers.zeek.zmtp.session import Ended, Event, Ready, Session, SocketType, Subscribed, Unsubscribed
 
 __all__ = ["Subscriber", "subscriber_connection"]
 

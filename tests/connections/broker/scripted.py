@@ -7,7 +7,8 @@ import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from peers.broker.envelope import (
+from peers.transport.endpoints import Endpoint
+from peers.zeek.broker.envelope import (
     Envelope,
     EnvelopeType,
     decode_envelope,
@@ -16,8 +17,8 @@ from peers.broker.envelope import (
     encode_pong,
     encode_routing_update,
 )
-from peers.broker.filters import decode_filter
-from peers.broker.handshake_messages import (
+from peers.zeek.broker.filters import decode_filter
+from peers.zeek.broker.handshake_messages import (
     LENGTH,
     NIL_ID,
     HandshakeMessage,
@@ -32,7 +33,6 @@ from peers.broker.handshake_messages import (
     encode_responder_syn_ack,
     encode_version_select,
 )
-from peers.transport.endpoints import Endpoint
 
 LOW = bytes.fromhex("11111111111141118111111111111111")
 HIGH = bytes.fromhex("eeeeeeeeeeee4eeebeeeeeeeeeeeeeee")

@@ -13,11 +13,11 @@ from hub.delivery import Role
 from hub.errors import CloseCode
 from hub.overflow import Overflow, QueueLimits
 from hub.settings import Settings, ZeekSettings
-from peers.broker.codes import BrokerCode
-from peers.broker.envelope import EnvelopeType
-from peers.broker.handshake_messages import DropConn, Hello, Probe, encode_hello, encode_version_select
 from peers.connections.broker_tls import client_context, server_context
 from peers.values import Count, Table, decode, encode
+from peers.zeek.broker.codes import BrokerCode
+from peers.zeek.broker.envelope import EnvelopeType
+from peers.zeek.broker.handshake_messages import DropConn, Hello, Probe, encode_hello, encode_version_select
 from tests.connections.broker.conftest import PLAIN, StartHub
 from tests.connections.broker.hubs import ZeekHub
 from tests.connections.broker.scripted import HIGH, LOW, OTHER, Data, Endpointlike

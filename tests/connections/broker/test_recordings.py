@@ -10,17 +10,17 @@ import pytest
 
 from hub.frame import KIND_MESSAGES, encode_frame
 from hub.settings import Settings, ZeekSettings
-from peers.broker.envelope import EnvelopeType, encode_envelope
-from peers.broker.handshake_messages import NIL_ID
 from peers.connections.broker_tls import client_context
 from peers.values import decode, to_text
-from tests.broker.recorded import HIGH, connection, errors, framed
+from peers.zeek.broker.envelope import EnvelopeType, encode_envelope
+from peers.zeek.broker.handshake_messages import NIL_ID
 from tests.connections.broker.conftest import PLAIN, StartHub
 from tests.connections.broker.hubs import ZeekHub
 from tests.connections.broker.scripted import LOW, Endpointlike
 from tests.connections.test_tls import certified
 from tests.hubs.eventually import eventually
 from tests.hubs.raw_client import RawClient
+from tests.zeek.broker.recorded import HIGH, connection, errors, framed
 
 CLOSED_HERE = {12, 13}
 """Where the recorded endpoint waited for the rest of a frame that it would not have taken: the hub closes at once."""

@@ -12,25 +12,25 @@ from prometheus_client import generate_latest
 from hub.policy.language import read_policy
 from hub.settings import Settings, StoresSettings, ZeekSettings
 from hub.stores.command import Command
-from peers.broker.envelope import Envelope, EnvelopeType, encode_envelope
-from peers.broker.filters import decode_filter
-from peers.broker.handshake_messages import NIL_ID
-from peers.broker.stores.channel import SILENT_TICKS
-from peers.broker.stores.clone import Clone
-from peers.broker.stores.command import NIL_ENTITY, Erase, Put, decode_command, encode_command, entity
-from peers.broker.stores.command import Command as StoreCommand
-from peers.broker.stores.master import Master
-from peers.broker.stores.topics import clone_topic, master_topic
 from peers.connections import broker_stores
 from peers.node.metrics import registry
 from peers.users.users import Users
 from peers.values import Count, encode, to_msgpack
-from tests.broker.stores.simulated import ClonedStore, ServedStore
+from peers.zeek.broker.envelope import Envelope, EnvelopeType, encode_envelope
+from peers.zeek.broker.filters import decode_filter
+from peers.zeek.broker.handshake_messages import NIL_ID
+from peers.zeek.broker.stores.channel import SILENT_TICKS
+from peers.zeek.broker.stores.clone import Clone
+from peers.zeek.broker.stores.command import NIL_ENTITY, Erase, Put, decode_command, encode_command, entity
+from peers.zeek.broker.stores.command import Command as StoreCommand
+from peers.zeek.broker.stores.master import Master
+from peers.zeek.broker.stores.topics import clone_topic, master_topic
 from tests.connections.broker.conftest import StartHub
 from tests.connections.broker.hubs import ZeekHub
 from tests.connections.broker.scripted import LOW, OTHER, Endpointlike
 from tests.hubs.eventually import eventually
 from tests.hubs.known_tokens import KnownTokens
+from tests.zeek.broker.stores.simulated import ClonedStore, ServedStore
 
 MASTER, CLONE = master_topic("db"), clone_topic("db")
 

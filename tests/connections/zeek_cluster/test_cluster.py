@@ -13,7 +13,7 @@ from peers.client import connect
 from peers.daemon.daemon import Daemon
 from peers.values import Count
 from peers.values.event import Event
-from peers.zmtp.greeting import GREETING_BYTES
+from peers.zeek.zmtp.greeting import GREETING_BYTES
 from tests.connections.zeek_cluster.conftest import StartNode
 from tests.connections.zeek_cluster.node import HELLO, ZmqNode
 from tests.hubs.eventually import eventually, settle

@@ -16,7 +16,7 @@ from peers.daemon.sources import load
 from peers.values import Port
 from tests.hubs.eventually import eventually
 
-FOLDER = Path(__file__).parents[2] / "zmtp" / "recordings"
+FOLDER = Path(__file__).parents[2] / "zeek" / "zmtp" / "recordings"
 BATCHES = [
     [bytes.fromhex(part) for part in json.loads(line)["parts"]]
     for line in (FOLDER / "z03-log-batches.jsonl").read_text().splitlines()

@@ -1,0 +1,356 @@
+"""`Forwarder`: lets masters and clones of different Broker endpoints find each other, with this hub between them.
+
+A Broker endpoint takes a command only from the node that it names as its own, and answers that one. So plain forwarding
+does not suffice: the hub must be what both sides believe to talk to.
+
+```
+clone at P ── sender (P, 7) ──▶ hub ── sender (hub, k) ──▶ master at Q          k stands for (P, 7): an alias
+clone at P ◀── receiver (P, 7) ── hub ◀── receiver (hub, k) ── master at Q
+```
+
+| envelope's receiver | command's receiver | goes to |
+|---|---|---|
+| nil | nil | all other peers whose filter covers the topic |
+| nil | an alias | the peer of that entity |
+| the hub | an alias | the peer of that entity, as the envelope's receiver |
+| the hub | nil | all, as in the first line: a master sends it to one clone again, and others know that they have it |
+
+Work is done at fixed offsets: no field of a kind is looked at, except that a long command must not hold values that
+nest so deep that they end C++ Broker's process (`peers.zeek.broker.nesting`).
+
+An alias is a hash of the entity, under the hub's id: so it is the same when an entity was forgotten and speaks again,
+and at a hub that begins anew under the same id. When a peer is lost its entities are known for `FORGET_TICKS` more,
+since they outlive a connection. A peer announces what it is by its filter; it is told the topics of stores that others
+announce, and never its own: a master that is restarted there must not take itself for another one.
+
+The hub itself takes part as a peer of its own, with the id of a node that nobody sees. Where peers are not to hear of
+each other, since they are peered themselves, they still hear of the hub, and it of them.
+
+Owner: the Broker connections of one hub. Invariant: between two
+peers, order holds. Limits: entities and topics of each peer. Cost: 5 µs a command, and what is written. No I/O, no
+clock. Not here: what commands mean (`master`, `clone`), and how those that a peer does not read are dropped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from peers.values import InvalidDataError
+from peers.values.binary import value_end
+from peers.values.layout import Budget
+from peers.zeek.broker.envelope import Envelope, EnvelopeType, encode_envelope
+from peers.zeek.broker.filters import read_varbyte
+from peers.zeek.broker.handshake_messages import NIL_ID
+from peers.zeek.broker.nesting import UNREAD_BYTES
+from peers.zeek.broker.stores.command import (
+    KIND_OFFSET,
+    NIL_ENTITY,
+    RECEIVER_OFFSET,
+    SENDER_OFFSET,
+    AckClone,
+    Add,
+    AttachWriter,
+    Clear,
+    Erase,
+    Expire,
+    Put,
+    PutUnique,
+    Subtract,
+    entity,
+    kind_of,
+    node_of,
+    object_of,
+)
+from peers.zeek.broker.stores.topics import is_store_topic, store_of
+
+__all__ = ["FORGET_TICKS", "End", "Forwarder", "ForwarderCounters", "ForwarderLimits", "is_write"]
+
+FORGET_TICKS = 600
+"""How long entities of a peer that is lost are known, ticks: 60 s, longer than masters wait for clones."""
+
+_HASH_BYTES = 8
+
+_SNAPSHOT = kind_of(AckClone)
+_CHANGING = frozenset(map(kind_of, (Put, PutUnique, Erase, Expire, Add, Subtract, Clear, AttachWriter)))
+_VALUES = {kind_of(each): 2 for each in (Put, PutUnique, Add, Subtract)}
+_VALUES.update({kind_of(each): 1 for each in (Erase, Expire)})
+"""How many values kinds begin with."""
+_ENTRIES_OFFSET = KIND_OFFSET + 1 + 8 + 2
+
+
+class ForwarderLimits(NamedTuple):
+    """How much one peer may have."""
+
+    entities: int = 1_000
+    """Masters and clones at one peer, and others that it makes up."""
+    topics: int = 2_000
+    """Topics of stores that one peer announces: two for each store."""
+    snapshot_values: int = 500_000
+    """Most elements and entries of one command that is looked over: 0.2 µs each."""
+
+
+@dataclass(slots=True)
+class ForwarderCounters:
+    """What became of commands, since the start."""
+
+    forwarded: int = 0
+    """Commands that went to at least one peer."""
+    unheard: int = 0
+    """Dropped: for all, and nobody has asked for them."""
+    elsewhere: int = 0
+    """Dropped: from a peer that takes no part, as another hub forwards for it."""
+    unknown: int = 0
+    """Dropped: for an entity that is not known, or whose peer is gone, or from somebody else's entity."""
+    undelivered: int = 0
+    """Dropped: a peer did not read fast enough. The channel sends them again."""
+    refused: int = 0
+    """Dropped: the policy does not let this peer say it, or another one hear it."""
+    invalid: int = 0
+    """Dropped: no command of a store, or values that are no values, too many or too deep."""
+    too_many: int = 0
+    """Dropped: from one entity more than a peer may have. Topics over the limit count, too."""
+
+
+class End(Protocol):
+    """A peer, as the forwarder needs it."""
+
+    def deliver(self, frame: bytes) -> bool:
+        """Send an envelope as a frame; return whether it was taken."""
+
+    def may_say(self, name: str, *, writes: bool) -> bool:
+        """Return whether it may say something in a store; `writes`: that changes it, or may."""
+
+    def may_hear(self, name: str) -> bool:
+        """Return whether it may see what is in a store."""
+
+
+class _Peer:
+    """One peer, from when it comes until it is forgotten."""
+
+    __slots__ = ("end", "entities", "is_own", "lost_tick", "prefixes", "topics")
+
+    def __init__(self) -> None:
+        self.is_own = False
+        """Whether it is the hub itself."""
+        self.end: End | None = None
+        """None while it is lost."""
+        self.prefixes: tuple[str, ...] = ()
+        self.topics: frozenset[str] = frozenset()
+        """Those of stores among its prefixes."""
+        self.entities: set[int] = set()
+        """Its aliases."""
+        self.lost_tick = 0
+
+
+def _nothing() -> None:
+    """Stand in for whoever is told of topics."""
+
+
+def is_write(kind: int, *, to_master: bool) -> bool:
+    """Return whether a command of this kind may change a store: wishes do, and all that a master says."""
+    return not to_master or kind in _CHANGING
+
+
+class Forwarder:
+    """Between all peers of one hub.
+
+    Args:
+        own_id: The id of the hub.
+        between_peers: Whether peers hear of each other, and not of the hub only.
+        limits: Of each peer.
+    """
+
+    __slots__ = ("_between_peers", "_limits", "_own_id", "_peers", "_targets", "_tick", "counters", "on_topics")
+
+    def __init__(self, own_id: bytes, *, between_peers: bool = True, limits: ForwarderLimits | None = None) -> None:
+        self._own_id = own_id
+        self._between_peers = between_peers
+        self.on_topics: Callable[[], object] = _nothing
+        """Called when other topics are to be announced to peers than before."""
+        self._limits = limits or ForwarderLimits()
+        self._peers: dict[bytes, _Peer] = {}
+        self._targets: dict[int, tuple[bytes, bytes]] = {}
+        """Peer and entity, by alias."""
+        self._tick = 0
+        self.counters = ForwarderCounters()
+
+    @property
+    def entities(self) -> int:
+        """How many are known."""
+        return len(self._targets)
+
+    @property
+    def stores(self) -> int:
+        """How many stores somebody has announced."""
+        topics = {topic for peer in self._peers.values() for topic in peer.topics}
+        return len({store_of(topic) for topic in topics if topic.endswith("master")})
+
+    # Peers.
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether ticks mean anything: somebody is to be forgotten, or the hub itself takes part."""
+        return any(peer.end is None or peer.is_own for peer in self._peers.values())
+
+    def join(self, peer_id: bytes, end: End, prefixes: Iterable[str], *, is_own: bool = False) -> None:
+        """A peer has come, with its filter; what was known of it before it was lost holds on."""
+        peer = self._peers.setdefault(peer_id, _Peer())
+        peer.end = end
+        peer.is_own = is_own
+        self.announced(peer_id, prefixes)
+
+    def announced(self, peer_id: bytes, prefixes: Iterable[str]) -> None:
+        """A peer has another filter now."""
+        peer = self._peers[peer_id]
+        peer.prefixes = tuple(prefixes)
+        topics = [prefix for prefix in peer.prefixes if is_store_topic(prefix)]
+        self.counters.too_many += max(0, len(topics) - self._limits.topics)
+        self._set_topics(peer, frozenset(topics[: self._limits.topics]))
+
+    def leave(self, peer_id: bytes) -> None:
+        """A peer is lost."""
+        peer = self._peers.get(peer_id)
+        if peer is not None:
+            peer.end = None
+            peer.lost_tick = self._tick
+            peer.prefixes = ()
+            self._set_topics(peer, frozenset())
+
+    def topics_for(self, peer_id: bytes) -> frozenset[str]:
+        """Return the topics of stores that this hub is to announce to a peer: those of all others."""
+        return frozenset().union(*(peer.topics for peer in self._others(peer_id)))
+
+    def _others(self, peer_id: bytes) -> Iterator[_Peer]:
+        """Iterate over those that a peer hears of, and who hear of it."""
+        return (peer for other, peer in self._peers.items() if self._meet(peer_id, other))
+
+    def _meet(self, one: bytes, other: bytes) -> bool:
+        """Return whether two peers hear of each other."""
+        if one == other:
+            return False
+        return self._between_peers or any(each in self._peers and self._peers[each].is_own for each in (one, other))
+
+    def tick(self) -> None:
+        """Let a tick pass: who was lost for long enough is forgotten."""
+        self._tick += 1
+        for peer_id in [each for each, peer in self._peers.items() if peer.end is None]:
+            peer = self._peers[peer_id]
+            if self._tick - peer.lost_tick >= FORGET_TICKS:
+                for alias in peer.entities:
+                    del self._targets[alias]
+                del self._peers[peer_id]
+
+    def _set_topics(self, peer: _Peer, topics: frozenset[str]) -> None:
+        if topics != peer.topics:
+            peer.topics = topics
+            self.on_topics()
+
+    # Commands.
+
+    def hear(self, peer_id: bytes, envelope: Envelope) -> None:
+        """A peer has sent a command: pass it on, if it can be."""
+        payload = envelope.payload
+        peer = self._peers.get(peer_id)
+        if peer is None or peer.end is None:
+            self.counters.elsewhere += 1
+            return
+        store = self._store_of(envelope)
+        if store is None:
+            self.counters.invalid += 1
+            return
+        name, to_master = store
+        if not peer.end.may_say(name, writes=is_write(payload[KIND_OFFSET], to_master=to_master)):
+            self.counters.refused += 1
+            return
+        sender = payload[SENDER_OFFSET:RECEIVER_OFFSET]
+        alias = self._alias(peer_id, sender)
+        if alias is None:
+            return
+        receiver = payload[RECEIVER_OFFSET:KIND_OFFSET]
+        if receiver == NIL_ENTITY:
+            self._broadcast(peer_id, envelope, name, alias)
+        else:
+            self._pass_on(peer_id, envelope, name, alias, receiver)
+
+    def _store_of(self, envelope: Envelope) -> tuple[str, bool] | None:
+        """Return the store that a command is for, and whether for its master; None if it cannot be passed on."""
+        payload = envelope.payload
+        try:
+            store = store_of(envelope.topic.decode())
+            if len(payload) > UNREAD_BYTES:
+                self._look_over(payload)
+        except (ValueError, IndexError):  # UnicodeDecodeError and InvalidDataError are ValueErrors
+            return None
+        return store if len(payload) > KIND_OFFSET else None
+
+    def _look_over(self, payload: bytes) -> None:
+        """Raise a ValueError or an IndexError for a command whose values are none, or too many, or too deep."""
+        kind, position = payload[KIND_OFFSET], KIND_OFFSET + 1
+        budget = Budget(self._limits.snapshot_values)
+        if kind == _SNAPSHOT:
+            count, position = read_varbyte(payload, _ENTRIES_OFFSET)
+            budget.take(2 * count, position)
+            for _ in range(2 * count):
+                position = value_end(payload, position, budget)
+            if position != len(payload):
+                raise InvalidDataError("something follows the entries")
+        for _ in range(_VALUES.get(kind, 0)):
+            position = value_end(payload, position, budget)
+
+    def _alias(self, peer_id: bytes, sender: bytes) -> bytes | None:
+        """Return the entity that stands for another one; None if it cannot be one of this peer, or one too many."""
+        if node_of(sender) != peer_id:
+            self.counters.unknown += 1
+            return None
+        digest = hashlib.blake2b(sender, digest_size=_HASH_BYTES, key=self._own_id).digest()
+        number = int.from_bytes(digest, "big")
+        known = self._targets.get(number)
+        if known is None:
+            peer = self._peers[peer_id]
+            if len(peer.entities) >= self._limits.entities:
+                self.counters.too_many += 1
+                return None
+            peer.entities.add(number)
+            self._targets[number] = (peer_id, sender)
+        elif known[1] != sender:  # two of the same hash
+            self.counters.too_many += 1
+            return None
+        return entity(self._own_id, number)
+
+    def _broadcast(self, peer_id: bytes, envelope: Envelope, name: str, alias: bytes) -> None:
+        topic = envelope.topic.decode()
+        frame = self._frame(envelope, NIL_ID, alias, NIL_ENTITY)
+        heard = [
+            peer.end
+            for peer in self._others(peer_id)
+            if peer.end is not None and any(map(topic.startswith, peer.prefixes))
+        ]
+        self.counters.unheard += not heard
+        self.counters.forwarded += sum([self._deliver(end, name, frame) for end in heard]) > 0
+
+    def _pass_on(self, peer_id: bytes, envelope: Envelope, name: str, alias: bytes, receiver: bytes) -> None:
+        target = self._targets.get(object_of(receiver)) if node_of(receiver) == self._own_id else None
+        node, found = target or (NIL_ID, NIL_ENTITY)
+        end = self._peers[node].end if node in self._peers and self._meet(peer_id, node) else None
+        if end is None:
+            self.counters.unknown += 1
+            return
+        to = node if envelope.receiver == self._own_id else NIL_ID
+        self.counters.forwarded += self._deliver(end, name, self._frame(envelope, to, alias, found))
+
+    def _deliver(self, end: End, name: str, frame: bytes) -> bool:
+        if not end.may_hear(name):
+            self.counters.refused += 1
+            return False
+        if not end.deliver(frame):
+            self.counters.undelivered += 1
+            return False
+        return True
+
+    def _frame(self, envelope: Envelope, to: bytes, alias: bytes, receiver: bytes) -> bytes:
+        payload = envelope.payload
+        rewritten = payload[:SENDER_OFFSET] + alias + receiver + payload[KIND_OFFSET:]
+        return encode_envelope(Envelope(self._own_id, to, EnvelopeType.COMMAND, envelope.topic, rewritten))

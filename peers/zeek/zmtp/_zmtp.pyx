@@ -1,0 +1,457 @@
+# cython: language_level=3, wraparound=False, boundscheck=False, cdivision=True
+"""The compiled twin of `peers.zeek.zmtp.event_scan` and `peers.zeek.zmtp.log_records`, which say what they do.
+
+Both pass the same tests. This one is built where a C compiler is there, and whoever needs them chooses it at import.
+
+Nothing that stands in a message is used as a place or a size before it was compared with what is there. What is read is
+not changed meanwhile: bytes cannot be, and a bytearray is held by its buffer.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.unicode cimport PyUnicode_DecodeUTF8
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport free, realloc
+from libc.string cimport memcmp, memcpy, memmove
+
+cdef enum:
+    # These are the numbers of the pure twins, of `hub.runs` and `peers.values.extensions`; a test compares them.
+    MORE = 1
+    LONG = 2
+    HEAD_PARTS = 3
+    SHORT_HEADER_BYTES = 2
+    LONG_HEADER_BYTES = 9
+    LENGTH_BYTES = 4
+    RUNS_LIMIT = 4096
+    VALUE_HEAD_BYTES = 9
+    DEPTH_LIMIT = 8
+    PROTOCOLS = 4
+    PORT_LIMIT = 65536
+    V4_MAPPED_BITS = 96
+    CODE_ADDRESS = 2
+    CODE_SUBNET = 3
+    CODE_PORT = 4
+    CODE_ENUM = 7
+    CODE_SET = 8
+    CODE_RAW_STRING = 10
+    EXTENSION_HEAD_BYTES = 6    # the longest there is
+
+
+# ---- what is written ----
+
+cdef struct Out:
+    uint8_t* bytes
+    Py_ssize_t size
+    Py_ssize_t room
+
+
+cdef int make_room(Out* out, Py_ssize_t more) except -1:
+    """Have room for so many bytes."""
+    cdef Py_ssize_t room
+    cdef void* moved
+    if out.room - out.size < more:
+        room = out.room * 2 + more + 256
+        moved = realloc(out.bytes, room)
+        if moved == NULL:
+            raise MemoryError()
+        out.bytes = <uint8_t*> moved
+        out.room = room
+    return 0
+
+
+cdef int add(Out* out, const uint8_t* bytes, Py_ssize_t size) except -1:
+    make_room(out, size)
+    memcpy(out.bytes + out.size, bytes, size)
+    out.size += size
+    return 0
+
+
+cdef inline void put_number(uint8_t* to, uint64_t number, int size) noexcept:
+    """Write a number, big-endian."""
+    cdef int at
+    for at in range(size):
+        to[at] = <uint8_t> (number >> 8 * (size - 1 - at))
+
+
+cdef inline uint64_t read_number(const uint8_t* bytes, int size) noexcept:
+    cdef uint64_t found = 0
+    cdef int at
+    for at in range(size):
+        found = found << 8 | bytes[at]
+    return found
+
+
+cdef int add_head(Out* out, uint8_t first, uint64_t number, int size) except -1:
+    """Write a byte, and a number of so many bytes."""
+    make_room(out, 1 + size)
+    out.bytes[out.size] = first
+    put_number(out.bytes + out.size + 1, number, size)
+    out.size += 1 + size
+    return 0
+
+
+# ---- events to frames ----
+
+cdef Py_ssize_t head_end(const uint8_t* data, Py_ssize_t position, Py_ssize_t end) noexcept:
+    """Return where three short frames end that are not the last of their message; `position` if they do not stand there."""
+    cdef Py_ssize_t at = position
+    cdef int part
+    for part in range(HEAD_PARTS):
+        if at + 1 >= end or data[at] != MORE:
+            return position
+        at += SHORT_HEADER_BYTES + data[at + 1]
+    return at if at <= end else position
+
+
+cdef Py_ssize_t take_one_head(
+    const uint8_t* data,
+    Py_ssize_t position,
+    Py_ssize_t end,
+    Py_ssize_t head_bytes,
+    bytes routing_key,
+    bytes beginning,
+    uint64_t limit_bytes,
+    Out* out,
+    Py_ssize_t* messages,
+) except -1:
+    """Write events with the same head as frames; return where the last of them ends, and count them."""
+    cdef const uint8_t* head = data + position
+    cdef const uint8_t* key = <const uint8_t*> PyBytes_AS_STRING(routing_key)
+    cdef const uint8_t* begins = <const uint8_t*> PyBytes_AS_STRING(beginning)
+    cdef Py_ssize_t key_bytes = PyBytes_GET_SIZE(routing_key)
+    cdef uint64_t least = PyBytes_GET_SIZE(beginning)
+    cdef Py_ssize_t at
+    cdef uint64_t length
+    while end - position > head_bytes and memcmp(data + position, head, head_bytes) == 0:
+        at = position + head_bytes
+        if end - at < SHORT_HEADER_BYTES:
+            break
+        if data[at] == 0:
+            length = data[at + 1]
+            at += SHORT_HEADER_BYTES
+        elif data[at] == LONG and end - at >= LONG_HEADER_BYTES:
+            length = read_number(data + at + 1, 8)
+            at += LONG_HEADER_BYTES
+        else:
+            break
+        if length > <uint64_t> (end - at) or length + (at - position) > limit_bytes or length < least:
+            break
+        if memcmp(data + at, begins, least) != 0:
+            break
+        make_room(out, LENGTH_BYTES + key_bytes + length)
+        put_number(out.bytes + out.size, length, LENGTH_BYTES)
+        memcpy(out.bytes + out.size + LENGTH_BYTES, key, key_bytes)
+        memcpy(out.bytes + out.size + LENGTH_BYTES + key_bytes, data + at, length)
+        out.size += LENGTH_BYTES + key_bytes + length
+        position = at + length
+        messages[0] += 1
+    return position
+
+
+def find_events(data, Py_ssize_t position, dict heads, dict table, limit_bytes, bytes beginning not None):
+    """Return events as frames, with their runs, and where the last of them ends."""
+    cdef Py_buffer view
+    cdef Out out
+    cdef const uint8_t* bytes_
+    cdef Py_ssize_t end, behind, messages, head_behind
+    cdef uint64_t limit = limit_bytes
+    cdef list routes = [], ends = [], counts = []
+    out.bytes, out.size, out.room = NULL, 0, 0
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        bytes_ = <const uint8_t*> view.buf
+        end = view.len
+        while 0 <= position < end:
+            head_behind = head_end(bytes_, position, end)
+            head = PyBytes_FromStringAndSize(<const char*> bytes_ + position, head_behind - position)
+            routing_key = heads.get(head)
+            found = None if routing_key is None else table.get(routing_key)
+            if found is None:
+                break
+            is_new = not routes or found is not routes[len(routes) - 1]
+            if is_new and len(routes) == RUNS_LIMIT:
+                break
+            messages = 0
+            behind = take_one_head(
+                bytes_, position, end, head_behind - position, routing_key, beginning, limit, &out, &messages
+            )
+            if not messages:
+                break
+            if is_new:
+                routes.append(found)
+                ends.append(out.size)
+                counts.append(messages)
+            else:
+                ends[len(ends) - 1] = out.size
+                counts[len(counts) - 1] += messages
+            position = behind
+        frames = PyBytes_FromStringAndSize(<const char*> out.bytes, out.size) if out.size else b""
+        return frames, (routes, ends, counts), position
+    finally:
+        PyBuffer_Release(&view)
+        free(out.bytes)
+
+
+# ---- log records to msgpack ----
+
+cdef struct In:
+    const uint8_t* bytes
+    Py_ssize_t position
+    Py_ssize_t end
+
+
+cdef int need(In* source, uint64_t size) except -1:
+    """Raise unless so many bytes are left."""
+    if size > <uint64_t> (source.end - source.position):
+        raise ValueError(f"{size} bytes are said to follow, and {source.end - source.position} do")
+    return 0
+
+
+cdef uint64_t take_number(In* source, int size) except? 1:
+    need(source, size)
+    cdef uint64_t found = read_number(source.bytes + source.position, size)
+    source.position += size
+    return found
+
+
+cdef int add_integer(Out* out, int64_t number) except -1:
+    """Write an integer in the shortest form."""
+    if number >= 0:
+        if number < 128:
+            return add_head(out, <uint8_t> number, 0, 0)
+        if number < 256:
+            return add_head(out, 0xCC, number, 1)
+        if number < 65536:
+            return add_head(out, 0xCD, number, 2)
+        if number < 4294967296:
+            return add_head(out, 0xCE, number, 4)
+        return add_head(out, 0xCF, number, 8)
+    if number >= -32:
+        return add_head(out, <uint8_t> (256 + number), 0, 0)
+    if number >= -128:
+        return add_head(out, 0xD0, <uint64_t> number, 1)
+    if number >= -32768:
+        return add_head(out, 0xD1, <uint64_t> number, 2)
+    if number >= -2147483648:
+        return add_head(out, 0xD2, <uint64_t> number, 4)
+    return add_head(out, 0xD3, <uint64_t> number, 8)
+
+
+cdef int add_extension_head(Out* out, int code, uint64_t size) except -1:
+    if size == 1 or size == 2 or size == 4 or size == 8 or size == 16:
+        add_head(out, 0xD4 if size == 1 else 0xD5 if size == 2 else 0xD6 if size == 4 else 0xD7 if size == 8 else 0xD8, 0, 0)
+    elif size < 256:
+        add_head(out, 0xC7, size, 1)
+    elif size < 65536:
+        add_head(out, 0xC8, size, 2)
+    else:
+        add_head(out, 0xC9, size, 4)
+    return add_head(out, <uint8_t> code, 0, 0)
+
+
+cdef int add_array_head(Out* out, uint64_t size) except -1:
+    if size < 16:
+        return add_head(out, <uint8_t> (0x90 | size), 0, 0)
+    return add_head(out, 0xDC, size, 2) if size < 65536 else add_head(out, 0xDD, size, 4)
+
+
+cdef bint is_text(const uint8_t* text, Py_ssize_t size):
+    """Return whether bytes are UTF-8."""
+    cdef Py_ssize_t at
+    for at in range(size):
+        if text[at] & 0x80:
+            break
+    else:
+        return True
+    try:
+        PyUnicode_DecodeUTF8(<char*> text, size, NULL)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+cdef int add_string(In* source, Out* out) except -1:
+    cdef uint64_t size = take_number(source, 4)
+    need(source, size)
+    cdef const uint8_t* text = source.bytes + source.position
+    source.position += size
+    if not is_text(text, size):
+        add_extension_head(out, CODE_RAW_STRING, size)
+    elif size < 32:
+        add_head(out, <uint8_t> (0xA0 | size), 0, 0)
+    elif size < 256:
+        add_head(out, 0xD9, size, 1)
+    elif size < 65536:
+        add_head(out, 0xDA, size, 2)
+    else:
+        add_head(out, 0xDB, size, 4)
+    return add(out, text, size)
+
+
+cdef int add_enum(In* source, Out* out) except -1:
+    cdef uint64_t size = take_number(source, 4)
+    need(source, size)
+    add_extension_head(out, CODE_ENUM, size)
+    add(out, source.bytes + source.position, size)
+    source.position += size
+    return 0
+
+
+cdef int add_port(In* source, Out* out) except -1:
+    need(source, 12)
+    cdef uint64_t number = take_number(source, 8)
+    cdef uint64_t protocol = take_number(source, 4)
+    if number >= PORT_LIMIT or protocol >= PROTOCOLS:
+        raise ValueError(f"port {number} of protocol {protocol}")
+    add_extension_head(out, CODE_PORT, 3)
+    make_room(out, 3)
+    put_number(out.bytes + out.size, number, 2)
+    out.bytes[out.size + 2] = <uint8_t> protocol
+    out.size += 3
+    return 0
+
+
+cdef int address_bytes(In* source) except -1:
+    """Return how many bytes the address has that stands behind its family."""
+    cdef uint64_t family = take_number(source, 1)
+    if family != 4 and family != 6:
+        raise ValueError(f"an address of the family {family}")
+    cdef int size = 4 if family == 4 else 16
+    need(source, size)
+    return size
+
+
+cdef int add_address(In* source, Out* out) except -1:
+    cdef int size = address_bytes(source)
+    add_extension_head(out, CODE_ADDRESS, size)
+    add(out, source.bytes + source.position, size)
+    source.position += size
+    return 0
+
+
+cdef int add_subnet(In* source, Out* out) except -1:
+    cdef int length = <int> take_number(source, 1)
+    cdef int size = address_bytes(source)
+    if size == 4:
+        length -= V4_MAPPED_BITS
+    if not 0 <= length <= 8 * size:
+        raise ValueError(f"a subnet with a length of {length}")
+    add_extension_head(out, CODE_SUBNET, size + 1)
+    add(out, source.bytes + source.position, size)
+    source.position += size
+    return add_head(out, <uint8_t> length, 0, 0)
+
+
+cdef int add_elements(In* source, Out* out, int kind, int depth) except -1:
+    """Write the elements of a set or a vector."""
+    if depth == DEPTH_LIMIT:
+        raise ValueError(f"more than {DEPTH_LIMIT} sets and vectors in each other")
+    cdef int64_t count = <int64_t> take_number(source, 8)
+    cdef int64_t at
+    cdef Py_ssize_t left = source.end - source.position
+    if count < 0 or count > left // VALUE_HEAD_BYTES:
+        raise ValueError(f"{count} elements are said to follow, in {left} bytes")
+    cdef Py_ssize_t begin = out.size
+    cdef Py_ssize_t size, head
+    if kind == 14:  # its head is written behind the rest, whose size it says
+        make_room(out, EXTENSION_HEAD_BYTES)
+        out.size += EXTENSION_HEAD_BYTES
+    add_array_head(out, count)
+    for at in range(count):
+        if not add_value(source, out, -1, depth + 1):
+            add_head(out, 0xC0, 0, 0)
+    if kind != 14:
+        return 0
+    size = out.size - begin - EXTENSION_HEAD_BYTES
+    out.size = begin
+    add_extension_head(out, CODE_SET, size)
+    head = out.size - begin
+    memmove(out.bytes + out.size, out.bytes + begin + EXTENSION_HEAD_BYTES, size)
+    out.size += size
+    return 0
+
+
+cdef int add_value(In* source, Out* out, int64_t expected, int depth) except -1:
+    """Write a value; return whether it is set."""
+    need(source, VALUE_HEAD_BYTES)
+    cdef uint64_t kind = read_number(source.bytes + source.position, 4)
+    cdef uint8_t present = source.bytes[source.position + 8]
+    if expected != -1 and <uint64_t> expected != kind:
+        raise ValueError(f"a value of type {kind} in a field of type {expected}")
+    source.position += VALUE_HEAD_BYTES
+    if not present:
+        return 0
+    if kind == 3 or 4 <= kind <= 6:
+        need(source, 8)
+        if kind == 3:
+            add_head(out, 0xD7, 1, 1)
+        else:
+            add_head(out, 0xCB, 0, 0)
+        add(out, source.bytes + source.position, 8)
+        source.position += 8
+    elif kind == 7 or kind == 17 or kind == 18:
+        add_string(source, out)
+    elif kind == 11:
+        add_address(source, out)
+    elif kind == 10:
+        add_port(source, out)
+    elif kind == 9:
+        add_enum(source, out)
+    elif kind == 1:
+        add_head(out, 0xC3 if take_number(source, 8) else 0xC2, 0, 0)
+    elif kind == 2:
+        add_integer(out, <int64_t> take_number(source, 8))
+    elif kind == 12:
+        add_subnet(source, out)
+    elif kind == 14 or kind == 19:
+        add_elements(source, out, <int> kind, depth)
+    else:
+        raise ValueError(f"a value of type {kind}, which no log has")
+    return 1
+
+
+cdef int add_record(In* source, Out* out, list columns) except -1:
+    """Write a record as a map; its head is written behind the rest, as it says how many fields are set."""
+    cdef Py_ssize_t begin = out.size
+    cdef Py_ssize_t field, size
+    cdef uint64_t fields = 0
+    cdef bytes name
+    make_room(out, 3)
+    out.size += 3
+    for name, kind in columns:
+        field = out.size
+        add(out, <const uint8_t*> PyBytes_AS_STRING(name), PyBytes_GET_SIZE(name))
+        if add_value(source, out, kind, 0):
+            fields += 1
+        else:
+            out.size = field
+    size = out.size - begin - 3
+    out.size = begin
+    if fields < 16:
+        add_head(out, <uint8_t> (0x80 | fields), 0, 0)
+        memmove(out.bytes + out.size, out.bytes + begin + 3, size)
+    else:
+        add_head(out, 0xDE, fields, 2)
+    out.size += size
+    return 0
+
+
+def take_records(bytes data not None, Py_ssize_t position, list columns not None, Py_ssize_t count):
+    """Return records as msgpack maps, back to back, and where the last of them ends."""
+    cdef In source
+    cdef Out out
+    cdef Py_ssize_t record
+    source.bytes = <const uint8_t*> PyBytes_AS_STRING(data)
+    source.end = PyBytes_GET_SIZE(data)
+    if not 0 <= position <= source.end:
+        raise ValueError(f"byte {position} of {source.end}")
+    source.position = position
+    out.bytes, out.size, out.room = NULL, 0, 0
+    try:
+        for record in range(count):
+            add_record(&source, &out, columns)
+        return PyBytes_FromStringAndSize(<const char*> out.bytes, out.size) if out.size else b"", source.position
+    except ValueError as error:
+        raise ValueError(str(error), source.position) from None
+    finally:
+        free(out.bytes)

@@ -1,0 +1,124 @@
+"""`EventReader`: from the messages of a Zeek node to runs of the hub's MESSAGES frames, each run with its route.
+
+```
+read:   [topic│sender│serializer│payload][...][...]     ZMTP: a frame for each part
+        └────────── head ───────┘
+frame:  length │ routing key, remembered for the head │ payload
+```
+
+Everything but the payload is the same for all events that a node publishes to a topic. So the routing key is made once
+for such a head, and then a head is compared as a whole; the payload is copied unread, but for its first bytes, which
+all events have in common.
+
+Owner: one session. Invariants: whatever is no event is not taken, counted, and told in one line; what is no ZMTP ends
+the session. Memory: at most `HEADS_LIMIT` heads.
+
+Cost: that of `peers.zeek.zmtp.event_scan`, and about 15 µs for a head that is new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct
+from typing import Final, Generic, NamedTuple, TypeVar
+
+from hub.batch import Batch
+from hub.errors import CloseCode, RejectedError
+from hub.stretch import Run, Stretch
+from peers.values import InvalidDataError, InvalidInputError, check
+from peers.wire.scanner import RouteTable
+from peers.zeek.zmtp.event_head import BINARY, EVENT_BEGINNING, EventHead
+from peers.zeek.zmtp.event_json import from_json
+from peers.zeek.zmtp.event_scan import HEAD_PARTS
+from peers.zeek.zmtp.frames import Incoming, Message
+
+try:
+    from peers.zeek.zmtp._zmtp import find_events
+except ImportError:  # not built: no compiler was there
+    from peers.zeek.zmtp.event_scan import find_events
+
+__all__ = ["HEADS_LIMIT", "EventReader", "Keep", "NoEvent"]
+
+HEADS_LIMIT: Final = 4096
+"""How many heads are remembered of one node: with more topics than that all are forgotten, and made anew."""
+
+_PARTS: Final = 4
+
+_LENGTH = Struct(">I")
+
+R = TypeVar("R")
+
+Keep = Callable[[Batch, bytes], object]
+
+
+class NoEvent(NamedTuple):
+    """A message that was not taken; the session goes on."""
+
+    reason: str
+    """Why it was not taken, for a log."""
+
+
+class EventReader(Generic[R]):
+    """Cuts what a node publishes into stretches of messages.
+
+    Args:
+        incoming: The buffer of what was read.
+        routes: Where the routes of messages are looked up.
+        keep: Called with a run, and with the bytes that it was read from: other nodes are sent the same.
+    """
+
+    __slots__ = ("_heads", "_incoming", "_keep", "_routes")
+
+    def __init__(self, incoming: Incoming, routes: RouteTable[R], keep: Keep) -> None:
+        self._incoming = incoming
+        self._routes = routes
+        self._keep = keep
+        # The head of an event, as it stands on the wire → its routing key.
+        self._heads: dict[bytes, bytes] = {}
+
+    def next_stretch(self) -> Run[R] | Stretch[R] | None:
+        """Return the events that stand next in what was read, as far as their heads are known; None for none."""
+        incoming = self._incoming
+        start = incoming.start
+        frames, runs, end = find_events(
+            incoming.held, start, self._heads, self._routes.table, incoming.limit_bytes, EVENT_BEGINNING
+        )
+        if not frames:
+            return None
+        incoming.go_to(end)
+        routes, _, messages = runs
+        if len(routes) > 1:
+            return Stretch(frames, 0, runs)
+        run = Run(routes[0], frames, messages[0])
+        self._keep(run, bytes(memoryview(incoming.held)[start:end]))
+        return run
+
+    def take(self, message: Message) -> Run[R] | NoEvent:
+        """Take one message whose head is not known, or that must be looked at."""
+        try:
+            return self._take(message)
+        except (RejectedError, InvalidDataError, InvalidInputError) as error:
+            return NoEvent(str(error))
+
+    def _take(self, message: Message) -> Run[R]:
+        if len(message.ends) != _PARTS:
+            raise RejectedError(CloseCode.BAD_DATA, f"a message of {len(message.ends)} parts, an event has {_PARTS}")
+        topic, sender, serializer, payload = message.parts
+        head = EventHead(topic, sender, serializer)
+        routing_key = head.routing_key
+        if serializer == BINARY:
+            self._remember(message.frames[: message.ends[HEAD_PARTS - 1]], routing_key)
+        else:
+            payload = from_json(payload)
+        if not payload.startswith(EVENT_BEGINNING):
+            raise RejectedError(CloseCode.BAD_DATA, f"the payload is no event: {payload[:20].hex()}")
+        check(payload)
+        route = self._routes.table.get(routing_key)
+        if route is None:
+            route = self._routes.miss(routing_key)
+        return Run(route, _LENGTH.pack(len(payload)) + routing_key + payload, 1)
+
+    def _remember(self, head: bytes, routing_key: bytes) -> None:
+        if len(self._heads) >= HEADS_LIMIT:
+            self._heads.clear()
+        self._heads[head] = routing_key

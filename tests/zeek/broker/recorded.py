@@ -1,0 +1,180 @@
+"""What the tests of Broker's peering share: recordings of real endpoints, and a session that tells what it says."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from hub.frame import Frame, iterate_frames
+from hub.stretch import Run, Stretch
+from peers.zeek.broker.envelope import Envelope, EnvelopeType, decode_envelope
+from peers.zeek.broker.filters import decode_filter
+from peers.zeek.broker.handshake import Role
+from peers.zeek.broker.handshake_messages import LENGTH
+from peers.zeek.broker.session import NEED_DATA, Event, PeerKnown, Session
+from tests.wire.pair import Table, Way, runs_in
+
+LOW = bytes.fromhex("11111111111141118111111111111111")
+HIGH = bytes.fromhex("eeeeeeeeeeee4eeebeeeeeeeeeeeeeee")
+
+RECORDINGS = Path(__file__).parent.parent / "recordings"
+
+CONNECTIONS = (
+    "n00-two-broker-nodes-ping-pong",
+    "n01-low-connects-to-high",
+    "n02-high-connects-to-low",
+    "n05-data-store",
+    "n06-forwarding-three-nodes.s0",
+    "n06-forwarding-three-nodes.s1",
+    "n07-broker-throughput-events.s0",
+    "n07-broker-throughput-events.s1",
+    "n07-broker-throughput-events.s2",
+    "n07-broker-throughput-events.s3",
+    "t01-clone-attach",
+    "t02-clone-before-master",
+)
+"""Between two endpoints of Broker, from the first byte to the last."""
+
+LIMIT_PREFIXES = 100
+
+
+def split(stream: bytes) -> list[bytes]:
+    """The frames of a stream, without their lengths; the last one may be cut."""
+    frames = []
+    position = 0
+    while position < len(stream):
+        end = position + LENGTH.size + LENGTH.unpack_from(stream, position)[0]
+        frames.append(stream[position + LENGTH.size : end])
+        position = end
+    return frames
+
+
+def framed(payload: bytes) -> bytes:
+    """A frame."""
+    return LENGTH.pack(len(payload)) + payload
+
+
+@dataclass(frozen=True)
+class Direction:
+    """What one endpoint has sent."""
+
+    stream: bytes
+    handshake: list[bytes]
+    envelopes: list[Envelope]
+
+    @property
+    def sender(self) -> bytes:
+        """Its id: behind the magic of its hello or version_select."""
+        return next(frame[5:21] for frame in self.handshake if frame[0] in (6, 8))
+
+    @property
+    def filter(self) -> tuple[str, ...]:
+        """What it has subscribed to in the handshake."""
+        raw = next(frame for frame in self.handshake if frame[0] in (10, 11))
+        return decode_filter(raw, 1, LIMIT_PREFIXES)[0].prefixes
+
+    def control(self) -> list[Envelope]:
+        """Its envelopes that are neither data nor commands."""
+        return [each for each in self.envelopes if each.type not in (EnvelopeType.DATA, EnvelopeType.COMMAND)]
+
+    def of_type(self, kind: EnvelopeType) -> list[Envelope]:
+        """Its envelopes of one type."""
+        return [each for each in self.envelopes if each.type is kind]
+
+    def filters(self) -> list[tuple[str, ...]]:
+        """Its routing updates."""
+        updates = self.of_type(EnvelopeType.ROUTING_UPDATE)
+        return [decode_filter(each.payload, 0, LIMIT_PREFIXES)[0].prefixes for each in updates]
+
+
+def connection(name: str) -> dict[Role, Direction]:
+    """Both directions of a recorded connection, by who has sent them."""
+    streams: dict[Role, bytes] = {
+        "connector": gzip.decompress((RECORDINGS / f"{name}.c2s.gz").read_bytes()),
+        "acceptor": gzip.decompress((RECORDINGS / f"{name}.s2c.gz").read_bytes()),
+    }
+    split_streams = {role: split(stream) for role, stream in streams.items()}
+    originator: Role = "connector" if b"\x0c" in split_streams["connector"] else "acceptor"
+    found: dict[Role, Direction] = {}
+    for role, frames in split_streams.items():
+        last = 12 if role == originator else 11
+        count = next(number for number, frame in enumerate(frames) if frame[0] == last) + 1
+        envelopes = [decode_envelope(frame) for frame in frames[count:]]
+        found[role] = Direction(streams[role], frames[:count], envelopes)
+    return found
+
+
+def errors() -> list[dict[str, Any]]:
+    """What an endpoint with the id `HIGH`, subscribed to /a, answers to all that is wrong."""
+    loaded: list[dict[str, Any]] = json.loads((RECORDINGS / "n04-handshake-errors.json").read_text())
+    return loaded
+
+
+Reported = Run[Way] | Stretch[Way] | Event
+
+
+@dataclass
+class Side:
+    """One session, and what it has reported."""
+
+    session: Session[Way]
+    table: Table = field(default_factory=Table)
+    events: list[Reported] = field(default_factory=list)
+    outgoing: bytes = b""
+    on_event: Callable[[Reported], None] = lambda _: None
+    """What the owner does, beside going on with the handshake."""
+
+    decides: bool = True
+    """Whether it goes on with the handshake."""
+
+    def hear(self, pieces: Iterable[bytes]) -> None:
+        """Let the session read, and remember what it reports and says."""
+        self.drain()
+        for piece in pieces:
+            self.session.feed(piece)
+            self.drain()
+
+    def drain(self) -> None:
+        """Act on all that the session reports now."""
+        while (event := self.session.next_event()) is not NEED_DATA:
+            if event is None:
+                continue
+            assert not isinstance(event, type(NEED_DATA))
+            self.events.append(event)
+            if isinstance(event, PeerKnown) and self.decides:
+                self.session.proceed()
+            self.on_event(event)
+        self.outgoing += self.session.take_outgoing()
+
+    def frames(self) -> list[Frame]:
+        """All messages that came, as the hub's frames."""
+        return [frame for event in self.events for run in runs_in(event) for frame in iterate_frames(run.frames)]
+
+    def messages(self) -> list[tuple[bytes, bytes]]:
+        """Topics and bodies of all messages that came."""
+        return [(frame.key, frame.body) for frame in self.frames()]
+
+    def of_type(self, *kinds: type) -> list[Reported]:
+        """The events of these types."""
+        return [event for event in self.events if isinstance(event, kinds)]
+
+
+def side_of(own_id: bytes = HIGH, role: Role = "acceptor", prefixes: tuple[str, ...] = ("/a",), **limits: int) -> Side:
+    """A session at its beginning."""
+    table = Table()
+    return Side(Session(own_id, role, table, prefixes, **limits), table)
+
+
+def carry(one: Side, other: Side, piece_bytes: int = 1 << 20) -> None:
+    """Carry bytes to and fro between two sessions until both are silent."""
+    one.drain()
+    other.drain()
+    while one.outgoing or other.outgoing:
+        for source, target in ((one, other), (other, one)):
+            said, source.outgoing = source.outgoing, b""
+            target.hear(said[start : start + piece_bytes] for start in range(0, len(said), piece_bytes))
+            source.drain()

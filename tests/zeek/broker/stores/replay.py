@@ -1,0 +1,192 @@
+"""Recorded exchanges of a C++ master and a C++ clone, with a master or a clone of this hub in place of either.
+
+What the other end said is fed in the order in which it passed, what the end itself did by itself (its user's wishes,
+what expired) is done where the recording has it, and time passes where it says something because time has passed.
+`extra` are ticks besides: between two frames of the recording, time went by without a word.
+
+Frames of different senders that passed within a millisecond stand in the order in which they must have been said.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from peers.zeek.broker.envelope import Envelope, EnvelopeType, decode_envelope, encode_envelope
+from peers.zeek.broker.handshake import Role
+from peers.zeek.broker.stores.clone import Clone
+from peers.zeek.broker.stores.command import (
+    AckClone,
+    AttachWriter,
+    Command,
+    CumulativeAck,
+    Expire,
+    Keepalive,
+    Nack,
+    Put,
+    PutUnique,
+    PutUniqueResult,
+    decode_command,
+    entity,
+)
+from peers.zeek.broker.stores.master import Change, Master, ServedStore
+from tests.zeek.broker.recorded import HIGH, LOW, RECORDINGS, connection, split
+from tests.zeek.broker.stores.memory import MemoryReplica, MemoryStore
+
+__all__ = ["CloneRole", "MasterRole", "exchange", "replay"]
+
+_TICKS_LIMIT = 10
+"""More than ever pass without a word of either end."""
+
+_MASTER_TOPIC, _CLONE_TOPIC = b"db/<$>/data/master", b"db/<$>/data/clone"
+
+
+def exchange(name: str) -> Iterator[tuple[Role, Envelope]]:
+    """All envelopes with commands of a recording, with who has sent them, in the order in which they passed."""
+    orders: list[tuple[float | None, Role]] = json.loads((RECORDINGS / "store-orders.json").read_text())[name]
+    sides = connection(name)
+    frames = {role: iter(split(side.stream)) for role, side in sides.items()}
+    left = {role: len(side.handshake) for role, side in sides.items()}
+    for _, role in orders:
+        frame = next(frames[role])
+        if left[role]:
+            left[role] -= 1
+            continue
+        envelope = decode_envelope(frame)
+        if envelope.type is EnvelopeType.COMMAND:
+            yield role, envelope
+
+
+@dataclass
+class _Replay:
+    """One end in place of a recorded one."""
+
+    node: bytes
+    topic: bytes
+    said: list[bytes] = field(default_factory=list)
+
+    def send(self, to: bytes, command: bytes) -> None:
+        """Write what the end says as the connection would."""
+        self.said.append(encode_envelope(Envelope(self.node, to, EnvelopeType.COMMAND, self.topic, command)))
+
+
+class Expiring(ServedStore, Protocol):
+    """A store that lets an entry expire when it is told to."""
+
+    tell: Callable[[Change], object]
+
+    def expire(self, key: bytes) -> None:
+        """A key's time is over."""
+
+
+def _ignore(_: bool) -> None:  # noqa: FBT001 -- called with what it is
+    """Nobody waits for an answer."""
+
+
+class MasterRole(_Replay):
+    """A master of this hub."""
+
+    role: Role = "acceptor"
+    ours = (Keepalive, CumulativeAck, AckClone, PutUniqueResult)
+    """What a master says by itself."""
+
+    def __init__(self, content: dict[bytes, bytes], make: Callable[[bytes], Expiring] = MemoryStore) -> None:
+        super().__init__(HIGH, _CLONE_TOPIC)
+        self.own = entity(HIGH, 8)
+        self.store = make(self.own)
+        for key, value in content.items():
+            self.store.apply(Put(key, value, None, self.own), _ignore)
+        self.master = Master(self.own, self.store, self.send)
+        self.store.tell = self.master.changed
+
+    def begin(self) -> None:
+        """Nothing."""
+
+    def hear(self, command: Command) -> None:
+        """From the clone."""
+        self.master.hear(command, 0)
+
+    def tick(self) -> None:
+        """100 ms pass."""
+        self.master.tick()
+
+    def do(self, command: Command) -> None:
+        """Do what the recorded master did by itself when it said this."""
+        content = command.content
+        if isinstance(content, self.ours):
+            return
+        if isinstance(content, Expire):
+            self.tick()
+            self.store.expire(content.key)
+        else:
+            assert content[-1] == self.own, f"{content} should have come of a wish"
+            self.store.apply(content, _ignore)  # type: ignore[arg-type]
+
+
+class CloneRole(_Replay):
+    """A clone of this hub."""
+
+    role: Role = "connector"
+
+    def __init__(self, number: int) -> None:
+        super().__init__(LOW, _MASTER_TOPIC)
+        numbers = iter(range(number, number + 10))
+        self.replica = MemoryReplica()
+        self.results: list[bool | None] = []
+        self.clone = Clone(lambda: entity(LOW, next(numbers)), self.replica, self.send)
+
+    def begin(self) -> None:
+        """Attach."""
+        self.clone.begin()
+
+    def hear(self, command: Command) -> None:
+        """From the master."""
+        self.clone.hear(command, 0)
+
+    def tick(self) -> None:
+        """100 ms pass."""
+        self.clone.tick()
+
+    def do(self, command: Command) -> None:
+        """Do what the recorded clone's user did when it said this."""
+        match command.content:
+            case PutUnique(key, value, expiry_ns):
+                self.clone.put_unique(key, value, expiry_ns, self.results.append)
+            case Nack() | CumulativeAck() | AttachWriter() | Keepalive():
+                pass
+            case wish:
+                self.clone.write(wish)  # type: ignore[arg-type]
+
+
+def replay(name: str, end: MasterRole | CloneRole, extra: dict[int, int]) -> list[bytes]:
+    """Let an end take part in a recorded exchange.
+
+    Args:
+        name: Of the recording.
+        end: In place of one that was recorded.
+        extra: Ticks besides, by the number of the command before which they pass.
+
+    Returns:
+        What was recorded of it, up to where it says something else.
+    """
+    recorded: list[bytes] = []
+    end.begin()
+    for number, (role, envelope) in enumerate(exchange(name)):
+        for _ in range(extra.get(number, 0)):
+            end.tick()
+        command = decode_command(envelope.payload)
+        if role != end.role:
+            end.hear(command)
+            continue
+        recorded.append(encode_envelope(envelope))
+        if len(end.said) < len(recorded):
+            end.do(command)
+        for _ in range(_TICKS_LIMIT):
+            if len(end.said) >= len(recorded):
+                break
+            end.tick()
+        if end.said[: len(recorded)] != recorded:
+            break
+    return recorded

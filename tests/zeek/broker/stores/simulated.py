@@ -1,0 +1,143 @@
+"""A master and some clones at nodes of their own, over a network that does what chance says."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from itertools import count
+
+from peers.values import Count, encode
+from peers.values.layout import Tag
+from peers.zeek.broker.handshake_messages import NIL_ID
+from peers.zeek.broker.stores.channel import ChannelCounters, ChannelLimits
+from peers.zeek.broker.stores.clone import Clone
+from peers.zeek.broker.stores.command import Add, Clear, Erase, Put, Subtract, decode_command, entity
+from peers.zeek.broker.stores.master import Master, MasterCounters, MasterLimits, Wish
+from tests.zeek.broker.stores.memory import MemoryReplica, MemoryStore
+from tests.zeek.broker.stores.network import CALM, Network
+
+__all__ = ["ClonedStore", "ServedStore", "Simulation", "any_wish", "node_id"]
+
+
+def node_id(number: int) -> bytes:
+    """The id of a node."""
+    return number.to_bytes(16, "big")
+
+
+Send = Callable[[bytes, bytes], None]
+
+
+class ServedStore:
+    """A store with its master."""
+
+    def __init__(self, node: bytes, send: Send, limits: MasterLimits | None = None, number: int = 1) -> None:
+        self.node = node
+        self.own = entity(node, number)
+        self.store = MemoryStore(self.own)
+        self.counters = MasterCounters()
+        self.master = Master(self.own, self.store, send, limits=limits, counters=self.counters)
+        self.store.tell = self.master.changed
+
+    def put(self, key: str, value: int) -> None:
+        """A change by the master's own user."""
+        self.store.apply(Put(encode(key), encode(Count(value)), None, self.own))
+
+
+class ClonedStore:
+    """A copy with its clone."""
+
+    def __init__(
+        self, node: bytes, send: Send, limits: ChannelLimits | None = None, *, writes: bool = True, first: int = 1
+    ) -> None:
+        self.node = node
+        numbers = count(first)
+        self.replica = MemoryReplica()
+        self.counters = ChannelCounters()
+        self.clone = Clone(
+            lambda: entity(node, next(numbers)),
+            self.replica,
+            send,
+            limits=limits,
+            counters=self.counters,
+            writes=writes,
+        )
+
+    def add(self, key: str, number: int) -> None:
+        """Add to a count."""
+        publisher = self.clone.publisher
+        self.clone.write(Add(encode(key), encode(Count(number)), Tag.COUNT, None, publisher))
+
+
+class Simulation:
+    """One master, and clones that are peered with it directly."""
+
+    def __init__(self, seed: int, clones: int = 3, limits: MasterLimits | None = None) -> None:
+        self.network = Network(seed)
+        self.clones: list[ClonedStore] = []
+        self.served = self.make_master(limits)
+        for number in range(1, clones + 1):
+            self.add_clone(number)
+
+    def make_master(self, limits: MasterLimits | None = None, number: int = 1) -> ServedStore:
+        """A master at the node 0xff."""
+        served = ServedStore(node_id(0xFF), self._to_clones, limits, number)
+        self.network.join("master", lambda _, data: served.master.hear(decode_command(data), len(data)))
+        self.served = served
+        return served
+
+    def add_clone(self, number: int, limits: ChannelLimits | None = None, *, writes: bool = True) -> ClonedStore:
+        """One more."""
+        name = f"clone {number}"
+        cloned = ClonedStore(
+            node_id(number), lambda _, command: self.network.send(name, "master", command), limits, writes=writes
+        )
+        self.network.join(name, lambda _, data: cloned.clone.hear(decode_command(data), len(data)))
+        self.clones.append(cloned)
+        cloned.clone.begin()
+        return cloned
+
+    def _to_clones(self, to: bytes, command: bytes) -> None:
+        for cloned in self.clones:
+            if to in (NIL_ID, cloned.node):
+                self.network.send("master", f"clone {int.from_bytes(cloned.node, 'big')}", command)
+
+    def tick(self, ticks: int = 1) -> None:
+        """Let time pass for everybody."""
+        for _ in range(ticks):
+            self.served.master.tick()
+            for cloned in self.clones:
+                cloned.clone.tick()
+            self.network.deliver()
+
+    def settle(self, ticks: int = 100) -> None:
+        """Let nothing be lost any more."""
+        self.network.faults = CALM
+        self.network.cut.clear()
+        self.tick(ticks)
+
+    def is_equal(self) -> bool:
+        """Whether all copies are as the store."""
+        return all(cloned.replica.content == self.served.store.content for cloned in self.clones)
+
+    def is_idle(self) -> bool:
+        """Whether everybody says that all is done."""
+        return self.served.master.is_idle and all(cloned.clone.is_idle for cloned in self.clones)
+
+
+_KEYS = [encode(f"k{number}") for number in range(30)]
+
+
+def any_wish(chance: random.Random, publisher: bytes) -> Wish:
+    """A wish as chance has it."""
+    key = chance.choice(_KEYS)
+    value = encode(Count(chance.randrange(100)))
+    kind = chance.randrange(12)
+    if kind < 6:
+        return Put(key, value, None, publisher)
+    if kind < 9:
+        return Add(key, value, Tag.COUNT, None, publisher)
+    if kind == 9:
+        return Subtract(key, encode("text"), None, publisher)  # a clash, or no such key: nothing happens
+    if kind == 10 and chance.random() < 0.1:
+        return Clear(publisher)
+    return Erase(key, publisher)

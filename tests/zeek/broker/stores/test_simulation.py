@@ -1,0 +1,181 @@
+"""A master and its clones over a network that loses, doubles, swaps and cuts: in the end all hold the same."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from peers.values import Count, encode
+from peers.zeek.broker.stores.channel import HEARTBEAT_TICKS, SILENT_TICKS, ChannelLimits
+from peers.zeek.broker.stores.master import MasterLimits
+from tests.zeek.broker.stores.network import Faults
+from tests.zeek.broker.stores.simulated import Simulation, any_wish
+
+BAD = Faults(lost=0.2, doubled=0.2, delayed=0.3)
+
+
+def disturb(simulation: Simulation, seed: int, ticks: int) -> int:
+    """Let everybody write at random for so long; return how many wishes there were."""
+    chance = random.Random(seed)  # noqa: S311 -- to be repeatable
+    wishes = 0
+    for _ in range(ticks):
+        for cloned in simulation.clones:
+            if chance.random() < 0.3:
+                cloned.clone.write(any_wish(chance, cloned.clone.publisher))
+                wishes += 1
+        if chance.random() < 0.3:
+            simulation.served.store.apply(any_wish(chance, simulation.served.own))
+            wishes += 1
+        simulation.tick()
+    return wishes
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_all_is_equal_in_the_end(seed: int) -> None:
+    """Puts, sums, erasures and clears of a master and three clones."""
+    simulation = Simulation(seed)
+    simulation.network.faults = BAD
+    assert disturb(simulation, seed, 200) > 150
+    simulation.settle()
+    assert simulation.network.spoiled > 500
+    assert simulation.is_idle()
+    assert simulation.is_equal()
+    assert not any(cloned.clone.restarts for cloned in simulation.clones)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_each_wish_is_granted_once(seed: int) -> None:
+    """Sums show it: nothing is added twice, and nothing is lost."""
+    simulation = Simulation(seed)
+    simulation.network.faults = BAD
+    for _ in range(100):
+        for cloned in simulation.clones:
+            cloned.add("sum", 1)
+        simulation.tick()
+    simulation.settle()
+    assert simulation.served.store.content == {encode("sum"): encode(Count(300))}
+    assert simulation.is_equal()
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("ticks", [SILENT_TICKS // 2, SILENT_TICKS - 2 * HEARTBEAT_TICKS])
+def test_a_cut_of_less_than_50_s(seed: int, ticks: int) -> None:
+    """The clone goes on where it was, and so do its wishes."""
+    simulation = Simulation(seed)
+    simulation.tick(10)
+    simulation.network.cut.add("clone 1")
+    disturb(simulation, seed, ticks)
+    for _ in range(10):
+        simulation.clones[0].add("sum", 1)
+    assert not simulation.is_equal()
+    simulation.settle()
+    assert simulation.is_idle()
+    assert simulation.is_equal()
+    assert simulation.clones[0].clone.restarts == 0
+    assert simulation.served.counters.channel.silent == 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_cut_of_more_than_50_s(seed: int) -> None:
+    """The master forgets the clone, which begins anew; what it has wished meanwhile is granted, once."""
+    simulation = Simulation(seed)
+    simulation.tick(10)
+    simulation.network.cut.add("clone 1")
+    for _ in range(SILENT_TICKS + 50):
+        simulation.clones[0].add("sum", 1)
+        simulation.clones[1].add("other", 1)
+        simulation.tick()
+    assert simulation.served.master.clones == 2
+    assert simulation.served.master.buffered_bytes < 10_000
+    simulation.settle()
+    assert simulation.is_idle()
+    assert simulation.is_equal()
+    assert simulation.served.store.content == {
+        encode("sum"): encode(Count(SILENT_TICKS + 50)),
+        encode("other"): encode(Count(SILENT_TICKS + 50)),
+    }
+    assert simulation.clones[0].replica.lost == ["the master was silent for too long"]
+    assert simulation.clones[0].replica.replaced == 2
+
+
+def test_a_clone_that_was_forgotten_is_told() -> None:
+    """Where only what the clone says was lost, it hears that something will never come, and begins anew."""
+    simulation = Simulation(1, clones=1)
+    simulation.tick(10)
+    cloned = simulation.clones[0]
+    simulation.served.master._producer.remove(next(iter(simulation.served.master._producer)))
+    simulation.served.put("k", 1)
+    simulation.tick(2 * HEARTBEAT_TICKS)
+    assert cloned.replica.lost == ["change 2 is lost for good"]
+    assert simulation.is_equal()
+    assert simulation.served.master.clones == 1
+
+
+def test_a_clone_that_lags_too_far_behind() -> None:
+    """The master's buffer is bounded: the slowest is removed, counted, and comes back with the whole content."""
+    simulation = Simulation(1, clones=2, limits=MasterLimits(channel=ChannelLimits(actions=50)))
+    simulation.tick(10)
+    simulation.network.cut.add("clone 1")
+    for number in range(200):
+        simulation.served.put(f"k{number}", number)
+        simulation.tick()
+    assert simulation.served.counters.channel.slow == 1
+    assert simulation.served.master.clones == 1
+    simulation.settle()
+    assert simulation.is_equal()
+    assert len(simulation.clones[0].replica.lost) == 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_put_unique_by_two_at_once(seed: int) -> None:
+    """Exactly one is told that its value was set."""
+    simulation = Simulation(seed)
+    simulation.network.faults = BAD
+    results: dict[int, list[bool | None]] = {}
+    for number in range(50):
+        results[number] = []
+        for cloned in simulation.clones:
+            cloned.clone.put_unique(encode(f"k{number}"), encode(number), None, results[number].append)
+        simulation.tick()
+    simulation.settle()
+    assert all(sorted(map(str, told)) == ["False", "False", "True"] for told in results.values())
+    assert simulation.is_equal()
+
+
+def test_another_master() -> None:
+    """A master that was restarted is found, and gets what the old one has not confirmed."""
+    simulation = Simulation(1)
+    simulation.tick(10)
+    results: list[bool | None] = []
+    simulation.network.cut.add("master")
+    simulation.clones[0].add("sum", 5)
+    simulation.clones[0].clone.put_unique(encode("k"), encode("v"), None, results.append)
+    simulation.make_master(number=2)
+    simulation.served.put("new", 1)
+    simulation.settle(SILENT_TICKS + 20)
+    assert simulation.is_equal()
+    assert simulation.served.store.content == {
+        encode("new"): encode(Count(1)),
+        encode("sum"): encode(Count(5)),
+        encode("k"): encode("v"),
+    }
+    assert results == [None]  # by when it was granted, nobody waited for it any more
+    assert all(cloned.replica.lost for cloned in simulation.clones)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_clones_come_and_masters_come_later(seed: int) -> None:
+    """Whoever comes at any time gets everything; wishes from before there was a master are kept."""
+    simulation = Simulation(seed, clones=1)
+    simulation.network.cut.add("master")
+    simulation.clones[0].add("early", 1)
+    simulation.tick(20)
+    simulation.network.cut.clear()
+    simulation.network.faults = BAD
+    for number in range(2, 6):
+        disturb(simulation, seed, 20)
+        simulation.add_clone(number)
+    simulation.settle()
+    assert simulation.is_idle()
+    assert simulation.is_equal()

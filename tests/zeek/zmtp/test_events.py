@@ -1,0 +1,161 @@
+"""Events of Zeek nodes, from ZeroMQ to frames of the hub and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hub.batch import Batch
+from hub.errors import RejectedError
+from hub.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, encode_frame, iterate_frames
+from hub.stretch import Run, Stretch
+from hub.tags.envelope import Envelope
+from peers.values import Count, encode, to_msgpack
+from peers.values.event import Event
+from peers.wire.scanner import NEED_DATA
+from peers.zeek.zmtp.event_head import EventHead
+from peers.zeek.zmtp.event_reading import Keep, NoEvent
+from peers.zeek.zmtp.event_session import EventSession
+from peers.zeek.zmtp.event_writing import EventWriter
+from peers.zeek.zmtp.frames import Command, encode_command, encode_message
+from peers.zeek.zmtp.greeting import Greeting
+from peers.zeek.zmtp.properties import encode_properties
+from peers.zeek.zmtp.session import Ended, Ready
+
+HANDSHAKE = Greeting("NULL").encode() + encode_command(Command(b"READY", encode_properties({"Socket-Type": b"XPUB"})))
+BINARY = b"broker-bin-v1"
+
+
+class Table:
+    """Routes that are the keys themselves."""
+
+    def __init__(self) -> None:
+        self.table: dict[bytes, bytes] = {}
+
+    def miss(self, key: bytes) -> bytes:
+        """Know a key from now on."""
+        self.table[key] = key
+        return key
+
+
+def opened(limit_bytes: int = 1 << 20, keep: Keep = lambda *_: None) -> EventSession[bytes]:
+    """A session whose handshake is done."""
+    session = EventSession(limit_bytes, Table(), keep)
+    session.feed(HANDSHAKE)
+    assert session.next_event() is None
+    assert isinstance(session.next_event(), Ready)
+    return session
+
+
+def drain(session: EventSession[bytes]) -> list[Any]:
+    """What a session says, runs one by one."""
+    found: list[Any] = []
+    while (event := session.next_event()) is not NEED_DATA:
+        found += list(event) if isinstance(event, Stretch) else [event]
+    return found
+
+
+def message(topic: bytes, sender: bytes, payload: bytes) -> bytes:
+    """An event as a node writes it."""
+    return encode_message([topic, sender, BINARY, payload])
+
+
+topics = st.sampled_from([b"zeek.a", b"zeek.b", "zeek.ü".encode(), b"t" * 300])
+senders = st.sampled_from([b"worker-1", b"worker-2"])
+payloads = st.sampled_from([0, 1, 2, 200, 300, 70_000]).map(lambda size: Event("Demo::e", "x" * size).encode())
+bad = st.sampled_from(
+    [
+        encode_message([b"zeek.a"]),
+        encode_message([b"zeek.a", b"x", b"broker-bin-v2", b""]),
+        message(b"zeek.a", b"worker-1", b""),
+        message(b"zeek.a", b"worker-1", encode("no event")),
+        message(b"\xff", b"worker-1", Event("Demo::e").encode()),
+    ]
+)
+events = st.tuples(topics, senders, payloads)
+
+
+@given(st.lists(events | bad, max_size=30), st.lists(st.integers(1, 5000)))
+def test_however_reads_are_cut(parts: list[Any], cuts: list[int]) -> None:
+    """Each event is one frame, in order, with its topic, its sender and its payload; whatever is none is counted."""
+    wire = b"".join(part if isinstance(part, bytes) else message(*part) for part in parts)
+    session, found = opened(), []
+    for size in [*cuts, len(wire)]:
+        session.feed(wire[:size])
+        found += drain(session)
+        wire = wire[size:]
+    frames = [frame for run in found if isinstance(run, Run) for frame in iterate_frames(run.frames)]
+    assert [(Envelope.decode(frame.key).topic.encode(), _node(frame.key), frame.body) for frame in frames] == [
+        part for part in parts if not isinstance(part, bytes)
+    ]
+    assert all(frame.routing_key == run.route for run in found if isinstance(run, Run) for frame in _frames(run))
+    assert sum(run.messages for run in found if isinstance(run, Run)) == len(frames)
+    refused = sum(isinstance(event, NoEvent) for event in found)
+    assert refused == session.rejected_messages == len(parts) - len(frames)
+    assert session.held_bytes == 0
+
+
+def _frames(run: Run[bytes]) -> list[Any]:
+    return list(iterate_frames(run.frames))
+
+
+def _node(key: bytes) -> bytes:
+    (label,) = Envelope.decode(key).labels
+    return label.removeprefix("zeek-node=").encode()
+
+
+@given(st.lists(events, min_size=1, max_size=20))
+def test_what_nodes_send_to_each_other_is_the_same_bytes(sent: list[tuple[bytes, bytes, bytes]]) -> None:
+    """Once through the hub, and as it was; what was kept is what would be written."""
+    wire = b"".join(message(*one) for one in sent)
+    kept: list[tuple[Batch, bytes]] = []
+    session = opened(keep=lambda *one: kept.append(one))
+    session.feed(wire)
+    runs = drain(session)
+    writer = EventWriter(b"hub")
+    batch = Batch(b"".join(run.frames for run in runs), len(sent))
+    assert writer.write(batch) == (wire, 0)
+    assert all(writer.write(run) == (events, 0) for run, events in kept)
+
+
+@given(st.binary(max_size=300), st.lists(st.integers(1, 50)))
+def test_garbage_ends_the_session_or_is_no_event(garbage: bytes, cuts: list[int]) -> None:
+    """Nothing is raised."""
+    session = opened(10_000)
+    for size in [*cuts, len(garbage)]:
+        session.feed(garbage[:size])
+        assert all(isinstance(event, NoEvent | Ended | None) for event in drain(session))
+        garbage = garbage[size:]
+
+
+def test_a_message_that_is_too_long_ends_the_session() -> None:
+    """It is found out by its header."""
+    session = opened(1000)
+    session.feed(message(b"zeek.a", b"x", Event("Demo::e", "x" * 2000).encode())[:60])
+    (ended,) = drain(session)
+    assert isinstance(ended, Ended)
+    assert "the limit is 1000" in ended.text
+
+
+def test_what_the_hub_sends_of_others() -> None:
+    """Values of its own clients are converted; what is no event is counted, and all comes in the name of the hub."""
+    event = Event("Demo::hello", Count(1))
+    packed, other = to_msgpack(event.encode()), to_msgpack(encode("text"))
+    body = BATCH_COUNT.pack(3) + packed + other + packed
+    batch = Batch(encode_frame(KIND_MESSAGES, body, key=b"zeek.a", flags=FLAG_BATCH), 3)
+    sent = message(b"zeek.a", b"hub", event.encode())
+    assert EventWriter(b"hub").write(batch) == (sent * 2, 1)
+
+
+@pytest.mark.parametrize("sender", [b"", b"\n", b"x" * 120])
+def test_senders_that_the_hub_has_no_label_for(sender: bytes) -> None:
+    """An empty one is one; a control character and one that is too long are refused."""
+    head = EventHead(b"zeek.a", sender)
+    if not sender:
+        assert EventHead.of(head.routing_key, b"hub") == head
+        return
+    with pytest.raises(RejectedError):
+        assert head.routing_key

@@ -1,0 +1,166 @@
+"""Zeek's log batches: the recordings, every type, and what cannot be one."""
+
+from __future__ import annotations
+
+import json
+import struct
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peers.values import ext_hook
+from peers.values.untyped import untyped_extension
+from peers.zeek.zmtp.log_batch import FIELDS_LIMIT, Field, LogBatch, LogBatchError
+
+FOLDER = Path(__file__).with_name("recordings")
+
+UNIT = bytes.fromhex(
+    "0000000c" + b"Log::UNKNOWN".hex() + "00000010" + b"Log::WRITER_NONE".hex() + "00000007" + b"default".hex()
+    + "00000007" + b"my-path".hex() + "00000001" + "00" + "00000002" + b"ts".hex() + "000000050000001600"
+    + "00000002" + "0000000500000016013ff0000000000000" + "0000000500000016014000000000000000"
+)  # fmt: skip
+"""The batch in Zeek's own unit test."""
+
+
+def recorded() -> list[bytes]:
+    """The batches of the recording."""
+    lines = (FOLDER / "z03-log-batches.jsonl").read_text().splitlines()
+    return [bytes.fromhex(json.loads(line)["parts"][3]) for line in lines]
+
+
+def batch(kind: int, *values: bytes, element: int = 0) -> bytes:
+    """A batch with one field."""
+    head = b"".join(struct.pack(">I", len(text)) + text for text in (b"S::LOG", b"W", b"default", b"s"))
+    field = b"\0\0\0\0\1f" + struct.pack(">IIB", kind, element, 1)
+    return head + b"\0\0\0\1" + field + struct.pack(">I", len(values)) + b"".join(values)
+
+
+def value(kind: int, data: bytes | None) -> bytes:
+    """A value of a batch."""
+    return struct.pack(">IIB", kind, 0, data is not None) + (data or b"")
+
+
+def text(raw: bytes) -> bytes:
+    """A string of a batch."""
+    return struct.pack(">I", len(raw)) + raw
+
+
+def taken(data: bytes, at_once: int = 3) -> list[bytes]:
+    """The records of a batch, a few at a time."""
+    batch, found = LogBatch(data), []
+    while batch.left:
+        values, records = batch.take(at_once)
+        unpacker = msgpack.Unpacker(strict_map_key=False)
+        unpacker.feed(values)
+        starts = [0]
+        for _ in range(records):
+            unpacker.skip()
+            starts.append(unpacker.tell())
+        assert starts[-1] == len(values)
+        found += [values[start:end] for start, end in pairwise(starts)]
+    return found
+
+
+def decoded(data: bytes, hook: Any = ext_hook) -> list[Any]:
+    """The records of a batch."""
+    return [msgpack.unpackb(record, ext_hook=hook) for record in taken(data)]
+
+
+def test_the_recording() -> None:
+    """All types that logs have; what is not set is left out."""
+    expected = [json.loads(line) for line in (FOLDER / "z03-log-batches.expected.ndjson").read_text().splitlines()]
+    found = [record for data in recorded() for record in decoded(data, untyped_extension)]
+    assert found == expected
+    first = LogBatch(recorded()[0])
+    assert (first.stream, first.writer, first.filter, first.path) == (
+        "Conn::LOG",
+        "Log::WRITER_ASCII",
+        "default",
+        "conn",
+    )
+    assert first.fields[0] == Field("ts", 5, 0, is_optional=False)
+    assert first.fields[-1] == Field("path", 19, 11, is_optional=True)
+
+
+def test_zeeks_own_unit_test() -> None:
+    """Two records with a time each."""
+    assert decoded(UNIT) == [{"ts": 1.0}, {"ts": 2.0}]
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "shown"),
+    [
+        (1, b"\0" * 7 + b"\1", True),
+        (2, b"\xff" * 8, -1),
+        (3, b"\xff" * 8, 2**64 - 1),
+        (4, struct.pack(">d", 0.5), 0.5),
+        (6, struct.pack(">d", 1.5), 1.5),
+        (7, text(b"\xff"), "\\xff"),
+        (9, text(b"tcp"), "tcp"),
+        (10, struct.pack(">QI", 53, 2), "53/udp"),
+        (11, b"\4\n\0\0\1", "10.0.0.1"),
+        (12, b"\x70\4\n\1\0\0", "10.1.0.0/16"),
+        (12, b"\x20\6\x20\1\x0d\xb8" + bytes(12), "2001:db8::/32"),
+        (14, struct.pack(">q", 1) + value(7, text(b"x")), ["x"]),
+        (17, text(b"f"), "f"),
+        (18, text(b"F"), "F"),
+        (19, struct.pack(">q", 2) + value(7, None) + value(7, text(b"x")), [None, "x"]),
+    ],
+)
+def test_types(kind: int, data: bytes, shown: Any) -> None:
+    """Each as a reader sees it who knows nothing of Zeek; and one that is not set."""
+    assert decoded(batch(kind, value(kind, data), value(kind, None)), untyped_extension) == [{"f": shown}, {}]
+
+
+@pytest.mark.parametrize(
+    ("data", "text_"),
+    [
+        (b"", "byte 0 of 0"),
+        (UNIT[:-1], "requires a buffer|bytes are said to follow"),
+        (UNIT + b"x", "1 bytes stand behind the last record"),
+        (batch(5, value(7, text(b"x"))), "a value of type 7 in a field of type 5"),
+        (batch(8, value(8, b"")), "a value of type 8, which no log has"),
+        (batch(10, value(10, struct.pack(">QI", 65536, 1))), "port 65536 of protocol 1"),
+        (batch(11, value(11, b"\5")), "an address of the family 5"),
+        (batch(12, value(12, b"\x5f\4\n\1\0\0")), "a subnet with a length of -1"),
+        (batch(14, value(14, b"\x7f" + b"\xff" * 7)), "elements are said to follow, in 0 bytes"),
+        (batch(14, value(14, b"\xff" * 8)), "-1 elements"),
+        (batch(5)[:-4] + b"\xff\xff\xff\xff", "4294967295 elements are said to follow"),
+        (batch(7, value(7, b"\xff\xff\xff\xff")), "4294967295 bytes are said to follow, and 0 do"),
+    ],
+)
+def test_what_cannot_be_one(data: bytes, text_: str) -> None:
+    """One error that says where."""
+    with pytest.raises(LogBatchError, match=text_):
+        taken(data)
+
+
+def test_limits() -> None:
+    """Vectors in each other, and fields."""
+    nested = value(7, text(b"x"))
+    for _ in range(9):
+        nested = value(19, struct.pack(">q", 1) + nested)
+    with pytest.raises(LogBatchError, match="more than 8 sets and vectors in each other"):
+        taken(batch(19, nested))
+    head, field = batch(7)[: -4 - 4 - 15], batch(7)[-4 - 15 : -4]
+    many = FIELDS_LIMIT + 1
+    with pytest.raises(LogBatchError, match="1001 fields, the limit is 1000"):
+        taken(head + struct.pack(">I", many) + field * many + bytes(4))
+
+
+@given(st.integers(0, 5000), st.binary(min_size=1, max_size=9))
+def test_damaged_batches(place: int, junk: bytes) -> None:
+    """They are refused, or read as something."""
+    data = bytearray(recorded()[0])
+    place %= len(data)
+    data[place : place + len(junk)] = junk
+    try:
+        found = taken(bytes(data))
+    except LogBatchError:
+        return
+    assert all(isinstance(msgpack.unpackb(record, strict_map_key=False), dict) for record in found)

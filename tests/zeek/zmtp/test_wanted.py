@@ -1,0 +1,55 @@
+"""What a broker tells its publishers of its subscribers."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peers.zeek.zmtp.wanted import Wanted
+
+
+def test_an_unsubscribe_is_told_when_the_last_one_goes() -> None:
+    """Repeated ones count once, both ways."""
+    wanted: Wanted[str] = Wanted()
+    assert wanted.add("a", b"t")
+    assert wanted.add("b", b"t")
+    assert not wanted.add("b", b"t")
+    assert not wanted.remove("b", b"t")
+    assert not wanted.remove("b", b"t")
+    assert wanted.topics == [b"t"]
+    assert wanted.remove("a", b"t")
+    assert wanted.topics == []
+
+
+def test_whoever_goes_unsubscribes_from_all() -> None:
+    """But not from what others want still."""
+    wanted: Wanted[str] = Wanted()
+    for topic in (b"x", b"y", b"z"):
+        wanted.add("a", topic)
+    wanted.add("b", b"y")
+    assert wanted.leave("a") == [b"x", b"z"]
+    assert wanted.leave("a") == []
+    assert (wanted.of("a"), wanted.of("b"), wanted.topics) == (0, 1, [b"y"])
+
+
+@given(st.lists(st.tuples(st.sampled_from("arl"), st.integers(0, 3), st.integers(0, 4)), max_size=60))
+def test_publishers_know_what_is_wanted(steps: list[tuple[str, int, int]]) -> None:
+    """A publisher with one entry a topic, which does what it is told, has exactly what somebody wants."""
+    wanted: Wanted[int] = Wanted()
+    truth: dict[int, set[bytes]] = {number: set() for number in range(4)}
+    told: set[bytes] = set()
+    for act, who, number in steps:
+        topic = b"t%d" % number
+        if act == "a":
+            wanted.add(who, topic)
+            told.add(topic)  # each subscribe is told
+            truth[who].add(topic)
+        elif act == "r":
+            if wanted.remove(who, topic):
+                told.remove(topic)
+            truth[who].discard(topic)
+        else:
+            told.difference_update(wanted.leave(who))
+            truth[who].clear()
+        assert told == set().union(*truth.values()) == set(wanted.topics)
+        assert len(wanted) == len(told)
