@@ -16,6 +16,9 @@ from peers.client import (
     MessageStream,
     Service,
     ServiceName,
+    Store,
+    StoreReplica,
+    StoreWatch,
     Writer,
     blocking,
 )
@@ -25,6 +28,9 @@ from peers.client.blocking import (
     BlockingHistory,
     BlockingService,
     BlockingServiceName,
+    BlockingStore,
+    BlockingStoreReplica,
+    BlockingStoreWatch,
     BlockingStream,
     BlockingSubscription,
     BlockingWriter,
@@ -40,6 +46,9 @@ TWINS = [
     (History, BlockingHistory),
     (ConsumerStream, BlockingConsumerStream),
     (Writer, BlockingWriter),
+    (Store, BlockingStore),
+    (StoreReplica, BlockingStoreReplica),
+    (StoreWatch, BlockingStoreWatch),
 ]
 
 ASYNCIO_ALONE = {

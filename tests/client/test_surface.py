@@ -21,6 +21,9 @@ from peers.client import (
     MessageStream,
     Service,
     ServiceName,
+    Store,
+    StoreReplica,
+    StoreWatch,
     Writer,
     blocking,
 )
@@ -28,7 +31,7 @@ from peers.client.history import History
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = "".join((ROOT / "docs" / f"{name}.md").read_text() for name in (
-    "clients", "requests", "names-and-labels", "journal", "consumers", "shared-memory", "embedding", "spark",
+    "clients", "requests", "names-and-labels", "journal", "consumers", "shared-memory", "embedding", "spark", "stores",
 ))  # fmt: skip
 
 SURFACES = {
@@ -40,6 +43,9 @@ SURFACES = {
         "BlockingHistory",
         "BlockingService",
         "BlockingServiceName",
+        "BlockingStore",
+        "BlockingStoreReplica",
+        "BlockingStoreWatch",
         "BlockingStream",
         "BlockingSubscription",
         "BlockingWriter",
@@ -57,8 +63,8 @@ CLASSES: dict[type, set[str]] = {
         "abort", "allocate", "allocate_nowait", "claim", "close", "commit", "consume", "drain", "dropped_messages",
         "ended", "hub", "journal", "names", "publish", "publish_confirmed", "publish_nowait", "publish_packed",
         "publish_packed_nowait", "read", "remove_consumer", "request", "request_many", "request_nowait",
-        "request_packed", "request_packed_nowait", "serve", "serve_batches", "stage", "statistics", "subscribe",
-        "subscribe_callback", "subscribe_name", "subscribe_rule", "wait_closed",
+        "request_packed", "request_packed_nowait", "serve", "serve_batches", "stage", "statistics", "store",
+        "subscribe", "subscribe_callback", "subscribe_name", "subscribe_rule", "wait_closed",
         "writer",
     },
     MessageStream: {
@@ -68,8 +74,15 @@ CLASSES: dict[type, set[str]] = {
     CallbackSubscription: {"breaks", "close", "close_nowait", "lost_messages", "open", "prefixes"},
     Service: {"close", "failures", "open", "prefixes", "requests", "running"},
     ServiceName: {"labels", "name", "owned", "queue", "reason", "relabel", "release", "wait_lost", "wait_owned"},
-    History: {"blocks", "next", "pieces"},
+    History: {"blocks", "columns", "next", "pieces"},
     Writer: {"name", "publish"},
+    Store: {
+        "append", "clear", "decrement", "entries", "entry", "erase", "exists", "get", "increment", "index", "insert",
+        "keys", "name", "pop", "push", "put", "put_many", "put_nowait", "put_unique", "remove", "replica", "state",
+        "watch", "written",
+    },
+    StoreReplica: {"age_s", "at_least", "close", "get", "items", "number", "open", "version"},
+    StoreWatch: {"batch", "close", "open"},
     ConsumerStream: {"ack", "ack_up_to", "batch", "close", "ended", "late_acks", "name", "open", "receive"},
 }  # fmt: skip
 """What programs may use of each class; the same holds for the blocking ones, see test_signatures.py."""
@@ -130,4 +143,6 @@ def test_a_client_needs_no_hub() -> None:
     modules = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, timeout=60).stdout.split()
     assert not SERVER_ONLY.intersection(modules)
     rooms = {module.split(".")[1] for module in modules if module.startswith("peers.")}
-    assert rooms <= {"client", "shm", "transport", "values", "wire"}
+    assert rooms <= {"client", "shm", "stores", "transport", "values", "wire"}
+    of_stores = {module for module in modules if module.startswith("peers.stores.")}
+    assert of_stores <= {"peers.stores.operations", "peers.stores.wire"}

@@ -23,6 +23,7 @@ from peers.client.blocking.consumer_stream import BlockingConsumedMessage, Block
 from peers.client.blocking.history import BlockingHistory
 from peers.client.blocking.service import BlockingService
 from peers.client.blocking.service_name import BlockingServiceName
+from peers.client.blocking.store import BlockingStore, BlockingStoreReplica, BlockingStoreWatch
 from peers.client.blocking.stream import BlockingStream
 from peers.client.blocking.subscription import BlockingSubscription
 from peers.client.blocking.writer import BlockingWriter
@@ -36,6 +37,9 @@ __all__ = [
     "BlockingHistory",
     "BlockingService",
     "BlockingServiceName",
+    "BlockingStore",
+    "BlockingStoreReplica",
+    "BlockingStoreWatch",
     "BlockingStream",
     "BlockingSubscription",
     "BlockingWriter",

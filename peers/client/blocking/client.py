@@ -15,11 +15,11 @@ the order of its calls; values are packed in the thread that calls. Not here: th
 from __future__ import annotations
 
 import concurrent.futures
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 from hub.batch import Message
 from hub.journal.excerpt import Column
@@ -28,6 +28,7 @@ from peers.client.blocking.history import BlockingHistory
 from peers.client.blocking.loop_thread import LoopThread
 from peers.client.blocking.service import BlockingService
 from peers.client.blocking.service_name import BlockingServiceName
+from peers.client.blocking.store import BlockingStore
 from peers.client.blocking.stream import BlockingStream
 from peers.client.blocking.subscription import BlockingSubscription
 from peers.client.blocking.writer import BlockingWriter
@@ -42,6 +43,7 @@ from peers.client.request_errors import unfailed
 from peers.client.requests import TIMEOUT_S
 from peers.client.service import CONCURRENCY, ServiceRequest
 from peers.client.settings import ClientSettings
+from peers.client.stores.store import Store
 from peers.client.stream import MessageStream
 from peers.client.values import encode_value
 from peers.shm.ring import Block
@@ -49,6 +51,8 @@ from peers.wire.hello import Hello
 from peers.wire.records import FETCH_BYTES
 
 __all__ = ["BlockingClient"]
+
+T = TypeVar("T")
 
 
 class BlockingClient:
@@ -312,6 +316,16 @@ class BlockingClient:
         answers = self._thread.call(self._request_many(topic, list(values), timeout_s, name))
         return answers if return_exceptions else unfailed(answers)
 
+    def store(self, name: str, *, timeout_s: float = TIMEOUT_S) -> BlockingStore:
+        """Return a store of the mesh, by its name; nothing is asked yet. See `Client.store`.
+
+        Raises:
+            UsageError: That is no name.
+        """
+        requests = self._thread.exchange.requests
+        store = Store(name, requests, self._client.subscribe, self.publish_packed_nowait, timeout_s)
+        return BlockingStore(self._thread.call, lambda work: self._thread.call(self._behind(work, timeout_s)), store)
+
     def serve(
         self,
         prefixes: Sequence[str] | str,
@@ -517,6 +531,15 @@ class BlockingClient:
 
     def _stream(self, make: Callable[[], MessageStream]) -> BlockingStream:
         return BlockingStream(self._thread.call, self._thread.call(_made(make)))
+
+    async def _behind(self, work: Coroutine[Any, Any, T], timeout_s: float) -> T:
+        """Do something behind what was published before."""
+        try:
+            await self._thread.forward_within(timeout_s)
+        except BaseException:
+            work.close()
+            raise
+        return await work
 
     async def _publish_confirmed(self, where: Target, packed: bytes) -> int:
         await self._thread.forward()

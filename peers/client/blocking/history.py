@@ -12,7 +12,7 @@ from typing import cast
 
 from hub.errors import ClosedError
 from hub.journal.block import Block
-from hub.journal.excerpt import whole_of
+from hub.journal.excerpt import Column, whole_of
 from peers.client.blocking.call import Call
 from peers.client.history import History, Record, records_of
 from peers.client.values import BadMessage
@@ -50,6 +50,11 @@ class BlockingHistory:
     def next(self) -> int:
         """Where reading goes on: everything before it was read."""
         return self._history.next
+
+    @property
+    def columns(self) -> tuple[Column, ...] | None:
+        """What of each record is wanted; None for all of it."""
+        return self._history.columns
 
     def pieces(self) -> Iterator[Records]:
         """Yield the hub's answers, one after the other. Raises as `BlockingClient.read` says."""

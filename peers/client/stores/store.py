@@ -20,10 +20,11 @@ from peers.client.stream import MessageStream
 from peers.client.values import encode_value
 from peers.stores.wire import changes_topic, read_topic, write_topic
 
-__all__ = ["Store"]
+__all__ = ["MISSING", "Store"]
 
 _SECOND_NS = 1_000_000_000
-_MISSING: Any = object()
+MISSING: Any = object()
+"""Stands where no value was given: None is one."""
 
 
 class Store:
@@ -130,9 +131,9 @@ class Store:
         """Put text behind a string; return the new value."""
         return await self._calculate("append", key, text, expires_s)
 
-    async def insert(self, key: Any, member: Any, value: Any = _MISSING, *, expires_s: float | None = None) -> Any:
+    async def insert(self, key: Any, member: Any, value: Any = MISSING, *, expires_s: float | None = None) -> Any:
         """Put a member into a set, or with a value an entry into a table; return the new set or table."""
-        if value is _MISSING:
+        if value is MISSING:
             return await self._calculate("insert", key, member, expires_s)
         return await self._calculate("insert_entry", key, [member, value], expires_s)
 
