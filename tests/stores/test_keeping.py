@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -170,7 +171,11 @@ commands = st.lists(
 @settings(deadline=None)
 def test_a_file_holds_what_the_store_does(done: list[Command], cuts: list[bool]) -> None:
     """However changes are put together, and whatever fails between: the last state is the store's."""
-    database = Database(":memory:", "s", 1, full_sync=False)
+    with tempfile.TemporaryDirectory() as folder:
+        _write_and_read(Database(f"{folder}/s.db", "s", 1, full_sync=False), done, cuts)
+
+
+def _write_and_read(database: Database, done: list[Command], cuts: list[bool]) -> None:
     store, unkept = Store("s", TypedOperations()), Unkept()
     for number, command in enumerate(done):
         later = Unkept()
