@@ -2,27 +2,23 @@
 
     python -m peers.journal.regroup.process ORDER DESCRIPTOR
 
-ORDER is JSON (`Order`). On the socket it tells what it has done and what is wrong, a line of JSON each time that
-changes (`Told`); nothing comes back. It ends when there is nothing left to do, which the hub sees by its code, 0, and
-starts it again when there is; and with the socket, within a row. What fails is tried again, later each time, up to a
-minute.
+ORDER is JSON (`Order`); what it tells is `Told`. It ends when there is nothing left to do, which the hub sees by its
+code, 0, and starts it again when there is; and with the socket, within a row. How it is started, tells and tries again:
+`peers.journal.side_work`.
 
 Owner: its own process. Cost: `peers.journal.segments.laying`, with the lowest priority, and 60 MiB.
 """
 
 from __future__ import annotations
 
-import os
-import select
 import socket
-import sys
-from collections.abc import Callable
 
 import msgspec
 
 from hub.errors import StorageError
 from peers.journal.regroup.regrouper import Regrouper, Stage
 from peers.journal.segments.laying import LEAST_BYTES, Laid
+from peers.journal.side_work import Wait, later, tell, wait_for_end, work_beside
 
 __all__ = ["Order", "Told", "main", "regroup"]
 
@@ -31,11 +27,6 @@ _NICENESS = 19
 
 _POLL_S = 0.1
 """How often it looks whether a segment has its place, seconds: it gets that with a commit, or within five seconds."""
-
-_FIRST_RETRY_S = 1.0
-
-_LAST_RETRY_S = 60.0
-"""How long it waits after a failure at most, seconds."""
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -68,9 +59,7 @@ class _EndedError(Exception):
     """The hub has ended."""
 
 
-def regroup(
-    order: Order, connection: socket.socket, wait: Callable[[socket.socket, float], bool] | None = None
-) -> None:
+def regroup(order: Order, connection: socket.socket, wait: Wait | None = None) -> None:
     """Lay segments anew until all are, or the other side has closed.
 
     Args:
@@ -78,7 +67,7 @@ def regroup(
         connection: Where it is told.
         wait: Waits so many seconds; whether the other side has closed.
     """
-    wait = wait or _has_ended
+    wait = wait or wait_for_end
 
     def breathe() -> None:
         if wait(connection, 0.0):
@@ -98,11 +87,11 @@ def regroup(
                 pause_s, retry_s = _POLL_S if stage is Stage.OFFERED else 0.0, 0.0
                 now = _told_of(regrouper, told)
             except StorageError as error:
-                pause_s = retry_s = min(max(_FIRST_RETRY_S, 2 * retry_s), _LAST_RETRY_S)
+                pause_s = retry_s = later(retry_s)
                 now = msgspec.structs.replace(told, error=" ".join(str(error).split()), failures=told.failures + 1)
             if now != told:
                 told = now
-                connection.sendall(msgspec.json.encode(told) + b"\n")
+                tell(connection, told)
     except _EndedError:
         pass
     finally:
@@ -122,20 +111,9 @@ def _told_of(regrouper: Regrouper, before: Told) -> Told:
     )
 
 
-def _has_ended(connection: socket.socket, wait_s: float) -> bool:
-    """Wait so long; return whether the other side has closed."""
-    return bool(select.select([connection], [], [], wait_s)[0])
-
-
 def main() -> None:
     """Lay anew what the arguments name."""
-    order, descriptor = sys.argv[1:]
-    os.nice(_NICENESS)
-    with socket.socket(fileno=int(descriptor)) as connection:
-        try:
-            regroup(msgspec.json.decode(order, type=Order), connection)
-        except (BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
-            return  # the hub has ended
+    work_beside(Order, regroup, _NICENESS)
 
 
 if __name__ == "__main__":

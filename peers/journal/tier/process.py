@@ -2,9 +2,8 @@
 
     python -m peers.journal.tier.process ORDER DESCRIPTOR
 
-ORDER is JSON (`Order`). On the socket it tells how far it is and what is wrong, a line of JSON each time that changes
-(`Told`); nothing comes back. It ends with the socket, behind the file that it is copying. What fails, for whatever
-reason, is tried again, later each time, up to a minute.
+ORDER is JSON (`Order`); what it tells is `Told`. It ends with the socket, behind the file that it is copying. How it is
+started, tells and tries again: `peers.journal.side_work`.
 
 Owner: its own process; of the journal it has a lock, so that there is one. Cost: `peers.journal.tier.copier`, with the
 lowest priority; while nothing is sealed, a look at the folder once a second.
@@ -12,17 +11,14 @@ lowest priority; while nothing is sealed, a look at the folder once a second.
 
 from __future__ import annotations
 
-import os
-import select
 import socket
-import sys
 import time
 import traceback
-from collections.abc import Callable
 
 import msgspec
 
 from hub.errors import StorageError
+from peers.journal.side_work import Wait, later, tell, wait_for_end, work_beside
 from peers.journal.tier.copier import Copier, TierRetention
 from peers.journal.tier.place import place_at
 from peers.journal.tier.progress import Told
@@ -34,11 +30,6 @@ _NICENESS = 10
 
 _POLL_S = 1.0
 """How often it looks whether a segment was sealed, seconds."""
-
-_FIRST_RETRY_S = 1.0
-
-_LAST_RETRY_S = 60.0
-"""How long it waits after a failure at most, seconds: a tier that is back is noticed so late."""
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -52,7 +43,7 @@ class Order(msgspec.Struct, frozen=True):
     """The same by age; 0: for ever."""
 
 
-def copy(order: Order, connection: socket.socket, wait: Callable[[socket.socket, float], bool] | None = None) -> None:
+def copy(order: Order, connection: socket.socket, wait: Wait | None = None) -> None:
     """Copy until the other side has closed.
 
     Args:
@@ -60,7 +51,7 @@ def copy(order: Order, connection: socket.socket, wait: Callable[[socket.socket,
         connection: Where it is told.
         wait: Waits so many seconds; whether the other side has closed.
     """
-    wait = wait or _has_ended
+    wait = wait or wait_for_end
     copier: Copier | None = None
     told = Told()
     retry_s = pause_s = 0.0
@@ -71,11 +62,11 @@ def copy(order: Order, connection: socket.socket, wait: Callable[[socket.socket,
             retry_s = 0.0
             now = _told_of(copier, told)
         except Exception as error:  # noqa: BLE001 -- what nobody foresaw would end process after process
-            pause_s = retry_s = min(max(_FIRST_RETRY_S, 2 * retry_s), _LAST_RETRY_S)
+            pause_s = retry_s = later(retry_s)
             now = msgspec.structs.replace(told, error=_text_of(error), failures=told.failures + 1)
         if now != told:
             told = now
-            connection.sendall(msgspec.json.encode(told) + b"\n")
+            tell(connection, told)
     if copier is not None:
         copier.close()
 
@@ -100,20 +91,9 @@ def _told_of(copier: Copier, before: Told) -> Told:
     return Told(progress, before.failures)
 
 
-def _has_ended(connection: socket.socket, wait_s: float) -> bool:
-    """Wait so long; return whether the other side has closed."""
-    return bool(select.select([connection], [], [], wait_s)[0])
-
-
 def main() -> None:
     """Copy what the arguments name."""
-    order, descriptor = sys.argv[1:]
-    os.nice(_NICENESS)
-    with socket.socket(fileno=int(descriptor)) as connection:
-        try:
-            copy(msgspec.json.decode(order, type=Order), connection)
-        except (BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
-            return  # the hub has ended
+    work_beside(Order, copy, _NICENESS)
 
 
 if __name__ == "__main__":
