@@ -198,10 +198,11 @@ class Knowledge(Generic[L]):
         outgoing.heard(hub, seq, record.seq)
         if seq <= record.seq:
             if not contradicts(announcement, record):
+                if seq < record.seq and not announcement.base:
+                    self._tell_newer(link, hub)
                 return None
             if sorted(announcement.neighbours or ()) < sorted(record.neighbours.items()):
-                outgoing.ask_copy(hub)  # what is known here stands, and the far side is told so
-                self._asking[link] = None
+                self._tell_newer(link, hub)  # what is known here stands
                 return None
         neighbours = len(record.neighbours)
         self._check_neighbours(announcement, neighbours)
@@ -217,6 +218,14 @@ class Knowledge(Generic[L]):
         told_neighbours = announcement.neighbours is not None
         self._spread(link, record, base, (*change.added, *change.removed), neighbours=told_neighbours)
         return Heard(hub, change, told_neighbours)
+
+    def _tell_newer(self, link: L, hub: bytes) -> None:
+        """The far side has told all of a hub, and less than is known here: it does not know that, whatever it was told.
+
+        It had forgotten the hub, as it could not reach it, and has heard of it anew from somebody who was behind.
+        """
+        self._links[link].ask_copy(hub)
+        self._asking[link] = None
 
     def forget(self, hub: bytes) -> Interests:
         """Forget a hub; return what it wanted."""

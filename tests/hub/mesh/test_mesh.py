@@ -350,6 +350,29 @@ def test_a_hub_that_others_have_not_forgotten_is_asked_for() -> None:
     assert ways(a, a, c) == {b}
 
 
+def test_who_was_told_forgets_and_hears_anew_from_one_who_is_behind() -> None:
+    """It tells on what it has heard then, and whoever knows more tells it that."""
+    a, b, c, d = Hub(1), Hub(2), Hub(3), Hub(4)
+    connect(a, b)
+    connect(b, c)
+    connect(c, d)
+    d.mesh.change(Change(("/x",)))
+    settle(a, b, c, d, now_s=0)
+    disconnect(c, d)
+    settle(a, b, c, d, now_s=10)
+    link = next(link for link, far in a.links.items() if far is b)
+    before = Announcement(d.id, 0, a.mesh.records[d.id].seq, "", (), ("/x",))
+    connect(c, d)  # b is told of it, and does not know yet that it can reach d, ...
+    d.mesh.change(Change(("/y",)))
+    settle(c, d, now_s=11)
+    tell(c, b)
+    b.mesh._forget([b.mesh.records[d.id]])  # ... when it is time to forget that
+    b.mesh.hear(link.other_end, before)
+    settle(a, b, c, d, now_s=12)
+    settle(a, b, c, d, now_s=14)
+    assert b.wanted[d.id] == a.wanted[d.id] == {"/x", "/y"}
+
+
 def test_nobody_is_told_of_a_hub_that_is_lost() -> None:
     """Otherwise it would never be forgotten where hubs come often; but of one that is found again."""
     a, b, c, d = Hub(1), Hub(2), Hub(3), Hub(4)
