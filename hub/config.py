@@ -21,8 +21,8 @@ import msgspec
 
 from hub.errors import InvalidTopicError, UsageError
 from hub.keys import KEYS, SECTIONS, SHOWN_CHARACTERS, closest, value_at
-from hub.settings import Settings
-from hub.stores.naming import parse_served, parse_store
+from hub.settings import Settings, StoresSettings
+from hub.stores.naming import parse_feed, parse_served, parse_store
 from hub.topics import check_prefix
 
 __all__ = ["DEFAULT", "ConfigError", "merge", "reloaded"]
@@ -75,6 +75,7 @@ def merge(layers: Iterable[tuple[str, Mapping[str, object]]]) -> tuple[Settings,
     _check_prefixes("journal.topics", settings.journal.topics, origins)
     _check_journal(settings, origins)
     _check_stores(settings.stores.open, origins)
+    _check_feeds(settings.stores, origins)
     _check_zeeks_stores(settings, origins)
     return settings, origins
 
@@ -194,6 +195,18 @@ def _check_stores(stores: tuple[str, ...], origins: Mapping[str, str]) -> None:
         if name in names:
             raise ConfigError(origins["stores.open"], "stores.open", f"there are two stores {name!r}")
         names.add(name)
+
+
+def _check_feeds(settings: StoresSettings, origins: Mapping[str, str]) -> None:
+    """See to it that each of these texts names a store of this hub, and a prefix."""
+    stores = {parse_store(text)[0] for text in settings.open}
+    for text in settings.feeds:
+        try:
+            name, _ = parse_feed(text)
+        except (UsageError, InvalidTopicError) as error:
+            raise ConfigError(origins["stores.feeds"], "stores.feeds", str(error)) from error
+        if name not in stores:
+            raise ConfigError(origins["stores.feeds"], "stores.feeds", f"{name!r} is no store of `stores.open`")
 
 
 def _check_prefixes(path: str, prefixes: tuple[str, ...], origins: Mapping[str, str]) -> None:

@@ -19,6 +19,7 @@ from hub.limits import ADDRESSES_LIMIT, RequestLimits
 from hub.overflow import Overflow, QueueLimits
 
 __all__ = [
+    "FOREVER_S",
     "RANGED",
     "AccessSettings",
     "DrainSettings",
@@ -43,7 +44,8 @@ _MIB = 1024 * _KIB
 _GIB = 1024 * _MIB
 _TIB = 1024 * _GIB
 
-_CENTURY_S = 100 * 366 * 86_400.0
+FOREVER_S = 100 * 366 * 86_400.0
+"""A hundred years, seconds."""
 
 _NAME_BYTES = 64
 """The wire's HELLO takes names of up to 64 bytes."""
@@ -546,9 +548,7 @@ class JournalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tier_keep_bytes: Annotated[
         int, _between("bytes", 64 * _KIB, 1024 * _TIB, "Size above which its oldest files are deleted.")
     ] = 1024 * _TIB
-    tier_keep_s: Annotated[float, _between("seconds", 1.0, _CENTURY_S, "Age above which they are deleted.")] = (
-        _CENTURY_S
-    )
+    tier_keep_s: Annotated[float, _between("seconds", 1.0, FOREVER_S, "Age above which they are deleted.")] = FOREVER_S
     tier_behind_bytes: Annotated[
         int,
         _between("bytes", 64 * _KIB, 1024 * _TIB, "Size up to which records that are not copied yet are not deleted."),
@@ -562,6 +562,13 @@ class StoresSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         tuple[Annotated[str, Meta(pattern=_PRINTABLE, min_length=1, max_length=_PATH_BYTES)], ...],
         Meta(description="Stores of this hub.", extra={"unit": "texts NAME=FILE or NAME=:memory:"}),
     ] = ()
+    feeds: Annotated[
+        tuple[Annotated[str, Meta(pattern=_PRINTABLE, min_length=1, max_length=_PATH_BYTES)], ...],
+        Meta(description="Which stores keep the last message of each topic.", extra={"unit": "texts NAME=PREFIX"}),
+    ] = ()
+    feed_expires_s: Annotated[
+        float, _between("seconds", 0.1, FOREVER_S, "How long such a message is kept; the most is for ever.")
+    ] = FOREVER_S
     sync: Annotated[
         Literal["normal", "full"],
         Meta(description="What a confirmed change survives: normal, that the hub is killed; full, power loss too."),

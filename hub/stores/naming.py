@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from hub.errors import UsageError
-from hub.topics import STORES, check_topic, printable
+from hub.topics import STORES, check_prefix, check_topic, printable
 
-__all__ = ["parse_served", "parse_store", "store_topic"]
+__all__ = ["parse_feed", "parse_served", "parse_store", "store_topic"]
 
 
 def store_topic(name: str, what: str = "") -> str:
@@ -30,6 +30,22 @@ def parse_store(text: str) -> tuple[str, str]:
         raise UsageError(f"{printable(text)} is no store: write NAME=FILE, or NAME=:memory:")
     store_topic(name)
     return name, path
+
+
+def parse_feed(text: str) -> tuple[str, str]:
+    """Return, of a setting NAME=PREFIX, the name of a store and the prefix that feeds it.
+
+    Raises:
+        UsageError: It is no such setting, or the prefix is one of topics of stores, which would feed themselves.
+        InvalidTopicError: That is no prefix.
+    """
+    name, equals, prefix = text.partition("=")
+    if not equals:
+        raise UsageError(f"{printable(text)} feeds no store: write NAME=PREFIX")
+    store_topic(name)
+    if prefix.startswith(STORES):
+        raise UsageError(f"{printable(text)}: topics under {STORES} feed no store")
+    return name, check_prefix(prefix)
 
 
 def parse_served(text: str) -> tuple[str, str]:

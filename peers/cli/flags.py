@@ -137,6 +137,8 @@ class Flags:
     journal_tier_behind_bytes: Annotated[str | None, _help("journal.tier_behind_bytes")] = None
     stores_open: Annotated[list[str] | None, _help("stores.open")] = None
     stores_sync: Annotated[str | None, _help("stores.sync")] = None
+    stores_feeds: Annotated[list[str] | None, _help("stores.feeds")] = None
+    stores_feed_expires_s: Annotated[str | None, _help("stores.feed_expires_s")] = None
     stores_entries: Annotated[str | None, _help("stores.entries")] = None
     stores_bytes: Annotated[str | None, _help("stores.bytes")] = None
     stores_user_entries: Annotated[str | None, _help("stores.user_entries")] = None

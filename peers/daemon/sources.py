@@ -51,6 +51,7 @@ _SHORT_FLAGS = {
     "access.anonymous": "--anonymous",
     "peers": "--peer",
     "journal.path": "--journal",
+    "stores.feeds": "--store-from",
     "stores.open": "--store",
 }
 
@@ -83,7 +84,7 @@ def variable(path: str) -> str:
 def flag(path: str) -> str:
     """Name the flag of a key: "queue.messages" is --queue-messages.
 
-    One --peer adds one to `peers`, one --store one to `stores.open`.
+    One --peer adds one to `peers`, one --store one to `stores.open`, one --store-from one to `stores.feeds`.
     """
     return _SHORT_FLAGS.get(path) or "--" + path.replace(".", "-").replace("_", "-")
 

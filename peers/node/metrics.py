@@ -152,7 +152,8 @@
 | `hub_store_bytes`, `hub_store_bytes_limit` | gauge | `store` | what they are charged, 200 bytes each beside the rest |
 | `hub_store_kept_changes`, `hub_store_kept_changes_limit` | gauge | `store` | last changes, for who has missed some |
 | `hub_store_operations_total` | counter | `store`, `what` | `command` (all), `refused` (of these), `expired`, `read`, |
-| | | | `snapshot` (begun), `published` (messages of changes), `keep_failure` (its file could not be written) |
+| | | | `snapshot` (begun), `published` (messages of changes), `keep_failure` (its file could not be written), |
+| | | | `fed` (messages of a prefix that feeds it), `fed_lost` (of these, what it could not keep) |
 
 With a journal:
 

@@ -27,6 +27,7 @@ def store_metrics(stores: Stores) -> Iterator[Metric]:
     kept = GaugeMetricFamily("hub_store_kept_changes", "Last changes that are kept.", labels=_LABELS)
     kept_limit = GaugeMetricFamily("hub_store_kept_changes_limit", "How many may be.", labels=_LABELS)
     counted = CounterMetricFamily("hub_store_operations", "What was done.", labels=("store", "what"))
+    feeds: dict[str, tuple[int, int]] = {}
     for master in stores:
         labels, limits = (master.name,), master.store.limits
         statistics = master.statistics()
@@ -47,4 +48,11 @@ def store_metrics(stores: Stores) -> Iterator[Metric]:
             ("keep_failure", statistics.keep_failures_total),
         ):
             counted.add_metric((master.name, what), total)
+    for feed in stores.feeds:
+        messages, lost = feeds.setdefault(feed.store, (0, 0))
+        more = feed.statistics()
+        feeds[feed.store] = (messages + more.messages_total, lost + more.lost_total)
+    for name, (messages, lost) in feeds.items():
+        counted.add_metric((name, "fed"), messages)
+        counted.add_metric((name, "fed_lost"), lost)
     yield from (entries, entries_limit, sizes, sizes_limit, kept, kept_limit, counted)

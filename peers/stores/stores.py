@@ -11,10 +11,11 @@ from typing import Any
 
 from hub.core import Core
 from hub.errors import UsageError
-from hub.settings import StoresSettings
+from hub.settings import FOREVER_S, StoresSettings
 from hub.stores.limits import StoreLimits
-from hub.stores.naming import parse_store
+from hub.stores.naming import parse_feed, parse_store
 from hub.topics import RESERVED
+from peers.stores.feeding import Feed
 from peers.stores.keeper import InMemory, Keeper
 from peers.stores.keeping.in_file import InFile
 from peers.stores.master import Clock, Master
@@ -25,6 +26,9 @@ MEMORY = ":memory:"
 """What stands in place of a file for a store that is kept nowhere."""
 
 STORES_TOPIC = RESERVED + "stores"
+
+
+_SECOND_NS = 1_000_000_000
 
 
 class Stores:
@@ -42,6 +46,8 @@ class Stores:
         self._now_ns = now_ns
         self._masters: dict[str, Master] = {}
         self._keepers: list[Keeper] = []
+        self.feeds: list[Feed] = []
+        """What some of them are fed by; to be read."""
         core.requests.hub_services.add(STORES_TOPIC, lambda _handler, _value: self.listed())
 
     def __iter__(self) -> Iterator[Master]:
@@ -73,6 +79,13 @@ class Stores:
         for text in settings.open:
             name, path = parse_store(text)
             self.add(name, limits, self._keeper(path, full_sync=settings.sync == "full"))
+        expires_s = settings.feed_expires_s
+        expiry_ns = None if expires_s >= FOREVER_S else round(expires_s * _SECOND_NS)
+        for text in settings.feeds:
+            name, prefix = parse_feed(text)
+            if name not in self._masters:
+                raise UsageError(f"there is no store {name!r} to be fed from {prefix!r}")
+            self.feeds.append(Feed(self._core, self._masters[name], prefix, expiry_ns))
 
     def add(self, name: str, limits: StoreLimits, keeper: Keeper) -> Master:
         """Open one more store; `stop` closes its keeper.
@@ -96,6 +109,9 @@ class Stores:
 
     async def stop(self) -> None:
         """Close all stores, once what they have taken is kept."""
+        for feed in self.feeds:
+            feed.stop()
+        self.feeds.clear()
         for keeper in self._keepers:
             await keeper.close()
         for master in self._masters.values():
@@ -109,6 +125,7 @@ class Stores:
             {
                 "name": master.name,
                 "epoch": master.store.epoch,
+                "fed_from": [feed.prefix for feed in self.feeds if feed.store == master.name],
                 **master.statistics().store._asdict(),
                 **{key: value for key, value in master.statistics()._asdict().items() if key != "store"},
             }

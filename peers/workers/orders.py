@@ -7,7 +7,7 @@ Each worker has the settings of the hub, except what belongs to the hub as a who
 | `listen` | with the ports that the core has picked |
 | `peers`, `mesh.advertise`, `mesh.degree` | none: links are the core's |
 | `journal.path`, `access.peer_token` | none: the journal is the core's, too |
-| `stores.open`, `zeek.masters`, `zeek.clones` | none: stores are the core's, and so are Zeeks |
+| `stores.open`, `stores.feeds`, `zeek.masters`, `zeek.clones` | none: stores are the core's, and so are Zeeks |
 | `journal.of` | the core, if it has a journal: it is read there, and confirms |
 | `drain.clients_per_s` | its part of the rate |
 
@@ -70,7 +70,7 @@ def of_worker(settings: Settings, listen: tuple[str, ...], core: bytes) -> Setti
         peers=(),
         mesh=replace(settings.mesh, advertise=(), degree=0),
         journal=replace(settings.journal, path="", of=core.hex() if settings.journal.path else settings.journal.of),
-        stores=replace(settings.stores, open=()),
+        stores=replace(settings.stores, open=(), feeds=()),
         zeek=replace(settings.zeek, masters=(), clones=()),
         access=replace(settings.access, peer_token=""),
         drain=replace(settings.drain, clients_per_s=rate),

@@ -194,6 +194,7 @@ OTHERS: dict[str, Any] = {
     "unix.mode": "0660",
     "access.anonymous": "reader",
     "stores.open": ["other=:memory:"],
+    "stores.feeds": ["other=/status/"],
     "zeek.masters": ["other"],
     "zeek.clones": ["other"],
 }
@@ -205,6 +206,7 @@ FILES = {"access.policy": b"", "access.tokens": b"", "access.jwt_keys": public_p
 BESIDE: dict[str, dict[str, dict[str, Any]]] = {
     "access.jwt_keys": {"access": {"jwt_issuer": "here", "jwt_audience": "hub"}},
     "journal.tier": {"journal": {"path": "journal"}},
+    "stores.feeds": {"stores": {"open": ["other=:memory:"]}},
     "zeek.masters": {"stores": {"open": ["other=:memory:"]}},
     "zeek.clones": {"stores": {"open": ["other=:memory:"]}},
 }

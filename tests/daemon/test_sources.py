@@ -148,6 +148,7 @@ SAMPLES = {
 SAMPLES_OF_KEYS = {
     "websocket.hosts": ("a.org,b.org", ("a.org", "b.org")),
     "stores.open": ("a=:memory:,b=:memory:", ("a=:memory:", "b=:memory:")),
+    "stores.feeds": ("a=/status/,a=/b", ("a=/status/", "a=/b")),
     "unix.mode": ("0660", "0660"),
     "zeek.masters": ("a,zeek/known/hosts=a", ("a", "zeek/known/hosts=a")),
     "zeek.clones": ("zeek/known/hosts=a", ("zeek/known/hosts=a",)),
@@ -164,7 +165,7 @@ def test_every_key_by_variable_and_flag(path: str) -> None:
         text = value = key.choices[-1]
     room = {"HUB_QUEUE_BYTES": "64KiB", "HUB_QUEUE_MESSAGES": "7"} if path.startswith("queue_max.") else {}
     room |= {"HUB_JOURNAL_PATH": "journal"} if path == "journal.tier" else {}
-    room |= {"HUB_STORES_OPEN": "a=:memory:"} if path in {"zeek.masters", "zeek.clones"} else {}
+    room |= {"HUB_STORES_OPEN": "a=:memory:"} if path in {"stores.feeds", "zeek.masters", "zeek.clones"} else {}
     loaded = load({}, {**room, variable(path): str(text)})
     assert value_at(loaded.settings, path) == value
     assert loaded.origins[path] == f"environment {variable(path)}"

@@ -238,6 +238,24 @@ def test_stores_that_zeeks_may_clone(masters: list[str], reason: str) -> None:
     assert reason in error.reason
 
 
+@pytest.mark.parametrize(
+    ("feed", "reason"),
+    [
+        ("b=/status/", "'b' is no store of `stores.open`"),
+        ("a", "write NAME=PREFIX"),
+        ("a=$store/a/", "topics under $store/ feed no store"),
+    ],
+)
+def test_stores_that_are_fed(feed: str, reason: str) -> None:
+    """Each is a store of this hub, and fed from no topics of stores."""
+    stores = {"open": ["a=:memory:"]}
+    good = merge([("hub.toml", {"stores": stores | {"feeds": ["a=/status/", "a="]}})])[0]
+    assert good.stores.feeds == ("a=/status/", "a=")
+    error = refusal(("hub.toml", {"stores": stores | {"feeds": [feed]}}))
+    assert (error.source, error.key) == ("hub.toml", "stores.feeds")
+    assert reason in error.reason
+
+
 def test_stores_that_follow_those_of_zeeks() -> None:
     """Each follows one, and is not what Zeeks may clone."""
     stores = {"stores": {"open": ["a=:memory:", "b=:memory:"]}}

@@ -218,7 +218,8 @@ async def test_the_route_cache(node: Node) -> None:
 
 async def test_stores(node: Node) -> None:
     """What each holds, how much that may be, and what was done to it."""
-    node.stores.open(StoresSettings(open=("a=:memory:", "b=:memory:")))
+    node.stores.open(StoresSettings(open=("a=:memory:", "b=:memory:"), feeds=("b=/b",)))
+    node.stores.feeds[0].send([Batch.of("/b", [1, 2])])
     master = node.stores.get("a")
     assert master is not None
     master.apply([Command("put", b"\x01", b"\x02"), Command("pop", b"\x01")], lambda *_: None)
@@ -229,6 +230,9 @@ async def test_stores(node: Node) -> None:
     assert value(families, "hub_store_bytes", store="a") == 202
     assert value(families, "hub_store_operations_total", store="a", what="command") == 2
     assert value(families, "hub_store_operations_total", store="a", what="refused") == 1
+    assert value(families, "hub_store_operations_total", store="b", what="fed") == 2
+    assert value(families, "hub_store_operations_total", store="b", what="fed_lost") == 0
+    assert value(families, "hub_store_entries", store="b") == 1
     await node.stores.stop()
 
 

@@ -20,7 +20,7 @@ GIVEN = {
     "mesh": {"advertise": ["tcp://hub.example.org:7400"], "degree": 2, "hubs": 77},
     "access": {"peer_token": "/etc/token", "anonymous": "member"},
     "journal": {"path": "/var/journal"},
-    "stores": {"open": ["a=:memory:", "b=:memory:"]},
+    "stores": {"open": ["a=:memory:", "b=:memory:"], "feeds": ["a=/a"]},
     "zeek": {"masters": ["a"], "clones": ["zeek/known/hosts=b"]},
     "drain": {"clients_per_s": 100},
 }
@@ -42,6 +42,7 @@ def test_a_worker_has_the_settings_of_the_hub() -> None:
         "journal.path": "",
         "journal.of": CORE.hex(),
         "stores.open": (),
+        "stores.feeds": (),
         "zeek.masters": (),
         "zeek.clones": (),
         "drain.clients_per_s": 25,
