@@ -35,9 +35,13 @@ from rich.table import Table
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[2]), str(Path(__file__).resolve().parent)]
 
-from brokers.broker import Ports, RunningBroker  # noqa: E402 -- run as a script, it finds the project first
-from brokers.nats import Nats  # noqa: E402 -- run as a script, it finds the project first
-from brokers.redis import Redis  # noqa: E402 -- run as a script, it finds the project first
+from brokers.broker import RunningBroker  # noqa: E402 -- run as a script, it finds the project first
+from brokers.durable import (  # noqa: E402 -- run as a script, it finds the project first
+    AppendingRedis,
+    JetStream,
+    connected,
+    redis_command,
+)
 
 from hub.batch import Batch  # noqa: E402 -- run as a script, it finds the project first
 from peers.bench.running_hub import RunningHub  # noqa: E402 -- run as a script, it finds the project first
@@ -76,23 +80,6 @@ class Target(NamedTuple):
     """Asks how many are recorded."""
 
 
-class _Nats(Nats):
-    """nats-server with JetStream."""
-
-    def command(self, ports: Ports, directory: Path) -> list[str]:
-        command = super().command(ports, directory)
-        with (directory / "nats.conf").open("a") as file:
-            file.write(f'jetstream {{ store_dir: "{directory}/store" }}\n')
-        return command
-
-
-class _Redis(Redis):
-    """redis-server with its append-only file."""
-
-    def command(self, ports: Ports, directory: Path) -> list[str]:
-        return [*super().command(ports, directory), "--appendonly", "yes", "--appendfsync", "everysec"]
-
-
 @contextmanager
 def hub() -> Iterator[Target]:
     """The hub, with a journal."""
@@ -117,9 +104,9 @@ def hub() -> Iterator[Target]:
 def jetstream() -> Iterator[Target]:
     """nats-server, with a stream in files."""
     with (
-        RunningBroker(_Nats(), None) as running,
-        _connected(running.ports[0]) as line,
-        _connected(running.ports[0]) as ask,
+        RunningBroker(JetStream(), None) as running,
+        connected(running.ports[0]) as line,
+        connected(running.ports[0]) as ask,
     ):
         for each in (line, ask):
             each.sendall(b'CONNECT {"verbose":false,"pedantic":false}\r\n')
@@ -150,30 +137,19 @@ def jetstream() -> Iterator[Target]:
 def redis() -> Iterator[Target]:
     """redis-server, with one stream."""
     with (
-        RunningBroker(_Redis(), None) as running,
-        _connected(running.ports[0]) as line,
-        _connected(running.ports[0]) as ask,
+        RunningBroker(AppendingRedis(), None) as running,
+        connected(running.ports[0]) as line,
+        connected(running.ports[0]) as ask,
     ):
         answers = ask.makefile("rb")
 
         def recorded() -> int:
-            ask.sendall(_command(b"XLEN", _TOPIC.encode()))
+            ask.sendall(redis_command(b"XLEN", _TOPIC.encode()))
             return int(answers.readline()[1:])
 
-        made = [_command(b"XADD", _TOPIC.encode(), b"*", b"v", value) for value in _VALUES]
+        made = [redis_command(b"XADD", _TOPIC.encode(), b"*", b"v", value) for value in _VALUES]
         folder = Path(f"/proc/{running.pid}/cwd").resolve()
         yield Target(running.pid, folder, line, b"".join(made), recorded)
-
-
-def _command(*words: bytes) -> bytes:
-    return b"*%d\r\n" % len(words) + b"".join([b"$%d\r\n%s\r\n" % (len(word), word) for word in words])
-
-
-@contextmanager
-def _connected(port: int) -> Iterator[socket.socket]:
-    with socket.create_connection(("127.0.0.1", port)) as line:
-        line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        yield line
 
 
 def _touch(mebibytes: int) -> None:
@@ -225,9 +201,9 @@ def main() -> None:
     arguments = parser.parse_args()
     targets = {"hub, journal": hub}
     if shutil.which("nats-server", path="/usr/sbin:/usr/bin:/usr/local/bin"):
-        targets[f"NATS JetStream {Nats().version()}, file"] = jetstream
-    if Redis().version():
-        targets[f"Redis stream {Redis().version()}, AOF"] = redis
+        targets[f"NATS JetStream {JetStream().version()}, file"] = jetstream
+    if AppendingRedis().version():
+        targets[f"Redis stream {AppendingRedis().version()}, AOF"] = redis
     messages = arguments.messages // _AT_ONCE * _AT_ONCE
     rows: dict[str, list[Row]] = {name: [] for name in targets}
     for _ in range(arguments.repeat):
