@@ -1,6 +1,6 @@
 """How fast `format("hub")` reads and writes: a table.
 
-    python tests/benchmarks/spark_connector.py [--messages 2000000] [--repeat 3] [--only batch,stream]
+    python tests/benchmarks/spark_connector.py [--messages 2000000] [--repeat 3] [--only batch,tier] [--master local[2]]
 
 A hub with a journal in a process of its own, one local session with two cores, messages of 100 bytes on 40 topics of
 about 20 bytes. Rates are medians, after one run that is not counted; Spark's sink that drops everything is `noop`.
@@ -29,8 +29,12 @@ from hub.batch import encode_value, encode_values  # noqa: E402 -- run as a scri
 from peers.bench.plan import Plan  # noqa: E402 -- the same
 from peers.bench.stage import Stage  # noqa: E402 -- the same
 from peers.client.blocking import connect  # noqa: E402 -- the same
+from peers.journal.store import Segmenting, Store  # noqa: E402 -- the same
+from peers.journal.tier.copier import Copier, TierRetention  # noqa: E402 -- the same
+from peers.journal.tier.place import place_at  # noqa: E402 -- the same
 from peers.spark.session import SessionSettings, running_job  # noqa: E402 -- the same
 from peers.spark.summary import amount, columns, show  # noqa: E402 -- the same
+from tests.journal.files import ALL  # noqa: E402 -- the same
 from tests.spark.hubs import HubWithJournal  # noqa: E402 -- the same
 
 if TYPE_CHECKING:
@@ -59,10 +63,7 @@ class Bench:
 
     def fill(self) -> None:
         """Have the messages recorded, the same ones each time."""
-        source = random.Random(7)  # noqa: S311 -- it is to be repeatable
-        values = [encode_value(source.randbytes(VALUE_BYTES - 2)) for _ in range(BATCH_MESSAGES)]
-        frames = b"".join(encode_values(topic.encode(), values) for topic in TOPICS)
-        frames_messages = len(TOPICS) * BATCH_MESSAGES
+        frames, frames_messages = _piece()
         with connect(self.hub.url) as client:
             pieces = self.messages // frames_messages
             for first in range(0, pieces, COMMITTED_PIECES):
@@ -104,6 +105,18 @@ class Bench:
             lambda: self.read().write.option("compression", "zstd").mode("overwrite").parquet(path),
         )
         yield self.rates("batch → noop, decode=json", lambda: noop(self.read(decode="json")))
+
+    def tier(self) -> Iterator[Row]:
+        """Measure batch reads of a tier, whose files tasks read themselves."""
+        tier = self.folder / "tier"
+        _fill_tier(self.folder / "tiered", tier, self.messages)
+        with HubWithJournal(self.folder / "tiered", "--journal-tier", str(tier)) as hub:
+            tiered = Bench(self.spark, hub, self.folder, self.messages, self.repeat)
+            frame = tiered.read(tier=str(tier))
+            yield tiered.rates("batch of a tier → noop", lambda: noop(frame))
+            yield tiered.rates("the same, offset and topic", lambda: noop(frame.select("offset", "topic")))
+            one = frame.where(f"topic = '{TOPICS[0]}'")
+            yield tiered.rates("the same, one topic of 40; rows passed over count, too", lambda: noop(one))
 
     def availablenow(self) -> Iterator[Row]:
         """Measure streams of what is there."""
@@ -230,6 +243,31 @@ class Bench:
         yield self.rates("hub → another hub, stream, availableNow", stream)
 
 
+_SEGMENT_BYTES = 16 * 1024 * 1024
+
+
+def _fill_tier(journal: Path, tier: Path, messages: int) -> None:
+    """Have the messages recorded and copied; what is not sealed, and so not copied, is less than a segment."""
+    store = Store(str(journal), full_sync=False, retention=ALL, segmenting=Segmenting(_SEGMENT_BYTES, 1 << 60))
+    frames, each = _piece()
+    for number in range(messages // each):
+        store.add([(number, frames)])
+        store.commit(now_us=number)
+    store.close()
+    tier.mkdir()
+    copier = Copier(str(journal), place_at(str(tier)), TierRetention(0, 0))
+    while copier.step(0):
+        pass
+    copier.close()
+
+
+def _piece() -> tuple[bytes, int]:
+    """Return frames, the same each time, and how many messages they are."""
+    source = random.Random(7)  # noqa: S311 -- it is to be repeatable
+    values = [encode_value(source.randbytes(VALUE_BYTES - 2)) for _ in range(BATCH_MESSAGES)]
+    return b"".join(encode_values(topic.encode(), values) for topic in TOPICS), len(TOPICS) * BATCH_MESSAGES
+
+
 def noop(frame: DataFrame) -> None:
     """Read it and drop it."""
     frame.write.format("noop").mode("overwrite").save()
@@ -259,7 +297,7 @@ def wait(condition: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-PARTS = ("batch", "availablenow", "overhead", "latency", "beside", "sink")
+PARTS = ("batch", "tier", "availablenow", "overhead", "latency", "beside", "sink")
 
 
 def main() -> None:
@@ -268,13 +306,14 @@ def main() -> None:
     parser.add_argument("--messages", type=int, default=2_000_000)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--only", default=",".join(PARTS), help="comma list of " + ", ".join(PARTS))
+    parser.add_argument("--master", default="local[2]", help="of Spark, such as 'local-cluster[2,1,1024]'")
     given = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="spark-connector-", dir=os.environ.get("TMPDIR", "/tmp")))  # noqa: S108 -- asked
     rows: list[Row] = []
     try:
         with (
             HubWithJournal(folder / "journal") as hub,
-            running_job(SessionSettings(name="benchmark", master="local[2]")) as job,
+            running_job(SessionSettings(name="benchmark", master=given.master)) as job,
         ):
             bench = Bench(job.spark, hub, folder, given.messages, given.repeat)
             job.progress.tell("filling the journal")
