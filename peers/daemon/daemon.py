@@ -34,6 +34,7 @@ from peers.connections.bridge_dialler import bridge_dialler
 from peers.connections.broker import broker_connection
 from peers.connections.broker_dialler import broker_dialler
 from peers.connections.broker_peerings import Peerings
+from peers.connections.cluster_dialler import cluster_diallers
 from peers.connections.connection import Connection
 from peers.connections.dialler import Dialler, hub_dialler
 from peers.connections.learned import Learned
@@ -159,7 +160,8 @@ class Daemon:
             raise
         self._tell_exposure()
         for peer in self._loaded.peers:
-            self._tasks.append(self.node.loop.create_task(self._dialler(peer).run(), name=f"link to {peer.location}"))
+            for dialler in self._diallers(peer):
+                self._tasks.append(self.node.loop.create_task(dialler.run(), name=f"link to {peer.location}"))
         if settings.mesh.degree:
             spares = SpareDialler(self.node, Learned(self.node, self._loaded.peers))
             self._tasks.append(self.node.loop.create_task(spares.run(), name="spare links"))
@@ -339,14 +341,16 @@ class Daemon:
         await self.node.loop.create_unix_connection(lambda: connection, sock=sock)
         return connection
 
-    def _dialler(self, peer: Endpoint) -> Dialler | NameDialler:
+    def _diallers(self, peer: Endpoint) -> tuple[Dialler | NameDialler, ...]:
+        if peer.scheme is Scheme.ZEEK_ZMQ:
+            return cluster_diallers(self.node, peer, self._queue(peer))
         if peer.scheme is Scheme.ZEEK_WS:
-            return bridge_dialler(self.node, peer, self._queue(peer))
+            return (bridge_dialler(self.node, peer, self._queue(peer)),)
         if peer.scheme.is_zeek:
-            return broker_dialler(self._peerings, peer, self._queue(peer))
+            return (broker_dialler(self._peerings, peer, self._queue(peer)),)
         if is_name(peer):
-            return NameDialler(self.node, peer, lambda address: self._hub_dialler(peer, address))
-        return self._hub_dialler(peer)
+            return (NameDialler(self.node, peer, lambda address: self._hub_dialler(peer, address)),)
+        return (self._hub_dialler(peer),)
 
     def _hub_dialler(self, peer: Endpoint, address: str = "") -> Dialler:
         return hub_dialler(self.node, peer, self.node.settings.queue, address=address)

@@ -9,7 +9,8 @@ wss://host:port[/path]         WebSocket and HTTP over TLS
 zeek://host:port               Zeek Broker's own protocol, over TLS as Broker has it by default; of hubs, not of clients
 zeek+tcp://host:port           the same without TLS
 zeek+ws://host:port            a Zeek's WebSocket server, to connect to; ?publish=/a/,/b says what it is sent
-zeek+zmq://host:port?xsub=PORT the central broker of a Zeek cluster over ZeroMQ: XPUB, and XSUB, else on the next port
+zeek+zmq://host:port?xsub=PORT the central broker of a Zeek cluster over ZeroMQ: XPUB, and XSUB, else on the next port;
+                               a hub is that broker, or a node that dials it
 zeek+log://host:port           a logger of such a cluster, to listen
 ```
 
@@ -214,10 +215,12 @@ class Endpoint:
             InvalidEndpointError: `parse` raises it, the port is 0, or there is a queue that only listeners have.
         """
         endpoint = cls.parse(url)
-        if endpoint.scheme in {Scheme.ZEEK_ZMQ, Scheme.ZEEK_LOG}:
-            raise InvalidEndpointError(url, "a hub is the central broker, or a logger, of a cluster: hub run --listen")
+        if endpoint.scheme is Scheme.ZEEK_LOG:
+            raise InvalidEndpointError(url, "a hub is a logger of a cluster, and has none: hub run --listen")
         if endpoint.scheme is not Scheme.UNIX and endpoint.port == 0:
             raise InvalidEndpointError(url, "port 0 is for listening; connecting needs the port of the hub")
+        if endpoint.scheme is Scheme.ZEEK_ZMQ and endpoint.xsub == 0:
+            raise InvalidEndpointError(url, f"{_XSUB}=0 is for listening; connecting needs the second port, too")
         if endpoint.queue != QueueOverride() and not endpoint.scheme.is_zeek:
             raise InvalidEndpointError(url, "messages, bytes and overflow belong to the URL of a listener")
         return endpoint

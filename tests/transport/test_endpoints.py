@@ -87,7 +87,17 @@ def test_what_a_zeek_is_sent() -> None:
     assert Endpoint.parse(str(endpoint)) == endpoint
 
 
-@pytest.mark.parametrize("scheme", ["zeek", "zeek+tcp", "zeek+ws"])
+def test_a_broker_that_is_dialled_has_two_ports() -> None:
+    """Both must be known; a logger is nobody's to dial."""
+    endpoint = Endpoint.parse_peer("zeek+zmq://h:5555?xsub=7777&messages=5")
+    assert (endpoint.port, endpoint.xsub, endpoint.queue) == (5555, 7777, QueueOverride(messages=5))
+    assert Endpoint.parse_peer("zeek+zmq://h:5555").xsub == 5556
+    for url in ("zeek+zmq://h:0?xsub=1", "zeek+zmq://h:1?xsub=0", "zeek+log://h:1"):
+        with pytest.raises(InvalidEndpointError, match=r"--listen|for listening"):
+            Endpoint.parse_peer(url)
+
+
+@pytest.mark.parametrize("scheme", ["zeek", "zeek+tcp", "zeek+ws", "zeek+zmq"])
 def test_a_zeek_is_for_hubs(scheme: str) -> None:
     """A hub peers with it, and gives it a queue; a client cannot connect to it."""
     assert Endpoint.parse_peer(f"{scheme}://h:1?messages=5").queue == QueueOverride(messages=5)

@@ -1,4 +1,4 @@
-"""The hub as the central broker of a Zeek cluster whose nodes speak ZeroMQ (docs/zeek.md).
+"""The hub as the central broker of a Zeek cluster whose nodes speak ZeroMQ, or as one of its nodes (docs/zeek.md).
 
 | file | |
 |---|---|
@@ -6,4 +6,7 @@
 | `subscriber` | the XSUB of a node, on the broker's first port: what it wants, and the events it gets |
 | `logger` | the PUSH of a node, on a port of its own: its logs |
 | `publisher` | the XPUB of a node, on the second port: what it publishes, and what it is told is wanted |
+
+Of a cluster that has another central broker, `subscriber` and `publisher` are the sockets of that one, which
+`peers.connections.cluster_dialler` dials.
 """

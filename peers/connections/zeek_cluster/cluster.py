@@ -10,8 +10,12 @@ A node publishes only what it was told that somebody wants, and it learns that a
 one's subscriptions. So each of them is told as it comes, also to the node itself; the end of one only when nobody in
 the cluster has it any more (`peers.zeek.zmtp.wanted`), nor the hub.
 
-Owner: one listener. Invariants: those of `Wanted`; a subscription is in the core before anybody is told of it. Memory:
-the topics of all subscribers, each as often as the limits of a handler let it have them.
+Of a cluster that has a central broker of its own (`FarCluster`) the same two connections lead there: the broker's XPUB
+is a `Publisher`, its XSUB a `Subscriber`.
+
+Owner: one listener, or the two diallers of one endpoint. Invariants: those of `Wanted`; a subscription is in the core
+before anybody is told of it. Memory: the topics of all subscribers, each as often as the limits of a handler let it
+have them.
 
 Cost: a call for each publisher whenever a subscription comes or goes; a batch is written once for all subscribers
 (`peers.values.forms`).
@@ -30,7 +34,10 @@ from peers.zeek.zmtp.wanted import Wanted
 if TYPE_CHECKING:
     from peers.connections.zeek_cluster.publisher import Publisher
 
-__all__ = ["Cluster"]
+__all__ = ["Cluster", "FarCluster"]
+
+_NODE_ID = b"zeek.cluster.nodeid."
+"""What subscriptions begin with by which nodes find each other."""
 
 
 class Cluster:
@@ -40,13 +47,18 @@ class Cluster:
         node: The hub.
     """
 
+    is_far = False
+    """Whether it has a central broker of its own."""
+
     def __init__(self, node: Node) -> None:
         self.node = node
         self.wanted: Wanted[object] = Wanted()
         """What the subscribers of the cluster want."""
         self.publishers: dict[Publisher, None] = {}
         """All who are told of it, from their handshakes on."""
-        self._writer = EventWriter(f"topichub_{node.name}_{node.id.hex()[:12]}".encode())
+        self.own = f"topichub_{node.name}_{node.id.hex()[:12]}".encode()
+        """The hub's own node id, the sender of what no node has published; what comes with it has come back."""
+        self._writer = EventWriter(self.own, passes_on=not self.is_far)
 
     def form(self, _: Batch) -> Form:
         """Give a batch its form for nodes: events. For `Batch.form`."""
@@ -55,6 +67,10 @@ class Cluster:
     def keep(self, batch: Batch, events: bytes) -> None:
         """Give a batch that a node has sent its form for the others: the bytes that have come."""
         batch.keep_form(self.form, Form.ready(self._writer.write, events))
+
+    def may_ask(self, topic: bytes) -> bool:  # noqa: ARG002 -- `FarCluster` looks at it
+        """Whether publishers may be told that the hub wants a topic for others than nodes of the cluster."""
+        return True
 
     def want(self, subscriber: object, topic: bytes) -> None:
         """A subscriber has asked for a topic; once more, perhaps."""
@@ -75,3 +91,32 @@ class Cluster:
     def _tell_end(self, topic: bytes) -> None:
         for publisher in self.publishers:
             publisher.tell(topic, is_wanted=False)
+
+
+class FarCluster(Cluster):
+    """One that has a central broker of its own, where the hub is a node.
+
+    That broker tells everybody what is wanted, this hub, too. The hub gives it what its clients, its own process, Zeeks
+    of other protocols and other hubs publish, but nothing that a node of any cluster has published: where it reaches
+    the same cluster by another way, that would go around without end.
+
+    The hub is a silent node, as programs are that Zeek serves: it says no hello, and no node takes it for one.
+    """
+
+    is_far = True
+
+    def keep(self, batch: Batch, events: bytes) -> None:
+        """Nobody is given the bytes that have come."""
+
+    def may_ask(self, topic: bytes) -> bool:
+        """Not where nodes would take the hub for a node, and wait for its hello."""
+        return not topic.startswith(_NODE_ID)
+
+    def want(self, subscriber: object, topic: bytes) -> None:
+        """The broker tells it."""
+
+    def want_no_more(self, subscriber: object, topic: bytes) -> None:
+        """The broker tells it."""
+
+    def leave(self, subscriber: object) -> None:
+        """The broker tells it."""

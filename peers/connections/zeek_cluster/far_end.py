@@ -1,5 +1,7 @@
 """`FarEnd`: what both connections of a Zeek node have in common, whichever of its sockets is at the other end.
 
+Likewise those to a central broker.
+
 Who it is is found out as for all Zeeks (`peers.connections.door`). It becomes a leaf of the hub with the end of the
 handshake. Nothing is ever said to a far side that is refused, or that is ended: ZeroMQ has no word for it that Zeek
 survives, so the reason is in the log.
@@ -49,6 +51,8 @@ class FarEnd:
     unsaid = "the far side closed"
     is_held = is_bell = False
     is_quiet = False
+    is_dialled = False
+    """Whether it is a central broker, which this hub has dialled, and no node that has come to this hub."""
 
     def __init__(self, hub: Node, queue: QueueLimits, connection: Connection, session: Session) -> None:
         self._node = hub
@@ -75,13 +79,13 @@ class FarEnd:
         """The handshake is done: take the far side in; return whether it may come in."""
         node, connection = self._node, self._connection
         try:
-            enter_zeek(node, connection, dialled=False)
+            enter_zeek(node, connection, dialled=self.is_dialled)
         except NotRecognisedError as error:
             connection.ending.turn_away(error)
             return False
         handler = Handler(connection.writer, role=Role.LEAF, limits=self._queue, address=connection.address)
         handler.rights = rights_of(node, connection)
-        handler.restrict(itself=False, leaves=True)
+        handler.restrict(itself=False, leaves=not self.is_dialled)  # the other connection to that broker is a leaf, too
         connection.join(handler)
         node.core.attach(handler, on_filter)
         node.core.refusals.on_refused[handler] = partial(refuse_zeek, node, connection)

@@ -1,4 +1,4 @@
-"""`Publisher`: the XPUB of a Zeek node, which brings events and is told which are wanted.
+"""`Publisher`: the XPUB of a Zeek node, or of a central broker, which brings events and is told which are wanted.
 
 ```
 events ─▶ runs ─▶ core.publish
@@ -28,28 +28,32 @@ from peers.zeek.zmtp.session import Ended, Event, Ready, encode_subscription
 __all__ = ["Publisher", "publisher_connection"]
 
 
-def publisher_connection(cluster: Cluster, queue: QueueLimits) -> Connection:
-    """Make a connection to the XPUB of a node.
+def publisher_connection(cluster: Cluster, queue: QueueLimits, address: str = "") -> Connection:
+    """Make a connection to the XPUB of a node, or of a central broker.
 
     Args:
         cluster: That it belongs to.
         queue: Queue of its handler, in which nothing ever waits.
+        address: Where the broker is, which this hub dials; empty for a node that has come.
     """
-    return Connection(cluster.node, lambda connection: Publisher(cluster, queue, connection))
+    return Connection(cluster.node, lambda connection: Publisher(cluster, queue, connection), address=address)
 
 
 class Publisher(FarEnd):
     """One node. See `peers.connections.conversation.Conversation`."""
 
-    __slots__ = ("_asked", "_cluster", "_is_behind", "_told")
+    __slots__ = ("_asked", "_cluster", "_is_behind", "_told", "is_dialled")
 
     changes: frozenset[type] = frozenset({Ready})
 
     def __init__(self, cluster: Cluster, queue: QueueLimits, connection: Connection) -> None:
         node = cluster.node
-        session: EventSession[Route] = EventSession(node.settings.limits.frame_bytes, node.core.routes, cluster.keep)
+        session: EventSession[Route] = EventSession(
+            node.settings.limits.frame_bytes, node.core.routes, cluster.keep, cluster.own
+        )
         super().__init__(node, queue, connection, session)
         self._cluster = cluster
+        self.is_dialled = cluster.is_far
         # What the hub wants for those who are not of the cluster.
         self._asked: set[bytes] = set()
         # What the node was told is wanted.
@@ -74,7 +78,8 @@ class Publisher(FarEnd):
             self._cluster.publishers[self] = None
             for topic in self._cluster.wanted.topics:
                 self.tell(topic, is_wanted=True)
-            self._node.log.info("Zeek node publishes", address=self._connection.address)
+            text = "Zeek cluster joined: it publishes" if self.is_dialled else "Zeek node publishes"
+            self._node.log.info(text, address=self._connection.address)
 
     # What it is told.
 
@@ -82,8 +87,9 @@ class Publisher(FarEnd):
         """What the hub is asked for by others has changed."""
         for prefix in change.added:
             topic = prefix.encode()
-            self._asked.add(topic)
-            self.tell(topic, is_wanted=True)
+            if self._cluster.may_ask(topic):
+                self._asked.add(topic)
+                self.tell(topic, is_wanted=True)
         for prefix in change.removed:
             topic = prefix.encode()
             self._asked.discard(topic)

@@ -1,4 +1,4 @@
-"""`Subscriber`: the XSUB of a Zeek node, which gets events and says which.
+"""`Subscriber`: the XSUB of a Zeek node, or of a central broker, which gets events and says which.
 
 ```
 SUBSCRIBE topic ─▶ core.subscribe, then Cluster.want
@@ -28,20 +28,21 @@ _NODE_ID = b"zeek.cluster.nodeid."
 """What the topic begins with by which a node is addressed, and found; its id follows, and a dot."""
 
 
-def subscriber_connection(cluster: Cluster, queue: QueueLimits) -> Connection:
-    """Make a connection to the XSUB of a node.
+def subscriber_connection(cluster: Cluster, queue: QueueLimits, address: str = "") -> Connection:
+    """Make a connection to the XSUB of a node, or of a central broker.
 
     Args:
         cluster: That it belongs to.
         queue: Queue of its handler.
+        address: Where the broker is, which this hub dials; empty for a node that has come.
     """
-    return Connection(cluster.node, lambda connection: Subscriber(cluster, queue, connection))
+    return Connection(cluster.node, lambda connection: Subscriber(cluster, queue, connection), address=address)
 
 
 class Subscriber(FarEnd):
     """One node. See `peers.connections.conversation.Conversation`."""
 
-    __slots__ = ("_cluster",)
+    __slots__ = ("_cluster", "is_dialled")
 
     changes: frozenset[type] = frozenset({Ready, Subscribed, Unsubscribed})
 
@@ -49,13 +50,15 @@ class Subscriber(FarEnd):
         limit_bytes = cluster.node.settings.limits.handshake_bytes  # it sends nothing but subscriptions
         super().__init__(cluster.node, queue, connection, Session(SocketType.XPUB, limit_bytes))
         self._cluster = cluster
+        self.is_dialled = cluster.is_far
 
     def act(self, event: Event) -> int:
         """Do what an event asks for; return its share of a turn."""
         match event:
             case Ready():
                 if self._join():
-                    self._node.log.info("Zeek node subscribes", address=self._connection.address)
+                    text = "Zeek cluster joined: it subscribes" if self.is_dialled else "Zeek node subscribes"
+                    self._node.log.info(text, address=self._connection.address)
             case Subscribed():
                 self._subscribe(event.topic)
             case Unsubscribed():
@@ -75,7 +78,7 @@ class Subscriber(FarEnd):
         except HubError as error:
             self._refuse(error.text if isinstance(error, RejectedError) else str(error))
             return
-        if topic.startswith(_NODE_ID) and not handler.name:
+        if topic.startswith(_NODE_ID) and not (handler.name or self.is_dialled):
             handler.name = topic[len(_NODE_ID) :].decode().removesuffix(".")
         self._cluster.want(self, topic)
 

@@ -25,7 +25,7 @@ from hub.frame import FLAG_TAGGED, HEADER, HEADER_BYTES, KIND_MESSAGES, Encoding
 from hub.tags.envelope import Envelope, tagged
 from peers.zeek.zmtp.frames import MORE, encode_frame
 
-__all__ = ["EVENT_BEGINNING", "NODE_LABEL", "SERIALIZERS", "EventHead"]
+__all__ = ["EVENT_BEGINNING", "NODE_LABEL", "SERIALIZERS", "EventHead", "is_of_node"]
 
 BINARY: Final = b"broker-bin-v1"
 JSON: Final = b"broker-json-v1"
@@ -94,3 +94,10 @@ class EventHead(NamedTuple):
             elif label.startswith(_SERIALIZER) and label[len(_SERIALIZER) :].encode() in SERIALIZERS:
                 serializer = label[len(_SERIALIZER) :].encode()
         return cls(topic_of(flags, key), sender, serializer)
+
+
+def is_of_node(routing_key: bytes) -> bool:
+    """Return whether a node of a cluster has published a message of the hub; the argument is that of `EventHead.of`."""
+    if not routing_key[1] & FLAG_TAGGED:
+        return False
+    return any(label.startswith(NODE_LABEL) for label in Envelope.decode(routing_key[HEADER_BYTES - 4 :]).labels)

@@ -26,13 +26,14 @@ class EventSession(Session, Generic[R]):
         limit_bytes: The longest message of a far side that is ready, all its parts together.
         routes: Where the routes of messages are looked up.
         keep: Called with a run of events, and with the bytes that it was read from.
+        own: This side's node id, whose events are not taken; None for none.
     """
 
     __slots__ = ("_reader",)
 
-    def __init__(self, limit_bytes: int, routes: RouteTable[R], keep: Keep) -> None:
+    def __init__(self, limit_bytes: int, routes: RouteTable[R], keep: Keep, own: bytes | None = None) -> None:
         super().__init__(SocketType.XSUB, limit_bytes)
-        self._reader = EventReader(self._incoming, routes, keep)
+        self._reader = EventReader(self._incoming, routes, keep, own)
 
     def next_event(self) -> Any:
         """Return what the far side says next, as `Session.next_event`.

@@ -23,7 +23,7 @@ from hub.frame import BROKER_FLAGS, FLAG_TAGGED, HEADER, HEADER_BYTES, Frame
 from peers.values import from_msgpack
 from peers.zeek.broker.bodies import bodies_of
 from peers.zeek.broker.nesting import UNREAD_BYTES
-from peers.zeek.zmtp.event_head import BINARY, EVENT_BEGINNING, EventHead
+from peers.zeek.zmtp.event_head import BINARY, EVENT_BEGINNING, EventHead, is_of_node
 from peers.zeek.zmtp.event_json import to_json
 from peers.zeek.zmtp.frames import LONG, encode_frame
 
@@ -45,13 +45,15 @@ class EventWriter:
 
     Args:
         own: The sender of what no node has published.
+        passes_on: Whether what a node has published is written, too; otherwise it is left out, and is no loss.
     """
 
-    __slots__ = ("_heads", "_own")
+    __slots__ = ("_heads", "_own", "_passes_on")
 
-    def __init__(self, own: bytes) -> None:
+    def __init__(self, own: bytes, *, passes_on: bool = True) -> None:
         self._own = own
-        # Routing key → the head as it stands on the wire, and whether the payload is JSON.
+        self._passes_on = passes_on
+        # Routing key → the head as it stands on the wire, empty for what is left out, and whether the payload is JSON.
         self._heads: dict[bytes, tuple[bytes, bool]] = {}
 
     def write(self, batch: Batch) -> tuple[bytes, int]:
@@ -63,6 +65,9 @@ class EventWriter:
             key_end = position + HEADER_BYTES + _KEY_LENGTH.unpack_from(frames, position + _KEY_LENGTH_AT)[0]
             routing_key = frames[position + 4 : key_end]
             head, is_json = self._head(routing_key)
+            if not head:
+                position = key_end + _LENGTH.unpack_from(frames, position)[0]
+                continue
             behind = position if is_json else _copy_one_key(frames, position, routing_key, head, parts)
             if behind > position:
                 position = behind
@@ -82,8 +87,12 @@ class EventWriter:
         if found is None:
             if len(self._heads) >= HEADS_LIMIT:
                 self._heads.clear()
-            head = EventHead.of(routing_key, self._own)
-            found = self._heads[routing_key] = head.encode(), head.serializer != BINARY
+            if not self._passes_on and is_of_node(routing_key):
+                found = b"", False
+            else:
+                head = EventHead.of(routing_key, self._own)
+                found = head.encode(), head.serializer != BINARY
+            self._heads[routing_key] = found
         return found
 
 

@@ -34,7 +34,7 @@ def start_node(hub: Daemon) -> Iterator[StartNode]:
     nodes: list[ZmqNode] = []
 
     def start(node_id: str, *topics: str, receive_hwm: int = 0) -> ZmqNode:
-        node = ZmqNode(context, hub, node_id, receive_hwm)
+        node = ZmqNode(context, hub.endpoints[0], node_id, receive_hwm)
         node.subscribe(*topics)
         nodes.append(node)
         return node

@@ -6,7 +6,7 @@ import contextlib
 
 import zmq
 
-from peers.daemon.daemon import Daemon
+from peers.transport.endpoints import Endpoint
 from peers.values.event import Event
 
 __all__ = ["HELLO", "ZmqNode"]
@@ -20,23 +20,22 @@ class ZmqNode:
 
     Args:
         context: Of libzmq.
-        hub: The hub, whose first listener is the central broker.
+        broker: Where the central broker is.
         node_id: What it calls itself.
         receive_hwm: How many messages libzmq keeps for it that it has not read.
     """
 
     def __init__(
-        self, context: zmq.Context[zmq.Socket[bytes]], hub: Daemon, node_id: str, receive_hwm: int = 0
+        self, context: zmq.Context[zmq.Socket[bytes]], broker: Endpoint, node_id: str, receive_hwm: int = 0
     ) -> None:
         self.id = node_id
-        endpoint = hub.endpoints[0]
         self._subscriber = context.socket(zmq.XSUB)
         self._publisher = context.socket(zmq.XPUB)
         self._publisher.setsockopt(zmq.XPUB_VERBOSE, 1)
         self._publisher.setsockopt(zmq.XPUB_NODROP, 1)
         self._publisher.setsockopt(zmq.SNDHWM, 0)
         self._subscriber.setsockopt(zmq.RCVHWM, receive_hwm)
-        for socket, port in ((self._subscriber, endpoint.port), (self._publisher, endpoint.xsub)):
+        for socket, port in ((self._subscriber, broker.port), (self._publisher, broker.xsub)):
             socket.setsockopt(zmq.LINGER, 0)
             socket.connect(f"tcp://127.0.0.1:{port}")
         self._told: list[tuple[bool, str]] = []

@@ -1,0 +1,244 @@
+"""The hub as a node of a cluster whose central broker is libzmq's proxy, or another hub."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import zmq
+
+from peers.client import Message, connect
+from peers.connections.connection import Connection
+from peers.daemon.daemon import Daemon
+from peers.daemon.sources import load
+from peers.transport.endpoints import Endpoint
+from peers.values import Count
+from peers.values.event import Event
+from tests.connections.zeek_cluster.node import HELLO, ZmqNode
+from tests.connections.zeek_cluster.zmq_broker import ZmqBroker
+from tests.hubs.eventually import eventually
+
+StartNode = Callable[..., ZmqNode]
+
+
+@pytest.fixture
+def context() -> Iterator[zmq.Context[zmq.Socket[bytes]]]:
+    """One of libzmq; nobody has a socket of it any more when the test is over."""
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    yield context
+    context.term()
+
+
+@pytest.fixture
+def start_broker(context: zmq.Context[zmq.Socket[bytes]]) -> Iterator[Callable[[], ZmqBroker]]:
+    """Start brokers."""
+    brokers: list[ZmqBroker] = []
+
+    def start() -> ZmqBroker:
+        brokers.append(ZmqBroker(context))
+        return brokers[-1]
+
+    yield start
+    for broker in brokers:
+        broker.stop()
+
+
+@pytest.fixture
+def broker(start_broker: Callable[[], ZmqBroker]) -> ZmqBroker:
+    """One of them."""
+    return start_broker()
+
+
+@pytest.fixture
+def start(context: zmq.Context[zmq.Socket[bytes]]) -> Iterator[StartNode]:
+    """Start nodes at a broker."""
+    nodes: list[ZmqNode] = []
+
+    def start(endpoint: Endpoint, node_id: str, *topics: str) -> ZmqNode:
+        node = ZmqNode(context, endpoint, node_id)
+        node.subscribe(*topics)
+        nodes.append(node)
+        return node
+
+    yield start
+    for node in nodes:
+        node.close()
+
+
+@asynccontextmanager
+async def running(name: str, peers: list[str], *listen: str) -> AsyncIterator[Daemon]:
+    """Run a hub, which has a port for its clients in front of others."""
+    settings = {"listen": ["tcp://127.0.0.1:0", *listen], "peers": peers, "zeek": {"stores": []}}
+    daemon = Daemon(load(settings, {}), name)
+    await daemon.start()
+    try:
+        yield daemon
+    finally:
+        for connection in list(daemon.node.connections):
+            connection.abort()
+        await daemon.stop()
+
+
+@pytest.fixture
+async def hub(broker: ZmqBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Daemon]:
+    """One that has joined the cluster of the broker."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    async with running("hub", [str(broker.endpoint)]) as daemon:
+        await eventually(lambda: len(joined(daemon)) == 2)
+        yield daemon
+
+
+def joined(hub: Daemon) -> list[Connection]:
+    """The connections to a broker whose handshakes are done, that for events first."""
+    found = [one for one in hub.node.connections if one.protocol == "zeek+zmq" and one.handler is not None]
+    return sorted(found, key=lambda one: type(one.conversation).__name__)
+
+
+def numbers(events: list[list[bytes]]) -> list[int]:
+    """What was published by `number`, in order."""
+    known = {number(value).encode(): value for value in range(10)}
+    return [known[parts[3]] for parts in events]
+
+
+async def test_both_directions(hub: Daemon, broker: ZmqBroker, start: StartNode) -> None:
+    """Nodes' events are messages; clients' messages are events in the name of the hub, and do not come back."""
+    node = start(broker.endpoint, "zeromq_worker-1", "zeek.to")
+    async with connect(hub.endpoints[0].location) as client, client.subscribe("zeek.") as messages:
+        await eventually(lambda: node.is_told("zeek.") and is_wanted(hub, "zeek.to"))
+        await client.publish("zeek.to.nodes", HELLO)
+        await client.publish("zeek.to.nodes", "no event")
+        await eventually(lambda: node.events)
+        node.publish_event("zeek.from")
+        found = [await anext(messages) for _ in range(3)]
+    assert [(message.topic, message.labels) for message in found] == [
+        ("zeek.to.nodes", ()),
+        ("zeek.to.nodes", ()),
+        ("zeek.from", ("zeek-node=zeromq_worker-1",)),
+    ]
+    ((topic, sender, serializer, payload),) = node.events
+    assert (topic, serializer, payload) == (b"zeek.to.nodes", b"broker-bin-v1", HELLO.encode())
+    assert sender.startswith(b"topichub_hub_")
+
+
+async def test_it_is_silent(hub: Daemon, broker: ZmqBroker, start: StartNode) -> None:
+    """Nodes are told what clients want, and its end, but of nothing that they would take for a node."""
+    node = start(broker.endpoint, "node", "zeek.cluster.nodeid.node.")
+    async with connect(hub.endpoints[0].location) as client:
+        async with client.subscribe("zeek.cluster.nodeid."), client.subscribe("zeek.cluster.nodeid.x."):
+            async with client.subscribe("zeek.a"):
+                await eventually(lambda: node.is_told("zeek.a"))
+            await eventually(lambda: node.is_told("zeek.a", is_wanted=False))
+        async with client.subscribe("zeek.b"):
+            await eventually(lambda: node.is_told("zeek.b"))
+    assert {topic for _, topic in node.told} == {"zeek.cluster.nodeid.node.", "zeek.a", "zeek.b"}
+    assert node.events == []
+    assert {one.far_name for one in joined(hub)} == {""}
+
+
+async def test_a_broker_that_is_restarted(hub: Daemon, broker: ZmqBroker, start: StartNode) -> None:
+    """Both connections come back, and all is told again, in both directions."""
+    node = start(broker.endpoint, "node", "zeek.to")
+    async with connect(hub.endpoints[0].location) as client, client.subscribe("zeek.from") as messages:
+        await eventually(lambda: node.is_told("zeek.from") and is_wanted(hub, "zeek.to"))
+        for step in range(2):
+            broker.stop()
+            await eventually(lambda: not joined(hub))
+            broker.start()
+            # libzmq asks again when it is looked for events
+            await eventually(lambda: node.events is not None and is_wanted(hub, "zeek.to"))
+            got = asyncio.ensure_future(came(messages, number(step)))
+            # libzmq tells nobody that its own XPUB is connected again, so the node goes on until something has come
+            while not got.done():
+                node.publish_event("zeek.from", number(step))
+                await asyncio.sleep(0.01)
+            await client.publish("zeek.to", number(step))
+            await eventually(lambda count=step + 1: len(node.events) == count)
+    assert numbers(node.events) == [0, 1]
+
+
+@pytest.mark.parametrize("which", [0, 1])
+async def test_one_connection_breaks(hub: Daemon, broker: ZmqBroker, start: StartNode, which: int) -> None:
+    """It is made again by itself, and the other one stays."""
+    node = start(broker.endpoint, "node", "zeek.to")
+    async with connect(hub.endpoints[0].location) as client, client.subscribe("zeek.from") as messages:
+        await eventually(lambda: node.is_told("zeek.from") and is_wanted(hub, "zeek.to"))
+        told = len(node.told)
+        before = joined(hub)
+        before[which].abort()
+        await eventually(lambda: len(joined(hub)) == 2 and joined(hub)[which] is not before[which])
+        assert joined(hub)[1 - which] is before[1 - which]
+        await eventually(lambda: is_wanted(hub, "zeek.to") and (which or len(node.told) >= told + 2))
+        node.publish_event("zeek.from")
+        assert Event.of((await anext(messages)).value) == HELLO
+        await client.publish("zeek.to", HELLO)
+        await eventually(lambda: node.events)
+
+
+async def test_clusters_stay_apart(
+    start_broker: Callable[[], ZmqBroker], start: StartNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a node of one has published does not go to another, as it could go around; that of clients goes to both."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    first, second = start_broker(), start_broker()
+    async with running("hub", [str(first.endpoint), str(second.endpoint)]) as hub:
+        one, other = start(first.endpoint, "one", "zeek."), start(second.endpoint, "other", "zeek.")
+        async with connect(hub.endpoints[0].location) as client, client.subscribe("zeek.a") as messages:
+            await eventually(lambda: one.is_told("zeek.a") and other.is_told("zeek.a") and wanting(hub, "zeek.") == 2)
+            one.publish_event("zeek.a", number(1))
+            await anext(messages)
+            await client.publish("zeek.a", number(2))
+            await eventually(lambda: len(one.events) == 2 and other.events)
+    assert numbers(one.events) == [1, 2]
+    assert numbers(other.events) == [2]
+
+
+async def test_another_hub_is_the_broker(start: StartNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each event reaches everybody at either hub once, whoever has published it."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    async with running("far", [], "zeek+zmq://127.0.0.1:0") as far, running("hub", [str(far.endpoints[1])]) as hub:
+        node = start(far.endpoints[1], "node", "zeek.")
+        async with (
+            connect(far.endpoints[0].location) as there,
+            connect(hub.endpoints[0].location) as here,
+            there.subscribe("zeek.") as got_there,
+            here.subscribe("zeek.") as got_here,
+        ):
+            everybody = far.node.core.handlers
+            await eventually(lambda: sum("zeek." in one.prefixes for one in everybody.values()) == 3)
+            await eventually(lambda: node.is_told("zeek.") and is_wanted(hub, "zeek."))
+            for step in range(0, 9, 3):
+                node.publish_event("zeek.a", number(step))
+                await eventually(lambda n=step + 1: len(node.events) == n)
+                await here.publish("zeek.a", number(step + 1))
+                await eventually(lambda n=step + 2: len(node.events) == n)
+                await there.publish("zeek.a", number(step + 2))
+                await eventually(lambda n=step + 3: len(node.events) == n)
+            for messages in (got_there, got_here):
+                found = [Event.of((await anext(messages)).value) for _ in range(9)]
+                assert found == [number(each) for each in range(9)]
+    assert numbers(node.events) == list(range(9))
+
+
+async def came(messages: AsyncIterator[Message], event: Event) -> None:
+    """Wait for an event; those before it are others."""
+    async for message in messages:
+        if Event.of(message.value) == event:
+            return
+
+
+def number(value: int) -> Event:
+    """An event that can be told from others."""
+    return Event("Demo::number", Count(value))
+
+
+def wanting(hub: Daemon, prefix: str) -> int:
+    """How many brokers have told a hub that somebody wants a prefix."""
+    return sum(1 for one in joined(hub) if one.handler is not None and prefix in one.handler.prefixes)
+
+
+def is_wanted(hub: Daemon, prefix: str) -> bool:
+    """Whether one has."""
+    return wanting(hub, prefix) > 0
