@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
 import zmq
 
+from peers.connections.connection import Connection
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
 from tests.connections.zeek_cluster.node import ZmqNode
+from tests.hubs.eventually import eventually
 
-StartNode = Callable[..., ZmqNode]
+StartNode = Callable[..., Awaitable[ZmqNode]]
 
 
 @pytest.fixture
@@ -29,17 +31,24 @@ async def hub(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
 
 @pytest.fixture
 def start_node(hub: Daemon) -> Iterator[StartNode]:
-    """Start nodes; all are gone when the test is over."""
+    """Start nodes, which subscribe once both their sockets are connected; all are gone when the test is over."""
     context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
     nodes: list[ZmqNode] = []
 
-    def start(node_id: str, *topics: str, receive_hwm: int = 0) -> ZmqNode:
+    async def start(node_id: str, *topics: str, receive_hwm: int = 0) -> ZmqNode:
+        before = len(_joined(hub))
         node = ZmqNode(context, hub.endpoints[0], node_id, receive_hwm)
-        node.subscribe(*topics)
         nodes.append(node)
+        await eventually(lambda: len(_joined(hub)) == before + 2)
+        node.subscribe(*topics)
         return node
 
     yield start
     for node in nodes:
         node.close()
     context.term()
+
+
+def _joined(hub: Daemon) -> list[Connection]:
+    """The connections of nodes whose handshakes are done."""
+    return [one for one in hub.node.connections if one.protocol == "zeek+zmq" and one.handler is not None]
