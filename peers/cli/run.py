@@ -7,6 +7,7 @@ import shlex
 import sys
 from typing import Annotated
 
+import structlog
 from cyclopts import Parameter
 
 from hub.twins import remark
@@ -54,4 +55,4 @@ def _announce(daemon: Daemon) -> None:
         print(f"  admin      HUB_TOKEN=$(cat {shlex.quote(access.admin_token)})")
     sys.stdout.flush()
     if slower := remark():
-        print(f"hub run: {slower}", file=sys.stderr, flush=True)
+        structlog.get_logger("peers").warning(slower)

@@ -83,10 +83,7 @@ class HubProcess:
         """Read the log until a line of that event."""
         assert self._process.stderr is not None
         while True:
-            said = await self._process.stderr.readline()
-            if said.startswith(b"hub run: not compiled"):  # it is said before there is a log
-                continue
-            line = json.loads(said)
+            line = json.loads(await self._process.stderr.readline())
             self.log.append(line)
             if line["event"] == event:
                 return dict(line)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from hub import twins
 from hub.batch import decode_values
 from hub.errors import CloseCode
 from hub.frame import encode_frame
@@ -17,6 +18,7 @@ from peers.wire.control import decode_close
 from peers.wire.hello import QueueWish
 from peers.wire.kinds import Kind
 from tests.daemon.conftest import Connect, StartProcess
+from tests.daemon.hub_process import ROOT
 from tests.hubs.raw_client import RawClient, numbered
 
 TCP = ("--listen", "tcp://127.0.0.1:0")
@@ -37,6 +39,14 @@ async def test_it_says_where_it_is(start_process: StartProcess, connect: Connect
         client = await connect(endpoint, "/a")
         await client.publish("/a", 1)
         assert await client.values(1) == [("/a", 1)]
+
+
+async def test_missing_twins_are_told_in_the_log(start_process: StartProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In its format, as whoever reads it expects."""
+    monkeypatch.setattr(twins, "find_spec", lambda _: None)
+    without = {"PYTHONPATH": f"{ROOT}:{ROOT}/tests/without", "WITHOUT": ",".join(twins.TWINS)}
+    hub = await start_process("--listen", "tcp://127.0.0.1:0", "--log-format", "json", **without)
+    assert (await (await hub.wait_up()).wait_logged(twins.remark()))["level"] == "warning"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
