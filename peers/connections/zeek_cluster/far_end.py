@@ -11,6 +11,7 @@ Owner: one `Connection`. Not here: what comes, and what is written (`subscriber`
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import Final
 
@@ -30,6 +31,9 @@ from peers.zeek.zmtp.session import Ended, Session
 
 __all__ = ["FarEnd"]
 
+_LOOK_S: Final = 1.0
+"""How soon a hub parts that has become one of the same mesh, seconds."""
+
 _PING: Final = encode_command(Command(b"PING", b"\0\0hub"))
 """Time to live, tenths of a second, where 0 says nothing of it; then what the answer repeats."""
 
@@ -44,7 +48,7 @@ class FarEnd:
         session: Of the protocol.
     """
 
-    __slots__ = ("_connection", "_node", "_queue", "session")
+    __slots__ = ("_connection", "_looking", "_node", "_queue", "session")
 
     scheme = "zeek+zmq"
     far_name = ""  # it is known with the handler, which has it
@@ -59,6 +63,8 @@ class FarEnd:
         self._queue = queue
         self._connection = connection
         self.session = session
+        self._looking: asyncio.TimerHandle | None = None
+        """Set while it is looked, once a second, whether the far side has become a hub of the same mesh."""
 
     @property
     def is_open(self) -> bool:
@@ -78,6 +84,9 @@ class FarEnd:
     def _join(self, on_filter: OnFilter | None = None) -> bool:
         """The handshake is done: take the far side in; return whether it may come in."""
         node, connection = self._node, self._connection
+        if self.is_dialled and self._is_of_mesh():
+            self._part()
+            return False
         try:
             enter_zeek(node, connection, dialled=self.is_dialled)
         except NotRecognisedError as error:
@@ -91,7 +100,29 @@ class FarEnd:
         node.core.refusals.on_refused[handler] = partial(refuse_zeek, node, connection)
         connection.charging.begin()
         connection.opened()
+        if self.is_dialled and self.session.far_hub:
+            self._look_again()
         return True
+
+    # A cluster is not joined at a hub of the same mesh: events would come by its links, too, and go around without end.
+
+    def _is_of_mesh(self) -> bool:
+        return self.session.far_hub in self._node.core.mesh.graph.reached  # which this hub itself is, too
+
+    def _part(self) -> None:
+        connection = self._connection
+        connection.reason = f"the broker is hub {self.session.far_hub.hex()}, of the same mesh: it brings all by links"
+        self._node.log.warning("Zeek cluster not joined", address=connection.address, reason=connection.reason)
+        connection.transport.abort()
+
+    def _look_again(self) -> None:
+        self._looking = self._node.loop.call_later(_LOOK_S, self._connection.guard, self._look)
+
+    def _look(self) -> None:
+        if self._is_of_mesh():
+            self._part()
+        else:
+            self._look_again()
 
     def skip(self, event: NoEvent) -> None:
         """Something was not taken: count it, and tell it in one line."""
@@ -147,6 +178,9 @@ class FarEnd:
 
     def leave(self, reason: str) -> None:
         """The far side is no part of the hub any more; tell so, once."""
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
         handler = self._connection.handler
         if handler is not None and handler.id in self._node.core.handlers:
             self._node.core.detach(handler, reason)

@@ -49,7 +49,7 @@ class Publisher(FarEnd):
     def __init__(self, cluster: Cluster, queue: QueueLimits, connection: Connection) -> None:
         node = cluster.node
         session: EventSession[Route] = EventSession(
-            node.settings.limits.frame_bytes, node.core.routes, cluster.keep, cluster.own
+            node.settings.limits.frame_bytes, node.core.routes, cluster.keep, cluster.own, node.id
         )
         super().__init__(node, queue, connection, session)
         self._cluster = cluster

@@ -48,7 +48,7 @@ class Subscriber(FarEnd):
 
     def __init__(self, cluster: Cluster, queue: QueueLimits, connection: Connection) -> None:
         limit_bytes = cluster.node.settings.limits.handshake_bytes  # it sends nothing but subscriptions
-        super().__init__(cluster.node, queue, connection, Session(SocketType.XPUB, limit_bytes))
+        super().__init__(cluster.node, queue, connection, Session(SocketType.XPUB, limit_bytes, cluster.node.id))
         self._cluster = cluster
         self.is_dialled = cluster.is_far
 

@@ -27,12 +27,15 @@ class EventSession(Session, Generic[R]):
         routes: Where the routes of messages are looked up.
         keep: Called with a run of events, and with the bytes that it was read from.
         own: This side's node id, whose events are not taken; None for none.
+        hub: The id of this hub; see `Session`.
     """
 
     __slots__ = ("_reader",)
 
-    def __init__(self, limit_bytes: int, routes: RouteTable[R], keep: Keep, own: bytes | None = None) -> None:
-        super().__init__(SocketType.XSUB, limit_bytes)
+    def __init__(
+        self, limit_bytes: int, routes: RouteTable[R], keep: Keep, own: bytes | None = None, hub: bytes = b""
+    ) -> None:
+        super().__init__(SocketType.XSUB, limit_bytes, hub)
         self._reader = EventReader(self._incoming, routes, keep, own)
 
     def next_event(self) -> Any:

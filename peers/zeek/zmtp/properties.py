@@ -13,10 +13,13 @@ from struct import Struct
 
 from hub.errors import CloseCode, ProtocolError
 
-__all__ = ["SOCKET_TYPE", "decode_properties", "encode_properties"]
+__all__ = ["HUB", "SOCKET_TYPE", "decode_properties", "encode_properties"]
 
 SOCKET_TYPE = "socket-type"
 """The property that says what kind of socket it is."""
+
+HUB = "x-topichub"
+"""The property with the id of a hub, so that hubs know each other; RFC 23 leaves names that begin so to everybody."""
 
 _LENGTH = Struct(">I")
 

@@ -28,7 +28,7 @@ from hub.errors import CloseCode, ProtocolError
 from peers.wire.scanner import NEED_DATA, NeedData
 from peers.zeek.zmtp.frames import Command, Incoming, Message, encode_command, encode_frame
 from peers.zeek.zmtp.greeting import GREETING_BYTES, Greeting, check_beginning
-from peers.zeek.zmtp.properties import SOCKET_TYPE, decode_properties, encode_properties
+from peers.zeek.zmtp.properties import HUB, SOCKET_TYPE, decode_properties, encode_properties
 
 __all__ = [
     "HANDSHAKE_LIMIT_BYTES",
@@ -124,16 +124,19 @@ class Session:
     Args:
         own: What this side is.
         limit_bytes: The longest message of a far side that is ready, all its parts together.
+        hub: The id of this hub, which other hubs look at; others pass over such a property.
     """
 
     __slots__ = (
         "_has_eof",
+        "_hub",
         "_incoming",
         "_limit_bytes",
         "_minor",
         "_outgoing",
         "_own",
         "_state",
+        "far_hub",
         "rejected_messages",
         "rejected_topics",
     )
@@ -144,8 +147,11 @@ class Session:
     rejected_topics: int
     """How many subscriptions were not taken, as their topics are too long."""
 
-    def __init__(self, own: SocketType, limit_bytes: int) -> None:
+    def __init__(self, own: SocketType, limit_bytes: int, hub: bytes = b"") -> None:
         self._own = own
+        self._hub = hub
+        self.far_hub = b""
+        """The id of the far side, if it is a hub, once it is ready."""
         self._limit_bytes = limit_bytes
         self._incoming = Incoming(HANDSHAKE_LIMIT_BYTES)
         greeting = Greeting(NULL)
@@ -255,8 +261,10 @@ class Session:
             text = f"ZMTP: the far side uses the mechanism {greeting.mechanism}, this side {NULL}"
             raise ProtocolError(CloseCode.PROTOCOL_ERROR, text)
         self._minor = min(self._minor, greeting.minor)
-        properties = encode_properties({"Socket-Type": self._own.value.encode()})
-        self._outgoing.append(encode_command(Command(b"READY", properties)))
+        properties = {"Socket-Type": self._own.value.encode()}
+        if self._hub:
+            properties[HUB] = self._hub
+        self._outgoing.append(encode_command(Command(b"READY", encode_properties(properties))))
         self._state = _State.READY
         return None
 
@@ -268,13 +276,15 @@ class Session:
             raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"ZMTP: the far side refuses this one: {reason!r}")
         if found.name != b"READY":
             raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"ZMTP: {found.name!r} before READY")
-        kind = decode_properties(found.data).get(SOCKET_TYPE, b"").decode("latin-1")
+        properties = decode_properties(found.data)
+        kind = properties.get(SOCKET_TYPE, b"").decode("latin-1")
         if kind not in self._own.counterparts:
             names = " or ".join(self._own.counterparts)
             text = (
                 f"ZMTP: the far side is a socket of the type {kind!r}, this one ({self._own.value}) talks with {names}"
             )
             raise ProtocolError(CloseCode.PROTOCOL_ERROR, text)
+        self.far_hub = properties.get(HUB, b"")
         self._state = _State.OPEN
         self._incoming.limit_bytes = self._limit_bytes
         return Ready(kind, self._minor)

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+import structlog
 import zmq
 
 from peers.client import Message, connect
@@ -242,3 +243,27 @@ def wanting(hub: Daemon, prefix: str) -> int:
 def is_wanted(hub: Daemon, prefix: str) -> bool:
     """Whether one has."""
     return wanting(hub, prefix) > 0
+
+
+async def test_a_broker_of_the_same_mesh_is_not_joined(
+    start: StartNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither when it is one from the beginning, nor when it becomes one; its events come by the link, each once."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    async with running("far", [], "zeek+zmq://127.0.0.1:0") as far:
+        broker = str(far.endpoints[1])
+        async with running("hub", [broker]) as hub:
+            await eventually(lambda: len(joined(hub)) == 2)
+            with structlog.testing.capture_logs() as logs:
+                async with running("link", [far.endpoints[0].location, hub.endpoints[0].location]):
+                    await eventually(lambda: not joined(hub))
+            assert any(line["event"] == "Zeek cluster not joined" for line in logs)
+            await eventually(lambda: len(joined(hub)) == 2)  # the mesh has fallen apart
+        async with running("hub", [broker, far.endpoints[0].location]) as hub:
+            node = start(far.endpoints[1], "node")
+            async with connect(hub.endpoints[0].location) as client, client.subscribe("zeek.") as messages:
+                await eventually(lambda: node.is_told("zeek.") and not joined(hub))
+                for value in range(5):
+                    node.publish_event("zeek.a", number(value))
+                found = [Event.of((await anext(messages)).value) for _ in range(5)]
+    assert found == [number(value) for value in range(5)]
