@@ -45,7 +45,7 @@ def fill(store: Store, blocks: int) -> None:
 def run(*arguments: str | Path, code: int = 0) -> str:
     """Run a command that complains of nothing; return what it says."""
     result = hub("journal", *map(str, arguments))
-    assert (result.returncode, result.stderr) == (code, b""), result.stdout
+    assert (result.returncode, result.stderr) == (code, b""), (result.returncode, result.stderr, result.stdout)
     return result.stdout.decode()
 
 
