@@ -4,7 +4,7 @@ Owner: the core. Counting is an integer addition on the handler that the message
 handlers are made at reading time, so that a scrape pays for them and not a message. What left with its handler is kept
 in `Counters`.
 
-Not here: the Prometheus form (`peers.node.metrics`).
+Not here: the Prometheus form (`peers.node.metrics`, docs/observability.md).
 """
 
 from __future__ import annotations

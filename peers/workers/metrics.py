@@ -3,15 +3,7 @@
 They are not added up: a message is taken at one worker, and again at the core and at each worker that it is passed on
 to, and limits, ages and sizes of what all know have no sum. Whoever wants one says `sum without (worker) (...)`.
 
-Beside them, of the hub as a whole:
-
-| name | type | what |
-|---|---|---|
-| `hub_workers` | gauge | workers that serve |
-| `hub_workers_limit` | gauge | how many there should be |
-| `hub_workers_started_total` | counter | processes that were started |
-| `hub_workers_ended_total` | counter | of these, how many have ended, except because the hub stops |
-| `hub_workers_silent_total` | counter | answers of workers that did not come in time, and are missing |
+Beside them are those of the hub as a whole (`worker_metrics`). What they mean is in docs/observability.md.
 
 Owner: nobody. Cost: about 0.3 ms a process and scrape.
 """
@@ -24,9 +16,9 @@ from typing import Any, NamedTuple
 from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from peers.node.metrics import registry
+from peers.node.metrics.exposition import registry
 
-__all__ = ["WorkerCounts", "exposition_of_all", "plain"]
+__all__ = ["WorkerCounts", "exposition_of_all", "plain", "worker_metrics"]
 
 Plain = list[tuple[str, str, str, list[tuple[str, dict[str, str], float]]]]
 """Metrics as msgpack carries them: name, text, type, and samples with name, labels and value."""
@@ -64,7 +56,7 @@ def exposition_of_all(counts: WorkerCounts, parts: Iterable[tuple[str, Plain]]) 
             for sample, labels, value in samples:
                 family.add_sample(sample, {"worker": label} | labels, value)
     whole = CollectorRegistry()
-    whole.register(_Collected([*_of_workers(counts), *found.values()]))
+    whole.register(_Collected([*worker_metrics(counts), *found.values()]))
     return generate_latest(whole)
 
 
@@ -83,7 +75,8 @@ class _Collected:
         return self._families
 
 
-def _of_workers(counts: WorkerCounts) -> Iterator[Metric]:
+def worker_metrics(counts: WorkerCounts) -> Iterator[Metric]:
+    """Yield what processes there are, and have been."""
     yield GaugeMetricFamily("hub_workers", "Workers that serve.", value=counts.up)
     yield GaugeMetricFamily("hub_workers_limit", "How many there should be.", value=counts.limit)
     yield CounterMetricFamily("hub_workers_started", "Processes that were started.", value=counts.started_total)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -26,9 +25,8 @@ from hub.quotas.resource import Resource
 from hub.settings import JournalSettings, Settings, StoresSettings
 from hub.stores.command import Command
 from peers.journal.journal import Journal
-from peers.node import metrics
 from peers.node.accounts import EndedLink, Peer
-from peers.node.metrics import CONTENT_TYPE, exposition
+from peers.node.metrics.exposition import CONTENT_TYPE, exposition
 from peers.node.node import Node
 from peers.node.traffic import Carried
 from peers.users.proof import Proof
@@ -234,22 +232,6 @@ async def test_stores(node: Node) -> None:
     assert value(families, "hub_store_operations_total", store="b", what="fed_lost") == 0
     assert value(families, "hub_store_entries", store="b") == 1
     await node.stores.stop()
-
-
-@pytest.mark.usefixtures("journal")
-async def test_every_name_is_documented(node: Node) -> None:
-    """The table in the module lists exactly the names that are exposed, each with its type."""
-    exposed = {
-        family.name + ("_total" if family.type == "counter" else ""): family.type
-        for name, family in scrape(node).items()
-        if name.startswith("hub_")
-    }
-    documented: dict[str, str] = {}
-    for line in (metrics.__doc__ or "").splitlines():
-        if line.startswith("| `hub_"):
-            names, kind = line.split("|")[1:3]
-            documented |= dict.fromkeys(re.findall(r"`(\w+)`", names), kind.split(",")[0].strip())
-    assert documented == exposed
 
 
 async def test_the_process_is_measured_too(node: Node) -> None:

@@ -13,7 +13,7 @@ from hub.policy.language import read_policy
 from hub.settings import Settings, StoresSettings, ZeekSettings
 from hub.stores.command import Command
 from peers.connections import broker_stores
-from peers.node.metrics import registry
+from peers.node.metrics.exposition import registry
 from peers.users.users import Users
 from peers.values import Count, encode, to_msgpack
 from peers.zeek.broker.envelope import Envelope, EnvelopeType, encode_envelope

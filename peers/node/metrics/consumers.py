@@ -1,6 +1,6 @@
 """Metrics of named consumers: how far each has come, and what became of its messages. A snapshot is turned into text.
 
-Owner: nobody. Cost: about 20 µs a consumer, when they are asked for. What they mean is in `peers.node.metrics`.
+Owner: nobody. Cost: about 20 µs a consumer, when they are asked for. What they mean is in docs/observability.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Metrics of a journal's tier: how far it is copied, and what goes wrong with that. A snapshot is turned into text.
 
-Owner: nobody. What they mean is in `peers.node.metrics`.
+Owner: nobody. What they mean is in docs/observability.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Metrics of the process that lays segments anew: what it has done, and what goes wrong. A snapshot becomes text.
 
-Owner: nobody. What they mean is in `peers.node.metrics`.
+Owner: nobody. What they mean is in docs/observability.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Metrics of stores: what each holds, and what was done to it. A snapshot is turned into text.
 
-Owner: nobody. Cost: about 20 µs a store, when they are asked for. What they mean is in `peers.node.metrics`.
+Owner: nobody. Cost: about 20 µs a store, when they are asked for. What they mean is in docs/observability.md.
 """
 
 from __future__ import annotations

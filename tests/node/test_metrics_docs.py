@@ -1,0 +1,67 @@
+"""The tables of docs/observability.md list what hubs tell Prometheus: every name, with its type and its labels."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from hub.settings import JournalSettings, Settings
+from peers.journal.journal import Journal
+from peers.node.metrics.exposition import HubCollector
+from peers.node.node import Node
+from peers.workers.metrics import WorkerCounts, worker_metrics
+
+_PAGE = Path(__file__).parents[2] / "docs" / "observability.md"
+_TABLES = _PAGE.read_text().partition("\n## All metrics\n")[2].partition("\n## ")[0]
+_ROW = re.compile(r"^\| (`hub_[^|]*) \| (\w+)[^|]* \| ([^|]*)\|", re.MULTILINE)
+_NAME = re.compile(r"`(\w+)`")
+
+
+class Told(NamedTuple):
+    """A metric as somebody who asks for it must know it."""
+
+    kind: str
+    labels: frozenset[str]
+
+
+def documented() -> dict[str, Told]:
+    """What the page says: labels are named before a colon, or a parenthesis, that says what they may be."""
+    return {
+        name: Told(kind, frozenset(_NAME.findall(re.split("[:(]", labels)[0])))
+        for names, kind, labels in _ROW.findall(_TABLES)
+        for name in _NAME.findall(names)
+    }
+
+
+def told(families: Iterable[Any]) -> dict[str, Told]:
+    """What is collected, as Prometheus knows it."""
+    return {
+        family.name + ("_total" if family.type == "counter" else ""): Told(family.type, frozenset(family._labelnames))
+        for family in families
+    }
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[Node]:
+    """A node with a journal that has a tier, and whose segments are laid anew: it has all metrics that there are."""
+    node = Node(Settings(), name="one")
+    settings = JournalSettings(path=str(tmp_path / "journal"), tier=str(tmp_path / "tier"))
+    journal = node.journal = Journal(node.core, settings, node.settings.limits)
+    yield node
+    await journal.stop()
+
+
+async def test_every_metric_stands_there_and_no_other(node: Node) -> None:
+    """Whoever writes a query finds its names in the page, those of a hub of several processes among them."""
+    workers = worker_metrics(WorkerCounts(up=1, limit=1, started_total=1, ended_total=0, silent_total=0))
+    assert documented() == told(HubCollector(node).collect()) | told(workers)
+
+
+def test_names_stand_there_once() -> None:
+    """No metric is described in two rows."""
+    names = [name for row in _ROW.findall(_TABLES) for name in _NAME.findall(row[0])]
+    assert len(names) == len(set(names)) > 200
