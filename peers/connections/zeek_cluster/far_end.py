@@ -32,7 +32,10 @@ from peers.zeek.zmtp.session import Ended, Session
 __all__ = ["FarEnd"]
 
 _LOOK_S: Final = 1.0
-"""How soon a hub parts that has become one of the same mesh, seconds."""
+"""How soon a hub parts that has become one of the same mesh, seconds; and for how long these lines suffice."""
+
+_SKIPPED_LINES: Final = 8
+"""How many lines a second tell what one node has sent that was not taken: enough to see what is wrong with it."""
 
 _PING: Final = encode_command(Command(b"PING", b"\0\0hub"))
 """Time to live, tenths of a second, where 0 says nothing of it; then what the answer repeats."""
@@ -48,7 +51,17 @@ class FarEnd:
         session: Of the protocol.
     """
 
-    __slots__ = ("_connection", "_looking", "_node", "_queue", "session")
+    __slots__ = (
+        "_connection",
+        "_lines_left",
+        "_looking",
+        "_node",
+        "_queue",
+        "_skipped_for",
+        "_skipped_messages",
+        "_tells_again_s",
+        "session",
+    )
 
     scheme = "zeek+zmq"
     far_name = ""  # it is known with the handler, which has it
@@ -63,6 +76,10 @@ class FarEnd:
         self._queue = queue
         self._connection = connection
         self.session = session
+        # What was not taken and is not told yet: how much, and why the last of it.
+        self._skipped_messages, self._skipped_for = 0, ""
+        # How many lines more may be told of it until then.
+        self._lines_left, self._tells_again_s = 0, 0.0
         self._looking: asyncio.TimerHandle | None = None
         """Set while it is looked, once a second, whether the far side has become a hub of the same mesh."""
 
@@ -125,10 +142,24 @@ class FarEnd:
             self._look_again()
 
     def skip(self, event: NoEvent) -> None:
-        """Something was not taken: count it, and tell it in one line."""
+        """Something was not taken: count it, and tell it; of a flood, a few lines a second, and how much it was."""
         self._connection.writer.count_rejected()
-        address = self._connection.address
-        self._node.log.warning("skipped what a Zeek node sent", address=address, reason=event.reason)
+        self._skipped_messages += 1
+        self._skipped_for = event.reason
+        now_s = self._node.loop.time()
+        if now_s >= self._tells_again_s:
+            self._tells_again_s = now_s + _LOOK_S
+            self._lines_left = _SKIPPED_LINES
+        if self._lines_left:
+            self._lines_left -= 1
+            self._tell_skipped()
+
+    def _tell_skipped(self) -> None:
+        address, name, messages = self._connection.address, self._connection.far_name, self._skipped_messages
+        self._node.log.warning(
+            "skipped what a Zeek node sent", address=address, name=name, reason=self._skipped_for, messages=messages
+        )
+        self._skipped_messages = 0
 
     def _finish(self, ended: Ended) -> None:
         """The session says that it is over."""
@@ -181,6 +212,8 @@ class FarEnd:
         if self._looking is not None:
             self._looking.cancel()
             self._looking = None
+        if self._skipped_messages:
+            self._tell_skipped()
         handler = self._connection.handler
         if handler is not None and handler.id in self._node.core.handlers:
             self._node.core.detach(handler, reason)

@@ -1,4 +1,4 @@
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 R = TypeVar("R")  # noqa: PYI001 -- as the twin in Python has it
@@ -10,5 +10,6 @@ def find_events(
     table: Mapping[bytes, R],
     limit_bytes: int,
     beginning: bytes,
+    is_event: Callable[[bytes], bool],
 ) -> tuple[bytes, tuple[list[R], list[int], list[int]], int]: ...
 def take_records(data: bytes, position: int, columns: list[tuple[bytes, int]], count: int) -> tuple[bytes, int]: ...

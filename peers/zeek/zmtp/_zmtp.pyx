@@ -35,6 +35,16 @@ cdef enum:
     CODE_SET = 8
     CODE_RAW_STRING = 10
     EXTENSION_HEAD_BYTES = 6    # the longest there is
+    TAG_STRING = 5
+    TAG_SUBNET = 7
+    TAG_PORT = 8
+    TAG_ENUM = 11
+    TAG_TABLE = 13
+    TAG_VECTOR = 14
+    V6_BITS = 128
+    ELEMENTS_LIMIT = 65536
+    PLAIN_DEPTH = 16            # an event that nests deeper is looked at in Python, which allows more
+    PLAIN_MEMBERS = 32          # so is one with a larger set
 
 
 # ---- what is written ----
@@ -92,6 +102,120 @@ cdef int add_head(Out* out, uint8_t first, uint64_t number, int size) except -1:
 
 # ---- events to frames ----
 
+cdef Py_ssize_t[12] SIZES
+SIZES[:] = [0, 1, 8, 8, 8, -1, 16, 17, 3, 8, 8, -1]   # behind each tag, as `peers.values.binary.checking` has them
+
+
+cdef inline Py_ssize_t take_length(const uint8_t* data, Py_ssize_t* at, Py_ssize_t end) noexcept:
+    """Return a length of up to 4 bytes, and go behind it; -1 if there is none, or a longer one."""
+    cdef Py_ssize_t length = 0
+    cdef int byte
+    for byte in range(4):
+        if at[0] >= end:
+            return -1
+        length |= <Py_ssize_t> (data[at[0]] & 0x7F) << 7 * byte
+        at[0] += 1
+        if data[at[0] - 1] < 0x80:
+            return length
+    return -1
+
+
+cdef Py_ssize_t plain_end(
+    const uint8_t* data, Py_ssize_t at, Py_ssize_t end, int depth, Py_ssize_t* elements
+) noexcept:
+    """Return where a value of Broker ends that begins at `at`; -1 if it is not sound, or was not found to be.
+
+    That is so with lengths of 5 bytes and more, sets and tables of more members than plain ones have, and containers
+    that nest deeper: `is_event` decides about these.
+    """
+    cdef Py_ssize_t length
+    cdef uint8_t tag
+    if at >= end:
+        return -1
+    tag = data[at]
+    at += 1
+    if tag > TAG_VECTOR:
+        return -1
+    if tag > TAG_ENUM:
+        length = take_length(data, &at, end)
+        if depth >= PLAIN_DEPTH or length < 0 or length > end - at:
+            return -1
+        if tag == TAG_VECTOR:
+            return plain_values_end(data, at, end, length, depth + 1, elements)
+        return plain_members_end(data, at, end, length, tag == TAG_TABLE, depth + 1, elements)
+    if tag == TAG_STRING or tag == TAG_ENUM:
+        length = take_length(data, &at, end)
+        if length < 0:
+            return -1
+    else:
+        length = SIZES[tag]
+    if length > end - at:
+        return -1
+    if tag == TAG_PORT and data[at + 2] >= PROTOCOLS:
+        return -1
+    if tag == TAG_SUBNET and data[at + 16] > V6_BITS:
+        return -1
+    return at + length
+
+
+cdef Py_ssize_t plain_values_end(
+    const uint8_t* data, Py_ssize_t at, Py_ssize_t end, Py_ssize_t count, int depth, Py_ssize_t* elements
+) noexcept:
+    """Return where so many values end; -1 as `plain_end`."""
+    cdef Py_ssize_t number
+    elements[0] += count
+    if elements[0] > ELEMENTS_LIMIT:
+        return -1
+    for number in range(count):
+        at = plain_end(data, at, end, depth, elements)
+        if at < 0:
+            return -1
+    return at
+
+
+cdef Py_ssize_t plain_members_end(
+    const uint8_t* data, Py_ssize_t at, Py_ssize_t end, Py_ssize_t count, bint is_table, int depth, Py_ssize_t* elements
+) noexcept:
+    """Return where so many members of a set, or keys of a table and what they stand for, end; they differ. -1 as above."""
+    cdef Py_ssize_t[PLAIN_MEMBERS] starts
+    cdef Py_ssize_t[PLAIN_MEMBERS] sizes
+    cdef Py_ssize_t number, other
+    elements[0] += count * (1 + is_table)
+    if count > PLAIN_MEMBERS or elements[0] > ELEMENTS_LIMIT:
+        return -1
+    for number in range(count):
+        starts[number] = at
+        at = plain_end(data, at, end, depth, elements)
+        if at < 0:
+            return -1
+        sizes[number] = at - starts[number]
+        for other in range(number):
+            if sizes[other] == sizes[number] and memcmp(data + starts[other], data + starts[number], sizes[other]) == 0:
+                return -1
+        if is_table:
+            at = plain_end(data, at, end, depth, elements)
+            if at < 0:
+                return -1
+    return at
+
+
+cdef bint is_plain_event(const uint8_t* data, Py_ssize_t at, Py_ssize_t end) noexcept:
+    """Return whether an event follows what all begin with, to the end; where not, `is_event` may still say so."""
+    cdef Py_ssize_t elements = 3
+    cdef Py_ssize_t parts = take_length(data, &at, end)
+    cdef Py_ssize_t part
+    if parts < 2:
+        return False
+    elements += parts
+    for part in range(parts):
+        if at >= end or (part == 0 and data[at] != TAG_STRING) or (part == 1 and data[at] != TAG_VECTOR):
+            return False
+        at = plain_end(data, at, end, 2, &elements)
+        if at < 0:
+            return False
+    return at == end and elements <= ELEMENTS_LIMIT
+
+
 cdef Py_ssize_t head_end(const uint8_t* data, Py_ssize_t position, Py_ssize_t end) noexcept:
     """Return where three short frames end that are not the last of their message; `position` if they do not stand there."""
     cdef Py_ssize_t at = position
@@ -111,6 +235,7 @@ cdef Py_ssize_t take_one_head(
     bytes routing_key,
     bytes beginning,
     uint64_t limit_bytes,
+    is_event,
     Out* out,
     Py_ssize_t* messages,
 ) except -1:
@@ -138,6 +263,9 @@ cdef Py_ssize_t take_one_head(
             break
         if memcmp(data + at, begins, least) != 0:
             break
+        if not is_plain_event(data, at + least, at + length):
+            if not is_event(PyBytes_FromStringAndSize(<const char*> data + at, length)):
+                break
         make_room(out, LENGTH_BYTES + key_bytes + length)
         put_number(out.bytes + out.size, length, LENGTH_BYTES)
         memcpy(out.bytes + out.size + LENGTH_BYTES, key, key_bytes)
@@ -148,7 +276,7 @@ cdef Py_ssize_t take_one_head(
     return position
 
 
-def find_events(data, Py_ssize_t position, dict heads, dict table, limit_bytes, bytes beginning not None):
+def find_events(data, Py_ssize_t position, dict heads, dict table, limit_bytes, bytes beginning not None, is_event):
     """Return events as frames, with their runs, and where the last of them ends."""
     cdef Py_buffer view
     cdef Out out
@@ -173,7 +301,7 @@ def find_events(data, Py_ssize_t position, dict heads, dict table, limit_bytes, 
                 break
             messages = 0
             behind = take_one_head(
-                bytes_, position, end, head_behind - position, routing_key, beginning, limit, &out, &messages
+                bytes_, position, end, head_behind - position, routing_key, beginning, limit, is_event, &out, &messages
             )
             if not messages:
                 break

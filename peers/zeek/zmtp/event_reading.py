@@ -7,8 +7,7 @@ frame:  length │ routing key, remembered for the head │ payload
 ```
 
 Everything but the payload is the same for all events that a node publishes to a topic. So the routing key is made once
-for such a head, and then a head is compared as a whole; the payload is copied unread, but for its first bytes, which
-all events have in common.
+for such a head, and then a head is compared as a whole; the payload is copied, once it was found to be an event.
 
 Owner: one session. Invariants: whatever is no event is not taken, counted, and told in one line; what is no ZMTP ends
 the session. Memory: at most `HEADS_LIMIT` heads.
@@ -25,10 +24,11 @@ from typing import Final, Generic, NamedTuple, TypeVar
 from hub.batch import Batch
 from hub.errors import CloseCode, RejectedError
 from hub.stretch import Run, Stretch
-from peers.values import InvalidDataError, InvalidInputError, check
+from peers.values import InvalidDataError, InvalidInputError
 from peers.wire.scanner import RouteTable
 from peers.zeek.zmtp.event_head import BINARY, EVENT_BEGINNING, EventHead
 from peers.zeek.zmtp.event_json import from_json
+from peers.zeek.zmtp.event_payload import check_event, is_event
 from peers.zeek.zmtp.event_scan import HEAD_PARTS
 from peers.zeek.zmtp.frames import Incoming, Message
 
@@ -83,7 +83,7 @@ class EventReader(Generic[R]):
         incoming = self._incoming
         start = incoming.start
         frames, runs, end = find_events(
-            incoming.held, start, self._heads, self._routes.table, incoming.limit_bytes, EVENT_BEGINNING
+            incoming.held, start, self._heads, self._routes.table, incoming.limit_bytes, EVENT_BEGINNING, is_event
         )
         if not frames:
             return None
@@ -114,9 +114,7 @@ class EventReader(Generic[R]):
             self._remember(message.frames[: message.ends[HEAD_PARTS - 1]], routing_key)
         else:
             payload = from_json(payload)
-        if not payload.startswith(EVENT_BEGINNING):
-            raise RejectedError(CloseCode.BAD_DATA, f"the payload is no event: {payload[:20].hex()}")
-        check(payload)
+        check_event(payload)
         route = self._routes.table.get(routing_key)
         if route is None:
             route = self._routes.miss(routing_key)

@@ -3,12 +3,13 @@
 `_zmtp.pyx` is the compiled twin of this module. What an event looks like, and what a head is, is told in
 `peers.zeek.zmtp.event_reading`.
 
-No state, no I/O. Cost: 0.5 µs an event while the head repeats, 1.5 µs when heads alternate; compiled, 0.02 and 0.2 µs.
+No state, no I/O. Cost, of an event of 100 bytes: 8 µs, most of it to see that the payload is an event; compiled,
+0.03 µs while the head repeats, 0.2 µs when heads alternate.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from struct import Struct
 from typing import Final, TypeVar
 
@@ -35,6 +36,7 @@ def find_events(  # noqa: PLR0913, PLR0917 -- as the compiled twin takes them
     table: Mapping[bytes, R],
     limit_bytes: int,
     beginning: bytes,
+    is_event: Callable[[bytes], bool],
 ) -> tuple[bytes, tuple[list[R], list[int], list[int]], int]:
     """Walk over whole events from `position` on whose heads and routes are known.
 
@@ -45,6 +47,7 @@ def find_events(  # noqa: PLR0913, PLR0917 -- as the compiled twin takes them
         table: Routing key → route.
         limit_bytes: The longest event.
         beginning: What every payload begins with; others are not walked over.
+        is_event: Whether a payload that begins so is an event to its end; others are not walked over either.
 
     Returns:
         The same messages as the hub's frames; of each run, its route, where it ends in these frames, and its number of
@@ -65,7 +68,7 @@ def find_events(  # noqa: PLR0913, PLR0917 -- as the compiled twin takes them
         if is_new and len(routes) == RUNS_LIMIT:
             break
         known = head, routing_key, beginning
-        behind, messages, size_bytes = _take_one_head(data, position, known, limit_bytes, parts)
+        behind, messages, size_bytes = _take_one_head(data, position, known, limit_bytes, is_event, parts)
         if not messages:
             break
         if is_new:
@@ -88,8 +91,13 @@ def _head_end(data: bytearray, position: int) -> int:
     return at if at <= end else position
 
 
-def _take_one_head(
-    data: bytearray, position: int, known: tuple[bytes, bytes, bytes], limit_bytes: int, parts: list[bytes]
+def _take_one_head(  # noqa: PLR0913, PLR0917 -- what `find_events` was given
+    data: bytearray,
+    position: int,
+    known: tuple[bytes, bytes, bytes],
+    limit_bytes: int,
+    is_event: Callable[[bytes], bool],
+    parts: list[bytes],
 ) -> tuple[int, int, int]:
     """Put events from `position` on that have the same head into `parts` as frames, two parts an event.
 
@@ -98,6 +106,7 @@ def _take_one_head(
         position: Where an event begins.
         known: The head, its routing key, and what payloads begin with.
         limit_bytes: The longest event.
+        is_event: Whether a payload is one.
         parts: Takes them.
 
     Returns:
@@ -124,11 +133,14 @@ def _take_one_head(
         behind = body + length
         if behind > end or behind - position > limit_bytes or not starts_with(beginning, body, behind):
             break
+        payload = bytes(data[body:behind])
+        if not is_event(payload):
+            break
         if length != start_length:
             start = pack(length) + routing_key
             start_length = length
         add(start)
-        add(bytes(data[body:behind]))
+        add(payload)
         size_bytes += overhead + length
         position = behind
     return position, (len(parts) - first) // 2, size_bytes

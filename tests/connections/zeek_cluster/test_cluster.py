@@ -194,6 +194,54 @@ async def test_what_is_no_event_reaches_nobody(
     await eventually(lambda: hub.node.rejected_messages == 1)
 
 
+DEEP = Event("e").encode()[:-2] + b"\x0e\x01" * 500_000 + b"\x00"
+
+
+@pytest.mark.parametrize(
+    ("payload", "reason"),
+    [
+        (EVENT[:-1], "not complete"),
+        (EVENT + b"\x00", "1 bytes follow"),
+        (EVENT[:21] + b"\x02" + b"\xff" * 30, "no type"),
+        (DEEP, "stand in each other"),
+        (EVENT[:21] + b"\x02\x0e\x00\x0e\x00", "no event"),
+    ],
+    ids=["short", "long", "garbage", "deep", "without a name"],
+)
+async def test_garbage_behind_a_known_head(hub: Daemon, start_node: StartNode, payload: bytes, reason: str) -> None:
+    """It reaches neither nodes, of which a deep value would end those that use C++ Broker's values, nor clients."""
+    node, reader = await start_node("node"), await start_node("reader", "zeek.")
+    async with connect(hub.endpoints[1].location) as client, client.subscribe("zeek.") as messages:
+        await eventually(lambda: node.told.count((True, "zeek.")) == 2)
+        with structlog.testing.capture_logs() as logs:
+            node.publish_event("zeek.a")
+            node.publish(b"zeek.a", b"node", b"broker-bin-v1", payload)
+            node.publish_event("zeek.a")
+            await eventually(lambda: len(reader.events) == 2)
+        assert [Event.of((await anext(messages)).value) for _ in range(2)] == [HELLO] * 2
+    assert payloads(reader) == [EVENT] * 2
+    (line,) = [line for line in logs if line["event"] == "skipped what a Zeek node sent"]
+    assert reason in line["reason"]
+    assert hub.node.rejected_messages == 1
+
+
+async def test_a_flood_of_garbage(hub: Daemon, start_node: StartNode) -> None:
+    """All of it is counted, and told in a line now and then, and what is left when the node goes."""
+    node, reader = await start_node("node"), await start_node("reader", "zeek.")
+    await eventually(lambda: node.is_told("zeek."))
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(2000):
+            node.publish(b"zeek.a", b"node", b"broker-bin-v1", b"garbage")
+        node.publish_event("zeek.a")
+        await eventually(lambda: reader.events)
+        node.close()
+        lines = [line for line in logs if line["event"] == "skipped what a Zeek node sent"]
+        assert len(lines) < 200
+        await eventually(lambda: sum(told["messages"] for told in logs if "messages" in told) == 2000)
+    assert payloads(reader) == [EVENT]
+    assert hub.node.rejected_messages == 2000
+
+
 @pytest.mark.parametrize("topic", [b"\xff", b"$hub/", b"zeek\n"])
 async def test_a_subscription_that_is_none(hub: Daemon, start_node: StartNode, topic: bytes) -> None:
     """Nobody is told of it; the node goes on."""

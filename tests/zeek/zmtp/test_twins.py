@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import re
+from ipaddress import IPv4Address, IPv6Network
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub import runs
+from peers.values import ELEMENTS_LIMIT, Count, Enum, Port, Set, Table, Timespan, Timestamp
+from peers.values.binary import checking
 from peers.values.event import Event
 from peers.values.extensions import Code
+from peers.values.layout import Tag
 from peers.zeek.zmtp import event_scan, frames, log_records
 from peers.zeek.zmtp.event_head import EVENT_BEGINNING, EventHead
+from peers.zeek.zmtp.event_payload import is_event
 from peers.zeek.zmtp.frames import encode_message
 from peers.zeek.zmtp.log_batch import LogBatch, LogBatchError
 from tests.zeek.zmtp.test_events import events
@@ -49,6 +54,16 @@ CONSTANTS = {
     "CODE_SET": Code.SET,
     "CODE_RAW_STRING": Code.RAW_STRING,
     "EXTENSION_HEAD_BYTES": 6,
+    "TAG_STRING": Tag.STRING,
+    "TAG_SUBNET": Tag.SUBNET,
+    "TAG_PORT": Tag.PORT,
+    "TAG_ENUM": Tag.ENUM,
+    "TAG_TABLE": Tag.TABLE,
+    "TAG_VECTOR": Tag.VECTOR,
+    "V6_BITS": 128,
+    "ELEMENTS_LIMIT": ELEMENTS_LIMIT,
+    "PLAIN_DEPTH": 16,
+    "PLAIN_MEMBERS": 32,
 }
 
 
@@ -56,6 +71,8 @@ def test_constants_are_those_of_python() -> None:
     """Each of them, and none is there that is not compared."""
     found = re.findall(r"^    ([A-Z][A-Z0-9_]+) = (\d+)", SOURCE, re.MULTILINE)
     assert {name: int(value) for name, value in found} == CONSTANTS
+    (sizes,) = re.findall(r"^SIZES\[:\] = \[([-0-9, ]+)\]", SOURCE, re.MULTILINE)
+    assert [int(size) for size in sizes.split(",")] == checking._SIZES
 
 
 def records_of(twin: Any, data: bytes, count: int) -> tuple[bytes, int] | None:
@@ -130,7 +147,7 @@ def test_events(parts: list[Any], cut: int, limit_bytes: int) -> None:
         wire += encode_message([topic, sender, b"broker-bin-v1", payload])
     del wire[max(0, len(wire) - cut) :]
     table = {key: key for key in heads.values()}
-    given_ = wire, 0, heads, table, limit_bytes, EVENT_BEGINNING
+    given_ = wire, 0, heads, table, limit_bytes, EVENT_BEGINNING, is_event
     assert compiled.find_events(*given_) == event_scan.find_events(*given_)
 
 
@@ -141,5 +158,97 @@ def test_garbage(garbage: bytes) -> None:
     heads = {head.encode(): head.routing_key}
     payload = Event("e").encode()
     wire = bytearray(head.encode() + bytes((0, len(payload))) + payload + head.encode() + garbage)
-    given_ = wire, 0, heads, {head.routing_key: 1}, 1 << 20, EVENT_BEGINNING
+    given_ = wire, 0, heads, {head.routing_key: 1}, 1 << 20, EVENT_BEGINNING, is_event
     assert compiled.find_events(*given_) == event_scan.find_events(*given_)
+
+
+def deep(levels: int) -> bytes:
+    """An event with an argument that nests so deep."""
+    return Event("e").encode()[:-2] + b"\x0e\x01" * (levels + 1) + b"\x00"
+
+
+values_ = st.recursive(
+    st.sampled_from([None, True, 1, 1.5, "x", "x" * 200, b"\xff", Count(1), Enum("A::B"), Port(53, "udp")])
+    | st.sampled_from([IPv4Address("192.0.2.1"), IPv6Network("2001:db8::/32"), Timespan(1), Timestamp(1)]),
+    lambda inner: (
+        st.lists(inner, max_size=4).map(tuple)
+        | inner.map(lambda one: Table({one: one}))
+        | st.lists(inner, max_size=4).map(Set)
+    ),
+    max_leaves=12,
+)
+special = (
+    [deep(levels) for levels in (0, 11, 12, 13, 96, 97, 98, 99, 1000, 600_000)]
+    + [
+        *(Event("e", set(range(members))).encode() for members in (0, 31, 32, 33, 300)),
+        *(Event("e", dict.fromkeys(range(members), "x")).encode() for members in (0, 31, 32, 33, 300)),
+        Event("e").encode()[:-2] + bytes.fromhex("0e01 0d02 0100 00 0100 00"),  # a table with one key twice
+        Event("e").encode()[:-2] + bytes.fromhex("0e01 0c0f"),
+        Event("e").encode()[:-2] + bytes.fromhex("0e01 0c02 0100 0100"),  # a set of the same twice
+        Event("e").encode()[:-2] + bytes.fromhex("0e01 080035 04"),  # a port of no protocol
+        Event("e").encode()[:-2] + bytes.fromhex("0e01 07") + bytes(16) + b"\x81",
+        Event("e").encode()[:-2] + bytes.fromhex("0e01 0f"),
+        Event("e").encode()[:-2] + bytes.fromhex("0e01 05 8080808000"),  # an empty string with a long length
+        Event("e").encode()[:-2] + bytes.fromhex("0e01 05 ffffffffffffffffff01"),
+        Event("e", tuple([None] * 65_530)).encode(),
+        Event("e").encode()[:-2] + b"\x0e\x01\x0e\x80\x80\x04" + bytes(65_536),
+        EVENT_BEGINNING,
+        EVENT_BEGINNING + b"\x00",
+        EVENT_BEGINNING + b"\x01\x05\x01e",
+        EVENT_BEGINNING + b"\x02\x05\x01e\x05\x01e",
+        EVENT_BEGINNING + b"\x02\x0e\x00\x0e\x00",
+        EVENT_BEGINNING + b"\x03\x05\x01e\x0e\x00\x00",
+        EVENT_BEGINNING + b"\x03\x05\x01e\x0e\x00\x00\x00",
+    ]
+)
+
+
+def taken(twin: Any, payload: bytes) -> bool:
+    """Whether a payload behind a known head is taken for an event; whatever it is, nothing is raised."""
+    head = EventHead(b"zeek.a", b"x")
+    wire = bytearray(encode_message([*head, payload]))
+    heads = {head.encode(): head.routing_key}
+    frames_, _, end = twin.find_events(wire, 0, heads, {head.routing_key: 1}, 1 << 24, EVENT_BEGINNING, is_event)
+    assert (end == len(wire)) == bool(frames_)
+    return bool(frames_)
+
+
+@pytest.mark.parametrize("payload", special, ids=lambda payload: f"{payload[21:34].hex()}-{len(payload)}")
+def test_payloads_that_need_a_further_look(payload: bytes) -> None:
+    """They are taken if they are sound events."""
+    assert taken(compiled, payload) == taken(event_scan, payload) == is_event(payload)
+
+
+@given(st.lists(values_, max_size=4), st.data())
+def test_payloads(args: list[Any], data: Any) -> None:
+    """Sound ones, of all types, are taken; of damaged ones those that are sound all the same."""
+    payload = Event("Demo::e", *args).encode()
+    assert taken(compiled, payload)
+    damaged = bytearray(payload)
+    place = data.draw(st.integers(len(EVENT_BEGINNING), len(payload) - 1))
+    damaged[place] = data.draw(st.integers(0, 255))
+    cut = bytes(damaged[: data.draw(st.integers(len(EVENT_BEGINNING), len(payload)))])
+    for one in (bytes(damaged), cut):
+        assert taken(compiled, one) == taken(event_scan, one) == is_event(one)
+
+
+def test_plain_events_are_not_looked_at_in_python() -> None:
+    """Those that nodes send all the time: numbers, texts, addresses, records."""
+    head = EventHead(b"zeek.a", b"x")
+    ports = {Port(53, "udp"), Port(53, "tcp")}
+    record = (
+        None,
+        ports,
+        {"x": 1, "y": 2},
+        "x" * 300,
+        IPv4Address("192.0.2.1"),
+        IPv6Network("2001:db8::/32"),
+        Port(53, "udp"),
+        (1, True, 1.5),
+    )
+    payload = Event("Demo::e", record, Enum("A::B"), Timestamp(1), timestamp=Timestamp(2)).encode()
+    wire = bytearray(encode_message([*head, payload]))
+    heads = {head.encode(): head.routing_key}
+    asked: list[bytes] = []
+    compiled.find_events(wire, 0, heads, {head.routing_key: 1}, 1 << 24, EVENT_BEGINNING, asked.append)
+    assert asked == []
