@@ -83,6 +83,18 @@ class HubServices:
         service = self._services.get(target.decode(errors="replace"))
         return service is not None and service.judges_itself
 
+    def open_to(self, handler: Handler) -> list[str]:
+        """Return the targets that a handler would be answered, in their order."""
+        rights = handler.rights
+        return [
+            target
+            for target, service in sorted(self._services.items())
+            if rights is None
+            or rights.is_admin
+            or service.judges_itself
+            or (not service.for_admins and rights.may_ask(target.encode(), as_peer=False))
+        ]
+
     def when_gone(self, act: Callable[[Handler], object]) -> None:
         """Tell a service that keeps something for those who ask, when one of them has left."""
         self._when_gone.append(act)

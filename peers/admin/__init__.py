@@ -5,6 +5,7 @@
 | `who`, `users` | who is connected; which users there are |
 | `graph`, `trace` | the hubs and links of the mesh; the ways of a topic, as far as is known |
 | `probe` | the ways of a topic, and their times, found out by a probe |
+| `rights` | what whoever asks may do |
 | `kick` | connections that are closed |
 | `steps` | an answer that takes more than a turn |
 | `services` | all of them, as a node has them |

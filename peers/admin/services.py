@@ -9,6 +9,7 @@ from hub.topics import RESERVED
 from peers.admin.graph import graph
 from peers.admin.kick import kick
 from peers.admin.probe import probe
+from peers.admin.rights import rights
 from peers.admin.trace import trace
 from peers.admin.users import users
 from peers.admin.who import who
@@ -23,6 +24,7 @@ def add_services(node: Node) -> None:
     services.add(RESERVED + "who", who(node), for_admins=True)
     services.add(RESERVED + "users", users(node), for_admins=True)
     services.add(RESERVED + "kick", kick(node), for_admins=True)
+    services.add(RESERVED + "rights", rights(node), judges_itself=True)
     services.add(RESERVED + "mesh/graph", graph(node))
     services.add(RESERVED + "mesh/trace", trace(node), for_admins=True)
     services.add(RESERVED + "mesh/probe", probe(node), for_admins=True)

@@ -258,6 +258,11 @@ class Page:
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         await self.browser.command("Emulation.setEmulatedMedia", self.session, features=features)
 
+    async def resize(self, width_px: int, height_px: int) -> None:
+        """Give the page a screen of another size."""
+        size = {"width": width_px, "height": height_px, "deviceScaleFactor": 1, "mobile": False}
+        await self.browser.command("Emulation.setDeviceMetricsOverride", self.session, **size)
+
     def receive_event(self, method: str, parameters: dict[str, Any]) -> None:
         """Take one event of the protocol; called by the browser's reader."""
         match method:

@@ -90,7 +90,7 @@ async def measure(chromium: Chromium, rate: int, duration_s: float, picture: Pat
     async with (
         ScriptedHub() as hub,
         Browser.connect(chromium.url) as browser,
-        browser.open(hub.page_url) as page,
+        browser.open(f"{hub.page_url}#/messages") as page,
     ):
         await hub.wait_received("subscribe")
         await page.evaluate(WATCH_FRAMES)

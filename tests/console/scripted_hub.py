@@ -22,12 +22,23 @@ from websockets.http11 import Request, Response
 
 from peers.console import page
 
-__all__ = ["ScriptedHub"]
+__all__ = ["RIGHTS", "ScriptedHub"]
 
 PATIENCE_S = 20
 """How long a test waits for what must come: long enough for a busy machine, never reached by a good run."""
 
 QUEUE = {"messages": 8192, "bytes": 67_108_864, "overflow": "drop-oldest"}
+
+
+RIGHTS = {
+    "user": "",
+    "roles": [],
+    "admin": True,
+    "may": ["publish", "subscribe", "request", "serve", "claim", "journal"],
+    "asks": ["$hub/history", "$hub/kick", "$hub/queue", "$hub/rights", "$hub/state", "$hub/users", "$hub/who"],
+    "hears": ["$hub/statistics", "$hub/audit"],
+}
+"""What whoever asks may do, as the hub tells it of somebody who may do everything."""
 
 
 class ScriptedHub:
@@ -41,8 +52,10 @@ class ScriptedHub:
         refused_connections: So many further connections are answered by HTTP 503.
         until: How many seconds it says that what was shown holds; None for good.
         strangers: The role in which it lets in those who show nothing; empty: it says nothing of that.
+        name: What it is called.
         closes_hello: Code and text with which every `hello` is closed; None where it is answered.
         frame_bytes: The largest message it says it takes.
+        answers: Topic → the answer to each value that is asked of it; what is not there is never answered.
         reading: While cleared, nothing further is read from any client.
     """
 
@@ -54,8 +67,10 @@ class ScriptedHub:
         self.refused_connections = 0
         self.until: float | None = None
         self.strangers = ""
+        self.name = "scripted"
         self.closes_hello: tuple[int, str] | None = None
         self.frame_bytes = 16 * 1024 * 1024
+        self.answers: dict[str, Any] = {"$hub/rights": RIGHTS}
         self.reading = asyncio.Event()
         self.reading.set()
         self._connections: dict[ServerConnection, Counter[str]] = {}
@@ -194,7 +209,7 @@ class ScriptedHub:
         return {
             "type": "welcome",
             "hub": "0123456789abcdef" * 2,
-            "name": "scripted",
+            "name": self.name,
             "software": "scripted 1",
             "queue": QUEUE | (wished or {}),
             "frame": self.frame_bytes,
@@ -202,7 +217,7 @@ class ScriptedHub:
             **({"strangers": self.strangers} if self.strangers else {}),
         }
 
-    async def _obey(self, connection: ServerConnection, message: dict[str, Any]) -> None:
+    async def _obey(self, connection: ServerConnection, message: dict[str, Any]) -> None:  # noqa: C901 -- one case a type
         request = message.get("request")
         refusal = next((self.refusals[name] for name in _names(message) if name in self.refusals), None)
         if refusal is not None:
@@ -221,6 +236,8 @@ class ScriptedHub:
                 self._connections[connection].subtract(message["prefixes"])
             case "publish":
                 await self._publish(message)
+            case "request" if message.get("topic", "") in self.answers:
+                await self._reply(connection, message)
             case "ping" if self.answers_pings:
                 await _answer(connection, {"type": "pong", "request": request})
         if request and self.confirms and message["type"] not in {"ping", "request", "reply"}:
@@ -228,6 +245,10 @@ class ScriptedHub:
             if message["type"] == "token" and self.until is not None:
                 confirmed["until"] = self.until
             await _answer(connection, confirmed)
+
+    async def _reply(self, connection: ServerConnection, message: dict[str, Any]) -> None:
+        answers = [self.answers[message["topic"]]] * len(message.get("values", [None]))
+        await _answer(connection, {"type": "reply", "request": message["request"], "values": answers})
 
     async def _publish(self, message: dict[str, Any]) -> None:
         topic = message["topic"]

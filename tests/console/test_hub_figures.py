@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.console.node import start_node
 
-MODULE = Path(__file__).parents[2] / "peers" / "console" / "static" / "hub_figures.js"
+MODULE = Path(__file__).parents[2] / "peers" / "console" / "static" / "parts" / "hub_figures.js"
 
 
 def look(at_s: float, first: int, handlers: int, *some: tuple[int, str, int], hub: str = "a") -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 
 import pytest
@@ -17,7 +18,7 @@ from tests.descriptors import no_descriptor_left
         ("/hub.js", "text/javascript; charset=utf-8", b"/**"),
         ("/hub.d.ts", "text/plain; charset=utf-8", b"/**"),
         ("/console.js", "text/javascript; charset=utf-8", b"/**"),
-        ("/console.css", "text/css; charset=utf-8", b"/*"),
+        ("/styles/shell.css", "text/css; charset=utf-8", b"/*"),
     ],
 )
 def test_a_page_is_its_content_type_and_its_bytes(path: str, content_type: str, beginning: bytes) -> None:
@@ -28,7 +29,23 @@ def test_a_page_is_its_content_type_and_its_bytes(path: str, content_type: str, 
     assert found[1].startswith(beginning)
 
 
-@pytest.mark.parametrize("path", ["", "/nothing", "/index.html", "/package.json", "/../__init__.py", "/hub.js?x", "//"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "",
+        "/nothing",
+        "/index.html",
+        "/package.json",
+        "/../__init__.py",
+        "/parts/../../__init__.py",
+        "/parts",
+        "/parts/",
+        "/__init__.py",
+        "/hub.js?x",
+        "//",
+        "//hub.js",
+    ],
+)
 def test_nothing_else_is_served(path: str) -> None:
     """A path that is not on the list is no page, whatever lies in the folder or beside it."""
     assert page(path) is None
@@ -37,18 +54,28 @@ def test_nothing_else_is_served(path: str) -> None:
 def test_pages_are_served_without_a_descriptor() -> None:
     """A hub that can open nothing more has its pages."""
     with no_descriptor_left():
-        assert page("/hub_figures.js") is not None
+        assert page("/parts/figures.js") is not None
 
 
 def test_everything_that_the_page_loads_is_served() -> None:
     """The page and its modules name no file of the hub that the hub would not serve, and nothing of anybody else."""
     waiting, seen = ["/"], {"/"}
     while waiting:
-        found = page(waiting.pop())
-        assert found is not None
-        named = set(re.findall(r'(?:src|href)="(/[^"]*)"', found[1].decode()))
-        named |= {f"/{name}" for name in re.findall(r'^import .* from "\./([^"]*)"', found[1].decode(), re.MULTILINE)}
+        path = waiting.pop()
+        found = page(path)
+        assert found is not None, path
+        text = found[1].decode()
+        named = set(re.findall(r'(?:src|href)="(/[^"]*)"', text))
+        imported = re.findall(r'^(?:import|export) [^"]* from "(\.[^"]*)"', text, re.MULTILINE)
+        named |= {posixpath.normpath(posixpath.join(posixpath.dirname(path), name)) for name in imported}
         assert not re.search(rb'(?:src|href)="(?:https?:)?//', found[1])
         waiting += named - seen
         seen |= named
-    assert {"/console.js", "/console.css", "/hub.js", "/stream.js"} <= seen
+    assert {"/console.js", "/styles/base.css", "/hub.js", "/views/messages/stream.js"} <= seen
+
+
+def test_what_is_vendored_has_its_licence() -> None:
+    """Whoever gets the code of somebody else gets the terms with it."""
+    licence = page("/vendor/uplot/LICENSE.txt")
+    assert licence is not None
+    assert licence[1].startswith(b"The MIT License")

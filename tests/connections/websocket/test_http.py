@@ -18,7 +18,9 @@ async def get(hub: Hub, path: str, method: str = "GET", *lines: str, version: st
     return await client.response()
 
 
-@pytest.mark.parametrize("path", ["/", "/console.js", "/console.css", "/hub.js", "/hub.d.ts"])
+@pytest.mark.parametrize(
+    "path", ["/", "/console.js", "/styles/shell.css", "/views/overview.js", "/hub.js", "/hub.d.ts"]
+)
 async def test_the_page(hub: Hub, path: str) -> None:
     """The page's files are served with their types, and with a policy that lets them load nothing foreign."""
     found = page(path)

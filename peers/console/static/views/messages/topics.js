@@ -6,6 +6,7 @@
  * Cost: one map lookup a message; drawing sorts what is known, twice a second. Not here: who draws when.
  */
 
+import { words } from "../../words.js";
 import { hue } from "./stream.js";
 
 const KNOWN_TOPICS = 10_000;
@@ -69,7 +70,7 @@ export class Topics {
     const topics = rest.length + this.#forgottenTopics;
     const messages = rest.reduce((sum, { count }) => sum + count, this.#forgottenMessages);
     this.#note.hidden = topics === 0;
-    this.#note.textContent = `and ${messages.toLocaleString()} messages of ${topics.toLocaleString()} other topics`;
+    this.#note.textContent = words.messages.others(messages, topics);
   }
 
   #sorted() {

@@ -5,6 +5,10 @@
  * path of `SAMPLES` points a drawing.
  */
 
+import { words } from "../words.js";
+import { colour, onColours } from "./colours.js";
+import { whole } from "./figures.js";
+
 /** One minute at two samples a second. */
 const SAMPLES = 120;
 
@@ -12,10 +16,10 @@ export class Sparkline {
   #canvas;
   #samples = [];
 
-  constructor(canvas) {
+  constructor(canvas, signal) {
     this.#canvas = canvas;
     new ResizeObserver(() => this.draw()).observe(canvas);
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
+    onColours(() => this.draw(), signal);
   }
 
   add(sample) {
@@ -32,22 +36,21 @@ export class Sparkline {
     canvas.width = Math.round(width * scale);
     canvas.height = Math.round(height * scale);
     const context = canvas.getContext("2d");
-    const style = getComputedStyle(canvas);
     context.scale(scale, scale);
-    this.#grid(context, width, height, style);
-    if (this.#samples.length > 1) this.#curve(context, width, height, style.getPropertyValue("--accent"));
+    this.#grid(context, width, height);
+    if (this.#samples.length > 1) this.#curve(context, width, height, colour("--accent"));
   }
 
-  #grid(context, width, height, style) {
-    context.strokeStyle = style.getPropertyValue("--line");
-    context.fillStyle = style.getPropertyValue("--quiet");
+  #grid(context, width, height) {
+    context.strokeStyle = colour("--line");
+    context.fillStyle = colour("--quiet");
     context.font = "11px system-ui, sans-serif";
     context.textAlign = "right";
     context.beginPath();
     context.moveTo(0, height - 0.5);
     context.lineTo(width, height - 0.5);
     context.stroke();
-    context.fillText(`highest ${Math.round(Math.max(0, ...this.#samples)).toLocaleString()}`, width, 10);
+    context.fillText(words.overview.highest(whole(Math.max(0, ...this.#samples))), width, 10);
   }
 
   #curve(context, width, height, colour) {

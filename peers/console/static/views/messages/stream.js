@@ -11,9 +11,11 @@
  * Not here: the connection, what is counted per topic.
  */
 
+import { words } from "../../words.js";
+
 export const RING_ROWS = 1_000;
 
-/** Height of a row, CSS pixels: `--row-height` in console.css. Fixed, so that a position is a multiplication. */
+/** Height of a row, CSS pixels: `--row-height` in styles/base.css. Fixed, so that a position is a multiplication. */
 export const ROW_PX = 26;
 
 /** Text of a value that is kept, characters: four screens of the inspector, 4 MB for the ring. */
@@ -169,7 +171,7 @@ function shortened(value) {
   const text = JSON.stringify(value);
   if (text.length <= SHOWN_CHARACTERS) return text;
   const kept = new TextDecoder().decode(new TextEncoder().encode(text.slice(0, SHOWN_CHARACTERS)));
-  return `${kept}… (${text.length} characters)`;
+  return `${kept}… ${words.messages.characters(text.length)}`;
 }
 
 function clock(at) {

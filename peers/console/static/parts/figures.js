@@ -1,0 +1,65 @@
+/**
+ * How figures are written for people: numbers, bytes, rates, times. Pure functions.
+ *
+ * Not here: the words around them (`words.js`).
+ */
+
+import { language } from "../words.js";
+
+const WHOLE = new Intl.NumberFormat(language, { maximumFractionDigits: 0 });
+const THREE = new Intl.NumberFormat(language, { maximumSignificantDigits: 3 });
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+const PREFIXES = ["", "k", "M", "G", "T"];
+
+/** What stands where something is not known. */
+export const UNKNOWN = "–";
+
+const isKnown = (value) => typeof value === "number" && Number.isFinite(value);
+
+/** A whole number, with its digits in groups. */
+export function whole(value) {
+  return isKnown(value) ? WHOLE.format(value) : UNKNOWN;
+}
+
+/** A number in three digits: 0.25, 12.4k, 3.1M. */
+export function short(value) {
+  return isKnown(value) ? scaled(value, 1000, PREFIXES, "") : UNKNOWN;
+}
+
+/** Bytes in three digits. */
+export function bytes(value) {
+  return isKnown(value) ? scaled(value, 1024, UNITS, " ") : UNKNOWN;
+}
+
+/** A part of one, in percent. */
+export function percent(value) {
+  return isKnown(value) ? `${THREE.format(100 * value)} %` : UNKNOWN;
+}
+
+/** A time in seconds: 3.1 ms, 12 s, 2 h 5 min. */
+export function duration(seconds) {
+  if (!isKnown(seconds)) return UNKNOWN;
+  if (seconds < 1) return `${THREE.format(seconds * 1000)} ms`;
+  if (seconds < 60) return `${THREE.format(seconds)} s`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 60) return `${minutes} min`;
+  const hours = Math.floor(minutes / 60);
+  if (hours < 48) return `${hours} h ${minutes % 60} min`;
+  return `${Math.floor(hours / 24)} d ${hours % 24} h`;
+}
+
+/** A moment, seconds since 1970, by the reader's clock. */
+export function moment(seconds) {
+  return isKnown(seconds) ? new Date(seconds * 1000).toLocaleString(language) : UNKNOWN;
+}
+
+function scaled(value, step, units, space) {
+  let left = value;
+  let unit = 0;
+  while (Math.abs(left) >= step && unit < units.length - 1) {
+    left /= step;
+    unit += 1;
+  }
+  if (Math.abs(left) < 10 && unit === 0 && units[0] === "B") return `${WHOLE.format(left)}${space}${units[0]}`;
+  return `${THREE.format(left)}${units[unit] ? space : ""}${units[unit]}`;
+}

@@ -1,0 +1,86 @@
+/**
+ * The one connection of the page, and what whoever is at the page may do there.
+ *
+ * Owner of the state: `Session`: the client, the hub's greeting, the rights. Views share the client: what several of
+ * them subscribe to is sent to the hub once.
+ *
+ * Invariants: `rights` are those of the connection that is there now, or of the last one while there is none; they are
+ * asked anew with each connection. Where a hub does not tell them, as one of an earlier version behind the same
+ * address, they are null, and views ask and are refused.
+ *
+ * Not here: who signs in (`sign_in.js`), what is shown of all that (`frame.js`).
+ */
+
+import { connect } from "../hub.js";
+
+const RIGHTS_TOPIC = "$hub/rights";
+
+/** What somebody may do of whom nothing is known but that the hub has let him in: try. */
+const UNTOLD = { user: "", roles: [], admin: false, may: ["publish", "subscribe"], asks: [], hears: [] };
+
+/** A hub that does not answer this at once will not, milliseconds. */
+const ANSWER_MS = 5_000;
+
+export class Session {
+  /** The hub's greeting; null before the first. */
+  welcome = null;
+  /** What one may do, as `$hub/rights` tells it; null before the hub has. */
+  rights = null;
+  /** When the next attempt to connect is made, of the page's clock, milliseconds. */
+  retryAt = 0;
+  #listeners = new Set();
+
+  /** @param {string | undefined} token What is shown to the hub. */
+  constructor(token) {
+    // Narrow: whoever may see a part of what flows here sees that part, and of the hub's own figures what he may.
+    this.client = connect("/", { name: "console", token, narrow: true });
+    this.client.on("open", (welcome) => {
+      this.welcome = welcome;
+      this.#ask();
+    });
+    this.client.on("reconnecting", (delayMs) => {
+      this.retryAt = performance.now() + delayMs;
+    });
+  }
+
+  get state() {
+    return this.client.statistics().state;
+  }
+
+  get isOpen() {
+    return this.state === "open";
+  }
+
+  /** Whether the hub itself would answer this. */
+  mayAsk(topic) {
+    return this.rights !== null && this.rights.asks.includes(topic);
+  }
+
+  /** Whether one of the hub's own topics may be heard. */
+  mayHear(topic) {
+    return this.rights !== null && this.rights.hears.includes(topic);
+  }
+
+  /** Whether an action is granted for anything at all: publish, subscribe, request, serve, claim, journal. */
+  may(action) {
+    return this.rights !== null && this.rights.may.includes(action);
+  }
+
+  /** Call `act` now if one is connected and the rights are known, and each time that this is so again. */
+  onReady(act, signal) {
+    this.#listeners.add(act);
+    signal?.addEventListener("abort", () => this.#listeners.delete(act), { once: true });
+    if (this.rights !== null && this.isOpen) act();
+  }
+
+  async #ask() {
+    let rights = UNTOLD;
+    try {
+      rights = await this.client.request(RIGHTS_TOPIC, null, { timeoutMs: ANSWER_MS });
+    } catch {
+      if (!this.isOpen) return; // the connection has gone: the next one asks again
+    }
+    this.rights = rights;
+    for (const act of [...this.#listeners]) act();
+  }
+}

@@ -1,0 +1,106 @@
+/**
+ * Who the page is to the hub: the token, where it comes from, and what is shown of it.
+ *
+ * A token comes by the link that the hub prints at its first start (`#token=…`, which no server is ever sent) or by the
+ * form, and is kept for as long as the tab is open. Owner of the state: `sessionStorage`. Invariants: a token is taken out
+ * of the address at once, so that it is in no bookmark and no history; it is never put into the page.
+ *
+ * A change of who one is loads the page anew: whatever an earlier user saw is gone with it.
+ */
+
+import { element, say } from "../parts/element.js";
+import { words } from "../words.js";
+
+const KEY = "topichub token";
+const FRAGMENT = "#token=";
+
+/** Close codes by which a hub says that it does not know this token, or not any more. */
+const NOT_RECOGNISED = 4401;
+const FORBIDDEN = 4403;
+
+/** The name of those who show nothing. */
+const ANONYMOUS = "anonymous";
+
+export class SignIn {
+  #reload;
+
+  /** @param {() => void} [reload] Begins anew, as somebody else. */
+  constructor(reload = () => location.reload()) {
+    this.#reload = reload;
+    if (location.hash.startsWith(FRAGMENT)) {
+      sessionStorage.setItem(KEY, location.hash.slice(FRAGMENT.length));
+      history.replaceState(null, "", location.pathname + location.search);
+    }
+    this.#make();
+    addEventListener("hashchange", (event) => {
+      if (!location.hash.startsWith(FRAGMENT)) return; // what follows is the link again, in a tab that has the page
+      event.stopImmediatePropagation(); // it is no view
+      this.#reload();
+    });
+  }
+
+  #make() {
+    const { signIn, shell } = words;
+    this.field = element("input", {
+      id: "token", type: "password", required: true, maxlength: 16384, spellcheck: "false", autocomplete: "off",
+    });
+    this.problem = element("p", { id: "sign-in-problem", class: "notice", role: "alert", hidden: true });
+    this.form = element(
+      "form",
+      { id: "sign-in", class: "card sign-in", autocomplete: "off", "aria-label": signIn.title, hidden: true },
+      element("h2", {}, signIn.title),
+      element("label", { for: "token" }, signIn.token),
+      this.field,
+      element("div", { class: "toolbar" }, element("button", { type: "submit", class: "primary" }, signIn.title)),
+      this.problem,
+      element("p", { class: "quiet" }, signIn.hint[0], element("code", {}, signIn.hint[1]), signIn.hint[2]),
+    );
+    this.who = element("span", { id: "user", class: "quiet", title: shell.user });
+    this.toggle = element("button", { id: "sign", type: "button", hidden: true }, signIn.title);
+    this.strangers = element("p", { id: "strangers", class: "notice", role: "status", hidden: true });
+    this.form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      sessionStorage.setItem(KEY, this.field.value.trim());
+      this.#reload();
+    });
+    this.toggle.addEventListener("click", () => (this.token ? this.#signOut() : this.#ask("")));
+  }
+
+  /** What is shown to the hub; undefined for nothing. */
+  get token() {
+    return sessionStorage.getItem(KEY) ?? undefined;
+  }
+
+  /** Show who one is, as the hub's greeting says it. */
+  welcomed({ user, strangers }) {
+    this.form.hidden = true;
+    this.who.textContent = user ?? "";
+    this.toggle.hidden = user === undefined;
+    this.toggle.textContent = this.token ? words.signIn.out : words.signIn.title;
+    this.strangers.hidden = strangers === undefined;
+    say(this.strangers, strangers === undefined ? "" : words.shell.strangers(strangers, user === ANONYMOUS));
+  }
+
+  /** The hub has ended the connection: ask for a token, if it was for want of one. */
+  refused(code, reason) {
+    if (code !== NOT_RECOGNISED && code !== FORBIDDEN) return;
+    const problem = this.token ? `${code}: ${reason}` : "";
+    sessionStorage.removeItem(KEY);
+    this.#ask(problem);
+  }
+
+  #ask(problem) {
+    this.form.hidden = false;
+    this.who.textContent = "";
+    this.toggle.hidden = true;
+    this.problem.hidden = !problem;
+    this.problem.textContent = problem;
+    this.field.value = "";
+    this.field.focus();
+  }
+
+  #signOut() {
+    sessionStorage.removeItem(KEY);
+    this.#reload();
+  }
+}

@@ -1,0 +1,229 @@
+"""The view of messages in a real Chromium."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.console.browser import Browser, Page
+from tests.console.real_hub import RealHub
+from tests.console.scripted_hub import ScriptedHub
+from tests.console.seeing import number, publish, rows, text, wait_messages, wait_shown
+
+
+@pytest.fixture
+def hub_page_url(real_hub: RealHub) -> str:
+    """Where the page of the hub under test is."""
+    return real_hub.page_url
+
+
+@pytest.fixture
+async def page(browser: Browser, hub_page_url: str) -> AsyncIterator[Page]:
+    """The hub's page, connected, that has nothing to complain about when the test is over.
+
+    The prefix leaves out the hub's own topics, on which it tells who comes and goes.
+    """
+    async with browser.reuse_tab(f"{hub_page_url}#/messages?prefix=/") as page:
+        await wait_messages(page)
+        yield page
+        assert page.complaints == []
+
+
+async def test_messages_are_shown_newest_first(page: Page) -> None:
+    """Whoever opens the hub's address sees what is published: topic, value, and how many there were."""
+    await publish(page, ("/zeek/dns", {"query": "example.org"}), ("/zeek/conn", [1, None, "x"]))
+    await wait_shown(page, "document.getElementById('received').textContent === '2'")
+    await wait_shown(page, "document.querySelectorAll('.row:not([hidden])').length === 2")
+    assert await rows(page) == [["/zeek/conn", '[1,null,"x"]'], ["/zeek/dns", '{"query":"example.org"}']]
+    assert await number(page, "topic-count") == 2
+    assert await number(page, "dropped") == 0
+
+
+async def test_what_is_published_is_text_and_never_html(page: Page) -> None:
+    """Markup in topics and values stands there as it was written; no element comes of it and no script runs."""
+    markup = "<img src=x onerror='globalThis.broken = true'>"
+    await publish(page, (f"/{markup}", {markup: markup}))
+    await wait_shown(page, "document.querySelectorAll('.row:not([hidden])').length === 1")
+    await page.evaluate("document.querySelector('.row').click()")
+    await wait_shown(page, "document.querySelectorAll('#topics tr').length === 1")
+    assert await rows(page) == [[f"/{markup}", json.dumps({markup: markup}, separators=(",", ":"))]]
+    assert await text(page, "inspected-topic") == f"/{markup}"
+    assert await page.evaluate("return [document.images.length, globalThis.broken ?? null]") == [0, None]
+
+
+@pytest.mark.parametrize("fragment", ["#/messages?prefix=%2Fzeek%2F+d", "#/messages?prefix=/zeek/%20d", "#/zeek/%20d"])
+async def test_the_prefix_stands_in_the_address(browser: Browser, hub_page_url: str, fragment: str) -> None:
+    """An address with a prefix shows what it matches, and the box shows the prefix; as do links that name no view."""
+    async with browser.open(f"{hub_page_url}{fragment}") as page:
+        await wait_messages(page)
+        assert await page.evaluate("return document.getElementById('prefix').value") == "/zeek/ d"
+        await publish(page, ("/zeek/ dns", 1), ("/zeek/conn", 2), ("/zeek/ d", 3))
+        await wait_shown(page, "document.getElementById('received').textContent === '2'")
+        await wait_shown(page, "document.querySelectorAll('.row:not([hidden])').length === 2")
+        assert await rows(page) == [["/zeek/ d", "3"], ["/zeek/ dns", "1"]]
+
+
+@pytest.mark.parametrize("prefix", ["/a/ü #100%", ""])
+async def test_another_prefix_starts_anew(page: Page, prefix: str) -> None:
+    """Applying a prefix clears what was shown, puts it into the address, and takes effect at once."""
+    await publish(page, ("/old", 1))
+    await wait_shown(page, "document.getElementById('received').textContent === '1'")
+    await page.evaluate(
+        """
+        document.getElementById("prefix").value = prefix;
+        document.querySelector("#filter button").click();
+        """,
+        prefix=prefix,
+    )
+    place = "return new URLSearchParams(location.hash.split('?')[1] ?? '').get('prefix') ?? ''"
+    assert await page.evaluate(place) == prefix
+    await wait_messages(page)
+    await publish(page, (f"{prefix}/new", 2))
+    await wait_shown(
+        page, "[...document.querySelectorAll('.row:not([hidden]) .value')].some((it) => it.textContent === '2')"
+    )
+    assert [row for row in await rows(page) if not row[0].startswith("$hub/")] == [[f"{prefix}/new", "2"]]
+
+
+async def test_the_form_publishes_and_tells_when_the_hub_has_it(page: Page) -> None:
+    """What is published on the page comes back to it, like to every subscriber."""
+    await page.evaluate("""
+        document.getElementById("topic").value = "/demo/form";
+        document.getElementById("value").value = '{"n": [1, 2]}';
+        document.querySelector("#publish button").click();
+    """)
+    await wait_shown(page, "document.getElementById('published').textContent !== ''")
+    assert (await text(page, "published")).startswith("the hub has it")
+    await wait_shown(page, "document.querySelectorAll('.row:not([hidden])').length === 1")
+    assert await rows(page) == [["/demo/form", '{"n":[1,2]}']]
+
+
+async def test_the_form_says_what_is_wrong_with_a_value(page: Page) -> None:
+    """What begins as JSON and is none is not sent, and the reason is told."""
+    await page.evaluate("""
+        document.getElementById("value").value = '{"hello"';
+        document.querySelector("#publish button").click();
+    """)
+    await wait_shown(page, "document.getElementById('published').textContent !== ''")
+    assert (await text(page, "published")).startswith("begins as JSON and is none: ")
+    assert await number(page, "received") == 0
+
+
+async def test_the_form_takes_plain_text(page: Page) -> None:
+    """What is no JSON and does not look like it is text, as on the command line."""
+    await page.evaluate("""
+        document.getElementById("value").value = "hello";
+        document.querySelector("#publish button").click();
+    """)
+    await wait_shown(page, "document.getElementById('received').textContent === '1'")
+    await wait_shown(page, "document.querySelector('.row:not([hidden]) .value')")
+    assert await rows(page) == [["/demo/hello", '"hello"']]
+
+
+async def test_an_idle_hub_keeps_its_hint(browser: Browser, hub_page_url: str) -> None:
+    """Without a prefix the hub's own messages are not shown."""
+    async with browser.open(f"{hub_page_url}#/messages") as page:
+        await wait_messages(page)
+        await wait_shown(page, "!document.getElementById('empty-connected').hidden")
+        assert await number(page, "received") == 0
+        assert await page.evaluate("return document.getElementById('empty-disconnected').hidden")
+
+
+async def test_a_flood_is_counted_in_full_and_shown_in_part(page: Page) -> None:
+    """Each of 20,000 messages is received; a screenful is drawn, and what was never on the screen is told."""
+    await page.evaluate("""
+        const {connect} = await import("/hub.js");
+        const publisher = connect();
+        for (let number = 1; number <= 20000; number += 1) {
+          const confirm = number % 500 === 0;
+          const sent = publisher.publish(`/flood/${number % 50}`, {number, text: "x".repeat(60)}, {confirm});
+          if (confirm) await sent;
+        }
+        await publisher.close();
+    """)
+    await wait_shown(page, "document.getElementById('received').textContent.replace(/\\D/g, '') === '20000'")
+    shown = await rows(page)
+    numbers = [json.loads(value)["number"] for _, value in shown]
+    assert numbers == list(range(20_000, 20_000 - len(shown), -1))
+    assert await page.evaluate("return document.querySelectorAll('.row').length") < 100
+    skipped = await number(page, "skipped")
+    assert 0 < skipped <= 20_000 - 1_000, "the ring holds the newest 1,000; of the older ones some were drawn"
+    assert await number(page, "topic-count") == 50
+    assert await number(page, "dropped") == 0
+
+
+async def test_the_table_shows_the_busiest_topics(page: Page) -> None:
+    """The first twenty by count, in order; the rest is told as a sum."""
+    await publish(page, *[(f"/t/{topic:02}", None) for topic in range(25) for _ in range(25 - topic)])
+    await wait_shown(page, "document.getElementById('received').textContent === '325'")
+    await wait_shown(page, "!document.getElementById('other-topics').hidden")
+    table = await page.evaluate("""
+        const lines = [...document.querySelectorAll("#topics tr")];
+        return lines.map(({cells}) => [cells[0].textContent, cells[1].textContent]);
+    """)
+    assert table == [[f"/t/{topic:02}", str(25 - topic)] for topic in range(20)]
+    assert await text(page, "other-topics") == "and 15 messages of 5 other topics"
+
+
+async def test_a_paused_stream_stands_still_and_counts(page: Page) -> None:
+    """What comes while the stream is held is counted as skipped; resuming shows what comes then."""
+    await publish(page, ("/a", 1))
+    await wait_shown(page, "document.querySelectorAll('.row:not([hidden])').length === 1")
+    await page.evaluate("document.getElementById('hold').click()")
+    await publish(page, ("/a", 2), ("/a", 3))
+    await wait_shown(page, "document.getElementById('received').textContent === '3'")
+    assert await rows(page) == [["/a", "1"]]
+    assert await text(page, "skipped") == "2 skipped"
+    await page.evaluate("document.getElementById('hold').click()")
+    await publish(page, ("/a", 4))
+    await wait_shown(page, "document.querySelectorAll('.row:not([hidden])').length === 2")
+    assert await rows(page) == [["/a", "4"], ["/a", "1"]]
+
+
+async def test_scrolling_away_from_the_newest_holds_the_stream(page: Page) -> None:
+    """Rows do not run away under the reader's eyes; any of the last thousand can be scrolled to."""
+    await publish(page, *[("/a", value) for value in range(1000)])
+    await wait_shown(page, "document.getElementById('received').textContent.replace(/\\D/g, '') === '1000'")
+    await page.evaluate("document.getElementById('stream').scrollTop = 1e6")
+    await wait_shown(page, "[...document.querySelectorAll('.row:not([hidden]) .value')].at(-1).textContent === '0'")
+    await wait_shown(page, "document.getElementById('hold').textContent === 'Resume'")
+    before = await rows(page)
+    await publish(page, ("/a", "more"))
+    await wait_shown(page, "document.getElementById('skipped').textContent === '1 skipped'")
+    assert await rows(page) == before
+    await page.evaluate("document.getElementById('hold').click()")
+    await wait_shown(page, "document.querySelector('.row .value').textContent === '999'")
+
+
+async def test_a_clicked_row_is_shown_in_full(page: Page) -> None:
+    """The value stands there indented; a long one is shortened and says how long it is."""
+    await publish(page, ("/a", {"long": "x" * 10_000}), ("/b", {"deep": {"er": [1]}}))
+    await wait_shown(page, "document.querySelectorAll('.row:not([hidden])').length === 2")
+    await page.evaluate("document.querySelectorAll('.row')[0].click()")
+    assert json.loads(await text(page, "inspected-value")) == {"deep": {"er": [1]}}
+    assert "\n" in await text(page, "inspected-value")
+    await page.evaluate("document.querySelectorAll('.row')[1].click()")
+    assert (await text(page, "inspected-value")).endswith("… (10011 characters)")
+
+
+async def test_what_the_hub_dropped_is_shown(browser: Browser, hub: ScriptedHub) -> None:
+    """Losses are seen: their number, in the colour of an alarm."""
+    async with browser.open(f"{hub.page_url}#/messages") as page:
+        await wait_messages(page)
+        await hub.send(type="dropped", count=40)
+        await hub.send(type="dropped", count=2)
+        await wait_shown(page, "document.getElementById('dropped').textContent === '42'")
+        assert await page.evaluate("return document.getElementById('dropped-figure').className") == "figure alarm"
+
+
+async def test_a_refused_prefix_is_told(browser: Browser, hub: ScriptedHub) -> None:
+    """The hub's code and words stand above the stream, until another prefix is taken."""
+    hub.refusals["/secret/"] = (1008, "not for you")
+    async with browser.open(f"{hub.page_url}#/messages?prefix=/secret/") as page:
+        await wait_shown(page, "document.getElementById('problem')?.hidden === false")
+        assert await text(page, "problem") == "1008: not for you"
+        await page.evaluate("location.hash = '#/messages?prefix=/public/'")
+        await wait_shown(page, "document.getElementById('problem').hidden")
+        await hub.wait_until(lambda hub: hub.of_type("subscribe")[-1]["prefixes"] == ["/public/"])

@@ -1,0 +1,243 @@
+"""What stands around the views of the page: signing in, connection, entries, colours, keys. In a real Chromium."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from peers.users.admin_token import AdminToken
+from tests.console.browser import Browser, Page
+from tests.console.real_hub import RealHub, run_hub
+from tests.console.scripted_hub import RIGHTS, ScriptedHub
+from tests.console.seeing import text, wait_connected, wait_messages, wait_shown, wait_view
+
+
+async def entries(page: Page) -> list[str]:
+    """Return what the entries are called that there are."""
+    shown: list[str] = await page.evaluate(
+        "return [...document.querySelectorAll('#entries a')].map((it) => it.textContent)"
+    )
+    return shown
+
+
+@pytest.fixture
+def admin_file(tmp_path: Path) -> AdminToken:
+    """The file of the admin's token of the hub below."""
+    return AdminToken(str(tmp_path / "admin-token"))
+
+
+@pytest.fixture
+def guarded_hub(tmp_path: Path) -> Iterator[RealHub]:
+    """A hub that knows nobody but its admin."""
+    with run_hub("--access-admin-token", str(tmp_path / "admin-token")) as hub:
+        yield hub
+
+
+async def test_the_link_of_the_first_start(browser: Browser, guarded_hub: RealHub, admin_file: AdminToken) -> None:
+    """It opens the page signed in, the token is nowhere to be seen then, and who signs out is asked for it again."""
+    async with browser.open(f"{guarded_hub.page_url}#token={admin_file.secret()}") as page:
+        await wait_connected(page)
+        assert await page.evaluate("return location.href") == guarded_hub.page_url
+        assert admin_file.secret() not in str(await page.evaluate("return document.documentElement.outerHTML"))
+        assert (await text(page, "user"), await text(page, "sign")) == ("admin", "Sign out")
+        assert await page.evaluate("return document.getElementById('sign-in').hidden") is True
+        await page.load_by("location.reload()")
+        await wait_connected(page)
+        await page.load_by("document.getElementById('sign').click()")
+        await wait_shown(page, "!document.getElementById('sign-in').hidden")
+        assert await page.evaluate("return sessionStorage.length") == 0
+
+
+async def test_signing_in_by_the_form(browser: Browser, guarded_hub: RealHub, admin_file: AdminToken) -> None:
+    """Whoever has no link is asked for a token, is told that a wrong one is wrong, and gets in with the right one."""
+    sign_in = """
+        document.getElementById("token").value = token;
+        document.querySelector("#sign-in button").click();
+    """
+    async with browser.open(guarded_hub.page_url) as page:
+        await wait_shown(page, "!document.getElementById('sign-in').hidden")
+        assert await page.evaluate("return document.getElementById('sign-in-problem').hidden") is True
+        await page.load_by(sign_in, token="hub_" + "x" * 43)
+        await wait_shown(page, "document.getElementById('sign-in-problem').textContent.startsWith('4401: ')")
+        await page.load_by(sign_in, token=f" {admin_file.secret()} ")
+        await wait_connected(page)
+        assert await text(page, "user") == "admin"
+
+
+async def test_strangers_are_told_of(browser: Browser, admin_file: AdminToken, tmp_path: Path) -> None:
+    """A hub that lets strangers in says so on its page, to them and to the admin."""
+    with run_hub("--access-admin-token", str(tmp_path / "admin-token"), "--anonymous", "reader") as hub:
+        async with browser.open(f"{hub.page_url}#/messages?prefix=/a") as page:
+            await wait_messages(page)
+            told = "Whoever reaches this hub is let in, with the role reader"
+            assert await text(page, "strangers") == f"{told}, and so are you."
+            assert (await text(page, "user"), await text(page, "sign")) == ("anonymous", "Sign in")
+            assert await page.evaluate("return document.getElementById('publish')") is None, "he could not publish"
+            assert await entries(page) == ["Messages"]
+            await page.load_by("location.hash = token", token=f"#token={admin_file.secret()}")
+            await wait_shown(page, "document.getElementById('user').textContent === 'admin'")
+            await wait_view(page, "overview")
+            assert await text(page, "strangers") == f"{told}."
+            assert await page.evaluate("return location.hash") == ""
+
+
+@pytest.fixture
+async def page(browser: Browser, real_hub: RealHub) -> AsyncIterator[Page]:
+    """The page of a hub without users, connected, that has nothing to complain about when the test is over."""
+    async with browser.reuse_tab(real_hub.page_url) as page:
+        await wait_connected(page)
+        yield page
+        assert page.complaints == []
+
+
+async def test_a_hub_without_users_asks_nobody(page: Page) -> None:
+    """Its page shows neither a form nor a name."""
+    for name in ("sign-in", "sign", "strangers"):
+        assert await page.evaluate("return document.getElementById(name).hidden", name=name) is True
+    assert await text(page, "user") == ""
+
+
+async def test_both_colour_schemes_are_drawn(page: Page, tmp_path: Path) -> None:
+    """The page follows the reader's preference."""
+    colours = []
+    for scheme in ("light", "dark"):
+        await page.prefer(scheme)
+        colours.append(await page.evaluate("return getComputedStyle(document.body).backgroundColor"))
+        await page.screenshot(tmp_path / f"{scheme}.png")
+    assert colours == ["rgb(244, 246, 249)", "rgb(13, 18, 24)"]
+    assert (tmp_path / "light.png").read_bytes() != (tmp_path / "dark.png").read_bytes()
+
+
+async def test_a_lost_connection_is_shown_and_made_again(browser: Browser, hub: ScriptedHub) -> None:
+    """The page says that it reconnects, comes back by itself, and goes on where the stream is."""
+    async with browser.open(f"{hub.page_url}#/messages") as page:
+        await wait_messages(page)
+        await page.evaluate("""
+            globalThis.states = [];
+            const state = document.getElementById("state");
+            new MutationObserver(() => states.push(state.dataset.state)).observe(state, {attributes: true});
+        """)
+        hub.drop_connections()
+        await wait_shown(page, "states.includes('waiting') && states.at(-1) === 'open'")
+        await hub.wait_received("subscribe", 2)
+        await hub.send(type="messages", topic="/a", values=[1, 2])
+        await wait_shown(page, "document.getElementById('received').textContent === '2'")
+
+
+async def test_views_are_opened_by_entry_address_and_key(page: Page) -> None:
+    """Each place has an address of its own; one goes there by a click, by the address, by a key, and back."""
+    await wait_view(page, "overview")
+    for go, name in [
+        ("document.querySelector('#entries [href=\"#/messages\"]').click()", "messages"),
+        ("location.hash = '#/overview'", "overview"),
+        ("dispatchEvent(new KeyboardEvent('keydown', {key: String(number)}))", "messages"),
+        ("history.back()", "overview"),
+    ]:
+        number = (await entries(page)).index("Messages") + 1
+        await page.evaluate(go, number=number)
+        await wait_view(page, name)
+        assert await page.evaluate("return document.querySelector('#entries [aria-current]').hash") in {f"#/{name}", ""}
+        assert (await page.evaluate("return document.title")).endswith("topichub")
+
+
+async def test_keys_belong_to_who_types(page: Page) -> None:
+    """A digit that is typed into a field opens nothing; the slash goes to the field by which a view is searched."""
+    await page.evaluate("location.hash = '#/messages'")
+    await wait_messages(page)
+    await page.evaluate("dispatchEvent(new KeyboardEvent('keydown', {key: '/'}))")
+    assert await page.evaluate("return document.activeElement.id") == "prefix"
+    await page.evaluate("document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {key: '1', bubbles: true}))")
+    assert await page.evaluate("return [location.hash, document.getElementById('view').dataset.view]") == [
+        "#/messages",
+        "messages",
+    ]
+
+
+async def test_what_one_may_not_see_is_not_offered(browser: Browser, hub: ScriptedHub) -> None:
+    """There is no entry for it, and who has its address is told so; one begins with what one may see."""
+    hub.answers["$hub/rights"] = RIGHTS | {"user": "eve", "admin": False, "asks": [], "hears": []}
+    async with browser.open(hub.page_url) as page:
+        await wait_view(page, "messages")
+        assert await entries(page) == ["Messages"]
+        await page.evaluate("location.hash = '#/overview'")
+        told = "Overview is nothing that eve may see at this hub."
+        await wait_shown(page, f"document.querySelector('.told')?.textContent === {told!r}")
+        assert hub.of_type("unsubscribe"), "what was open is over"
+
+
+async def test_somebody_who_may_see_nothing(browser: Browser, hub: ScriptedHub) -> None:
+    """He is told, and there are no entries."""
+    hub.answers["$hub/rights"] = RIGHTS | {"user": "mal", "admin": False, "may": [], "asks": [], "hears": []}
+    async with browser.open(hub.page_url) as page:
+        told = "There is nothing that mal may see at this hub."
+        await wait_shown(page, f"document.querySelector('.told')?.textContent === {told!r}")
+        assert await entries(page) == []
+
+
+async def test_the_reader_chooses_the_colours(browser: Browser, hub: ScriptedHub) -> None:
+    """The button goes from what the system has to light and dark; the choice is there again after a reload."""
+    background = "return getComputedStyle(document.body).backgroundColor"
+    light, dark = "rgb(244, 246, 249)", "rgb(13, 18, 24)"
+    async with browser.open(hub.page_url) as page:
+        await wait_connected(page)
+        await page.prefer("dark")
+        assert await page.evaluate(background) == dark
+        await page.evaluate("document.getElementById('theme').click()")
+        assert await page.evaluate(background) == light
+        await page.load_by("location.reload()")
+        await wait_connected(page)
+        assert await page.evaluate(background) == light
+        await page.evaluate("document.getElementById('theme').click()")
+        await page.prefer("light")
+        assert await page.evaluate(background) == dark
+        assert "Dark" in await page.evaluate("return document.getElementById('theme').getAttribute('aria-label')")
+
+
+async def test_a_screen_on_a_wall_shows_and_lets_nobody_act(browser: Browser, hub: ScriptedHub) -> None:
+    """There is nothing to publish with, to sign out with, or to go elsewhere with."""
+    async with browser.open(f"{hub.page_url}?wall#/messages") as page:
+        await wait_messages(page)
+        await hub.send(type="messages", topic="/a", values=[1])
+        await wait_shown(page, "document.getElementById('received').textContent === '1'")
+        for name in ("publish", "sign"):
+            assert await page.evaluate("return document.getElementById(name)", name=name) is None
+        assert await page.evaluate("return getComputedStyle(document.getElementById('nav')).display") == "none"
+
+
+@pytest.mark.parametrize("width", [390, 900, 3840])
+async def test_every_width_has_room(browser: Browser, hub: ScriptedHub, width: int) -> None:
+    """From a phone to a wall nothing lies outside of the page, in any view."""
+    async with browser.open(hub.page_url, width_px=width, height_px=800) as page:
+        await page.resize(width, 844)
+        await wait_connected(page)
+        await wait_shown(page, "document.querySelectorAll('#entries a').length > 0")
+        for address in await page.evaluate("return [...document.querySelectorAll('#entries a')].map((it) => it.hash)"):
+            await page.evaluate("location.hash = address", address=address)
+            await wait_view(page, address.removeprefix("#/"))
+            widths = await page.evaluate("""
+                const {scrollWidth, clientWidth} = document.documentElement;
+                const main = document.getElementById("view");
+                return [scrollWidth, clientWidth, main.scrollWidth, main.clientWidth];
+            """)
+            assert widths[0] == widths[1] == width, address
+            assert widths[2] == widths[3], address
+
+
+async def test_hostile_names_of_hub_and_user(browser: Browser, hub: ScriptedHub) -> None:
+    """They stand there as they were written."""
+    markup = "<img src=x onerror='globalThis.broken = true'>\u202e\u05d0"
+    hub.name = markup
+    async with browser.open(hub.page_url) as page:
+        await wait_connected(page)
+        assert (await text(page, "hub")).startswith(markup)
+        assert await page.evaluate("return [document.images.length, globalThis.broken ?? null]") == [0, None]
+
+
+async def test_a_hub_of_another_version_behind_the_page(browser: Browser, hub: ScriptedHub) -> None:
+    """One that does not say what one may do gets asked for messages, and refuses what it does not allow."""
+    hub.refusals["$hub/rights"] = (1008, "there is no such service")
+    async with browser.open(hub.page_url) as page:
+        await wait_view(page, "messages")
+        assert await entries(page) == ["Messages"]
