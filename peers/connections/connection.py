@@ -50,6 +50,7 @@ from peers.connections.reading import (
     JOURNAL,
     KEPT_OUT,
     NOTHING,
+    PUT_OFF,
     UNACTED,
     UNANSWERED,
 )
@@ -81,6 +82,7 @@ class Connection(asyncio.Protocol):
         "_is_dialled",
         "_liveness",
         "_now_s",
+        "_times",
         "address",
         "after_read",
         "charging",
@@ -118,6 +120,7 @@ class Connection(asyncio.Protocol):
         self.watch = Watch(self)
         """Whether it may stay."""
         self._core, self._now_s, self._liveness = node.core, node.loop.time, self.watch.liveness  # each read needs them
+        self._times = node.read_times
         self.holding = Holding(node.held)
         """What is charged for what has come of a frame, and for what is written and not read."""
         self.share = OwnShare(self)
@@ -176,10 +179,14 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Route what came; act on the rest."""
         now_s = self._now_s  # what is called right where it is looked up in a slot is looked up the slow way
-        self._liveness.heard_s = now_s()
+        self._liveness.heard_s = heard_s = now_s()
+        times = self._times
+        is_timed = heard_s >= times.due_s
+        size_bytes = len(data)
         try:
+            if is_timed:
+                times.begin(heard_s, size_bytes)
             self.session.feed(data)
-            size_bytes = len(data)
             self.read_bytes += size_bytes
             if size_bytes >= BYTES_PER_EVENT:
                 self.share.work_at_much(size_bytes // BYTES_PER_EVENT)
@@ -187,6 +194,11 @@ class Connection(asyncio.Protocol):
                 self.work()  # otherwise it waits: uvloop hands over what it had read when reading was paused
             if self.pacing is not None and self.pacing.rate.is_limited:
                 self.charging.count(size_bytes)
+            if is_timed:
+                if self.unread_for & PUT_OFF:
+                    times.put_off(self)
+                else:
+                    times.end()
         except Exception as error:  # noqa: BLE001 -- the last line of defence
             self.fail(error, data)
 
@@ -222,6 +234,7 @@ class Connection(asyncio.Protocol):
     def _give_back(self) -> None:
         node = self.node
         node.release(self)
+        node.received_bytes_before += self.read_bytes
         node.journal.forget_room(self._let_go)
         self.leave()
         log = node.log.debug if self.conversation.is_quiet else node.log.info

@@ -164,6 +164,8 @@ class OwnShare:
                 connection.work()
         except Exception as error:  # noqa: BLE001 -- the last line of defence
             connection.fail(error)
+        if not connection.unread_for & PUT_OFF:
+            connection.node.read_times.go_on(connection)
         if connection.is_given_back and not connection.unread_for & UNACTED:
             connection.conclude()
         connection.read_on()

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, cast
 from hub.batch import Batch
 from hub.request_frame import Item
 from peers.connections.reading import UNANSWERED
+from peers.node.waiting_time import WaitingTime
 from peers.transport.tls_transport import KEPT_BYTES
 from peers.transport.transport import pause_while_unwritten, write_pieces
 
@@ -41,7 +42,7 @@ _COPIED_BYTES = 16 * 1024
 class Writer:
     """Of one connection. See `hub.outlet.Outlet` and `hub.outlet.Poster`."""
 
-    __slots__ = ("_is_speaking", "_is_telling_gap", "_rejected_messages", "connection", "is_choked")
+    __slots__ = ("_is_speaking", "_is_telling_gap", "_rejected_messages", "_waiting", "connection", "is_choked")
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -52,6 +53,8 @@ class Writer:
         """Whether what the session has to say will be written after this turn."""
         self._is_telling_gap = False
         """Whether a loss is being counted that the far side was told of among its frames."""
+        self._waiting: WaitingTime | None = None
+        """How long the queue of the handler stands, while it may."""
         self._rejected_messages = 0
         """How many of the messages that the session has refused are counted at the node. It lags behind until this side
         writes."""
@@ -126,6 +129,8 @@ class Writer:
         self._leave_unwritten()
         if connection.handler is not None and not connection.conversation.is_bell:
             connection.handler.pause()
+            if self._waiting is None:
+                self._waiting = WaitingTime(connection.node.loop.time())
 
     def resume(self) -> None:
         """The transport takes bytes again."""
@@ -165,8 +170,13 @@ class Writer:
     def write_on(self) -> None:
         """Nothing is in the way of the handler: it writes its queue, and then what else was put off is written."""
         connection = self.connection
-        if connection.handler is not None:
-            connection.handler.resume()
+        handler, waiting = connection.handler, self._waiting
+        if handler is not None:
+            waited = handler.queued_messages
+            handler.resume()
+            node = connection.node
+            if waiting is not None and not waiting.look(handler, waited, node.loop.time(), node.queue_times):
+                self._waiting = None
         if not (self.is_choked or connection.transport.is_closing()):
             connection.go_on_written()
 

@@ -27,7 +27,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -37,15 +37,19 @@ from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError, StorageError
 from hub.events import Event
 from hub.handler import Handler
+from hub.histogram import Histogram, HistogramStatistics
 from hub.journal.segment.mark import Write
 from hub.origin import Origin
 from hub.overflow import QueueLimits
 from hub.topics import RESERVED
 from peers.journal.writer import Entry, Probe, Progress
 
-__all__ = ["JOURNAL_TOPIC", "Answer", "OnMarked", "Recorder", "RecorderStatistics"]
+__all__ = ["CONFIRM_S_BOUNDS", "JOURNAL_TOPIC", "Answer", "OnMarked", "Recorder", "RecorderStatistics"]
 
 JOURNAL_TOPIC = RESERVED + "journal"
+
+CONFIRM_S_BOUNDS: Final = (0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+"""Seconds: a commit is due every 10 ms, and a disk that hangs takes seconds."""
 
 _PROBE_S = 1.0
 """How often a journal that could not be written is tried again, seconds."""
@@ -88,6 +92,8 @@ class RecorderStatistics(NamedTuple):
     """How often somebody's reading was paused for it."""
     error: str
     """Why nothing is written now; empty if it is."""
+    confirm_s: HistogramStatistics
+    """How long it took until what was taken was on the disk, seconds: of the first that came behind each commit."""
 
 
 class Recorder:
@@ -135,6 +141,10 @@ class Recorder:
         self._lost = 0
         # How often reading was paused for the journal.
         self._pauses = 0
+        # How long commits take, seconds, of some entries; and the one that is measured now: its number in this epoch
+        # and when it was submitted.
+        self._confirm_times = Histogram(CONFIRM_S_BOUNDS)
+        self._timed: tuple[int, float] | None = None
         # Those who wait for a commit, in the order of the entries. Each is answered at the commit, or at the failure.
         self._tickets: deque[_Ticket] = deque()
         # Those whose reading is paused; all are called, and forgotten, once there is room.
@@ -179,6 +189,8 @@ class Recorder:
         if self.on_marked is not None:
             self._tell_marked(batches, self.on_marked)
         self._next += messages
+        if self._timed is None:
+            self._timed = (self._submitted, time.monotonic())
         self.is_behind = self._waiting_bytes > self._buffer_bytes
 
     def _tell_marked(self, batches: list[Batch], on_marked: OnMarked) -> None:
@@ -311,6 +323,9 @@ class Recorder:
         self._at = progress
         self._done += progress.entries
         self._waiting_bytes -= progress.entries_bytes
+        if self._timed is not None and self._timed[0] <= self._done:
+            self._confirm_times.observe(time.monotonic() - self._timed[1])
+            self._timed = None
         tickets = self._tickets
         while tickets and tickets[0].entry <= self._done:
             ticket = tickets.popleft()
@@ -366,6 +381,7 @@ class Recorder:
     def _forget_entries(self) -> None:
         """Forget what was submitted: it is not written any more."""
         self._submitted = self._done = self._waiting_bytes = 0
+        self._timed = None
 
     # The end, and statistics.
 
@@ -389,6 +405,7 @@ class Recorder:
             waiting_bytes=self._waiting_bytes,
             pauses_total=self._pauses,
             error=str(self.error or ""),
+            confirm_s=self._confirm_times.statistics(),
         )
 
 

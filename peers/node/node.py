@@ -18,6 +18,7 @@ from hub.core import Core
 from hub.errors import CloseCode, RejectedError
 from hub.events import messages_lost
 from hub.handler import Handler
+from hub.histogram import Histogram
 from hub.limits import CoreLimits, HandlerLimits, MeshLimits, NameLimits, RouteLimits
 from hub.memory import STAGED_PARTS, Memory
 from hub.mesh.spares import Spares
@@ -43,9 +44,11 @@ from peers.node.links import Links
 from peers.node.memory import memory_limit_bytes, resident_bytes
 from peers.node.mesh_clock import MeshClock
 from peers.node.probes import Probes
+from peers.node.read_times import ReadTimes
 from peers.node.surplus import Surplus
 from peers.node.traffic import Traffic
 from peers.node.vacancies import Vacancies
+from peers.node.waiting_time import QUEUE_S_BOUNDS
 from peers.node.whole import Whole
 from peers.shm.sharing import SharedMemory
 from peers.stores.stores import Stores
@@ -80,6 +83,8 @@ class Connected(Protocol):
     """Set once the far side has become a part of the hub."""
     since_s: float
     """Since when it is open, of the loop's clock."""
+    read_bytes: int
+    """How much has come, bytes."""
 
     @property
     def how(self) -> str:
@@ -192,6 +197,11 @@ class Node:
         self.admission = Admission(settings.limits)
         self.failed_connections = 0
         """How many connections were ended by a bug of this hub since the start."""
+        self.received_bytes_before = 0
+        """How much has come on connections that are over, bytes."""
+        self.read_times = ReadTimes()
+        self.queue_times = Histogram(QUEUE_S_BOUNDS)
+        """How long messages waited for far sides that read too slowly, seconds (`peers.node.waiting_time`)."""
         self.cut_connections = {"incomplete": 0, "unread": 0}
         """How many connections were ended since the start because a frame did not get on (`limits.frame_s`), and how
         many had something unread when their time to read it was over (`limits.linger_s`, `limits.linger_unread_s`)."""

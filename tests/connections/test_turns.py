@@ -283,3 +283,28 @@ async def test_many_that_are_lost_at_once_are_given_back_in_several_turns() -> N
         turns += 1
     assert turns >= 2
     assert len(stage.node.connections) == 1
+
+
+async def test_a_read_is_measured_until_all_of_it_is_done(stage: Stage) -> None:
+    """Also what of it waits for a later turn; a small one is done at once. The clock stands, so one is measured."""
+    seconds, sizes = stage.node.read_times.seconds, stage.node.read_times.bytes
+    before = sum(seconds.statistics().counts)
+    assert before == 1  # the HELLO
+    stage.node.read_times.due_s = 0.0
+    stage.connection.data_received(BUSY + publication("/a", 1))
+    assert sum(seconds.statistics().counts) == before
+    stage.play()
+    assert stage.values == [1]
+    assert sum(seconds.statistics().counts) == before + 1
+    assert sizes.statistics().total == len(HELLO) + len(BUSY) + len(publication("/a", 1))
+    stage.node.read_times.due_s = 0.0
+    stage.connection.data_received(publication("/a", 2))
+    assert sum(seconds.statistics().counts) == before + 2
+
+
+async def test_what_was_read_is_counted_for_good(stage: Stage) -> None:
+    """Also when its connection is over."""
+    stage.connection.data_received(publication("/a", 1))
+    stage.transport.abort()
+    stage.play()
+    assert stage.node.received_bytes_before == len(HELLO) + len(publication("/a", 1))

@@ -178,7 +178,7 @@ async def test_connections(node: Node) -> None:
     """Open, accepted and refused connections."""
 
     class Socket:
-        address = ""
+        address, read_bytes = "", 21
 
         def drain(self) -> None: ...
 
@@ -192,6 +192,8 @@ async def test_connections(node: Node) -> None:
             node.settle(connection)
     families = scrape(node)
     assert value(families, "hub_connections") == 2
+    node.received_bytes_before = 100
+    assert value(scrape(node), "hub_received_bytes_total") == 142
     assert value(families, "hub_connections_accepted_total") == 2
     assert value(families, "hub_connections_refused_total") == 1
     assert value(families, "hub_connections_newcomers") == 1
@@ -234,6 +236,19 @@ async def test_stores(node: Node) -> None:
     await node.stores.stop()
 
 
+async def test_histograms(node: Node) -> None:
+    """Each bucket holds what is in the smaller ones as well, as Prometheus adds them up."""
+    for seconds in (0.002, 0.002, 0.3, 1000):
+        node.queue_times.observe(seconds)
+    families = scrape(node)
+    assert families["hub_queue_seconds"].type == "histogram"
+    assert value(families, "hub_queue_seconds_bucket", le="0.001") == 0
+    assert value(families, "hub_queue_seconds_bucket", le="0.0025") == 2
+    assert value(families, "hub_queue_seconds_bucket", le="60.0") == 3
+    assert value(families, "hub_queue_seconds_bucket", le="+Inf") == value(families, "hub_queue_seconds_count") == 4
+    assert value(families, "hub_queue_seconds_sum") == pytest.approx(1000.304)
+
+
 async def test_the_process_is_measured_too(node: Node) -> None:
     """The client library's figures of the process and the interpreter."""
     families = scrape(node)
@@ -249,6 +264,7 @@ async def test_the_journal(node: Node, journal: Journal) -> None:
     families = scrape(node)
     assert value(families, "hub_journal_ready") == 1
     assert value(families, "hub_journal_recorded_total") == 3
+    assert value(families, "hub_journal_confirm_seconds_count") == 1
     assert value(families, "hub_journal_committed_offset") == 3
     assert value(families, "hub_journal_lost_total") == 0
     assert value(families, "hub_journal_waiting_bytes") == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
@@ -18,6 +19,7 @@ from peers.workers.metrics import WorkerCounts, worker_metrics
 _PAGE = Path(__file__).parents[2] / "docs" / "observability.md"
 _TABLES = _PAGE.read_text().partition("\n## All metrics\n")[2].partition("\n## ")[0]
 _ROW = re.compile(r"^\| (`hub_[^|]*) \| (\w+)[^|]* \| ([^|]*)\|", re.MULTILINE)
+_BUCKETS = re.compile(r"^\| `(hub_\w+)` \| ([\d., ]+) \|$", re.MULTILINE)
 _NAME = re.compile(r"`(\w+)`")
 
 
@@ -59,6 +61,17 @@ async def test_every_metric_stands_there_and_no_other(node: Node) -> None:
     """Whoever writes a query finds its names in the page, those of a hub of several processes among them."""
     workers = worker_metrics(WorkerCounts(up=1, limit=1, started_total=1, ended_total=0, silent_total=0))
     assert documented() == told(HubCollector(node).collect()) | told(workers)
+
+
+async def test_buckets_stand_there(node: Node) -> None:
+    """Whoever asks what share was done within some time finds for which times that can be said."""
+    bounds = {
+        family.name: [float(sample.labels["le"]) for sample in family.samples if sample.name.endswith("_bucket")]
+        for family in HubCollector(node).collect()
+        if family.type == "histogram"
+    }
+    listed = {name: [*map(float, row.split(",")), math.inf] for name, row in _BUCKETS.findall(_TABLES)}
+    assert listed == bounds
 
 
 def test_names_stand_there_once() -> None:

@@ -16,7 +16,7 @@ from peers.node.node import Node
 from peers.workers import gathering
 from peers.workers.control import Control, Functions
 from peers.workers.gathering import FromWorker, Gathering
-from peers.workers.metrics import WorkerCounts
+from peers.workers.metrics import WorkerCounts, plain
 
 Join = Callable[[Functions, Functions], Any]
 
@@ -124,6 +124,18 @@ async def test_who_is_silent_is_left_out(node: Node, join: Join, monkeypatch: py
     one.close()
     await one.lost
     assert b"hub_workers_silent_total 2.0" in await answered(all_of_metrics(whole))
+
+
+async def test_histograms_of_all_processes(node: Node, join: Join) -> None:
+    """Each process has its own buckets, which keep their bounds beside its label."""
+    far = Node(Settings(), name="worker")
+    far.queue_times.observe(0.3)
+    one, _ = await join({}, {"part": lambda _: plain(far)})
+    told = await answered(all_of_metrics(all_of(node, one)))
+    assert b'hub_queue_seconds_bucket{le="0.25",worker="1"} 0.0' in told
+    assert b'hub_queue_seconds_bucket{le="0.5",worker="1"} 1.0' in told
+    assert b'hub_queue_seconds_bucket{le="0.5",worker="core"} 0.0' in told
+    assert told.count(b"# TYPE hub_queue_seconds histogram") == 1
 
 
 async def test_why_a_hub_is_not_ready(node: Node, join: Join, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,6 +27,7 @@ from peers.node.metrics.requests import name_metrics, request_metrics
 from peers.node.metrics.routes import route_metrics
 from peers.node.metrics.shared_memory import shared_memory_metrics
 from peers.node.metrics.stores import store_metrics
+from peers.node.metrics.times import time_metrics
 from peers.node.metrics.users import share_metrics, user_metrics
 from peers.node.metrics.zeek import zeek_master_metrics, zeek_node_metrics, zeek_store_metrics
 from peers.node.node import Node
@@ -67,6 +68,7 @@ class HubCollector:
         node, core = self._node, self._node.core
         statistics = core.statistics()
         yield from handler_metrics(statistics, len(core.handlers))
+        yield from time_metrics(node)
         yield from message_metrics(statistics, node.rejected_messages)
         yield from route_metrics(core, statistics.routing)
         yield from memory_metrics(node.memory.statistics())

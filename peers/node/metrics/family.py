@@ -1,10 +1,15 @@
-"""Families of metrics that have one figure and no labels, which most are."""
+"""Families of metrics without labels, which most are: one figure, or one histogram."""
 
 from __future__ import annotations
 
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from itertools import accumulate
 
-__all__ = ["counter", "gauge"]
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.utils import floatToGoString
+
+from hub.histogram import HistogramStatistics
+
+__all__ = ["counter", "gauge", "histogram"]
 
 
 def counter(name: str, text: str, value: float) -> Metric:
@@ -15,3 +20,10 @@ def counter(name: str, text: str, value: float) -> Metric:
 def gauge(name: str, text: str, value: float) -> Metric:
     """Return what goes up and down."""
     return GaugeMetricFamily(name, text, value=value)
+
+
+def histogram(name: str, text: str, statistics: HistogramStatistics) -> Metric:
+    """Return how often something was how large: each bucket holds what is in the smaller ones, too."""
+    bounds = [*map(floatToGoString, statistics.bounds), "+Inf"]
+    buckets = list(zip(bounds, accumulate(statistics.counts), strict=True))
+    return HistogramMetricFamily(name, text, buckets=buckets, sum_value=statistics.total)

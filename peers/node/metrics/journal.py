@@ -11,7 +11,7 @@ from prometheus_client.core import CounterMetricFamily, Metric
 
 from peers.journal.recording import JournalStatistics
 from peers.node.metrics.consumers import consumer_metrics
-from peers.node.metrics.family import counter, gauge
+from peers.node.metrics.family import counter, gauge, histogram
 from peers.node.metrics.regroup import regroup_metrics
 from peers.node.metrics.tier import tier_metrics
 
@@ -28,6 +28,7 @@ def journal_metrics(statistics: JournalStatistics) -> Iterator[Metric]:
     yield counter("hub_journal_recorded", "Messages committed.", recorder.recorded_messages_total)
     yield counter("hub_journal_lost", "Messages not recorded for want of a disk.", recorder.lost_messages_total)
     yield gauge("hub_journal_waiting_bytes", "On their way to the disk.", recorder.waiting_bytes)
+    yield histogram("hub_journal_confirm_seconds", "From taking to the disk.", recorder.confirm_s)
     yield counter("hub_journal_pauses", "Times that a publisher was not read on.", recorder.pauses_total)
     yield gauge("hub_journal_readers", "Reader processes.", statistics.readers)
     yield gauge("hub_journal_fetches", "FETCHes that wait for an answer.", statistics.fetches)
