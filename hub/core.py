@@ -31,6 +31,7 @@ from hub.asked import Asked, OnFilter
 from hub.audience import check_may_see
 from hub.authority import Authority
 from hub.batch import Batch
+from hub.census import Census
 from hub.delivery import Role, receivers
 from hub.departures import Departures
 from hub.drops import Drops
@@ -65,7 +66,7 @@ from hub.names.register import Register
 from hub.origin import Origin
 from hub.prefixes import PrefixSubscriptions
 from hub.prospect import Outcome, Prospect, prospect
-from hub.publisher import is_decided_by_route
+from hub.publisher import is_decided_by_route, may_publish
 from hub.quotas.quotas import Quotas
 from hub.quotas.resource import Resource
 from hub.refusals import HandlersOf, Refusals
@@ -162,6 +163,8 @@ class Core:
         self._entrance = Entrance(self.quotas, self._turn)
         self.counters = Counters()
         self._drops = Drops()
+        # How much topics bring.
+        self.census = Census(limits.counted_topics)
         # Every handler charges what waits for it here.
         self._queue_memory = WaitingMemory.of(self.memory)
         held = self._queue_memory.batches
@@ -299,6 +302,7 @@ class Core:
         self._last_id += 1
         handler.attach(self._last_id, self._mark_dirty, self._drops.note, self._queue_memory)
         self.handlers[handler.id] = handler
+        self.census.draw_for(handler)
         if handler.rights is not None:
             self.routes.guard()
             self._entrance.enter(handler, handler.rights.user)
@@ -432,7 +436,9 @@ class Core:
             else:
                 batch.origin = self.mesh.origin
                 handlers = route.handlers if source.is_plain else receivers(source, route.handlers)
-        source.published_messages += batch.messages
+        published = source.published_messages = source.published_messages + batch.messages
+        if published >= source.look_at:
+            self.census.look(source, batch)
         for handler in handlers:
             handler.offer(batch)
 
@@ -454,18 +460,28 @@ class Core:
             is_looked_at = self.routes.has_senders or (
                 granted is not None and not granted.issuperset(map(_domains, stretch.places))
             )
-        source.published_messages += sum(stretch.messages)
+        messages = sum(stretch.messages)
+        published = source.published_messages = source.published_messages + messages
         if is_looked_at:
             if not is_decided_by_route(source, stretch.places):
-                source.published_messages -= sum(stretch.messages)
+                source.published_messages -= messages
                 for run in stretch:
                     self.publish(source, run.route, run)
                 return
             handlers_of = self.refusals.granted_of(source, stretch, handlers_of)
+        if source.published_messages >= source.look_at:
+            self._look_at(source, stretch, messages + source.published_messages - published)
         for handlers, batch in stretch.gathered(handlers_of):
             batch.origin = origin
             for handler in handlers:
                 handler.offer(batch)
+
+    def _look_at(self, source: Handler, stretch: Stretch[Route], messages: int) -> None:
+        """Count by topic what a read has brought, without what was refused of it."""
+        whole = stretch.whole()
+        if messages < whole.messages:
+            whole = stretch.only(lambda route: route.may_bring(source) and may_publish(source, route))
+        self.census.look(source, whole)
 
     def _accepts(self, link: Handler, messages: int) -> bool:
         """Return whether what a link brings is taken; otherwise count it.
@@ -478,6 +494,7 @@ class Core:
             link.way = None if origin is None else self._traffic.way(link, origin.hub)
             return True
         link.published_messages += messages  # they have arrived, as far as the link is concerned
+        link.look_at += messages
         self._traffic.refuse(link, origin, messages)
         return False
 
@@ -623,6 +640,10 @@ class Core:
         for event in events:
             self.announce(event)
         return events
+
+    def tick(self, now_s: float) -> None:
+        """Let a second pass for what is counted by topic; to be called about once a second."""
+        self.census.tick(now_s, self.handlers.values())
 
     # Looking at it.
 

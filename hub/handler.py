@@ -45,7 +45,7 @@ from hub.standing import Standing
 from hub.statistics import HandlerStatistics, HandlerSums
 from hub.waiting import Waiting, WaitingMemory
 
-__all__ = ["ANY_FRAME_BYTES", "Handler"]
+__all__ = ["ANY_FRAME_BYTES", "NEVER", "Handler"]
 
 ANY_FRAME_BYTES = (1 << 32) - 1
 """The longest body that a header can tell: of a far side that has no limit of its own."""
@@ -53,6 +53,9 @@ ANY_FRAME_BYTES = (1 << 32) - 1
 
 _UNBOUNDED = WaitingMemory.of(Memory())
 """The accounts of handlers that belong to no core."""
+
+NEVER = 1 << 62
+"""More messages than anybody will ever publish."""
 
 
 class Handler:
@@ -98,6 +101,8 @@ class Handler:
         "is_plain",
         "is_unbound",
         "limits",
+        "look_at",
+        "look_every",
         "name",
         "narrows",
         "origin",
@@ -155,6 +160,8 @@ class Handler:
         # The turnover of upstreams when this origin was last found to be taken from it; -1 before.
         self.accepted_at = -1
         self.published_messages = 0  # how many were taken from it; the core counts them
+        # With which of these what it brings is looked at (`hub.census`), and of how many one is, on average.
+        self.look_at, self.look_every = NEVER, 1
         # Of the frames of messages, and the bodies of requests and replies, that the outlet was given.
         self.delivered_bytes = 0
         # Of the dropped messages, those that had no form in what the far side reads.

@@ -117,3 +117,5 @@ class CoreLimits(NamedTuple):
     names: NameLimits = NameLimits()
     requests: RequestLimits = RequestLimits()
     mesh: MeshLimits = MeshLimits()
+    counted_topics: int = 4_096
+    """Of how many topics it is known how much they bring; 0: of none."""

@@ -212,6 +212,9 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     routes_bytes: Annotated[
         int, _between("bytes", 64 * _KIB, 64 * _GIB, "Most memory that those routing keys take; long ones bear labels.")
     ] = 64 * _MIB
+    counted_topics: Annotated[
+        int, _between("topics", 0, 1_000_000, "Topics of which rates are known (`$hub/topics`), the busiest; 0: none.")
+    ] = 4_096
     memory_bytes: Annotated[
         int,
         _between(

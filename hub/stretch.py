@@ -91,6 +91,12 @@ class Stretch(Generic[R]):
         data, start, end = self._data, self._start, self.ends[-1]
         return Batch(data if end - start == len(data) else data[start:end], sum(self.messages))
 
+    def only(self, is_wanted: Callable[[R], bool]) -> Batch:
+        """Return those runs as one batch whose routes are wanted; there is one at least."""
+        return self._joined(
+            sorted(number for route, some in self.places.items() if is_wanted(route) for number in some)
+        )
+
     def __iter__(self) -> Iterator[Run[R]]:
         """Yield the runs, in order, each as a batch of its own."""
         start = self._start

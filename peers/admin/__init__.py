@@ -4,6 +4,7 @@
 |---|---|
 | `who`, `users` | who is connected; which users there are |
 | `graph`, `trace` | the hubs and links of the mesh; the ways of a topic, as far as is known |
+| `topics` | which topics bring how much |
 | `probe` | the ways of a topic, and their times, found out by a probe |
 | `rights` | what whoever asks may do |
 | `kick` | connections that are closed |

@@ -10,6 +10,7 @@ from peers.admin.graph import graph
 from peers.admin.kick import kick
 from peers.admin.probe import probe
 from peers.admin.rights import rights
+from peers.admin.topics import topics
 from peers.admin.trace import trace
 from peers.admin.users import users
 from peers.admin.who import who
@@ -23,6 +24,7 @@ def add_services(node: Node) -> None:
     services = node.core.requests.hub_services
     services.add(RESERVED + "who", who(node), for_admins=True)
     services.add(RESERVED + "users", users(node), for_admins=True)
+    services.add(RESERVED + "topics", topics(node), judges_itself=True)
     services.add(RESERVED + "kick", kick(node), for_admins=True)
     services.add(RESERVED + "rights", rights(node), judges_itself=True)
     services.add(RESERVED + "mesh/graph", graph(node))

@@ -428,6 +428,7 @@ class Daemon:
             unreadable = event.topic.endswith("unreadable")
             self._log.warning("messages not readable there" if unreadable else "messages dropped", **event.value)
         node.core.quotas.look()
+        node.core.tick(node.loop.time())
         self._memory_watch.tick()
         self._tell_of_memory()
         if self._journal is not None:

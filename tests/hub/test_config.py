@@ -60,7 +60,14 @@ def test_ends_of_ranges(key: Key) -> None:
 @pytest.mark.parametrize("key", NUMBERS, ids=by_path)
 def test_zero_never_means_nothing_or_everything(key: Key) -> None:
     """0 is refused, but where it is none of what there may be, or, of memory and shares, "by what there is"."""
-    none = {"limits.drain_s", "limits.memory_bytes", "mesh.degree", "shm.over_bytes", "shm.segments"}
+    none = {
+        "limits.counted_topics",
+        "limits.drain_s",
+        "limits.memory_bytes",
+        "mesh.degree",
+        "shm.over_bytes",
+        "shm.segments",
+    }
     if key.path in none or key.path.startswith("quotas."):
         assert key.convert(0) == 0
     else:

@@ -1,4 +1,4 @@
-"""Metrics of what is wanted: subscriptions, rules, and the routes that follow from them.
+"""Metrics of what is wanted, and of topics: subscriptions, rules, the routes that follow from them, what is counted.
 
 Owner: nobody: a scrape reads what others count. What they mean is in docs/observability.md.
 """
@@ -32,3 +32,8 @@ def route_metrics(core: Core, routing: RoutingStatistics) -> Iterator[Metric]:
     yield gauge("hub_routes_limit", "How many routing keys may be remembered.", core.routes.limit)
     yield counter("hub_route_misses", "Lookups that had to search.", routing.misses_total)
     yield counter("hub_route_clears", "Times that the route cache was emptied.", routing.clears_total)
+    census = core.census
+    yield gauge("hub_topics_counted", "Topics of which rates are known.", len(census.busiest))
+    yield gauge("hub_topics_counted_limit", "Of how many they may be.", census.busiest.places if census.is_on else 0)
+    yield counter("hub_topics_forgotten", "Topics that gave way to others.", census.busiest.forgotten_total)
+    yield gauge("hub_topics_looked_at_one_in", "One of so many messages is looked at for that.", census.every)

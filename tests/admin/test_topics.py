@@ -1,0 +1,117 @@
+"""`$hub/topics` of a hub that listens: which topics bring how much."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hub.errors import RequestFailedError
+from hub.policy.language import read_policy
+from hub.settings import Limits, Settings
+from peers.admin import topics as topics_module
+from peers.admin.services import add_services
+from peers.client import Client, connect
+from tests.hubs.eventually import eventually
+from tests.hubs.fixtures import StartHub
+from tests.hubs.hub import Hub
+
+
+async def publish(client: Client, *topics: str) -> None:
+    """Publish one message to each topic, and wait until the hub has them."""
+    for topic in topics:
+        client.publish_nowait(topic, 1)
+    await client.drain()
+
+
+def prefixes(answer: dict[str, Any]) -> list[tuple[str, int]]:
+    """Return the rows of an answer, each with how many messages there were."""
+    return [(row["prefix"], row["messages"]) for row in answer["rows"]]
+
+
+async def test_a_tree_with_rates_and_subscribers(hub: Hub) -> None:
+    """A level at a time, the busiest first; rows say what subscribing there would bring, and how many have done so."""
+    core = hub.node.core
+    async with (
+        connect(hub.endpoint.location) as client,
+        connect(hub.endpoint.location) as other,
+        other.subscribe("/zeek/"),
+        client.subscribe("/zeek/dns"),
+    ):
+        core.tick(hub.node.loop.time())
+        await publish(client, "/zeek/dns/a", "/zeek/dns/a", "/zeek/dns/b", "/zeek/conn", "/other")
+        await eventually(lambda: core.census.looks_total and len(core.census.busiest) == 4)
+        answer = await client.request("$hub/topics", None)
+        assert prefixes(answer) == [("/zeek/", 4), ("/other", 1)]
+        first = answer["rows"][0]
+        assert (first["is_topic"], first["topics"], first["subscribers"], first["excess_per_s"]) == (False, 3, 1, 0)
+        assert 3 < first["messages_per_s"] < 5, "four messages in the first second"
+        assert first["bytes_per_s"] > 8 * first["messages_per_s"]
+        assert (answer["places"], answer["counted"], answer["looked_at_one_in"], answer["others"]) == (
+            4_096,
+            4,
+            1,
+            None,
+        )
+        answer = await client.request("$hub/topics", {"under": "/zeek/"})
+        assert prefixes(answer) == [("/zeek/dns/", 3), ("/zeek/conn", 1)]
+        assert [row["subscribers"] for row in answer["rows"]] == [2, 1]
+        answer = await client.request("$hub/topics", {"search": "DNS/"})
+        assert prefixes(answer) == [("/zeek/dns/a", 2), ("/zeek/dns/b", 1)]
+
+
+async def test_many_rows(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The busiest are told, and the others together; very many topics are looked at in several turns."""
+    monkeypatch.setattr(topics_module, "ROWS", 3)
+    monkeypatch.setattr(topics_module, "TOPICS_PER_STEP", 2)
+    async with connect(hub.endpoint.location) as client:
+        await publish(client, *[f"/{number}" for number in range(9) for _ in range(9 - number)])
+        await eventually(lambda: len(hub.node.core.census.busiest) == 9)
+        answer = await client.request("$hub/topics", None)
+        assert prefixes(answer) == [("/0", 9), ("/1", 8), ("/2", 7)]
+        assert (answer["others"]["nodes"], answer["others"]["topics"]) == (6, 6)
+
+
+async def test_who_may_see_a_part_is_told_of_that_part(hub: Hub) -> None:
+    """Sums leave out what he may not see, and only admins hear how many others listen, and what else there is."""
+    policy = read_policy(
+        {
+            "roles": {"watcher": {"subscribe": {"allow": ["/open"], "deny": ["/open/not"]}}},
+            "users": {"eve": ["watcher"], "ada": ["admin"], "nobody": []},
+        },
+        "a test",
+    )
+    async with (
+        connect(hub.endpoint.location, name="eve") as eve,
+        connect(hub.endpoint.location, name="ada") as ada,
+        connect(hub.endpoint.location, name="nobody") as nobody,
+    ):
+        await publish(ada, "/open/a", "/open/not/this", "/secret/a", "/open/b")
+        await eventually(lambda: len(hub.node.core.census.busiest) == 4)
+        for handler in hub.node.core.handlers.values():
+            handler.rights = policy.rights(handler.name)
+        answer = await eve.request("$hub/topics", None)
+        assert prefixes(answer) == [("/open/", 2)]
+        assert (answer["counted"], answer["rows"][0]["subscribers"]) == (2, None)
+        assert (await eve.request("$hub/topics", {"search": "secret"}))["rows"] == []
+        assert prefixes(await ada.request("$hub/topics", None)) == [("/open/", 3), ("/secret/", 1)]
+        answer = await nobody.request("$hub/topics", None)
+        assert (answer["rows"], answer["counted"]) == ([], 0)
+
+
+@pytest.mark.parametrize("value", [7, {"over": "/"}, {"under": 1}, {"search": "x" * 1_025}])
+async def test_what_makes_no_sense(hub: Hub, value: Any) -> None:
+    """It fails, with one line that says what is expected."""
+    async with connect(hub.endpoint.location) as client:
+        with pytest.raises(RequestFailedError, match="expected null, or a map"):
+            await client.request("$hub/topics", value)
+
+
+async def test_a_hub_that_counts_no_topics(start_hub: StartHub) -> None:
+    """It says so."""
+    hub = await start_hub(settings=Settings(limits=Limits(counted_topics=0)))
+    add_services(hub.node)
+    async with connect(hub.endpoint.location) as client:
+        await publish(client, "/a")
+        answer = await client.request("$hub/topics", None)
+        assert (answer["places"], answer["counted"], answer["rows"]) == (0, 0, [])
