@@ -2,7 +2,9 @@
 
 Topics of the store NAME: requests go to `$store/NAME/read` and `$store/NAME/write`; messages to `$store/NAME/write` are
 commands without an answer; changes are published under `$store/NAME/changes/`. Within all of this, a key or a value of
-an entry is msgpack `bin` that holds the value in msgpack, so that nobody on the way makes a value of it.
+an entry is msgpack `bin` that holds the value in msgpack, so that nobody on the way makes a value of it. Whoever has no
+`bin`, as programs that speak JSON, gets base64 text in its place, as everywhere (`peers.values.conversion`), and may
+send that.
 
 | asked of `write` | answer |
 |---|---|
@@ -32,6 +34,7 @@ No state, no I/O.
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
@@ -161,11 +164,89 @@ class _Changes(msgspec.Struct, frozen=True, array_like=True, gc=False):
     changes: list[_ChangeRow]
 
 
-commands_of = msgspec.msgpack.Decoder(list[Command]).decode
-"""Take an array of commands apart. Raises `msgspec.ValidationError` where one is none, or `msgspec.DecodeError`."""
+class _TextCommand(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A command with base64 in place of `bin`: the fields of `Command`."""
 
-reads_of = msgspec.msgpack.Decoder(list[Read]).decode
-"""The same for an array of reads."""
+    kind: str
+    key: str = ""
+    value: str | None = None
+    expiry_ns: int | None = None
+    if_version: int | None = None
+    empty: str | None = None
+
+    def meant(self) -> Command:
+        empty = None if self.empty is None else _bin(self.empty)
+        value = None if self.value is None else _bin(self.value)
+        return Command(self.kind, _bin(self.key), value, self.expiry_ns, self.if_version, empty)
+
+
+class _TextGet(msgspec.Struct, frozen=True, array_like=True, tag="get", gc=False):
+    key: str
+
+    def meant(self) -> Read:
+        return Get(_bin(self.key))
+
+
+class _TextExists(msgspec.Struct, frozen=True, array_like=True, tag="exists", gc=False):
+    key: str
+
+    def meant(self) -> Read:
+        return Exists(_bin(self.key))
+
+
+class _TextIndex(msgspec.Struct, frozen=True, array_like=True, tag="index", gc=False):
+    key: str
+    index: str
+
+    def meant(self) -> Read:
+        return Index(_bin(self.key), _bin(self.index))
+
+
+_TextRead: TypeAlias = _TextGet | _TextExists | _TextIndex
+_TEXT_READS = (_TextGet, _TextExists, _TextIndex)
+
+
+def _bin(text: str) -> bytes:
+    try:
+        return b64decode(text, validate=True)
+    except ValueError as error:
+        raise msgspec.ValidationError("a key or value is `bin`, or text that is its base64") from error
+
+
+_commands = msgspec.msgpack.Decoder(list[Command]).decode
+_text_commands = msgspec.msgpack.Decoder(list[_TextCommand]).decode
+_reads = msgspec.msgpack.Decoder(list[Read]).decode
+_text_reads = msgspec.msgpack.Decoder(list[_TextRead | State | Rows | More | Since]).decode
+
+
+def commands_of(packed: bytes) -> list[Command]:
+    """Take an array of commands apart, all of which have `bin`, or all base64.
+
+    Raises:
+        msgspec.ValidationError: One is none.
+        msgspec.DecodeError, UnicodeDecodeError: It is no msgpack.
+    """
+    try:
+        return _commands(packed)
+    except msgspec.ValidationError as error:
+        try:
+            texts = _text_commands(packed)
+        except msgspec.ValidationError:
+            raise error from None
+        return [each.meant() for each in texts]
+
+
+def reads_of(packed: bytes) -> list[Read]:
+    """Take an array of reads apart, as `commands_of`; raises the same."""
+    try:
+        return _reads(packed)
+    except msgspec.ValidationError as error:
+        try:
+            texts = _text_reads(packed)
+        except msgspec.ValidationError:
+            raise error from None
+        return [each.meant() if isinstance(each, _TEXT_READS) else each for each in texts]
+
 
 _changes_of = msgspec.msgpack.Decoder(_Changes).decode
 

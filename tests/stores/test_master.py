@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -72,11 +73,43 @@ async def test_requests_write_and_read(client: Client) -> None:
     assert await client.request(WRITE, ["clear"]) == first + 5
 
 
+async def test_text_is_taken_in_place_of_bin(client: Client, storing: Hub) -> None:
+    """Who speaks JSON has no `bin`: base64 does as well, in requests and in messages, one by one and in frames."""
+
+    def text(value: Any) -> str:
+        return b64encode(pack(value)).decode()
+
+    first = await client.request(WRITE, ["put", text("k"), text(1)])
+    assert await client.request(WRITE, ["increment", text("k"), text(2)]) == [first + 1, pack(3)]
+    assert await client.request_many(WRITE, [["put", text(n), text("x")] for n in range(3)]) == [
+        first + 2,
+        first + 3,
+        first + 4,
+    ]
+    mixed = await client.request_many(
+        WRITE, [["put", text(7), text(1)], ["put", pack(8), pack(1)], ["put", "=", text(1)]], return_exceptions=True
+    )
+    assert mixed[:2] == [first + 5, first + 6]
+    assert "text that is its base64" in str(mixed[2])
+    assert await client.request_many(READ, [["exists", text(7)], ["exists", text(9)], ["state"]]) == [
+        True,
+        False,
+        [first - 1, first + 6, 6, _master(storing).store.size_bytes],
+    ]
+    assert (await client.request(READ, ["get", text("k")]))[0] == pack(3)
+    await client.request(WRITE, ["put", text("v"), text(("a",))])
+    assert await client.request(READ, ["index", text("v"), text(0)]) == pack("a")
+    client.publish_nowait(WRITE, ["erase", text("v")])
+    await eventually(lambda: _master(storing).store.get(pack("v")) is None)
+
+
 @pytest.mark.parametrize(
     ("topic", "asked", "text"),
     [
+        (WRITE, ["put", "k", pack(1)], "nothing that a store can be asked: Expected `bytes`"),
+        (READ, ["get", "é"], "or text that is its base64"),
+        (READ, ["get", 7], "nothing that a store can be asked: Expected `bytes`"),
         (WRITE, ["shuffle", pack("k"), pack(1)], "nothing that a store can be asked for"),
-        (WRITE, ["put", "k", pack(1)], "nothing that a store can be asked"),
         (WRITE, ["put", pack("k")], "put needs a value"),
         (WRITE, 7, "nothing that a store can be asked"),
         (WRITE, ["put", pack("k"), pack(1), 0], "an expiry of 0 ns"),

@@ -209,6 +209,103 @@ export interface MessageStream extends AsyncIterableIterator<Message> {
   return(): Promise<IteratorResult<Message>>;
 }
 
+/** What a store holds, or its key: these, and arrays and maps of them. Whole numbers are integers, others reals. */
+export type StoreValue =
+  | null | boolean | number | bigint | string | Real | Count | Address | Subnet | Port | Enum | Timestamp | Timespan
+  | Uint8Array | Date | Extension | readonly StoreValue[] | Set<StoreValue> | Map<StoreValue, StoreValue>
+  | { readonly [key: string]: StoreValue | undefined };
+
+export interface Expiring {
+  /** How long the entry is to live, seconds. Default: until it is erased; after a calculation, as before. */
+  expiresS?: number;
+}
+
+/** One entry of a store. */
+export interface StoreEntry {
+  readonly key: any;
+  readonly value: any;
+  /** The number of its last change: for `ifVersion`. */
+  readonly version: number;
+  /** In how many seconds it expires; null: never. */
+  readonly expiresS: number | null;
+}
+
+/** What a store says of itself. */
+export interface StoreState {
+  /** A store that has lost its entries begins another one, with a higher number. */
+  readonly epoch: number;
+  /** Of its last change. */
+  readonly number: number;
+  readonly entries: number;
+  /** Of all entries in memory, about. */
+  readonly bytes: number;
+}
+
+/** One change of a store. */
+export interface StoreChange {
+  readonly kind: "put" | "erase" | "expire" | "clear";
+  /** null where all entries are gone. */
+  readonly key: any;
+  /** null where there is no value any more. */
+  readonly value: any;
+  /** The value before; null if there was none. */
+  readonly old: any;
+  /** The number of the change. */
+  readonly version: number;
+  /** The user, or else the name of the client, who has asked for it; null where nobody has said that. */
+  readonly publisher: string | null;
+  /** Whether it is an entry that was there as the watching began. */
+  readonly present: boolean;
+}
+
+/** What `watch` returns. */
+export interface StoreWatch extends AsyncIterableIterator<StoreChange> {
+  readonly confirmed: Promise<void>;
+  return(): Promise<IteratorResult<StoreChange>>;
+}
+
+/** What `replica` returns. */
+export interface StoreReplica {
+  readonly confirmed: Promise<void>;
+  readonly size: number;
+  readonly number: number;
+  /** Seconds. */
+  readonly ageS: number;
+  get(key: StoreValue, fallback?: any): any;
+  version(key: StoreValue): number;
+  has(key: StoreValue): boolean;
+  items(): IterableIterator<[any, any]>;
+  atLeast(version: number, options?: { timeoutMs?: number }): Promise<StoreReplica>;
+  close(): Promise<void>;
+}
+
+/** What `store` returns. Calculations return the new value. */
+export interface Store {
+  readonly name: string;
+  readonly written: number;
+  put(key: StoreValue, value: StoreValue, options?: Expiring & { ifVersion?: number | null }): Promise<number | null>;
+  putNowait(key: StoreValue, value: StoreValue, options?: Expiring): void;
+  putUnique(key: StoreValue, value: StoreValue, options?: Expiring): Promise<boolean>;
+  erase(key: StoreValue, options?: { ifVersion?: number | null }): Promise<boolean>;
+  clear(): Promise<void>;
+  increment(key: StoreValue, by?: StoreValue, options?: Expiring): Promise<any>;
+  decrement(key: StoreValue, by?: StoreValue, options?: Expiring): Promise<any>;
+  append(key: StoreValue, text: string, options?: Expiring): Promise<string>;
+  insert(key: StoreValue, member: StoreValue, value?: StoreValue, options?: Expiring): Promise<any>;
+  remove(key: StoreValue, member: StoreValue, options?: Expiring): Promise<any>;
+  push(key: StoreValue, element: StoreValue, options?: Expiring): Promise<any[]>;
+  pop(key: StoreValue, options?: Expiring): Promise<any[]>;
+  get(key: StoreValue, fallback?: any): Promise<any>;
+  entry(key: StoreValue): Promise<StoreEntry | null>;
+  exists(key: StoreValue): Promise<boolean>;
+  index(key: StoreValue, index: StoreValue, fallback?: any): Promise<any>;
+  keys(prefix?: string): Promise<any[]>;
+  entries(prefix?: string): AsyncIterableIterator<StoreEntry>;
+  state(): Promise<StoreState>;
+  watch(prefix?: string): StoreWatch;
+  replica(): StoreReplica;
+}
+
 export interface Statistics {
   readonly state: "connecting" | "open" | "waiting" | "closed";
   /** Id of the hub, while connected. */
@@ -257,6 +354,7 @@ export interface Client {
   publish(topic: string, value: unknown, options?: Beside & { confirm?: false }): void;
   request(topic: string, value: unknown, options?: RequestOptions): Promise<any>;
   claim(name: string, options?: { labels?: readonly string[]; queue?: boolean }): ClaimedName;
+  store(name: string, options?: { timeoutMs?: number }): Store;
   consume(name: string, prefixes?: string | readonly string[], options?: ConsumeOptions): AsyncGenerator<ConsumedMessage, never>;
   names(prefix?: string): Promise<KnownName[]>;
   serve(prefixes: string | readonly string[], answer: (request: Message) => unknown): Service;
@@ -278,5 +376,74 @@ export class RequestError extends HubError {
   readonly status: number;
   constructor(status: number, text: string);
 }
+
+/** A real that is whole: another value than the integer. */
+export class Real extends Number {}
+
+/** A whole number from 0 to 2^64 - 1. */
+export class Count {
+  readonly value: number | bigint;
+  constructor(value: number | bigint);
+}
+
+/** An address of IPv4 or IPv6; `text` is its one short form. */
+export class Address {
+  readonly text: string;
+  constructor(text: string);
+}
+
+/** A subnet, as 10.0.0.0/8. */
+export class Subnet {
+  readonly text: string;
+  constructor(text: string);
+}
+
+export class Port {
+  readonly text: string;
+  readonly number: number;
+  readonly protocol: "?" | "tcp" | "udp" | "icmp";
+  constructor(number: number, protocol?: "?" | "tcp" | "udp" | "icmp");
+}
+
+/** The name of an enum value of Zeek. */
+export class Enum {
+  readonly text: string;
+  constructor(name: string);
+}
+
+/** A moment, nanoseconds since 1970. */
+export class Timestamp {
+  readonly ns: bigint;
+  constructor(ns: bigint | number);
+  static of(date: Date): Timestamp;
+  toDate(): Date;
+}
+
+/** A stretch of time, nanoseconds. */
+export class Timespan {
+  readonly ns: bigint;
+  readonly ms: number;
+  constructor(ns: bigint | number);
+  static ofMs(ms: number): Timespan;
+}
+
+/** Zeek's table. A plain `Map`, like an object, is a map of msgpack. */
+export class Table extends Map<any, any> {}
+
+/** A time with nanoseconds since 1970. */
+export class PreciseDate extends Date {
+  ns: bigint;
+  constructor(ns: bigint);
+}
+
+/** An extension of msgpack that is none of these. */
+export class Extension {
+  readonly code: number;
+  readonly bytes: Uint8Array;
+  constructor(code: number, bytes: Uint8Array);
+}
+
+/** A value of a store without types, as messages have it. */
+export function untyped(value: any): any;
 
 export function connect(url?: string, options?: Options): Client;

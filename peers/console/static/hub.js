@@ -10,6 +10,9 @@
  *     console.log(await client.request("/sum", [1, 2, 3]));
  *     const name = client.claim("org.example.Player", { labels: ["video"] });
  *     for await (const message of client.consume("billing", "/app/")) message.ack();
+ *     const store = client.store("status");
+ *     await store.put("sensor-7", { state: "up" }, { expiresS: 60 });
+ *     for await (const { key, value } of store.watch("sensor-")) console.log(key, value);
  *
  *     connect("wss://hub.example.org/", { token: async () => (await fetch("/my/token")).text() });
  *
@@ -28,7 +31,8 @@
  *
  * Cost: one JSON text a batch, one map lookup a batch to find its subscriptions, one call a message.
  *
- * Not here: the binary form `hub.v1.msgpack`. One file on purpose: one address to load, one file to copy.
+ * Not here: the binary form `hub.v1.msgpack`, but for the keys and values of stores: JSON would lose their types, so they
+ * travel as base64 of msgpack. One file on purpose: one address to load, one file to copy.
  */
 
 const SUBPROTOCOL = "hub.v1.json";
@@ -93,9 +97,14 @@ const REQUEST_CODES = 4_100;
 
 /** The statuses that are spoken of here; all are in docs/requests.md. */
 const FAILED = 1;
+const NO_RESPONDER = 2;
 const RESPONDER_GONE = 3;
 const TIMED_OUT = 4;
 const OVERFLOW = 5;
+const NOT_ALLOWED = 6;
+
+/** Those that may be over by the next time. */
+const PASSING = Object.freeze([NO_RESPONDER, RESPONDER_GONE, TIMED_OUT, OVERFLOW]);
 
 /** Names in one answer of a hub: fewer say that there are no more. */
 const NAMES_PAGE = 1_000;
@@ -122,6 +131,37 @@ const LEAST_RENEWAL_MS = 1_000;
 
 /** The longest time that a timer can be set to, milliseconds. */
 const TIMER_MS = 2 ** 31 - 1;
+
+/** How deep a value of a store may be nested, and the numbers that its types know. */
+const NESTED = 500;
+const U64_MAX = 2n ** 64n - 1n;
+const MS_NS = 1_000_000n;
+const SECOND_NS = 1_000_000_000n;
+
+/** The protocols of ports, by their numbers. */
+const PROTOCOLS = Object.freeze(["?", "tcp", "udp", "icmp"]);
+
+/** Kinds of changes of a store, by their numbers. */
+const PUT = 0;
+const ERASED = 1;
+const CLEARED = 3;
+const CHANGE_KINDS = Object.freeze(["put", "erase", "expire", "clear"]);
+
+/** What a copy of a store misses. */
+const NOTHING = "nothing";
+const CHANGES = "changes";
+const SNAPSHOT = "snapshot";
+
+/** Most changes that wait for one before them, and that a watch holds before the store is not read on. */
+const HELD_CHANGES = 65_536;
+
+/** How often a copy asks how far the store is, and how long it waits after a failure: twice as long after each. */
+const CHECK_MS = 1_000;
+const COPY_RETRY_MS = 200;
+const COPY_RETRY_MAX_MS = 5_000;
+
+/** So many refusals in a row, and a copy ends with the last one. */
+const REFUSALS = 5;
 
 const DEFAULTS = Object.freeze({
   name: undefined,
@@ -154,6 +194,175 @@ export class RequestError extends HubError {
     this.name = "RequestError";
     this.status = status;
   }
+}
+
+// --- typed values: what stores hold and JSON has no words for ---------------------------------------------------------
+
+/** A real that is whole, as 1.0: for a store another value than the integer 1. It calculates as the number it is. */
+export class Real extends Number {}
+
+/** A whole number from 0 to 2^64 - 1; `value` is a number, or a BigInt where that is not exact. */
+export class Count {
+  constructor(value) {
+    const whole = BigInt(value);
+    if (whole < 0n || whole > U64_MAX) throw new RangeError(`a count is 0 to 2^64 - 1, not ${value}`);
+    this.value = numberOf(whole);
+    Object.freeze(this);
+  }
+
+  valueOf() {
+    return this.value;
+  }
+
+  toString() {
+    return String(this.value);
+  }
+
+  toJSON() {
+    return typeof this.value === "bigint" ? String(this.value) : this.value;
+  }
+}
+
+/** What is its text: the four below. Equal ones have equal texts. */
+class Text {
+  constructor(text) {
+    this.text = text;
+    Object.freeze(this);
+  }
+
+  toString() {
+    return this.text;
+  }
+
+  toJSON() {
+    return this.text;
+  }
+}
+
+/** An address of IPv4 or IPv6: `new Address("2001:db8::1")`. */
+export class Address extends Text {
+  constructor(text) {
+    super(addressText(addressBytes(String(text))));
+  }
+}
+
+/** A subnet: `new Subnet("10.0.0.0/8")`. What stands behind the prefix is set to 0. */
+export class Subnet extends Text {
+  constructor(text) {
+    const bytes = subnetBytes(String(text));
+    super(`${addressText(bytes.subarray(0, -1))}/${bytes.at(-1)}`);
+  }
+}
+
+/** A port, 0 to 65535, of "tcp", "udp", "icmp", or "?". */
+export class Port extends Text {
+  constructor(number, protocol = "?") {
+    if (!(Number.isInteger(number) && number >= 0 && number < 65_536)) throw new RangeError(`no port: ${number}`);
+    if (!PROTOCOLS.includes(protocol)) throw new RangeError(`no protocol of a port: ${protocol}`);
+    super(`${number}/${protocol}`);
+  }
+
+  get number() {
+    return Number.parseInt(this.text, 10);
+  }
+
+  get protocol() {
+    return this.text.slice(this.text.indexOf("/") + 1);
+  }
+}
+
+/** The name of an enum value, as `Notice::LOG`. */
+export class Enum extends Text {
+  constructor(name) {
+    super(checkedString(name));
+  }
+}
+
+/** A number of nanoseconds, a BigInt: the two below. */
+class Nanoseconds {
+  constructor(ns) {
+    this.ns = BigInt(ns);
+    if (BigInt.asIntN(64, this.ns) !== this.ns) throw new RangeError(`${ns} ns are beyond 64 bits`);
+    Object.freeze(this);
+  }
+
+  valueOf() {
+    return this.ns;
+  }
+}
+
+/** A moment, nanoseconds since 1970. */
+export class Timestamp extends Nanoseconds {
+  static of(date) {
+    return new Timestamp(BigInt(date.getTime()) * MS_NS);
+  }
+
+  /** To the millisecond. */
+  toDate() {
+    return new Date(Number(floored(this.ns, MS_NS)));
+  }
+
+  toString() {
+    const fraction = String(this.ns - floored(this.ns, SECOND_NS) * SECOND_NS).padStart(9, "0").replace(/0+$/, "");
+    return this.toDate().toISOString().replace(/\.\d+Z$/, fraction ? `.${fraction}Z` : "Z");
+  }
+
+  toJSON() {
+    return this.toString();
+  }
+}
+
+/** A stretch of time, nanoseconds. */
+export class Timespan extends Nanoseconds {
+  static ofMs(ms) {
+    return new Timespan(Math.round(ms * 1e6));
+  }
+
+  get ms() {
+    return Number(this.ns) / 1e6;
+  }
+
+  toString() {
+    return `${this.ns}ns`;
+  }
+
+  /** Seconds. */
+  toJSON() {
+    return Number(this.ns) / 1e9;
+  }
+}
+
+/** Zeek's table: a `Map`. A `Map` that is none is a map of msgpack, and so is a plain object. */
+export class Table extends Map {}
+
+/** A time that is finer than a `Date`, which it is otherwise; `ns` counts from 1970, a BigInt. */
+export class PreciseDate extends Date {
+  constructor(ns) {
+    super(Number(floored(ns, MS_NS)));
+    this.ns = ns;
+  }
+}
+
+/** An extension of msgpack that is none of the above; 10 is a string that is not UTF-8. */
+export class Extension {
+  constructor(code, bytes) {
+    this.code = code;
+    this.bytes = bytes;
+    Object.freeze(this);
+  }
+}
+
+/** Return a value without types, as messages have it: numbers, texts, arrays and objects, such as JSON has. */
+export function untyped(value) {
+  if (typeof value === "bigint") return String(value);
+  if (typeof value !== "object" || value === null) return value;
+  if (value instanceof Real) return Number(value);
+  if (value instanceof Uint8Array) return base64Of(value);
+  if (value instanceof Extension) return base64Of(value.bytes);
+  if (Array.isArray(value) || value instanceof Set) return Array.from(value, untyped);
+  if (typeof value.toJSON === "function") return value.toJSON();
+  const pairs = value instanceof Map ? value : Object.entries(value);
+  return Object.fromEntries(Array.from(pairs, ([key, inner]) => [String(untyped(key)), untyped(inner)]));
 }
 
 /**
@@ -443,6 +652,23 @@ class Client {
       found.push(...page);
       if (page.length < NAMES_PAGE) return found;
     }
+  }
+
+  /**
+   * A store, wherever in the mesh it is: `await client.store("status").put("sensor-7", "up")`. See docs/stores.md.
+   *
+   * The words are those of the Python client. Values keep their types: what JavaScript has no type for is a `Count`, an
+   * `Address`, a `Real` and so on, both ways; `untyped(value)` makes plain ones of them.
+   *
+   * @throws {TypeError} That is no name of a store.
+   */
+  store(name, { timeoutMs = REQUEST_MS } = {}) {
+    return new Store(name, {
+      request: (topic, value) => this.request(topic, value, { timeoutMs }),
+      publish: (topic, value) => this.publish(topic, value),
+      subscribe: (prefix, callback, ended) => this.#subscribe(prefix, callback, ended),
+      on: (event, listener) => this.on(event, listener),
+    });
   }
 
   /** Counters and gauges as they are now, frozen. `droppedMessages` were lost in the hub, `skippedMessages` here. */
@@ -1757,6 +1983,1094 @@ class MessageStream {
     return message;
   }
 }
+
+// --- stores -----------------------------------------------------------------------------------------------------------
+
+/** What `client.store` returns. All calls reject as `request` does, and with a TypeError where a value has no form. */
+class Store {
+  /** The highest number of a change that this object has made: a replica that is as new has them all. */
+  written = 0;
+  #line;
+  #topic;
+
+  constructor(name, line) {
+    if (typeof name !== "string" || name === "" || /[/=]/.test(name)) throw new TypeError(`no name of a store: ${name}`);
+    this.name = name;
+    this.#line = line;
+    this.#topic = checkedTopic(`$store/${name}/`);
+  }
+
+  /** Set the value of a key. Returns the new version; null if there was another one than `ifVersion` (0: no entry). */
+  async put(key, value, { expiresS, ifVersion = null } = {}) {
+    return this.#change(["put", sent(key), sent(value), expiryNs(expiresS), ifVersion]);
+  }
+
+  /** The same without an answer: nobody learns whether it was carried out. Throws as `publish` does. */
+  putNowait(key, value, { expiresS } = {}) {
+    this.#line.publish(`${this.#topic}write`, ["put", sent(key), sent(value), expiryNs(expiresS)]);
+  }
+
+  /** Set the value of a key that has no entry; returns whether that was so. */
+  async putUnique(key, value, { expiresS } = {}) {
+    return await this.#change(["put_unique", sent(key), sent(value), expiryNs(expiresS)]) !== null;
+  }
+
+  /** Take an entry away; returns whether there was one, with this version if one is given. */
+  async erase(key, { ifVersion = null } = {}) {
+    return await this.#change(["erase", sent(key), null, null, ifVersion]) !== null;
+  }
+
+  /** Take all entries away. */
+  async clear() {
+    await this.#change(["clear"]);
+  }
+
+  /** Add to a number of the same type, or a timespan to a timestamp or timespan; a missing number is 0. */
+  async increment(key, by = 1, { expiresS } = {}) {
+    return this.#calculate("increment", key, by, expiresS);
+  }
+
+  /** Subtract likewise; there must be an entry. */
+  async decrement(key, by = 1, { expiresS } = {}) {
+    return this.#calculate("decrement", key, by, expiresS);
+  }
+
+  /** Put text behind a string. */
+  async append(key, text, { expiresS } = {}) {
+    return this.#calculate("append", key, text, expiresS);
+  }
+
+  /** Put a member into a set, or with a value an entry into a table. */
+  async insert(key, member, value = undefined, { expiresS } = {}) {
+    if (value === undefined) return this.#calculate("insert", key, member, expiresS);
+    return this.#calculate("insert_entry", key, [member, value], expiresS);
+  }
+
+  /** Take a member out of a set, or the entry of a key out of a table. */
+  async remove(key, member, { expiresS } = {}) {
+    return this.#calculate("remove", key, member, expiresS);
+  }
+
+  /** Put an element behind a vector. */
+  async push(key, element, { expiresS } = {}) {
+    return this.#calculate("push", key, element, expiresS);
+  }
+
+  /** Take the last element off a vector. */
+  async pop(key, { expiresS } = {}) {
+    return this.#calculate("pop", key, null, expiresS);
+  }
+
+  /** The value of a key; `fallback` if there is none. */
+  async get(key, fallback = null) {
+    const found = await this.#read(["get", sent(key)]);
+    return found === null ? fallback : received(found[0]);
+  }
+
+  /** `{key, value, version, expiresS}`; null if there is no entry. */
+  async entry(key) {
+    const found = await this.#read(["get", sent(key)]);
+    return found === null ? null : entryOf(key, found);
+  }
+
+  async exists(key) {
+    return this.#read(["exists", sent(key)]);
+  }
+
+  /** An element of a vector, the value of a table's key, or whether a set has a member; `fallback` if it is not there. */
+  async index(key, index, fallback = null) {
+    const found = await this.#read(["index", sent(key), sent(index)]);
+    return found === null ? fallback : received(found);
+  }
+
+  /** All keys, or those that are strings and begin with the prefix. */
+  async keys(prefix = "") {
+    const found = [];
+    for await (const key of this.#rows(prefix, false)) found.push(received(key));
+    return found;
+  }
+
+  /** Yields the entries likewise, as they are by then. */
+  async *entries(prefix = "") {
+    for await (const [key, ...entry] of this.#rows(prefix, true)) yield entryOf(received(key), entry);
+  }
+
+  /** `{epoch, number, entries, bytes}`. */
+  async state() {
+    const [epoch, number, entries, bytes] = await this.#read(["state"]);
+    return { epoch, number, entries, bytes };
+  }
+
+  /**
+   * Iterate over what is there, and then over each change: `for await (const change of store.watch("sensor-"))`.
+   *
+   * A change is `{kind, key, value, old, version, publisher, present}`. Nothing is missing in between, also where the
+   * connection is lost meanwhile, which the client's events tell. Leaving the loop ends it.
+   */
+  watch(prefix = "") {
+    return new StoreWatch((told, ended) => this.#copy(checkedString(prefix), told, ended));
+  }
+
+  /** Copy the store into this page, to read it without asking. */
+  replica() {
+    return new StoreReplica((told, ended) => this.#copy("", told, ended));
+  }
+
+  #copy(prefix, told, ended) {
+    const line = { ...this.#line, read: (asked) => this.#read(asked) };
+    return new Copying(line, `${this.#topic}changes/`, prefix, told, ended);
+  }
+
+  #read(asked) {
+    return this.#line.request(`${this.#topic}read`, asked);
+  }
+
+  async #change(command) {
+    return this.#noted(await this.#line.request(`${this.#topic}write`, command));
+  }
+
+  async #calculate(kind, key, operand, expiresS) {
+    const command = [kind, sent(key), sent(operand), expiryNs(expiresS)];
+    const [number, value] = await this.#line.request(`${this.#topic}write`, command);
+    this.#noted(number);
+    return received(value);
+  }
+
+  async *#rows(prefix, values) {
+    let [, reading, , , rows] = await this.#read(["rows", checkedString(prefix), values]);
+    yield* rows;
+    while (reading) {
+      [, reading, , , rows] = await this.#read(["more", reading]);
+      yield* rows;
+    }
+  }
+
+  #noted(number) {
+    this.written = Math.max(this.written, number ?? 0);
+    return number;
+  }
+}
+
+/** What `store.watch` returns: the changes, the present state first. */
+class StoreWatch {
+  #copying;
+  #changes = []; // from #head on
+  #head = 0;
+  #takers = [];
+  #ended = false;
+  #error = null;
+
+  constructor(copy) {
+    this.#copying = copy((changes) => this.#take(changes), (error) => this.#end(error));
+  }
+
+  /** A promise that the present state is there; it rejects where there is none to be had. */
+  get confirmed() {
+    return this.#copying.confirmed;
+  }
+
+  next() {
+    if (this.#head < this.#changes.length) {
+      try {
+        return Promise.resolve({ value: changeOf(this.#shift()), done: false });
+      } catch (error) {
+        return Promise.reject(error);
+      }
+    }
+    const taker = deferred();
+    if (this.#ended) this.#finish(taker);
+    else this.#takers.push(taker);
+    return taker.promise;
+  }
+
+  /** End it; what was not taken is thrown away. */
+  async return() {
+    this.#changes.length = this.#head = 0;
+    await this.#copying.close();
+    return { value: undefined, done: true };
+  }
+
+  [Symbol.asyncIterator]() {
+    return this;
+  }
+
+  #take(changes) {
+    this.#changes.push(...changes.filter(({ isOther }) => !isOther));
+    while (this.#takers.length && this.#head < this.#changes.length) {
+      const taker = this.#takers.shift();
+      this.next().then((found) => taker.resolve(found), taker.reject);
+    }
+    if (this.#changes.length - this.#head >= HELD_CHANGES) this.#copying.pause();
+  }
+
+  #shift() {
+    const change = this.#changes[this.#head];
+    this.#changes[this.#head] = undefined;
+    this.#head += 1;
+    if (this.#changes.length - this.#head <= HELD_CHANGES / 2) this.#copying.resume();
+    if (this.#head === this.#changes.length || this.#head >= HELD_CHANGES) {
+      this.#changes = this.#changes.slice(this.#head);
+      this.#head = 0;
+    }
+    return change;
+  }
+
+  #end(error) {
+    this.#ended = true;
+    this.#error = error?.code === 1000 ? null : error;
+    for (const taker of this.#takers.splice(0)) this.#finish(taker);
+  }
+
+  #finish(taker) {
+    if (this.#error) taker.reject(this.#error);
+    else taker.resolve({ value: undefined, done: true });
+    this.#error = null;
+  }
+}
+
+/** What `store.replica` returns: a copy that is read without asking. It may be behind, and says how old it is. */
+class StoreReplica {
+  #copying;
+
+  constructor(copy) {
+    this.#copying = copy(() => {}, () => {});
+  }
+
+  /** A promise that it holds a state of the store. */
+  get confirmed() {
+    return this.#copying.confirmed;
+  }
+
+  get(key, fallback = null) {
+    const entry = this.#copying.copy.entries.get(keyText(key));
+    return entry === undefined ? fallback : received(entry.value);
+  }
+
+  /** The version of a key's entry; 0 if there is none. */
+  version(key) {
+    return this.#copying.copy.entries.get(keyText(key))?.version ?? 0;
+  }
+
+  has(key) {
+    return this.#copying.copy.entries.has(keyText(key));
+  }
+
+  get size() {
+    return this.#copying.copy.entries.size;
+  }
+
+  /** Yields keys and values of one state: that of the call. */
+  items() {
+    const entries = [...this.#copying.copy.entries];
+    return (function* each() {
+      for (const [key, { value }] of entries) yield [received(key), received(value)];
+    }());
+  }
+
+  /** The number of the last change that it has. */
+  get number() {
+    return this.#copying.copy.number;
+  }
+
+  /** How long ago the store was as this copy is, at most, seconds; Infinity where nobody knows. */
+  get ageS() {
+    return (now() - this.#copying.copy.freshMs) / 1_000;
+  }
+
+  /** Wait until it has a change, as `store.written`. Rejects with 1013 where that takes longer, or as it has ended. */
+  async atLeast(version, { timeoutMs = REQUEST_MS } = {}) {
+    await this.#copying.reach(version, timeoutMs);
+    return this;
+  }
+
+  /** Copy no more. What is there can still be read, and grows old. */
+  close() {
+    return this.#copying.close();
+  }
+}
+
+/**
+ * Keeps a copy of a store equal to its master, over a client that may lose its connection.
+ *
+ * It subscribes first and reads the entries then, so that nothing falls in between. What the copy misses is asked for at
+ * once; once a second, and over each new connection, the master is asked how far it is.
+ */
+class Copying {
+  copy = new Copy();
+  #line;
+  #prefix;
+  #told;
+  #finished;
+  #subscription;
+  #confirmed = handled(deferred());
+  #room = null; // of who has enough for now
+  #wake = null; // ends a pause
+  #isWanted = false; // something is to be asked for
+  #waiters = new Set(); // {version, settle}
+  #off;
+  #left; // settles as the hub sends no more changes
+  #error = null;
+
+  constructor(line, topic, prefix, told, finished) {
+    this.#line = line;
+    this.#prefix = prefix;
+    this.#told = told;
+    this.#finished = finished;
+    this.#subscription = line.subscribe(topic, ({ value: [epoch, rows] }) => this.#hear(epoch, rows), (error) => {
+      this.#end(error ?? new HubError(1000, "the store is not copied any more"));
+    });
+    this.#off = ["open", "dropped"].map((event) => line.on(event, () => this.#want()));
+    this.#run().catch((error) => this.#end(error));
+  }
+
+  get confirmed() {
+    return this.#confirmed.promise;
+  }
+
+  pause() {
+    this.#room ??= deferred();
+  }
+
+  resume() {
+    if (this.#room === null) return;
+    this.#room.resolve();
+    this.#room = null;
+    this.#want();
+  }
+
+  async close() {
+    this.#end(new HubError(1000, "the store is not copied any more"));
+    await this.#left;
+  }
+
+  reach(version, timeoutMs) {
+    if (this.copy.isReady && this.copy.number >= version) return Promise.resolve();
+    if (this.#error) return Promise.reject(this.#error);
+    const done = deferred();
+    const waiter = { version, settle: done.settle };
+    const timer = setTimeout(() => {
+      done.reject(new HubError(1013, `the copy is at ${this.copy.number}, and has not come to ${version} in time`));
+    }, timeoutMs);
+    this.#waiters.add(waiter);
+    this.#want();
+    return done.promise.finally(() => {
+      clearTimeout(timer);
+      this.#waiters.delete(waiter);
+    });
+  }
+
+  #end(error) {
+    if (this.#error) return;
+    this.#error = error;
+    for (const off of this.#off) off();
+    this.#room?.resolve();
+    this.#wake?.();
+    this.#confirmed.reject(error);
+    for (const { settle } of this.#waiters) settle(error);
+    this.#left = this.#subscription.unsubscribe();
+    this.#finished(error);
+  }
+
+  #want() {
+    this.#isWanted = true;
+    this.#wake?.();
+  }
+
+  #hear(epoch, rows) {
+    if (this.#room) return; // what is missing then is asked for later
+    this.#tell(this.copy.hear(epoch, this.#changes(rows)));
+    if (this.copy.needs !== NOTHING) this.#want();
+  }
+
+  /** Changes of entries that are not copied do nothing. */
+  #changes(rows) {
+    return rows.map(([number, kind, key, value, , publisher]) => {
+      const change = { number, kind, key, value, old: null, publisher, present: false, isOther: false };
+      if (kind === CLEARED || beginsWith(key, this.#prefix)) return change;
+      return { ...change, kind: ERASED, value: null, isOther: true };
+    });
+  }
+
+  #tell(changes) {
+    if (changes.length) this.#told(changes);
+    for (const { version, settle } of this.#waiters) if (this.copy.isReady && this.copy.number >= version) settle(null);
+  }
+
+  async #run() {
+    await this.#subscription.confirmed;
+    let [failures, refusals] = [0, 0];
+    while (!this.#error) {
+      this.#isWanted = false;
+      let waitMs = CHECK_MS;
+      try {
+        do {
+          await this.#room?.promise;
+          if (this.#error) return;
+          await this.#fill();
+        } while (this.copy.needs !== NOTHING || this.copy.freshMs === -Infinity);
+        this.#confirmed.resolve();
+        [failures, refusals] = [0, 0];
+      } catch (error) {
+        if (this.#isFinal(error)) throw error;
+        refusals = PASSING.includes(error.status) || error.code === 1006 ? 0 : refusals + 1;
+        if (refusals > REFUSALS) throw error;
+        waitMs = Math.min(COPY_RETRY_MAX_MS, COPY_RETRY_MS * 2 ** failures);
+        failures += 1;
+      }
+      if (!this.#isWanted || failures) await this.#pause(waitMs);
+    }
+  }
+
+  /** Whether it is of no use to ask again. A store that was there may come back. */
+  #isFinal(error) {
+    return this.#error || error.code === 1000 || error.status === NOT_ALLOWED || !(error instanceof HubError)
+      || (error.status === NO_RESPONDER && !this.copy.isReady);
+  }
+
+  #pause(ms) {
+    return new Promise((resolve) => {
+      const timer = setTimeout(resolve, ms);
+      this.#wake = () => {
+        clearTimeout(timer);
+        resolve();
+      };
+    });
+  }
+
+  /** Ask for what is missing, once; where nothing is, how far the master is. */
+  async #fill() {
+    const { copy } = this;
+    if (copy.needs === SNAPSHOT) return this.#load();
+    if (copy.needs === NOTHING) {
+      const askedMs = now();
+      const [epoch, number] = await this.#line.read(["state"]);
+      return copy.heard(epoch, number, askedMs);
+    }
+    const answer = await this.#line.read(["since", copy.number]);
+    if (answer === null) return copy.forgotten();
+    return this.#tell(copy.hear(answer[0], this.#changes(answer[2])));
+  }
+
+  async #load() {
+    try {
+      let [epoch, reading, first, number, rows] = await this.#line.read(["rows", this.#prefix, true]);
+      this.copy.begin(epoch, first);
+      this.copy.take(rows);
+      while (reading) {
+        [, reading, , number, rows] = await this.#line.read(["more", reading]);
+        this.copy.take(rows);
+      }
+      this.#tell(this.copy.finish(number));
+    } catch (error) {
+      this.copy.forgotten();
+      throw error;
+    }
+  }
+}
+
+/**
+ * A copy of a store, made of its entries as they were read, page by page, and of the changes behind the beginning of
+ * that. Each change is applied once, in the order of their numbers; what comes before its turn is held. The same as
+ * hub/stores/replica.py.
+ */
+class Copy {
+  entries = new Map(); // key → {value, version}, both as they came: equal keys have equal texts
+  isReady = false;
+  freshMs = -Infinity; // the master's state was this one at that time
+  #epoch = 0;
+  #number = 0;
+  #loading = null; // {epoch, number, until, entries}: a state that is being read
+  #mustLoad = true;
+  #heardEpoch = 0; // the highest; in it, the highest number, and when that was heard
+  #last = 0;
+  #heardMs = null;
+  #held = new Map(); // changes that wait for one before them
+
+  get number() {
+    return this.#loading?.number ?? this.#number;
+  }
+
+  get needs() {
+    const loading = this.#loading;
+    if (loading === null) return this.#mustLoad ? SNAPSHOT : this.#number < this.#last ? CHANGES : NOTHING;
+    return loading.until !== null && loading.number < Math.max(loading.until, this.#last) ? CHANGES : NOTHING;
+  }
+
+  begin(epoch, number) {
+    this.#turnTo(epoch);
+    this.#loading = null;
+    this.#mustLoad = epoch < this.#heardEpoch; // it is of a life that is over
+    if (this.#mustLoad) return;
+    this.#loading = { epoch, number, until: null, entries: new Map() };
+    for (const each of [...this.#held.keys()]) if (each <= number) this.#held.delete(each);
+  }
+
+  take(rows) {
+    for (const [key, value, version] of rows) this.#loading?.entries.set(key, { value, version });
+  }
+
+  /** There are no more pages. Returns what has changed, as `hear`. */
+  finish(number) {
+    if (this.#loading === null) return [];
+    this.#loading.until = number;
+    return this.#goOn();
+  }
+
+  forgotten() {
+    this.#loading = null;
+    this.#mustLoad = true;
+  }
+
+  /** Returns the changes that were applied, in order. */
+  hear(epoch, changes) {
+    this.#turnTo(epoch);
+    if (epoch < this.#heardEpoch) return [];
+    const number = epoch === (this.#loading?.epoch ?? this.#epoch) ? this.number : 0;
+    for (const change of changes) {
+      if (change.number <= number) continue;
+      this.#last = Math.max(this.#last, change.number);
+      if (change.number - number <= HELD_CHANGES || (this.#mustLoad && this.#held.size < HELD_CHANGES)) {
+        this.#held.set(change.number, change);
+      }
+    }
+    return this.#goOn();
+  }
+
+  /** The master's last change had this number, at that time or later. */
+  heard(epoch, number, atMs) {
+    this.#turnTo(epoch);
+    if (epoch !== this.#heardEpoch || number < this.#last) return;
+    this.#last = number;
+    this.#heardMs = atMs;
+    this.#refresh();
+  }
+
+  #turnTo(epoch) {
+    if (epoch <= this.#heardEpoch) return;
+    this.#heardEpoch = epoch;
+    this.#last = 0;
+    this.#heardMs = null;
+    this.#held.clear();
+    this.forgotten();
+  }
+
+  #refresh() {
+    if (this.needs === NOTHING && this.#loading === null && this.#heardMs !== null) this.freshMs = this.#heardMs;
+  }
+
+  #goOn() {
+    const loading = this.#loading;
+    if (loading === null) {
+      if (this.#mustLoad) return [];
+      const applied = this.#apply(this.entries, this.#number);
+      this.#number += applied.length;
+      this.#refresh();
+      return applied;
+    }
+    if (loading.until === null) return [];
+    loading.number += this.#apply(loading.entries, loading.number).length;
+    if (loading.number < loading.until) return [];
+    const before = this.entries;
+    const present = !this.isReady;
+    this.entries = loading.entries;
+    this.#epoch = loading.epoch;
+    this.#number = loading.number;
+    this.#last = Math.max(this.#last, this.#number);
+    this.isReady = true;
+    this.#loading = null;
+    this.#refresh();
+    return differences(before, this.entries, this.#number, present);
+  }
+
+  #apply(entries, number) {
+    const applied = [];
+    for (let next = number + 1; this.#held.has(next); next += 1) {
+      applied.push(applyChange(entries, this.#held.get(next)));
+      this.#held.delete(next);
+    }
+    return applied;
+  }
+}
+
+/** Pages may have brought newer versions than those that a change makes. Returns it with the old value of here. */
+function applyChange(entries, change) {
+  const { number, kind, key, value } = change;
+  if (kind === CLEARED) {
+    for (const [each, { version }] of entries) if (version < number) entries.delete(each);
+    return change;
+  }
+  const entry = entries.get(key);
+  if (entry === undefined || entry.version < number) {
+    if (value === null) entries.delete(key);
+    else entries.set(key, { value, version: number });
+  }
+  return entry === undefined ? change : { ...change, old: entry.value };
+}
+
+/** What turns one state into another, as changes. */
+function differences(before, behind, number, present) {
+  const made = { old: null, publisher: null, present };
+  const gone = [...before].filter(([key]) => !behind.has(key)).map(([key, { value }]) => (
+    { ...made, number, kind: ERASED, key, value: null, old: value }));
+  const fresh = [...behind].filter(([key, { value, version }]) => {
+    const old = before.get(key);
+    return old === undefined || old.version !== version || old.value !== value;
+  }).map(([key, { value, version }]) => (
+    { ...made, number: version, kind: PUT, key, value, old: before.get(key)?.value ?? null }));
+  return [...gone, ...fresh.sort((one, other) => one.number - other.number)];
+}
+
+function changeOf({ number, kind, key, value, old, publisher, present }) {
+  return {
+    kind: CHANGE_KINDS[kind], key: kind === CLEARED ? null : received(key), value: received(value), old: received(old),
+    version: number, publisher, present,
+  };
+}
+
+function entryOf(key, [value, version, leftNs]) {
+  return { key, value: received(value), version, expiresS: leftNs === null ? null : leftNs / 1e9 };
+}
+
+function expiryNs(expiresS) {
+  if (expiresS === undefined || expiresS === null) return null;
+  if (!(expiresS > 0 && expiresS <= 9e9)) throw new TypeError(`expiresS is ${expiresS}: seconds, more than 0`);
+  return Math.round(expiresS * 1e9);
+}
+
+/** Whether a key, as it travels, is a string that begins like this. */
+function beginsWith(key, prefix) {
+  if (prefix === "") return true;
+  try {
+    const found = received(key);
+    return typeof found === "string" && found.startsWith(prefix);
+  } catch {
+    return false; // none that is understood here
+  }
+}
+
+/** A key as the store has it. */
+function keyText(key) {
+  if (!isOneForm(key)) throw new TypeError("a replica finds no key that holds sets, maps, dates or bytes: ask the store");
+  return sent(key);
+}
+
+/** Whether a value has the same form in the store as here; others are sorted there, or turned into what Zeek knows. */
+function isOneForm(value) {
+  if (Array.isArray(value)) return value.every(isOneForm);
+  if (typeof value === "bigint") return value < 2n ** 63n;
+  if (typeof value !== "object" || value === null || value instanceof Real) return true;
+  return !(value instanceof Date || value instanceof Extension) && extensionOf(value) !== null;
+}
+
+// --- msgpack: how keys and values of stores travel, as base64 text ------------------------------------------------------
+
+/** Grows as it is written to. */
+class Packing {
+  #bytes = new Uint8Array(256);
+  #view = new DataView(this.#bytes.buffer);
+  #size = 0;
+
+  get bytes() {
+    return this.#bytes.subarray(0, this.#size);
+  }
+
+  /** @throws {TypeError} The value, or something in it, has no form. */
+  put(value, depth = 0) {
+    if (depth > NESTED) throw new TypeError(`nested too deep: more than ${NESTED} in each other`);
+    switch (typeof value) {
+      case "boolean": return this.#byte(value ? 0xc3 : 0xc2);
+      case "string": return this.#text(value);
+      case "bigint": return this.#integer(value);
+      case "number":
+        if (Number.isSafeInteger(value) && !Object.is(value, -0)) return this.#small(value);
+        return this.#number(0xcb, "setFloat64", 8, value);
+      case "object": return value === null ? this.#byte(0xc0) : this.#object(value, depth + 1);
+      default: throw new TypeError(`a store holds no ${typeof value}`);
+    }
+  }
+
+  #object(value, depth) {
+    if (Array.isArray(value)) return this.#array(value, depth);
+    if (value instanceof Real) return this.#number(0xcb, "setFloat64", 8, Number(value));
+    if (value instanceof Set) return this.#extension(EXTENSIONS.set, packed([...value], depth));
+    if (value instanceof Table) return this.#extension(EXTENSIONS.table, packed([...value].flat(1), depth));
+    if (value instanceof Map) return this.#map([...value], depth);
+    if (value instanceof Uint8Array) {
+      this.#head(value.length, [[256, 0xc4], [65_536, 0xc5], [Infinity, 0xc6]]);
+      return this.#raw(value);
+    }
+    const found = extensionOf(value);
+    if (found !== null) return this.#extension(...found);
+    const above = Object.getPrototypeOf(value);
+    if (above !== null && Object.getPrototypeOf(above) !== null) {
+      throw new TypeError(`a store holds no ${above.constructor?.name ?? "object like this"}`);
+    }
+    return this.#map(Object.entries(value).filter(([, inner]) => inner !== undefined), depth);
+  }
+
+  #array(items, depth) {
+    if (items.length < 16) this.#byte(0x90 | items.length);
+    else this.#head(items.length, [[65_536, 0xdc], [Infinity, 0xdd]]);
+    for (const item of items) this.put(item, depth);
+  }
+
+  #map(pairs, depth) {
+    if (pairs.length < 16) this.#byte(0x80 | pairs.length);
+    else this.#head(pairs.length, [[65_536, 0xde], [Infinity, 0xdf]]);
+    for (const [key, value] of pairs) {
+      this.put(key, depth);
+      this.put(value, depth);
+    }
+  }
+
+  #text(text) {
+    const bytes = new TextEncoder().encode(checkedString(text));
+    if (bytes.length < 32) this.#byte(0xa0 | bytes.length);
+    else this.#head(bytes.length, [[256, 0xd9], [65_536, 0xda], [Infinity, 0xdb]]);
+    this.#raw(bytes);
+  }
+
+  #extension(code, bytes) {
+    const fixed = FIXED_EXTENSIONS.indexOf(bytes.length);
+    if (fixed >= 0) this.#byte(0xd4 + fixed);
+    else this.#head(bytes.length, [[256, 0xc7], [65_536, 0xc8], [Infinity, 0xc9]]);
+    this.#byte(code & 0xff);
+    this.#raw(bytes);
+  }
+
+  /** The shortest form, as everywhere: keys are equal by their bytes. */
+  #small(value) {
+    if (value >= 0) {
+      if (value < 0x80) return this.#byte(value);
+      if (value < 0x100) return this.#number(0xcc, "setUint8", 1, value);
+      if (value < 0x1_0000) return this.#number(0xcd, "setUint16", 2, value);
+      if (value < 2 ** 32) return this.#number(0xce, "setUint32", 4, value);
+      return this.#number(0xcf, "setBigUint64", 8, BigInt(value));
+    }
+    if (value >= -0x20) return this.#byte(value & 0xff);
+    if (value >= -0x80) return this.#number(0xd0, "setInt8", 1, value);
+    if (value >= -0x8000) return this.#number(0xd1, "setInt16", 2, value);
+    if (value >= -(2 ** 31)) return this.#number(0xd2, "setInt32", 4, value);
+    return this.#number(0xd3, "setBigInt64", 8, BigInt(value));
+  }
+
+  #integer(value) {
+    if (Number.isSafeInteger(Number(value))) return this.#small(Number(value));
+    if (value > U64_MAX || value < -(2n ** 63n)) throw new TypeError(`an integer beyond 64 bits: ${value}`);
+    return value < 0n ? this.#number(0xd3, "setBigInt64", 8, value) : this.#number(0xcf, "setBigUint64", 8, value);
+  }
+
+  #head(length, marks) {
+    const [[limit, mark]] = marks.filter(([each]) => length < each);
+    if (limit === 256) this.#number(mark, "setUint8", 1, length);
+    else if (limit === 65_536) this.#number(mark, "setUint16", 2, length);
+    else this.#number(mark, "setUint32", 4, length);
+  }
+
+  #number(mark, set, size, value) {
+    this.#byte(mark);
+    this.#view[set](this.#room(size), value);
+  }
+
+  #byte(byte) {
+    const at = this.#room(1);
+    this.#bytes[at] = byte;
+  }
+
+  #raw(bytes) {
+    const at = this.#room(bytes.length);
+    this.#bytes.set(bytes, at);
+  }
+
+  /** Returns where so many bytes may be written. */
+  #room(count) {
+    const at = this.#size;
+    this.#size += count;
+    if (this.#size > this.#bytes.length) {
+      const grown = new Uint8Array(Math.max(this.#size, 2 * this.#bytes.length));
+      grown.set(this.#bytes);
+      this.#bytes = grown;
+      this.#view = new DataView(grown.buffer);
+    }
+    return at;
+  }
+}
+
+/** Reads one value. What ends too early throws a RangeError of the view. */
+class Unpacking {
+  #bytes;
+  #view;
+  #at = 0;
+
+  constructor(bytes) {
+    this.#bytes = bytes;
+    this.#view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  }
+
+  take() {
+    const mark = this.#number("getUint8", 1);
+    if (mark < 0x80) return mark;
+    if (mark < 0x90) return this.#map(mark & 0x0f);
+    if (mark < 0xa0) return this.#array(mark & 0x0f);
+    if (mark < 0xc0) return this.#text(mark & 0x1f);
+    if (mark >= 0xe0) return mark - 0x100;
+    if (mark >= 0xd4 && mark < 0xd9) return this.#extension(FIXED_EXTENSIONS[mark - 0xd4]);
+    switch (mark) {
+      case 0xc0: return null;
+      case 0xc2: return false;
+      case 0xc3: return true;
+      case 0xca: return real(this.#number("getFloat32", 4));
+      case 0xcb: return real(this.#number("getFloat64", 8));
+      case 0xcf: return numberOf(this.#number("getBigUint64", 8));
+      case 0xd3: return numberOf(this.#number("getBigInt64", 8));
+      default:
+    }
+    const [size, get, make] = MARKS[mark] ?? [];
+    if (size === undefined) throw new TypeError(`no msgpack: 0x${mark.toString(16)}`);
+    const found = this.#number(get, size);
+    switch (make) {
+      case "text": return this.#text(found);
+      case "bytes": return this.#raw(found).slice();
+      case "array": return this.#array(found);
+      case "map": return this.#map(found);
+      case "extension": return this.#extension(found);
+      default: return found;
+    }
+  }
+
+  #array(count) {
+    const items = [];
+    for (let index = 0; index < count; index += 1) items.push(this.take());
+    return items;
+  }
+
+  #map(count) {
+    const pairs = [];
+    for (let index = 0; index < count; index += 1) pairs.push([this.take(), this.take()]);
+    return pairs.every(([key]) => typeof key === "string") ? Object.fromEntries(pairs) : new Map(pairs);
+  }
+
+  #text(length) {
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(this.#raw(length));
+  }
+
+  #extension(length) {
+    const code = this.#number("getInt8", 1);
+    return fromExtension(code, this.#raw(length));
+  }
+
+  #raw(length) {
+    const start = this.#at;
+    this.#at += length;
+    if (this.#at > this.#bytes.length) throw new RangeError("it ends too early");
+    return this.#bytes.subarray(start, this.#at);
+  }
+
+  #number(get, size) {
+    const found = this.#view[get](this.#at);
+    this.#at += size;
+    return found;
+  }
+}
+
+/** First bytes with a length or number behind them: its size, how it is read, and what it is the length of. */
+const MARKS = Object.freeze({
+  0xcc: [1, "getUint8"], 0xcd: [2, "getUint16"], 0xce: [4, "getUint32"],
+  0xd0: [1, "getInt8"], 0xd1: [2, "getInt16"], 0xd2: [4, "getInt32"],
+  0xd9: [1, "getUint8", "text"], 0xda: [2, "getUint16", "text"], 0xdb: [4, "getUint32", "text"],
+  0xc4: [1, "getUint8", "bytes"], 0xc5: [2, "getUint16", "bytes"], 0xc6: [4, "getUint32", "bytes"],
+  0xdc: [2, "getUint16", "array"], 0xdd: [4, "getUint32", "array"],
+  0xde: [2, "getUint16", "map"], 0xdf: [4, "getUint32", "map"],
+  0xc7: [1, "getUint8", "extension"], 0xc8: [2, "getUint16", "extension"], 0xc9: [4, "getUint32", "extension"],
+});
+
+/** Codes of docs/data-model.md, and msgpack's own for times. */
+const EXTENSIONS = Object.freeze({
+  count: 1, address: 2, subnet: 3, port: 4, timestamp: 5, timespan: 6, enumeration: 7, set: 8, table: 9, time: -1,
+});
+
+const FIXED_EXTENSIONS = [1, 2, 4, 8, 16];
+
+/** Code and payload of a typed value; null if it is none. */
+function extensionOf(value) {
+  if (value instanceof Count) return [EXTENSIONS.count, eightBytes("setBigUint64", BigInt(value.value))];
+  if (value instanceof Address) return [EXTENSIONS.address, addressBytes(value.text)];
+  if (value instanceof Subnet) return [EXTENSIONS.subnet, subnetBytes(value.text)];
+  if (value instanceof Port) {
+    return [EXTENSIONS.port, Uint8Array.of(value.number >> 8, value.number & 0xff, PROTOCOLS.indexOf(value.protocol))];
+  }
+  if (value instanceof Timestamp) return [EXTENSIONS.timestamp, eightBytes("setBigInt64", value.ns)];
+  if (value instanceof Timespan) return [EXTENSIONS.timespan, eightBytes("setBigInt64", value.ns)];
+  if (value instanceof Enum) return [EXTENSIONS.enumeration, new TextEncoder().encode(value.text)];
+  if (value instanceof Extension) return [value.code, value.bytes];
+  if (value instanceof Date) return [EXTENSIONS.time, timeBytes(value)];
+  return null;
+}
+
+function fromExtension(code, bytes) {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  switch (code) {
+    case EXTENSIONS.count: return new Count(view.getBigUint64(0));
+    case EXTENSIONS.address: return new Address(addressText(bytes));
+    case EXTENSIONS.subnet: return new Subnet(`${addressText(bytes.subarray(0, -1))}/${bytes.at(-1)}`);
+    case EXTENSIONS.port: return new Port(view.getUint16(0), PROTOCOLS[bytes[2]]);
+    case EXTENSIONS.timestamp: return new Timestamp(view.getBigInt64(0));
+    case EXTENSIONS.timespan: return new Timespan(view.getBigInt64(0));
+    case EXTENSIONS.set: return new Set(new Unpacking(bytes).take());
+    case EXTENSIONS.table: return tableOf(new Unpacking(bytes).take());
+    case EXTENSIONS.time: return timeOf(view);
+    case EXTENSIONS.enumeration: {
+      try {
+        return new Enum(new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes));
+      } catch {
+        return new Extension(code, bytes.slice());
+      }
+    }
+    default: return new Extension(code, bytes.slice());
+  }
+}
+
+function tableOf(items) {
+  const table = new Table();
+  for (let index = 0; index < items.length; index += 2) table.set(items[index], items[index + 1]);
+  return table;
+}
+
+/** The time of msgpack, in the shortest of its three forms. */
+function timeBytes(date) {
+  if (Number.isNaN(date.getTime())) throw new TypeError("an invalid date");
+  const ms = BigInt(date.getTime());
+  const ns = date instanceof PreciseDate && floored(date.ns, MS_NS) === ms ? date.ns : ms * MS_NS;
+  const seconds = floored(ns, SECOND_NS);
+  const fraction = ns - seconds * SECOND_NS;
+  if (seconds >= 0n && seconds < 2n ** 34n) {
+    if (fraction === 0n && seconds < 2n ** 32n) return eightBytes("setBigUint64", seconds).subarray(4);
+    return eightBytes("setBigUint64", (fraction << 34n) | seconds);
+  }
+  const bytes = new Uint8Array(12);
+  const view = new DataView(bytes.buffer);
+  view.setUint32(0, Number(fraction));
+  view.setBigInt64(4, seconds);
+  return bytes;
+}
+
+function timeOf(view) {
+  let [seconds, fraction] = [0n, 0n];
+  if (view.byteLength === 4) {
+    seconds = BigInt(view.getUint32(0));
+  } else if (view.byteLength === 8) {
+    const whole = view.getBigUint64(0);
+    [seconds, fraction] = [whole & (2n ** 34n - 1n), whole >> 34n];
+  } else {
+    [seconds, fraction] = [view.getBigInt64(4), BigInt(view.getUint32(0))];
+  }
+  const ns = seconds * SECOND_NS + fraction;
+  return ns % MS_NS === 0n ? new Date(Number(ns / MS_NS)) : new PreciseDate(ns);
+}
+
+function eightBytes(set, value) {
+  const bytes = new Uint8Array(8);
+  new DataView(bytes.buffer)[set](0, value);
+  return bytes;
+}
+
+/** 4 bytes or 16. What knows addresses of IPv6 best is the URL of this machine. */
+function addressBytes(text) {
+  const parts = text.split(".");
+  if (parts.length === 4 && parts.every((part) => /^(0|[1-9]\d{0,2})$/.test(part) && part < 256)) {
+    return Uint8Array.from(parts, Number);
+  }
+  const host = /^[\da-f:.]*:[\da-f:.]*$/i.test(text) ? hostOf(text) : null;
+  if (host === null) throw new TypeError(`no address: ${text}`);
+  const [front, behind = null] = host.split("::").map((part) => part.split(":").filter(Boolean));
+  const gap = behind === null ? [] : Array(8 - front.length - behind.length).fill("0");
+  const groups = [...front, ...gap, ...(behind ?? [])].map((group) => Number.parseInt(group, 16));
+  return Uint8Array.from(groups.flatMap((group) => [group >> 8, group & 0xff]));
+}
+
+/** The one short form of an address of IPv6; null if it is none. */
+function hostOf(text) {
+  try {
+    return new URL(`http://[${text}]/`).hostname.slice(1, -1);
+  } catch {
+    return null;
+  }
+}
+
+function addressText(bytes) {
+  if (bytes.length === 4) return bytes.join(".");
+  if (bytes.length !== 16) throw new TypeError(`an address of ${bytes.length} bytes`);
+  const groups = Array.from({ length: 8 }, (_, index) => (bytes[2 * index] << 8 | bytes[2 * index + 1]).toString(16));
+  return hostOf(groups.join(":"));
+}
+
+/** The address, and behind it how many bits of it count. */
+function subnetBytes(text) {
+  const [, address, length] = /^(.+)\/(\d{1,3})$/.exec(text) ?? [];
+  if (address === undefined) throw new TypeError(`no subnet: ${text}`);
+  const bytes = addressBytes(address);
+  if (Number(length) > 8 * bytes.length) throw new TypeError(`no subnet: ${text}`);
+  return Uint8Array.of(...bytes.map((byte, index) => {
+    const bits = Math.max(0, Math.min(8, Number(length) - 8 * index));
+    return byte & (0xff00 >> bits);
+  }), Number(length));
+}
+
+/** A number where that is exact, else a BigInt. */
+function numberOf(whole) {
+  const number = Number(whole);
+  return Number.isSafeInteger(number) ? number : whole;
+}
+
+function real(number) {
+  return Number.isSafeInteger(number) && !Object.is(number, -0) ? new Real(number) : number;
+}
+
+/** The quotient, rounded down. */
+function floored(whole, by) {
+  const rest = ((whole % by) + by) % by;
+  return (whole - rest) / by;
+}
+
+function checkedString(text) {
+  if (typeof text !== "string" || /\p{Cs}/u.test(text)) throw new TypeError("no text, or one with lone surrogates");
+  return text;
+}
+
+function packed(value, depth = 0) {
+  const packing = new Packing();
+  packing.put(value, depth);
+  return packing.bytes;
+}
+
+/** A key or value as it travels. */
+function base64Of(bytes) {
+  let text = "";
+  for (let start = 0; start < bytes.length; start += 8_192) {
+    text += String.fromCharCode(...bytes.subarray(start, start + 8_192));
+  }
+  return btoa(text);
+}
+
+function bytesOf(text) {
+  return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+}
+
+function sent(value) {
+  return base64Of(packed(value));
+}
+
+/** The value that has come as base64 of msgpack. */
+function received(text) {
+  if (text === null) return null;
+  try {
+    return new Unpacking(bytesOf(text)).take();
+  } catch (error) {
+    throw new HubError(1007, `a value of a store is not understood: ${error.message}`);
+  }
+}
+
+// --- small things -------------------------------------------------------------------------------------------------------
 
 function deferred() {
   const it = {};
