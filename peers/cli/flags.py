@@ -58,6 +58,7 @@ class Flags:
     limits_linger_s: Annotated[str | None, _help("limits.linger_s")] = None
     limits_routes: Annotated[str | None, _help("limits.routes")] = None
     limits_routes_bytes: Annotated[str | None, _help("limits.routes_bytes")] = None
+    limits_counted_topics: Annotated[str | None, _help("limits.counted_topics")] = None
     limits_memory_bytes: Annotated[str | None, _help("limits.memory_bytes")] = None
     limits_drain_s: Annotated[str | None, _help("limits.drain_s")] = None
     drain_clients_per_s: Annotated[str | None, _help("drain.clients_per_s")] = None
