@@ -88,6 +88,7 @@ __all__ = ["Core"]
 
 _all_handlers: HandlersOf = attrgetter("handlers")
 _domains = attrgetter("domains")
+_is_owned = attrgetter("is_owned")
 
 
 def _receivers(source: Handler, route: Route) -> tuple[Handler, ...]:
@@ -409,10 +410,10 @@ class Core:
         """Offer a batch that came from a client, a link or a leaf to every handler of its route.
 
         What came over a link goes on to other hubs where the tree of its origin leads. What bears a name that `source`
-        does not own, or is not granted to it, is refused (`refusals`).
+        does not own, tells changes of a store, or is not granted to it, is refused (`refusals`).
         """
-        if route.sender and not route.may_bring(source):
-            self.refusals.refuse_name(source, route, batch)
+        if route.is_owned and not route.may_bring(source):
+            self.refusals.refuse_owned(source, route, batch)
             return
         if source.is_unbound:
             handlers = route.handlers
@@ -446,7 +447,7 @@ class Core:
         """Offer what a read has brought: to each handler once, whatever the order in which topics alternate."""
         origin: Origin | None = self.mesh.origin
         if source.is_unbound:
-            handlers_of, is_looked_at = _all_handlers, self.routes.has_senders
+            granted, handlers_of = None, _all_handlers
         else:
             if source.is_link:
                 if source.accepted_at != self._upstreams.turnover and not self._accepts(source, sum(stretch.messages)):
@@ -457,9 +458,9 @@ class Core:
             else:
                 handlers_of = _all_handlers if source.is_plain else partial(_receivers, source)
             granted = source.publishes_in
-            is_looked_at = self.routes.has_senders or (
-                granted is not None and not granted.issuperset(map(_domains, stretch.places))
-            )
+        is_looked_at = (self.routes.has_owned and any(map(_is_owned, stretch.places))) or (
+            granted is not None and not granted.issuperset(map(_domains, stretch.places))
+        )
         messages = sum(stretch.messages)
         published = source.published_messages = source.published_messages + messages
         if is_looked_at:

@@ -17,14 +17,16 @@ from hub.frame import Frame, encode_frame
 from hub.handler import Handler
 from hub.policy.policy import Rights
 from hub.policy.refusal import not_granted
-from hub.routes import Route
+from hub.routes import Route, changes_refused
 from hub.topics import printable
 
-__all__ = ["is_decided_by_route", "may_publish", "not_granted_to", "not_its_name", "parted"]
+__all__ = ["is_decided_by_route", "may_publish", "not_granted_to", "not_its_own", "parted"]
 
 
-def not_its_name(route: Route) -> RejectedError:
-    """Return what is said to a handler of messages that bear a name which it does not own."""
+def not_its_own(route: Route, refused: Batch) -> RejectedError:
+    """Return what is said to a handler of messages that bear the name of another one, or tell changes of a store."""
+    if not route.sender:
+        return changes_refused(next(iter(refused.topics())).decode())
     return RejectedError(CloseCode.NOT_ALLOWED, f"sender {printable(route.sender)}: that name is not yours")
 
 

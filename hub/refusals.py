@@ -5,9 +5,9 @@ Core.publish, publish_stretch ──▶ what the route, or the topics, grant ─
                                                     └─▶ the rest: counted out, and told (`on_refused`)
 ```
 
-Owner: the core, which asks only where something may have to be refused: a message with a sender, or a domain in which
-the source was not seen to publish yet. Invariants: what is refused reaches nobody; what came beside it in the same read
-does. Whoever confirms messages asks before (`check`), and tells it in an answer.
+Owner: the core, which asks only where something may have to be refused: a message with a sender, changes of a store, or
+a domain in which the source was not seen to publish yet. Invariants: what is refused reaches nobody; what came beside
+it in the same read does. Whoever confirms messages asks before (`check`), and tells it in an answer.
 
 Cost: nothing for what the core does not ask; else that of `hub.publisher`, and the text of a refusal.
 
@@ -22,7 +22,7 @@ from functools import partial
 from hub.batch import Batch
 from hub.errors import RejectedError
 from hub.handler import Handler
-from hub.publisher import may_publish, not_granted_to, not_its_name, parted
+from hub.publisher import may_publish, not_granted_to, not_its_own, parted
 from hub.routes import Route
 from hub.stretch import Stretch
 
@@ -48,9 +48,9 @@ class Refusals:
         """Tell a handler nothing more, as it has left."""
         self.on_refused.pop(handler, None)
 
-    def refuse_name(self, source: Handler, route: Route, batch: Batch) -> None:
-        """Refuse a batch that bears a name which `source` does not own."""
-        self._tell(source, not_its_name(route), batch.messages)
+    def refuse_owned(self, source: Handler, route: Route, batch: Batch) -> None:
+        """Refuse a batch that another one alone may publish."""
+        self._tell(source, not_its_own(route, batch), batch.messages)
 
     def granted(self, source: Handler, route: Route, batch: Batch) -> Batch | None:
         """Return what of a batch `source` may publish, None for nothing of it; refuse the rest."""
@@ -70,7 +70,7 @@ class Refusals:
         refused: set[Route] = set()
         for route, numbers in stretch.places.items():
             if not route.may_bring(source):
-                error = not_its_name(route)
+                error = not_its_own(route, stretch.run(numbers[0]))
             elif not may_publish(source, route):
                 error = not_granted_to(source, stretch.run(numbers[0]))
             else:
@@ -86,10 +86,11 @@ class Refusals:
         """Check that `source` may publish on a route, for callers that tell it otherwise than through `on_refused`.
 
         Raises:
-            RejectedError: It may not: the messages bear a name that is not its own, or are not granted to it.
+            RejectedError: It may not: the messages bear a name that is not its own, tell changes of a store, or are
+                not granted to it.
         """
         if not route.may_bring(source):
-            raise not_its_name(route)
+            raise not_its_own(route, batch)
         if source.is_unbound or source.publishes_in is None or route.domains in source.publishes_in:
             return
         _, refused = parted(source, route, batch)

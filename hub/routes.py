@@ -49,11 +49,11 @@ from hub.tags.envelope import Envelope
 from hub.tags.remembered import TaggedKeys, charge
 from hub.tags.rule import Rule
 from hub.tags.rules import RuleIndex
-from hub.topics import RESERVED, STORES, decode_topic, printable
+from hub.topics import RESERVED, STORES, decode_topic, printable, store_that_tells
 from hub.turn import Turn
 from hub.uncarried import Uncarried
 
-__all__ = ["Route", "Routes"]
+__all__ = ["Route", "Routes", "changes_refused"]
 
 _KEY_HEADER_BYTES = 4
 _KNOWN_FLAGS = 0b11 | FLAG_TAGGED  # BATCH and the low bit of the encoding: msgpack or Broker
@@ -123,7 +123,18 @@ class Ways(NamedTuple):
 class Route:
     """The handlers that get the messages of some routing keys."""
 
-    __slots__ = ("__weakref__", "_ways", "by_way", "domains", "handlers", "leads_on", "near", "sender", "source")
+    __slots__ = (
+        "__weakref__",
+        "_ways",
+        "by_way",
+        "domains",
+        "handlers",
+        "is_owned",
+        "leads_on",
+        "near",
+        "sender",
+        "source",
+    )
 
     handlers: tuple[Handler, ...]
     """Who gets these messages where they enter the mesh here: all handlers that want them, and the links that lead to
@@ -138,8 +149,12 @@ class Route:
     sender: str
     """The name that the messages bear; empty for none, which is what most have."""
 
+    is_owned: bool
+    """Whether only `source` may publish them here: they bear its name, or a store tells its changes by them."""
+
     source: Owner | None
-    """With a sender: the handler that owns this name, so that no other one here may publish them; None for nobody."""
+    """With a sender: the handler that owns this name, so that no other one here may publish them; None for nobody. Of
+    changes of a store: the handler of the store, if it is here."""
 
     domains: Domains | None
     """What decides who may publish these messages; None while the hub has no policy."""
@@ -147,13 +162,15 @@ class Route:
     by_way: dict[Way | None, tuple[Handler, ...]]
     """Who gets what came over a link, from the first such message on; `of_way` says it for all ways."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- what it is
         self,
         handlers: tuple[Handler, ...],
         sender: str = "",
         source: Owner | None = None,
         domains: Domains | None = None,
         ways: Ways | None = None,
+        *,
+        is_owned: bool = False,
     ) -> None:
         self.handlers = handlers
         self.near = without_links(handlers)
@@ -162,6 +179,7 @@ class Route:
         self._ways = ways
         self.by_way = {}
         self.sender = sender
+        self.is_owned = is_owned
         self.source = source
         self.domains = domains
 
@@ -192,12 +210,15 @@ class Route:
         return found
 
     def may_bring(self, source: Handler) -> bool:
-        """Return whether `source` may publish on this route, as far as its sender goes.
+        """Return whether `source` may publish on this route, as far as somebody owns what comes on it.
 
-        A peer hub may: it has asked its own clients. Where it has rights, only names that it may claim.
+        A peer hub may: it has asked its own clients. Where it has rights, only under names that it may claim; and it
+        does not tell the changes of a store that is here.
         """
-        if not self.sender or source is self.source:
+        if not self.is_owned or source is self.source:
             return True
+        if not self.sender:
+            return source.is_link and self.source is None
         rights = source.rights
         return source.is_link and (rights is None or rights.may(Action.CLAIM, self.sender))
 
@@ -227,9 +248,10 @@ class Routes:
         "_policy",
         "_rules",
         "_tagged",
+        "_tellers",
         "_uncarried",
         "clears",
-        "has_senders",
+        "has_owned",
         "is_guarded",
         "limit",
         "limit_bytes",
@@ -259,8 +281,8 @@ class Routes:
         self.misses = 0
         # How often the table was emptied; nothing takes away from it.
         self.clears = 0
-        # True once a remembered route may be used by one sender alone; False again after `clear`.
-        self.has_senders = False
+        # True once a remembered route may be used by one source alone; False again after `clear`.
+        self.has_owned = False
         # True once some handler may not see everything: from then on handlers are asked, at each miss.
         self.is_guarded = False
         # Which user may do what, for routes to remember whom it concerns; None: nobody is asked.
@@ -276,6 +298,8 @@ class Routes:
         # Handlers, beside them domains, sender and source if there are any → the one route of these, as long as
         # somebody holds it: `is` compares routes.
         self._interned: WeakValueDictionary[tuple[object, ...], Route] = WeakValueDictionary()
+        # Name of a store of this hub → its handler, which alone tells its changes.
+        self._tellers: dict[str, Handler] = {}
         # Tables that were forgotten as a whole, each with its routes: `let_go` empties them, and each miss does.
         self._abandoned: list[tuple[dict[bytes, Route], WeakValueDictionary[tuple[object, ...], Route]]] = []
         # The remembered keys without labels, as topic + key header, so that the topics under a prefix are one range.
@@ -308,6 +332,14 @@ class Routes:
         if not self.is_guarded:
             self.is_guarded = True
             self.forget_all()
+
+    def let_tell(self, store: str, teller: Handler | None) -> None:
+        """Let nobody but one handler tell the changes of a store that is here; None: the store is gone."""
+        if teller is None:
+            self._tellers.pop(store, None)
+        else:
+            self._tellers[store] = teller
+        self.forget(f"{STORES}{store}/")
 
     def find(self, topic: str) -> Route:
         """Return the route of a topic, without remembering it."""
@@ -399,14 +431,18 @@ class Routes:
         ways: Ways | None = None,
     ) -> Route:
         source = self._owner_of(sender) if sender else None
+        store = store_that_tells(topic)
+        if store is not None:
+            source = self._tellers.get(store)
         domains = None if self._policy is None else self._policy.domains(topic)
         if ways is not None:
             handlers += tuple(link for link in ways.links_from_here if link not in handlers)
-        is_simple = domains is None and not sender and ways is None
-        identity = handlers if is_simple else (domains, sender, source, handlers, ways)
+        is_owned = store is not None or bool(sender)
+        is_simple = domains is None and not is_owned and ways is None
+        identity = handlers if is_simple else (domains, sender, source, handlers, ways, is_owned)
         route = self._interned.get(identity)
         if route is None:
-            route = self._interned[identity] = Route(handlers, sender, source, domains, ways)
+            route = self._interned[identity] = Route(handlers, sender, source, domains, ways, is_owned=is_owned)
         return route
 
     def miss(self, key: bytes) -> Route:
@@ -421,6 +457,8 @@ class Routes:
         topic = _checked_topic(key)
         self._make_room(2 * len(key) + self._charge_bytes)
         route = self.table[key] = self.find(topic)
+        if route.is_owned:
+            self.has_owned = True
         self._by_topic.add(key[_KEY_HEADER_BYTES:] + key[:_KEY_HEADER_BYTES])
         return route
 
@@ -428,13 +466,15 @@ class Routes:
         _check_flags(key)
         envelope = Envelope.decode(key[_KEY_HEADER_BYTES:])
         _check_unreserved(envelope.topic)
+        if store_that_tells(envelope.topic) is not None:  # they bear no labels
+            raise changes_refused(envelope.topic)
         route = self.find_tagged(envelope)
         size_bytes = charge(key, envelope)
         self._make_room(size_bytes)
         self.table[key] = route
         self._tagged.add(key, envelope, size_bytes)
         if envelope.sender:
-            self.has_senders = True
+            self.has_owned = True
         return route
 
     def _make_room(self, size_bytes: int) -> None:
@@ -522,7 +562,7 @@ class Routes:
         self._tagged.clear()
         self.size_bytes = 0
         self._account.update(0)
-        self.has_senders = False
+        self.has_owned = False
 
     def forget_all(self) -> None:
         """Forget all routes: at once, however many; where they are many, memory is let go of later."""
@@ -555,6 +595,12 @@ def _asks_for_store(one: Handler | FarHub, topic: str) -> bool:
     """Return whether one of those who want a topic of a store asks for topics of stores, and not for everything."""
     prefixes = one.prefixes
     return any(topic[:end] in prefixes for end in range(len(STORES), len(topic) + 1))
+
+
+def changes_refused(topic: str) -> RejectedError:
+    """Return what is said to whoever publishes what only a store tells."""
+    text = f"topic {printable(topic)}: a store tells its changes there, and nobody else does"
+    return RejectedError(CloseCode.NOT_ALLOWED, text)
 
 
 def _check_flags(key: bytes) -> None:

@@ -28,6 +28,7 @@ __all__ = [
     "decode_prefixes",
     "decode_topic",
     "printable",
+    "store_that_tells",
 ]
 
 TOPIC_LIMIT_BYTES = 1024
@@ -39,6 +40,8 @@ RESERVED = "$hub/"
 STORES = "$store/"
 """Topics under this prefix are those of stores. Who wants them asks for them: a prefix that does not begin like this
 does not cover them."""
+
+_CHANGES = "changes"
 
 # C0, DEL and C1: a topic ends up in terminals and logs, where these act. Surrogates cannot be encoded.
 _FORBIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -89,6 +92,14 @@ def check_prefix(prefix: str) -> str:
     """
     _check(prefix, "prefix")
     return prefix
+
+
+def store_that_tells(topic: str) -> str | None:
+    """Return the name of the store that tells its changes under a topic, as `$store/NAME/changes/`; None for others."""
+    if not topic.startswith(STORES):
+        return None
+    name, *rest = topic.removeprefix(STORES).split("/", 2)
+    return name if rest[:1] == [_CHANGES] else None
 
 
 def _decode(raw: bytes, what: str) -> str:

@@ -530,6 +530,8 @@ def _check_route(route: Route, journal: Handler) -> None:
     """
     if route.sender:
         raise RejectedError(CloseCode.NOT_ALLOWED, "STAGE: messages that bear the name of a sender are not staged")
+    if route.is_owned:
+        raise RejectedError(CloseCode.NOT_ALLOWED, "STAGE: changes of a store are not staged")
     if journal not in route.handlers:
         text = "STAGE: a topic that is not recorded here; see journal.topics of the hub"
         raise RejectedError(CloseCode.NOT_ALLOWED, text)

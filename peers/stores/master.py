@@ -146,6 +146,7 @@ class Master:
             self, role=Role.LOCAL, limits=QueueLimits(), name=f"store {name}", address="local", poster=self
         )
         core.attach(self.handler)
+        core.routes.let_tell(name, self.handler)
         core.requests.serve_here(self.handler, store_topic(name), self._answer)
         core.subscribe(self.handler, [write_topic(name)])
         self._settle_up()
@@ -322,6 +323,7 @@ class Master:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._core.routes.let_tell(self.name, None)
         self._core.detach(self.handler, "the store is closed")
         self._account.charge(-self._charged_bytes)
         self._charged_bytes = 0
