@@ -6,7 +6,7 @@ Each worker has the settings of the hub, except what belongs to the hub as a who
 |---|---|
 | `listen` | with the ports that the core has picked |
 | `peers`, `mesh.advertise`, `mesh.degree` | none: links are the core's |
-| `journal.path`, `access.peer_token` | none: the journal is the core's, too |
+| `journal.path`, `journal.tier`, `access.peer_token` | none: the journal is the core's, too |
 | `stores.open`, `stores.feeds`, `zeek.masters`, `zeek.clones` | none: stores are the core's, and so are Zeeks |
 | `journal.of` | the core, if it has a journal: it is read there, and confirms |
 | `drain.clients_per_s` | its part of the rate |
@@ -63,13 +63,14 @@ def of_worker(settings: Settings, listen: tuple[str, ...], core: bytes) -> Setti
         core: The id of the core, whose journal the clients of workers read.
     """
     replace = msgspec.structs.replace
+    journal_of = core.hex() if settings.journal.path else settings.journal.of
     rate = max(1, settings.drain.clients_per_s // settings.workers)
     return replace(
         settings,
         listen=listen,
         peers=(),
         mesh=replace(settings.mesh, advertise=(), degree=0),
-        journal=replace(settings.journal, path="", of=core.hex() if settings.journal.path else settings.journal.of),
+        journal=replace(settings.journal, path="", tier="", of=journal_of),
         stores=replace(settings.stores, open=(), feeds=()),
         zeek=replace(settings.zeek, masters=(), clones=()),
         access=replace(settings.access, peer_token=""),
