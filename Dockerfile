@@ -17,15 +17,16 @@ RUN python -m venv /opt/topichub \
 
 FROM ${BASE}
 # Non-root, with a number, so that orchestrators can check it without reading /etc/passwd.
-# Its folder is where the hub runs: hub.toml is read from there, and a journal with a relative path is written there.
-RUN useradd --system --uid 10001 --home-dir /var/lib/topichub --create-home --shell /usr/sbin/nologin topichub
+# /data is its home and where the hub runs: hub.toml is read from there, a journal with a relative path is written there,
+# and the admin's token is made there. So one volume holds all that must outlive a container.
+RUN useradd --system --uid 10001 --home-dir /data --create-home --shell /usr/sbin/nologin topichub
 COPY --from=build /opt/topichub /opt/topichub
 ENV PATH=/opt/topichub/bin:$PATH \
     PYTHONUNBUFFERED=1 \
     HUB_LISTEN=tcp://0.0.0.0:7400,ws://0.0.0.0:7401
 USER 10001
-WORKDIR /var/lib/topichub
-VOLUME /var/lib/topichub
+WORKDIR /data
+VOLUME /data
 EXPOSE 7400 7401
 STOPSIGNAL SIGTERM
 # Exec form, and the hub's own command: it needs no shell and no curl.
