@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from hub.errors import BusyError, CloseCode, InvalidTopicError, RejectedError
 from peers.cli.lines import Input, InputError
 from peers.cli.pace import Schedule
+from peers.cli.progress import Progress
 from peers.cli.replay import Replay
 from peers.cli.texts import counted
 from peers.client import Client, InvalidValueError
@@ -70,6 +71,11 @@ class Feed:
         """How many messages a second were sent since the start."""
         passed_s = self._now() - self._started_s
         return self.sent_messages / passed_s if passed_s > 0 else 0.0
+
+    def progress(self) -> Progress:
+        """Return how far it has come."""
+        text = f"{counted(self.sent_messages, 'message')}  {self.rate_per_s:,.0f}/s"
+        return Progress(text) if self.source is None else Progress(text, self.source.read_bytes, self.source.size_bytes)
 
     async def send(self, path: str, *, again: bool = False) -> None:
         """Publish what a file or standard input holds, to its end or to the limit.

@@ -1,24 +1,32 @@
-"""A progress bar on standard error while an input is sent, where that is a terminal; rich is loaded only then."""
+"""A progress bar on standard error while a command works, where that is a terminal; rich is loaded only then."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import NamedTuple
 
-from peers.cli.feed import Feed
-from peers.cli.texts import counted
-
-__all__ = ["shown_progress"]
+__all__ = ["Progress", "shown_progress"]
 
 _UPDATE_S = 0.2
 """Often enough to look alive; drawing takes a few milliseconds from the sending."""
 
 
+class Progress(NamedTuple):
+    """How far a command has come."""
+
+    text: str
+    """What it has done, for people."""
+    done: int = 0
+    total: int | None = None
+    """Of what `done` is a part; None: nobody knows."""
+
+
 @asynccontextmanager
-async def shown_progress(feed: Feed) -> AsyncIterator[None]:
-    """Show how far `feed` has come while the block runs, then wipe it out."""
+async def shown_progress(look: Callable[[], Progress]) -> AsyncIterator[None]:
+    """Show how far something has come while the block runs, then wipe it out."""
     if not sys.stderr.isatty():
         yield
         return
@@ -36,14 +44,8 @@ async def shown_progress(feed: Feed) -> AsyncIterator[None]:
 
     async def update() -> None:
         while True:
-            source = feed.source
-            bar.update(
-                task,
-                description=f"{counted(feed.sent_messages, 'message')}  {feed.rate_per_s:,.0f}/s",
-                completed=source.read_bytes if source is not None else 0,
-                total=source.size_bytes if source is not None else None,
-                refresh=True,
-            )
+            text, done, total = look()
+            bar.update(task, description=text, completed=done, total=total, refresh=True)
             await asyncio.sleep(_UPDATE_S)
 
     with bar:

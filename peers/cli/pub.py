@@ -197,7 +197,7 @@ async def _send(  # noqa: PLR0913 -- of the command's flags
     """Send what a file or standard input holds, and print the account."""
     feed = Feed(client, replay, limit_messages=stream.limit, beside=beside)
     try:
-        async with shown_progress(feed):
+        async with shown_progress(feed.progress):
             await feed.send(path, again=again)
             await client.drain()
     except BaseException:

@@ -14,13 +14,24 @@ import pytest
 from peers.client.blocking import connect
 from peers.client.values import encode_value
 from peers.values import Count, Set
-from tests.cli.programs import PATIENCE_S, PROJECT, RunningHub, environment_of_shell, hub, run_hub, start
+from tests.cli.programs import (
+    PATIENCE_S,
+    PROJECT,
+    RunningHub,
+    environment_of_shell,
+    hub,
+    on_terminal,
+    plain,
+    run_hub,
+    screen,
+    start,
+)
 
 
 @pytest.fixture(scope="module")
 def storing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
     """A hub with stores, one for each test."""
-    names = ("status", "single", "tables", "watched", "from", "into", "bad")
+    names = ("status", "single", "tables", "watched", "from", "into", "bad", "refusing", "progress")
     with run_hub(tmp_path_factory.mktemp("hub"), *(f"--store={name}=:memory:" for name in names)) as running:
         yield running
 
@@ -144,8 +155,48 @@ def test_lines_that_hold_no_entry(storing: RunningHub, tmp_path: Path) -> None:
         code, said = refused(storing, "import", "bad", "-", stdin=b'{"key": 1, "value": 1}\n' + line)
         assert code == 1
         assert "standard input: line 2: no entry such as" in said
+    assert store(storing, "ls", "bad", "--json").count("\n") == 1  # what stands before it was put
     assert refused(storing, "import", "bad", str(tmp_path / "none"))[0] == 1
     assert refused(storing, "export", "bad", str(tmp_path / "none" / "file"))[0] == 1
+
+
+def test_lines_that_are_not_put(storing: RunningHub) -> None:
+    """What the store refuses is told with its line; what stands before it was put, in whatever frame."""
+    fine = b"".join(b'{"key": %d, "value": 1}\n' % number for number in range(2_500))
+    for line, reason in (
+        (json.dumps({"key": "large", "value": "x" * 600_000}).encode(), "the limit is 524288"),
+        (b'{"key": 1, "value": %d}' % 2**70, "int"),
+    ):
+        result = hub("store", "import", "refusing", "-", url=storing.tcp, stdin=fine + b"\n" + line + b"\n" + fine)
+        assert result.returncode == 1
+        assert f"standard input: line {2_502}: " in result.stderr.decode()
+        assert reason in result.stderr.decode()
+        assert len(result.stderr.splitlines()) == 1
+        put = int(result.stdout.decode().split()[0].replace(",", ""))
+        assert put >= 2_500
+        keys = {json.loads(each)["key"] for each in store(storing, "ls", "refusing", "--json").splitlines()}
+        assert keys == set(range(2_500))
+
+
+def test_progress_is_shown_on_a_terminal(storing: RunningHub, tmp_path: Path) -> None:
+    """A bar while it runs, then the account alone; no bar among lines that go to the terminal."""
+    file = tmp_path / "entries.jsonl"
+    file.write_bytes(b"".join(b'{"key": %d, "value": 1}\n' % number for number in range(20_000)))
+    for arguments, moving, account in (
+        (["import", "progress", str(file)], r"\d put +━", "20,000 put into progress"),
+        (
+            ["export", "progress", str(tmp_path / "again")],
+            r"\d written +━",
+            f"20,000 of progress written to {tmp_path / 'again'}",
+        ),
+    ):
+        process, terminal = on_terminal("store", *arguments, url=storing.tcp, columns=200)
+        shown = screen(terminal)
+        assert process.wait() == 0
+        assert re.search(moving, plain(shown))
+        assert account in shown.rsplit("\x1b[2K", 1)[-1]
+    process, terminal = on_terminal("store", "export", "progress", "--prefix", "none", url=storing.tcp)
+    assert (screen(terminal), process.wait()) == ("", 0)
 
 
 def test_no_store(storing: RunningHub) -> None:

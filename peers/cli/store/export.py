@@ -9,7 +9,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -18,6 +18,7 @@ from hub.errors import UsageError
 from peers.cli.lines import STDIN
 from peers.cli.notices import Notices
 from peers.cli.output import Output
+from peers.cli.progress import Progress, shown_progress
 from peers.cli.store.entry import line_of, now
 from peers.cli.store.opening import opened_store
 from peers.cli.texts import escaped_lines
@@ -39,7 +40,10 @@ def export(
     hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
     prefix: Annotated[str, Parameter(help="Only keys that are text and begin like that.")] = "",
 ) -> None:
-    """Write the entries of a store as JSON lines: key, value, version, expires."""
+    """Write the entries of a store as JSON lines: key, value, version, expires.
+
+    Shows how far it is, where standard error is a terminal and the lines go elsewhere.
+    """
     with _target(path) as descriptor:
         written = asyncio.run(_export(name, prefix, hub, descriptor))
     if path != STDIN:
@@ -52,12 +56,19 @@ async def _export(name: str, prefix: str, hub: HubFlags, descriptor: int) -> int
     piece = bytearray()
     written = 0
     async with opened_store(name, hub, Notices("store export")) as store:
-        async for entry in store.entries(prefix):
-            piece += line_of(entry, now())
-            written += 1
-            if len(piece) >= _PIECE_BYTES:
-                await output.write(escape(bytes(piece)))
-                piece.clear()
+        total = None if prefix else (await store.state()).entries
+
+        def progress() -> Progress:
+            return Progress(f"{written:,} written", written, total)
+
+        # A bar would stand among the lines.
+        async with nullcontext() if os.isatty(descriptor) else shown_progress(progress):
+            async for entry in store.entries(prefix):
+                piece += line_of(entry, now())
+                written += 1
+                if len(piece) >= _PIECE_BYTES:
+                    await output.write(escape(bytes(piece)))
+                    piece.clear()
     await output.write(escape(bytes(piece)))
     await output.flush()
     return written
