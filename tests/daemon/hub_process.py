@@ -15,6 +15,9 @@ from peers.transport.endpoints import Endpoint
 
 ROOT = Path(__file__).parents[2]
 
+OUTPUT_BYTES = 1 << 30
+"""So much of what a hub says is kept for a test that asks for it: a hub whose log nobody takes serves nobody."""
+
 
 class HubProcess:
     """`hub run` with its output read line by line."""
@@ -50,6 +53,7 @@ class HubProcess:
             *arguments,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
+            limit=OUTPUT_BYTES,
             env=clean | {"PYTHONPATH": path} | dict(variables),
         )
         return cls(process)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from peers.client import QueueWish, connect
 from peers.client.connecting import Connecting
-from tests.daemon.hub_process import ROOT, HubProcess
+from tests.daemon.hub_process import OUTPUT_BYTES, ROOT, HubProcess
 
 __all__ = ["DEADLINE_S", "RunningHub", "running_hub"]
 
@@ -90,6 +90,7 @@ async def running_hub(path: Path | str, *flags: str, wrap: Sequence[str] = ()) -
             *(*wrap, sys.executable, "-m", "peers.cli", "run", *_LISTEN, "--journal", str(path), *flags),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
+            limit=OUTPUT_BYTES,
             env=clean | {"PYTHONPATH": str(ROOT)},
         )
     )

@@ -55,6 +55,7 @@ async def test_nothing_is_delivered_behind_the_swap(tmp_path: Path, clients: int
     policy = _policy(tmp_path / "policy.toml", "/quiet", "/crowd")
     flags = ["--access-policy", str(policy), "--anonymous", "some", "--log-format", "json"]
     wide = ["--limits-connections-per-address", "5000", "--quotas-prefixes", "1000000"]
+    wide += ["--limits-ping-after-s", "600"]  # the crowd answers no pings, as it reads only in the end
     process = await HubProcess.start(["--listen", "tcp://127.0.0.1:0", *flags, *wide], {})
     try:
         hub = await process.wait_up()

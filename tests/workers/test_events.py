@@ -32,13 +32,11 @@ async def until_joined(stream: MessageStream[Any], wanted: set[str], seen: Count
 async def until_all_tell(url: str, stream: MessageStream[Any], name: str) -> None:
     """Connect clients until a stream has told of one at each worker: within a second all know that it is wanted."""
     at: dict[str, str] = {}
-    told: set[str] = set()
 
     async def read() -> None:
-        while len(told) < 2:
-            joined = (await anext(stream)).value["name"]
-            if joined in at:
-                told.add(at[joined])
+        told: set[str] = set()  # of a client it may tell before that client knows where it is
+        while len({at[joined] for joined in told & at.keys()}) < 2:
+            told.add((await anext(stream)).value["name"])
 
     reading = asyncio.create_task(read())
     while not reading.done():
