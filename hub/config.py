@@ -166,6 +166,7 @@ def _check_journal(settings: Settings, origins: Mapping[str, str]) -> None:
 def _check_zeeks_stores(settings: Settings, origins: Mapping[str, str]) -> None:
     """See to it that what Zeeks may clone, and what follows theirs, are stores of this hub, each by its own name."""
     stores = {parse_store(text)[0] for text in settings.stores.open}
+    fed = {parse_feed(text)[0] for text in settings.stores.feeds}
     names: set[str] = set()
     served: set[str] = set()
     for path, texts in (("zeek.masters", settings.zeek.masters), ("zeek.clones", settings.zeek.clones)):
@@ -180,6 +181,10 @@ def _check_zeeks_stores(settings: Settings, origins: Mapping[str, str]) -> None:
                 raise ConfigError(origins[path], path, f"{name!r} is no store of `stores.open`")
             if path == "zeek.clones" and name in served:
                 raise ConfigError(origins[path], path, f"{name!r} follows one store only, and Zeeks do not clone it")
+            if path == "zeek.clones" and name in fed:
+                raise ConfigError(
+                    origins[path], path, f"{name!r} follows a store of a Zeek, so that no messages feed it"
+                )
             names.add(known)
             served.add(name)
 

@@ -1,10 +1,12 @@
 """`Copies`: stores of this hub that follow stores of Zeeks (`zeek.clones`), as clones behind the hub's own forwarder.
 
 ```
-Zeek's master ◀─▶ forwarder ◀─▶ Copies: one node that nobody sees ◀─▶ Clone ◀─▶ FollowedStore ─▶ the store of the hub
+Zeek's master ◀─▶ forwarder ◀─▶ Copies: one node that nobody sees ◀─▶ Clone ─▶ FollowedStore ─▶ the store of the hub
+                                                                         └◀ Writes ◀─ its clients
 ```
 
-Clients read such a store, watch it and copy it like any other; they cannot change it. It asks for a master while a Zeek
+Clients read such a store, watch it, copy it, and write to it like any other: the master at the Zeek does what they ask
+for, and they are answered once that has come back. It asks for a master while a Zeek
 announces one. Once the master is silent for 50 s, as the Zeek is gone, it looks for one again, and says so to the log:
 meanwhile, what was there is there.
 
@@ -26,6 +28,7 @@ from peers.zeek.broker.stores.clone import Clone
 from peers.zeek.broker.stores.command import InvalidCommandError, decode_command, entity
 from peers.zeek.broker.stores.followed import FollowedStore
 from peers.zeek.broker.stores.topics import clone_topic, master_topic
+from peers.zeek.broker.stores.writes import Writes
 
 __all__ = ["Copies"]
 
@@ -64,15 +67,18 @@ class Copies:
         owner = node.stores.get(name)
         if owner is None:
             raise ValueError(f"{name!r} is no store of this hub")  # the settings were looked over before
-        owner.read_only = f"store {name!r} follows store {known!r} of a Zeek: it is to be changed there"
-        followed = FollowedStore(owner, lambda: owner.store.entries, partial(self._tell, known))
-        clone = Clone(
+        writes = Writes(known, owner.store, self._entity)
+        followed = FollowedStore(owner, lambda: owner.store.entries, partial(self._tell, known, writes), writes.take)
+        writes.clone = clone = Clone(
             self._entity,
             followed,
             partial(self._send, master_topic(known)),
             counters=node.zeek_master_counters.channel,
             writes=False,
+            resends=False,
+            on_settled=writes.settled,
         )
+        owner.forward = writes.apply
         self._by_topic[clone_topic(known).encode()] = clone
         node.zeek_copies[known] = (clone, followed)
 
@@ -84,8 +90,9 @@ class Copies:
         if to != NIL_ID or topic in forwarder.topics_for(self._id):  # nobody else is asked for a master
             forwarder.hear(self._id, Envelope(self._id, to, EnvelopeType.COMMAND, topic.encode(), command))
 
-    def _tell(self, known: str, reason: str) -> None:
+    def _tell(self, known: str, writes: Writes, reason: str) -> None:
         if reason:
+            writes.lose(reason)
             self._node.log.warning("a copy of a Zeek's data store follows nobody", store=known, reason=reason)
         else:
             self._node.log.info("a copy of a Zeek's data store follows its master", store=known)

@@ -65,6 +65,12 @@ _LENGTH_BYTES = 4
 _SHRINKING = frozenset({"erase", "clear"})
 """What is carried out although there is no memory."""
 
+Then = Callable[[list[Change | StoreError | None], HubError | None], object]
+"""Told what has become of each command, or why it could not be kept."""
+
+Apply = Callable[[Iterable[Command | StoreError], Then, object, str | None], object]
+"""See `Master.apply`."""
+
 _Answers = list[tuple[Status, bytes]]
 """For each command or read: what has become of it, and the answer or the reason, in msgpack."""
 
@@ -128,8 +134,8 @@ class Master:
         keeper.load(self.store)
         self.listeners: list[Callable[[Sequence[Change]], object]] = []
         """Called in this process with all changes that are kept, in their order, as those that subscribe are told."""
-        self.read_only = ""
-        """Why clients may not change it, as it follows another store; empty if they may."""
+        self.forward: Apply | None = None
+        """Carries out what clients ask for, in place of `apply`, where the store follows another one."""
         self._reading = Reading(self.store, now_ns)
         self._account = core.memory.account("stores")
         self._charged_bytes = 0
@@ -161,7 +167,7 @@ class Master:
     def apply(
         self,
         commands: Iterable[Command | StoreError],
-        then: Callable[[list[Change | StoreError | None], HubError | None], object],
+        then: Then,
         publisher: object = None,
         user: str | None = None,
     ) -> None:
@@ -178,14 +184,13 @@ class Master:
         outcomes: list[Change | StoreError | None] = []
         apply, now_ns = self.store.apply, self._now_ns()
         is_over = self._core.memory.is_over
-        for command in commands:
+        for each in commands:
+            command = self._allowed(each) if is_over and not isinstance(each, StoreError) else each
             if isinstance(command, StoreError):
                 self.store.refuse(1)
                 outcomes.append(command)
                 continue
             try:
-                if is_over and command.kind not in _SHRINKING:
-                    raise StoreError(self._core.memory.refusal(), CloseCode.TRY_AGAIN_LATER)  # noqa: TRY301 -- refused as by the store
                 outcomes.append(apply(command, now_ns, publisher, user))
             except StoreError as error:
                 outcomes.append(error)
@@ -276,7 +281,7 @@ class Master:
             else:
                 give(list(map(_answer_of, commands, outcomes)))
 
-        self.apply(self._of_clients(commands), then, user or asker.name or None, user)
+        self._apply_for_clients(commands, then, user or asker.name or None, user)
 
     def _read(self, asker: Handler, reads: list[Read | StoreError]) -> _Answers:
         self._reads += len(reads)
@@ -301,11 +306,28 @@ class Master:
             for frame in batch.parts():
                 if frame.topic == self._write_topic:
                     commands: list[Command | StoreError] = _each(commands_of, frame.flags, bytes(frame.body))
-                    self.apply(self._of_clients(commands), _ignore)
+                    self._apply_for_clients(commands, _ignore)
 
-    def _of_clients(self, commands: list[Command | StoreError]) -> list[Command | StoreError]:
-        """Return what is to be done of what clients ask for."""
-        return [StoreError(self.read_only)] * len(commands) if self.read_only else commands
+    def _apply_for_clients(
+        self, commands: list[Command | StoreError], then: Then, publisher: object = None, user: str | None = None
+    ) -> None:
+        """Carry out what clients ask for, here or where the store that this one follows is."""
+        if self.forward is None:
+            self.apply(commands, then, publisher, user)
+            return
+
+        def done(outcomes: list[Change | StoreError | None], error: HubError | None) -> None:
+            self.store.refuse(sum([isinstance(outcome, StoreError) for outcome in outcomes]))
+            then(outcomes, error)
+
+        allowed = [command if isinstance(command, StoreError) else self._allowed(command) for command in commands]
+        self.forward(allowed, done, publisher, user)
+
+    def _allowed(self, command: Command) -> Command | StoreError:
+        """Return a command, or why it may not be carried out now."""
+        if self._core.memory.is_over and command.kind not in _SHRINKING:
+            return StoreError(self._core.memory.refusal(), CloseCode.TRY_AGAIN_LATER)
+        return command
 
     def send_gap(self, lost_messages: int) -> None:
         """Do nothing: its queue never fills."""

@@ -265,7 +265,7 @@ def test_stores_that_are_fed(feed: str, reason: str) -> None:
 
 def test_stores_that_follow_those_of_zeeks() -> None:
     """Each follows one, and is not what Zeeks may clone."""
-    stores = {"stores": {"open": ["a=:memory:", "b=:memory:"]}}
+    stores = {"stores": {"open": ["a=:memory:", "b=:memory:", "fed=:memory:"], "feeds": ["fed=/x"]}}
     good = merge([("hub.toml", stores | {"zeek": {"masters": ["a"], "clones": ["x/y=b"]}})])[0]
     assert good.zeek.clones == ("x/y=b",)
     for wrong, reason in (
@@ -273,6 +273,7 @@ def test_stores_that_follow_those_of_zeeks() -> None:
         ({"clones": ["x=a", "y=a"]}, "'a' follows one store only"),
         ({"masters": ["a"], "clones": ["a=b"]}, "there are two stores 'a'"),
         ({"clones": ["c"]}, "'c' is no store of `stores.open`"),
+        ({"clones": ["x=fed"]}, "'fed' follows a store of a Zeek, so that no messages feed it"),
     ):
         error = refusal(("hub.toml", stores | {"zeek": wrong}))
         assert (error.source, error.key) == ("hub.toml", "zeek.clones")

@@ -9,9 +9,11 @@ import pytest
 import structlog
 from prometheus_client import generate_latest
 
+from hub.errors import RequestFailedError, RequestOverflowError
 from hub.policy.language import read_policy
 from hub.settings import Settings, StoresSettings, ZeekSettings
 from hub.stores.command import Command
+from peers.client import connect
 from peers.connections import broker_stores
 from peers.node.metrics.exposition import registry
 from peers.users.users import Users
@@ -358,7 +360,7 @@ def content(hub: ZeekHub) -> dict[bytes, bytes]:
 
 
 async def test_a_store_of_the_hub_that_follows_a_zeeks(start_hub: StartHub, zeeks_of: Peer) -> None:
-    """It has the content of the Zeek's, then every change; clients read it, and may not change it."""
+    """It has the content of the Zeek's, then every change."""
     hub = await start_hub(settings=FOLLOWING)
     zeeks = zeeks_of(hub)
     one = await zeeks.peer()
@@ -372,13 +374,44 @@ async def test_a_store_of_the_hub_that_follows_a_zeeks(start_hub: StartHub, zeek
         served.put(f"k{number}", number)
     served.store.apply(Erase(encode("a"), served.own))
     await zeeks.until(lambda: len(content(hub)) == 100 and packed("a") not in content(hub))
-    client = await hub.client()
-    await client.publish("$store/hosts/write", ["clear"])
+
+
+async def test_clients_write_to_a_store_that_follows_a_zeeks(start_hub: StartHub, zeeks_of: Peer) -> None:
+    """The Zeek's master does what they ask for; they are answered when that has come back, watchers told who asked."""
+    hub = await start_hub(settings=FOLLOWING)
+    zeeks = zeeks_of(hub)
+    async with connect(hub.url, name="alice") as client:
+        store = client.store("hosts")
+        with pytest.raises(RequestOverflowError, match="no Zeek has its master now"):
+            await store.put("early", 1)
+        served = (await zeeks.peer()).serve()
+        served.put("a", 1)
+        await zeeks.until(lambda: content(hub))
+        ticking = asyncio.ensure_future(zeeks.until(lambda: False))
+        async with store.watch() as changes:
+            assert (await anext(changes)).present
+            assert await store.increment("a", Count(2)) == Count(3)
+            change = await anext(changes)
+            assert (change.key, change.value, change.publisher) == ("a", Count(3), "alice")
+            assert await store.put_unique("a", 5) is False
+            assert await store.erase("none") is False
+            version = await store.put("b", "text")
+            assert version is not None
+            assert await store.get("b") == "text"
+            await asyncio.gather(*(store.append("b", str(number)) for number in range(10)))
+            assert await store.get("b") == "text0123456789"
+            with pytest.raises(RequestFailedError, match="knows no versions"):
+                await store.put("b", 1, if_version=version)
+            with pytest.raises(RequestFailedError, match="the entry is of type string"):
+                await store.push("b", 1)
+            store.put_nowait("c", 1)
+            await eventually(lambda: packed("c") in content(hub))
+            await store.clear()
+        assert served.store.content == {} == content(hub)
+        ticking.cancel()
     owner = hub.node.stores.get("hosts")
     assert owner is not None
-    await eventually(lambda: owner.statistics().store.refused_total == 1)
-    assert len(content(hub)) == 100
-    assert "it is to be changed there" in owner.read_only
+    assert owner.statistics().store.refused_total == 3
 
 
 async def test_a_store_whose_master_is_gone(start_hub: StartHub, zeeks_of: Peer) -> None:

@@ -9,7 +9,12 @@ something will never come, or the master is silent for 50 s ─▶ the copy is s
 A C++ clone that has lost its place goes stale without noticing it, and ignores a master that was restarted. This one
 begins anew, as another entity, so that the master does not take it for the one that it knew. What it has written and
 the master has not confirmed stays: it goes on under the old entity if the master is the same one, and is sent again to
-another one. So a wish is granted at least once by each master, and exactly once where the master stays the same.
+another one. So a wish is granted at least once by each master, and exactly once where the master stays the same. With
+`resends` off, another master gets nothing of it: then a wish is granted once, or not at all.
+
+When is it known what a wish has led to? The master confirms it behind having granted it, or not, and what it says of
+the content comes in the order of numbers. So once the copy has everything up to a number that was heard of first behind
+the confirmation, it has what came of the wish (`on_settled`).
 
 Owner: the connections of one hub, which call `tick` each 100 ms. Limits: what is not confirmed yet, in wishes and bytes
 (`ChannelLimits`); more is refused by a `BusyError`. No I/O, no clock. Not here: the copy itself (`Replica`), topics and
@@ -18,6 +23,7 @@ envelopes (its owner).
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Protocol, cast
 
@@ -54,6 +60,10 @@ OnResult = Callable[[bool | None], object]
 """Told whether a value was set that was to be set only if there is none; None if nobody knows."""
 
 
+def _ignore(_: int) -> None:
+    """Stand in where nobody wants to know what came of wishes."""
+
+
 class Replica(Protocol):
     """The copy. Keys and values are bodies in Broker's binary format."""
 
@@ -76,22 +86,30 @@ class Clone:
         send: Called with the id of a node, nil for all, and a command that goes there under the topic of masters.
         limits: Of what waits, in each direction.
         counters: Raised here.
-        writes: Whether the master is told that this clone writes.
+        writes: Whether the master is told that this clone writes, before it does.
+        resends: Whether another master gets what the one before has not confirmed.
+        on_settled: Called with the number of a wish once the copy has what came of it, and of all before it.
     """
 
     __slots__ = (
         "_asked",
         "_asker",
+        "_confirmed",
         "_consumer",
         "_counters",
         "_entities",
+        "_fenced",
+        "_fences",
+        "_heard",
         "_limits",
         "_master",
+        "_on_settled",
         "_producer",
         "_publisher",
         "_reader",
         "_replica",
         "_requests",
+        "_resends",
         "_send",
         "_silent_ticks",
         "_ticks",
@@ -111,6 +129,8 @@ class Clone:
         limits: ChannelLimits | None = None,
         counters: ChannelCounters | None = None,
         writes: bool = True,
+        resends: bool = True,
+        on_settled: Callable[[int], object] = _ignore,
     ) -> None:
         self._entities = entities
         self._replica = replica
@@ -118,6 +138,14 @@ class Clone:
         self._limits = limits or ChannelLimits()
         self._counters = counters or ChannelCounters()
         self._writes = writes
+        self._resends = resends
+        self._on_settled = on_settled
+        self._confirmed = self._fenced = 0
+        """Up to which wish the master has confirmed all; and for which of them a number stands in `_fences`."""
+        self._fences: deque[tuple[int, int]] = deque()
+        """Wishes, and the number of the change with which the copy has what came of them."""
+        self._heard = 0
+        """The highest number that the master has used, as far as it is known."""
         self._reader = self._publisher = entities()
         """The entity that takes changes; the one that they are published by, which stays."""
         self._asker = entities()
@@ -172,6 +200,8 @@ class Clone:
         self._reader = self._entities()
         self._master = b""
         self._silent_ticks = 0
+        self._fences.clear()
+        self._fenced = self._confirmed
         self._consumer = self._new_consumer()
         asked, self._asked = self._asked, {}
         self._replica.lose(reason)
@@ -200,11 +230,13 @@ class Clone:
                     self._hear_of_wishes(self._producer, content)
             case Keepalive():
                 self._consumer.hear_end(content.number)
+                self._fence(content.number)
             case RetransmitFailed():
                 if receiver == self._reader:
                     self._consumer.hear_lost(content.number)
             case Put() | Erase() | Expire() | Clear() | PutUniqueResult():
-                self._consumer.hear(seq, content, size_bytes)
+                self._hear_change(seq, content, size_bytes)
+        self._settle()
 
     def tick(self) -> None:
         """Let a tick pass."""
@@ -222,8 +254,11 @@ class Clone:
 
     # Writing.
 
-    def write(self, wish: Wish) -> None:
+    def write(self, wish: Wish) -> int:
         """Send a wish to the master, now or once there is one.
+
+        Returns:
+            Its number among the wishes to this master; 0 if there is none.
 
         Raises:
             BusyError: Too many are not confirmed yet.
@@ -239,9 +274,27 @@ class Clone:
             self._waiting_bytes += len(encode_command(Command(0, self._writer, NIL_ENTITY, wish)))
             if self._master:
                 self._attach_writer()
+        return 0 if self._producer is None else self._producer.number
 
-    def put_unique(self, key: bytes, value: bytes, expiry_ns: int | None, on_result: OnResult) -> None:
+    def put_unique(
+        self,
+        key: bytes,
+        value: bytes,
+        expiry_ns: int | None,
+        on_result: OnResult,
+        publisher: bytes | None = None,
+    ) -> int:
         """Set the value of a key that has none.
+
+        Args:
+            key: Which.
+            value: The value.
+            expiry_ns: How long it is to live.
+            on_result: Told whether it was set.
+            publisher: The entity that does it, if it is not the one of this clone.
+
+        Returns:
+            As `write`.
 
         Raises:
             BusyError: As for `write`.
@@ -250,7 +303,7 @@ class Clone:
         request = self._requests
         self._asked[request] = on_result
         try:
-            self.write(PutUnique(key, value, expiry_ns, self._asker, request, self._publisher))
+            return self.write(PutUnique(key, value, expiry_ns, self._asker, request, publisher or self._publisher))
         except BusyError:
             del self._asked[request]
             raise
@@ -279,15 +332,36 @@ class Clone:
     def _hear_of_wishes(self, producer: Producer, content: CumulativeAck | Nack) -> None:
         if isinstance(content, CumulativeAck):
             producer.acknowledge(self._master, content.number)
+            confirmed = content.number
         else:
             producer.repeat(self._master, content.numbers)
+            confirmed = min(content.numbers, default=0) - 1
+        self._confirmed = max(self._confirmed, min(confirmed, producer.number))
+
+    def _hear_change(self, number: int, change: Action, size_bytes: int) -> None:
+        self._consumer.hear(number, change, size_bytes)
+        if number > self._heard:  # or it was sent again, and says nothing of what was confirmed meanwhile
+            self._fence(number)
+
+    def _fence(self, number: int) -> None:
+        """The master has used this number, and says so behind all that it has confirmed of wishes."""
+        self._heard = max(self._heard, number)
+        if self._confirmed > self._fenced:
+            self._fences.append((self._confirmed, self._heard))
+            self._fenced = self._confirmed
+
+    def _settle(self) -> None:
+        while self._fences and self._consumer.next > self._fences[0][1]:
+            wish, _ = self._fences.popleft()
+            self._on_settled(wish)
 
     def _write_to_another(self) -> None:
         """Send to the new master what the old one has not confirmed."""
         if self._producer is not None and self._master not in self._producer:
             pending = [cast("Action", decode_command(command).content) for command in self._producer.pending]
-            self._waiting = pending
+            self._waiting = pending if self._resends else []
             self._producer = None
+            self._confirmed = self._fenced = 0
             self._writer = self._reader
 
     # Reading.
@@ -300,6 +374,7 @@ class Clone:
         self._silent_ticks = 0
         self._replica.replace(handshake.entries)
         self._consumer.attach(handshake.offset)
+        self._heard = handshake.offset
         self._write_to_another()
         if self._waiting:
             self._attach_writer()

@@ -1,0 +1,280 @@
+"""What clients of the hub write to a store that follows a Zeek's: granted there, answered here, once each."""
+
+from __future__ import annotations
+
+import random
+from functools import partial
+from typing import Any
+
+import pytest
+
+from hub.errors import CloseCode, StoreError
+from hub.stores.change import Change, ChangeKind
+from hub.stores.command import Command
+from peers.values import Count, decode, encode, from_msgpack, to_msgpack
+from peers.zeek.broker.stores.channel import SILENT_TICKS, ChannelLimits
+from peers.zeek.broker.stores.clone import Clone
+from peers.zeek.broker.stores.command import decode_command, entity
+from peers.zeek.broker.stores.followed import FollowedStore
+from peers.zeek.broker.stores.writes import Writes
+from tests.zeek.broker.stores.network import Faults
+from tests.zeek.broker.stores.simulated import Simulation, node_id
+from tests.zeek.broker.stores.test_followed import Copy
+
+HUB = node_id(0xAA)
+
+
+def pack(value: Any) -> bytes:
+    """As stores have it."""
+    return to_msgpack(encode(value))
+
+
+def asked(kind: str, key: Any, *operand: Any, **terms: Any) -> Command:
+    """A command."""
+    return Command(kind, pack(key), pack(operand[0]) if operand else None, **terms)
+
+
+class Followed:
+    """A store of the hub that follows the master of a simulation, and what its clients are answered."""
+
+    def __init__(self, simulation: Simulation, limits: ChannelLimits | None = None) -> None:
+        self.simulation = simulation
+        self.copy = Copy()
+        numbers = iter(range(1, 1_000_000))
+        self.writes = Writes("db", self.copy.store, lambda: entity(HUB, next(numbers)))
+        self.copy.followed = FollowedStore(
+            self.copy, lambda: self.copy.store.entries, self._turn_to, take=self.writes.take
+        )
+        self.clone = self.writes.clone = Clone(
+            lambda: entity(HUB, next(numbers)),
+            self.copy.followed,
+            lambda _, command: simulation.network.send("hub", "master", command),
+            limits=limits,
+            writes=False,
+            resends=False,
+            on_settled=self.writes.settled,
+        )
+        simulation.network.join("hub", lambda _, data: self.clone.hear(decode_command(data), len(data)))
+        simulation.clones.append(self)  # type: ignore[arg-type]
+        self.node = HUB
+        self.answers: dict[int, Change | StoreError | None] = {}
+        self.asked = 0
+        self.clone.begin()
+
+    def _turn_to(self, reason: str) -> None:
+        if reason:
+            self.writes.lose(reason)
+
+    def ask(self, *commands: Command, publisher: str = "alice") -> int:
+        """Let a client ask; return the number of the first answer."""
+        first = self.asked
+        self.asked += len(commands)
+        self.writes.apply(commands, partial(self._answer, first), publisher)
+        return first
+
+    def _answer(self, first: int, outcomes: list[Change | StoreError | None], error: object) -> None:
+        assert error is None
+        for number, outcome in enumerate(outcomes, first):
+            assert number not in self.answers
+            self.answers[number] = outcome
+
+    def answer(self, command: Command) -> Change | StoreError | None:
+        """Ask, and wait for the answer."""
+        number = self.ask(command)
+        for _ in range(100):
+            if number in self.answers:
+                return self.answers[number]
+            self.simulation.tick()
+        raise AssertionError(command)
+
+    def value(self, command: Command) -> Any:
+        """The new value that a command has led to."""
+        outcome = self.answer(command)
+        assert isinstance(outcome, Change), outcome
+        assert outcome.value is not None
+        return decode(from_msgpack(outcome.value))
+
+    def content(self) -> dict[bytes, bytes]:
+        """What the copy holds, as the master has it."""
+        return {from_msgpack(key): from_msgpack(value) for key, value in self.copy.content().items()}
+
+
+class HubSimulation(Simulation):
+    """One master, with the hub's clone at its own node."""
+
+    def _to_clones(self, to: bytes, command: bytes) -> None:
+        for cloned in self.clones:
+            if to in (bytes(16), cloned.node):
+                name = "hub" if cloned.node == HUB else f"clone {int.from_bytes(cloned.node, 'big')}"
+                self.network.send("master", name, command)
+
+
+@pytest.fixture
+def followed() -> Followed:
+    """One that has found its master, beside another clone."""
+    simulation = HubSimulation(1, clones=1)
+    made = Followed(simulation)
+    simulation.tick(5)
+    assert made.clone.is_attached
+    return made
+
+
+def test_each_kind(followed: Followed) -> None:
+    """The master carries it out; the answer is the change of the copy, made by the client."""
+    outcome = followed.answer(asked("put", "n", Count(1)))
+    assert isinstance(outcome, Change)
+    assert (outcome.kind, outcome.value, outcome.publisher) == (ChangeKind.PUT, pack(Count(1)), "alice")
+    assert followed.value(asked("increment", "n", Count(4))) == 5
+    assert followed.value(asked("decrement", "n", Count(2))) == 3
+    assert followed.value(asked("append", "t", "text")) == "text"
+    assert followed.value(asked("put_unique", "u", "first")) == "first"
+    assert followed.answer(asked("put_unique", "u", "second")) is None
+    outcome = followed.answer(asked("erase", "u"))
+    assert isinstance(outcome, Change)
+    assert outcome.kind == ChangeKind.ERASE
+    assert followed.simulation.served.store.content == followed.content() != {}
+    outcome = followed.answer(Command("clear"))
+    assert isinstance(outcome, Change)
+    assert followed.content() == {}
+    followed.simulation.tick(20)
+    assert followed.simulation.is_idle()
+    assert len(followed.writes) == 0
+
+
+def test_what_changes_nothing(followed: Followed) -> None:
+    """The master says nothing of it: it is known once it has confirmed it, and all from before that has come."""
+    assert followed.answer(asked("erase", "missing")) is None
+    outcome = followed.answer(asked("decrement", "missing", 1))
+    assert isinstance(outcome, StoreError)
+    assert "has not done it, as there is no entry with this key" in outcome.text
+
+
+def test_what_the_master_is_not_asked(followed: Followed) -> None:
+    """Conditions on versions, clashes of types, what has no Broker form, and what is too large."""
+    assert followed.value(asked("put", "n", 1)) == 1
+    said = followed.simulation.network.carried
+    for command, reason in (
+        (asked("put", "n", 2, if_version=1), "knows no versions"),
+        (asked("append", "n", "x"), "append: the entry is of type integer, the value of type string"),
+        (asked("push", "n", 1), "push: the entry is of type integer"),
+        (Command("put", pack("n"), b"\xc7\x01\x7f\x00"), "a Zeek cannot have it"),
+        (asked("put", "n", "x" * 600_000), "an entry of"),
+        (asked("add", "n", 1), "cannot be asked for 'add'"),
+        (Command("put", pack("n")), "put needs a value"),
+    ):
+        outcome = followed.answers[followed.ask(command)]
+        assert isinstance(outcome, StoreError)
+        assert reason in outcome.text
+    assert followed.simulation.network.carried == said
+    assert isinstance(followed.answers[followed.ask(StoreError("unreadable"))], StoreError)  # type: ignore[arg-type]
+
+
+def test_a_frame_of_commands(followed: Followed) -> None:
+    """All are answered together, each by itself; later ones see what the ones before have made."""
+    first = followed.ask(
+        asked("put", "s", ""),
+        asked("append", "s", "a"),
+        asked("append", "s", "b"),
+        asked("erase", "x"),
+        Command("clear"),
+    )
+    followed.simulation.tick(30)
+    outcomes = [followed.answers[number] for number in range(first, first + 5)]
+    assert [
+        outcome and (outcome.kind, outcome.value) for outcome in outcomes if not isinstance(outcome, StoreError)
+    ] == [
+        (ChangeKind.PUT, pack("")),
+        (ChangeKind.PUT, pack("a")),
+        (ChangeKind.PUT, pack("ab")),
+        None,
+        (ChangeKind.CLEAR, None),
+    ]
+
+
+def test_without_a_master() -> None:
+    """Refused at once: it would not be known when it is carried out."""
+    followed = Followed(HubSimulation(1, clones=0))
+    outcome = followed.answers[followed.ask(asked("put", "k", 1))]
+    assert isinstance(outcome, StoreError)
+    assert (outcome.code, "no Zeek has its master now" in outcome.text) == (CloseCode.TRY_AGAIN_LATER, True)
+
+
+def test_too_many_at_once() -> None:
+    """What the channel has no room for is refused, and may be asked for again later."""
+    simulation = HubSimulation(1, clones=0)
+    followed = Followed(simulation, ChannelLimits(actions=3))
+    simulation.tick(5)
+    first = followed.ask(*[asked("put", number, 1) for number in range(5)])
+    simulation.tick(20)
+    outcomes = [followed.answers[number] for number in range(first, first + 5)]
+    assert [isinstance(outcome, StoreError) for outcome in outcomes] == [False, False, False, True, True]
+    assert isinstance(outcomes[4], StoreError)
+    assert outcomes[4].code == CloseCode.TRY_AGAIN_LATER
+    assert len(followed.writes) == 0
+
+
+def test_a_master_that_is_lost(followed: Followed) -> None:
+    """Whoever waits is told that nobody knows; another master does not get the wish."""
+    followed.simulation.network.cut.add("hub")
+    number = followed.ask(asked("increment", "n", 1))
+    followed.simulation.tick(SILENT_TICKS + 2)
+    outcome = followed.answers[number]
+    assert isinstance(outcome, StoreError)
+    assert "nobody knows whether it was carried out" in outcome.text
+    followed.simulation.make_master(number=7)
+    followed.simulation.network.cut.clear()
+    followed.simulation.tick(20)
+    assert followed.clone.is_attached
+    assert followed.content() == {}
+    assert followed.value(asked("increment", "n", 1)) == 1
+
+
+def any_command(chance: random.Random) -> Command:
+    """Whatever a client may ask for."""
+    key = chance.choice("abc")
+    return chance.choice([
+        asked("put", key, chance.randrange(5)),
+        asked("put_unique", key, chance.randrange(5)),
+        asked("increment", key, chance.randrange(5)),
+        asked("decrement", key, chance.randrange(5)),
+        asked("erase", key),
+        asked("erase", "never there"),
+    ])  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_answers_are_true(seed: int) -> None:
+    """Over a network that loses and doubles: what is answered as done was done once, in its order, and nothing else."""
+    chance = random.Random(seed)  # noqa: S311 -- to be repeatable
+    simulation = HubSimulation(seed, clones=1)
+    followed = Followed(simulation)
+    simulation.tick(5)
+    simulation.network.faults = Faults(lost=0.2, doubled=0.2)
+    done: list[Command] = []
+    for _ in range(150):
+        if chance.random() < 0.5:
+            done.append(any_command(chance))
+            followed.ask(done[-1])
+        if chance.random() < 0.2:
+            simulation.clones[0].add("sum", 1)
+        simulation.tick()
+    simulation.settle()
+    assert sorted(followed.answers) == list(range(len(done)))
+    assert followed.content() == simulation.served.store.content
+    model: dict[bytes, int] = {}
+    for number, command in enumerate(done):
+        outcome = followed.answers[number]
+        before = model.get(command.key)
+        value = None if command.value is None else decode(from_msgpack(command.value))
+        if command.kind == "erase":
+            assert (outcome is None) == (before is None)
+            model.pop(command.key, None)
+        elif isinstance(outcome, StoreError):
+            assert (command.kind, before) == ("decrement", None)
+        elif outcome is None:
+            assert (command.kind, before is None) == ("put_unique", False)
+        else:
+            assert isinstance(value, int)
+            signs = {"increment": 1, "decrement": -1}
+            model[command.key] = (before or 0) + signs[command.kind] * value if command.kind in signs else value
+            assert outcome.value == pack(model[command.key])
