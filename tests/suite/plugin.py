@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.garbage import set_aside
+from tests.suite.hanging import Hanging
 from tests.suite.leftovers import Leftovers
 from tests.suite.naming import Naming
 from tests.suite.scheduling import ScopeScheduling
@@ -17,7 +18,7 @@ __all__ = ["pytest_collection_finish", "pytest_configure", "pytest_xdist_make_sc
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Watch for processes that tests leave behind, and name failures as they come.
+    """Watch for processes that tests leave behind and for tests that hang, and name failures as they come.
 
     A shell that starts the tests in the background lets them ignore SIGINT, and whatever they start would ignore it,
     too: tests of Ctrl-C would wait for ever.
@@ -25,6 +26,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     config.pluginmanager.register(Leftovers(config))
+    config.pluginmanager.register(Hanging())
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Naming(reporter))

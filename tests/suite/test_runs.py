@@ -84,6 +84,20 @@ def test_a_test_that_hangs(tmp_path: Path) -> None:
     assert "FAILED test_0.py::test_hangs" in done.said
 
 
+def test_where_a_test_hangs(tmp_path: Path) -> None:
+    """What its tasks wait for is said, and where its threads stand, though a worker has no terminal."""
+    hangs = """
+import asyncio
+async def waits(): await asyncio.Event().wait()
+async def main(): await asyncio.gather(asyncio.create_task(waits(), name="the-first"), asyncio.sleep(600))
+def test_hangs(): asyncio.run(main())
+"""
+    done = run(tmp_path, {"test_0.py": hangs, "test_1.py": SEVERAL}, "-otimeout=2", "-otimeout_method=thread")
+    assert "test_0.py::test_hangs hangs; 3 tasks wait" in done.said
+    assert re.search(r"task the-first: waits \(.*test_0.py:3\) > Event.wait \(.*locks.py:\d+\)", done.said), done.said
+    assert re.search(r'File ".*test_0.py", line 5 in test_hangs', done.said), done.said
+
+
 def test_a_process_that_is_left_behind(tmp_path: Path) -> None:
     """It is named with its test, it is killed, and the run has failed though all tests have passed."""
     done = run(tmp_path, {"test_0.py": LEAVES, "test_1.py": SEVERAL})
