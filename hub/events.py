@@ -5,6 +5,7 @@
 | `$hub/client/joined`, `$hub/client/left` | a client came or went | `id`, `name`, `address`, and `reason` |
 | `$hub/peer/joined`, `$hub/peer/left` | the same for a link to a peer hub, or a Zeek | the same |
 | `$hub/peers/added`, `/removed`, `/lost`, `/unavailable` | how a peering with a Zeek stands | see `peer_status` |
+| `$hub/nodes/up`, `/down` | another node of a Zeek cluster came or went, where the hub is one | see `zeek_node` |
 | `$hub/links/lost` | messages were lost with a link to a peer hub, or turned out not to be | see `messages_lost` |
 | `$hub/mesh` | hubs or links of the mesh have come or gone | see `mesh_changed` |
 | `$hub/names/appeared`, `/gone` | a service name has got an owner, or lost it | `name`, `labels`, `owner`, `hub` |
@@ -42,6 +43,7 @@ __all__ = [
     "peer_left",
     "peer_status",
     "unreadable",
+    "zeek_node",
 ]
 
 AUDIT_TOPIC = RESERVED + "audit"
@@ -106,6 +108,20 @@ def peer_status(what: str, endpoint: str, address: str, reason: str, codes: Peer
     return Event(
         f"{RESERVED}peers/{what}", {"endpoint": endpoint, "address": address, "reason": reason} | codes._asdict()
     )
+
+
+def zeek_node(what: str, cluster: str, node_id: str, name: str, reason: str = "") -> Event:
+    """Make the message that a node of a Zeek cluster is up, or down.
+
+    Args:
+        what: "up" or "down".
+        cluster: Where its central broker is.
+        node_id: Its id.
+        name: What it is called in the cluster's layout.
+        reason: Why it is down, for people.
+    """
+    value = {"cluster": cluster, "id": node_id, "name": name}
+    return Event(f"{RESERVED}nodes/{what}", value | ({"reason": reason} if reason else {}))
 
 
 def messages_lost(hub: str, name: str, address: str, fields: dict[str, Any]) -> Event:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from hub.topics import RESERVED
 from peers.admin.graph import graph
 from peers.admin.kick import kick
+from peers.admin.nodes import NODES_TOPIC, nodes
 from peers.admin.probe import probe
 from peers.admin.rights import rights
 from peers.admin.topics import topics
@@ -28,5 +29,6 @@ def add_services(node: Node) -> None:
     services.add(RESERVED + "kick", kick(node), for_admins=True)
     services.add(RESERVED + "rights", rights(node), judges_itself=True)
     services.add(RESERVED + "mesh/graph", graph(node))
+    services.add(NODES_TOPIC, nodes(node))
     services.add(RESERVED + "mesh/trace", trace(node), for_admins=True)
     services.add(RESERVED + "mesh/probe", probe(node), for_admins=True)

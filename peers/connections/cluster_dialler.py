@@ -18,6 +18,7 @@ from hub.overflow import QueueLimits
 from peers.connections.connection import Connection
 from peers.connections.dialler import Attempt, Dialler
 from peers.connections.zeek_cluster.cluster import Cluster, FarCluster
+from peers.connections.zeek_cluster.member import Member
 from peers.connections.zeek_cluster.publisher import publisher_connection
 from peers.connections.zeek_cluster.subscriber import subscriber_connection
 from peers.node.node import Node
@@ -40,7 +41,7 @@ def cluster_diallers(
         queue: For what waits to be sent there.
         backoff: Makes what says how long to wait between attempts, for each of the two.
     """
-    cluster = FarCluster(node)
+    cluster = Member(node, endpoint.name, endpoint.location) if endpoint.name else FarCluster(node)
     second = endpoint.with_port(endpoint.xsub)
     return (
         Dialler(node, endpoint, _Broker(cluster, endpoint, queue, publisher_connection), backoff()),

@@ -192,6 +192,9 @@ def _listener(url: str, settings: Settings, source: str) -> Endpoint:
     if endpoint.scheme is Scheme.ZEEK_WS:
         text = f"'{url}': zeek+ws:// is for --peer; the hub's own server for that API is its ws:// port"
         raise ConfigError(source, "listen", text)
+    if endpoint.name:
+        text = f"'{url}': name is for --peer: a hub is a node with a name of a cluster that has another central broker"
+        raise ConfigError(source, "listen", text)
     _check_queue(url, endpoint, settings, source, "listen")
     return endpoint
 

@@ -63,6 +63,7 @@ from peers.zeek.broker.stores.master import Master as BrokerMaster
 from peers.zeek.broker.stores.master import MasterCounters
 from peers.zeek.broker.stores.served import HubStore
 from peers.zeek.broker.stores.topics import covers_stores
+from peers.zeek.zmtp.discovery import Discovery
 
 __all__ = ["HUB_STOPS", "Connected", "Node", "connection_of", "core_limits"]
 
@@ -163,6 +164,8 @@ class Node:
         """How many TLS handshakes at `zeek://` listeners have failed since the start."""
         self.zeek_refused_subscriptions = 0
         """How many subscriptions of Zeek nodes were not taken since the start."""
+        self.zeek_clusters: dict[str, Discovery] = {}
+        """The clusters of Zeek in which this hub is a node with a name, by where their brokers are."""
         self.zeek_stores = Forwarder(self.id, between_peers=settings.zeek.forwarding == "on")
         """Lets the data stores of Zeeks find each other."""
         self.zeek_masters: dict[str, tuple[BrokerMaster, HubStore]] = {}

@@ -10,7 +10,7 @@ zeek://host:port               Zeek Broker's own protocol, over TLS as Broker ha
 zeek+tcp://host:port           the same without TLS
 zeek+ws://host:port            a Zeek's WebSocket server, to connect to; ?publish=/a/,/b says what it is sent
 zeek+zmq://host:port?xsub=PORT the central broker of a Zeek cluster over ZeroMQ: XPUB, and XSUB, else on the next port;
-                               a hub is that broker, or a node that dials it
+                               a hub is that broker, or a node that dials it; ?name=NODE makes it one that others see
 zeek+log://host:port           a logger of such a cluster, to listen
 ```
 
@@ -57,6 +57,10 @@ _PUBLISH = "publish"
 _COST = "cost"
 
 _XSUB = "xsub"
+_NAME = "name"
+
+_NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
+"""What a node of a Zeek cluster may be called: it stands in topics, in ids, and in labels of 128 bytes."""
 
 _COST_MEANS = "belongs to a URL of --peer or --listen: it says what links between hubs cost"
 
@@ -143,6 +147,7 @@ class Endpoint:
         publish: Prefixes of the topics that are sent to a Zeek's WebSocket server; empty for other schemes.
         cost: What links between hubs cost that are dialled there, or come there; None where that is not said.
         xsub: The second port of a cluster's central broker, on which nodes publish; 0 for other schemes.
+        name: What the hub is called as a node of a cluster that sees it; empty for one that it does not.
     """
 
     scheme: Scheme
@@ -153,6 +158,7 @@ class Endpoint:
     publish: tuple[str, ...] = ()
     cost: int | None = None
     xsub: int = 0
+    name: str = ""
 
     @classmethod
     def parse(cls, url: str) -> Endpoint:
@@ -187,7 +193,8 @@ class Endpoint:
                     raise InvalidEndpointError(url, f"a {scheme} URL ends with the port, '/{path}' has no meaning")
                 host, port = _host_and_port(url, authority)
                 xsub = _xsub(url, found, port) if scheme is Scheme.ZEEK_ZMQ else 0
-                return cls(scheme, host, port, "", queue, _publish(url, found), _cost(url, found), xsub)
+                publish, cost, name = _publish(url, found), _cost(url, found), _node_name(url, found)
+                return cls(scheme, host, port, "", queue, publish, cost, xsub, name)
 
     @classmethod
     def parse_remote(cls, url: str) -> Endpoint:
@@ -270,6 +277,8 @@ class Endpoint:
             pairs.append(f"{_COST}={self.cost}")
         if self.scheme is Scheme.ZEEK_ZMQ:
             pairs.append(f"{_XSUB}={self.xsub}")
+        if self.name:
+            pairs.append(f"{_NAME}={self.name}")
         return f"{self.location}?{'&'.join(pairs)}" if pairs else self.location
 
 
@@ -358,7 +367,7 @@ def _pairs(url: str, query: str, scheme: Scheme) -> dict[str, str]:
     elif scheme in {Scheme.TCP, Scheme.TLS, Scheme.UNIX}:
         known = (*known, _COST)
     elif scheme is Scheme.ZEEK_ZMQ:
-        known = (*known, _XSUB)
+        known = (*known, _XSUB, _NAME)
     found: dict[str, str] = {}
     for pair in query.split("&"):
         name, _, text = pair.partition("=")
@@ -400,6 +409,16 @@ def _xsub(url: str, found: dict[str, str], port: int) -> int:
     if xsub > 65535 or (port and xsub == port):
         raise InvalidEndpointError(url, f"{_XSUB}={xsub}: expected another port than the first, up to 65535")
     return xsub
+
+
+def _node_name(url: str, found: dict[str, str]) -> str:
+    """Read what the hub is called as a node of a cluster."""
+    name = found.get(_NAME, "")
+    if _NAME in found and _NODE_NAME.fullmatch(name) is None:
+        shown = name if name.isprintable() else ascii(name)
+        text = f"{_NAME}={shown}: expected a node of the cluster's layout, 1 to 63 of letters, digits, '-', '_' and '.'"
+        raise InvalidEndpointError(url, text)
+    return name
 
 
 def _publish(url: str, found: dict[str, str]) -> tuple[str, ...]:

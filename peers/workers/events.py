@@ -41,6 +41,7 @@ SHARED: Final = (
         for ending in (
             *("client/joined", "client/left", "peer/joined", "peer/left", "links/lost", "overflow", "unreadable"),
             *(f"peers/{what}" for what in ("added", "removed", "lost", "unavailable")),
+            *("nodes/up", "nodes/down"),
         )
     ),
     AUDIT_TOPIC,

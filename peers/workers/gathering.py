@@ -20,6 +20,7 @@ from hub.handler import Handler
 from hub.requests.later import Later
 from hub.topics import RESERVED
 from peers.admin.kick import kick
+from peers.admin.nodes import NODES_TOPIC, nodes
 from peers.admin.statistics import statistics
 from peers.admin.users import users
 from peers.admin.who import who
@@ -103,6 +104,7 @@ class Gathering:
         self.of_core: dict[str, Part] = {
             "alive": lambda _by, _value: True,
             "stores": lambda _by, _value: node.stores.listed(),
+            "nodes": nodes(node),
         }
         """What the core answers alone, by what is asked."""
         self.afterwards: dict[str, Callable[[By], None]] = {}
@@ -218,6 +220,7 @@ def share_services(node: Node, whole: Whole, others: Iterable[str] = ()) -> None
     for what in (*_OF_ALL, *others):
         node.core.requests.hub_services.add(RESERVED + what, _asking(whole, what), for_admins=True)
     node.core.requests.hub_services.add(STORES_TOPIC, _asking(whole, "stores"))
+    node.core.requests.hub_services.add(NODES_TOPIC, _asking(whole, "nodes"))
 
 
 def _asking(whole: Whole, what: str) -> Callable[[Handler, Any], Later]:

@@ -246,6 +246,7 @@ def test_wrong_flag() -> None:
     [
         ("http://h:1", "unknown scheme"),
         ("ws://h:1/other", "leave '/other' out"),
+        ("zeek+zmq://h:1?name=a", "name is for --peer"),
         ("tcp://h:1?messages=1000001", "messages=1000001 is more than queue_max.messages = 1000000"),
         ("tcp://h:1?bytes=1GiB", "bytes=1073741824 is more than queue_max.bytes = 268435456"),
     ],

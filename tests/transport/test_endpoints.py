@@ -97,6 +97,18 @@ def test_a_broker_that_is_dialled_has_two_ports() -> None:
             Endpoint.parse_peer(url)
 
 
+def test_a_node_of_a_cluster_may_have_a_name() -> None:
+    """It stands in topics and in labels."""
+    endpoint = Endpoint.parse_peer("zeek+zmq://h:5555?name=worker-1.a_B")
+    assert endpoint.name == "worker-1.a_B"
+    assert Endpoint.parse(str(endpoint)) == endpoint
+    for name in ("", "a%20b", "-a", "a/b", "ü", "x" * 64, "%0a"):
+        with pytest.raises(InvalidEndpointError, match=r"name=.*: expected a node of the cluster's layout"):
+            Endpoint.parse_peer(f"zeek+zmq://h:5555?name={name}")
+    with pytest.raises(InvalidEndpointError, match="unknown query key 'name'"):
+        Endpoint.parse_peer("zeek://h:5555?name=a")
+
+
 @pytest.mark.parametrize("scheme", ["zeek", "zeek+tcp", "zeek+ws", "zeek+zmq"])
 def test_a_zeek_is_for_hubs(scheme: str) -> None:
     """A hub peers with it, and gives it a queue; a client cannot connect to it."""

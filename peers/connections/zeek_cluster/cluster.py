@@ -26,8 +26,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hub.batch import Batch
+from hub.handler import Handler
 from peers.node.node import Node
 from peers.values.forms import Form
+from peers.zeek.zmtp.discovery import NODE_ID
 from peers.zeek.zmtp.event_writing import EventWriter
 from peers.zeek.zmtp.wanted import Wanted
 
@@ -36,27 +38,28 @@ if TYPE_CHECKING:
 
 __all__ = ["Cluster", "FarCluster"]
 
-_NODE_ID = b"zeek.cluster.nodeid."
-"""What subscriptions begin with by which nodes find each other."""
-
 
 class Cluster:
     """One cluster.
 
     Args:
         node: The hub.
+        name: What stands in its node id; its own name if it is empty.
     """
 
     is_far = False
     """Whether it has a central broker of its own."""
 
-    def __init__(self, node: Node) -> None:
+    mailbox = b""
+    """The topic whose events are said to the hub itself (`hear`); empty for none."""
+
+    def __init__(self, node: Node, *, name: str = "") -> None:
         self.node = node
         self.wanted: Wanted[object] = Wanted()
         """What the subscribers of the cluster want."""
         self.publishers: dict[Publisher, None] = {}
         """All who are told of it, from their handshakes on."""
-        self.own = f"topichub_{node.name}_{node.id.hex()[:12]}".encode()
+        self.own = f"topichub_{name or node.name}_{node.id.hex()[:12]}".encode()
         """The hub's own node id, the sender of what no node has published; what comes with it has come back."""
         self._writer = EventWriter(self.own, passes_on=not self.is_far)
 
@@ -67,6 +70,20 @@ class Cluster:
     def keep(self, batch: Batch, events: bytes) -> None:
         """Give a batch that a node has sent its form for the others: the bytes that have come."""
         batch.keep_form(self.form, Form.ready(self._writer.write, events))
+
+    def take_in(self, publisher: Publisher) -> None:
+        """A publisher is about to be told what is wanted, from now on until `let_go`."""
+        self.publishers[publisher] = None
+
+    def let_go(self, publisher: Publisher) -> None:
+        """It is gone; once or more."""
+        self.publishers.pop(publisher, None)
+
+    def speak(self, subscriber: object, handler: Handler) -> None:
+        """A subscriber is there."""
+
+    def hear(self, payload: bytes) -> None:
+        """Somebody has published an event to `mailbox`, in Broker's binary format."""
 
     def may_ask(self, topic: bytes) -> bool:  # noqa: ARG002 -- `FarCluster` looks at it
         """Whether publishers may be told that the hub wants a topic for others than nodes of the cluster."""
@@ -100,7 +117,8 @@ class FarCluster(Cluster):
     of other protocols and other hubs publish, but nothing that a node of any cluster has published: where it reaches
     the same cluster by another way, that would go around without end.
 
-    The hub is a silent node, as programs are that Zeek serves: it says no hello, and no node takes it for one.
+    The hub is a silent node, as programs are that Zeek serves: it says no hello, and no node takes it for one. It does
+    otherwise as a `peers.connections.zeek_cluster.member.Member`.
     """
 
     is_far = True
@@ -110,7 +128,7 @@ class FarCluster(Cluster):
 
     def may_ask(self, topic: bytes) -> bool:
         """Not where nodes would take the hub for a node, and wait for its hello."""
-        return not topic.startswith(_NODE_ID)
+        return not topic.startswith(NODE_ID)
 
     def want(self, subscriber: object, topic: bytes) -> None:
         """The broker tells it."""

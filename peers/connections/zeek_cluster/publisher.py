@@ -21,7 +21,7 @@ from hub.routes import Route
 from peers.connections.connection import Connection
 from peers.connections.zeek_cluster.cluster import Cluster
 from peers.connections.zeek_cluster.far_end import FarEnd
-from peers.zeek.zmtp.event_reading import NoEvent
+from peers.zeek.zmtp.event_reading import Addressed, NoEvent
 from peers.zeek.zmtp.event_session import EventSession
 from peers.zeek.zmtp.session import Ended, Event, Ready, encode_subscription
 
@@ -44,12 +44,17 @@ class Publisher(FarEnd):
 
     __slots__ = ("_asked", "_cluster", "_is_behind", "_told", "is_dialled")
 
-    changes: frozenset[type] = frozenset({Ready})
+    changes: frozenset[type] = frozenset({Ready, Addressed})
 
     def __init__(self, cluster: Cluster, queue: QueueLimits, connection: Connection) -> None:
         node = cluster.node
         session: EventSession[Route] = EventSession(
-            node.settings.limits.frame_bytes, node.core.routes, cluster.keep, cluster.own, node.id
+            node.settings.limits.frame_bytes,
+            node.core.routes,
+            cluster.keep,
+            cluster.own,
+            node.id,
+            mailbox=cluster.mailbox,
         )
         super().__init__(node, queue, connection, session)
         self._cluster = cluster
@@ -61,11 +66,13 @@ class Publisher(FarEnd):
         # Whether something has changed that the node was not told, as it does not read.
         self._is_behind = False
 
-    def act(self, event: Event | NoEvent) -> int:
+    def act(self, event: Event | Addressed[Route] | NoEvent) -> int:
         """Do what an event asks for; return its share of a turn."""
         match event:
             case Ready():
                 self._greet()
+            case Addressed():
+                self._hear(event)
             case NoEvent():
                 self.skip(event)
             case Ended():
@@ -75,11 +82,17 @@ class Publisher(FarEnd):
     def _greet(self) -> None:
         """Take the node in, and tell it all that is wanted, before anything else."""
         if self._join(self._ask):
-            self._cluster.publishers[self] = None
+            self._cluster.take_in(self)
             for topic in self._cluster.wanted.topics:
                 self.tell(topic, is_wanted=True)
             text = "Zeek cluster joined: it publishes" if self.is_dialled else "Zeek node publishes"
             self._node.log.info(text, address=self._connection.address)
+
+    def _hear(self, event: Addressed[Route]) -> None:
+        """Somebody says something to this hub: it is a message like all others, too."""
+        if (handler := self._connection.handler) is not None:
+            self._node.core.publish(handler, event.run.route, event.run)
+            self._cluster.hear(event.payload)
 
     # What it is told.
 
@@ -124,5 +137,5 @@ class Publisher(FarEnd):
 
     def leave(self, reason: str) -> None:
         """The node is gone; once or more."""
-        self._cluster.publishers.pop(self, None)
+        self._cluster.let_go(self)
         super().leave(reason)

@@ -20,12 +20,10 @@ from hub.topics import RESERVED
 from peers.connections.connection import Connection
 from peers.connections.zeek_cluster.cluster import Cluster
 from peers.connections.zeek_cluster.far_end import FarEnd
+from peers.zeek.zmtp.discovery import NODE_ID
 from peers.zeek.zmtp.session import Ended, Event, Ready, Session, SocketType, Subscribed, Unsubscribed
 
 __all__ = ["Subscriber", "subscriber_connection"]
-
-_NODE_ID = b"zeek.cluster.nodeid."
-"""What the topic begins with by which a node is addressed, and found; its id follows, and a dot."""
 
 
 def subscriber_connection(cluster: Cluster, queue: QueueLimits, address: str = "") -> Connection:
@@ -56,7 +54,8 @@ class Subscriber(FarEnd):
         """Do what an event asks for; return its share of a turn."""
         match event:
             case Ready():
-                if self._join():
+                if self._join() and (handler := self._connection.handler) is not None:
+                    self._cluster.speak(self, handler)
                     text = "Zeek cluster joined: it subscribes" if self.is_dialled else "Zeek node subscribes"
                     self._node.log.info(text, address=self._connection.address)
             case Subscribed():
@@ -78,8 +77,8 @@ class Subscriber(FarEnd):
         except HubError as error:
             self._refuse(error.text if isinstance(error, RejectedError) else str(error))
             return
-        if topic.startswith(_NODE_ID) and not (handler.name or self.is_dialled):
-            handler.name = topic[len(_NODE_ID) :].decode().removesuffix(".")
+        if topic.startswith(NODE_ID) and not (handler.name or self.is_dialled):
+            handler.name = topic[len(NODE_ID) :].decode().removesuffix(".")
         self._cluster.want(self, topic)
 
     def _unsubscribe(self, topic: bytes) -> None:

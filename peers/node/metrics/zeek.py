@@ -21,6 +21,8 @@ def zeek_node_metrics(node: Node) -> Iterator[Metric]:
     """Yield what nodes of a cluster of Zeek wanted and did not get."""
     refused = node.zeek_refused_subscriptions
     yield counter("hub_zeek_subscriptions_refused", "Subscriptions of Zeek nodes not taken.", refused)
+    up = sum(len(discovery.nodes) for discovery in node.zeek_clusters.values())
+    yield gauge("hub_zeek_nodes", "Nodes that are up of Zeek clusters in which the hub is one.", up)
 
 
 def zeek_store_metrics(forwarder: Forwarder) -> Iterator[Metric]:

@@ -37,7 +37,7 @@ try:
 except ImportError:  # not built: no compiler was there
     from peers.zeek.zmtp.event_scan import find_events
 
-__all__ = ["HEADS_LIMIT", "EventReader", "Keep", "NoEvent"]
+__all__ = ["HEADS_LIMIT", "Addressed", "EventReader", "Keep", "NoEvent"]
 
 HEADS_LIMIT: Final = 4096
 """How many heads are remembered of one node: with more topics than that all are forgotten, and made anew."""
@@ -58,6 +58,15 @@ class NoEvent(NamedTuple):
     """Why it was not taken, for a log."""
 
 
+class Addressed(NamedTuple, Generic[R]):
+    """An event that was published to the reader's own topic."""
+
+    run: Run[R]
+    """The event, for others."""
+    payload: bytes
+    """The event, in Broker's binary format."""
+
+
 class EventReader(Generic[R]):
     """Cuts what a node publishes into stretches of messages.
 
@@ -66,11 +75,21 @@ class EventReader(Generic[R]):
         routes: Where the routes of messages are looked up.
         keep: Called with a run, and with the bytes that it was read from: other nodes are sent the same.
         own: The node id of the reader: what it has published itself, and a broker has sent back, is not taken.
+        mailbox: The topic whose events are for the reader itself, too; empty for none.
     """
 
-    __slots__ = ("_heads", "_incoming", "_keep", "_own", "_routes")
+    __slots__ = ("_heads", "_incoming", "_keep", "_mailbox", "_own", "_routes")
 
-    def __init__(self, incoming: Incoming, routes: RouteTable[R], keep: Keep, own: bytes | None = None) -> None:
+    def __init__(
+        self,
+        incoming: Incoming,
+        routes: RouteTable[R],
+        keep: Keep,
+        own: bytes | None = None,
+        *,
+        mailbox: bytes = b"",
+    ) -> None:
+        self._mailbox = mailbox
         self._incoming = incoming
         self._routes = routes
         self._keep = keep
@@ -95,14 +114,14 @@ class EventReader(Generic[R]):
         self._keep(run, bytes(memoryview(incoming.held)[start:end]))
         return run
 
-    def take(self, message: Message) -> Run[R] | NoEvent | None:
+    def take(self, message: Message) -> Run[R] | Addressed[R] | NoEvent | None:
         """Take one message whose head is not known, or that must be looked at; None for an own one, 4 µs each."""
         try:
             return self._take(message)
         except (RejectedError, InvalidDataError, InvalidInputError) as error:
             return NoEvent(str(error))
 
-    def _take(self, message: Message) -> Run[R] | None:
+    def _take(self, message: Message) -> Run[R] | Addressed[R] | None:
         if len(message.ends) != _PARTS:
             raise RejectedError(CloseCode.BAD_DATA, f"a message of {len(message.ends)} parts, an event has {_PARTS}")
         topic, sender, serializer, payload = message.parts
@@ -110,15 +129,17 @@ class EventReader(Generic[R]):
             return None
         head = EventHead(topic, sender, serializer)
         routing_key = head.routing_key
-        if serializer == BINARY:
+        is_addressed = bool(self._mailbox) and topic == self._mailbox
+        if serializer == BINARY and not is_addressed:
             self._remember(message.frames[: message.ends[HEAD_PARTS - 1]], routing_key)
-        else:
+        elif serializer != BINARY:
             payload = from_json(payload)
         check_event(payload)
         route = self._routes.table.get(routing_key)
         if route is None:
             route = self._routes.miss(routing_key)
-        return Run(route, _LENGTH.pack(len(payload)) + routing_key + payload, 1)
+        run = Run(route, _LENGTH.pack(len(payload)) + routing_key + payload, 1)
+        return Addressed(run, payload) if is_addressed else run
 
     def _remember(self, head: bytes, routing_key: bytes) -> None:
         if len(self._heads) >= HEADS_LIMIT:

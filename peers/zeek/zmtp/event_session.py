@@ -28,20 +28,28 @@ class EventSession(Session, Generic[R]):
         keep: Called with a run of events, and with the bytes that it was read from.
         own: This side's node id, whose events are not taken; None for none.
         hub: The id of this hub; see `Session`.
+        mailbox: The topic whose events come as `Addressed`; empty for none.
     """
 
     __slots__ = ("_reader",)
 
-    def __init__(
-        self, limit_bytes: int, routes: RouteTable[R], keep: Keep, own: bytes | None = None, hub: bytes = b""
+    def __init__(  # noqa: PLR0913 -- what a side is told at once
+        self,
+        limit_bytes: int,
+        routes: RouteTable[R],
+        keep: Keep,
+        own: bytes | None = None,
+        hub: bytes = b"",
+        *,
+        mailbox: bytes = b"",
     ) -> None:
         super().__init__(SocketType.XSUB, limit_bytes, hub)
-        self._reader = EventReader(self._incoming, routes, keep, own)
+        self._reader = EventReader(self._incoming, routes, keep, own, mailbox=mailbox)
 
     def next_event(self) -> Any:
         """Return what the far side says next, as `Session.next_event`.
 
-        Its messages come as a `Run` or a `Stretch` of events, or as `NoEvent`.
+        Its messages come as a `Run` or a `Stretch` of events, as `Addressed`, or as `NoEvent`.
         """
         if not self.is_open:
             return super().next_event()

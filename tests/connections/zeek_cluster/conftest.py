@@ -11,6 +11,7 @@ from peers.connections.connection import Connection
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
 from tests.connections.zeek_cluster.node import ZmqNode
+from tests.connections.zeek_cluster.zmq_broker import ZmqBroker
 from tests.hubs.eventually import eventually
 
 StartNode = Callable[..., Awaitable[ZmqNode]]
@@ -52,3 +53,34 @@ def start_node(hub: Daemon) -> Iterator[StartNode]:
 def _joined(hub: Daemon) -> list[Connection]:
     """The connections of nodes whose handshakes are done."""
     return [one for one in hub.node.connections if one.protocol == "zeek+zmq" and one.handler is not None]
+
+
+# Clusters that have a central broker of their own.
+
+
+@pytest.fixture
+def context() -> Iterator[zmq.Context[zmq.Socket[bytes]]]:
+    """One of libzmq; nobody has a socket of it any more when the test is over."""
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    yield context
+    context.term()
+
+
+@pytest.fixture
+def start_broker(context: zmq.Context[zmq.Socket[bytes]]) -> Iterator[Callable[[], ZmqBroker]]:
+    """Start brokers."""
+    brokers: list[ZmqBroker] = []
+
+    def start() -> ZmqBroker:
+        brokers.append(ZmqBroker(context))
+        return brokers[-1]
+
+    yield start
+    for broker in brokers:
+        broker.stop()
+
+
+@pytest.fixture
+def broker(start_broker: Callable[[], ZmqBroker]) -> ZmqBroker:
+    """One of them."""
+    return start_broker()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -12,45 +11,16 @@ import structlog
 import zmq
 
 from peers.client import Message, connect
-from peers.connections.connection import Connection
 from peers.daemon.daemon import Daemon
-from peers.daemon.sources import load
 from peers.transport.endpoints import Endpoint
 from peers.values import Count
 from peers.values.event import Event
+from tests.connections.zeek_cluster.hubs import joined, running
 from tests.connections.zeek_cluster.node import HELLO, ZmqNode
 from tests.connections.zeek_cluster.zmq_broker import ZmqBroker
 from tests.hubs.eventually import eventually
 
 StartNode = Callable[..., ZmqNode]
-
-
-@pytest.fixture
-def context() -> Iterator[zmq.Context[zmq.Socket[bytes]]]:
-    """One of libzmq; nobody has a socket of it any more when the test is over."""
-    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
-    yield context
-    context.term()
-
-
-@pytest.fixture
-def start_broker(context: zmq.Context[zmq.Socket[bytes]]) -> Iterator[Callable[[], ZmqBroker]]:
-    """Start brokers."""
-    brokers: list[ZmqBroker] = []
-
-    def start() -> ZmqBroker:
-        brokers.append(ZmqBroker(context))
-        return brokers[-1]
-
-    yield start
-    for broker in brokers:
-        broker.stop()
-
-
-@pytest.fixture
-def broker(start_broker: Callable[[], ZmqBroker]) -> ZmqBroker:
-    """One of them."""
-    return start_broker()
 
 
 @pytest.fixture
@@ -69,20 +39,6 @@ def start(context: zmq.Context[zmq.Socket[bytes]]) -> Iterator[StartNode]:
         node.close()
 
 
-@asynccontextmanager
-async def running(name: str, peers: list[str], *listen: str) -> AsyncIterator[Daemon]:
-    """Run a hub, which has a port for its clients in front of others."""
-    settings = {"listen": ["tcp://127.0.0.1:0", *listen], "peers": peers, "zeek": {"stores": []}}
-    daemon = Daemon(load(settings, {}), name)
-    await daemon.start()
-    try:
-        yield daemon
-    finally:
-        for connection in list(daemon.node.connections):
-            connection.abort()
-        await daemon.stop()
-
-
 @pytest.fixture
 async def hub(broker: ZmqBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Daemon]:
     """One that has joined the cluster of the broker."""
@@ -90,12 +46,6 @@ async def hub(broker: ZmqBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     async with running("hub", [str(broker.endpoint)]) as daemon:
         await eventually(lambda: len(joined(daemon)) == 2)
         yield daemon
-
-
-def joined(hub: Daemon) -> list[Connection]:
-    """The connections to a broker whose handshakes are done, that for events first."""
-    found = [one for one in hub.node.connections if one.protocol == "zeek+zmq" and one.handler is not None]
-    return sorted(found, key=lambda one: type(one.conversation).__name__)
 
 
 def numbers(events: list[list[bytes]]) -> list[int]:

@@ -1,0 +1,32 @@
+"""Hubs that join clusters, and the connections by which they have."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from peers.connections.connection import Connection
+from peers.daemon.daemon import Daemon
+from peers.daemon.sources import load
+
+__all__ = ["joined", "running"]
+
+
+@asynccontextmanager
+async def running(name: str, peers: list[str], *listen: str) -> AsyncIterator[Daemon]:
+    """Run a hub, which has a port for its clients in front of others."""
+    settings = {"listen": ["tcp://127.0.0.1:0", *listen], "peers": peers, "zeek": {"stores": []}}
+    daemon = Daemon(load(settings, {}), name)
+    await daemon.start()
+    try:
+        yield daemon
+    finally:
+        for connection in list(daemon.node.connections):
+            connection.abort()
+        await daemon.stop()
+
+
+def joined(hub: Daemon) -> list[Connection]:
+    """The connections to a broker whose handshakes are done, that for events first."""
+    found = [one for one in hub.node.connections if one.protocol == "zeek+zmq" and one.handler is not None]
+    return sorted(found, key=lambda one: type(one.conversation).__name__)

@@ -1,0 +1,211 @@
+"""The hub as a node with a name: who sees whom, by nodes that do what Zeek's scripts do, at either kind of broker."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+import zmq
+
+from peers.client import Client, connect
+from peers.connections.zeek_cluster import member
+from peers.daemon.daemon import Daemon
+from peers.transport.endpoints import Endpoint
+from peers.values import Count
+from peers.values.event import Event
+from tests.connections.zeek_cluster.hubs import joined, running
+from tests.connections.zeek_cluster.zeek_node import ZeekNode
+from tests.connections.zeek_cluster.zmq_broker import ZmqBroker
+from tests.hubs.eventually import eventually
+
+StartZeek = Callable[..., ZeekNode]
+
+
+@pytest.fixture
+def start_zeek(context: zmq.Context[zmq.Socket[bytes]]) -> Iterator[StartZeek]:
+    """Start nodes at a broker."""
+    nodes: list[ZeekNode] = []
+
+    def start(endpoint: Endpoint, name: str, **further: Any) -> ZeekNode:
+        nodes.append(ZeekNode(context, endpoint, name, **further))
+        return nodes[-1]
+
+    yield start
+    for node in nodes:
+        node.close()
+
+
+@pytest.fixture(params=["libzmq", "a hub"])
+async def cluster(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Endpoint]:
+    """Where the central broker of a cluster is."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    if request.param == "libzmq":
+        yield request.getfixturevalue("broker").endpoint
+        return
+    async with running("far", [], "zeek+zmq://127.0.0.1:0") as far:
+        yield far.endpoints[1]
+
+
+@asynccontextmanager
+async def member_of(endpoint: Endpoint, further: str = "name=hub") -> AsyncIterator[tuple[Daemon, Client]]:
+    """A hub that is a node of a cluster, with a client that hears of nodes."""
+    async with running("main", [f"{endpoint}&{further}"]) as daemon, connect(daemon.endpoints[0].location) as client:
+        await eventually(lambda: len(joined(daemon)) == 2)
+        yield daemon, client
+
+
+def names(daemon: Daemon) -> list[str]:
+    """The nodes that a hub knows to be up."""
+    return sorted(name for one in daemon.node.zeek_clusters.values() for name in one.nodes.values())
+
+
+def ups(*nodes: ZeekNode) -> list[int]:
+    """How many nodes each of them knows to be up; all go on with what they are doing."""
+    return [len(node.run().up) for node in nodes]
+
+
+async def test_it_is_seen_and_sees(cluster: Endpoint, start_zeek: StartZeek) -> None:
+    """By nodes that were there and by one that comes later, each once; clients hear of them, and may ask."""
+    manager = start_zeek(cluster, "manager")
+    async with member_of(cluster) as (hub, client), client.subscribe("$hub/nodes/") as told:
+        await eventually(lambda: manager.run().up and names(hub) == ["manager"])
+        worker = start_zeek(cluster, "worker-1")
+        await eventually(lambda: ups(manager, worker) == [2, 2] and len(names(hub)) == 2)
+        assert set(worker.up.values()) == {"manager", "hub"}
+        assert manager.raised == [("up", "hub"), ("up", "worker-1")]
+        assert all(node_id.startswith("topichub_hub_") for node_id, name in worker.up.items() if name == "hub")
+        found = await client.request("$hub/nodes", None)
+        assert {one["id"]: one["name"] for one in found} == {manager.id: "manager", worker.id: "worker-1"}
+        assert await client.request("$hub/nodes", {"after": found[0]["id"]}) == found[1:]
+        worker.close()
+        await eventually(lambda: names(hub) == ["manager"])
+        first = None
+        async for message in told:
+            if message.value["name"] == "worker-1":
+                first = first or message
+                if message.topic == "$hub/nodes/down":
+                    break
+        assert first is not None
+        assert first.topic == "$hub/nodes/up"
+        assert message.value == first.value | {"reason": "it has gone"}
+    await eventually(lambda: manager.run().up == {})
+    assert ("down", "hub") in manager.raised
+    assert manager.warnings == []
+
+
+async def test_what_is_said_to_it_reaches_clients(cluster: Endpoint, start_zeek: StartZeek) -> None:
+    """Under the topics of its name and its id; and what clients say to a node reaches that."""
+    manager = start_zeek(cluster, "manager")
+    async with member_of(cluster) as (_, client), client.subscribe("zeek.cluster.node") as messages:
+        await eventually(lambda: manager.run().up)
+        (own,) = manager.up
+        for topic in ("zeek.cluster.node.hub.", f"zeek.cluster.nodeid.{own}."):
+            manager.say(topic, Event("Demo::ask", Count(1)))
+        found = []
+        async for message in messages:
+            if Event.of(message.value).name == "Demo::ask":
+                found.append(message.topic)
+            if len(found) == 2:
+                break
+        assert found == ["zeek.cluster.node.hub.", f"zeek.cluster.nodeid.{own}."]
+        await client.publish("zeek.cluster.node.manager.", Event("Demo::tell", Count(2)))
+        await eventually(lambda: manager.run().got)
+    assert manager.got == [("zeek.cluster.node.manager.", Event("Demo::tell", Count(2)))]
+
+
+async def test_the_broker_is_restarted(
+    broker: ZmqBroker, start_zeek: StartZeek, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is down, as nobody has seen anybody go; who comes then is greeted, and events pass."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    manager = start_zeek(broker.endpoint, "manager")
+    async with member_of(broker.endpoint) as (hub, client):
+        await eventually(lambda: manager.run().up and names(hub) == ["manager"])
+        (own,) = manager.up
+        broker.stop()
+        await eventually(lambda: not joined(hub))
+        broker.start()
+        await eventually(lambda: len(joined(hub)) == 2)
+        worker = start_zeek(broker.endpoint, "worker-1")
+        await eventually(lambda: ups(manager, worker) == [2, 2] and len(names(hub)) == 2)
+        await client.publish("zeek.cluster.worker", Event("Demo::tell", Count(2)))
+        await eventually(lambda: all([manager.run().got, worker.run().got]))
+        assert own in manager.up
+        assert own in worker.up
+    assert ("down", "hub") not in manager.raised
+    assert manager.warnings == []
+
+
+@pytest.mark.parametrize("which", [0, 1])
+async def test_one_connection_breaks(cluster: Endpoint, start_zeek: StartZeek, which: int) -> None:
+    """Nodes see the hub go with its subscriptions only, and come again; the hub sees nobody go."""
+    manager = start_zeek(cluster, "manager")
+    async with member_of(cluster) as (hub, _):
+        await eventually(lambda: manager.run().up and names(hub) == ["manager"])
+        before = joined(hub)
+        before[which].abort()
+        await eventually(lambda: len(joined(hub)) == 2 and joined(hub)[which] is not before[which])
+        if which == 0:
+            await eventually(lambda: manager.run().raised == [("up", "hub"), ("down", "hub"), ("up", "hub")])
+        worker = start_zeek(cluster, "worker-1")
+        await eventually(lambda: ups(manager, worker) == [2, 2] and len(names(hub)) == 2)
+        if which == 1:
+            assert manager.raised == [("up", "hub"), ("up", "worker-1")]
+    assert manager.warnings == []
+
+
+async def test_a_name_that_the_layout_does_not_have(cluster: Endpoint, start_zeek: StartZeek) -> None:
+    """Zeek says so in its own log, and goes on; events pass all the same."""
+    manager = start_zeek(cluster, "manager", layout=("manager",))
+    async with member_of(cluster) as (hub, client):
+        await eventually(lambda: manager.run().warnings and names(hub) == ["manager"])
+        await client.publish("zeek.cluster.node.manager.", Event("Demo::tell", Count(2)))
+        await eventually(lambda: manager.run().got)
+    assert manager.warnings == ["Got Cluster::hello msg from unexpected node hub"]
+
+
+async def test_what_is_odd_is_told_in_a_line(
+    cluster: Endpoint, start_zeek: StartZeek, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another node of its name; one that says no hello; a greeting with other arguments."""
+    monkeypatch.setattr(member, "LOOK_S", 0.02)
+    with structlog.testing.capture_logs() as logs:
+        async with member_of(cluster) as (hub, _):
+            twin = start_zeek(cluster, "hub")
+            await eventually(lambda: twin.run().up and names(hub) == ["hub"])
+            (own,) = twin.up
+            twin.say(f"zeek.cluster.nodeid.{own}.", Event("Cluster::hello", Count(1)))
+            twin.subscribe("zeek.cluster.nodeid.mute.")
+            await eventually(lambda: len([line for line in logs if line["event"] == "Zeek cluster"]) == 3)
+    told = {line["reason"] for line in logs if line["event"] == "Zeek cluster"}
+    assert any("has the name of this node, 'hub'" in reason for reason in told)
+    assert any("other arguments than a name and an id" in reason for reason in told)
+    assert any("mute has not said Cluster::hello" in reason for reason in told)
+
+
+async def test_a_broker_that_stays_away(
+    broker: ZmqBroker,
+    start_zeek: StartZeek,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its nodes are down after some time, and up when they are there again; nobody is greeted once more for it."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(member, "LOOK_S", 0.05)
+    manager = start_zeek(broker.endpoint, "manager")
+    async with member_of(broker.endpoint) as (hub, client), client.subscribe("$hub/nodes/") as told:
+        await eventually(lambda: manager.run().up and names(hub) == ["manager"])
+        broker.stop()
+        await eventually(lambda: names(hub) == [])
+        broker.start()
+        await eventually(lambda: manager.run().up and names(hub) == ["manager"])
+        found = [(await anext(told)).topic for _ in range(2)]
+        while found[-2:] != ["$hub/nodes/down", "$hub/nodes/up"]:
+            found.append((await anext(told)).topic)
+    assert manager.warnings == []

@@ -1,0 +1,276 @@
+"""Which nodes of a cluster are up, and what they say to each other: simulated clusters, and what goes wrong."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from peers.values.event import Event
+from peers.zeek.zmtp import discovery
+from peers.zeek.zmtp.discovery import NODE_ID, Discovery, Down, Odd, Say, Up
+
+GREETING = "Cluster::Backend::ZeroMQ::hello"
+ANSWER = "Cluster::hello"
+
+
+def topic(node_id: str) -> bytes:
+    """The topic of a node."""
+    return NODE_ID + node_id.encode() + b"."
+
+
+def said(changes: list[Any]) -> list[tuple[str, bytes]]:
+    """Which words were said, and to which topic."""
+    return [(Event.decode(change.payload).name, change.topic) for change in changes if isinstance(change, Say)]
+
+
+def word(name: str, *args: Any) -> bytes:
+    """An event as a node sends it."""
+    return Event(name, *args).encode()
+
+
+def heard() -> Discovery:
+    """One whose own subscription has come back."""
+    own = Discovery("hub", "own")
+    own.subscribing()
+    own.subscribed(topic("own"))
+    assert own.changes() == []
+    return own
+
+
+def with_one() -> Discovery:
+    """One that knows a node, `worker-1` with the id `w`."""
+    own = heard()
+    own.subscribed(topic("w"))
+    own.hear(word(GREETING, "worker-1", "w"))
+    own.hear(word(ANSWER, "worker-1", "w"))
+    own.changes()
+    assert own.nodes == {"w": "worker-1"}
+    return own
+
+
+@pytest.mark.parametrize("order", list(itertools.permutations(["subscription", "greeting", "answer"])))
+def test_a_greeting_in_any_order(order: tuple[str, ...]) -> None:
+    """Each word is said once: the greeting to whoever has subscribed, the answer to whoever has greeted, too."""
+    own, changes = heard(), []
+    for step in order:
+        if step == "subscription":
+            own.subscribed(topic("w"))
+        else:
+            own.hear(word(GREETING if step == "greeting" else ANSWER, "worker-1", "w"))
+        changes += own.changes()
+    assert said(changes) == [(GREETING, topic("w")), (ANSWER, topic("w"))]
+    assert [change for change in changes if not isinstance(change, Say)] == [Up("w", "worker-1")]
+    assert all(Event.decode(change.payload).args == ("hub", "own") for change in changes if isinstance(change, Say))
+
+
+def test_nothing_is_said_before_others_can_answer() -> None:
+    """Not before the broker has told this node's own subscription, as others would wait for it in vain."""
+    own = Discovery("hub", "own")
+    own.subscribing()
+    own.subscribed(topic("w"))
+    own.hear(word(GREETING, "worker-1", "w"))
+    assert own.changes() == []
+    own.subscribed(topic("own"))
+    assert said(own.changes()) == [(GREETING, topic("w")), (ANSWER, topic("w"))]
+    own.subscribed(topic("own"))
+    own.subscribed(topic("w"))
+    assert own.changes() == []
+
+
+def test_a_node_goes() -> None:
+    """That is told by the end of its subscription; a new one of its name has another id."""
+    own = with_one()
+    own.unsubscribed(topic("w"))
+    own.unsubscribed(topic("w"))
+    own.unsubscribed(topic("never seen"))
+    assert own.changes() == [Down("w", "worker-1", "it has gone")]
+    assert own.nodes == {}
+
+
+def test_a_node_comes_again_whose_end_was_not_told() -> None:
+    """Its name is enough: the one before it is down first."""
+    own = with_one()
+    own.hear(word(ANSWER, "worker-1", "w2"))
+    assert own.changes() == [Down("w", "worker-1", "w2 has its name now"), Up("w2", "worker-1")]
+    assert own.nodes == {"w2": "worker-1"}
+
+
+def test_the_broker_is_restarted() -> None:
+    """Nobody is greeted again, as nobody has seen anybody go; who is not there again in time is down, till he is."""
+    own = with_one()
+    own.subscribed(topic("x"))
+    own.hear(word(GREETING, "worker-2", "x"))
+    own.hear(word(ANSWER, "worker-2", "x"))
+    own.changes()
+    own.interrupted()
+    own.subscribing()
+    own.look()
+    own.subscribed(topic("w"))
+    own.subscribed(topic("own"))
+    assert own.changes() == []
+    own.look()
+    assert own.changes() == [Down("x", "worker-2", "it is not there again since the connection was lost")]
+    own.look()
+    own.subscribed(topic("x"))
+    assert own.changes() == [Up("x", "worker-2")]
+    assert own.nodes == {"w": "worker-1", "x": "worker-2"}
+
+
+def test_only_the_own_connection_was_broken() -> None:
+    """Others have seen this node go, and greet it again: it greets them again, once."""
+    own = with_one()
+    own.unsubscribed(topic("own"))
+    own.subscribing()
+    own.hear(word(GREETING, "worker-1", "w"))
+    assert own.changes() == []
+    own.subscribed(topic("own"))
+    assert said(own.changes()) == [(GREETING, topic("w")), (ANSWER, topic("w"))]
+    own.hear(word(GREETING, "worker-1", "w"))
+    own.hear(word(ANSWER, "worker-1", "w"))
+    assert own.changes() == []
+
+
+def test_what_is_waited_for_in_vain_is_told_once() -> None:
+    """A subscription without a greeting, and a greeting without a subscription."""
+    own = heard()
+    own.subscribed(topic("mute"))
+    own.hear(word(GREETING, "deaf", "d"))
+    own.changes()
+    own.look()
+    assert own.changes() == []
+    for _ in range(3):
+        own.look()
+    told = [change.reason for change in own.changes() if isinstance(change, Odd)]
+    assert len(told) == 2
+    assert "mute has not said Cluster::hello" in told[0]
+    assert "d says that it is a node" in told[1]
+    assert own.nodes == {}
+
+
+def test_names_are_unique() -> None:
+    """Another node that is called as this one is told of."""
+    own = heard()
+    own.hear(word(ANSWER, "hub", "w"))
+    odd, up = own.changes()
+    assert "w has the name of this node, 'hub'" in odd.reason
+    assert up == Up("w", "hub")
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b"",
+        b"garbage",
+        word("Demo::hello", "worker-1", "w"),
+        word(GREETING),
+        word(GREETING, "worker-1", 7),
+        word(ANSWER, "x" * 257, "w"),
+        word(ANSWER, "worker-1", "own"),
+    ],
+)
+def test_what_is_no_greeting(payload: bytes) -> None:
+    """It raises nobody; one with other arguments is told of, and one of this node itself is not."""
+    own = heard()
+    own.hear(payload)
+    is_wrong = b"ello" in payload and b"Demo" not in payload and b"own" not in payload
+    assert [type(change) for change in own.changes()] == [Odd] * is_wrong
+    assert own.nodes == {}
+
+
+def test_subscriptions_that_mean_nobody() -> None:
+    """A listener's, and one that is no text."""
+    own = heard()
+    for one in (NODE_ID, NODE_ID + b".", NODE_ID + b"\xff."):
+        own.subscribed(one)
+        own.unsubscribed(one)
+    assert own.changes() == []
+
+
+def test_nodes_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Further ones are not greeted, which is told once; those that are away make room."""
+    monkeypatch.setattr(discovery, "NODES_LIMIT", 3)
+    own = with_one()
+    for node_id in ("x", "y", "z"):
+        own.subscribed(topic(node_id))
+    changes = own.changes()
+    assert said(changes) == [(GREETING, topic("x")), (GREETING, topic("y"))]
+    assert [change.reason for change in changes if isinstance(change, Odd)] == [
+        "3 nodes are known: no further ones are greeted"
+    ]
+    own.interrupted()
+    own.look()
+    own.look()
+    own.subscribing()
+    own.subscribed(topic("own"))
+    own.subscribed(topic("z"))
+    assert (GREETING, topic("z")) in said(own.changes())
+
+
+class Net:
+    """A broker and nodes: what is said arrives in any order between nodes, and in order from one to another."""
+
+    def __init__(self, names: list[str]) -> None:
+        self.nodes = {f"id-{name}": Discovery(name, f"id-{name}") for name in names}
+        self.there: dict[str, None] = {}
+        self.ways: dict[tuple[str, str, str], list[Any]] = {}
+
+    def join(self, node_id: str) -> None:
+        """A node comes: it is told of all, and all are told of it."""
+        self.nodes[node_id].subscribing()
+        for other in self.there:
+            self._send("broker", node_id, "subscribed", topic(other))
+        self.there[node_id] = None
+        for other in self.there:
+            self._send("broker", other, "subscribed", topic(node_id))
+
+    def leave(self, node_id: str) -> None:
+        """Its connections break, and it forgets what was on its way."""
+        del self.there[node_id]
+        for way in self.ways:
+            if node_id in way[:2]:
+                self.ways[way].clear()
+        self.nodes[node_id].interrupted()
+        for other in self.there:
+            self._send("broker", other, "unsubscribed", topic(node_id))
+
+    def step(self, choice: int) -> bool:
+        """Let one thing arrive; return whether there was any."""
+        ways = [way for way, waiting in self.ways.items() if waiting]
+        if not ways:
+            return False
+        way = ways[choice % len(ways)]
+        what, arg = self.ways[way].pop(0)
+        getattr(self.nodes[way[1]], what)(arg)
+        for change in self.nodes[way[1]].changes():
+            if isinstance(change, Say):
+                to = change.topic[len(NODE_ID) : -1].decode()
+                if to in self.there:
+                    self._send(way[1], to, "hear", change.payload)
+        return True
+
+    def _send(self, source: str, to: str, what: str, arg: bytes) -> None:
+        self.ways.setdefault((source, to, "says" if what == "hear" else "tells"), []).append((what, arg))
+
+
+@settings(max_examples=300)
+@given(st.data())
+def test_simulated_clusters(data: st.DataObject) -> None:
+    """Whoever comes and goes, and in whichever order it is heard: in the end each knows all who are there."""
+    names = ["a", "b", "c", "d"][: data.draw(st.integers(2, 4))]
+    net = Net(names)
+    for _ in range(data.draw(st.integers(1, 8))):
+        node_id = data.draw(st.sampled_from(sorted(net.nodes)))
+        (net.leave if node_id in net.there else net.join)(node_id)
+        for _ in range(data.draw(st.integers(0, 12))):
+            net.step(data.draw(st.integers(0, 50)))
+    steps = 0
+    while net.step(data.draw(st.integers(0, 50))):
+        steps += 1
+        assert steps < 500
+    for node_id in net.there:
+        known = net.nodes[node_id].nodes
+        assert {other for other in known if other in net.there} == net.there.keys() - {node_id}
