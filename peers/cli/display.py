@@ -1,7 +1,7 @@
 """Display: how `hub sub` brings the messages of a stream to standard output, and when it stops by itself.
 
 ```
-MessageStream ─ batch ─▶ visible? ─▶ limit, timeout ─┬─ pretty, json ─▶ lines ─┬─▶ Output
+Messages ────── batch ─▶ visible? ─▶ limit, timeout ─┬─ pretty, json ─▶ lines ─┬─▶ Output
                                                      └─ count ─▶ Tally ────────┘
 ```
 
@@ -21,7 +21,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from datetime import datetime
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 from hub.batch import Message
 from peers.cli.formats import JsonFormat, PrettyFormat
@@ -29,9 +29,8 @@ from peers.cli.notices import Notices
 from peers.cli.output import Output
 from peers.cli.tally import Tally
 from peers.cli.texts import counted
-from peers.client import MessageStream
 
-__all__ = ["CLEAR_LINE", "Format", "Look", "Stop", "Visible", "count", "show"]
+__all__ = ["CLEAR_LINE", "Format", "Look", "Messages", "Stop", "Visible", "count", "show"]
 
 EXIT_INCOMPLETE = 2
 """Time is up and `--limit` was not reached."""
@@ -46,6 +45,13 @@ Format = Literal["pretty", "json", "count"]
 
 Visible = Callable[[list[Message]], list[Message]]
 """Returns those messages of a batch that are to be shown."""
+
+
+class Messages(Protocol):
+    """What is shown: a `MessageStream`, or what reads like one."""
+
+    async def batch(self) -> list[Message]:
+        """Wait for messages, and return them; empty only at the end."""
 
 
 class Look(NamedTuple):
@@ -71,7 +77,7 @@ class Stop(NamedTuple):
 
 
 async def show(  # noqa: PLR0913, PLR0917 -- of the command's flags
-    messages: MessageStream, visible: Visible, stop: Stop, look: Look, output: Output, notices: Notices
+    messages: Messages, visible: Visible, stop: Stop, look: Look, output: Output, notices: Notices
 ) -> int:
     """Write each message on a line, until it is time to stop; return the exit code."""
     on_terminal = sys.stdout.isatty()
@@ -99,7 +105,7 @@ async def show(  # noqa: PLR0913, PLR0917 -- of the command's flags
     return stop.exit_code(shown)
 
 
-async def _batches(messages: MessageStream, visible: Visible, stop: Stop) -> AsyncIterator[list[Message]]:
+async def _batches(messages: Messages, visible: Visible, stop: Stop) -> AsyncIterator[list[Message]]:
     """Yield what is to be shown of each batch, until it is time to stop."""
     loop = asyncio.get_running_loop()
     give_up_s = None if stop.timeout_s is None else loop.time() + stop.timeout_s
@@ -123,7 +129,7 @@ async def _batches(messages: MessageStream, visible: Visible, stop: Stop) -> Asy
         yield batch
 
 
-async def count(messages: MessageStream, visible: Visible, stop: Stop, output: Output) -> int:
+async def count(messages: Messages, visible: Visible, stop: Stop, output: Output) -> int:
     """Write the count and the rate once a second, and the total at the end; return the exit code."""
     now = asyncio.get_running_loop().time
     tally = Tally(now())

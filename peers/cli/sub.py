@@ -5,7 +5,8 @@ hub ─▶ client ─ batch ─▶ display ─▶ Output (a thread) ─▶ stand
 ```
 
 It asks for a queue as large as hubs usually grant, so that a burst (a replay at full speed) is not lost while a
-terminal scrolls. Not here: how messages become output, and when that stops (`peers.cli.display`).
+terminal scrolls. Not here: how messages become output, and when that stops (`peers.cli.display`); the last message of
+each topic (`peers.cli.last`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from hub.overflow import Overflow
 from hub.topics import RESERVED
 from peers.cli.display import CLEAR_LINE, Format, Look, Stop, count, show
 from peers.cli.errors import FlagError
+from peers.cli.last import last_first, sources_of
 from peers.cli.moments import with_zone
 from peers.cli.notices import Notices
 from peers.cli.output import Output
@@ -78,6 +80,12 @@ def sub(  # noqa: PLR0913 -- one flag each
         str | None, Parameter(help="Messages that bear all these labels, as a,b; see docs/names-and-labels.md.")
     ] = None,
     sender: Annotated[str, Parameter(help="Messages whose sender has this name.")] = "",
+    last: Annotated[
+        bool,
+        Parameter(
+            help="The last message of each topic first, from a store that is fed with them (--store-from).", negative=()
+        ),
+    ] = False,
     narrow: Annotated[
         bool,
         Parameter(help="Show what you may see of these topics, instead of being refused the rest.", negative=()),
@@ -110,6 +118,7 @@ def sub(  # noqa: PLR0913 -- one flag each
         hides_hub=names_all,
         narrows=narrow or names_all,
         recorded=recorded,
+        last=last,
     )
     wanted.check()
     if wildcard := _wildcard(prefixes):
@@ -134,6 +143,8 @@ class _Wanted(NamedTuple):
     """Whether what this user may not see is left out, too."""
     recorded: bool = False
     """Whether each message is to have an offset."""
+    last: bool = False
+    """Whether the last message of each topic comes first."""
 
     @property
     def is_rule(self) -> bool:
@@ -145,6 +156,8 @@ class _Wanted(NamedTuple):
         is_read = self.from_offset is not None or self.from_time is not None or self.recorded
         if self.is_rule and (len(self.prefixes) > 1 or is_read):
             raise FlagError("--rule and --sender take one prefix at most, and go on live only: no journal keeps labels")
+        if self.last and (self.is_rule or is_read):
+            raise FlagError("--last: not with --rule, --sender, or what begins in the journal; a store keeps no labels")
 
     def open(self, client: Client) -> MessageStream:
         """Return the subscription."""
@@ -196,7 +209,9 @@ async def _subscribe(wanted: _Wanted, hub: HubFlags, wish: QueueWish, stop: Stop
     try:
         async with connect(hub.url, **notices.options(hub, wish, narrow=wanted.narrows)) as client:
             try:
-                async with wanted.open(client) as messages:
+                sources = await sources_of(client, wanted.prefixes) if wanted.last else []
+                async with wanted.open(client) as stream:
+                    messages = await last_first(client, sources, stream) if sources else stream
                     if sys.stderr.isatty():
                         notices.say(f"subscribed to {wanted} at hub {client.hub.name if client.hub else ''}")
                     if counting:

@@ -12,15 +12,16 @@ from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
 
 TEXT = (Path(__file__).parents[2] / "docs" / "stores.md").read_text()
+STORES = {"open": ["status=:memory:", "last=:memory:"], "feeds": ["last=/status/"]}
 PYTHON = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
 async def test_examples(capsys: Any) -> None:
     """Each does what the page says."""
-    daemon = Daemon(load({"listen": ["tcp://127.0.0.1:0"], "stores": {"open": ["status=:memory:"]}}, {}), "hub")
+    daemon = Daemon(load({"listen": ["tcp://127.0.0.1:0"], "stores": STORES}, {}), "hub")
     await daemon.start()
     url = daemon.endpoints[0].location
-    assert len(PYTHON) == 4
+    assert len(PYTHON) == 5
     for block in PYTHON:
         names: dict[str, Any] = {}
         exec(compile(block.replace("tcp://127.0.0.1:7400", url), "docs/stores.md", "exec"), names)  # noqa: S102 -- our own page
@@ -34,6 +35,8 @@ async def test_examples(capsys: Any) -> None:
         "put sensor-8 None up True",
         "put sensor-8 up down False",
         "erase sensor-8 down None False",
+        "last /status/door open",
+        "live /status/door closed",
         "night True True",
     ]
 
