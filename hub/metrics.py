@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from hub.delivery import Role
 from hub.handler import Handler
+from hub.look import Look
 
 __all__ = ["CoreStatistics", "Counters", "RoutingStatistics"]
 
@@ -84,6 +85,13 @@ class Counters:
         self._unreadable_messages += handler.unreadable_messages
         policy = handler.limits.overflow.value
         self._dropped_messages[policy] = self._dropped_messages.get(policy, 0) + handler.dropped_messages
+
+    def add_to(self, look: Look) -> None:
+        """Add the sums of those who have left to a look at those who are there."""
+        look.published_messages += self._published_messages
+        look.delivered_messages += self._delivered_messages
+        look.delivered_bytes += self._delivered_bytes
+        look.dropped_messages += sum(self._dropped_messages.values())
 
     def statistics(self, handlers: Iterable[Handler], routing: RoutingStatistics) -> CoreStatistics:
         """Sum up over the handlers that are there and those that have left."""

@@ -3,6 +3,7 @@
 | file | |
 |---|---|
 | `who`, `users` | who is connected; which users there are |
+| `state`, `history` | how the hub does, in one sentence, and who has lost what; what it has done before |
 | `graph`, `trace` | the hubs and links of the mesh; the ways of a topic, as far as is known |
 | `topics` | which topics bring how much |
 | `probe` | the ways of a topic, and their times, found out by a probe |

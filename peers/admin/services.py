@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from hub.topics import RESERVED
 from peers.admin.graph import graph
+from peers.admin.history import history
 from peers.admin.kick import kick
 from peers.admin.nodes import NODES_TOPIC, nodes
 from peers.admin.probe import probe
 from peers.admin.rights import rights
+from peers.admin.state import losses, state
 from peers.admin.topics import topics
 from peers.admin.trace import trace
 from peers.admin.users import users
@@ -28,6 +30,9 @@ def add_services(node: Node) -> None:
     services.add(RESERVED + "topics", topics(node), judges_itself=True)
     services.add(RESERVED + "kick", kick(node), for_admins=True)
     services.add(RESERVED + "rights", rights(node), judges_itself=True)
+    services.add(RESERVED + "history", history(node))
+    services.add(RESERVED + "state", state(node))
+    services.add(RESERVED + "losses", losses(node))
     services.add(RESERVED + "mesh/graph", graph(node))
     services.add(NODES_TOPIC, nodes(node))
     services.add(RESERVED + "mesh/trace", trace(node), for_admins=True)

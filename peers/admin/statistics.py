@@ -31,6 +31,7 @@ def totals(node: Node) -> dict[str, Any]:
         "memory_bytes": memory.resident_bytes,
         "memory_limit_bytes": memory.limit_bytes,
         "users": [share._asdict() for share in node.core.quotas.largest(USERS_SHOWN)],
+        "state": node.pulse.state.fields(),
         "links": [link.fields() for link in node.traffic.statistics(node.loop.time())],
     }
 

@@ -82,6 +82,10 @@ class LinkFigures(msgspec.Struct, frozen=True, kw_only=True):
     path_changes: int
 
 
+class _State(msgspec.Struct, frozen=True):
+    text: str = ""
+
+
 class _Part(msgspec.Struct, frozen=True):
     hub: str
     at_s: float
@@ -92,6 +96,7 @@ class _Part(msgspec.Struct, frozen=True):
     memory_limit_bytes: int = 0
     users: tuple[UserHoldings, ...] = ()
     links: tuple[LinkFigures, ...] = ()
+    state: _State = _State()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,21 +113,24 @@ class Snapshot:
     """Those who hold most, and the others together; empty where there are none, or the hub does not say."""
     links: tuple[LinkFigures, ...] = ()
     """By the name of the hub at their other end; empty where there are none, or the hub does not say."""
+    state: str = ""
+    """How the hub does, in one sentence of its own; empty where it does not say."""
 
 
 class Assembly:
     """Puts the messages of one look at a hub together."""
 
-    __slots__ = ("_handlers", "_head", "_links", "_users")
+    __slots__ = ("_handlers", "_head", "_links", "_state", "_users")
 
     def __init__(self) -> None:
         # The hub and the time of the look that is being put together.
         self._head: tuple[str, float] = ("", -1.0)
         # The handlers of that look so far, without a gap; a part that is not the next one is passed over.
         self._handlers: list[HandlerCounters] = []
-        # The users and links of that look: its first part has them.
+        # The users, the links and the sentence of that look: its first part has them.
         self._users: tuple[UserHoldings, ...] = ()
         self._links: tuple[LinkFigures, ...] = ()
+        self._state = ""
 
     def feed(self, value: Any) -> Snapshot | None:
         """Take the value of one `$hub/statistics` message; return the snapshot that it completes.
@@ -138,14 +146,14 @@ class Assembly:
         if head != self._head:
             self._head = head
             self._handlers = []
-            self._users, self._links = part.users, part.links
+            self._users, self._links, self._state = part.users, part.links, part.state.text
         if part.first != len(self._handlers):
             return None
         self._handlers.extend(part.some)
         if len(self._handlers) < part.handlers:
             return None
         memory = part.memory_bytes, part.memory_limit_bytes
-        return Snapshot(part.hub, part.at_s, tuple(self._handlers), *memory, self._users, self._links)
+        return Snapshot(part.hub, part.at_s, tuple(self._handlers), *memory, self._users, self._links, self._state)
 
 
 class Activity(NamedTuple):

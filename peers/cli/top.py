@@ -1,8 +1,9 @@
 """`hub top`: a live table of a hub's handlers: who, which prefixes, how fast, what waits, what was lost.
 
 The hub announces its handlers once a second while somebody listens (`$hub/statistics`); the sums are done here, in
-`peers.cli.rates`. Where the hub has links, another table shows how these do; where it has users, one shows what those
-hold who hold most. On a terminal they are drawn in place, elsewhere they follow one another.
+`peers.cli.rates`. Above stands how the hub does, in its own words. Where the hub has links, another table shows how
+these do; where it has users, one shows what those hold who hold most. On a terminal they are drawn in place, elsewhere
+they follow one another.
 """
 
 from __future__ import annotations
@@ -93,6 +94,8 @@ async def _show(hub: HubFlags, sort: Sort, interval_s: float, *, once: bool) -> 
     ):
         if not live:
             async for before, now in pairs:
+                if now.state:
+                    console.print(escaped(now.state), soft_wrap=True, markup=False, highlight=False)
                 console.print(handler_table(now, activities(before, now, sort), wide=console.width >= _WIDE_COLUMNS))
                 for table in _other_tables(now):
                     console.print(table)
@@ -101,11 +104,21 @@ async def _show(hub: HubFlags, sort: Sort, interval_s: float, *, once: bool) -> 
         with Live(console=console, auto_refresh=False, screen=True) as screen:
             async for before, now in pairs:
                 others = _other_tables(now, _OTHER_ROWS)
-                rows = console.height - _FRAME_LINES - sum(one.row_count + _OTHER_FRAME_LINES for one in others)
+                rows = (
+                    console.height
+                    - _FRAME_LINES
+                    - len(_sentence(now))
+                    - sum(one.row_count + _OTHER_FRAME_LINES for one in others)
+                )
                 wide = console.width >= _WIDE_COLUMNS
                 found = activities(before, now, sort)
                 table = handler_table(now, found, limit_rows=max(1, rows), wide=wide)
-                screen.update(Group(table, *others), refresh=True)
+                screen.update(Group(*_sentence(now), table, *others), refresh=True)
+
+
+def _sentence(now: Snapshot) -> list[Text]:
+    """Return how the hub does, in a line as long as the terminal is wide; none where the hub does not say."""
+    return [Text(escaped(now.state), no_wrap=True, overflow="ellipsis")] if now.state else []
 
 
 def _other_tables(now: Snapshot, most: int | None = None) -> list[Table]:

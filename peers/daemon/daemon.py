@@ -338,6 +338,7 @@ class Daemon:
         queue = QueueLimits(most.messages, most.bytes, Overflow.DROP_OLDEST)
         connection = tcp_connection(self.node, queue, dialled=dialled, trusted=True, address=address)
         connection.lost = self.node.loop.create_future()
+        self.node.pulse.leave_out(connection)
         await self.node.loop.create_unix_connection(lambda: connection, sock=sock)
         return connection
 
@@ -418,15 +419,18 @@ class Daemon:
 
     def _second(self) -> None:
         """Do what is due once a second, and plan the next one."""
-        node = self.node
+        node, due_s = self.node, self._tick.when() if self._tick is not None else math.inf
+        now_s = node.loop.time()
         self._tick = node.loop.call_at(self._next_tick_s(), self._second)  # first: a bug below must not stop the clock
-        node.keepalive.tick(node.loop.time())
+        node.keepalive.tick(now_s)
         node.audit.tick()
         node.marks.tick()
         node.far_consumers.tick()
         for event in node.core.report_drops():
             unreadable = event.topic.endswith("unreadable")
             self._log.warning("messages not readable there" if unreadable else "messages dropped", **event.value)
+            node.pulse.lose(math.floor(now_s), event.value)
+        node.pulse.beat(now_s, now_s - due_s)
         node.core.quotas.look()
         node.core.tick(node.loop.time())
         self._memory_watch.tick()

@@ -75,6 +75,7 @@ class Telling:
             if first:
                 head.pop("users", None)
                 head.pop("links", None)
+                head.pop("state", None)
             some = look(first, first + HANDLERS_PER_STEP)
             self._node.core.announce(Event(STATISTICS_TOPIC, head | {"first": first, "some": some}))
             yield first

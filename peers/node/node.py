@@ -44,6 +44,7 @@ from peers.node.links import Links
 from peers.node.memory import memory_limit_bytes, resident_bytes
 from peers.node.mesh_clock import MeshClock
 from peers.node.probes import Probes
+from peers.node.pulse import Pulse
 from peers.node.read_times import ReadTimes
 from peers.node.surplus import Surplus
 from peers.node.traffic import Traffic
@@ -220,6 +221,8 @@ class Node:
         self._released: asyncio.Event | None = None
         # The timer for the request that times out first; None before the first request.
         self._expiry: asyncio.TimerHandle | None = None
+        self.pulse = Pulse(self, self.after_turn)
+        """Looks at everything once a second, and knows what was before."""
         self.audit = self._make_audit()
         self.log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
 
@@ -382,6 +385,11 @@ class Node:
         if self.draining:
             return "the hub is stopping"
         return self.journal.trouble if self.ready else "the hub is starting"
+
+    @property
+    def journal_trouble(self) -> str:
+        """Why nothing can be recorded; empty if that is not so, or nothing is to be."""
+        return self.journal.trouble
 
     def after_turn(self, act: Callable[[], object]) -> None:
         """Call `act` once this turn of the loop is over."""

@@ -19,8 +19,10 @@ from hub.errors import HubError, InternalError, PeerError, UsageError
 from hub.handler import Handler
 from hub.requests.later import Later
 from hub.topics import RESERVED
+from peers.admin.history import history
 from peers.admin.kick import kick
 from peers.admin.nodes import NODES_TOPIC, nodes
+from peers.admin.state import losses, state
 from peers.admin.statistics import statistics
 from peers.admin.users import users
 from peers.admin.who import who
@@ -46,7 +48,10 @@ Part = Callable[[Any, Any], Any]
 """Answers one question for one process, as a service of the hub does: by whom, and with what value, it is asked."""
 
 _OF_ALL = ("who", "users", "kick")
-"""Services that every hub has, and that all of its processes answer together."""
+"""Services that every hub has, and that all of its processes answer together; for admins."""
+
+_OF_ALL_BY_GRANT = ("state", "losses", "history")
+"""Likewise, for whom the policy grants them."""
 
 
 class Parts:
@@ -64,6 +69,9 @@ class Parts:
             "statistics": lambda _by, _value: statistics(node),
             "who": who(node),
             "users": users(node),
+            "state": state(node),
+            "losses": losses(node),
+            "history": history(node),
             "kick": kick(node),
         }
         """By what is asked."""
@@ -219,6 +227,8 @@ def share_services(node: Node, whole: Whole, others: Iterable[str] = ()) -> None
     node.whole = whole
     for what in (*_OF_ALL, *others):
         node.core.requests.hub_services.add(RESERVED + what, _asking(whole, what), for_admins=True)
+    for what in _OF_ALL_BY_GRANT:
+        node.core.requests.hub_services.add(RESERVED + what, _asking(whole, what))
     node.core.requests.hub_services.add(STORES_TOPIC, _asking(whole, "stores"))
     node.core.requests.hub_services.add(NODES_TOPIC, _asking(whole, "nodes"))
 

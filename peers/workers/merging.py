@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
 from typing import Any, Final
 
+from hub.history import merged
+from hub.losses import KEPT
 from hub.quotas.quotas import USERS_SHOWN
+from hub.state import State
 from peers.admin import users as all_users
 from peers.admin import who as all_who
 from peers.workers.metrics import WorkerCounts
@@ -68,9 +72,19 @@ def _statistics(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "memory_bytes": sum(part["memory_bytes"] for part in parts),
         "memory_limit_bytes": sum(part["memory_limit_bytes"] for part in parts),
         "users": _largest([share for part in parts for share in part["users"]]),
+        "state": _state([part["state"] for part in parts]),
         "links": [link for part in parts for link in part["links"]],
         "some": [row for part in parts for row in part["some"]],
     }
+
+
+def _state(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return reduce(State.plus, map(State.of, parts)).fields()
+
+
+def _losses(parts: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Return the losses of all, the newest first, as many as one process has room for."""
+    return sorted((loss for part in parts for loss in part), key=lambda loss: -loss["at"])[:KEPT]
 
 
 _NOBODY: Final = {"user": "", "users": 0, "held": {}, "refused_total": 0, "held_back_s": 0.0}
@@ -118,5 +132,8 @@ MERGES: Final[Mapping[str, Callable[[Sequence[Any]], Any]]] = {
     "kick": _kicked,
     "drain": _drained,
     "statistics": _statistics,
+    "state": _state,
+    "losses": _losses,
+    "history": merged,
 }
 """By what was asked."""

@@ -185,3 +185,16 @@ def test_totals_add_up() -> None:
         counters(2, delivered_messages=20, delivered_bytes=400, queued_messages=4, queued_bytes=40),
     )
     assert total(activities(before, now)) == (5.0, 10.0, 200.0, 7, 70, 1, 1)
+
+
+def test_the_sentence_of_a_look() -> None:
+    """The first part has it; a hub of an earlier version has none."""
+    assembly = Assembly()
+    first = part(1.0, 2, 0, counters(1)) | {"state": {"text": "All 2 subscribers keep up.", "slow": 0}}
+    assert assembly.feed(first) is None
+    found = assembly.feed(part(1.0, 2, 1, counters(2)))
+    assert found is not None
+    assert found.state == "All 2 subscribers keep up."
+    found = assembly.feed(part(2.0, 1, 0, counters(1)))
+    assert found is not None
+    assert found.state == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import signal
 import subprocess
 
@@ -126,6 +127,7 @@ def test_once_prints_one_table(running_hub: RunningHub) -> None:
     assert (result.returncode, result.stderr) == (0, b"")
     (row,) = [line for line in result.stdout.decode().splitlines() if "watched" in line]
     assert "1: /top/once" in row
+    assert re.search(r"^\S.* subscribers? .*dropped in the last minute", result.stdout.decode(), re.MULTILINE)
     assert "drop-oldest" in row
     assert "hub top" in result.stdout.decode()
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from hub.losses import KEPT
 from hub.quotas.quotas import USERS_SHOWN
+from hub.state import State
 from peers.admin import users as all_users
 from peers.admin import who as all_who
 from peers.workers.merging import MERGES
@@ -56,6 +58,7 @@ def process(name: str, *ids: int, users: list[dict[str, Any]]) -> dict[str, Any]
         "memory_bytes": 10,
         "memory_limit_bytes": 100,
         "links": [name],
+        "state": State(connections=len(ids), subscribers=1).fields(),
     }
     return head | {"users": users, "some": some}
 
@@ -68,6 +71,8 @@ def test_handlers_of_all_processes() -> None:
         process("hub/2", users=[]),
     ]
     found = MERGES["statistics"](parts)
+    assert found["state"]["text"] == "All 3 subscribers keep up, nothing was dropped in the last minute."
+    assert found["state"]["connections"] == 3
     assert (found["hub"], found["at_s"]) == ("hub", 1.0)
     assert [row["id"] for row in found["some"]] == [1, 7, 8]
     assert (found["memory_bytes"], found["memory_limit_bytes"]) == (30, 300)
@@ -98,3 +103,11 @@ def test_what_was_done_is_added_up() -> None:
         "clients": 5,
         "seconds": 0.5,
     }
+
+
+def test_losses_of_all_processes() -> None:
+    """The newest first, as many as one process remembers."""
+    parts = [[{"at": float(at)} for at in range(KEPT, 0, -1)], [{"at": at + 0.5} for at in range(KEPT, 0, -1)]]
+    found = [one["at"] for one in MERGES["losses"](parts)]
+    assert found[:3] == [KEPT + 0.5, KEPT, KEPT - 0.5]
+    assert len(found) == KEPT

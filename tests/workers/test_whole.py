@@ -188,3 +188,21 @@ async def test_users_are_those_of_the_hub(start_workers: StartWorkers, tmp_path:
     assert users["admin"]["shares"]["connections"]["held"] == len(clients)
     for client in clients:
         await client.close()
+
+
+async def test_the_state_is_that_of_all(start_workers: StartWorkers, spread: SpreadClients) -> None:
+    """Whichever worker is asked counts the clients of all, once each, and none of the links between processes."""
+    hub = await start_workers()
+    one, two = await spread(hub.endpoints[0].location)
+    async with one.subscribe("/a"), two.subscribe("/b"):
+        for client in (one, two):
+            state: dict[str, Any] = {}
+            while state.get("subscribers", 0) < 2:  # each process looks once a second
+                state = await client.request("$hub/state", None)
+            known = await client.request("$hub/who", None)
+            assert state["connections"] == sum(row["role"] == "client" for row in known)
+            assert state["text"] == "All 2 subscribers keep up, nothing was dropped in the last minute."
+            connections: list[float | None] = []
+            while not connections or connections[-1] != state["connections"]:
+                connections = (await client.request("$hub/history", None))["figures"]["connections"]
+            assert await client.request("$hub/losses", None) == []

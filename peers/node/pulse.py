@@ -1,0 +1,254 @@
+"""`Pulse`: looks at the whole hub once a second, and keeps what it saw: how it does, and what it has done.
+
+```
+beat ─▶ step: `STEP` handlers ─▶ next turn: step ─▶ ... ─▶ all looked at ─▶ hub.history: a sample of this second
+ ▲                                                                        └▶ hub.state: how it does
+ └ what was lost in the second: hub.losses
+```
+
+Nothing is counted for this while messages pass: what handlers count anyway is summed up, a part of them a turn. Figures
+of a second are those since the look before, divided by the time between the two.
+
+**Other processes of the hub** look for themselves, by the same clock (`peers.workers`). Links between processes do not
+count, as what crosses them has come in, or goes out, at another one, where it counts; nor do handlers in this process,
+such as the journal.
+
+Owner: the node; the daemon calls `beat`. Cost: 0.4 µs for each connection in each second: 0.4 % of a processor with
+10,000 of them, at most 0.4 ms in one turn. Memory: see `hub.history`, `hub.losses`; and 64 bytes for each connection
+for which something waits. Not here: what is shown of it (`peers.admin.history`, `peers.admin.state`).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, Final, Protocol
+
+from hub.core import Core
+from hub.delivery import Role
+from hub.handler import Handler
+from hub.history import History, Sample
+from hub.look import Look
+from hub.losses import Loss, Losses
+from hub.memory import Memory
+from hub.state import SLOW_TOLD, State, droppers_of
+
+__all__ = ["STEP", "Pulse"]
+
+STEP: Final = 1_000
+"""How many connections are looked at in a turn: about 0.4 ms."""
+
+
+class Read(Protocol):
+    """A connection, as far as it is looked at here."""
+
+    read_bytes: int
+    """How much has come on it, bytes."""
+    handler: Handler | None
+
+
+class Source(Protocol):
+    """What is looked at: a node."""
+
+    core: Core
+    memory: Memory
+    received_bytes_before: int
+    draining: bool
+
+    @property
+    def connections(self) -> Mapping[Any, str]:
+        """All that are open."""
+
+    @property
+    def journal_trouble(self) -> str:
+        """Why nothing can be recorded; empty if that is not so."""
+
+
+class _Sums:
+    """What had been done in all, at one look."""
+
+    __slots__ = ("at_s", "cpu_s", "look", "read_bytes")
+
+    def __init__(self, at_s: float) -> None:
+        self.at_s = at_s
+        self.cpu_s = time.process_time()
+        self.look = Look()
+        self.read_bytes = 0
+
+
+class Pulse:
+    """Of one node.
+
+    Args:
+        source: What is looked at.
+        after_turn: Calls something once this turn of the loop is over.
+    """
+
+    __slots__ = (
+        "_after_turn",
+        "_aside",
+        "_before",
+        "_gone",
+        "_gone_bytes",
+        "_inner",
+        "_looking",
+        "_source",
+        "_waiting",
+        "history",
+        "losses",
+        "state",
+    )
+
+    def __init__(self, source: Source, after_turn: Callable[[Callable[[], object]], object]) -> None:
+        self._source = source
+        self._after_turn = after_turn
+        self.history = History()
+        self.losses = Losses()
+        self.state = State()
+        """As of the last look that was over."""
+        # The sums of the look before; None before the first.
+        self._before: _Sums | None = None
+        # For whom messages waited then.
+        self._waiting: set[int] = set()
+        # Links between the processes of this hub, each with how much had come on it at the last look, bytes.
+        self._inner: dict[Read, int] = {}
+        # What had come on those of them that are over.
+        self._gone_bytes = 0
+        # The handlers of these links, and those in this process, by number, with what they had done at the last look.
+        self._aside: dict[int, Look] = {}
+        # What those of them had done that have left: it stays among the sums of the core.
+        self._gone = Look()
+        # The look that is under way; None between two.
+        self._looking: Iterator[None] | None = None
+
+    @property
+    def is_looking(self) -> bool:
+        """Whether a look has begun, and is not over."""
+        return self._looking is not None
+
+    def leave_out(self, link: Read) -> None:
+        """Do not count what crosses a link between processes of this hub."""
+        self._inner[link] = 0
+
+    def lose(self, second: int, event: Mapping[str, Any]) -> None:
+        """Take in what one handler has lost in a second, as `hub.events` tells it."""
+        label = event["name"] or event["address"]
+        why = event.get("overflow", "unreadable")
+        self.losses.add(Loss(second, event["id"], label, event["lost"], why))
+
+    def beat(self, now_s: float, lag_s: float) -> None:
+        """Look at everything, in this turn and the next ones; not while the last look is still under way.
+
+        Args:
+            now_s: The time of the loop's clock.
+            lag_s: How late this call is.
+        """
+        if self._looking is None:
+            self._looking = self._look(now_s, lag_s)
+            self._step()
+
+    def _step(self) -> None:
+        if self._looking is None:
+            return
+        try:
+            next(self._looking)
+        except StopIteration:
+            self._looking = None
+        else:
+            self._after_turn(self._step)
+
+    def _look(self, now_s: float, lag_s: float) -> Iterator[None]:
+        source, sums = self._source, _Sums(now_s)
+        look = sums.look
+        aside = self._leave_out()
+        source.core.counters.add_to(look)
+        look.subtract(self._gone)
+        sums.read_bytes = source.received_bytes_before - self._gone_bytes
+        handlers = [one for number, one in source.core.handlers.items() if number not in aside]
+        connections = [one for one in source.connections if one not in self._inner]
+        for some in _parts(connections):
+            sums.read_bytes += sum(map(_read_bytes, some))
+            yield
+        for some in _parts(handlers):
+            for handler in some:
+                handler.add_to(look)
+            yield
+        if self._before is not None and now_s > self._before.at_s:
+            self.history.add(math.floor(now_s), self._sample(self._before, sums, lag_s, len(handlers)))
+        self.state = self._judge(math.floor(now_s), look, len(handlers))
+        self._before, self._waiting = sums, look.waiting
+
+    def _leave_out(self) -> Collection[int]:
+        """Return the numbers of handlers that do not count, and take note of what they, and inner links, have done."""
+        source = self._source
+        for link, seen_bytes in list(self._inner.items()):
+            if link in source.connections:
+                self._inner[link] = link.read_bytes
+            else:
+                self._gone_bytes += seen_bytes
+                del self._inner[link]
+        inner = {link.handler.id for link in self._inner if link.handler is not None}
+        handlers = source.core.handlers
+        for number in [number for number in self._aside if number not in handlers]:
+            self._gone.add(self._aside.pop(number))
+        for number, handler in handlers.items():
+            if handler.role is Role.LOCAL or number in inner:
+                self._aside[number] = seen = Look()
+                handler.add_to(seen)
+        return self._aside.keys()
+
+    def _sample(self, before: _Sums, now: _Sums, lag_s: float, connections: int) -> Sample:
+        seconds = now.at_s - before.at_s
+        one, other = before.look, now.look
+
+        def rate(first: float, second: float) -> float:
+            return max(0.0, (second - first) / seconds)  # an inner link that has gone takes a part of a second with it
+
+        return Sample(
+            rate(one.published_messages, other.published_messages),
+            rate(before.read_bytes, now.read_bytes),
+            rate(one.delivered_messages, other.delivered_messages),
+            rate(one.delivered_bytes, other.delivered_bytes),
+            rate(one.dropped_messages, other.dropped_messages),
+            other.queued_messages,
+            other.queued_bytes,
+            max(0.0, lag_s),
+            rate(before.cpu_s, now.cpu_s),
+            self._source.memory.statistics().resident_bytes,
+            connections,
+        )
+
+    def _judge(self, second: int, look: Look, connections: int) -> State:
+        losers = self.losses.minute(second)
+        handlers = self._source.core.handlers
+        slow = (look.waiting & self._waiting) | {number for number in losers.named if number in handlers}
+        by, droppers = droppers_of(losers)
+        return State(
+            connections,
+            look.subscribers,
+            len(slow),
+            losers.messages,
+            by,
+            droppers,
+            tuple(sorted(slow)[:SLOW_TOLD]),
+            tuple(self._troubles()),
+        )
+
+    def _troubles(self) -> Iterator[str]:
+        source = self._source
+        if source.draining:
+            yield "the hub is stopping"
+        if source.journal_trouble:
+            yield source.journal_trouble
+        if source.memory.is_over:
+            yield "there is too little memory, and what is new is refused"
+
+
+_read_bytes: Final = attrgetter("read_bytes")
+
+
+def _parts(all_of_them: Sequence[Any]) -> Iterator[Collection[Any]]:
+    for first in range(0, len(all_of_them), STEP):
+        yield all_of_them[first : first + STEP]

@@ -1,0 +1,90 @@
+"""`$hub/state`, `$hub/losses` and `$hub/history` of a hub that listens."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from hub.errors import NotAllowedError, RequestFailedError
+from peers.client import connect
+from tests.admin.conftest import give_rights
+from tests.hubs.eventually import eventually
+from tests.hubs.hub import Hub
+
+TOPICS = ("$hub/state", "$hub/losses", "$hub/history")
+
+
+async def look(hub: Hub, second: int) -> None:
+    """Look at a hub once, and wait until that is over."""
+    hub.node.pulse.beat(float(second), 0.0)
+    await eventually(lambda: not hub.node.pulse.is_looking)
+
+
+async def test_the_state(hub: Hub) -> None:
+    """It is that of the last look: figures, and the sentence that people read."""
+    async with connect(hub.endpoint.location) as client, client.subscribe("/a"):
+        await eventually(lambda: any(one.prefixes for one in hub.node.core.handlers.values()))
+        await look(hub, 1)
+        told = await client.request("$hub/state", None)
+        assert told["text"] == "The only subscriber keeps up, nothing was dropped in the last minute."
+        assert (told["connections"], told["subscribers"], told["slow"], told["slow_ids"]) == (1, 1, 0, [])
+
+
+async def test_losses(hub: Hub) -> None:
+    """The newest first, with the time of day; of one handler where it is asked for."""
+    async with connect(hub.endpoint.location) as client:
+        now = int(hub.node.loop.time())
+        for second, number in [(now - 2, 4), (now - 1, 5), (now, 4)]:
+            event = {"id": number, "name": "", "address": f"a{number}", "lost": 3, "overflow": "drop-oldest"}
+            hub.node.pulse.lose(second, event)
+        told = await client.request("$hub/losses", None)
+        assert [one["label"] for one in told] == ["a4", "a5", "a4"]
+        assert {"messages": 3, "why": "drop-oldest", "id": 4}.items() <= told[0].items()
+        assert abs(told[0]["at"] - time.time()) < 60
+        assert [one["id"] for one in await client.request("$hub/losses", {"id": 4, "limit": 1})] == [4]
+
+
+async def test_history(hub: Hub) -> None:
+    """Each span, and what is behind a point; with the time, so that points can be put on a clock."""
+    async with connect(hub.endpoint.location) as client:
+        for second in range(100, 104):
+            await look(hub, second)
+        minute = await client.request("$hub/history", None)
+        assert (minute["span"], minute["step_s"], minute["first"] + 59) == ("1m", 1, 103)
+        assert minute["figures"]["connections"][-4:] == [None, 1, 1, 1]
+        assert abs(minute["now_s"] - time.time()) < 60
+        assert minute["clock_s"] > 0
+        newer = await client.request("$hub/history", {"span": "1m", "after": 102})
+        assert (newer["first"], newer["figures"]["connections"]) == (103, [1])
+        for span in ("10m", "1h", "1d"):
+            assert (await client.request("$hub/history", {"span": span}))["span"] == span
+
+
+@pytest.mark.parametrize(
+    ("topic", "value"),
+    [
+        ("$hub/state", 7),
+        ("$hub/losses", {"id": "x"}),
+        ("$hub/losses", 7),
+        ("$hub/history", {"span": "2y"}),
+        ("$hub/history", {"span": 1}),
+        ("$hub/history", "1m"),
+    ],
+)
+async def test_what_makes_no_sense(hub: Hub, topic: str, value: object) -> None:
+    """It fails, with one line that says what is expected."""
+    async with connect(hub.endpoint.location) as client:
+        with pytest.raises(RequestFailedError, match="expected") as failed:
+            await client.request(topic, value)
+        assert "\n" not in str(failed.value)
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+async def test_who_may_ask(hub: Hub, topic: str) -> None:
+    """Admins, and nobody else who was not granted it."""
+    async with connect(hub.endpoint.location, name="ada") as ada, connect(hub.endpoint.location, name="eve") as eve:
+        give_rights(hub, ada="ada", eve="eve")
+        assert await ada.request(topic, None) is not None
+        with pytest.raises(NotAllowedError):
+            await eve.request(topic, None)
