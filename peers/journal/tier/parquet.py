@@ -41,6 +41,11 @@ FILE_BYTES = 128 * 1024 * 1024
 
 _NAME = b"topichub"
 
+_NEAR = (pa.BufferReader, pa.OSFile, pa.MemoryMappedFile)
+"""Files whose bytes cost no round trip. Those of others are fetched ahead, by threads of Arrow; these are not: whoever
+reads is a process of its own or a task of Spark, has no other processor, and ended by SIGABRT now and then where such
+threads were still about to rest as it ended."""
+
 _TAIL_BYTES = 8
 """The end of a Parquet file: length of the footer, and a magic word."""
 
@@ -262,7 +267,7 @@ class Opened:
             if not metadata.schema.to_arrow_schema().equals(SCHEMA):
                 raise JournalCorruptError("it has other columns than a file of a tier")
             outline = msgspec.json.decode(metadata.metadata[_NAME], type=_Outline)
-            self._parquet = pq.ParquetFile(file, metadata=metadata, pre_buffer=True)
+            self._parquet = pq.ParquetFile(file, metadata=metadata, pre_buffer=not isinstance(file, _NEAR))
             # The topics between which those of each group are, where that is said.
             self._topics = [_topics_of(metadata.row_group(number)) for number in range(metadata.num_row_groups)]
         except (pa.ArrowException, msgspec.MsgspecError, UnicodeDecodeError, KeyError, TypeError) as error:
@@ -305,7 +310,7 @@ class Opened:
 
     def _group(self, number: int, crcs: Sequence[int], columns: Sequence[str]) -> pa.Table:
         try:
-            table = self._parquet.read_row_group(number, columns=list(columns))
+            table = self._parquet.read_row_group(number, columns=list(columns), use_threads=False)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
             if isinstance(error, OSError) and error.errno is not None:
                 raise

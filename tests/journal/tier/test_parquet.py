@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import random
+import subprocess
+import sys
 from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +20,7 @@ from hub.journal.wanted import Wanted
 from peers.journal.tier import parquet, table
 from peers.journal.tier.parquet import FileMaker, Opened, entry_from
 from peers.journal.tier.table import blocks_of
+from tests.cli.programs import PATIENCE_S
 from tests.journal.files import AT_US, frames, records
 from tests.journal.tier.made import JOURNAL, blocks
 
@@ -118,6 +122,28 @@ def test_stripes_and_groups_come_back() -> None:
         for record in records(blocks_of(file.table(number, file.groups(number, EVERYTHING))))
     ]
     assert found == [record for block in blocks(150) for record in block.records()]
+
+
+_READER = """
+import os, sys
+from pathlib import Path
+import pyarrow as pa
+from peers.journal.tier.parquet import Opened
+from tests.journal.tier.test_parquet import JOURNAL, made
+
+data, entry = made()
+Path(sys.argv[1]).write_bytes(data)
+before = set(os.listdir("/proc/self/task"))
+for file in (pa.BufferReader(data), pa.OSFile(sys.argv[1])):
+    Opened(file, entry, JOURNAL).check()
+print(len(set(os.listdir("/proc/self/task")) - before))
+"""
+
+
+def test_who_reads_a_file_that_is_near_starts_no_threads(tmp_path: Path) -> None:
+    """Such of Arrow end a process by SIGABRT now and then, if they are still there as it ends."""
+    command = [sys.executable, "-c", _READER, str(tmp_path / "file")]
+    assert subprocess.run(command, check=True, capture_output=True, timeout=PATIENCE_S).stdout == b"0\n"
 
 
 def test_only_groups_that_may_hold_a_topic_are_read() -> None:
