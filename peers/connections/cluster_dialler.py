@@ -41,7 +41,11 @@ def cluster_diallers(
         queue: For what waits to be sent there.
         backoff: Makes what says how long to wait between attempts, for each of the two.
     """
-    cluster = Member(node, endpoint.name, endpoint.location) if endpoint.name else FarCluster(node)
+    cluster = (
+        Member(node, endpoint.name, endpoint.location, endpoint.serializer)
+        if endpoint.name
+        else FarCluster(node, serializer=endpoint.serializer)
+    )
     second = endpoint.with_port(endpoint.xsub)
     return (
         Dialler(node, endpoint, _Broker(cluster, endpoint, queue, publisher_connection), backoff()),

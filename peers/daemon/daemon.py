@@ -181,7 +181,7 @@ class Daemon:
 
     async def _open_cluster(self, endpoint: Endpoint) -> Endpoint:
         """Be the central broker of a Zeek cluster: nodes subscribe at the first port, and publish at the second."""
-        cluster, queue = Cluster(self.node), self._queue(endpoint)
+        cluster, queue = Cluster(self.node, serializer=endpoint.serializer), self._queue(endpoint)
         first = await self._bind(endpoint, lambda: subscriber_connection(cluster, queue))
         second = await self._bind(endpoint.with_port(endpoint.xsub), lambda: publisher_connection(cluster, queue))
         return dataclasses.replace(first, xsub=second.port)

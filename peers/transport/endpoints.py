@@ -58,6 +58,10 @@ _COST = "cost"
 
 _XSUB = "xsub"
 _NAME = "name"
+_SERIALIZER = "serializer"
+
+_SERIALIZERS = ("broker-bin-v1", "broker-json-v1")
+"""What a Zeek cluster may be told to use; a test compares these with what the hub can read."""
 
 _NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 """What a node of a Zeek cluster may be called: it stands in topics, in ids, and in labels of 128 bytes."""
@@ -147,6 +151,7 @@ class Endpoint:
         publish: Prefixes of the topics that are sent to a Zeek's WebSocket server; empty for other schemes.
         cost: What links between hubs cost that are dialled there, or come there; None where that is not said.
         xsub: The second port of a cluster's central broker, on which nodes publish; 0 for other schemes.
+        serializer: In which form the events of a cluster are; empty where that is to be found out.
         name: What the hub is called as a node of a cluster that sees it; empty for one that it does not.
     """
 
@@ -159,6 +164,7 @@ class Endpoint:
     cost: int | None = None
     xsub: int = 0
     name: str = ""
+    serializer: str = ""
 
     @classmethod
     def parse(cls, url: str) -> Endpoint:
@@ -193,8 +199,9 @@ class Endpoint:
                     raise InvalidEndpointError(url, f"a {scheme} URL ends with the port, '/{path}' has no meaning")
                 host, port = _host_and_port(url, authority)
                 xsub = _xsub(url, found, port) if scheme is Scheme.ZEEK_ZMQ else 0
-                publish, cost, name = _publish(url, found), _cost(url, found), _node_name(url, found)
-                return cls(scheme, host, port, "", queue, publish, cost, xsub, name)
+                publish, cost = _publish(url, found), _cost(url, found)
+                name, serializer = _node_name(url, found), _serializer(url, found)
+                return cls(scheme, host, port, "", queue, publish, cost, xsub, name, serializer)
 
     @classmethod
     def parse_remote(cls, url: str) -> Endpoint:
@@ -279,6 +286,8 @@ class Endpoint:
             pairs.append(f"{_XSUB}={self.xsub}")
         if self.name:
             pairs.append(f"{_NAME}={self.name}")
+        if self.serializer:
+            pairs.append(f"{_SERIALIZER}={self.serializer}")
         return f"{self.location}?{'&'.join(pairs)}" if pairs else self.location
 
 
@@ -367,7 +376,7 @@ def _pairs(url: str, query: str, scheme: Scheme) -> dict[str, str]:
     elif scheme in {Scheme.TCP, Scheme.TLS, Scheme.UNIX}:
         known = (*known, _COST)
     elif scheme is Scheme.ZEEK_ZMQ:
-        known = (*known, _XSUB, _NAME)
+        known = (*known, _XSUB, _NAME, _SERIALIZER)
     found: dict[str, str] = {}
     for pair in query.split("&"):
         name, _, text = pair.partition("=")
@@ -419,6 +428,15 @@ def _node_name(url: str, found: dict[str, str]) -> str:
         text = f"{_NAME}={shown}: expected a node of the cluster's layout, 1 to 63 of letters, digits, '-', '_' and '.'"
         raise InvalidEndpointError(url, text)
     return name
+
+
+def _serializer(url: str, found: dict[str, str]) -> str:
+    """Read in which form the events of a cluster are."""
+    serializer = found.get(_SERIALIZER, "")
+    if _SERIALIZER in found and serializer not in _SERIALIZERS:
+        shown = serializer if serializer.isprintable() else ascii(serializer)
+        raise InvalidEndpointError(url, f"{_SERIALIZER}={shown}: expected {' or '.join(_SERIALIZERS)}")
+    return serializer
 
 
 def _publish(url: str, found: dict[str, str]) -> tuple[str, ...]:

@@ -30,6 +30,7 @@ from hub.handler import Handler
 from peers.node.node import Node
 from peers.values.forms import Form
 from peers.zeek.zmtp.discovery import NODE_ID
+from peers.zeek.zmtp.event_head import HUB_ID, JSON
 from peers.zeek.zmtp.event_writing import EventWriter
 from peers.zeek.zmtp.wanted import Wanted
 
@@ -45,6 +46,7 @@ class Cluster:
     Args:
         node: The hub.
         name: What stands in its node id; its own name if it is empty.
+        serializer: In which form events are; if it is empty, in that of the first event of who came last.
     """
 
     is_far = False
@@ -53,23 +55,26 @@ class Cluster:
     mailbox = b""
     """The topic whose events are said to the hub itself (`hear`); empty for none."""
 
-    def __init__(self, node: Node, *, name: str = "") -> None:
+    def __init__(self, node: Node, *, name: str = "", serializer: str = "") -> None:
         self.node = node
+        self._is_told = bool(serializer)
         self.wanted: Wanted[object] = Wanted()
         """What the subscribers of the cluster want."""
         self.publishers: dict[Publisher, None] = {}
         """All who are told of it, from their handshakes on."""
-        self.own = f"topichub_{name or node.name}_{node.id.hex()[:12]}".encode()
+        self.own = HUB_ID + f"{name or node.name}_{node.id.hex()[:12]}".encode()
         """The hub's own node id, the sender of what no node has published; what comes with it has come back."""
         self._writer = EventWriter(self.own, passes_on=not self.is_far)
+        self._writer.serializer = serializer.encode()
 
     def form(self, _: Batch) -> Form:
         """Give a batch its form for nodes: events. For `Batch.form`."""
         return Form(self._writer.write)
 
     def keep(self, batch: Batch, events: bytes) -> None:
-        """Give a batch that a node has sent its form for the others: the bytes that have come."""
-        batch.keep_form(self.form, Form.ready(self._writer.write, events))
+        """Give a batch that a node has sent its form for the others: the bytes that have come, which are binary."""
+        if self._writer.serializer != JSON:
+            batch.keep_form(self.form, Form.ready(self._writer.write, events))
 
     def take_in(self, publisher: Publisher) -> None:
         """A publisher is about to be told what is wanted, from now on until `let_go`."""
@@ -84,6 +89,25 @@ class Cluster:
 
     def hear(self, payload: bytes) -> None:
         """Somebody has published an event to `mailbox`, in Broker's binary format."""
+
+    @property
+    def serializer(self) -> bytes:
+        """In which form events are written to nodes; empty while it is not known."""
+        return self._writer.serializer
+
+    def learn(self, serializer: bytes) -> bool:
+        """A publisher's first event is in a serializer; return whether another one is used from now on."""
+        before = self._writer.serializer
+        if serializer == before:
+            return False
+        if self._is_told:
+            text, is_used = "Zeek node uses another serializer than the URL says", False
+        else:
+            self._writer.serializer, is_used = serializer, True
+            text = "Zeek cluster uses another serializer now" if before else "Zeek cluster uses a serializer"
+        log = self.node.log.warning if before else self.node.log.info
+        log(text, serializer=serializer.decode(), before=before.decode())
+        return is_used
 
     def may_ask(self, topic: bytes) -> bool:  # noqa: ARG002 -- `FarCluster` looks at it
         """Whether publishers may be told that the hub wants a topic for others than nodes of the cluster."""

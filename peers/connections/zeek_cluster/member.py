@@ -28,6 +28,7 @@ from hub.handler import Handler
 from peers.connections.zeek_cluster.cluster import FarCluster
 from peers.node.node import Node
 from peers.zeek.zmtp.discovery import LOOK_S, NODE_ID, Discovery, Down, Odd, Say, Up
+from peers.zeek.zmtp.event_head import BINARY
 
 if TYPE_CHECKING:
     from peers.connections.zeek_cluster.publisher import Publisher
@@ -42,10 +43,11 @@ class Member(FarCluster):
         node: The hub.
         name: What it is called there.
         address: Where the broker is, for people.
+        serializer: As for `Cluster`.
     """
 
-    def __init__(self, node: Node, name: str, address: str) -> None:
-        super().__init__(node, name=name)
+    def __init__(self, node: Node, name: str, address: str, serializer: str = "") -> None:
+        super().__init__(node, name=name, serializer=serializer)
         self._address = address
         self._discovery = Discovery(name, self.own.decode())
         node.zeek_clusters[address] = self._discovery
@@ -84,6 +86,15 @@ class Member(FarCluster):
         """A node has published an event to this one."""
         self._discovery.hear(payload)
         self._act()
+
+    def learn(self, serializer: bytes) -> bool:
+        """A publisher's first event is in a serializer: whoever was greeted in another one has not understood it."""
+        before = self.serializer or BINARY
+        is_used = super().learn(serializer)
+        if is_used and serializer != before:
+            self._discovery.greet_again()
+            self._act()
+        return is_used
 
     def leave(self, subscriber: object) -> None:
         """The broker tells nothing any more, until it is there again."""

@@ -55,6 +55,7 @@ class Publisher(FarEnd):
             cluster.own,
             node.id,
             mailbox=cluster.mailbox,
+            learn=cluster.learn,
         )
         super().__init__(node, queue, connection, session)
         self._cluster = cluster

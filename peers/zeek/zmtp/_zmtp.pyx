@@ -43,6 +43,7 @@ cdef enum:
     TAG_VECTOR = 14
     V6_BITS = 128
     ELEMENTS_LIMIT = 65536
+    BEGINNING_BYTES = 21        # of EVENT_BEGINNING
     PLAIN_DEPTH = 16            # an event that nests deeper is looked at in Python, which allows more
     PLAIN_MEMBERS = 32          # so is one with a larger set
 
@@ -101,6 +102,8 @@ cdef int add_head(Out* out, uint8_t first, uint64_t number, int size) except -1:
 
 
 # ---- events to frames ----
+
+cdef const uint8_t* BEGINNING = b"\x0e\x03\x02\x00\x00\x00\x00\x00\x00\x00\x01\x02\x00\x00\x00\x00\x00\x00\x00\x01\x0e"
 
 cdef Py_ssize_t[12] SIZES
 SIZES[:] = [0, 1, 8, 8, 8, -1, 16, 17, 3, 8, 8, -1]   # behind each tag, as `peers.values.binary.checking` has them
@@ -225,6 +228,17 @@ cdef Py_ssize_t head_end(const uint8_t* data, Py_ssize_t position, Py_ssize_t en
             return position
         at += SHORT_HEADER_BYTES + data[at + 1]
     return at if at <= end else position
+
+
+def is_event_at(bytes data not None, Py_ssize_t start, Py_ssize_t end, is_event):
+    """Return whether an event stands in some bytes from `start` to `end`."""
+    cdef const uint8_t* bytes_ = <const uint8_t*> PyBytes_AS_STRING(data)
+    if not 0 <= start <= end <= PyBytes_GET_SIZE(data):
+        raise ValueError("no part of the data")
+    if end - start > BEGINNING_BYTES and memcmp(bytes_ + start, BEGINNING, BEGINNING_BYTES) == 0:
+        if is_plain_event(bytes_, start + BEGINNING_BYTES, end):
+            return True
+    return is_event(data[start:end])
 
 
 cdef Py_ssize_t take_one_head(

@@ -25,7 +25,7 @@ from hub.frame import FLAG_TAGGED, HEADER, HEADER_BYTES, KIND_MESSAGES, Encoding
 from hub.tags.envelope import Envelope, tagged
 from peers.zeek.zmtp.frames import MORE, encode_frame
 
-__all__ = ["EVENT_BEGINNING", "NODE_LABEL", "SERIALIZERS", "EventHead", "is_of_node"]
+__all__ = ["BINARY", "EVENT_BEGINNING", "HUB_ID", "JSON", "NODE_LABEL", "SERIALIZERS", "EventHead", "is_of_node"]
 
 BINARY: Final = b"broker-bin-v1"
 JSON: Final = b"broker-json-v1"
@@ -37,6 +37,9 @@ EVENT_BEGINNING: Final = bytes.fromhex("0e03 020000000000000001 0200000000000000
 
 NODE_LABEL: Final = "zeek-node="
 """What the label begins with that says which node has sent a message."""
+
+HUB_ID: Final = b"topichub_"
+"""What the node ids of hubs begin with."""
 
 _SERIALIZER: Final = "zeek-serializer="
 

@@ -14,12 +14,14 @@ asks here about all others. Not here: payloads in JSON (`peers.zeek.zmtp.event_j
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hub.errors import CloseCode, RejectedError
 from peers.values import InvalidDataError, check
 from peers.values.layout import Tag, read_length
 from peers.zeek.zmtp.event_head import EVENT_BEGINNING
 
-__all__ = ["check_event", "is_event"]
+__all__ = ["check_event", "is_event", "is_event_at"]
 
 _SHOWN_BYTES = 20
 _LEAST_PARTS = 2
@@ -49,3 +51,8 @@ def is_event(payload: bytes) -> bool:
     except (RejectedError, InvalidDataError):
         return False
     return True
+
+
+def is_event_at(data: bytes, start: int, end: int, is_event: Callable[[bytes], bool]) -> bool:
+    """Return whether an event stands in some bytes from `start` to `end`; `_zmtp.pyx` has a compiled twin."""
+    return is_event(data[start:end])

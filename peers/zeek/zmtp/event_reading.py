@@ -26,7 +26,7 @@ from hub.errors import CloseCode, RejectedError
 from hub.stretch import Run, Stretch
 from peers.values import InvalidDataError, InvalidInputError
 from peers.wire.scanner import RouteTable
-from peers.zeek.zmtp.event_head import BINARY, EVENT_BEGINNING, EventHead
+from peers.zeek.zmtp.event_head import BINARY, EVENT_BEGINNING, HUB_ID, EventHead
 from peers.zeek.zmtp.event_json import from_json
 from peers.zeek.zmtp.event_payload import check_event, is_event
 from peers.zeek.zmtp.event_scan import HEAD_PARTS
@@ -76,11 +76,12 @@ class EventReader(Generic[R]):
         keep: Called with a run, and with the bytes that it was read from: other nodes are sent the same.
         own: The node id of the reader: what it has published itself, and a broker has sent back, is not taken.
         mailbox: The topic whose events are for the reader itself, too; empty for none.
+        learn: Told the serializer of the first event that comes; not that of other hubs, which have to learn it, too.
     """
 
-    __slots__ = ("_heads", "_incoming", "_keep", "_mailbox", "_own", "_routes")
+    __slots__ = ("_has_learnt", "_heads", "_incoming", "_keep", "_learn", "_mailbox", "_own", "_routes")
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- what it is told at once
         self,
         incoming: Incoming,
         routes: RouteTable[R],
@@ -88,8 +89,11 @@ class EventReader(Generic[R]):
         own: bytes | None = None,
         *,
         mailbox: bytes = b"",
+        learn: Callable[[bytes], object] = lambda _: None,
     ) -> None:
         self._mailbox = mailbox
+        self._learn = learn
+        self._has_learnt = False
         self._incoming = incoming
         self._routes = routes
         self._keep = keep
@@ -135,6 +139,9 @@ class EventReader(Generic[R]):
         elif serializer != BINARY:
             payload = from_json(payload)
         check_event(payload)
+        if not (self._has_learnt or sender.startswith(HUB_ID)):
+            self._has_learnt = True
+            self._learn(serializer)
         route = self._routes.table.get(routing_key)
         if route is None:
             route = self._routes.miss(routing_key)

@@ -7,6 +7,7 @@ Owner: one connection.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from peers.wire.scanner import NEED_DATA, RouteTable
@@ -29,6 +30,7 @@ class EventSession(Session, Generic[R]):
         own: This side's node id, whose events are not taken; None for none.
         hub: The id of this hub; see `Session`.
         mailbox: The topic whose events come as `Addressed`; empty for none.
+        learn: Told the serializer of the first event.
     """
 
     __slots__ = ("_reader",)
@@ -42,9 +44,10 @@ class EventSession(Session, Generic[R]):
         hub: bytes = b"",
         *,
         mailbox: bytes = b"",
+        learn: Callable[[bytes], object] = lambda _: None,
     ) -> None:
         super().__init__(SocketType.XSUB, limit_bytes, hub)
-        self._reader = EventReader(self._incoming, routes, keep, own, mailbox=mailbox)
+        self._reader = EventReader(self._incoming, routes, keep, own, mailbox=mailbox, learn=learn)
 
     def next_event(self) -> Any:
         """Return what the far side says next, as `Session.next_event`.

@@ -13,6 +13,7 @@ from peers.client import connect
 from peers.daemon.daemon import Daemon
 from peers.values import Count
 from peers.values.event import Event
+from peers.zeek.zmtp.event_json import to_json
 from peers.zeek.zmtp.greeting import GREETING_BYTES
 from tests.connections.zeek_cluster.conftest import StartNode
 from tests.connections.zeek_cluster.node import HELLO, ZmqNode
@@ -136,6 +137,24 @@ async def test_a_cluster_that_uses_json(hub: Daemon, start_node: StartNode) -> N
         assert Event.of((await anext(messages)).value) == Event("Demo::hello", Count(3))
     await eventually(lambda: other.events)
     assert other.events == [[b"zeek.a", b"json", b"broker-json-v1", payload]]
+
+
+async def test_clients_of_a_cluster_that_uses_json(hub: Daemon, start_node: StartNode) -> None:
+    """What they publish reaches nodes in JSON, once a node was heard; what another cluster's node has said, too."""
+    node, reader = await start_node("json"), await start_node("reader", "zeek.")
+    await eventually(lambda: node.is_told("zeek."))
+    node.publish(b"zeek.a", b"json", b"broker-json-v1", to_json(EVENT))
+    await eventually(lambda: reader.events)
+    async with connect(hub.endpoints[1].location) as client:
+        await client.publish("zeek.b", HELLO)
+        await client.publish("zeek.c", HELLO, labels=("zeek-node=of another one",))
+    await eventually(lambda: len(reader.events) == 3)
+    own = hub.node.id.hex()[:12]
+    assert reader.events == [
+        [b"zeek.a", b"json", b"broker-json-v1", to_json(EVENT)],
+        [b"zeek.b", f"topichub_hub_{own}".encode(), b"broker-json-v1", to_json(EVENT)],
+        [b"zeek.c", b"of another one", b"broker-json-v1", to_json(EVENT)],
+    ]
 
 
 # Overload and bad input.

@@ -209,3 +209,47 @@ async def test_a_broker_that_stays_away(
         while found[-2:] != ["$hub/nodes/down", "$hub/nodes/up"]:
             found.append((await anext(told)).topic)
     assert manager.warnings == []
+
+
+@pytest.mark.parametrize("told", ["", "&serializer=broker-json-v1"])
+async def test_a_cluster_that_uses_json(cluster: Endpoint, start_zeek: StartZeek, told: str) -> None:
+    """Told so, it speaks JSON from the first word; else it greets once more, as soon as it has heard somebody."""
+    manager = start_zeek(cluster, "manager", serializer=b"broker-json-v1")
+    async with member_of(cluster, "name=hub" + told) as (hub, client), client.subscribe("zeek.cluster.node.") as got:
+        await eventually(lambda: manager.run().up and names(hub) == ["manager"])
+        await client.publish("zeek.cluster.node.manager.", Event("Demo::tell", Count(2)))
+        await eventually(lambda: manager.run().got)
+        manager.say("zeek.cluster.node.hub.", Event("Demo::ask", Count(1)))
+        found = [Event.of((await anext(got)).value) for _ in range(2)]
+    assert manager.got == [("zeek.cluster.node.manager.", Event("Demo::tell", Count(2)))]
+    assert found == [Event("Demo::tell", Count(2)), Event("Demo::ask", Count(1))]
+    assert manager.warnings == ([] if told else ["serializer broker-bin-v1"])
+
+
+@pytest.mark.parametrize("role", ["listen", "peers"])
+async def test_a_serializer_that_is_said(
+    broker: ZmqBroker, start_zeek: StartZeek, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: str
+) -> None:
+    """Nobody has to be heard; a node that uses another one is told of, and changes nothing."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    said = "serializer=broker-json-v1"
+    peers, listen = ([f"{broker.endpoint}&{said}"], []) if role == "peers" else ([], [f"zeek+zmq://127.0.0.1:0?{said}"])
+    with structlog.testing.capture_logs() as logs:
+        async with running("main", peers, *listen) as daemon, connect(daemon.endpoints[0].location) as client:
+            endpoint = broker.endpoint if peers else daemon.endpoints[1]
+            reader = start_zeek(endpoint, "manager", serializer=b"broker-json-v1")
+            wrong = start_zeek(endpoint, "worker-1")
+            async with client.subscribe("zeek.wrong") as messages:
+                await eventually(
+                    lambda: reader.run().is_told("zeek.wrong") and wrong.is_told("zeek.cluster.node.manager.")
+                )
+                wrong.say("zeek.wrong", Event("Demo::wrong"))
+                await anext(messages)
+            everybody = daemon.node.core.handlers
+            wanted = "zeek.cluster.node.manager."
+            await eventually(lambda: any(wanted in one.prefixes for one in everybody.values()))
+            await client.publish(wanted, Event("Demo::tell", Count(2)))
+            await eventually(lambda: reader.run().got)
+    assert reader.got == [(wanted, Event("Demo::tell", Count(2)))]
+    lines = [line for line in logs if line["event"] == "Zeek node uses another serializer than the URL says"]
+    assert [line["serializer"] for line in lines] == ["broker-bin-v1"]

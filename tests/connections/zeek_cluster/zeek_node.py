@@ -6,6 +6,7 @@ import zmq
 
 from peers.transport.endpoints import Endpoint
 from peers.values.event import Event
+from peers.zeek.zmtp.event_json import from_json, to_json
 from tests.connections.zeek_cluster.node import ZmqNode
 
 __all__ = ["ZeekNode"]
@@ -44,7 +45,7 @@ class ZeekNode(ZmqNode):
         """What Zeek's reporter says."""
         self.got: list[tuple[str, Event]] = []
         """What was published to this node, or to what it subscribes to, but for greetings."""
-        self._layout, self._serializer = layout, serializer
+        self._layout, self._serializer, self._is_json = layout, serializer, serializer == b"broker-json-v1"
         self._seen: set[str] = set()
         self._greeted: dict[str, str] = {}
         self._answered: set[str] = set()
@@ -69,11 +70,11 @@ class ZeekNode(ZmqNode):
 
     def read(self, payload: bytes) -> Event:
         """Take an event of the cluster's serializer apart."""
-        return Event.decode(payload)
+        return Event.decode(from_json(payload) if self._is_json else payload)
 
     def write(self, event: Event) -> bytes:
         """Put an event in the cluster's serializer together."""
-        return event.encode()
+        return to_json(event.encode()) if self._is_json else event.encode()
 
     def say(self, topic: str, event: Event) -> None:
         """Publish an event."""

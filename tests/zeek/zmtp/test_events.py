@@ -10,17 +10,19 @@ from hypothesis import strategies as st
 
 from hub.batch import Batch
 from hub.errors import RejectedError
-from hub.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, encode_frame, iterate_frames
+from hub.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, KIND_MESSAGES, encode_frame, iterate_frames
 from hub.stretch import Run, Stretch
 from hub.tags.envelope import Envelope
-from peers.values import Count, encode, to_msgpack
+from peers.transport.endpoints import Endpoint, InvalidEndpointError
+from peers.values import CONVERTED_LIMIT_BYTES, Count, encode, to_msgpack
 from peers.values.event import Event
 from peers.wire.scanner import NEED_DATA
-from peers.zeek.zmtp.event_head import EventHead
+from peers.zeek.zmtp.event_head import SERIALIZERS, EventHead
+from peers.zeek.zmtp.event_json import to_json
 from peers.zeek.zmtp.event_reading import Keep, NoEvent
 from peers.zeek.zmtp.event_session import EventSession
 from peers.zeek.zmtp.event_writing import EventWriter
-from peers.zeek.zmtp.frames import Command, encode_command, encode_message
+from peers.zeek.zmtp.frames import Command, Incoming, Message, encode_command, encode_message
 from peers.zeek.zmtp.greeting import Greeting
 from peers.zeek.zmtp.properties import encode_properties
 from peers.zeek.zmtp.session import Ended, Ready
@@ -159,3 +161,73 @@ def test_senders_that_the_hub_has_no_label_for(sender: bytes) -> None:
         return
     with pytest.raises(RejectedError):
         assert head.routing_key
+
+
+def test_the_serializer_of_the_cluster() -> None:
+    """All is written in it, whatever it came in; what is too long for JSON is lost and counted."""
+    event = Event("Demo::hello", Count(1))
+    key = EventHead(b"zeek.a", b"worker-1", b"broker-json-v1").routing_key
+    of_node = len(event.encode()).to_bytes(4, "big") + key + event.encode()
+    of_client = encode_frame(KIND_MESSAGES, to_msgpack(event.encode()), key=b"zeek.a")
+    batch = Batch(of_node + of_client, 2)
+    writer = EventWriter(b"hub")
+
+    def written() -> list[tuple[bytes, ...]]:
+        frames, lost = writer.write(batch)
+        assert not lost
+        incoming = Incoming(1 << 20)
+        incoming.feed(frames)
+        return [tuple(one.parts) for one in iter(incoming.next_message, None) if isinstance(one, Message)]
+
+    binary, text = (BINARY, event.encode()), (b"broker-json-v1", to_json(event.encode()))
+    assert written() == [(b"zeek.a", b"worker-1", *text), (b"zeek.a", b"hub", *binary)]
+    writer.serializer = b"broker-json-v1"
+    assert written() == [(b"zeek.a", b"worker-1", *text), (b"zeek.a", b"hub", *text)]
+    writer.serializer = BINARY
+    assert written() == [(b"zeek.a", b"worker-1", *binary), (b"zeek.a", b"hub", *binary)]
+    large = Event("Demo::large", "x" * CONVERTED_LIMIT_BYTES).encode()
+    assert writer.write(Batch(encode_frame(KIND_MESSAGES, large, key=b"a", flags=BROKER_FLAGS), 1))[1] == 0
+    writer.serializer = b"broker-json-v1"
+    assert writer.write(Batch(encode_frame(KIND_MESSAGES, large, key=b"a", flags=BROKER_FLAGS), 1)) == (b"", 1)
+
+
+@pytest.mark.parametrize("serializer", [b"", BINARY, b"broker-json-v1"])
+def test_garbage_of_clients_reaches_no_node(serializer: bytes) -> None:
+    """What begins as an event and is none is lost and counted; what stands around it is not."""
+    event = Event("Demo::hello", Count(1)).encode()
+    writer = EventWriter(b"hub")
+    writer.serializer = serializer
+    frames = [
+        encode_frame(KIND_MESSAGES, body, key=b"zeek.a", flags=BROKER_FLAGS)
+        for body in (event, event[:-1], event + b"x", event[:21] + b"\xff", b"", event)
+    ]
+    written, lost = writer.write(Batch(b"".join(frames), len(frames)))
+    assert lost == 4
+    assert written == writer.write(Batch(frames[0], 1))[0] * 2
+
+
+def test_the_first_event_teaches_the_serializer() -> None:
+    """Not what is none, nor one of another hub, and no later one."""
+    learnt: list[bytes] = []
+    session: EventSession[bytes] = EventSession(1 << 20, Table(), lambda *_: None, learn=learnt.append)
+    session.feed(HANDSHAKE)
+    payload = Event("Demo::hello", Count(1)).encode()
+    for parts in (
+        [b"a", b"w", BINARY, b"none"],
+        [b"a", b"topichub_x", BINARY, payload],
+        [b"a", b"w", b"broker-json-v1", to_json(payload)],
+        [b"b", b"w", BINARY, payload],
+    ):
+        session.feed(encode_message(parts))
+        drain(session)
+    assert learnt == [b"broker-json-v1"]
+
+
+def test_serializers_that_a_url_may_name() -> None:
+    """They are those that the hub can read."""
+    for serializer in SERIALIZERS:
+        endpoint = Endpoint.parse(f"zeek+zmq://h:1?serializer={serializer.decode()}")
+        assert endpoint.serializer.encode() == serializer
+        assert Endpoint.parse(str(endpoint)) == endpoint
+    with pytest.raises(InvalidEndpointError, match="expected broker-bin-v1 or broker-json-v1"):
+        Endpoint.parse("zeek+zmq://h:1?serializer=json")

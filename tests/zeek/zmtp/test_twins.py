@@ -19,7 +19,7 @@ from peers.values.binary import checking
 from peers.values.event import Event
 from peers.values.extensions import Code
 from peers.values.layout import Tag
-from peers.zeek.zmtp import event_scan, frames, log_records
+from peers.zeek.zmtp import event_payload, event_scan, frames, log_records
 from peers.zeek.zmtp.event_head import EVENT_BEGINNING, EventHead
 from peers.zeek.zmtp.event_payload import is_event
 from peers.zeek.zmtp.frames import encode_message
@@ -62,6 +62,7 @@ CONSTANTS = {
     "TAG_VECTOR": Tag.VECTOR,
     "V6_BITS": 128,
     "ELEMENTS_LIMIT": ELEMENTS_LIMIT,
+    "BEGINNING_BYTES": len(EVENT_BEGINNING),
     "PLAIN_DEPTH": 16,
     "PLAIN_MEMBERS": 32,
 }
@@ -73,6 +74,8 @@ def test_constants_are_those_of_python() -> None:
     assert {name: int(value) for name, value in found} == CONSTANTS
     (sizes,) = re.findall(r"^SIZES\[:\] = \[([-0-9, ]+)\]", SOURCE, re.MULTILINE)
     assert [int(size) for size in sizes.split(",")] == checking._SIZES
+    (beginning,) = re.findall(r"BEGINNING = b\"(.*)\"", SOURCE)
+    assert bytes.fromhex(beginning.replace("\\x", "")) == EVENT_BEGINNING
 
 
 def records_of(twin: Any, data: bytes, count: int) -> tuple[bytes, int] | None:
@@ -210,6 +213,9 @@ def taken(twin: Any, payload: bytes) -> bool:
     heads = {head.encode(): head.routing_key}
     frames_, _, end = twin.find_events(wire, 0, heads, {head.routing_key: 1}, 1 << 24, EVENT_BEGINNING, is_event)
     assert (end == len(wire)) == bool(frames_)
+    data, start = b"before" + payload + b"behind", len(b"before")
+    found = compiled.is_event_at(data, start, start + len(payload), is_event)
+    assert found == event_payload.is_event_at(data, start, start + len(payload), is_event) == bool(frames_)
     return bool(frames_)
 
 
