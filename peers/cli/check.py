@@ -24,6 +24,7 @@ from cyclopts import Parameter
 
 from hub.errors import CloseCode, ConnectionLostError, HubError, ProtocolError, RejectedError, UsageError
 from hub.topics import printable
+from peers.cli.context_flag import ContextName
 from peers.cli.errors import FlagError
 from peers.cli.ranges import check_positive
 from peers.cli.shown_token import TokenFile, first_token
@@ -68,6 +69,7 @@ def check(  # noqa: PLR0913 -- one flag each
     timeout: Annotated[float, Parameter(help="Most time for the whole check, seconds.")] = _TIMEOUT_S,
     warn_ms: Annotated[float | None, Parameter(help="A slower answer is a warning, milliseconds.")] = None,
     quiet: Annotated[bool, Parameter(help="Print nothing.", negative=())] = False,
+    context: ContextName = "",  # noqa: ARG001 -- it has become `url` and what is shown there
     token_file: TokenFile = "",
     tls: TlsFiles | None = None,
 ) -> int:

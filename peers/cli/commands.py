@@ -5,6 +5,7 @@ from __future__ import annotations
 from cyclopts import App
 
 from hub import __version__
+from peers.cli.context_flag import fill
 
 __all__ = ["app"]
 
@@ -15,6 +16,7 @@ app = App(
     # `peers.cli.main` tells what is wrong with a command line, in one line.
     print_error=False,
     exit_on_error=False,
+    config=fill,
 )
 app.command("peers.cli.run:run", name="run", help="Start a hub: listen, peer with other hubs, run until a signal.")
 app.command("peers.cli.pub:pub", name="pub", help="Publish a value, lines from stdin, or a file of records.")
@@ -40,6 +42,8 @@ app.command("peers.cli.drain:drain", name="drain", help="Move all clients off a 
 app.command("peers.cli.check:check", name="check", help="Ask a hub how it is; the exit code is for health checks.")
 app.command("peers.cli.token:app", name="token", help="Tokens by which users are recognised: make, list, revoke.")
 app.command("peers.cli.policy:app", name="policy", help="Is a policy right, and what may somebody do by it?")
+app.command("peers.cli.context:app", name="context", help="Hubs by name, with what is shown to each: add, list, use.")
+app.command("peers.cli.completion:completion", name="completion", help="Write what a shell needs to complete `hub`.")
 app.command("peers.cli.store:app", name="store", help="Stores: list, read, write, watch, export and import.")
 app.command("peers.cli.spark:app", name="spark", help="Process archives with Apache Spark, here or on a cluster.")
 app.command("peers.cli.journal:app", name="journal", help="Look into a journal, export its records, check it.")

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from peers.cli.context_flag import ContextName
 from peers.cli.errors import FlagError
 from peers.cli.shown_token import TokenFile
 from peers.wire.hello import NAME_LIMIT_BYTES
@@ -80,9 +81,13 @@ class TlsFiles:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class HubFlags:
-    """Which hub, what it is told of the client, what that shows for who it is, and the files that TLS may need."""
+    """Which hub, what it is told of the client, what that shows for who it is, and the files that TLS may need.
+
+    What a context says has become `url` and so on by the time that a command has these (`peers.cli.context_flag`).
+    """
 
     url: HubUrl = DEFAULT_URL
+    context: ContextName = ""
     name: Annotated[
         str,
         Parameter(

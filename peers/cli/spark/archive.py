@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from cyclopts import Group, Parameter
 
 from hub.topics import check_prefix
+from peers.cli.context_flag import ContextName
 from peers.cli.errors import FlagError
 from peers.cli.ranges import check_count
 from peers.cli.shown_token import TokenFile, text_or_path
@@ -119,6 +120,7 @@ class How:
 def archive(  # noqa: PLR0913 -- one group of flags each
     *,
     url: HubUrl = DEFAULT_URL,
+    context: ContextName = "",  # noqa: ARG001 -- it has become `url` and what is shown there
     to: Annotated[str, _help("Folder of the archive; made if it is absent.")],
     what: What | None = None,
     how: How | None = None,

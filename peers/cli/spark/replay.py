@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Group, Parameter
 
 from hub.topics import check_prefix
+from peers.cli.context_flag import ContextName
 from peers.cli.errors import FlagError
 from peers.cli.ranges import check_positive
 from peers.cli.shown_token import TokenFile, text_or_path
@@ -104,6 +105,7 @@ def replay(  # noqa: PLR0913 -- one group of flags each
     /,
     *,
     url: HubUrl = DEFAULT_URL,
+    context: ContextName = "",  # noqa: ARG001 -- it has become `url` and what is shown there
     what: What | None = None,
     how: How | None = None,
     engine: Engine | None = None,

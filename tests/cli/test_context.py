@@ -1,0 +1,193 @@
+"""`hub context`, and `--context` of the commands that talk to a hub."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+from peers.cli.commands import app
+from tests.cli.programs import PROJECT, RunningHub, hub, run_hub
+
+NOWHERE = "unix:///nonexistent/hub.sock"
+
+
+class Run(Protocol):
+    """Runs one command."""
+
+    def __call__(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[bytes]:
+        """Run it to its end."""
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Run commands whose contexts are in a folder of the test."""
+
+    def run(*arguments: str, **variables: str) -> subprocess.CompletedProcess[bytes]:
+        return hub(*arguments, XDG_CONFIG_HOME=str(tmp_path / "config"), **variables)
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def guarded_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningHub, Path]]:
+    """A hub that lets in nobody but its admin, and the file of his token."""
+    folder = tmp_path_factory.mktemp("guarded")
+    token = folder / "admin-token"
+    with run_hub(folder, "--access-admin-token", str(token)) as running:
+        yield running, token
+
+
+def file_of(tmp_path: Path) -> Path:
+    """Where they are written."""
+    return tmp_path / "config" / "topichub" / "contexts.json"
+
+
+def test_the_life_of_a_context(run: Run, tmp_path: Path, running_hub: RunningHub) -> None:
+    """It is added, listed, shown, taken where no hub is named, and removed; then the default is taken again."""
+    assert run("context", "ls").stdout == b""
+    assert run("context", "add", "far", "--url", NOWHERE).returncode == 0
+    assert run("context", "add", "near", "--url", running_hub.tcp, "--use").returncode == 0
+    assert run("context", "ls").stdout.decode().splitlines() == [
+        "name  in use  url" + " " * (len(NOWHERE) - 3) + "  token file",
+        f"far   -       {NOWHERE}  -",
+        f"near  yes     {running_hub.tcp.ljust(len(NOWHERE))}  -",
+    ]
+    listed = [json.loads(line) for line in run("context", "ls", "--json").stdout.splitlines()]
+    assert [(one["name"], one["in_use"], one["url"]) for one in listed] == [
+        ("far", False, NOWHERE),
+        ("near", True, running_hub.tcp),
+    ]
+    assert json.loads(run("context", "show", "--json").stdout) == listed[1]
+    assert f"url          {running_hub.tcp}\n" in run("context", "show", "near").stdout.decode()
+    assert run("pub", "/context", "1").returncode == 0
+    assert run("pub", "/context", "1", "--context", "far").returncode == 1
+    assert run("context", "use", "far").returncode == 0
+    assert b"/nonexistent/hub.sock" in run("check").stdout
+    assert run("context", "rm", "far").returncode == 0
+    assert json.loads(file_of(tmp_path).read_text()) == {"use": "", "contexts": {"near": {"url": running_hub.tcp}}}
+    assert b"tcp://127.0.0.1:7400" in run("check").stdout
+
+
+def test_its_file_holds_no_token(run: Run, tmp_path: Path, guarded_hub: tuple[RunningHub, Path]) -> None:
+    """It is for its owner alone, names the file of the token wherever that was given from, and has nothing of it."""
+    guarded, token = guarded_hub
+    assert run("pub", "/a", "1", HUB_URL=guarded.tcp).returncode == 1
+    added = run("context", "add", "work", "--url", guarded.tcp, "--token-file", str(token))
+    assert (added.returncode, added.stdout, added.stderr) == (0, b"", b"")
+    file = file_of(tmp_path)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+    assert token.read_text().strip() not in file.read_text()
+    assert json.loads(file.read_text())["contexts"]["work"]["token_file"] == str(token)
+    assert run("pub", "/a", "1", "--context", "work").returncode == 0
+    assert run("who", HUB_CONTEXT="work").returncode == 0
+    assert run("check", "--context", "work").returncode == 0
+
+
+def test_what_is_shown_to_one_hub_reaches_no_other(run: Run, guarded_hub: tuple[RunningHub, Path]) -> None:
+    """A hub that is named in another way gets nothing of a context; one that a context names nothing of variables."""
+    guarded, token = guarded_hub
+    run("context", "add", "work", "--url", guarded.tcp, "--token-file", str(token), "--use")
+    assert run("pub", "/a", "1").returncode == 0
+    for arguments, variables in (
+        (("--url", guarded.tcp), {}),
+        (("--url", guarded.tcp), {"HUB_CONTEXT": "work"}),
+        ((), {"HUB_URL": guarded.tcp}),
+    ):
+        refused = run("pub", "/a", "1", *arguments, **variables)
+        assert b"not recognised" in refused.stderr
+    run("context", "add", "bare", "--url", guarded.tcp)
+    assert b"not recognised" in run("pub", "/a", "1", "--context", "bare", HUB_TOKEN_FILE=str(token)).stderr
+    assert run("pub", "/a", "1", "--context", "bare", HUB_TOKEN=token.read_text().strip()).returncode == 0
+    assert run("pub", "/a", "1", "--context", "bare", "--token-file", str(token)).returncode == 0
+    assert run("pub", "/a", "1", HUB_CONTEXT="work", HUB_URL=NOWHERE).returncode == 0
+
+
+def test_mistakes(run: Run, tmp_path: Path) -> None:
+    """One line each, which says what to do; nothing is changed."""
+    run("context", "add", "work", "--url", NOWHERE)
+    before = file_of(tmp_path).read_bytes()
+    for arguments, told in (
+        (("pub", "/a", "1", "--context", "wrok"), "there is no context 'wrok'; `hub context ls` lists them: work"),
+        (("pub", "/a", "1", "--context", "work", "--url", NOWHERE), "--context and --url exclude each other"),
+        (("context", "add", "work", "--url", NOWHERE), "there is a context work already; --replace writes it anew"),
+        (("context", "add", "a b", "--url", NOWHERE), "'a b': the name of a context is up to 64 letters"),
+        (("context", "add", "a", "--url", "work"), "'work': a URL starts with"),
+        (
+            ("context", "add", "a", "--url", NOWHERE, "--token-file", "no"),
+            "--token-file: the file of the token 'no' cannot be read",
+        ),
+        (("context", "add", "a", "--url", NOWHERE, "--token-file", "-"), "--token-file: "),
+        (("context", "add", "a", "--url", NOWHERE, "--ca", "no.pem"), "--ca: there is no file no.pem"),
+        (("context", "use", "a"), "there is no context 'a'"),
+        (("context", "use"), "give the name of a context, or --none"),
+        (("context", "rm", "a"), "there is no context 'a'"),
+        (("context", "show"), "no context is in use: hub context show NAME, or hub context use NAME"),
+    ):
+        done = run(*arguments)
+        (line,) = done.stderr.decode().splitlines()
+        assert line.startswith(f"hub: {told}"), line
+        assert done.returncode == 2
+    assert file_of(tmp_path).read_bytes() == before
+    assert run("context", "add", "work", "--url", "unix:///other.sock", "--replace").returncode == 0
+    assert b"/other.sock" in run("context", "ls").stdout
+
+
+def test_a_file_that_cannot_be_used(run: Run, tmp_path: Path) -> None:
+    """It is never taken for an empty one; commands that are told where the hub is do not look at it."""
+    run("context", "add", "work", "--url", NOWHERE, "--use")
+    file = file_of(tmp_path)
+    file.chmod(0o620)
+    for content, told in (
+        (None, "others may write this file, so it is not used: chmod 600 "),
+        (b"{", "this is no file of contexts: "),
+        (b'{"contexts": {"a": {"url": "b", "token": "c"}}}', "this is no file of contexts: "),
+        (b'{"use": "a"}', "the context in use, 'a', is not there: hub context use NAME"),
+    ):
+        if content is not None:
+            file.chmod(0o600)
+            file.write_bytes(content)
+        done = run("pub", "/a", "1")
+        (line,) = done.stderr.decode().splitlines()
+        assert line.startswith(f"hub: {file}: {told}"), line
+        assert done.returncode == 1
+        assert b"/nonexistent/hub.sock" in run("check", NOWHERE).stdout
+
+
+def test_every_command_that_has_a_url_takes_a_context() -> None:
+    """Except those which measure, whose hub must be said."""
+    for words in (
+        *(("pub",), ("sub", "/"), ("consume", "a"), ("request", "/"), ("serve", "/"), ("names",), ("mesh",)),
+        *(("trace", "/a"), ("top",), ("who",), ("users",), ("kick", "1"), ("reload",), ("drain",), ("check",)),
+        *(("store", "ls", "a"), ("store", "get", "a", "b"), ("store", "watch", "a"), ("journal", "consumers")),
+        *(("spark", "archive", "--to", "a"), ("spark", "replay", "a")),
+    ):
+        _, bound, _ = app.parse_args([*words, "--url", NOWHERE], print_error=False, exit_on_error=False)
+        assert NOWHERE in repr(bound)
+        command = app[words[0]]
+        if words[0] in {"store", "journal", "spark"}:
+            command = command[words[1]]
+        arguments = command.assemble_argument_collection()
+        assert "--context" in {argument.name for argument in arguments}, words
+
+
+def test_the_page_is_right(tmp_path: Path) -> None:
+    """What docs/command-line.md shows of contexts works as it stands there."""
+    text = (PROJECT / "docs" / "command-line.md").read_text().partition("\n## hub context\n")[2].partition("\n## ")[0]
+    (block,) = re.findall(r"^```console\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    (tmp_path / "token").write_text("hub_x\n")
+    for line in block.splitlines():
+        assert line.startswith("$ hub ")
+        words = line.partition("#")[0].split()[2:]
+        done = hub(
+            *(str(tmp_path / "token") if word == "~/token" else word for word in words), XDG_CONFIG_HOME=str(tmp_path)
+        )
+        assert done.returncode == (0 if words[0] == "context" else 1), (line, done.stderr)
+        assert words[0] == "context" or b"hub.example.org" in done.stderr
