@@ -20,7 +20,6 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from hub.errors import (
@@ -37,6 +36,7 @@ from hub.errors import (
     ResponderGoneError,
 )
 from peers.client.consumed import ConsumedMessage
+from peers.client.opened import Opened
 from peers.client.reports import Reports
 from peers.client.requests import Requests
 from peers.client.values import BadMessage, decode_body, encode_value
@@ -74,7 +74,7 @@ class ConsumerTerms(NamedTuple):
     """Those of `hub.consumers.terms.Terms`, but for the prefixes."""
 
 
-class ConsumerStream:
+class ConsumerStream(Opened):
     """Messages of a named consumer, each to be acknowledged. Made by `Client.consume`.
 
     Args:
@@ -125,15 +125,6 @@ class ConsumerStream:
         """What the consumer is called."""
         self.late_acks = 0
         """How many messages were acknowledged too late to count: they were delivered again."""
-
-    async def __aenter__(self) -> Self:
-        await self.open()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     def __aiter__(self) -> Self:
         return self

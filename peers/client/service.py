@@ -20,11 +20,11 @@ import warnings
 from collections import deque
 from collections.abc import Awaitable, Coroutine, Sequence
 from inspect import CORO_CREATED, getcoroutinestate
-from types import TracebackType
-from typing import Any, NamedTuple, Protocol, Self, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 from hub.errors import UsageError
 from hub.topics import check_prefix
+from peers.client.opened import Opened
 from peers.client.replies import Replies
 
 __all__ = ["CONCURRENCY", "Answering", "Asking", "Run", "Service", "ServiceRequest"]
@@ -84,7 +84,7 @@ class Keeper(Protocol):
         """Send soon what was answered outside of a read."""
 
 
-class Service:
+class Service(Opened):
     """A function that answers requests; use it in an `async with` statement.
 
     Args:
@@ -126,15 +126,6 @@ class Service:
         if not self._used:
             text = f"the service under {self.prefixes} was never opened: write `async with client.serve(...):`"
             warnings.warn(text, RuntimeWarning, stacklevel=2)
-
-    async def __aenter__(self) -> Self:
-        await self.open()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     @property
     def running(self) -> int:

@@ -13,12 +13,11 @@ what waits in the loop thread was looked at by nobody. Cost: each call crosses t
 from __future__ import annotations
 
 from collections.abc import Iterator
-from types import TracebackType
-from typing import Self
 
 from hub.errors import ClosedError
 from hub.journal.message import RecordedMessage
 from peers.client.blocking.call import Call
+from peers.client.blocking.opened import Opened
 from peers.client.consumed import ConsumedMessage
 from peers.client.consumer_stream import ConsumerStream
 
@@ -51,7 +50,7 @@ class BlockingConsumedMessage(RecordedMessage):
         self._stream.ack(self)
 
 
-class BlockingConsumerStream:
+class BlockingConsumerStream(Opened):
     """Messages of a named consumer, each to be acknowledged, for threads. Made by `BlockingClient.consume`.
 
     Args:
@@ -62,15 +61,6 @@ class BlockingConsumerStream:
     def __init__(self, call: Call, stream: ConsumerStream) -> None:
         self._call = call
         self._stream = stream
-
-    def __enter__(self) -> Self:
-        self.open()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __iter__(self) -> Iterator[BlockingConsumedMessage]:
         return self

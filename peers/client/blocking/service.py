@@ -5,16 +5,14 @@ Owner: whoever has it; any thread may call. What it shows and does is that of a 
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Self
-
 from peers.client.blocking.call import Call
+from peers.client.blocking.opened import Opened
 from peers.client.service import Service
 
 __all__ = ["BlockingService"]
 
 
-class BlockingService:
+class BlockingService(Opened):
     """A function that answers requests, in the loop thread; use it in a `with` statement.
 
     Args:
@@ -25,15 +23,6 @@ class BlockingService:
     def __init__(self, call: Call, service: Service) -> None:
         self._call = call
         self._service = service
-
-    def __enter__(self) -> Self:
-        self.open()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def prefixes(self) -> tuple[str, ...]:

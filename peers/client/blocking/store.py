@@ -19,11 +19,11 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import suppress
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from hub.errors import ClosedError, UsageError
 from peers.client.blocking.call import Call
+from peers.client.blocking.opened import Opened
 from peers.client.stores.replica import StoreReplica
 from peers.client.stores.store import MISSING, Store
 from peers.client.stores.values import StoreChange, StoreEntry, StoreState
@@ -165,7 +165,7 @@ class BlockingStore:
         return answer
 
 
-class BlockingStoreWatch:
+class BlockingStoreWatch(Opened):
     """The changes of a store, the present state first, for threads. Made by `BlockingStore.watch`.
 
     Args:
@@ -180,15 +180,6 @@ class BlockingStoreWatch:
         self._ready: deque[StoreChange] = deque()
         self._reading = threading.Lock()
         self._is_open = False
-
-    def __enter__(self) -> Self:
-        self.open()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __iter__(self) -> Iterator[StoreChange]:
         if not self._is_open:
@@ -236,7 +227,7 @@ class BlockingStoreWatch:
             self._ready.extend(self._call(self._watch.batch(), timeout_s))
 
 
-class BlockingStoreReplica:
+class BlockingStoreReplica(Opened):
     """A copy of a store in this process, for threads: reading it crosses none. Made by `BlockingStore.replica`.
 
     Args:
@@ -247,15 +238,6 @@ class BlockingStoreReplica:
     def __init__(self, call: Call, replica: StoreReplica) -> None:
         self._call = call
         self._replica = replica
-
-    def __enter__(self) -> Self:
-        self.open()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def open(self, *, timeout_s: float | None = None) -> None:
         """Copy the store, and wait until that is done; raises as `StoreReplica.open`, and `TimeoutError`."""

@@ -17,19 +17,18 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import suppress
-from types import TracebackType
-from typing import Self
 
 from hub.batch import Message
 from hub.errors import ClosedError, UsageError
 from peers.client.blocking.call import Call
+from peers.client.blocking.opened import Opened
 from peers.client.routes import Wanted
 from peers.client.stream import MessageStream
 
 __all__ = ["BlockingStream"]
 
 
-class BlockingStream:
+class BlockingStream(Opened):
     """Messages under some prefixes, oldest first, for threads. Made by `BlockingClient.subscribe`.
 
     Several threads may read one stream; each message is given to one of them.
@@ -49,15 +48,6 @@ class BlockingStream:
         # While one thread asks the loop thread; the others wait for what it brings.
         self._fetching = False
         self._changed = threading.Condition(threading.Lock())
-
-    def __enter__(self) -> Self:
-        self.open()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __iter__(self) -> Iterator[Message]:
         self._check_open()

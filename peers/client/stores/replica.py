@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from types import TracebackType
 from typing import Any, Self
 
 from hub.errors import ClosedError, UsageError
 from hub.stores.change import Change
+from peers.client.opened import Opened
 from peers.client.stores.copying import Copying
 from peers.client.stores.values import value_of
 from peers.client.stream import MessageStream
@@ -25,22 +25,13 @@ __all__ = ["StoreReplica"]
 _SECOND_NS = 1_000_000_000
 
 
-class StoreReplica:
+class StoreReplica(Opened):
     """Made by `Store.replica`; use it with `async with`, or call `open` and `close`."""
 
     def __init__(self, read: Callable[[list[Any]], Awaitable[Any]], stream: MessageStream) -> None:
         self._copying = Copying(read, stream, "", self._ignore, tells_loaded=False)
         self._replica = self._copying.replica
         self._is_open = False
-
-    async def __aenter__(self) -> Self:
-        await self.open()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def open(self) -> None:
         """Copy the store, and wait until that is done.

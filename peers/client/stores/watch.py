@@ -10,11 +10,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from types import TracebackType
 from typing import Any, Self
 
 from hub.errors import ClosedError, UsageError
 from hub.stores.change import Change
+from peers.client.opened import Opened
 from peers.client.stores.copying import Copying
 from peers.client.stores.values import StoreChange, change_of
 from peers.client.stream import MessageStream
@@ -28,7 +28,7 @@ HELD_CHANGES = 65_536
 """How many changes that were not read are held before the store is not read on."""
 
 
-class StoreWatch:
+class StoreWatch(Opened):
     """Made by `Store.watch`; use it with `async with`, or call `open` and `close`."""
 
     def __init__(self, read: Callable[[list[Any]], Awaitable[Any]], stream: MessageStream, prefix: str) -> None:
@@ -38,15 +38,6 @@ class StoreWatch:
         self._is_present = True
         self._some = asyncio.Event()
         self._is_open = False
-
-    async def __aenter__(self) -> Self:
-        await self.open()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        await self.close()
 
     async def open(self) -> None:
         """Begin to watch.
