@@ -138,6 +138,9 @@ const U64_MAX = 2n ** 64n - 1n;
 const MS_NS = 1_000_000n;
 const SECOND_NS = 1_000_000_000n;
 
+/** Reads text, and refuses what is not UTF-8. */
+const UTF8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
+
 /** The protocols of ports, by their numbers. */
 const PROTOCOLS = Object.freeze(["?", "tcp", "udp", "icmp"]);
 
@@ -2851,7 +2854,7 @@ class Unpacking {
   }
 
   #text(length) {
-    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(this.#raw(length));
+    return UTF8.decode(this.#raw(length));
   }
 
   #extension(length) {
@@ -2913,7 +2916,7 @@ function fromExtension(code, bytes) {
     case EXTENSIONS.count: return new Count(view.getBigUint64(0));
     case EXTENSIONS.address: return new Address(addressText(bytes));
     case EXTENSIONS.subnet: return new Subnet(`${addressText(bytes.subarray(0, -1))}/${bytes.at(-1)}`);
-    case EXTENSIONS.port: return new Port(view.getUint16(0), PROTOCOLS[bytes[2]]);
+    case EXTENSIONS.port: return new Port(view.getUint16(0), PROTOCOLS[bytes[2]] ?? "none");
     case EXTENSIONS.timestamp: return new Timestamp(view.getBigInt64(0));
     case EXTENSIONS.timespan: return new Timespan(view.getBigInt64(0));
     case EXTENSIONS.set: return new Set(new Unpacking(bytes).take());
@@ -2921,7 +2924,7 @@ function fromExtension(code, bytes) {
     case EXTENSIONS.time: return timeOf(view);
     case EXTENSIONS.enumeration: {
       try {
-        return new Enum(new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes));
+        return new Enum(UTF8.decode(bytes));
       } catch {
         return new Extension(code, bytes.slice());
       }
