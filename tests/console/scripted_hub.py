@@ -223,6 +223,8 @@ class ScriptedHub:
         if refusal is not None:
             code, text = refusal
             answer = {"type": "error", "code": code, "text": text} | ({"request": request} if request else {})
+            if message["type"] == "request":
+                answer["about"] = "request"
             await _answer(connection, answer)
             return
         match message["type"]:

@@ -1,53 +1,151 @@
 /**
- * Overview: what all together publish, and how many are connected.
+ * Overview: how the hub does, in one sentence of its own, and what it has done, over a minute to a day.
+ *
+ * Asks `$hub/state` and `$hub/history`, once a second; of the history only what is new. Owner of the state: `History`.
+ * Cost to the hub: some 20 µs a second. The span stands in the address (`?span=1h`).
  */
 
+import { History } from "../feeds/history.js";
+import { Chart, STEPS } from "../parts/chart.js";
 import { element, say } from "../parts/element.js";
-import { whole } from "../parts/figures.js";
-import { HubFigures, STATISTICS_TOPIC } from "../parts/hub_figures.js";
-import { Sparkline } from "../parts/sparkline.js";
-import { every } from "../parts/timing.js";
+import { bytes, duration, percent, short, whole } from "../parts/figures.js";
+import { poll } from "../parts/polling.js";
+import { fragmentOf } from "../shell/place.js";
 import { words } from "../words.js";
 
-/** Fast enough to look live, slow enough to be read, milliseconds. */
-const FIGURES_MS = 500;
+const STATE_TOPIC = "$hub/state";
+const HISTORY_TOPIC = "$hub/history";
+
+/** The hub looks once a second, milliseconds. */
+const ASK_MS = 1_000;
+
+const SPANS = ["1m", "10m", "1h", "1d"];
+
+const perSecond = (format) => (value) => (value === null ? format(value) : `${format(value)}/s`);
+
+/** Each chart: what it is called in `words.overview.charts`, how its values are written, the steps of its grid, its lines. */
+const CHARTS = [
+  ["messages", perSecond(short), STEPS.whole, [["in_messages", "--accent"], ["out_messages", "--good"]]],
+  ["bytes", perSecond(bytes), STEPS.bytes, [["in_bytes", "--accent"], ["out_bytes", "--good"]]],
+  ["dropped", perSecond(short), STEPS.whole, [["dropped_messages", "--bad"]]],
+  ["queued", bytes, STEPS.bytes, [["queued_bytes", "--waiting"]]],
+  ["lag", duration, STEPS.parts, [["lag_s", "--accent"]]],
+  ["cpu", percent, STEPS.parts, [["cpu", "--accent"]]],
+  ["memory", bytes, STEPS.bytes, [["memory_bytes", "--accent"]]],
+  ["connections", whole, STEPS.whole, [["connections", "--accent"]]],
+];
 
 /** @type {import("../shell/views.js").View} */
 export const overview = {
   name: "overview",
   title: words.overview.title,
-  isFor: (session) => session.mayHear(STATISTICS_TOPIC),
-  open(shell, signal) {
-    const said = words.overview;
-    const { client } = shell.session;
-    const figures = new HubFigures();
-    const rate = element("output", { id: "rate" });
-    const clients = element("output", { id: "clients" });
-    const canvas = element("canvas", { id: "sparkline", role: "img", "aria-label": said.curve });
-    const sparkline = new Sparkline(canvas, signal);
-    const subscription = client.subscribe(STATISTICS_TOPIC, ({ topic, value }) => {
-      if (topic === STATISTICS_TOPIC) figures.feed(value);
-    });
-    const off = client.on("reconnecting", () => figures.forget());
-    signal.addEventListener("abort", () => {
-      off();
-      subscription.unsubscribe();
-    });
-    every(FIGURES_MS, () => {
-      say(rate, whole(figures.publishedPerS));
-      say(clients, whole(figures.clients));
-      sparkline.add(figures.publishedPerS ?? 0);
-    }, signal);
-    return {
-      element: element(
-        "section", { class: "figures overview" },
-        element(
-          "div", { class: "figure wide" },
-          element("div", { title: said.publishedHint }, element("span", { class: "label" }, said.published), rate),
-          canvas,
-        ),
-        element("div", { class: "figure", title: said.clientsHint }, element("span", { class: "label" }, said.clients), clients),
-      ),
-    };
-  },
+  isFor: (session) => session.mayAsk(STATE_TOPIC) && session.mayAsk(HISTORY_TOPIC),
+  open: (shell, signal) => new Overview(shell, signal),
 };
+
+class Overview {
+  #session;
+  #history = new History(SPANS[0]);
+  #span = "";
+
+  constructor({ session }, signal) {
+    this.#session = session;
+    this.#make(signal);
+    const fail = (error) => this.#complain(error.message);
+    poll(session, ASK_MS, () => this.#askState(), signal, fail);
+    poll(session, ASK_MS, () => this.#askHistory(), signal, fail);
+    session.onReady(() => this.#history.forget(), signal);
+  }
+
+  /** Another span is asked for at once. */
+  async show({ parameters }) {
+    const wanted = parameters.get("span") ?? SPANS[0];
+    const span = SPANS.includes(wanted) ? wanted : SPANS[0];
+    if (span === this.#span) return;
+    this.#span = span;
+    for (const link of this.spans.children) {
+      if (link.dataset.span === span) link.setAttribute("aria-current", "true");
+      else link.removeAttribute("aria-current");
+    }
+    this.#history = new History(span);
+    if (!this.#session.isOpen) return;
+    await this.#askHistory().catch(() => undefined); // a second later it is asked again
+  }
+
+  async #askState() {
+    const state = await this.#session.client.request(STATE_TOPIC, null);
+    this.#complain("");
+    say(this.sentence, state.text);
+    const isBad = state.troubles.length > 0 || state.dropped_messages > 0;
+    this.card.dataset.state = isBad ? "bad" : state.slow > 0 ? "slow" : "good";
+    const { figures } = this;
+    say(figures.subscribers, whole(state.subscribers));
+    say(figures.slow, whole(state.slow));
+    say(figures.lost, whole(state.dropped_messages));
+    figures.slow.parentElement.classList.toggle("alarm", state.slow > 0);
+    figures.lost.parentElement.classList.toggle("alarm", state.dropped_messages > 0);
+    this.#drawLosers(state);
+  }
+
+  async #askHistory() {
+    const history = this.#history;
+    const answer = await this.#session.client.request(HISTORY_TOPIC, history.question);
+    if (history !== this.#history) return; // of a span that is not shown any more
+    history.take(answer);
+    const { times } = history;
+    for (const [chart, lines] of this.charts) chart.set(times, lines.map(([figure]) => history.values(figure)));
+    say(this.figures.in, short(history.newest("in_messages")));
+    say(this.figures.out, short(history.newest("out_messages")));
+    say(this.figures.connections, whole(history.newest("connections")));
+    this.element.dataset.points = String(history.length);
+  }
+
+  #drawLosers({ dropped_by: by }) {
+    this.losers.hidden = by.length === 0;
+    const rows = by.map(([label, messages]) =>
+      element(
+        "li", {},
+        element("a", { class: "cut", href: fragmentOf("connections", [], { search: label }) }, label),
+        element("span", {}, whole(messages)),
+      ));
+    if (by.map(String).join("\n") === this.losers.dataset.shown) return;
+    this.losers.dataset.shown = by.map(String).join("\n");
+    this.losers.querySelector("ul").replaceChildren(...rows);
+  }
+
+  #complain(text) {
+    this.problem.hidden = text === "";
+    say(this.problem, text);
+  }
+
+  #make(signal) {
+    const { overview: said } = words;
+    this.sentence = element("p", { id: "sentence", role: "status" }, said.asking);
+    this.problem = element("p", { id: "problem", class: "notice", role: "alert", hidden: true });
+    this.card = element("section", { class: "card sentence", "aria-label": said.state }, this.sentence);
+    this.figures = {};
+    const figures = element("section", { class: "figures", "aria-label": said.figures });
+    for (const name of ["in", "out", "connections", "subscribers", "slow", "lost"]) {
+      this.figures[name] = element("output", { id: `figure-${name}` }, "–");
+      const label = element("span", { class: "label" }, said[name]);
+      figures.append(element("div", { class: "figure", title: said.hints[name] }, label, this.figures[name]));
+    }
+    this.losers = element(
+      "section", { id: "losers", class: "card", "aria-label": said.losers, hidden: true },
+      element("h2", {}, said.losers), element("ul"),
+    );
+    this.spans = element(
+      "div", { class: "spans", role: "group", "aria-label": said.spans },
+      ...SPANS.map((span) => element("a", { href: fragmentOf("overview", [], { span }), dataset: { span } }, said.spanNames[span])),
+    );
+    this.charts = CHARTS.map(([name, format, steps, lines]) => {
+      const named = lines.map(([figure, colour]) => ({ name: said.lines[figure], colour, filled: lines.length === 1 }));
+      return [new Chart(said.charts[name], named, format, steps, "overview", signal), lines];
+    });
+    this.element = element(
+      "div", { class: "overview" },
+      this.card, this.problem, figures, this.losers, this.spans,
+      element("section", { class: "charts", "aria-label": said.history }, ...this.charts.map(([chart]) => chart.element)),
+    );
+  }
+}

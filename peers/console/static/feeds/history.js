@@ -1,0 +1,68 @@
+/**
+ * What the hub has done over a span, as `$hub/history` tells it: asked whole once, and then only what is new.
+ *
+ * Owner of the state: `History`, the points of one span by number. Invariants: points stand without gaps, the newest last;
+ * the newest one that is there is asked for again, since it may have changed. Bounded: the hub says how many points a
+ * span has. Not here: who asks, and when.
+ */
+
+export class History {
+  #span;
+  #first = 0;
+  #columns = {}; // figure → values, the newest last
+  #length = 0;
+  #step = 1;
+  #zero = 0; // when point 0 began, seconds since 1970
+
+  /** @param {string} span "1m", "10m", "1h" or "1d" */
+  constructor(span) {
+    this.#span = span;
+  }
+
+  get length() {
+    return this.#length;
+  }
+
+  /** What to ask for next. */
+  get question() {
+    if (this.#length < 2) return { span: this.#span };
+    return { span: this.#span, after: this.#first + this.#length - 2 };
+  }
+
+  /** Take the hub's answer. One that does not follow what is there, as of a hub that has begun anew, is all there is. */
+  take({ step_s: step, points, first, figures, now_s: now, clock_s: clock }) {
+    const told = Object.values(figures)[0]?.length ?? 0;
+    const kept = first - this.#first; // so many of the points that are here stay as they are
+    const follows = this.#length > 0 && step === this.#step && kept >= 0 && kept <= this.#length;
+    for (const [name, values] of Object.entries(figures)) {
+      const before = follows ? (this.#columns[name] ?? []).slice(0, kept) : [];
+      this.#columns[name] = [...before, ...values].slice(-points);
+    }
+    const length = (follows ? kept : 0) + told;
+    this.#first = (follows ? this.#first : first) + Math.max(0, length - points);
+    this.#length = Math.min(length, points);
+    this.#step = step;
+    this.#zero = now - clock;
+  }
+
+  /** The connection is lost: what comes next may be of another hub. */
+  forget() {
+    this.#columns = {};
+    this.#length = 0;
+  }
+
+  /** When each point ended, seconds since 1970. */
+  get times() {
+    return Array.from({ length: this.#length }, (_, at) => this.#zero + (this.#first + at + 1) * this.#step);
+  }
+
+  /** The values of a figure, null where it is not known. */
+  values(figure) {
+    return this.#columns[figure] ?? [];
+  }
+
+  /** The newest value that is known; null where none is. */
+  newest(figure) {
+    return this.values(figure).findLast((value) => value !== null) ?? null;
+  }
+}

@@ -1,0 +1,135 @@
+/**
+ * A chart of figures over time: uPlot, in the colours of the page.
+ *
+ * Owner of the state: the plot; it is drawn anew with `set`, when its place gets another size, and when colours change.
+ * Charts of one `group` show the same moment under the pointer. What it shows last stands beside it as text, which is
+ * what a screen reader reads.
+ */
+
+import { language } from "../words.js";
+import { colour, onColours } from "./colours.js";
+import { element, say } from "./element.js";
+
+/** Height of the plot, CSS pixels. */
+const HEIGHT_PX = 132;
+
+/** Room for the numbers of the axis, CSS pixels. */
+const AXIS_PX = 64;
+
+const FONT = "11px system-ui, sans-serif";
+
+const POWERS = Array.from({ length: 60 }, (_, power) => 2 ** power);
+
+/** Steps between the lines of a grid: of bytes, of what there are halves of, and of what there are none of. */
+export const STEPS = {
+  bytes: POWERS,
+  parts: Array.from({ length: 24 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** (power - 6))).flat(),
+  whole: Array.from({ length: 16 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** power)).flat(),
+};
+
+/**
+ * @typedef {object} Line
+ * @property {string} name What it is called.
+ * @property {string} colour A variable of the style.
+ * @property {boolean} [filled]
+ */
+
+export class Chart {
+  #plot;
+  #lines;
+  #format;
+  #steps;
+  #values;
+
+  /**
+   * @param {string} title
+   * @param {Line[]} lines
+   * @param {(value: number | null) => string} format
+   * @param {number[]} steps Between the lines of the grid: one of these.
+   * @param {string} group
+   * @param {AbortSignal} signal
+   */
+  constructor(title, lines, format, steps, group, signal) {
+    this.#lines = lines;
+    this.#format = format;
+    this.#steps = steps;
+    this.#values = lines.map(() => element("output"));
+    const place = element("div", { class: "plot", "aria-hidden": "true" });
+    this.element = element(
+      "figure", { class: "card chart", role: "group", "aria-label": title },
+      element(
+        "figcaption", {},
+        element("span", { class: "chart-title" }, title),
+        ...lines.map((line, at) => this.#legend(line, lines.length > 1, this.#values[at])),
+      ),
+      place,
+    );
+    this.#plot = new globalThis.uPlot(this.#options(group), [[], ...lines.map(() => [])], place);
+    const sizes = new ResizeObserver(() => {
+      if (place.clientWidth > 0) this.#plot.setSize({ width: place.clientWidth, height: HEIGHT_PX });
+    });
+    sizes.observe(place);
+    onColours(() => this.#plot.redraw(false), signal);
+    signal.addEventListener("abort", () => {
+      sizes.disconnect();
+      this.#plot.destroy();
+    });
+  }
+
+  /**
+   * @param {number[]} times Seconds since 1970, ascending.
+   * @param {(number | null)[][]} columns The values of each line.
+   */
+  set(times, columns) {
+    this.#plot.setData([times, ...columns]);
+    columns.forEach((column, at) => say(this.#values[at], this.#format(column.findLast((it) => it !== null) ?? null)));
+  }
+
+  #legend(line, isNamed, value) {
+    const mark = element("span", { class: "mark", "aria-hidden": "true" });
+    mark.style.background = `var(${line.colour})`;
+    return element("span", { class: "legend" }, mark, isNamed ? `${line.name} ` : "", value);
+  }
+
+  #options(group) {
+    const quiet = () => colour("--quiet");
+    const grid = { stroke: () => colour("--line"), width: 1 };
+    const clock = new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
+    const seconds = new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+    const format = this.#format;
+    return {
+      width: 300,
+      height: HEIGHT_PX,
+      padding: [8, 8, 0, 0],
+      legend: { show: false },
+      cursor: { sync: { key: group }, y: false, points: { size: 6 }, drag: { x: false, y: false } },
+      scales: { y: { range: (_plot, _low, high) => [0, high > 0 ? high * 1.05 : 1] } },
+      axes: [
+        {
+          stroke: quiet, grid: { show: false }, ticks: { show: false }, font: FONT, size: 22, space: 90,
+          values: (_plot, splits, _axis, _space, step) => splits.map((at) => (step < 60 ? seconds : clock).format(at * 1000)),
+        },
+        {
+          stroke: quiet, grid, ticks: { show: false }, font: FONT, size: AXIS_PX, space: 32, incrs: this.#steps,
+          values: (_plot, splits) => splits.map((value) => format(value)),
+        },
+      ],
+      series: [
+        {},
+        ...this.#lines.map((line) => ({
+          label: line.name,
+          width: 1.5,
+          stroke: () => colour(line.colour),
+          fill: line.filled ? () => faded(colour(line.colour)) : undefined,
+          points: { show: false },
+          spanGaps: false,
+        })),
+      ],
+    };
+  }
+}
+
+/** `rgb(1, 2, 3)` or `color(srgb ...)` with little of it. */
+function faded(solid) {
+  return solid.startsWith("rgb(") ? solid.replace("rgb(", "rgba(").replace(")", ", 0.14)") : solid.replace(")", " / 0.14)");
+}

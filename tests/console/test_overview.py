@@ -1,0 +1,138 @@
+"""The overview in a real Chromium: how the hub does, and what it has done before."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from hub.history import FIGURES
+from hub.state import State
+from tests.console.browser import Browser, Page
+from tests.console.real_hub import RealHub
+from tests.console.scripted_hub import RIGHTS, ScriptedHub
+from tests.console.seeing import number, publish, text, wait_shown, wait_view
+
+SEVEN = State(300, 214, 3, 12_400, (("sensor-7", 12_000), ("b", 400)), 2, (7, 8, 9))
+
+
+def history(*points: float | None, first: int = 100, span: str = "1m", step_s: int = 1) -> dict[str, Any]:
+    """What a hub has done: each figure the same."""
+    figures = {name: list(points) for name in FIGURES}
+    clock = {"now_s": 1_700_000_000.0, "clock_s": 200.0}
+    return {"span": span, "step_s": step_s, "points": 60, "first": first, "figures": figures} | clock
+
+
+@pytest.fixture
+def telling_hub(hub: ScriptedHub) -> ScriptedHub:
+    """A hub that says how it does."""
+    hub.answers |= {"$hub/state": SEVEN.fields(), "$hub/history": history(1, 2, 3)}
+    return hub
+
+
+@pytest.fixture
+async def page(browser: Browser, real_hub: RealHub) -> AsyncIterator[Page]:
+    """The overview of a real hub, that has nothing to complain about when the test is over."""
+    async with browser.reuse_tab(f"{real_hub.page_url}#/overview") as page:
+        await wait_view(page, "overview")
+        yield page
+        assert page.complaints == []
+
+
+async def lines(page: Page) -> int:
+    """Return how many charts have something drawn in them."""
+    return int(
+        await page.evaluate("""
+            const pixels = (it) => it.getContext("2d").getImageData(0, 0, it.width, it.height).data;
+            return [...document.querySelectorAll(".chart canvas")].filter((it) => pixels(it).some(Boolean)).length;
+        """)
+    )
+
+
+async def test_a_hub_says_how_it_does(page: Page) -> None:
+    """In a sentence, in figures, and in charts that go on as seconds pass."""
+    await wait_shown(page, "/in the last minute/.test(document.getElementById('sentence').textContent)")
+    await wait_shown(page, "Number(document.getElementById('figure-connections').textContent) >= 1")
+    await wait_shown(page, "Number(document.querySelector('.overview').dataset.points) >= 2")
+    assert await lines(page) == 8
+    await publish(page, *[("/overview", value) for value in range(50)])
+    figures = "[...document.querySelectorAll('.chart')].map((it) => it.textContent).join()"
+    await wait_shown(page, f"/[1-9][.\\d]*\\/s/.test({figures})")
+
+
+@pytest.mark.parametrize("span", ["10m", "1h", "1d"])
+async def test_a_span_stands_in_the_address(browser: Browser, telling_hub: ScriptedHub, span: str) -> None:
+    """It is asked for whole, then only what is new; one goes to another by a link."""
+    telling_hub.answers["$hub/history"] = history(1, 2, 3, span=span)
+    async with browser.open(f"{telling_hub.page_url}#/overview?span={span}") as page:
+        await wait_shown(page, "document.querySelector('.overview')?.dataset.points === '3'")
+        assert await page.evaluate("return document.querySelector('.spans [aria-current]').dataset.span") == span
+        await telling_hub.wait_until(lambda hub: {"span": span, "after": 101} in asked(hub))
+        assert {"span": span} in asked(telling_hub)
+        await page.evaluate("document.querySelector('.spans [data-span=\"1m\"]').click()")
+        await telling_hub.wait_until(lambda hub: {"span": "1m"} in asked(hub))
+
+
+def asked(hub: ScriptedHub) -> list[Any]:
+    """Return what was asked of the history."""
+    requests = [one for one in hub.of_type("request") if one["topic"] == "$hub/history"]
+    return [value for one in requests for value in one.get("values", [one.get("value")])]
+
+
+async def test_who_is_slow_and_why(browser: Browser, telling_hub: ScriptedHub) -> None:
+    """Sentence and figures are the hub's; those who have lost something are named, and lead to their connections."""
+    async with browser.open(telling_hub.page_url) as page:
+        await wait_shown(page, "document.getElementById('sentence')?.textContent.startsWith('3 of 214')")
+        assert await text(page, "sentence") == (
+            "3 of 214 subscribers are slow, 12,400 messages were dropped in the last minute, "
+            "most of them by `sensor-7`."
+        )
+        assert await page.evaluate("return document.querySelector('.sentence').dataset.state") == "bad"
+        assert await number(page, "figure-lost") == 12_400
+        assert await page.evaluate("return document.querySelector('.figure.alarm output').textContent") == "3"
+        losers = await page.evaluate("return [...document.querySelectorAll('#losers li')].map((it) => it.textContent)")
+        assert losers == ["sensor-712,000", "b400"]
+        assert await page.evaluate("return document.querySelector('#losers a').hash") == "#/connections?search=sensor-7"
+
+
+async def test_hostile_names(browser: Browser, telling_hub: ScriptedHub) -> None:
+    """They are text, however long and whatever they say, and move nothing else out of the page."""
+    markup = "<img src=x onerror='globalThis.broken = true'>"
+    names = [markup, "\u202eright to left \u05d0", "x" * 1_000_000]
+    state = SEVEN._replace(dropped_by=tuple((name, 3) for name in names), troubles=(markup,))
+    telling_hub.answers["$hub/state"] = state.fields()
+    async with browser.open(telling_hub.page_url) as page:
+        await wait_shown(page, "document.querySelectorAll('#losers li').length === 3")
+        shown = await page.evaluate("return [...document.querySelectorAll('#losers a')].map((it) => it.textContent)")
+        assert shown == names
+        assert markup in await text(page, "sentence")
+        assert await page.evaluate("return [document.images.length, globalThis.broken ?? null]") == [0, None]
+        assert await page.evaluate("return document.documentElement.scrollWidth === innerWidth")
+
+
+async def test_a_hub_that_is_lost_and_comes_back(browser: Browser, telling_hub: ScriptedHub) -> None:
+    """What was shown stays while it is away; then it is asked anew, as it may be another one."""
+    async with browser.open(telling_hub.page_url) as page:
+        await wait_shown(page, "document.querySelector('.overview')?.dataset.points === '3'")
+        telling_hub.answers |= {"$hub/state": State(1, 1).fields(), "$hub/history": history(5, first=7)}
+        telling_hub.drop_connections()
+        await wait_shown(page, "document.getElementById('sentence').textContent.startsWith('The only subscriber')")
+        await wait_shown(page, "document.querySelector('.overview').dataset.points === '1'")
+        assert await page.evaluate("return document.querySelector('.sentence').dataset.state") == "good"
+
+
+async def test_a_refusal_is_told(browser: Browser, telling_hub: ScriptedHub) -> None:
+    """Rights may be taken away while the view is open: the hub's words stand there."""
+    async with browser.open(telling_hub.page_url) as page:
+        await wait_shown(page, "document.querySelector('.overview')?.dataset.points === '3'")
+        telling_hub.refusals["$hub/state"] = (1008, "not for you any more")
+        await wait_shown(page, "document.getElementById('problem').textContent.includes('not for you any more')")
+
+
+async def test_it_is_for_whom_it_is_granted(browser: Browser, telling_hub: ScriptedHub) -> None:
+    """Who may not ask how the hub does is not asked to look at it, and nothing is asked in his name."""
+    telling_hub.answers["$hub/rights"] = RIGHTS | {"admin": False, "asks": ["$hub/rights"]}
+    async with browser.open(f"{telling_hub.page_url}#/overview") as page:
+        await wait_shown(page, "document.querySelector('.told')?.textContent.startsWith('Overview is nothing')")
+        assert {one["topic"] for one in telling_hub.of_type("request")} == {"$hub/rights"}
