@@ -1,4 +1,4 @@
-"""`Reader`: a subscriber that notices what comes twice, or out of order."""
+"""`Reader`: a subscriber that notices what comes twice, or out of order, and hears of what is lost before its hub."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 
 from hub.batch import decode_values
 from hub.frame import encode_frame
+from peers.wire.control import Notice, decode_notice
 from peers.wire.kinds import Kind
 from tests.hubs.eventually import eventually
 from tests.hubs.raw_client import RawClient
@@ -20,12 +21,19 @@ class Reader:
         self._client = client
         # Topic → the numbers that have come.
         self.seen: dict[str, list[int]] = {}
+        # How many it was told to have missed.
+        self.missed = 0
         self._task = asyncio.ensure_future(self._read())
 
     async def _read(self) -> None:
         async for frame in self._client.frames():
             if frame.kind == Kind.PING:
                 await self._client.send(encode_frame(Kind.PONG, frame.body))
+                continue
+            if frame.kind == Kind.NOTICE:
+                notice = decode_notice(frame.body)
+                assert notice == Notice("dropped", count=notice.count), notice
+                self.missed += notice.count
                 continue
             assert frame.kind == Kind.MESSAGES, frame
             seen = self.seen.setdefault(frame.topic.decode(), [-1])
@@ -39,6 +47,11 @@ class Reader:
         if self._task.done():
             await self._task
         assert self.seen[topic][-1] == number
+
+    async def miss(self, messages: int) -> None:
+        """Wait until it is told that it has missed so many, as newer ones had come to its hub before them."""
+        await eventually(lambda: self._task.done() or self.missed >= messages)
+        assert self.missed == messages
 
     async def stop(self) -> None:
         """Read no more; fail if something was wrong."""

@@ -96,11 +96,12 @@ async def test_a_ring_whose_links_are_cut_under_load(start_shape: StartShape) ->
     await shape.settled()
     until = list(load.published)
     await load.publish(500)
-    for reader in readers:
+    for hub, reader in zip(shape.hubs, readers, strict=True):
         for number, last in enumerate(load.published):
             await reader.reach(f"/from/{number}", last - 1)
             seen = reader.seen[f"/from/{number}"]
             assert seen[-500:] == list(range(until[number], last))
+        await reader.miss(hub.node.core.mesh.traffic.overtaken_messages)
         await reader.stop()
     accounts = [hub.node.accounts for hub in shape.hubs]
     assert sum(one.messages_in_doubt + one.possibly_lost_messages for one in accounts) == 0
