@@ -34,8 +34,8 @@ async def account_for_all(shape: Shape, load: Load, readers: Sequence[Reader], l
         await reader.miss(ledger.refused(number, "overtaken"))
         await reader.stop()
     ledger.check_counters()
-    assert ledger.uncounted() == []
-    assert ledger.miscounted() == []
+    assert not ledger.uncounted(), ledger.uncounted()
+    assert not ledger.miscounted(), ledger.miscounted()
     fates = ledger.fates()
     for wanting, reader in enumerate(readers):
         for publisher, published in enumerate(load.published):

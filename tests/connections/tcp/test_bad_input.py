@@ -15,7 +15,7 @@ from hub.frame import BATCH_COUNT, HEADER, encode_frame
 from peers.wire.control import encode_subscription
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
-from tests.hubs.eventually import settle
+from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
 from tests.hubs.raw_client import RawClient, publication
@@ -172,8 +172,7 @@ async def test_what_ends_the_connection(hub: Hub, others: Others, name: str) -> 
     assert [handler.name for handler in hub.node.core.handlers.values()] == ["publisher", "subscriber"]
     await others.are_unaffected()
     client.close()
-    await settle()
-    assert len(hub.node.connections) == 2
+    await eventually(lambda: len(hub.node.connections) == 2)
 
 
 @pytest.mark.parametrize("name", ["garbage", "an unknown kind", "a body over the limit", "HELLO twice"])
@@ -221,7 +220,7 @@ async def test_refused_messages_are_counted(hub: Hub) -> None:
     notices = [await client.notice(), await client.notice()]
     assert [notice.count for notice in notices] == [3, 4]
     client.close()
-    await settle()
+    await eventually(lambda: not hub.node.connections)
     assert hub.node.rejected_messages == 7
 
 
@@ -261,8 +260,7 @@ async def test_half_a_frame_and_gone(hub: Hub, others: Others) -> None:
         with pytest.raises(EOFError):
             await client.frame()
     await others.are_unaffected()
-    await settle()
-    assert len(hub.node.connections) == 2
+    await eventually(lambda: len(hub.node.connections) == 2)
 
 
 async def test_the_hub_reads_no_more_than_a_handshake(start_hub: StartHub) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -40,7 +41,7 @@ async def test_half_a_handshake(hub: Hub, said: bytes) -> None:
     """Whoever has not said HELLO within 5 s is told so and closed."""
     client = await hub.raw()
     await client.send(said)
-    await settle()
+    await eventually(lambda: hub.node.connections)
     hub.later(4)
     await settle()
     assert len(hub.node.connections) == 1
@@ -51,9 +52,9 @@ async def test_half_a_handshake(hub: Hub, said: bytes) -> None:
 async def test_a_handshake_in_small_steps_gets_no_more_time(hub: Hub) -> None:
     """Each byte is a sign of life, but life is not what was asked for."""
     client = await hub.raw()
+    await eventually(lambda: hub.node.connections)
     for byte in HELLO[:6]:
-        await client.send(bytes([byte]))
-        await settle()
+        await say(hub, client, bytes([byte]))
         hub.later(0.9)
     hub.later(0.9)
     assert await client.end() == (CloseCode.PROTOCOL_ERROR, "no HELLO within 5 s")
@@ -64,6 +65,16 @@ async def test_who_has_shaken_hands_has_time(hub: Hub) -> None:
     client = await hub.client()
     hub.later(6)
     assert await client.ping() == []
+
+
+async def say(hub: Hub, client: RawClient, data: bytes) -> None:
+    """Let the one client that there is say something, and the hub hear it."""
+    (connection,) = hub.node.connections
+    liveness = cast("Connection", connection).watch.liveness
+    heard_s = liveness.heard_s
+    hub.later(0.01)  # the clock of a loop may stand while this is said
+    await client.send(data)
+    await eventually(lambda: liveness.heard_s > heard_s)
 
 
 # Silence.
@@ -77,8 +88,7 @@ async def test_silence_is_broken_by_a_ping(hub: Hub) -> None:
     for _ in range(3):
         hub.later(21)
         assert await client.frame() == PING
-        await client.send(PONG)
-        await settle()
+        await say(hub, client, PONG)
         hub.later(12)
         await settle()
     assert len(hub.node.connections) == 1
@@ -121,13 +131,12 @@ async def test_anything_is_an_answer(hub: Hub) -> None:
         client = await hub.client()
         hub.later(21)
         assert await client.frame() == PING
-        await client.send(said)
-        await settle()
+        await say(hub, client, said)
         hub.later(11)
         await settle()
         assert len(hub.node.core.handlers) == 1
         client.close()
-        await settle()
+        await eventually(lambda: not hub.node.connections)
 
 
 async def test_who_talks_is_not_asked(hub: Hub) -> None:
@@ -170,7 +179,7 @@ async def test_times_are_those_of_the_settings(start_hub: StartHub) -> None:
     """Each of the three can be set."""
     hub = await start_hub(settings=settings_of(handshake_s=2.0, ping_after_s=3.0, ping_timeout_s=1.5))
     stranger, client = await hub.raw(), await hub.client()
-    await settle()
+    await eventually(lambda: len(hub.node.connections) == 2)
     hub.later(3.5)
     assert await stranger.end() == (CloseCode.PROTOCOL_ERROR, "no HELLO within 2 s")
     hub.later(1)

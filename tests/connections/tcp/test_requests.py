@@ -17,7 +17,7 @@ from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
 from tests.connections.pretend import PretendLoop, PretendTransport
 from tests.connections.tcp.asking import answered, answering, asked, asking, serve, values_in
-from tests.hubs.eventually import eventually, settle
+from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
 from tests.hubs.raw_client import publication
@@ -211,7 +211,7 @@ async def test_a_service_that_does_not_read(start_hub: StartHub) -> None:
     while handler.writable:
         await requester.send(asking("/a", number, bytes(1 << 20)))
         number += 1
-        await settle()
+        assert await requester.ping() == []
     await requester.send(*(asking("/a", number, number) for number in range(100, 110)))
     replies = [await answered(requester) for _ in range(7)]
     assert {reply.status for reply in replies} == {Status.OVERFLOW}
