@@ -20,6 +20,7 @@ import peers.client
 from hub.settings import JournalSettings, Settings, StoresSettings
 from tests.client.test_blocking import HubThread
 from tests.hubs.hub import Hub
+from tests.suite.imports import python_path
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("docs/clients.md", "docs/requests.md", "README.md")
@@ -61,7 +62,7 @@ def test_document(page: str, block: str, hub: Hub) -> None:
 
 def run(name: str, *arguments: str) -> subprocess.Popen[str]:
     """Start an example."""
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    environment = os.environ | python_path()
     command = [sys.executable, "-W", "error", str(ROOT / "examples" / name), *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
 
@@ -97,7 +98,7 @@ def test_three_sites() -> None:
     program = Path(sys.executable).with_name("hub")
     done = subprocess.run(
         ["bash", str(ROOT / "examples/three-sites/run.sh")],
-        env=os.environ | where | {"HUB": str(program), "PYTHONPATH": str(ROOT)},
+        env=os.environ | where | {"HUB": str(program)} | python_path(),
         capture_output=True,
         text=True,
         check=False,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from peers.transport.endpoints import Endpoint
+from tests.suite.imports import python_path
 
 ROOT = Path(__file__).parents[2]
 
@@ -42,8 +43,6 @@ class HubProcess:
         """
         limit = [] if descriptors is None else ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh"]
         clean = {name: value for name, value in os.environ.items() if not name.startswith("HUB_")}
-        # Behind it stands `tests/without`, where the tests do without some modules: then the hub does, too.
-        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         process = await asyncio.create_subprocess_exec(
             *limit,
             sys.executable,
@@ -54,7 +53,7 @@ class HubProcess:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             limit=OUTPUT_BYTES,
-            env=clean | {"PYTHONPATH": path} | dict(variables),
+            env=clean | python_path() | dict(variables),
         )
         return cls(process)
 

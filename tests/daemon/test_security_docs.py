@@ -21,6 +21,7 @@ from peers.users.admin_token import AdminToken
 from tests.daemon.conftest import StartProcess
 from tests.daemon.hub_process import ROOT, HubProcess
 from tests.hubs.eventually import eventually
+from tests.suite.imports import python_path
 from tests.users.keys import jwk, jwks, token
 
 TEXT = (ROOT / "docs" / "security.md").read_text()
@@ -60,7 +61,7 @@ async def shell(line: str, **variables: str) -> tuple[int, str]:
         f'hub() {{ {shlex.join(words)} "$@"; }}\n{line}',
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)} | variables,
+        env=os.environ | python_path() | variables,
     )
     said, _ = await process.communicate()
     return await process.wait(), said.decode()

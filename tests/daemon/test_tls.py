@@ -24,9 +24,9 @@ from peers.node.metrics.exposition import exposition
 from peers.transport.tls import TlsError, client_context
 from peers.wire.hello import QueueWish
 from tests.daemon.conftest import StartDaemon, StartProcess
-from tests.daemon.hub_process import ROOT
 from tests.hubs.authority import Authority, Files
 from tests.hubs.eventually import eventually
+from tests.suite.imports import python_path
 
 BOTH = ["tls", "wss"]
 
@@ -151,7 +151,7 @@ async def command(*arguments: str) -> tuple[int, str]:
         *arguments,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
+        env=os.environ | python_path(),
     )
     said, _ = await process.communicate()
     return await process.wait(), said.decode()

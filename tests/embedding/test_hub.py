@@ -19,8 +19,8 @@ from hub.errors import CloseCode, ClosedError, RejectedError, UsageError
 from peers.client import Message, Overflow, QueueWish, connect
 from peers.connections.listener import ListenError
 from peers.embedding import BlockingHub, Hub
+from tests.suite.imports import python_path
 
-ROOT = Path(__file__).parents[2]
 NAME = "org.example.Door"
 
 
@@ -257,7 +257,7 @@ print("mine")
 
 def test_a_program_keeps_its_output() -> None:
     """The hub prints nothing: its log lines go where the program's logging sends them."""
-    environment: dict[str, Any] = os.environ | {"PYTHONPATH": str(ROOT)}
+    environment: dict[str, Any] = os.environ | python_path()
     command = [sys.executable, "-W", "error", "-c", QUIET]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=True)
     assert (done.stdout, done.stderr) == ("mine\n", "")

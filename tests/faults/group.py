@@ -25,6 +25,7 @@ from typing import NamedTuple
 from hub.batch import Batch
 from peers.client import ConnectionLostError, connect
 from tests.daemon.hub_process import ROOT, HubProcess
+from tests.suite.imports import python_path
 from tests.workers.conftest import workers_of
 
 __all__ = ["DONE_S", "Group", "Outcome"]
@@ -119,7 +120,7 @@ class Group:
 
     async def _start_member(self) -> asyncio.subprocess.Process:
         command = (sys.executable, "-m", "tests.faults.consuming", self._members_url, NAME, str(self._log))
-        return await asyncio.create_subprocess_exec(*command, cwd=ROOT, env=os.environ | {"PYTHONPATH": str(ROOT)})
+        return await asyncio.create_subprocess_exec(*command, cwd=ROOT, env=os.environ | python_path())
 
     async def _fill(self) -> None:
         """Make the consumer, and record all messages: number n is of key n modulo `KEYS`."""

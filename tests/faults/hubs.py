@@ -15,7 +15,8 @@ from pathlib import Path
 
 from peers.client import QueueWish, connect
 from peers.client.connecting import Connecting
-from tests.daemon.hub_process import OUTPUT_BYTES, ROOT, HubProcess
+from tests.daemon.hub_process import OUTPUT_BYTES, HubProcess
+from tests.suite.imports import python_path
 
 __all__ = ["DEADLINE_S", "RunningHub", "running_hub"]
 
@@ -91,7 +92,7 @@ async def running_hub(path: Path | str, *flags: str, wrap: Sequence[str] = ()) -
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             limit=OUTPUT_BYTES,
-            env=clean | {"PYTHONPATH": str(ROOT)},
+            env=clean | python_path(),
         )
     )
     try:

@@ -30,6 +30,7 @@ import pyarrow.dataset  # noqa: E402 -- run as a script, it finds the project fi
 
 from tests.spark.hubs import HubWithJournal  # noqa: E402 -- the same
 from tests.spark.quick import QUICK_JAVA  # noqa: E402 -- the same
+from tests.suite.imports import python_path  # noqa: E402 -- the same
 
 __all__ = ["kill_archive", "kill_stream"]
 
@@ -55,7 +56,7 @@ class Job:
             start_new_session=True,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            env=os.environ | {"PYTHONPATH": str(PROJECT)},
+            env=os.environ | python_path(),
         )
 
     @property
