@@ -236,9 +236,11 @@ class Requests:
         self._batch_limit = min(BATCH_BYTES, hello.frame - _HEAD_BYTES)
         self.write()
 
-    def disconnected(self, *, again: bool) -> None:  # noqa: ARG002 -- as all parts
+    def disconnected(self, *, again: bool) -> None:
         """Answer what was sent: nobody knows what has become of it. What was not goes on waiting."""
         self._connection = None
+        if not again:
+            return  # all are told at once why the client has ended
         text = "the connection was lost before the answer; the service may have carried the request out or not"
         self._pending.fail_all(lambda: ConnectionLostError(ABNORMAL, text))
         self._watch()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hub.errors import ConnectionLostError, RequestFailedError
+from hub.errors import CloseCode, RejectedError, RequestFailedError
 from peers.client import Client, ConsumerStream, connect
 from tests.workers.conftest import SpreadClients, StartWorkers, workers_of
 
@@ -124,5 +124,6 @@ async def test_a_member_that_is_kicked(start_workers: StartWorkers, spread: Spre
             assert await other.request("$hub/kick", {"id": most["id"]}) == {"kicked": 1}
             assert await take(second, 6) == [("/t", number) for number in range(6)]
             assert [client["id"] for client in (await row(other))["clients"]] == [least["id"]]
-        with pytest.raises(ConnectionLostError):
+        with pytest.raises(RejectedError, match="closed by an admin") as told:
             await take(first, 6)
+        assert told.value.code == CloseCode.FORBIDDEN
