@@ -25,6 +25,7 @@ from hub.requests.later import Later
 from peers.daemon.daemon import Daemon
 from peers.daemon.garbage import undisturbed
 from peers.daemon.remains import Remains
+from peers.daemon.service_manager import ServiceManager
 from peers.daemon.sources import Loaded
 from peers.node.audit import By
 
@@ -49,12 +50,20 @@ class Reloading:
         daemon: Which.
         load: Reads the settings; called in a thread.
         applied: Called once new settings are in force.
+        manager: Is told when a reload begins and ends.
     """
 
-    def __init__(self, daemon: Daemon, load: Callable[[], Loaded], applied: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        daemon: Daemon,
+        load: Callable[[], Loaded],
+        applied: Callable[[], object],
+        manager: ServiceManager | None = None,
+    ) -> None:
         self._daemon = daemon
         self._load = load
         self._applied = applied
+        self._manager = manager or ServiceManager()
         self._task: asyncio.Task[None] | None = None
         """The reload that is under way; None while there is none."""
         self._letting_go: asyncio.Task[None] | None = None
@@ -90,6 +99,7 @@ class Reloading:
                 await asyncio.wait([task])
 
     def _begin(self, by: By | None, later: Later) -> None:
+        self._manager.reloading()
         self._task = self._daemon.node.loop.create_task(self._run(by, later), name="reload")
 
     async def _run(self, by: By | None, later: Later) -> None:
@@ -126,6 +136,7 @@ class Reloading:
 
     def _end(self, later: Later, error: HubError | None, reloaded: Reloaded | None = None) -> None:
         self._task = None
+        self._manager.ready()
         if error is not None:
             later.fail(error)
         elif reloaded is not None:

@@ -9,6 +9,7 @@ that a daemon can be built in a test without them.
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable
@@ -26,6 +27,7 @@ from peers.daemon.memory import keep_freed_memory
 from peers.daemon.part import Part
 from peers.daemon.rate_limit import RateLimit
 from peers.daemon.reloading import Reloading
+from peers.daemon.service_manager import ServiceManager
 from peers.daemon.sources import Loaded
 from peers.node.node import Node
 from peers.wire.hello import fitting_name
@@ -100,11 +102,15 @@ def run(
     Raises:
         ConfigError, ListenError, WorkerError: At the start; the text says what to change.
     """
+    manager = ServiceManager.taken_from(os.environ)
     loaded = load()
     limit = configure(loaded.settings.log)
     keep_freed_memory()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        runner.run(_serve(loaded, load, announce, make_crew, limit))
+        try:
+            runner.run(_serve(loaded, load, announce, make_crew, limit=limit, manager=manager))
+        finally:
+            manager.end()
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -117,18 +123,21 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return factory
 
 
-async def _serve(
+async def _serve(  # noqa: PLR0913 -- what a process has once
     loaded: Loaded,
     load: Callable[[], Loaded],
     announce: Callable[[Daemon], None],
     make_crew: Callable[[Daemon], Crew],
+    *,
     limit: RateLimit,
+    manager: ServiceManager,
 ) -> None:
     log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
     loop = asyncio.get_running_loop()
     has_crew = loaded.settings.workers > 1
     daemon = Daemon(loaded, loaded.settings.name or host_name(), Part.CORE if has_crew else Part.WHOLE)
     crew = make_crew(daemon) if has_crew else NoCrew()
+    manager.begin()
     await daemon.start()
     try:
         await crew.start()
@@ -143,7 +152,7 @@ async def _serve(
         configure(daemon.node.settings.log, limit=limit)
         crew.reload()
 
-    reloading = Reloading(daemon, load, applied)
+    reloading = Reloading(daemon, load, applied, manager)
     loop.add_signal_handler(signal.SIGHUP, reloading.signal)
     draining = Draining(daemon.node, lambda: crew.when_drained(stopped.set), daemon.settle)
     services = daemon.node.core.requests.hub_services
@@ -152,10 +161,12 @@ async def _serve(
     crew.adopt(draining, reloading)
     async with cared_for(daemon.node, limit):
         announce(daemon)
+        manager.ready()
         try:
             await stopped.wait()
             log.info("stopping", connections=len(daemon.node.connections))
         finally:
+            manager.stopping()
             await reloading.cancel()
             await draining.cancel()
             until_s = loop.time() + daemon.node.settings.limits.drain_s

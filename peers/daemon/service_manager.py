@@ -1,0 +1,118 @@
+"""`ServiceManager`: what started this process is told how it stands, as systemd's `sd_notify` has it.
+
+```
+up ─▶ READY=1      every half of WATCHDOG_USEC ─▶ WATCHDOG=1
+reload ─▶ RELOADING=1, MONOTONIC_USEC=... ─▶ READY=1      stop ─▶ STOPPING=1
+```
+
+Each is a datagram to the socket that the environment names. Where it names none, nothing is said, and nothing done.
+
+Owner: the process that was started; of a hub of several processes its core, which is up once all workers serve. The
+variables are taken out of the environment, so that processes that this one starts do not speak for it. Invariants: the
+loop never waits for whoever listens there: what the socket does not take is said again shortly, in its order; a sign of
+life is given by a timer of the loop, and so by a loop that turns. A manager that is gone is logged once.
+
+Not here: when something is so (`peers.daemon.run`, `peers.daemon.reloading`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from collections import deque
+from collections.abc import MutableMapping
+from typing import Final
+
+import structlog
+
+__all__ = ["ServiceManager"]
+
+_AGAIN_S: Final = 0.05
+"""When a socket is asked again that is full, seconds."""
+
+_UNSAID_LIMIT: Final = 16
+"""How many messages wait at most: the oldest go first, as the newest says how it stands."""
+
+
+class ServiceManager:
+    """Whoever wants to know how this process does.
+
+    Args:
+        address: Of a Unix datagram socket: a path, or a name with @ in front; empty for nobody.
+        watchdog_s: Within what time a sign of life is expected, again and again, seconds; 0 for never.
+    """
+
+    def __init__(self, address: str = "", watchdog_s: float = 0.0) -> None:
+        self._address = "\0" + address[1:] if address.startswith("@") else address
+        self._every_s = watchdog_s / 2
+        # Not connected: whoever listens may be replaced. None where nobody does, and once it is closed.
+        self._socket: socket.socket | None = None
+        # What the socket has not taken yet, in its order.
+        self._unsaid: deque[bytes] = deque(maxlen=_UNSAID_LIMIT)
+        # The timer of the next sign of life, and that of what was not taken; None while there is none.
+        self._beating: asyncio.TimerHandle | None = None
+        self._trying: asyncio.TimerHandle | None = None
+        self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
+
+    @classmethod
+    def taken_from(cls, environment: MutableMapping[str, str]) -> ServiceManager:
+        """Return the one that the environment names, which does not name it any more then."""
+        address = environment.pop("NOTIFY_SOCKET", "")
+        span_us, pid = environment.pop("WATCHDOG_USEC", ""), environment.pop("WATCHDOG_PID", "")
+        is_meant = pid in {"", str(os.getpid())}
+        return cls(address, int(span_us) / 1e6 if is_meant and span_us.isdecimal() else 0.0)
+
+    def begin(self) -> None:
+        """Begin to give signs of life: the loop runs."""
+        if self._address.startswith(("/", "\0")) and self._socket is None:
+            self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self._socket.setblocking(False)
+            self._beat()
+
+    def ready(self) -> None:
+        """The hub is up, or a reload is over, whether or not it has changed anything."""
+        self._say(b"READY=1")
+
+    def reloading(self) -> None:
+        """A reload begins."""
+        self._say(b"RELOADING=1\nMONOTONIC_USEC=%d" % (time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000))
+
+    def stopping(self) -> None:
+        """The hub begins to stop."""
+        self._say(b"STOPPING=1")
+
+    def end(self) -> None:
+        """Say nothing more."""
+        for timer in (self._beating, self._trying):
+            if timer is not None:
+                timer.cancel()
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+    def _beat(self) -> None:
+        if self._every_s > 0:
+            self._beating = asyncio.get_running_loop().call_later(self._every_s, self._beat)
+            self._say(b"WATCHDOG=1")
+
+    def _say(self, text: bytes) -> None:
+        if self._socket is not None:
+            self._unsaid.append(text)
+            if self._trying is None:
+                self._try()
+
+    def _try(self) -> None:
+        self._trying = None
+        while self._unsaid and self._socket is not None:
+            try:
+                self._socket.sendto(self._unsaid[0], self._address)
+            except BlockingIOError:
+                self._trying = asyncio.get_running_loop().call_later(_AGAIN_S, self._try)
+                return
+            except OSError as error:
+                self._log.warning("the service manager cannot be told how the hub does", reason=error.strerror)
+                self.end()
+                return
+            self._unsaid.popleft()
