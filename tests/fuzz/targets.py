@@ -14,6 +14,13 @@ from tests.fuzz.tier_targets import TIER_TARGETS
 from tests.fuzz.users_targets import USERS_TARGETS
 from tests.fuzz.zmtp_targets import ZMTP_TARGETS
 
+try:
+    from tests.fuzz.curve_targets import CURVE_TARGETS
+except ImportError as error:  # PyNaCl is not installed
+    if not str(error.name).startswith("nacl"):
+        raise
+    CURVE_TARGETS = ()
+
 __all__ = ["TARGETS"]
 
 TARGETS = (
@@ -28,4 +35,5 @@ TARGETS = (
     *STORES_TARGETS,
     *USERS_TARGETS,
     *ZMTP_TARGETS,
+    *CURVE_TARGETS,
 )

@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 from peers.wire.scanner import NEED_DATA, RouteTable
 from peers.zeek.zmtp.event_reading import EventReader, Keep, NoEvent
 from peers.zeek.zmtp.frames import Command
+from peers.zeek.zmtp.mechanism import NULL, Mechanism
 from peers.zeek.zmtp.session import Session, SocketType
 
 __all__ = ["EventSession"]
@@ -29,6 +30,8 @@ class EventSession(Session, Generic[R]):
         keep: Called with a run of events, and with the bytes that it was read from.
         own: This side's node id, whose events are not taken; None for none.
         hub: The id of this hub; see `Session`.
+        mechanism: See `Session`.
+        waits: See `Session`.
         mailbox: The topic whose events come as `Addressed`; empty for none.
         learn: Told the serializer of the first event.
     """
@@ -43,10 +46,12 @@ class EventSession(Session, Generic[R]):
         own: bytes | None = None,
         hub: bytes = b"",
         *,
+        mechanism: Mechanism = NULL,
+        waits: bool = False,
         mailbox: bytes = b"",
         learn: Callable[[bytes], object] = lambda _: None,
     ) -> None:
-        super().__init__(SocketType.XSUB, limit_bytes, hub)
+        super().__init__(SocketType.XSUB, limit_bytes, hub, mechanism, waits=waits)
         self._reader = EventReader(self._incoming, routes, keep, own, mailbox=mailbox, learn=learn)
 
     def next_event(self) -> Any:

@@ -5,7 +5,7 @@ u8 flags: 1 more parts follow, 2 the length has 8 bytes, 4 a command      u8 or 
 ```
 
 Under the mechanism NULL, the frames of a message are the same bytes on every connection, so a message is passed on as
-the slice that came.
+the slice that came. Under CURVE they stand in boxes, and are the same bytes once these are opened.
 
 Owner of an `Incoming`: one session. Invariants: what is held is the beginning of at most one message beside what was
 fed and not asked for; a message, all its frames together, is no longer than `limit_bytes`, and that is found out by the
@@ -27,9 +27,9 @@ MORE = 1
 LONG = 2
 COMMAND = 4
 
-_LONG_HEADER = Struct(">BQ")
-_SHORT_HEADER_BYTES = 2
-_SHORT_LIMIT = 255
+LONG_HEADER = Struct(">BQ")
+SHORT_HEADER_BYTES = 2
+SHORT_LIMIT = 255
 
 
 class Message(NamedTuple):
@@ -57,8 +57,8 @@ class Command(NamedTuple):
 
 def encode_frame(body: bytes, flags: int = 0) -> bytes:
     """Return one frame, in the shortest form, as libzmq does."""
-    if len(body) > _SHORT_LIMIT:
-        return _LONG_HEADER.pack(flags | LONG, len(body)) + body
+    if len(body) > SHORT_LIMIT:
+        return LONG_HEADER.pack(flags | LONG, len(body)) + body
     return bytes((flags, len(body))) + body
 
 
@@ -138,6 +138,10 @@ class Incoming:
         """Return the next bytes, and leave them there."""
         return bytes(memoryview(self._held)[self._start : self._start + size])
 
+    def open_more(self) -> bool:
+        """Whether more of what was fed can be read by now; only where it is sealed (`peers.zeek.zmtp.curve`)."""
+        return False
+
     def next_message(self) -> Message | Command | None:
         """Return what comes next; None if that is not whole.
 
@@ -165,7 +169,7 @@ class Incoming:
         """Return flags of the frame at `_position`, and where its body begins and ends; None if it is not whole."""
         held, position = self._held, self._position
         there = len(held) - position
-        if there < _SHORT_HEADER_BYTES:
+        if there < SHORT_HEADER_BYTES:
             if there and held[position] > (MORE | LONG | COMMAND):
                 raise _bad_flags(held[position])
             return None
@@ -173,13 +177,13 @@ class Incoming:
         if flags > (MORE | LONG | COMMAND) or flags & (MORE | COMMAND) == MORE | COMMAND:
             raise _bad_flags(flags)
         if flags & LONG:
-            if there < _LONG_HEADER.size:
+            if there < LONG_HEADER.size:
                 return None
-            length = _LONG_HEADER.unpack_from(held, position)[1]
-            start = position + _LONG_HEADER.size
+            length = LONG_HEADER.unpack_from(held, position)[1]
+            start = position + LONG_HEADER.size
         else:
             length = held[position + 1]
-            start = position + _SHORT_HEADER_BYTES
+            start = position + SHORT_HEADER_BYTES
         if start + length - self._start > self.limit_bytes:
             text = f"ZMTP: a message of {start + length - self._start} bytes or more, the limit is {self.limit_bytes}"
             raise ProtocolError(CloseCode.TOO_BIG, text)

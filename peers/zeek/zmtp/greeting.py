@@ -20,9 +20,12 @@ from typing import NamedTuple
 
 from hub.errors import CloseCode, ProtocolError
 
-__all__ = ["GREETING_BYTES", "Greeting", "check_beginning"]
+__all__ = ["GREETING_BYTES", "OPENING_BYTES", "Greeting", "check_beginning"]
 
 GREETING_BYTES = 64
+
+OPENING_BYTES = 11
+"""As far as either side must say it so that the other one says the rest: signature and major version."""
 
 _SIGNATURE = b"\xff\0\0\0\0\0\0\0\x01\x7f"
 """As libzmq writes it: to a side that speaks ZMTP 1, it is the header of a frame of one byte, flags included."""

@@ -27,6 +27,7 @@ from peers.zeek.zmtp.event_head import NODE_LABEL
 from peers.zeek.zmtp.event_reading import NoEvent
 from peers.zeek.zmtp.frames import Command, Message
 from peers.zeek.zmtp.log_batch import LogBatch
+from peers.zeek.zmtp.mechanism import NULL, Mechanism
 from peers.zeek.zmtp.session import Session, SocketType
 
 __all__ = ["LOG_TOPICS", "RECORDS_AT_ONCE", "LogSession"]
@@ -53,12 +54,16 @@ class LogSession(Session, Generic[R]):
     Args:
         limit_bytes: The longest batch, all its parts together.
         routes: Where the routes of messages are looked up.
+        mechanism: See `Session`.
+        waits: See `Session`.
     """
 
     __slots__ = ("_batch", "_key", "_routes")
 
-    def __init__(self, limit_bytes: int, routes: RouteTable[R]) -> None:
-        super().__init__(SocketType.PULL, limit_bytes)
+    def __init__(
+        self, limit_bytes: int, routes: RouteTable[R], mechanism: Mechanism = NULL, *, waits: bool = False
+    ) -> None:
+        super().__init__(SocketType.PULL, limit_bytes, mechanism=mechanism, waits=waits)
         self._routes = routes
         # The batch that is being read, and the routing key of its records; None between two.
         self._batch: LogBatch | None = None

@@ -1,14 +1,15 @@
-"""`Session`: one side of a ZMTP connection under the mechanism NULL, from the first byte to the last. It does no I/O.
+"""`Session`: one side of a ZMTP connection, from the first byte to the last. It does no I/O.
 
 ```
-greeting ── theirs fits ──▶ READY ── theirs names a socket that fits ──▶ Ready, then Message, Subscribed ... ──▶ Ended
+greeting ── theirs fits ──▶ mechanism ── their metadata name a socket that fits ──▶ Ready, then Message ... ──▶ Ended
 ```
 
 A connection feeds what it has read, acts on each `next_event()` until that is `NEED_DATA`, and writes
 `take_outgoing()`; greeting, READY and pongs are in there.
 
 A far side that does not fit is refused by an end without a word: Zeek ends itself where a handshake is answered by an
-ERROR, or by another mechanism than it was told to use.
+ERROR, or by another mechanism than it was told to use. So a side that `waits` says only as much of its greeting as has
+the far side say the whole of its own, and which mechanism this side uses when it knows that it is the same.
 
 Sockets that publish (XPUB, PUB) are told what the far side wants, in either of two forms: a message of one part that
 begins with 1 or 0, and the commands SUBSCRIBE and CANCEL. Other messages that they get are not taken, and counted.
@@ -16,7 +17,8 @@ begins with 1 or 0, and the commands SUBSCRIBE and CANCEL. Other messages that t
 Owner: one connection. Invariants: after `Ended` nothing more is read. Besides what was fed and not asked for, at most
 one incomplete message is held; a stranger's is at most `HANDSHAKE_LIMIT_BYTES` long.
 
-Not here: sockets, clocks, and who is told which subscriptions (`peers.zeek.zmtp.wanted`).
+Not here: sockets, clocks, who is told which subscriptions (`peers.zeek.zmtp.wanted`), and how the sides get to know
+each other: that is the part of a mechanism (`peers.zeek.zmtp.mechanism`).
 """
 
 from __future__ import annotations
@@ -26,8 +28,9 @@ from typing import Any, NamedTuple
 
 from hub.errors import CloseCode, ProtocolError
 from peers.wire.scanner import NEED_DATA, NeedData
-from peers.zeek.zmtp.frames import Command, Incoming, Message, encode_command, encode_frame
-from peers.zeek.zmtp.greeting import GREETING_BYTES, Greeting, check_beginning
+from peers.zeek.zmtp.frames import Command, Message, encode_command, encode_frame
+from peers.zeek.zmtp.greeting import GREETING_BYTES, OPENING_BYTES, Greeting, check_beginning
+from peers.zeek.zmtp.mechanism import NULL, Fault, HandshakeError, Mechanism
 from peers.zeek.zmtp.properties import HUB, SOCKET_TYPE, decode_properties, encode_properties
 
 __all__ = [
@@ -43,15 +46,14 @@ __all__ = [
 ]
 
 HANDSHAKE_LIMIT_BYTES = 4096
-"""Longest command before the far side is ready. Those of libzmq have 28 bytes, and a few for an identity."""
+"""Longest command before the far side is ready. Those of libzmq have 28 bytes, or 279 with a key, and a few for an
+identity."""
 
 TOPIC_LIMIT_BYTES = 1024
 """Longest topic that may be subscribed to, as everywhere in the hub."""
 
 _PING_CONTEXT_BYTES = 16
 _TTL_BYTES = 2
-
-NULL = "NULL"
 
 
 class SocketType(Enum):
@@ -113,7 +115,7 @@ Event = Ready | Message | Subscribed | Unsubscribed | Ended
 
 class _State(Enum):
     GREETING = "greeting"
-    READY = "ready"
+    MECHANISM = "mechanism"
     OPEN = "open"
     ENDED = "ended"
 
@@ -125,6 +127,8 @@ class Session:
         own: What this side is.
         limit_bytes: The longest message of a far side that is ready, all its parts together.
         hub: The id of this hub, which other hubs look at; others pass over such a property.
+        mechanism: This side's part of one, of this connection alone if it has a state.
+        waits: Whether this side does not tell its mechanism first; of two sides, at most one may.
     """
 
     __slots__ = (
@@ -132,11 +136,16 @@ class Session:
         "_hub",
         "_incoming",
         "_limit_bytes",
+        "_mechanism",
         "_minor",
         "_outgoing",
         "_own",
         "_state",
+        "_withheld",
         "far_hub",
+        "far_key",
+        "fault",
+        "is_sealed",
         "rejected_messages",
         "rejected_topics",
     )
@@ -147,16 +156,35 @@ class Session:
     rejected_topics: int
     """How many subscriptions were not taken, as their topics are too long."""
 
-    def __init__(self, own: SocketType, limit_bytes: int, hub: bytes = b"") -> None:
+    def __init__(
+        self,
+        own: SocketType,
+        limit_bytes: int,
+        hub: bytes = b"",
+        mechanism: Mechanism = NULL,
+        *,
+        waits: bool = False,
+    ) -> None:
         self._own = own
+        self._mechanism = mechanism
         self._hub = hub
         self.far_hub = b""
         """The id of the far side, if it is a hub, once it is ready."""
+        self.is_sealed = mechanism is not NULL
+        """Whether whole messages must be sealed before they are written."""
+        self.far_key = b""
+        """The public key that the far side has proved to have, once it is ready; empty if it has shown none."""
+        self.fault: Fault | None = None
+        """Why the handshake has failed; None unless it has."""
         self._limit_bytes = limit_bytes
-        self._incoming = Incoming(HANDSHAKE_LIMIT_BYTES)
-        greeting = Greeting(NULL)
+        self._incoming = mechanism.incoming(HANDSHAKE_LIMIT_BYTES)
+        greeting = Greeting(mechanism.name, is_server=mechanism.is_server)
         self._minor = greeting.minor
-        self._outgoing = [greeting.encode()]
+        said = greeting.encode()
+        told = OPENING_BYTES if waits else GREETING_BYTES
+        self._outgoing = [said[:told]]
+        # What is said once the far side's greeting fits.
+        self._withheld = said[told:]
         self._state = _State.GREETING
         # Set when the far side has ended the stream.
         self._has_eof = False
@@ -200,7 +228,11 @@ class Session:
 
     def send(self, frames: bytes) -> None:
         """Put whole messages into what goes out next; between `Ready` and the end only."""
-        self._outgoing.append(frames)
+        self._outgoing.append(self._mechanism.seal(frames))
+
+    def seal(self, frames: bytes) -> bytes:
+        """Return whole messages as they are to be written, behind what goes out next and before all that is sealed."""
+        return self._mechanism.seal(frames)
 
     def feed(self, data: bytes) -> None:
         """Take what was read; ask `next_event` for what it says."""
@@ -220,15 +252,27 @@ class Session:
             return NEED_DATA
         try:
             event = self._next()
+            if event is NEED_DATA and self._incoming.open_more():
+                return None
         except ProtocolError as error:
+            if not self.is_open:
+                self.fault = error.fault if isinstance(error, HandshakeError) else Fault.GARBLED
             self._end()
             return Ended(error.code, error.text, by_far_side=False)
         if event is NEED_DATA and self._has_eof:
-            was_open = self.is_open
-            self._end()
-            text = "the stream ended" if was_open else "the stream ended in the handshake"
-            return Ended(CloseCode.DONE, text, by_far_side=True)
+            return self._end_of_stream()
         return event
+
+    def _end_of_stream(self) -> Ended:
+        text = "the stream ended"
+        if not self.is_open:
+            self.fault = Fault.ENDED
+            doubt = self._mechanism.doubt
+            if self._state is _State.GREETING and not self._withheld:
+                doubt = f"it may use another mechanism than {self._mechanism.name}"
+            text += f" in the handshake: {doubt}" if doubt else " in the handshake"
+        self._end()
+        return Ended(CloseCode.DONE, text, by_far_side=True)
 
     def end(self) -> None:
         """End the session from this side, without a word."""
@@ -244,39 +288,51 @@ class Session:
         found = self._incoming.next_message()
         if found is None:
             return NEED_DATA
-        if self._state is _State.READY:
-            return self._open(found)
+        if self._state is _State.MECHANISM:
+            return self._shake_hands(found)
         if isinstance(found, Command):
             return self._obey(found)
         return self._subscription(found) if self._own.publishes else found
 
     def _greet(self) -> NeedData | None:
-        """Read the far side's greeting, and say READY."""
+        """Read the far side's greeting, and say the mechanism's first word."""
         beginning = self._incoming.peek(GREETING_BYTES)
         check_beginning(beginning)
         if len(beginning) < GREETING_BYTES:
             return NEED_DATA
         greeting = Greeting.decode(self._incoming.take(GREETING_BYTES))
-        if greeting.mechanism != NULL:
-            text = f"ZMTP: the far side uses the mechanism {greeting.mechanism}, this side {NULL}"
-            raise ProtocolError(CloseCode.PROTOCOL_ERROR, text)
+        mechanism = self._mechanism
+        if greeting.mechanism != mechanism.name:
+            text = f"ZMTP: the far side uses the mechanism {greeting.mechanism}, this side {mechanism.name}"
+            raise HandshakeError(Fault.MECHANISM, text)
         self._minor = min(self._minor, greeting.minor)
+        self._say(self._withheld)
         properties = {"Socket-Type": self._own.value.encode()}
         if self._hub:
             properties[HUB] = self._hub
-        self._outgoing.append(encode_command(Command(b"READY", encode_properties(properties))))
-        self._state = _State.READY
+        self._say(mechanism.begin(encode_properties(properties)))
+        self._state = _State.MECHANISM
         return None
 
-    def _open(self, found: Message | Command) -> Ready:
+    def _shake_hands(self, found: Message | Command) -> Ready | None:
         if isinstance(found, Message):
             raise ProtocolError(CloseCode.PROTOCOL_ERROR, "ZMTP: a message before READY")
         if found.name == b"ERROR":
             reason = found.data[1:].decode("utf-8", "replace")
-            raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"ZMTP: the far side refuses this one: {reason!r}")
-        if found.name != b"READY":
-            raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"ZMTP: {found.name!r} before READY")
-        properties = decode_properties(found.data)
+            raise HandshakeError(Fault.REFUSED, f"ZMTP: the far side refuses this one: {reason!r}")
+        step = self._mechanism.take(found)
+        if step.metadata is None:
+            self._say(step.said)
+            return None
+        kind = self._check(decode_properties(step.metadata))
+        self._say(step.said)
+        self.far_key = step.key
+        self._state = _State.OPEN
+        self._incoming.limit_bytes = self._limit_bytes
+        return Ready(kind, self._minor)
+
+    def _check(self, properties: dict[str, bytes]) -> str:
+        """See to it that the far side's socket fits; return what it is."""
         kind = properties.get(SOCKET_TYPE, b"").decode("latin-1")
         if kind not in self._own.counterparts:
             names = " or ".join(self._own.counterparts)
@@ -285,14 +341,16 @@ class Session:
             )
             raise ProtocolError(CloseCode.PROTOCOL_ERROR, text)
         self.far_hub = properties.get(HUB, b"")
-        self._state = _State.OPEN
-        self._incoming.limit_bytes = self._limit_bytes
-        return Ready(kind, self._minor)
+        return kind
+
+    def _say(self, data: bytes) -> None:
+        if data:
+            self._outgoing.append(data)
 
     def _obey(self, command: Command) -> Event | None:
         if command.name == b"PING":
             context = command.data[_TTL_BYTES : _TTL_BYTES + _PING_CONTEXT_BYTES]
-            self._outgoing.append(encode_command(Command(b"PONG", context)))
+            self.send(encode_command(Command(b"PONG", context)))
         elif self._own.publishes and command.name in (b"SUBSCRIBE", b"CANCEL"):
             return self._wish(command.data, is_wanted=command.name == b"SUBSCRIBE")
         return None

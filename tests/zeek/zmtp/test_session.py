@@ -156,6 +156,19 @@ def test_the_older_version_is_what_both_speak() -> None:
     assert events(session) == [Ready("XSUB", 0)]
 
 
+def test_a_side_that_waits_does_not_tell_its_mechanism_first() -> None:
+    """Zeek ends itself where it is answered by another one: the first 11 bytes have it tell its own."""
+    session = Session(SocketType.XPUB, LIMIT, waits=True)
+    assert session.take_outgoing() == GREETING[:11]
+    session.feed(GREETING + ready("XSUB"))
+    assert events(session) == [Ready("XSUB", 1)]
+    assert session.take_outgoing() == GREETING[11:] + ready("XPUB")
+    session = Session(SocketType.XPUB, LIMIT, waits=True)
+    session.feed(Greeting("CURVE").encode())
+    assert [type(event) for event in events(session)] == [Ended]
+    assert session.take_outgoing() == GREETING[:11]
+
+
 @pytest.mark.parametrize(
     ("stream", "text"),
     [
@@ -242,7 +255,11 @@ def test_the_end_of_a_stream_behind_its_last_message() -> None:
     early = Session(SocketType.PULL, LIMIT)
     early.feed(GREETING[:11])
     early.feed_eof()
-    assert events(early) == [Ended(CloseCode.DONE, "the stream ended in the handshake", by_far_side=True)]
+    text = "the stream ended in the handshake: it may use another mechanism than NULL"
+    assert events(early) == [Ended(CloseCode.DONE, text, by_far_side=True)]
+    unsaid = Session(SocketType.PULL, LIMIT, waits=True)
+    unsaid.feed_eof()
+    assert events(unsaid) == [Ended(CloseCode.DONE, "the stream ended in the handshake", by_far_side=True)]
 
 
 @given(st.lists(st.lists(st.binary(max_size=300), min_size=1, max_size=6), max_size=8), st.integers(1, 600))

@@ -1,0 +1,111 @@
+"""`Traffic`: the boxes of a CURVE connection whose handshake is done, one for each frame, both ways.
+
+```
+frame, as under NULL:   u8 flags  length  body
+in a box:               frame header  u8 7 "MESSAGE"  8 nonce  box of: u8 flags (1 more, 2 a command), body
+```
+
+So everybody else reads and writes frames as they are under the mechanism NULL.
+
+Owner: one connection. Invariants: a number is used once, and those of the far side grow, so that no box is taken twice,
+or in another order; what does not open changes nothing.
+
+Cost: a box takes 2.5 µs to seal, and 3 µs to open, most of it within libsodium and on the way there. Unlike all else
+that is sent to nodes, it is paid for each of them.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from nacl.bindings import crypto_box_afternm, crypto_box_open_afternm
+from nacl.exceptions import CryptoError
+
+from hub.errors import CloseCode, ProtocolError
+from peers.zeek.zmtp.curve.commands import BOX_BYTES, NUMBER
+from peers.zeek.zmtp.frames import COMMAND, LONG, LONG_HEADER, MORE, SHORT_HEADER_BYTES, SHORT_LIMIT
+
+__all__ = ["SEALED_BYTES", "Traffic"]
+
+_MESSAGE: Final = b"\x07MESSAGE"
+_NUMBER_AT: Final = len(_MESSAGE)
+_BOX_AT: Final = _NUMBER_AT + NUMBER.size
+_LEAST_BYTES: Final = _BOX_AT + BOX_BYTES + 1
+
+SEALED_BYTES: Final = _LEAST_BYTES
+"""By which the body of a frame grows in its box."""
+
+_FROM_CLIENT: Final = b"CurveZMQMESSAGEC"
+_FROM_SERVER: Final = b"CurveZMQMESSAGES"
+
+# Flags of a frame as they stand in a box, and the other way round.
+_INNER: Final = {flags: bytes((flags & MORE | (flags & COMMAND) >> 1,)) for flags in range(8)}
+_OUTER: Final = {0: 0, 1: MORE, 2: COMMAND}
+
+
+class Traffic:
+    """Seals and opens frames.
+
+    Args:
+        key: That both sides have for this connection.
+        is_server: Whether this side is the server.
+        sent: The last number that this side has used for a box.
+        came: The last number that the far side has used.
+    """
+
+    __slots__ = ("_came", "_came_nonce", "_key", "_sent", "_sent_nonce")
+
+    def __init__(self, key: bytes, *, is_server: bool, sent: int, came: int) -> None:
+        self._key = key
+        self._sent, self._came = sent, came
+        self._sent_nonce = _FROM_SERVER if is_server else _FROM_CLIENT
+        self._came_nonce = _FROM_CLIENT if is_server else _FROM_SERVER
+
+    def seal(self, frames: bytes) -> bytes:
+        """Return whole frames in boxes."""
+        # Local names, and no calls that can be spared: this is paid for every frame to every node.
+        key, nonce, number = self._key, self._sent_nonce, self._sent
+        seal, pack = crypto_box_afternm, NUMBER.pack
+        parts: list[bytes] = []
+        position, end = 0, len(frames)
+        while position < end:
+            flags = frames[position]
+            if flags & LONG:
+                start = position + LONG_HEADER.size
+                position = start + LONG_HEADER.unpack_from(frames, position)[1]
+            else:
+                start = position + SHORT_HEADER_BYTES
+                position = start + frames[start - 1]
+            number += 1
+            short = pack(number)
+            box = seal(_INNER[flags] + frames[start:position], nonce + short, key)
+            size = _BOX_AT + len(box)
+            header = bytes((0, size)) if size <= SHORT_LIMIT else LONG_HEADER.pack(LONG, size)
+            parts += (header, _MESSAGE, short, box)
+        self._sent = number
+        return b"".join(parts)
+
+    def open(self, body: bytes) -> bytes:
+        """Return the frame that is in the body of another one.
+
+        Raises:
+            ProtocolError: It is no box, was sealed with another key, was changed on the way, or came before.
+        """
+        if len(body) < _LEAST_BYTES or not body.startswith(_MESSAGE):
+            raise ProtocolError(CloseCode.PROTOCOL_ERROR, "CURVE: a frame that is no MESSAGE")
+        short = body[_NUMBER_AT:_BOX_AT]
+        (number,) = NUMBER.unpack(short)
+        if number <= self._came:
+            raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"CURVE: box {number} behind box {self._came}")
+        try:
+            plain: bytes = crypto_box_open_afternm(body[_BOX_AT:], self._came_nonce + short, self._key)
+        except CryptoError as error:
+            raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"CURVE: box {number} does not open") from error
+        flags = _OUTER.get(plain[0])
+        if flags is None:
+            raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"CURVE: box {number} has the flags {plain[0]:#04x}")
+        self._came = number
+        length = len(plain) - 1
+        if length > SHORT_LIMIT:
+            return LONG_HEADER.pack(flags | LONG, length) + plain[1:]
+        return bytes((flags, length)) + plain[1:]

@@ -1,0 +1,506 @@
+"""CURVE without sockets: both sides of the handshake, boxes, and whatever does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from hub.errors import CloseCode
+from hub.stretch import Stretch
+
+pytest.importorskip("nacl", reason="part of the extra `test`")
+from nacl.bindings import crypto_box_afternm, crypto_box_beforenm
+
+from peers.wire.scanner import NEED_DATA
+from peers.zeek.zmtp.curve.client import CurveClient
+from peers.zeek.zmtp.curve.key_pair import KeyPair
+from peers.zeek.zmtp.curve.sealed import BOXES_AT_ONCE
+from peers.zeek.zmtp.curve.server import CurveServer
+from peers.zeek.zmtp.curve.traffic import SEALED_BYTES, Traffic
+from peers.zeek.zmtp.curve.z85 import decode_key, encode_key
+from peers.zeek.zmtp.event_session import EventSession
+from peers.zeek.zmtp.frames import Command, Incoming, Message, encode_command, encode_frame, encode_message
+from peers.zeek.zmtp.greeting import GREETING_BYTES, Greeting
+from peers.zeek.zmtp.mechanism import NULL, Fault
+from peers.zeek.zmtp.session import (
+    HANDSHAKE_LIMIT_BYTES,
+    Ended,
+    Ready,
+    Session,
+    SocketType,
+    Subscribed,
+    Unsubscribed,
+    encode_subscription,
+)
+from tests.zeek.zmtp.recordings import TO_BROKER, wire
+
+SERVER = KeyPair.new()
+CLIENT = KeyPair.new()
+
+LIMIT = 1 << 20
+
+
+def served(own: SocketType = SocketType.PULL, limit_bytes: int = LIMIT, keys: KeyPair = SERVER) -> Session:
+    """The server's side, which allows one client."""
+    return Session(own, limit_bytes, b"", CurveServer(keys, lambda key: key == CLIENT.public))
+
+
+def dialled(own: SocketType = SocketType.PUSH, keys: KeyPair = CLIENT, server: bytes = SERVER.public) -> Session:
+    """The client's side."""
+    return Session(own, LIMIT, b"", CurveClient(keys, server))
+
+
+def events(session: Session) -> list[Any]:
+    """All that a session says of what it was fed."""
+    found = []
+    while (event := session.next_event()) is not NEED_DATA:
+        if event is not None:
+            found.append(event)
+    return found
+
+
+def shake_hands(server: Session, client: Session) -> tuple[list[Any], list[Any]]:
+    """Hand on what each side says, until neither says anything; return the events of both."""
+    by_server: list[Any] = []
+    by_client: list[Any] = []
+    while server.has_outgoing or client.has_outgoing:
+        server.feed(client.take_outgoing())
+        by_server += events(server)
+        client.feed(server.take_outgoing())
+        by_client += events(client)
+    return by_server, by_client
+
+
+def opened(own: SocketType = SocketType.PULL, far: SocketType = SocketType.PUSH) -> tuple[Session, Session]:
+    """Two sides whose handshake is done."""
+    server, client = served(own), dialled(far)
+    assert shake_hands(server, client) == ([Ready(far.value, 1)], [Ready(own.value, 1)])
+    return server, client
+
+
+# What fits.
+
+
+def test_keys_as_text() -> None:
+    """As libzmq writes them: the example of RFC 26."""
+    text = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7"
+    assert decode_key(text).hex() == "54fcba24e93249969316fb617c872bb0c1d1ff14800427c594cbfacf1bc2d652"
+    assert encode_key(decode_key(text)) == text
+    for wrong in ("", text[:-1], text + "0", text[:-1] + "~", "#" * 40, text[:-1] + "é"):
+        with pytest.raises(ValueError, match="a key"):
+            decode_key(wrong)
+
+
+@example(b"\xff" * 32)
+@given(st.binary(min_size=32, max_size=32))
+def test_every_key_has_a_text(key: bytes) -> None:
+    """And is read from it. None begins with what begins a comment."""
+    assert decode_key(encode_key(key)) == key
+    assert not encode_key(key).startswith("#")
+
+
+def test_a_pair_shows_no_secret() -> None:
+    """Not even by accident, in a traceback or a log."""
+    assert KeyPair.of_secret(SERVER.secret) == SERVER
+    assert SERVER.secret.hex() not in repr(SERVER)
+    assert repr(SERVER.secret) not in repr(SERVER)
+
+
+def test_both_sides_are_ready_and_talk_both_ways() -> None:
+    """Subscriptions, messages of several parts, pings; the server knows the client's key."""
+    server, client = opened(SocketType.XPUB, SocketType.XSUB)
+    assert (server.far_key, client.far_key) == (CLIENT.public, b"")
+    client.send(encode_subscription(b"a", is_wanted=True) + encode_subscription(b"a", is_wanted=False))
+    client.send(encode_command(Command(b"PING", b"\0\0context")))
+    server.feed(client.take_outgoing())
+    assert events(server) == [Subscribed(b"a"), Unsubscribed(b"a")]
+    message = encode_message([b"a", b"", b"x" * 300, b"y" * 70_000])
+    client.feed(server.take_outgoing() + server.seal(message))
+    (found,) = events(client)
+    assert found.frames == message
+    client.feed(server.seal(encode_command(Command(b"PONG", b""))))
+    assert events(client) == []
+
+
+def test_nothing_of_it_can_be_read_on_the_way() -> None:
+    """Neither what is said in the handshake, nor messages; the same one looks different each time."""
+    server, client = served(), dialled()
+    said = []
+    for _ in range(3):
+        said.append(client.take_outgoing())
+        server.feed(said[-1])
+        events(server)
+        said.append(server.take_outgoing())
+        client.feed(said[-1])
+        events(client)
+    assert client.is_open
+    first, second = client.seal(encode_message([b"payload"])), client.seal(encode_message([b"payload"]))
+    assert first != second
+    for data in (*said, first, second):
+        assert b"payload" not in data
+        assert b"Socket-Type" not in data
+        assert CLIENT.public not in data
+
+
+def test_sizes_are_those_of_libzmq() -> None:
+    """HELLO 200 bytes, WELCOME 168, INITIATE 257 and metadata, READY 30 and metadata."""
+    server, client = served(SocketType.XPUB), dialled(SocketType.XSUB)
+    sizes = []
+    for _ in range(3):
+        for teller, hearer in ((client, server), (server, client)):
+            said = teller.take_outgoing()
+            sizes.append(len(said))
+            hearer.feed(said)
+            events(hearer)
+    metadata = len(b"\x0bSocket-Type\0\0\0\x04XSUB")
+    headers = [2, 2, 9, 2]
+    expected = [200, 168, 257 + metadata, 30 + metadata]
+    assert sizes[:2] == [GREETING_BYTES, GREETING_BYTES]
+    assert sizes[2:] == [size + header for size, header in zip(expected, headers, strict=True)]
+
+
+@given(st.lists(st.lists(st.binary(max_size=300), min_size=1, max_size=6), max_size=12), st.integers(1, 900), st.data())
+def test_messages_come_as_they_were_sent_however_the_stream_is_cut(
+    messages: list[list[bytes]], piece: int, data: st.DataObject
+) -> None:
+    """Parts of any length, empty ones too; in either direction; whatever was fed with the end of the handshake."""
+    server, client = served(SocketType.PULL), dialled(SocketType.PUSH)
+    for teller, hearer in ((client, server), (server, client)) * 2:
+        hearer.feed(teller.take_outgoing())
+        events(hearer)
+    stream = client.take_outgoing()  # INITIATE
+    server.feed(stream)
+    assert events(server) == [Ready("PUSH", 1)]
+    client.feed(server.take_outgoing())
+    assert events(client) == [Ready("PULL", 1)]
+    teller, hearer = (client, server) if data.draw(st.booleans()) else (server, client)
+    stream = b"".join(teller.seal(encode_message(parts)) for parts in messages)
+    found = []
+    for start in range(0, len(stream), piece):
+        hearer.feed(stream[start : start + piece])
+        found += events(hearer)
+    assert [message.parts for message in found] == messages
+    assert hearer.held_bytes == 0
+
+
+def test_what_is_read_with_the_end_of_the_handshake_is_not_lost() -> None:
+    """A client may send messages behind INITIATE only once it has READY; a server behind READY at once."""
+    server, client = served(SocketType.PUSH), dialled(SocketType.PULL)
+    for teller, hearer in ((client, server), (server, client)) * 2:
+        hearer.feed(teller.take_outgoing())
+        events(hearer)
+    server.feed(client.take_outgoing())
+    assert events(server) == [Ready("PULL", 1)]
+    server.send(encode_message([b"first"]))
+    client.feed(server.take_outgoing())
+    ready, message = events(client)
+    assert ready == Ready("PUSH", 1)
+    assert message.parts == [b"first"]
+
+
+def test_boxes_are_opened_a_few_at_a_time() -> None:
+    """A read may bring thousands, and others wait: each lot is an event of its own."""
+    server, client = opened()
+    server.feed(client.seal(encode_message([b"x"]) * (3 * BOXES_AT_ONCE)))
+    lots = 0
+    found: list[Any] = []
+    while (event := server.next_event()) is not NEED_DATA:
+        lots += event is None
+        found += [] if event is None else [event]
+        assert len(found) <= lots * BOXES_AT_ONCE
+    assert (lots, len(found)) == (3, 3 * BOXES_AT_ONCE)
+
+
+def test_recorded_events_come_as_the_same_runs() -> None:
+    """What is read from boxes is read by the same reader, and kept for other nodes as the same bytes."""
+
+    class Routes:
+        def __init__(self) -> None:
+            self.table: dict[bytes, bytes] = {}
+
+        def miss(self, key: bytes) -> bytes:
+            self.table[key] = key
+            return key
+
+    recorded = b"".join(wire("z01-null-wire.jsonl")["worker-1 XPUB to broker XSUB#1", TO_BROKER])
+    plain = Session(SocketType.XSUB, LIMIT)
+    plain.feed(recorded)
+    stream = b"".join(event.frames for event in events(plain) if isinstance(event, Message))
+    runs: dict[str, bytes] = {}
+    for name, mechanism in (("null", NULL), ("curve", CurveServer(SERVER, lambda _: True))):
+        session: EventSession[bytes] = EventSession(LIMIT, Routes(), lambda *_: None, mechanism=mechanism)
+        client = Session(SocketType.XPUB, LIMIT) if mechanism is NULL else dialled(SocketType.XPUB)
+        shake_hands(session, client)
+        session.feed(client.seal(stream * 50))
+        batches = [event.whole() if isinstance(event, Stretch) else event for event in events(session)]
+        runs[name] = b"".join(bytes(batch.frames) for batch in batches)
+    assert runs["null"]
+    assert runs["null"] == runs["curve"]
+
+
+# What does not fit.
+
+
+def failed(session: Session, stream: bytes) -> tuple[Ended, Fault | None]:
+    """Feed a side what must end it."""
+    session.feed(stream)
+    *_, ended = events(session)
+    assert isinstance(ended, Ended)
+    assert session.closed
+    assert events(session) == []
+    return ended, session.fault
+
+
+def test_a_client_that_is_not_allowed() -> None:
+    """It is told nothing: Zeek ends itself where it is."""
+    server, client = served(), dialled(keys=KeyPair.new())
+    (ended,), told = shake_hands(server, client)
+    assert (server.fault, told) == (Fault.KEY, [])
+    assert ended.text.startswith("CURVE: the key of the far side is not allowed: ")
+    client.feed_eof()
+    (over,) = events(client)
+    assert over.text == "the stream ended in the handshake: it may not allow this side's key"
+    assert client.fault is Fault.ENDED
+
+
+def test_a_client_that_looks_for_another_server() -> None:
+    """Its HELLO cannot be opened."""
+    server, client = served(), dialled(server=KeyPair.new().public)
+    (ended,), told = shake_hands(server, client)
+    assert (server.fault, told) == (Fault.KEY, [])
+    assert ended.text.startswith("CURVE: HELLO does not open: the far side was told another public key")
+    client.feed_eof()
+    (over,) = events(client)
+    assert over.text == "the stream ended in the handshake: its public key may be another one than this side was told"
+
+
+def test_a_client_that_shows_the_key_of_somebody_else() -> None:
+    """It would have to know the secret one, too."""
+    server, client = served(), dialled(keys=KeyPair(CLIENT.public, KeyPair.new().secret))
+    (ended,), told = shake_hands(server, client)
+    assert (server.fault, told) == (Fault.KEY, [])
+    assert ended.text == "CURVE: the far side does not have the secret key of the one that it shows"
+
+
+def test_a_server_that_does_not_have_the_key() -> None:
+    """Whoever answers in its place cannot make a WELCOME that opens."""
+    client = dialled()
+    client.feed(Greeting("CURVE").encode())
+    events(client)
+    welcome = encode_command(Command(b"WELCOME", bytes(160)))
+    ended, fault = failed(client, welcome)
+    assert ended.text.startswith("CURVE: WELCOME does not open: the far side has another key")
+    assert fault is Fault.KEY
+
+
+def test_other_mechanisms() -> None:
+    """Both sides of one connection use the same, and neither falls back."""
+    for one, other in ((served(), Session(SocketType.PUSH, LIMIT)), (Session(SocketType.PULL, LIMIT), dialled())):
+        for session, hears in ((one, other), (other, one)):
+            ended, fault = failed(session, hears.take_outgoing())
+            assert "uses the mechanism" in ended.text
+            assert fault is Fault.MECHANISM
+
+
+def test_an_initiate_that_was_heard_before() -> None:
+    """At another connection its cookie does not open: nobody can pretend to be a node by repeating what it has said."""
+    server, client = served(), dialled()
+    said = []
+    for _ in range(3):
+        said.append(client.take_outgoing())
+        server.feed(said[-1])
+        events(server)
+        client.feed(server.take_outgoing())
+        events(client)
+    assert server.is_open
+    again = served()
+    again.feed(b"".join(said[:2]))
+    assert events(again) == []
+    ended, fault = failed(again, said[2])
+    assert (ended.text, fault) == ("CURVE: the cookie is not this connection's", Fault.GARBLED)
+
+
+def test_the_wrong_socket_behind_a_right_key() -> None:
+    """As under the mechanism NULL."""
+    server, client = served(SocketType.PULL), dialled(SocketType.XSUB)
+    (ended,), _ = shake_hands(server, client)
+    assert "a socket of the type 'XSUB'" in ended.text
+    assert not client.is_open
+
+
+def test_a_refusal_is_told() -> None:
+    """Libzmq says ERROR to whoever it does not allow."""
+    client = dialled()
+    ended, fault = failed(client, Greeting("CURVE").encode() + encode_command(Command(b"ERROR", b"\x03400")))
+    assert (ended.text, fault) == ("ZMTP: the far side refuses this one: '400'", Fault.REFUSED)
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [
+        (Command(b"READY", b""), "CURVE: b'READY' in the place of HELLO"),
+        (Command(b"HELLO", bytes(193)), "CURVE: HELLO with 193 bytes, which has 194"),
+        (Command(b"HELLO", bytes(194)), "CURVE: HELLO of version 0000, this side speaks 0100"),
+        (Command(b"HELLO", b"\1\0" + bytes(193)), "CURVE: HELLO of version 0100, this side speaks 0100"),
+        (Command(b"HELLO", b"\1\0" + bytes(192)), "CURVE: HELLO does not open"),  # the key is a point of low order
+    ],
+)
+def test_a_hello_that_does_not_fit(command: Command, text: str) -> None:
+    """It ends without a word."""
+    server = served()
+    ended, _ = failed(server, Greeting("CURVE").encode() + encode_command(command))
+    assert ended.text.startswith(text)
+    server.take_outgoing()
+
+
+def wrong_boxes(sealed: bytes, traffic: Traffic) -> dict[str, bytes]:
+    """Frames that are no box, or no good one."""
+    return {
+        "a frame that is no MESSAGE": encode_frame(b"\x07MESSAGE" + bytes(24)),
+        "does not open": sealed[:-1] + bytes((sealed[-1] ^ 1,)),
+        "behind box": sealed + sealed,
+        "a frame with the flags 0x01 around a box": b"\1" + sealed[1:],
+        "a box of": b"\2" + (LIMIT + SEALED_BYTES + 1).to_bytes(8, "big"),
+        "which there are none of": traffic.seal(encode_frame(b"x")),
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a frame that is no MESSAGE",
+        "does not open",
+        "behind box",
+        "a frame with the flags 0x01 around a box",
+        "a box of",
+    ],
+)
+def test_traffic_that_does_not_fit(text: str) -> None:
+    """Messages in front of it are taken; nothing behind it is."""
+    server, client = opened()
+    good = client.seal(encode_message([b"good"]))
+    next_one = client.seal(encode_message([b"next"]))
+    server.feed(good + wrong_boxes(next_one, Traffic(b"k" * 32, is_server=False, sent=9, came=0))[text] + next_one)
+    *taken, ended = events(server)
+    assert [message.parts for message in taken] in ([[b"good"]], [[b"good"], [b"next"]])
+    assert text in ended.text
+    assert ended.code in (CloseCode.PROTOCOL_ERROR, CloseCode.TOO_BIG)
+    assert server.fault is None  # that is the handshake's
+
+
+def test_boxes_of_the_other_direction_do_not_open() -> None:
+    """Nobody can send back what a side has said."""
+    _, client = opened()
+    sealed = client.seal(encode_message([b"x"]))
+    client.feed(sealed)
+    (ended,) = events(client)
+    assert "does not open" in ended.text
+
+
+def test_flags_within_a_box() -> None:
+    """Of three bits there are two, and a command has no further parts."""
+    secret = b"k" * 32
+    for flags in (3, 4, 255):
+        traffic = Traffic(secret, is_server=True, sent=0, came=0)
+        number = (1).to_bytes(8, "big")
+        box = crypto_box_afternm(bytes((flags,)) + b"x", b"CurveZMQMESSAGEC" + number, secret)
+        with pytest.raises(Exception, match=f"has the flags {flags:#04x}"):
+            traffic.open(b"\x07MESSAGE" + number + box)
+
+
+def test_a_message_that_is_too_long() -> None:
+    """Its parts are counted as under NULL, however they are sealed."""
+    server, client = served(limit_bytes=1000), dialled()
+    shake_hands(server, client)
+    server.feed(client.seal(encode_message([b"a" * 400, b"b" * 582])))
+    assert [len(event.frames) for event in events(server)] == [1000]
+    ended, _ = failed(server, client.seal(encode_message([b"a" * 400, b"b" * 583])))
+    assert ended.code == CloseCode.TOO_BIG
+
+
+def test_parts_without_end_are_bounded() -> None:
+    """They are a message that is too long; nothing more is opened."""
+    server, client = served(limit_bytes=1000), dialled()
+    shake_hands(server, client)
+    ended = []
+    for _ in range(600):
+        server.feed(client.seal(encode_frame(b"", 1)))
+        ended += events(server)
+        assert server.held_bytes <= 1100
+    (event,) = ended
+    assert event.code == CloseCode.TOO_BIG
+
+
+@given(st.data())
+def test_a_handshake_that_was_changed_on_its_way_ends(data: st.DataObject) -> None:
+    """Whichever byte of whichever command is another one, or missing: nobody becomes ready, and nothing is raised."""
+    server, client = served(), dialled()
+    target_is_server = data.draw(st.booleans())
+    step = data.draw(st.integers(1, 2))
+    change: Callable[[bytes], bytes]
+    at = data.draw(st.integers(0, 1 << 16))
+    if data.draw(st.booleans()):
+        bits = data.draw(st.integers(1, 255))
+
+        def change(said: bytes) -> bytes:
+            place = at % len(said)
+            return said[:place] + bytes((said[place] ^ bits,)) + said[place + 1 :]
+    else:
+
+        def change(said: bytes) -> bytes:
+            return said[: at % len(said)]
+
+    is_changed = False
+    for number in range(4):
+        for teller, hearer in ((client, server), (server, client)):
+            said = teller.take_outgoing()
+            if said and number == step and (hearer is server) is target_is_server:
+                changed = change(said)
+                is_changed = not (step == 1 and target_is_server and _first_difference(said, changed) in PADDING)
+                said = changed if is_changed else said
+            hearer.feed(said)
+            events(hearer)
+    hearer = server if target_is_server else client
+    hearer.feed_eof()
+    assert hearer.is_open is not is_changed or hearer.closed
+    events(hearer)
+    assert hearer.closed
+    assert (hearer.fault is not None) is is_changed
+
+
+PADDING = range(10, 82)
+"""Where zeros stand in the frame of a HELLO, at which nobody looks."""
+
+
+def _first_difference(one: bytes, other: bytes) -> int:
+    pairs = zip(one, other, strict=False)
+    return next((place for place, (left, right) in enumerate(pairs) if left != right), min(len(one), len(other)))
+
+
+@given(st.sampled_from(["server", "client"]), st.lists(st.binary(max_size=300), max_size=20), st.booleans())
+def test_any_bytes_end_a_session_at_most(side: str, reads: list[bytes], is_open: bool) -> None:  # noqa: FBT001
+    """Nothing is raised, and nothing is held that has no end."""
+    if is_open:
+        server, client = opened()
+        session = server if side == "server" else client
+    else:
+        session = served() if side == "server" else dialled()
+        session.feed(Greeting("CURVE").encode())
+        assert events(session) == []
+    for read in reads:
+        session.feed(read)
+        found = events(session)
+        assert not any(isinstance(event, Ended) for event in found[:-1])
+        assert session.held_bytes <= 300 + (LIMIT if is_open else HANDSHAKE_LIMIT_BYTES)
+
+
+def test_the_plain_mechanism_has_no_part_in_it() -> None:
+    """Frames under NULL are found by the plain class, which opens nothing."""
+    assert type(NULL.incoming(10)) is Incoming
+    assert NULL.seal(b"x") == b"x"
+    assert not NULL.incoming(10).open_more()
+    assert crypto_box_beforenm(SERVER.public, CLIENT.secret) == crypto_box_beforenm(CLIENT.public, SERVER.secret)
