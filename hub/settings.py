@@ -342,6 +342,16 @@ class ZeekSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     ] = ""
     key: Annotated[str, _path("PEM file of the key of that certificate.")] = ""
     ca: Annotated[str, _path("PEM file of the authorities that vouch for Zeeks' certificates.")] = ""
+    curve_key: Annotated[
+        str, _path("File of the secret CURVE key that `zeek+zmq://` and `zeek+log://` listeners have; empty: no CURVE.")
+    ] = ""
+    curve_clients: Annotated[
+        str, _path("File of the public CURVE keys of nodes that may connect there, one a line."), _LIVE
+    ] = ""
+    curve_broker: Annotated[
+        str, _path("File of the public CURVE key of the brokers of `zeek+zmq://` that are dialled; empty: no CURVE.")
+    ] = ""
+    curve_node_key: Annotated[str, _path("File of the secret CURVE key that this hub has as a node there.")] = ""
     topics: Annotated[
         tuple[Annotated[str, Meta(max_length=1024)], ...],
         Meta(

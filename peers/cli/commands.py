@@ -41,6 +41,7 @@ app.command("peers.cli.reload:reload", name="reload", help="Let a hub read its s
 app.command("peers.cli.drain:drain", name="drain", help="Move all clients off a hub, and stop it: for admins.")
 app.command("peers.cli.check:check", name="check", help="Ask a hub how it is; the exit code is for health checks.")
 app.command("peers.cli.token:app", name="token", help="Tokens by which users are recognised: make, list, revoke.")
+app.command("peers.cli.curve:app", name="curve", help="CURVE keys for Zeek clusters over ZeroMQ: make a pair.")
 app.command("peers.cli.policy:app", name="policy", help="Is a policy right, and what may somebody do by it?")
 app.command("peers.cli.context:app", name="context", help="Hubs by name, with what is shown to each: add, list, use.")
 app.command("peers.cli.completion:completion", name="completion", help="Write what a shell needs to complete `hub`.")

@@ -89,6 +89,10 @@ class Flags:
     zeek_certificate: Annotated[str | None, _help("zeek.certificate")] = None
     zeek_key: Annotated[str | None, _help("zeek.key")] = None
     zeek_ca: Annotated[str | None, _help("zeek.ca")] = None
+    zeek_curve_key: Annotated[str | None, _help("zeek.curve_key")] = None
+    zeek_curve_clients: Annotated[str | None, _help("zeek.curve_clients")] = None
+    zeek_curve_broker: Annotated[str | None, _help("zeek.curve_broker")] = None
+    zeek_curve_node_key: Annotated[str | None, _help("zeek.curve_node_key")] = None
     zeek_topics: Annotated[list[str] | None, _help("zeek.topics")] = None
     zeek_role: Annotated[str | None, _help("zeek.role")] = None
     zeek_stores: Annotated[list[str] | None, _help("zeek.stores")] = None

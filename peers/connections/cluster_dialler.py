@@ -18,12 +18,14 @@ from hub.overflow import QueueLimits
 from peers.connections.connection import Connection
 from peers.connections.dialler import Attempt, Dialler
 from peers.connections.zeek_cluster.cluster import Cluster, FarCluster
+from peers.connections.zeek_cluster.mechanisms import NO_CURVE
 from peers.connections.zeek_cluster.member import Member
 from peers.connections.zeek_cluster.publisher import publisher_connection
 from peers.connections.zeek_cluster.subscriber import subscriber_connection
 from peers.node.node import Node
 from peers.transport.backoff import Backoff
 from peers.transport.endpoints import Endpoint
+from peers.zeek.zmtp.mechanism import Mechanism
 
 __all__ = ["cluster_diallers"]
 
@@ -31,7 +33,11 @@ _Connect = Callable[[Cluster, QueueLimits, str], Connection]
 
 
 def cluster_diallers(
-    node: Node, endpoint: Endpoint, queue: QueueLimits, backoff: Callable[[], Backoff] = Backoff.for_link
+    node: Node,
+    endpoint: Endpoint,
+    queue: QueueLimits,
+    backoff: Callable[[], Backoff] = Backoff.for_link,
+    mechanism: Callable[[], Mechanism] = NO_CURVE.dialled,
 ) -> tuple[Dialler, Dialler]:
     """Keep both connections to a broker.
 
@@ -40,11 +46,12 @@ def cluster_diallers(
         endpoint: Where the broker's XPUB is; its `xsub` is the port of the other one.
         queue: For what waits to be sent there.
         backoff: Makes what says how long to wait between attempts, for each of the two.
+        mechanism: Makes what each connection gets one of.
     """
     cluster = (
-        Member(node, endpoint.name, endpoint.location, endpoint.serializer)
+        Member(node, endpoint.name, endpoint.location, endpoint.serializer, mechanism)
         if endpoint.name
-        else FarCluster(node, serializer=endpoint.serializer)
+        else FarCluster(node, serializer=endpoint.serializer, mechanism=mechanism)
     )
     second = endpoint.with_port(endpoint.xsub)
     return (

@@ -37,6 +37,7 @@ from peers.users.files import read_file
 from peers.users.identity import Identity
 from peers.users.proof import Proof
 from peers.wire.token import TOKEN_LIMIT_BYTES
+from peers.zeek.zmtp.curve.z85 import encode_key
 
 __all__ = ["enter", "enter_zeek", "own_token", "proof_of", "refuse_zeek", "renew", "rights_of", "take_place"]
 
@@ -85,16 +86,24 @@ def take_place(node: Node, connection: Connection) -> None:
         connection.charging.take_place(rights.user)
 
 
-def enter_zeek(node: Node, connection: Connection, *, dialled: bool) -> None:
+def enter_zeek(node: Node, connection: Connection, *, dialled: bool, key: bytes = b"") -> None:
     """Recognise a Zeek: by the setting `zeek.role`, or without it by its certificate.
 
     A Zeek that this hub has dialled is nobody's without that setting: whoever has set up the hub has chosen it.
 
+    Args:
+        node: The hub.
+        connection: Its far side has not become a part of the hub yet.
+        dialled: Whether this hub has dialled it.
+        key: The public CURVE key that it has proved to have, and that is allowed; empty for none.
+
     Raises:
         NotRecognisedError: It is not known; whoever called turns it away.
     """
-    role = node.settings.zeek.role
-    if role and not node.access.is_open:
+    role = "" if node.access.is_open else node.settings.zeek.role
+    if key and (role or node.access.is_open):
+        connection.identity = Identity(ZEEK, frozenset({role} if role else ()), "curve", key=encode_key(key))
+    elif role:
         connection.identity = Identity(ZEEK, frozenset({role}), "setting")
     elif not dialled:
         connection.identity = node.access.recognise(proof_of(connection))

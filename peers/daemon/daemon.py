@@ -46,6 +46,7 @@ from peers.connections.unix import unix_connection
 from peers.connections.websocket import websocket_connection
 from peers.connections.zeek_cluster.cluster import Cluster
 from peers.connections.zeek_cluster.logger import logger_connection
+from peers.connections.zeek_cluster.mechanisms import NO_CURVE, Mechanisms
 from peers.connections.zeek_cluster.publisher import publisher_connection
 from peers.connections.zeek_cluster.subscriber import subscriber_connection
 from peers.daemon.exposure import guarded, is_loopback, reaches_strangers
@@ -123,6 +124,8 @@ class Daemon:
         """Whether the log was told last that there is too little memory."""
         self._tls: ssl.SSLContext | None = None
         """What all listeners on `tls://` and `wss://` show; None while there is none of them."""
+        self._mechanisms = NO_CURVE
+        """By which nodes of Zeek clusters are spoken with; set at the start."""
         self._telling = Telling(self.node)
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
 
@@ -137,12 +140,14 @@ class Daemon:
         Raises:
             ListenError: An address cannot be listened on; nothing is left open.
             TlsError: TLS cannot be set up as the settings say; nothing is left open.
+            ConfigError: CURVE cannot be set up as the settings say; nothing is left open.
             JournalCorruptError, JournalUnavailableError: The journal cannot be opened; nothing is left open.
             StorageError: A store cannot be opened; nothing is left open.
             UsageError, RejectedError: What the settings call a store is none.
         """
         self._fit_descriptors()
         settings = self.node.settings
+        self._mechanisms = Mechanisms(settings.zeek, self.node.access.allows_curve_key)
         if settings.journal.path:
             self.node.journal = self._journal = Journal(self.node.core, settings.journal, settings.limits)
         try:
@@ -181,7 +186,9 @@ class Daemon:
 
     async def _open_cluster(self, endpoint: Endpoint) -> Endpoint:
         """Be the central broker of a Zeek cluster: nodes subscribe at the first port, and publish at the second."""
-        cluster, queue = Cluster(self.node, serializer=endpoint.serializer), self._queue(endpoint)
+        mechanism = self._mechanisms.served
+        cluster = Cluster(self.node, serializer=endpoint.serializer, mechanism=mechanism)
+        queue = self._queue(endpoint)
         first = await self._bind(endpoint, lambda: subscriber_connection(cluster, queue))
         second = await self._bind(endpoint.with_port(endpoint.xsub), lambda: publisher_connection(cluster, queue))
         return dataclasses.replace(first, xsub=second.port)
@@ -241,7 +248,7 @@ class Daemon:
         """
         guarded_again, _ = guarded(dataclasses.replace(loaded, listen=self._loaded.listen), os.environ)
         settings, applied, needs_restart = reloaded(self.node.settings, guarded_again.settings)
-        users = read_users(settings.access, settings.zeek.role)
+        users = read_users(settings.access, settings.zeek)
         if any(endpoint.scheme.is_secure for endpoint in self._loaded.listen):  # also where workers listen in its place
             server_context(settings.tls)  # what it raises is raised before anything has changed
         return Prepared(settings, users, applied, needs_restart)
@@ -307,7 +314,7 @@ class Daemon:
         if endpoint.scheme.is_websocket:
             return lambda: websocket_connection(self.node, self._queue(endpoint), loopback=loopback)
         if endpoint.scheme is Scheme.ZEEK_LOG:
-            return lambda: logger_connection(self.node, self._queue(endpoint))
+            return lambda: logger_connection(self.node, self._queue(endpoint), self._mechanisms.served)
         if endpoint.scheme.is_zeek:
             return lambda: broker_connection(self._peerings, self._queue(endpoint))
         if endpoint.scheme is Scheme.UNIX:
@@ -344,7 +351,7 @@ class Daemon:
 
     def _diallers(self, peer: Endpoint) -> tuple[Dialler | NameDialler, ...]:
         if peer.scheme is Scheme.ZEEK_ZMQ:
-            return cluster_diallers(self.node, peer, self._queue(peer))
+            return cluster_diallers(self.node, peer, self._queue(peer), mechanism=self._mechanisms.dialled)
         if peer.scheme is Scheme.ZEEK_WS:
             return (bridge_dialler(self.node, peer, self._queue(peer)),)
         if peer.scheme.is_zeek:

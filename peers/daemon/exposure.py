@@ -4,6 +4,7 @@
 |---|---|---|
 | on loopback and Unix sockets alone | nothing | everybody on this machine may do everything |
 | where only those get in for whom an authority vouches | nothing | whoever has a certificate may do everything |
+| where only those get in whose CURVE key is allowed | nothing | whoever has one may do everything |
 | elsewhere | nothing | an admin's token is made at the first start, and nobody else gets in |
 | anywhere | something | that holds |
 
@@ -36,6 +37,8 @@ def reaches_strangers(endpoint: Endpoint, settings: Settings) -> bool:
         return False
     if endpoint.scheme is Scheme.ZEEK:
         return not settings.zeek.ca
+    if endpoint.scheme in {Scheme.ZEEK_ZMQ, Scheme.ZEEK_LOG}:
+        return not settings.zeek.curve_key
     return not (endpoint.scheme.is_secure and settings.tls.clients == "required")
 
 

@@ -9,6 +9,7 @@ import asyncio
 import math
 import time
 import uuid
+from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol, cast
 
@@ -167,6 +168,8 @@ class Node:
         """How many subscriptions of Zeek nodes were not taken since the start."""
         self.zeek_clusters: dict[str, Discovery] = {}
         """The clusters of Zeek in which this hub is a node with a name, by where their brokers are."""
+        self.zeek_failed_handshakes: Counter[str] = Counter()
+        """How many handshakes with nodes of Zeek clusters, and with their brokers, have failed, by why."""
         self.zeek_stores = Forwarder(self.id, between_peers=settings.zeek.forwarding == "on")
         """Lets the data stores of Zeeks find each other."""
         self.zeek_masters: dict[str, tuple[BrokerMaster, HubStore]] = {}
@@ -195,7 +198,7 @@ class Node:
         listeners, in lower case. The daemon sets them when it listens."""
         self.surplus = Surplus(self._loop_s)
         """Tells of hubs that want more than is kept here."""
-        self.access = Access(read_users(settings.access, settings.zeek.role), self._loop_s, time.time)
+        self.access = Access(read_users(settings.access, settings.zeek), self._loop_s, time.time)
         """Who is who, and who may do what. A reload changes what it holds."""
         self.core.authority.adopt(self.access.policy)
         self.admission = Admission(settings.limits)

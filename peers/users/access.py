@@ -44,6 +44,7 @@ from peers.users.proof import Proof
 from peers.users.refusal import Reason, Refusal
 from peers.users.tokens import SCHEME
 from peers.users.users import Users
+from peers.zeek.zmtp.curve.z85 import decode_key
 
 __all__ = ["Access"]
 
@@ -199,8 +200,14 @@ class Access:
 
     # Who somebody still is.
 
+    def allows_curve_key(self, key: bytes) -> bool:
+        """Return whether a node of a Zeek cluster may come in that has this public key."""
+        return key in self._users.curve_clients
+
     def is_current(self, identity: Identity) -> bool:
         """Return whether somebody who was recognised once still would be: False for a user who is gone."""
+        if identity.how == "curve" and not self.allows_curve_key(decode_key(identity.key)):
+            return False
         policy = self._users.policy
         if policy is None:
             return True
@@ -215,7 +222,7 @@ class Access:
                 still = users.anonymous in identity.roles
             case "local":
                 still = identity.roles == _ADMIN
-            case "setting":
+            case "setting" | "curve":
                 still = True  # its role was looked for already
             case "unix":
                 still = users.unix.get(int(identity.key)) == identity.user

@@ -17,9 +17,10 @@ from hub.config import ConfigError
 from hub.policy.certificate_name import CertificateName
 from hub.policy.language import Accounts, read_accounts, read_policy
 from hub.policy.policy import Policy
-from hub.settings import AccessSettings
+from hub.settings import AccessSettings, ZeekSettings
 from hub.topics import printable
 from peers.users.admin_token import AdminToken
+from peers.users.curve_keys import read_clients
 from peers.users.files import read_toml
 from peers.users.token_file import TokenFile
 from peers.users.tokens import NO_TOKENS, Tokens
@@ -54,29 +55,35 @@ class Users(NamedTuple):
     """Accounts that administer the hub over a Unix socket, if `unix` does not say another user: the hub's own, root."""
     anonymous: str = ""
     """The role of those who show nothing; empty if they are not let in."""
+    curve_clients: frozenset[bytes] = frozenset()
+    """The public keys of nodes of Zeek clusters that may connect, where those must show any."""
 
 
 NOBODY = Users()
 """Nothing is set."""
 
 
-def read_users(settings: AccessSettings, zeek_role: str = "") -> Users:
+_ZEEK = ZeekSettings()
+"""Nothing is set."""
+
+
+def read_users(settings: AccessSettings, zeek: ZeekSettings = _ZEEK) -> Users:
     """Read everything that the settings name.
 
     Args:
         settings: That name it.
-        zeek_role: The role of all Zeeks (`zeek.role`), which must be there, too; empty for none.
+        zeek: What is set of Zeeks: the role of all of them (`zeek.role`) must be there, too.
 
     Raises:
         ConfigError: Something is wrong with a file; the text names it, the place in it, and what is expected there.
     """
     if not (settings.policy or settings.tokens or settings.admin_token or settings.jwt_keys or settings.anonymous):
-        return NOBODY
+        return NOBODY._replace(curve_clients=read_clients(zeek))
     # First what is read quickly: to free a policy that was compiled for nothing stops everything for 0.1 s.
-    tokens, jwts = _tokens(settings), _jwts(settings)
+    tokens, jwts, curve_clients = _tokens(settings), _jwts(settings), read_clients(zeek)
     source = settings.policy or _BUILT_IN
     policy, accounts = _compiled(settings.policy)
-    for key, role in (("access.anonymous", settings.anonymous), ("zeek.role", zeek_role)):
+    for key, role in (("access.anonymous", settings.anonymous), ("zeek.role", zeek.role)):
         if role and role not in policy.roles:
             known = ", ".join(sorted(policy.roles)[:8])
             raise ConfigError("", key, f"there is no role {printable(role)} in {source}; there are {known}")
@@ -88,6 +95,7 @@ def read_users(settings: AccessSettings, zeek_role: str = "") -> Users:
         _unix(accounts, source),
         frozenset({0, os.geteuid()}),
         settings.anonymous,
+        curve_clients,
     )
 
 

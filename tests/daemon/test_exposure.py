@@ -32,8 +32,14 @@ def test_who_reaches_a_listener(url: str) -> None:
 
 def test_listeners_that_take_only_whom_an_authority_vouches_for() -> None:
     """These are no strangers."""
-    vouched = Settings(tls=TlsSettings(clients="required"), zeek=ZeekSettings(ca="ca.pem"))
-    for url in ("tls://0.0.0.0:0", "wss://0.0.0.0:0", "zeek://0.0.0.0:0"):
+    vouched = Settings(tls=TlsSettings(clients="required"), zeek=ZeekSettings(ca="ca.pem", curve_key="hub.key"))
+    for url in (
+        "tls://0.0.0.0:0",
+        "wss://0.0.0.0:0",
+        "zeek://0.0.0.0:0",
+        "zeek+zmq://0.0.0.0:0",
+        "zeek+log://0.0.0.0:0",
+    ):
         assert not reaches_strangers(Endpoint.parse(url), vouched)
     assert reaches_strangers(Endpoint.parse("ws://0.0.0.0:0"), vouched)
 

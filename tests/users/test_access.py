@@ -15,7 +15,7 @@ import structlog
 
 from hub.config import ConfigError
 from hub.errors import NotRecognisedError
-from hub.settings import AccessSettings
+from hub.settings import AccessSettings, ZeekSettings
 from peers.users.access import Access
 from peers.users.failures import FIRST_S
 from peers.users.identity import Identity
@@ -421,10 +421,10 @@ def test_the_role_of_zeeks_must_be_there(tmp_path: Path) -> None:
     file.write_text("[roles.zeeks]\nlink = { bring = ['/zeek'] }\n")
     settings = AccessSettings(policy=str(file))
     for role in ("", "zeeks", "peer"):
-        assert read_users(settings, role).policy is not None
+        assert read_users(settings, ZeekSettings(role=role)).policy is not None
     with pytest.raises(ConfigError, match=r"zeek\.role: there is no role 'zeek' in .*; there are admin, "):
-        read_users(settings, "zeek")
-    assert read_users(AccessSettings(), "zeek") == NOBODY
+        read_users(settings, ZeekSettings(role="zeek"))
+    assert read_users(AccessSettings(), ZeekSettings(role="zeek")) == NOBODY
 
 
 def test_secrets_are_not_shown(place: Place) -> None:

@@ -7,6 +7,7 @@
 | `member` | the nodes of a cluster in which the hub is one with a name |
 | `logger` | the PUSH of a node, on a port of its own: its logs |
 | `publisher` | the XPUB of a node, on the second port: what it publishes, and what it is told is wanted |
+| `mechanisms` | whether all that is encrypted: NULL or CURVE |
 
 Of a cluster that has another central broker, `subscriber` and `publisher` are the sockets of that one, which
 `peers.connections.cluster_dialler` dials.

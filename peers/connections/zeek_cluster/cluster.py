@@ -23,15 +23,18 @@ Cost: a call for each publisher whenever a subscription comes or goes; a batch i
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hub.batch import Batch
 from hub.handler import Handler
+from peers.connections.zeek_cluster.mechanisms import NO_CURVE
 from peers.node.node import Node
 from peers.values.forms import Form
 from peers.zeek.zmtp.discovery import NODE_ID
 from peers.zeek.zmtp.event_head import HUB_ID, JSON
 from peers.zeek.zmtp.event_writing import EventWriter
+from peers.zeek.zmtp.mechanism import Mechanism
 from peers.zeek.zmtp.wanted import Wanted
 
 if TYPE_CHECKING:
@@ -47,6 +50,7 @@ class Cluster:
         node: The hub.
         name: What stands in its node id; its own name if it is empty.
         serializer: In which form events are; if it is empty, in that of the first event of who came last.
+        mechanism: Makes what each of its connections gets one of.
     """
 
     is_far = False
@@ -55,8 +59,16 @@ class Cluster:
     mailbox = b""
     """The topic whose events are said to the hub itself (`hear`); empty for none."""
 
-    def __init__(self, node: Node, *, name: str = "", serializer: str = "") -> None:
+    def __init__(
+        self,
+        node: Node,
+        *,
+        name: str = "",
+        serializer: str = "",
+        mechanism: Callable[[], Mechanism] = NO_CURVE.served,
+    ) -> None:
         self.node = node
+        self.mechanism = mechanism
         self._is_told = bool(serializer)
         self.wanted: Wanted[object] = Wanted()
         """What the subscribers of the cluster want."""

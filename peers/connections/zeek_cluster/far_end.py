@@ -67,7 +67,6 @@ class FarEnd:
     far_name = ""  # it is known with the handler, which has it
     unsaid = "the far side closed"
     is_held = is_bell = False
-    is_quiet = False
     is_dialled = False
     """Whether it is a central broker, which this hub has dialled, and no node that has come to this hub."""
 
@@ -82,6 +81,11 @@ class FarEnd:
         self._lines_left, self._tells_again_s = 0, 0.0
         self._looking: asyncio.TimerHandle | None = None
         """Set while it is looked, once a second, whether the far side has become a hub of the same mesh."""
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether its end was told already."""
+        return self.session.fault is not None
 
     @property
     def is_open(self) -> bool:
@@ -105,7 +109,7 @@ class FarEnd:
             self._part()
             return False
         try:
-            enter_zeek(node, connection, dialled=self.is_dialled)
+            enter_zeek(node, connection, dialled=self.is_dialled, key=self.session.far_key)
         except NotRecognisedError as error:
             connection.ending.turn_away(error)
             return False
@@ -165,6 +169,11 @@ class FarEnd:
         """The session says that it is over."""
         connection = self._connection
         connection.reason = connection.reason or ended.text
+        if (fault := self.session.fault) is not None:
+            self._node.zeek_failed_handshakes[fault.value] += 1
+            if not self.is_dialled:  # a dialler tells why there is no link
+                address, text = connection.address, "handshake with a Zeek node failed"
+                self._node.log.warning(text, address=address, reason=ended.text, kind=fault.value)
         connection.transport.abort()  # whoever is told something here may end itself, and a node has nothing to read
 
     # What the handler writes.

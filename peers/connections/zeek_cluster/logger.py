@@ -13,26 +13,33 @@ Owner: one `Connection`. Cost: see `peers.zeek.zmtp.log_batch`. Not here: what a
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hub.overflow import QueueLimits
 from hub.routes import Route
 from peers.connections.connection import Connection
 from peers.connections.zeek_cluster.far_end import FarEnd
+from peers.connections.zeek_cluster.mechanisms import NO_CURVE
 from peers.node.node import Node
 from peers.zeek.zmtp.event_reading import NoEvent
 from peers.zeek.zmtp.log_session import LogSession
+from peers.zeek.zmtp.mechanism import Mechanism
 from peers.zeek.zmtp.session import Ended, Event, Ready
 
 __all__ = ["Logger", "logger_connection"]
 
 
-def logger_connection(node: Node, queue: QueueLimits) -> Connection:
+def logger_connection(
+    node: Node, queue: QueueLimits, mechanism: Callable[[], Mechanism] = NO_CURVE.served
+) -> Connection:
     """Make a connection to the PUSH of a node.
 
     Args:
         node: The hub.
         queue: Queue of its handler, in which nothing ever waits.
+        mechanism: Makes what the connection gets one of.
     """
-    return Connection(node, lambda connection: Logger(node, queue, connection))
+    return Connection(node, lambda connection: Logger(node, queue, connection, mechanism()))
 
 
 class Logger(FarEnd):
@@ -43,8 +50,10 @@ class Logger(FarEnd):
     scheme = "zeek+log"
     changes: frozenset[type] = frozenset({Ready})
 
-    def __init__(self, node: Node, queue: QueueLimits, connection: Connection) -> None:
-        session: LogSession[Route] = LogSession(node.settings.limits.frame_bytes, node.core.routes)
+    def __init__(self, node: Node, queue: QueueLimits, connection: Connection, mechanism: Mechanism) -> None:
+        session: LogSession[Route] = LogSession(
+            node.settings.limits.frame_bytes, node.core.routes, mechanism, waits=True
+        )
         super().__init__(node, queue, connection, session)
 
     def act(self, event: Event | NoEvent) -> int:

@@ -19,6 +19,7 @@ has found it out. Not here: who is greeted when (`peers.zeek.zmtp.discovery`).
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING, assert_never
 
 from hub.batch import Batch
@@ -26,9 +27,11 @@ from hub.events import zeek_node
 from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
 from hub.handler import Handler
 from peers.connections.zeek_cluster.cluster import FarCluster
+from peers.connections.zeek_cluster.mechanisms import NO_CURVE
 from peers.node.node import Node
 from peers.zeek.zmtp.discovery import LOOK_S, NODE_ID, Discovery, Down, Odd, Say, Up
 from peers.zeek.zmtp.event_head import BINARY
+from peers.zeek.zmtp.mechanism import Mechanism
 
 if TYPE_CHECKING:
     from peers.connections.zeek_cluster.publisher import Publisher
@@ -44,10 +47,18 @@ class Member(FarCluster):
         name: What it is called there.
         address: Where the broker is, for people.
         serializer: As for `Cluster`.
+        mechanism: As for `Cluster`.
     """
 
-    def __init__(self, node: Node, name: str, address: str, serializer: str = "") -> None:
-        super().__init__(node, name=name, serializer=serializer)
+    def __init__(
+        self,
+        node: Node,
+        name: str,
+        address: str,
+        serializer: str = "",
+        mechanism: Callable[[], Mechanism] = NO_CURVE.dialled,
+    ) -> None:
+        super().__init__(node, name=name, serializer=serializer, mechanism=mechanism)
         self._address = address
         self._discovery = Discovery(name, self.own.decode())
         node.zeek_clusters[address] = self._discovery

@@ -54,6 +54,8 @@ class Publisher(FarEnd):
             cluster.keep,
             cluster.own,
             node.id,
+            mechanism=cluster.mechanism(),
+            waits=not cluster.is_far,
             mailbox=cluster.mailbox,
             learn=cluster.learn,
         )

@@ -46,7 +46,8 @@ class Subscriber(FarEnd):
 
     def __init__(self, cluster: Cluster, queue: QueueLimits, connection: Connection) -> None:
         limit_bytes = cluster.node.settings.limits.handshake_bytes  # it sends nothing but subscriptions
-        super().__init__(cluster.node, queue, connection, Session(SocketType.XPUB, limit_bytes, cluster.node.id))
+        session = Session(SocketType.XPUB, limit_bytes, cluster.node.id, cluster.mechanism(), waits=not cluster.is_far)
+        super().__init__(cluster.node, queue, connection, session)
         self._cluster = cluster
         self.is_dialled = cluster.is_far
 
@@ -105,7 +106,7 @@ class Subscriber(FarEnd):
             lost += form.lost_messages
         if lost:
             self._connection.writer.lose(lost)
-        return parts
+        return [self.session.seal(part) for part in parts] if self.session.is_sealed else parts
 
     def leave(self, reason: str) -> None:
         """The node is gone, and so is all that it wanted; once or more."""

@@ -13,6 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from peers.node.metrics.family import counter, gauge
 from peers.node.node import Node
 from peers.zeek.broker.stores.forwarder import Forwarder
+from peers.zeek.zmtp.mechanism import Fault
 
 __all__ = ["zeek_master_metrics", "zeek_node_metrics", "zeek_store_metrics"]
 
@@ -21,6 +22,10 @@ def zeek_node_metrics(node: Node) -> Iterator[Metric]:
     """Yield what nodes of a cluster of Zeek wanted and did not get."""
     refused = node.zeek_refused_subscriptions
     yield counter("hub_zeek_subscriptions_refused", "Subscriptions of Zeek nodes not taken.", refused)
+    failed = CounterMetricFamily("hub_zeek_handshakes_failed", "Handshakes with Zeek nodes.", labels=("reason",))
+    for fault in Fault:
+        failed.add_metric((fault.value,), node.zeek_failed_handshakes[fault.value])
+    yield failed
     up = sum(len(discovery.nodes) for discovery in node.zeek_clusters.values())
     yield gauge("hub_zeek_nodes", "Nodes that are up of Zeek clusters in which the hub is one.", up)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 
 import zmq
 
@@ -23,10 +24,16 @@ class ZmqNode:
         broker: Where the central broker is.
         node_id: What it calls itself.
         receive_hwm: How many messages libzmq keeps for it that it has not read.
+        secure: Sets what its sockets need for CURVE, if they are to speak it.
     """
 
     def __init__(
-        self, context: zmq.Context[zmq.Socket[bytes]], broker: Endpoint, node_id: str, receive_hwm: int = 0
+        self,
+        context: zmq.Context[zmq.Socket[bytes]],
+        broker: Endpoint,
+        node_id: str,
+        receive_hwm: int = 0,
+        secure: Callable[[zmq.Socket[bytes]], None] = lambda _: None,
     ) -> None:
         self.id = node_id
         self._subscriber = context.socket(zmq.XSUB)
@@ -37,6 +44,7 @@ class ZmqNode:
         self._subscriber.setsockopt(zmq.RCVHWM, receive_hwm)
         for socket, port in ((self._subscriber, broker.port), (self._publisher, broker.xsub)):
             socket.setsockopt(zmq.LINGER, 0)
+            secure(socket)
             socket.connect(f"tcp://127.0.0.1:{port}")
         self._told: list[tuple[bool, str]] = []
         self._events: list[list[bytes]] = []

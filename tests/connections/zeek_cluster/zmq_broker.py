@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import zmq
 
@@ -16,10 +17,14 @@ class ZmqBroker:
 
     Args:
         context: Of libzmq.
+        secure: Sets what its sockets need for CURVE, if they are to speak it.
     """
 
-    def __init__(self, context: zmq.Context[zmq.Socket[bytes]]) -> None:
+    def __init__(
+        self, context: zmq.Context[zmq.Socket[bytes]], secure: Callable[[zmq.Socket[bytes]], None] = lambda _: None
+    ) -> None:
         self._context = context
+        self._secure = secure
         self.endpoint = Endpoint(Scheme.ZEEK_ZMQ, "127.0.0.1")
         self.start()
 
@@ -33,6 +38,7 @@ class ZmqBroker:
         ports = []
         for socket, port in ((xpub, self.endpoint.port), (xsub, self.endpoint.xsub)):
             socket.setsockopt(zmq.LINGER, 0)
+            self._secure(socket)
             socket.bind(f"tcp://127.0.0.1:{port or '*'}")
             ports.append(int(socket.getsockopt_string(zmq.LAST_ENDPOINT).rpartition(":")[2]))
         told.bind(control)

@@ -1,0 +1,33 @@
+"""`hub curve new`: make a pair of CURVE keys, in two files; the public one is written to standard output, too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from peers.connections.zeek_cluster.mechanisms import need_curve
+from peers.users.curve_keys import write_public, write_secret
+from peers.zeek.zmtp.curve.z85 import encode_key
+
+__all__ = ["new"]
+
+
+def new(
+    name: Annotated[str, Parameter(help="What the files are called, in front of .key and .pub.")],
+    /,
+) -> None:
+    """Make a pair of keys: NAME.key has the secret one, NAME.pub the public one, which is written to stdout, too."""
+    need_curve()
+    from peers.zeek.zmtp.curve.key_pair import KeyPair  # noqa: PLC0415 -- it needs PyNaCl
+
+    pair = KeyPair.new()
+    secret, public = Path(f"{name}.key"), Path(f"{name}.pub")
+    write_public(public, pair.public)
+    try:
+        write_secret(secret, pair.secret)
+    except BaseException:
+        public.unlink()
+        raise
+    print(encode_key(pair.public))

@@ -1,0 +1,52 @@
+"""`hub curve`: a pair of keys in two files; the secret one is nowhere else."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from peers.users.curve_keys import read_public, read_secret
+from peers.zeek.zmtp.curve.z85 import encode_key
+from tests.cli.access.programs import run
+from tests.cli.programs import HUB, PATIENCE_S, PROJECT, environment
+
+
+def test_a_pair_is_made(tmp_path: Path) -> None:
+    """The public key is that of the secret one, and all that is written to the terminal."""
+    pytest.importorskip("nacl", reason="part of the extra `test`")
+    from peers.zeek.zmtp.curve.key_pair import KeyPair
+
+    made = run(tmp_path, "curve", "new", "broker")
+    assert (made.returncode, made.stderr) == (0, "")
+    secret, public = tmp_path / "broker.key", tmp_path / "broker.pub"
+    assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+    pair = KeyPair.of_secret(read_secret(str(secret)))
+    assert pair.public == read_public(str(public))
+    assert made.stdout == encode_key(pair.public) + "\n"
+
+
+@pytest.mark.parametrize("there", ["broker.key", "broker.pub"])
+def test_nothing_is_overwritten(tmp_path: Path, there: str) -> None:
+    """Whoever has the old key would be shut out; and no half of a pair is left."""
+    pytest.importorskip("nacl", reason="part of the extra `test`")
+    (tmp_path / there).write_text("mine")
+    refused = run(tmp_path, "curve", "new", "broker")
+    assert refused.returncode == 1
+    assert refused.stderr.startswith(f"hub: {there}: is there already")
+    assert [(place.name, place.read_text()) for place in tmp_path.glob("broker.*")] == [(there, "mine")]
+
+
+def test_without_pynacl(tmp_path: Path) -> None:
+    """One line says how to get it; neither key is made."""
+    path = os.pathsep.join([str(PROJECT / "tests" / "without"), str(PROJECT)])
+    command = [*HUB, "curve", "new", "broker"]
+    variables = environment(PYTHONPATH=path, WITHOUT="nacl.bindings")
+    refused = subprocess.run(
+        command, cwd=tmp_path, env=variables, capture_output=True, timeout=PATIENCE_S, check=False, text=True
+    )
+    assert (refused.returncode, refused.stderr) == (1, "hub: CURVE needs PyNaCl: pip install 'topichub[curve]'\n")
+    assert list(tmp_path.glob("broker.*")) == []

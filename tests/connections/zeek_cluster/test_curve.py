@@ -1,0 +1,392 @@
+"""Encrypted Zeek clusters: the hub as their broker, as a node, and as a logger, with libzmq at the other end."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+import zmq
+import zmq.auth
+
+from hub.config import ConfigError
+from peers.client import connect
+from peers.daemon.daemon import Daemon
+from peers.daemon.sources import load
+from peers.transport.endpoints import Endpoint
+from peers.users.curve_keys import write_public, write_secret
+from peers.values import Count
+from peers.values.event import Event
+from peers.zeek.zmtp.curve.z85 import decode_key, encode_key
+from peers.zeek.zmtp.greeting import GREETING_BYTES, Greeting
+from tests.connections.zeek_cluster.node import HELLO, ZmqNode
+from tests.connections.zeek_cluster.zmq_broker import ZmqBroker
+from tests.hubs.eventually import eventually
+
+pytest.importorskip("nacl", reason="part of the extra `test`")
+
+Socket = zmq.Socket[bytes]
+Secure = Callable[[Socket], None]
+
+SERVER_PUBLIC, SERVER_SECRET = zmq.curve_keypair()
+CLIENT_PUBLIC, CLIENT_SECRET = zmq.curve_keypair()
+OTHER_PUBLIC, OTHER_SECRET = zmq.curve_keypair()
+
+BATCHES = Path(__file__).parents[2] / "zeek" / "zmtp" / "recordings" / "z03-log-batches.jsonl"
+
+
+def as_client(public: bytes = CLIENT_PUBLIC, secret: bytes = CLIENT_SECRET, server: bytes = SERVER_PUBLIC) -> Secure:
+    """What makes a socket of libzmq a client."""
+
+    def secure(socket: Socket) -> None:
+        socket.curve_publickey, socket.curve_secretkey, socket.curve_serverkey = public, secret, server
+
+    return secure
+
+
+def as_server(socket: Socket) -> None:
+    """Make a socket of libzmq a server, which asks ZAP who may come in, if somebody answers there."""
+    socket.curve_server = True
+    socket.curve_secretkey = SERVER_SECRET
+
+
+@pytest.fixture
+def context() -> Iterator[zmq.Context[Socket]]:
+    """One of libzmq; nobody has a socket of it any more when the test is over."""
+    context: zmq.Context[Socket] = zmq.Context()
+    yield context
+    context.destroy(linger=0)
+
+
+@pytest.fixture
+def start_node(context: zmq.Context[Socket]) -> Iterator[Callable[..., ZmqNode]]:
+    """Start nodes at a broker; all are gone when the test is over."""
+    nodes: list[ZmqNode] = []
+
+    def start(endpoint: Endpoint, node_id: str, *topics: str, secure: Secure) -> ZmqNode:
+        nodes.append(ZmqNode(context, endpoint, node_id, secure=secure))
+        nodes[-1].subscribe(*topics)
+        return nodes[-1]
+
+    yield start
+    for node in nodes:
+        node.close()
+
+
+@pytest.fixture
+def zeek(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Settings of both roles, with their files."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    for name, key in (("broker", SERVER_SECRET), ("node", CLIENT_SECRET)):
+        write_secret(tmp_path / f"{name}.key", decode_key(key.decode()))
+    write_public(tmp_path / "broker.pub", decode_key(SERVER_PUBLIC.decode()))
+    (tmp_path / "clients").write_text(f"# nodes\n{CLIENT_PUBLIC.decode()}\n")
+    return {
+        "stores": [],
+        "curve_key": str(tmp_path / "broker.key"),
+        "curve_clients": str(tmp_path / "clients"),
+        "curve_broker": str(tmp_path / "broker.pub"),
+        "curve_node_key": str(tmp_path / "node.key"),
+    }
+
+
+@asynccontextmanager
+async def running(zeek: dict[str, Any], *listen: str, peers: tuple[str, ...] = ()) -> AsyncIterator[Daemon]:
+    """Run a hub, which has a port for its clients in front of others."""
+    settings = {"listen": ["tcp://127.0.0.1:0", *listen], "peers": list(peers), "zeek": zeek}
+    daemon = Daemon(load(settings, {}), "hub")
+    await daemon.start()
+    try:
+        yield daemon
+    finally:
+        for connection in list(daemon.node.connections):
+            connection.abort()
+        await daemon.stop()
+
+
+def broker_url(endpoint: Endpoint) -> str:
+    """Where the hub joins a cluster."""
+    return f"zeek+zmq://127.0.0.1:{endpoint.port}?xsub={endpoint.xsub}"
+
+
+def events_of(node: ZmqNode) -> list[bytes]:
+    """What a node got, without topics, senders and serializers."""
+    return [parts[3] for parts in node.events]
+
+
+# What works.
+
+
+async def test_nodes_of_an_encrypted_cluster(zeek: dict[str, Any], start_node: Callable[..., ZmqNode]) -> None:
+    """Subscriptions are told, events pass byte for byte and in order, small ones and large ones; clients get theirs."""
+    async with running(zeek, "zeek+zmq://127.0.0.1:0") as hub, connect(hub.endpoints[0].location) as client:
+        broker = hub.endpoints[1]
+        sender = start_node(broker, "sender", secure=as_client())
+        reader = start_node(broker, "reader", "zeek.a", secure=as_client())
+        await eventually(lambda: sender.is_told("zeek.a"))
+        async with client.subscribe("zeek.") as messages:
+            await eventually(lambda: sender.is_told("zeek."))
+            sent = [Event("Demo::number", Count(number), "x" * (70_000 * (number % 50 == 7))) for number in range(200)]
+            for event in sent:
+                sender.publish_event("zeek.a.b", event)
+            await eventually(lambda: len(reader.events) == len(sent))
+            assert reader.events == [[b"zeek.a.b", b"sender", b"broker-bin-v1", event.encode()] for event in sent]
+            assert [Event.of((await anext(messages)).value) for _ in sent] == sent
+        await client.publish("zeek.a.hub", HELLO)
+        await eventually(lambda: len(reader.events) == len(sent) + 1)
+        assert reader.events[-1][3] == HELLO.encode()
+        assert {identity.how for one in hub.node.connections if (identity := one.identity)} == {"local", "curve"}
+        sender.close()
+        reader.close()
+        assert not hub.node.zeek_failed_handshakes
+
+
+async def test_a_node_of_an_encrypted_cluster(
+    context: zmq.Context[Socket], zeek: dict[str, Any], start_node: Callable[..., ZmqNode]
+) -> None:
+    """The hub joins libzmq's proxy, and is there again after a restart of it."""
+    broker = ZmqBroker(context, as_server)
+    try:
+        async with running(zeek, peers=(broker_url(broker.endpoint),)) as hub:
+            node = start_node(broker.endpoint, "node", "zeek.to.", secure=as_client())
+            async with connect(hub.endpoints[0].location) as client, client.subscribe("zeek.from.") as messages:
+                for _ in range(2):
+                    await eventually(lambda: node.is_told("zeek.from."))
+                    node.publish_event("zeek.from.node")
+                    assert Event.of((await anext(messages)).value) == HELLO
+                    before = len(node.events)
+
+                    async def publish(before: int = before) -> None:
+                        while len(node.events) == before:
+                            await client.publish("zeek.to.node", HELLO)
+                            await asyncio.sleep(0.01)
+
+                    await publish()
+                    broker.stop()
+                    await eventually(lambda: not [one for one in hub.node.connections if one.protocol == "zeek+zmq"])
+                    node.told.clear()
+                    broker.start()
+    finally:
+        broker.stop()
+
+
+async def test_logs_of_an_encrypted_cluster(zeek: dict[str, Any], context: zmq.Context[Socket]) -> None:
+    """A logger is a server, as Zeek's own are."""
+    async with running(zeek, "zeek+log://127.0.0.1:0") as hub:
+        push = context.socket(zmq.PUSH)
+        as_client()(push)
+        push.connect(f"tcp://127.0.0.1:{hub.endpoints[1].port}")
+        async with connect(hub.endpoints[0].location) as client, client.subscribe("/zeek/LOG/") as messages:
+            for line in BATCHES.read_text().splitlines():
+                push.send_multipart([bytes.fromhex(part) for part in json.loads(line)["parts"]])
+            assert (await anext(messages)).topic == "/zeek/LOG/conn"
+        push.close(linger=0)
+
+
+async def test_hubs_are_broker_and_node_of_an_encrypted_cluster(zeek: dict[str, Any]) -> None:
+    """Of one hub the other is the broker; what their clients publish passes."""
+    async with running(zeek, "zeek+zmq://127.0.0.1:0") as one:
+        peer = broker_url(one.endpoints[1])
+        async with (
+            running(zeek, peers=(peer,)) as other,
+            connect(one.endpoints[0].location) as near,
+            connect(other.endpoints[0].location) as far,
+            near.subscribe("zeek.b") as messages,
+        ):
+            await eventually(lambda: len([one for one in other.node.connections if one.protocol == "zeek+zmq"]) == 2)
+
+            async def publish() -> None:
+                while True:
+                    await far.publish("zeek.b", HELLO)
+                    await asyncio.sleep(0.01)
+
+            publishing = asyncio.create_task(publish())
+            assert Event.of((await anext(messages)).value) == HELLO
+            publishing.cancel()
+
+
+# Who is not let in.
+
+
+@pytest.mark.parametrize(
+    ("secure", "kind", "told"),
+    [
+        (
+            as_client(OTHER_PUBLIC, OTHER_SECRET),
+            "key",
+            f"the key of the far side is not allowed: {OTHER_PUBLIC.decode()}",
+        ),
+        (as_client(server=OTHER_PUBLIC), "key", "HELLO does not open: the far side was told another public key"),
+        (lambda _: None, "mechanism", "the far side uses the mechanism NULL, this side CURVE"),
+    ],
+    ids=["another key", "another server", "no key"],
+)
+async def test_strangers_at_an_encrypted_port(
+    zeek: dict[str, Any], start_node: Callable[..., ZmqNode], secure: Secure, kind: str, told: str
+) -> None:
+    """One line and a number each; nobody else notices, and nothing of theirs comes in."""
+    async with running(zeek, "zeek+zmq://127.0.0.1:0", "zeek+log://127.0.0.1:0") as hub:
+        with structlog.testing.capture_logs() as logs:
+            stranger = start_node(hub.endpoints[1], "stranger", "zeek.secret", secure=secure)
+            stranger.publish_event("zeek.a")
+            await eventually(lambda: hub.node.zeek_failed_handshakes[kind] >= 2)
+            node = start_node(hub.endpoints[1], "node", "zeek.a", secure=as_client())
+            await eventually(lambda: node.is_told("zeek.a"))
+            node.publish_event("zeek.a")
+            await eventually(lambda: node.events)
+        assert [parts[1] for parts in node.events] == [b"node"]
+        assert {topic for _, topic in node.told} == {"zeek.a"}
+        failures = [line for line in logs if line["event"] == "handshake with a Zeek node failed"]
+        assert failures
+        assert all(told in line["reason"] and line["kind"] == kind for line in failures)
+        closed = [line for line in logs if line["event"] == "connection closed" and line["log_level"] == "info"]
+        assert not closed  # that would be a second line for the same
+
+
+async def test_a_node_with_a_key_at_a_plain_port(start_node: Callable[..., ZmqNode]) -> None:
+    """It is not served in the clear."""
+    async with running({"stores": []}, "zeek+zmq://127.0.0.1:0") as hub:
+        start_node(hub.endpoints[1], "node", secure=as_client())
+        await eventually(lambda: hub.node.zeek_failed_handshakes["mechanism"] >= 3)  # it tries again
+        assert set(hub.node.zeek_failed_handshakes) == {"mechanism"}
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"\x04\xc8", b"\x04\x06\x05HELLO", b"\x04\x08\x07WELCOME", b"\xff" * 300, b"\0\1x"]
+)
+async def test_garbage_at_an_encrypted_port(zeek: dict[str, Any], garbage: bytes) -> None:
+    """Truncated and garbled handshakes: counted, and the end of one connection."""
+    async with running(zeek, "zeek+zmq://127.0.0.1:0") as hub:
+        reader, writer = await asyncio.open_connection("127.0.0.1", hub.endpoints[1].port)
+        writer.write(Greeting("CURVE").encode() + garbage)
+        writer.write_eof()
+        said = await reader.read()
+        assert Greeting("CURVE", is_server=True).encode().startswith(said)
+        writer.close()
+        await eventually(lambda: hub.node.zeek_failed_handshakes.total() == 1)
+        assert set(hub.node.zeek_failed_handshakes) <= {"garbled", "ended"}
+
+
+async def test_brokers_that_do_not_fit(context: zmq.Context[Socket], zeek: dict[str, Any], tmp_path: Path) -> None:
+    """The hub says why it is no node there, and goes on trying."""
+    plain, encrypted = ZmqBroker(context), ZmqBroker(context, as_server)
+    write_public(tmp_path / "other.pub", decode_key(OTHER_PUBLIC.decode()))
+    wrong_key = zeek | {"curve_broker": str(tmp_path / "other.pub")}
+    no_key: dict[str, Any] = {"stores": []}
+    try:
+        for settings, broker, told in (
+            (zeek, plain, "it may use another mechanism than CURVE"),
+            (no_key, encrypted, "it may use another mechanism than NULL"),
+            (wrong_key, encrypted, "its public key may be another one than this side was told"),
+        ):
+            with structlog.testing.capture_logs() as logs:
+                async with running(settings, peers=(broker_url(broker.endpoint),)) as hub:
+                    await eventually(lambda hub=hub: hub.node.zeek_failed_handshakes["ended"] >= 3)  # type: ignore[misc]
+            lines = [line for line in logs if line["event"] == "no link to peer"]
+            assert any(told in line["reason"] for line in lines), logs
+    finally:
+        plain.stop()
+        encrypted.stop()
+
+
+async def test_a_broker_that_does_not_allow_the_hub(zeek: dict[str, Any], tmp_path: Path) -> None:
+    """Of a hub it is the end of the stream behind INITIATE, which the dialler tells."""
+    (tmp_path / "clients").write_text(OTHER_PUBLIC.decode())
+    async with running(zeek, "zeek+zmq://127.0.0.1:0") as one:
+        with structlog.testing.capture_logs() as logs:
+            async with running(zeek, peers=(broker_url(one.endpoints[1]),)) as other:
+                await eventually(lambda: other.node.zeek_failed_handshakes["ended"])
+                await eventually(lambda: [line for line in logs if line["event"] == "no link to peer"])
+        reasons = [line["reason"] for line in logs if line["event"] == "no link to peer"]
+        assert reasons[0] == "the stream ended in the handshake: it may not allow this side's key"
+        assert one.node.zeek_failed_handshakes["key"]
+
+
+async def test_a_key_that_is_taken_away(
+    zeek: dict[str, Any], tmp_path: Path, start_node: Callable[..., ZmqNode]
+) -> None:
+    """At a reload the node is closed, and comes in no more; another one may come now."""
+    clients = tmp_path / "clients"
+    clients.write_text(f"{CLIENT_PUBLIC.decode()} leaves\n{encode_key(bytes(32))} nobody\n")
+    async with running(zeek, "zeek+zmq://127.0.0.1:0") as hub:
+        leaves = start_node(hub.endpoints[1], "leaves", "zeek.a", secure=as_client())
+        await eventually(lambda: leaves.is_told("zeek.a"))
+        comes = start_node(hub.endpoints[1], "comes", "zeek.b", secure=as_client(OTHER_PUBLIC, OTHER_SECRET))
+        await eventually(lambda: hub.node.zeek_failed_handshakes["key"])
+        clients.write_text(OTHER_PUBLIC.decode())
+        hub.take_over(hub.prepare(hub._loaded))
+        assert await hub.review(was_open=False) == 2
+        # Libzmq repeats its subscriptions when it is asked for something.
+        await eventually(lambda: not comes.events and comes.is_told("zeek.b"))
+        assert not comes.is_told("zeek.a")
+        clients.write_text("nonsense")
+        with pytest.raises(ConfigError, match="line 1 is no CURVE key"):
+            hub.prepare(hub._loaded)
+
+
+@pytest.mark.slow
+async def test_half_handshakes_beside_a_quiet_pair(zeek: dict[str, Any], start_node: Callable[..., ZmqNode]) -> None:
+    """Ten thousand strangers say HELLO and nothing more: few are kept, and nodes that are there go on."""
+    strangers = 10_000
+    async with running(zeek, "zeek+zmq://127.0.0.1:0") as hub:
+        sender = start_node(hub.endpoints[1], "sender", secure=as_client())
+        reader = start_node(hub.endpoints[1], "reader", "zeek.a", secure=as_client())
+        await eventually(lambda: sender.is_told("zeek.a"))
+        hello = _hello()
+        most = hub.node.settings.limits.newcomers
+        open_ones: list[asyncio.StreamWriter] = []
+        for number in range(0, strangers, 200):
+            opened = await asyncio.gather(*(_half(hub.endpoints[1].port, hello) for _ in range(200)))
+            open_ones += opened
+            sender.publish_event("zeek.a", Event("Demo::number", Count(number)))
+            assert hub.node.admission.newcomers <= most
+            for writer in open_ones[: -most // 2]:
+                writer.close()
+            del open_ones[: -most // 2]
+        await eventually(lambda: len(reader.events) == strangers // 200)
+        assert events_of(reader) == [Event("Demo::number", Count(at)).encode() for at in range(0, strangers, 200)]
+        assert hub.node.admission.evicted + hub.node.zeek_failed_handshakes.total() >= strangers - 2 * most
+        for writer in open_ones:
+            writer.close()
+
+
+def _hello() -> bytes:
+    """What a client says until it hears WELCOME."""
+    from peers.zeek.zmtp.curve.client import CurveClient
+    from peers.zeek.zmtp.curve.key_pair import KeyPair
+
+    client = CurveClient(KeyPair.new(), decode_key(SERVER_PUBLIC.decode()))
+    return Greeting("CURVE").encode() + client.begin(b"")
+
+
+async def _half(port: int, hello: bytes) -> asyncio.StreamWriter:
+    """Connect, and wait for WELCOME, which costs the hub what the attack is for."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(hello)
+    await reader.readexactly(GREETING_BYTES + 2 + 168)
+    return writer
+
+
+# Settings.
+
+
+@pytest.mark.parametrize(
+    ("taken", "told"),
+    [
+        (("curve_clients",), "zeek.curve_clients: missing"),
+        (("curve_key",), "zeek.curve_key: missing"),
+        (("curve_broker",), "zeek.curve_broker: missing"),
+        (("curve_node_key",), "zeek.curve_node_key: missing"),
+    ],
+)
+async def test_settings_that_belong_together(zeek: dict[str, Any], taken: tuple[str, ...], told: str) -> None:
+    """What is half set is told at the start: nobody talks in the clear by a slip."""
+    left = {name: value for name, value in zeek.items() if name not in taken}
+    with pytest.raises(ConfigError, match=told):
+        async with running(left, "zeek+zmq://127.0.0.1:0"):
+            pass
