@@ -2,7 +2,8 @@
 
 A scripted hub sends records of 300 bytes, one message a frame (the form that costs a browser most), at a fixed rate to
 the page in headless Chromium. Printed: what the page received, how often it drew, its longest pause between two frames,
-and how long it takes to answer meanwhile. A measurement, not a test: the figures are those of the machine.
+how often its main thread was blocked for more than 50 ms (as browsers count tasks), and how long it takes to answer
+meanwhile. A measurement, not a test: the figures are those of the machine.
 """
 
 from __future__ import annotations
@@ -45,6 +46,9 @@ WATCH_FRAMES = """
     globalThis.frames = [];
     const look = (at) => { frames.push(at); requestAnimationFrame(look); };
     requestAnimationFrame(look);
+    globalThis.blocked = [];
+    new PerformanceObserver((list) => blocked.push(...list.getEntries().map((one) => one.duration)))
+      .observe({type: "longtask"});
 """
 
 WAIT_RECEIVED = """
@@ -55,7 +59,8 @@ WAIT_RECEIVED = """
 REPORT = """
     const gaps = frames.slice(1).map((at, index) => at - frames[index]);
     const skipped = Number(document.getElementById("skipped").textContent.replace(/\\D/g, ""));
-    return {frames: frames.length, longest: Math.max(...gaps), skipped};
+    const heap = performance.memory.usedJSHeapSize;
+    return {frames: frames.length, longest: Math.max(...gaps), skipped, heap, blocked};
 """
 
 
@@ -66,7 +71,7 @@ async def send(hub: ScriptedHub, rate: int, duration_s: float) -> int:
     sent, started = 0, time.monotonic()
     while (elapsed := time.monotonic() - started) < duration_s:
         due = range(sent, int(elapsed * rate))
-        await hub.send_raw(b"".join(frames[number % len(frames)] for number in due))
+        await hub.send_raw(b"".join(frames[number % len(frames)] for number in due), "")
         sent = due.stop
         await asyncio.sleep(TURN_S)
     return sent
@@ -85,6 +90,13 @@ async def probe(page: Page) -> list[float]:
             return answers
 
 
+async def main_thread_s(page: Page) -> float:
+    """Return how much of a processor's time the page's main thread has used since this was asked first, seconds."""
+    await page.browser.command("Performance.enable", page.session, timeDomain="threadTicks")
+    metrics = (await page.browser.command("Performance.getMetrics", page.session))["metrics"]
+    return float(next(metric["value"] for metric in metrics if metric["name"] == "TaskDuration"))
+
+
 async def measure(chromium: Chromium, rate: int, duration_s: float, picture: Path) -> None:
     """Run one measurement and print it."""
     async with (
@@ -94,6 +106,7 @@ async def measure(chromium: Chromium, rate: int, duration_s: float, picture: Pat
     ):
         await hub.wait_received("subscribe")
         await page.evaluate(WATCH_FRAMES)
+        used_s = await main_thread_s(page)
         probing = asyncio.create_task(probe(page))
         started = time.monotonic()
         sent = await send(hub, rate, duration_s)
@@ -103,10 +116,14 @@ async def measure(chromium: Chromium, rate: int, duration_s: float, picture: Pat
         answers = await probing
         await page.screenshot(picture)
         result = await page.evaluate(REPORT)
+        blocked_ms = max(result["blocked"], default=0)
+        used_s = await main_thread_s(page) - used_s
     sys.stdout.write(
         f"sent {sent:,} in {duration_s:g} s, received all after {elapsed_s:.1f} s ({sent / elapsed_s:,.0f}/s)\n"
         f"frames drawn {result['frames']:,}, longest pause between two {result['longest']:.0f} ms\n"
         f"answers took {statistics.median(answers):.0f} ms (median), {max(answers):.0f} ms (longest)\n"
+        f"main thread blocked for more than 50 ms {len(result['blocked'])} times, at most {blocked_ms:.0f} ms; "
+        f"it used {used_s / elapsed_s:.0%} of a processor; its heap {result['heap'] / 2**20:.0f} MiB\n"
         f"skipped {result['skipped']:,}; picture: {picture}\n"
     )
 

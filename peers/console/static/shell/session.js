@@ -32,6 +32,7 @@ export class Session {
 
   /** @param {string | undefined} token What is shown to the hub. */
   constructor(token) {
+    this.token = token;
     // Narrow: whoever may see a part of what flows here sees that part, and of the hub's own figures what he may.
     this.client = connect("/", { name: "console", token, narrow: true });
     this.client.on("open", (welcome) => {

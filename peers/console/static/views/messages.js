@@ -1,24 +1,39 @@
 /**
- * Messages: the live stream under a prefix, the busiest topics in it, and a form that publishes.
+ * Messages: what comes under a prefix, live, or what the journal has of it; the busiest topics in it; and a form that
+ * publishes.
  *
- * Owner of the state: what is opened (which prefix is subscribed, what was counted); each part owns its own.
- * Invariants: a message is handled in constant time and drawn at most once a frame; figures and tables are drawn twice a
- * second, so the view keeps up with any rate that the browser can parse, and shows how many messages it did not show.
+ * ```
+ * parts/feed.js ── rows ──▶ stream ── selected ──▶ inspector, selection (export, publish anew)
+ *      ▲                      ▲
+ *      └─ prefix, labels, search ─ the address ─ at, offset ─▶ history
+ * ```
+ *
+ * Owner of the state: what is opened (which place of the address, what was counted); each part owns its own. Invariants:
+ * where one is, stands in the address. However fast messages come, the page is given a thousand a second at most, and says
+ * one of how many that is; all are counted.
  */
 
 import { element, say } from "../parts/element.js";
+import { Feed } from "../parts/feed.js";
 import { whole } from "../parts/figures.js";
 import { eachFrame, every } from "../parts/timing.js";
 import { words } from "../words.js";
+import { History } from "./messages/history.js";
+import { Inspector } from "./messages/inspector.js";
 import { publishing } from "./messages/publishing.js";
+import { Selection } from "./messages/selection.js";
 import { Stream } from "./messages/stream.js";
 import { Topics } from "./messages/topics.js";
 
 /** Fast enough to look live, slow enough to be read, milliseconds. */
 const FIGURES_MS = 500;
 
-/** What begins so is the hub's own; it is shown to those who ask for it, lest it fill the view of an idle hub. */
-const RESERVED = "$hub/";
+/** "1 in 40 shown" is said of so many milliseconds, and from this part on. */
+const SHARE_MS = 2_000;
+const SHARE_FROM = 1.5;
+
+/** Whoever goes to the journal begins so long ago, milliseconds. */
+const HISTORY_MS = 300_000;
 
 /** @type {import("../shell/views.js").View} */
 export const messages = {
@@ -30,107 +45,159 @@ export const messages = {
 
 class Messages {
   #shell;
-  #client;
-  #subscription = null;
-  #received = 0;
+  #feed;
+  #place = null; // {prefix, labels, search, at, offset} of the address
+  #counted = { received: 0, matched: 0, taken: 0 };
   #dropped = 0;
-  #prefix = null;
+  #shares = []; // {at, matched, shown} of the last moments
+  #isHeld = false; // as the feed was told
 
   constructor(shell, signal) {
     this.#shell = shell;
-    this.#client = shell.session.client;
     this.#make(signal);
-    this.stream = new Stream(this.streamParts, (row) => this.#inspect(row));
-    this.topics = new Topics(this.topicRows, this.otherTopics, (topic) => this.#go(topic));
-    const offs = [
-      this.#client.on("dropped", (count) => {
+    this.topics = new Topics(this.topicRows, this.otherTopics, (topic) => this.#go({ prefix: topic, labels: "", search: "" }));
+    this.#feed = new Feed(shell.session.token, {
+      rows: (told) => this.#take(told),
+      topics: (told) => this.topics.draw(told),
+      confirmed: () => this.#settled(),
+      history: (told) => this.#showHistory(told),
+      range: ({ oldest }) => this.history.setRange(oldest),
+      dropped: ({ count }) => {
         this.#dropped += count;
-      }),
-      this.#client.on("error", (error) => this.#complain(error)),
-      this.#client.on("open", () => this.#complain(null)),
-    ];
-    signal.addEventListener("abort", () => {
-      for (const off of offs) off();
-      this.#subscription?.unsubscribe();
-    });
-    eachFrame(() => this.stream.draw(), signal);
+      },
+      problem: (error) => this.#fail(error),
+      open: () => this.#complain(null),
+    }, signal);
+    eachFrame(() => this.#drawFrame(), signal);
     every(FIGURES_MS, () => this.#draw(), signal);
   }
 
-  /** Another prefix begins anew, and so does the same one when it is asked for again. */
+  /** Another place begins anew, and so does the same one when it is asked for again. */
   show({ parameters }) {
-    const prefix = parameters.get("prefix") ?? "";
-    this.prefix.value = prefix;
-    if (prefix === this.#prefix && this.#subscription?.active) return;
-    this.#prefix = prefix;
-    this.#subscribe(prefix);
+    const said = (name) => parameters.get(name) ?? "";
+    const place = { prefix: said("prefix"), labels: said("labels"), search: said("search"), at: said("at"), offset: said("offset") };
+    this.prefix.value = place.prefix;
+    this.labels.value = place.labels;
+    this.search.value = place.search;
+    if (JSON.stringify(place) === JSON.stringify(this.#place)) return;
+    this.#place = place;
+    this.#begin(place);
   }
 
-  #subscribe(prefix) {
-    this.stream.clear();
+  get #isHistory() {
+    return this.#place.at !== "" || this.#place.offset !== "";
+  }
+
+  #begin({ prefix, labels, search, at, offset }) {
+    this.#clear();
+    this.#isHeld = false;
     this.topics.clear();
-    this.#received = this.#dropped = 0;
-    this.#subscription?.unsubscribe();
-    this.#subscription = null;
+    this.#counted = { received: 0, matched: 0, taken: 0 };
+    this.#dropped = 0;
+    this.#shares = [];
     this.streamParts.viewport.setAttribute("aria-busy", "true");
-    try {
-      const hidesHub = !prefix.startsWith("$");
-      this.#subscription = this.#client.subscribe(prefix, ({ topic, value }) => {
-        if (hidesHub && topic.startsWith(RESERVED)) return;
-        this.#received += 1;
-        this.topics.count(topic);
-        this.stream.add(topic, value);
-      });
-      this.#complain(null);
-      this.#settle(this.#subscription);
-    } catch (error) {
-      this.#complain(error);
+    this.history.element.hidden = !this.#isHistory;
+    this.hold.hidden = this.#isHistory;
+    this.turn.setAttribute("aria-pressed", String(this.#isHistory));
+    say(this.turn, this.#isHistory ? words.messages.live : words.messages.history);
+    if (!this.#isHistory) {
+      this.stream.pause(false);
+      const list = labels.split(",").map((label) => label.trim()).filter(Boolean);
+      this.#feed.follow({ prefix, labels: list, search });
+      return;
     }
+    const from = offset === "" ? { at: Date.parse(at) } : { offset: Number(offset) };
+    if (Object.values(from).some(Number.isNaN)) {
+      this.#fail(new TypeError(words.messages.noPlace));
+      return;
+    }
+    this.history.begin(from);
+    this.#feed.history({ prefix, search, ...from });
+    this.#feed.range(prefix);
   }
 
-  /** Say when the hub has the subscription: what is published from then on is shown. */
-  async #settle(subscription) {
-    await subscription.confirmed.catch(() => undefined); // a refusal comes as an error of the client, too
-    if (subscription === this.#subscription) this.streamParts.viewport.setAttribute("aria-busy", "false");
+  #take({ rows, ...counted }) {
+    this.#counted = counted;
+    for (const row of rows) this.stream.add(row);
   }
 
-  #go(prefix) {
-    this.#prefix = null;
-    this.#shell.go("messages", [], { prefix });
+  #showHistory(told) {
+    this.stream.replace(told.rows);
+    this.history.show(told);
+    this.#counted = { received: told.looked, matched: told.rows.length, taken: told.rows.length };
+    this.#settled();
+  }
+
+  /** The hub has the subscription, and what is published from now on is shown; or the journal was read. */
+  #settled() {
+    this.streamParts.viewport.setAttribute("aria-busy", "false");
+  }
+
+  #go(changes) {
+    const { prefix, labels, search } = { ...this.#place, ...changes };
+    const { at, offset } = changes;
+    this.#place = null;
+    this.#shell.go("messages", [], { prefix, labels, search, at, offset });
+  }
+
+  #fail(error) {
+    this.history.fail();
+    this.#complain(error);
   }
 
   /** Show an error under the toolbar, or take it away. */
   #complain(error) {
     this.problem.hidden = error === null;
-    say(this.problem, error === null ? "" : `${error.code ? `${error.code}: ` : ""}${error.message}`);
+    const first = error?.first === undefined ? "" : ` ${words.messages.oldest(error.first)}`;
+    say(this.problem, error === null ? "" : `${error.code ? `${error.code}: ` : ""}${error.message}${first}`);
   }
 
-  #inspect({ topic, text }) {
-    let pretty = text;
-    try {
-      pretty = JSON.stringify(JSON.parse(text), null, 2);
-    } catch {
-      // a shortened value is no JSON: shown as it is
-    }
-    this.inspectedTopic.textContent = topic;
-    this.inspectedValue.textContent = pretty;
-    this.inspector.hidden = false;
+  /** What comes while the list is held need not be sent here. */
+  #tellHeld() {
+    const { held } = this.stream;
+    if (held !== this.#isHeld && !this.#isHistory) this.#feed.hold(held);
+    this.#isHeld = held;
+  }
+
+  #drawFrame() {
+    this.#tellHeld();
+    this.stream.draw();
+    this.selection.draw();
   }
 
   #draw() {
-    const { stream, topics } = this;
+    const { stream } = this;
     const { isOpen } = this.#shell.session;
-    say(this.receivedFigure, whole(this.#received));
-    say(this.topicFigure, whole(topics.size));
+    const { received, matched, taken } = this.#counted;
+    const skipped = matched - taken + stream.skipped;
+    say(this.receivedFigure, whole(received));
+    say(this.topicFigure, whole(this.topics.size));
     say(this.droppedFigure, whole(this.#dropped));
     this.droppedFigure.parentElement.classList.toggle("alarm", this.#dropped > 0);
-    this.skipped.hidden = stream.skipped === 0;
-    say(this.skipped, words.messages.skipped(stream.skipped));
+    this.skipped.hidden = skipped === 0;
+    say(this.skipped, words.messages.skipped(skipped));
+    this.#drawShare(matched, matched - skipped);
     say(this.hold, stream.held ? words.messages.resume : words.messages.pause);
     this.hold.setAttribute("aria-pressed", String(stream.held));
-    this.emptyConnected.hidden = !isOpen;
+    this.emptyConnected.hidden = !isOpen || this.#place?.at !== "" || this.#place?.offset !== "";
     this.emptyDisconnected.hidden = isOpen;
-    topics.draw();
+  }
+
+  /** Say which part of what came lately is shown. */
+  #drawShare(matched, shown) {
+    const at = performance.now();
+    this.#shares.push({ at, matched, shown });
+    while (this.#shares.length > 2 && at - this.#shares[1].at >= SHARE_MS) this.#shares.shift();
+    const first = this.#shares[0];
+    const ratio = (matched - first.matched) / Math.max(1, shown - first.shown);
+    this.share.hidden = this.stream.held || ratio < SHARE_FROM;
+    say(this.share, words.messages.share(whole(Math.round(ratio))));
+  }
+
+  #clear() {
+    this.stream.clear();
+    this.inspector.show(null);
+    this.#complain(null);
   }
 
   #make(signal) {
@@ -144,45 +211,33 @@ class Messages {
     this.receivedFigure = figure("received", said.received, said.receivedHint);
     this.topicFigure = figure("topic-count", said.topics);
     this.droppedFigure = figure("dropped", said.missed, said.missedHint, "dropped-figure");
-
-    const search = (event) => {
-      event.preventDefault();
-      this.#go(this.prefix.value);
-    };
-    this.prefix = element("input", {
-      id: "prefix", type: "text", spellcheck: "false", placeholder: said.prefixHint, maxlength: 1024, "data-search": true,
-    });
     this.skipped = element("span", { id: "skipped", class: "badge", hidden: true, title: said.skippedHint });
-    this.hold = element(
-      "button",
-      { id: "hold", type: "button", "aria-pressed": "false", signal, on: { click: () => this.stream.pause(!this.stream.held) } },
-      said.pause,
-    );
+    this.share = element("span", { id: "share", class: "badge", hidden: true, title: said.shareHint });
     this.problem = element("p", { id: "problem", class: "notice", role: "alert", hidden: true });
     this.emptyConnected = element("span", { id: "empty-connected", hidden: true }, said.none[0], element("code", {}, said.none[1]));
     this.emptyDisconnected = element("span", { id: "empty-disconnected" }, said.disconnected);
     this.topicRows = element("tbody", { id: "topics" });
     this.otherTopics = element("p", { id: "other-topics", class: "quiet", hidden: true });
 
-    const mayPublish = this.#shell.session.may("publish") && !this.#shell.wall;
+    const { session, wall } = this.#shell;
+    const mayPublish = session.may("publish") && !wall;
+    const viewport = this.#makeStream(said);
+    this.inspector = new Inspector(signal);
+    this.stream = new Stream(this.streamParts, (row) => this.inspector.show(row));
+    this.selection = new Selection(this.stream, mayPublish ? session.client : null, signal);
+    this.history = new History((place) => this.#go(place), signal);
     this.element = element(
       "div", { class: "messages" },
       this.figures,
       element(
         "section", { class: "card stream", "aria-label": said.title },
-        element(
-          "div", { class: "toolbar" },
-          element(
-            "form", { id: "filter", autocomplete: "off", signal, on: { submit: search } },
-            element("label", { for: "prefix" }, said.prefix), this.prefix, element("button", { type: "submit" }, said.apply),
-          ),
-          this.skipped, element("span", { class: "spring" }), this.hold,
-          element("button", { id: "clear", type: "button", signal, on: { click: () => this.#clear() } }, said.clear),
-        ),
+        this.#makeFilter(said, signal),
+        this.#makeTools(said, signal),
+        this.history.element,
         this.problem,
         element("div", { class: "heads", "aria-hidden": "true" }, ...[said.time, said.topic, said.value].map((it) => element("span", {}, it))),
-        this.#makeStream(said),
-        this.#makeInspector(said, signal),
+        viewport,
+        this.inspector.element,
       ),
       element(
         "aside", {},
@@ -196,15 +251,51 @@ class Messages {
           ),
           this.otherTopics,
         ),
-        mayPublish ? publishing(this.#client, signal) : null,
+        mayPublish ? publishing(session.client, signal) : null,
       ),
+      this.selection.dialog,
     );
   }
 
-  #clear() {
-    this.stream.clear();
-    this.topics.clear();
-    this.#complain(null);
+  #makeFilter(said, signal) {
+    const field = (id, hint, more = {}) => element("input", { id, type: "text", spellcheck: "false", placeholder: hint, maxlength: 1024, ...more });
+    this.prefix = field("prefix", said.prefixHint, { "data-search": true });
+    this.labels = field("labels", said.labelsHint);
+    this.search = field("search", said.searchHint);
+    const apply = (event) => {
+      event.preventDefault();
+      const { at, offset } = this.#place ?? {};
+      this.#go({ prefix: this.prefix.value, labels: this.labels.value, search: this.search.value, at, offset });
+    };
+    return element(
+      "form", { id: "filter", class: "toolbar", autocomplete: "off", signal, on: { submit: apply } },
+      element("label", { for: "prefix" }, said.prefix), this.prefix,
+      element("label", { for: "labels" }, said.labels), this.labels,
+      element("label", { for: "search" }, said.search), this.search,
+      element("button", { type: "submit" }, said.apply),
+    );
+  }
+
+  #makeTools(said, signal) {
+    const { session } = this.#shell;
+    const button = (id, text, click, more = {}) => element("button", { id, type: "button", signal, on: { click }, ...more }, text);
+    const turn = () => {
+      this.stream.pause(!this.stream.held);
+      this.#tellHeld(); // before anything else comes
+    };
+    this.hold = button("hold", said.pause, turn, { "aria-pressed": "false" });
+    const records = Boolean(session.welcome?.journal);
+    this.turn = button(
+      "turn", said.history,
+      () => this.#go(this.#isHistory ? {} : { at: new Date(Date.now() - HISTORY_MS).toISOString() }),
+      { "aria-pressed": "false", hidden: !session.may("journal"), disabled: !records, title: records ? said.historyHint : said.noJournal },
+    );
+    return element(
+      "div", { class: "toolbar tools" },
+      this.turn, this.hold, button("clear", said.clear, () => this.#clear()),
+      this.share, this.skipped, element("span", { class: "spring" }),
+      this.selection.told, this.selection.export, this.selection.replay,
+    );
   }
 
   #makeStream(said) {
@@ -215,23 +306,5 @@ class Messages {
     const viewport = element("div", attributes, spacer, empty);
     this.streamParts = { viewport, spacer, rows, empty };
     return viewport;
-  }
-
-  #makeInspector(said, signal) {
-    this.inspectedTopic = element("strong", { id: "inspected-topic" });
-    this.inspectedValue = element("pre", { id: "inspected-value", tabindex: 0 });
-    const close = () => {
-      this.inspector.hidden = true;
-    };
-    this.inspector = element(
-      "div", { id: "inspector", class: "inspector", hidden: true },
-      element(
-        "div", { class: "toolbar" },
-        this.inspectedTopic, element("span", { class: "spring" }),
-        element("button", { id: "inspector-close", type: "button", signal, on: { click: close } }, said.close),
-      ),
-      this.inspectedValue,
-    );
-    return this.inspector;
   }
 }

@@ -1,25 +1,19 @@
 /**
- * Which topics are busiest: counts per topic, and a table of the first twenty.
- *
- * Owner of the state: `Topics`. Bounded: at `KNOWN_TOPICS` distinct topics the quieter half is forgotten and its
- * messages are counted together as those of other topics; a forgotten topic starts at nothing when it comes back.
- * Cost: one map lookup a message; drawing sorts what is known, twice a second. Not here: who draws when.
+ * The busiest topics of what came here, as a table of twenty lines. Owner of the state: its elements; what is counted is
+ * the feed's (`parts/topic_counts.js`). Cost: the lines, twice a second.
  */
 
+import { say } from "../../parts/element.js";
+import { visible } from "../../parts/visible.js";
 import { words } from "../../words.js";
 import { hue } from "./stream.js";
 
-const KNOWN_TOPICS = 10_000;
-const SHOWN_TOPICS = 20;
-
 export class Topics {
-  #counts = new Map(); // topic → {topic, count, before}: `before` is the count at the last drawing
-  #forgottenTopics = 0;
-  #forgottenMessages = 0;
+  /** How many distinct topics there were. */
+  size = 0;
   #body;
   #note;
   #lines = [];
-  #drawnAt = performance.now();
 
   /** @param choose Called with the topic of a clicked line. */
   constructor(body, note, choose) {
@@ -27,62 +21,25 @@ export class Topics {
     this.#note = note;
     body.addEventListener("click", (event) => {
       const line = this.#lines.find(({ root }) => root.contains(event.target));
-      if (line) choose(line.name.textContent);
+      if (line) choose(line.topic);
     });
-  }
-
-  /** Distinct topics seen; those forgotten count once each time they were forgotten. */
-  get size() {
-    return this.#counts.size + this.#forgottenTopics;
-  }
-
-  count(topic) {
-    const known = this.#counts.get(topic);
-    if (known) {
-      known.count += 1;
-      return;
-    }
-    if (this.#counts.size >= KNOWN_TOPICS) this.#forget();
-    this.#counts.set(topic, { topic, count: 1, before: 0 });
   }
 
   clear() {
-    this.#counts.clear();
-    this.#forgottenTopics = this.#forgottenMessages = 0;
+    this.draw({ shown: [], topics: 0, otherTopics: 0, otherMessages: 0 });
   }
 
-  draw() {
-    const seconds = (performance.now() - this.#drawnAt) / 1000;
-    this.#drawnAt = performance.now();
-    const busiest = this.#sorted();
-    const shown = busiest.slice(0, SHOWN_TOPICS);
-    const total = busiest.reduce((sum, { count }) => sum + count, this.#forgottenMessages);
+  /** Draw what `TopicCounts.top` has told. */
+  draw({ shown, topics, otherTopics, otherMessages }) {
+    this.size = topics;
     while (this.#lines.length < shown.length) this.#lines.push(makeLine(this.#body));
     this.#lines.forEach((line, index) => {
       line.root.hidden = index >= shown.length;
-      if (index < shown.length) fill(line, shown[index], total, seconds);
+      if (index < shown.length) fill(line, shown[index]);
     });
-    for (const known of busiest) known.before = known.count;
-    this.#drawNote(busiest.slice(SHOWN_TOPICS));
-  }
-
-  #drawNote(rest) {
-    const topics = rest.length + this.#forgottenTopics;
-    const messages = rest.reduce((sum, { count }) => sum + count, this.#forgottenMessages);
-    this.#note.hidden = topics === 0;
-    this.#note.textContent = words.messages.others(messages, topics);
-  }
-
-  #sorted() {
-    return [...this.#counts.values()].sort((one, other) => other.count - one.count);
-  }
-
-  #forget() {
-    for (const { topic, count } of this.#sorted().slice(KNOWN_TOPICS / 2)) {
-      this.#counts.delete(topic);
-      this.#forgottenTopics += 1;
-      this.#forgottenMessages += count;
-    }
+    for (const line of this.#lines.splice(shown.length)) line.root.remove();
+    this.#note.hidden = otherTopics === 0;
+    say(this.#note, words.messages.others(otherMessages, otherTopics));
   }
 }
 
@@ -91,16 +48,17 @@ function makeLine(parent) {
   name.className = "topic";
   root.append(name, count, rate);
   parent.append(root);
-  return { root, name, count, rate };
+  return { root, name, count, rate, topic: null };
 }
 
 /** The bar behind a line is the topic's share of all messages, so that even topics have short bars. */
-function fill(line, { topic, count, before }, total, seconds) {
-  if (line.name.textContent !== topic) {
-    line.name.textContent = line.root.title = topic;
+function fill(line, { topic, count, perSecond, share }) {
+  if (line.topic !== topic) {
+    line.topic = topic;
+    line.name.textContent = line.root.title = visible(topic);
     line.name.style.setProperty("--hue", hue(topic));
   }
   line.count.textContent = count.toLocaleString();
-  line.rate.textContent = Math.round((count - before) / Math.max(seconds, 0.001)).toLocaleString();
-  line.root.style.setProperty("--share", `${(100 * count) / total}%`);
+  line.rate.textContent = Math.round(perSecond).toLocaleString();
+  line.root.style.setProperty("--share", `${100 * share}%`);
 }

@@ -1,0 +1,101 @@
+/**
+ * Where in the journal one is: a slider from its oldest record to now, a time, an offset, and what follows.
+ *
+ * Owner of the state: its fields. Invariants: whoever moves a field goes nowhere until he lets it go; where one is stands in
+ * the address (`at`, `offset`), so that it can be shared. Not here: reading (`parts/feed.js`).
+ */
+
+import { element, say } from "../../parts/element.js";
+import { moment, whole } from "../../parts/figures.js";
+import { words } from "../../words.js";
+
+/** Steps of the slider. */
+const STEPS = 1_000;
+
+export class History {
+  #oldest = null; // {offset, at}
+  #next = null;
+
+  /**
+   * @param {(place: {at?: string, offset?: number}) => void} go
+   * @param {AbortSignal} signal
+   */
+  constructor(go, signal) {
+    const { messages: said } = words;
+    const toTime = (at) => go({ at: new Date(at).toISOString() });
+    this.slider = element("input", {
+      id: "history-slider", type: "range", min: 0, max: STEPS, step: 1, value: STEPS, "aria-label": said.slider, signal,
+      on: { input: () => this.#sayTime(), change: () => toTime(this.#timeOfSlider()) },
+    });
+    this.sliderTime = element("output", { id: "history-time", class: "small", for: "history-slider" });
+    this.time = element("input", { id: "history-at", type: "datetime-local", step: "0.001", "aria-label": said.time });
+    this.offset = element("input", { id: "history-offset", type: "number", min: 0, step: 1, placeholder: said.offset, "aria-label": said.offset });
+    this.told = element("span", { id: "history-told", class: "quiet", role: "status" });
+    this.later = element("button", { id: "history-later", type: "button", disabled: true, signal, on: { click: () => go({ offset: this.#next }) } }, said.later);
+    const jump = (event) => {
+      event.preventDefault();
+      if (this.offset.value !== "") go({ offset: Number(this.offset.value) });
+      else if (this.time.value !== "") toTime(new Date(this.time.value));
+    };
+    this.element = element(
+      "div", { id: "history", class: "history", hidden: true },
+      element("div", { class: "toolbar" }, this.slider, this.sliderTime),
+      element(
+        "form", { id: "history-jump", class: "toolbar", autocomplete: "off", signal, on: { submit: jump } },
+        this.time, this.offset, element("button", { type: "submit" }, said.jump),
+        this.later, element("span", { class: "spring" }), this.told,
+      ),
+    );
+  }
+
+  /** Show where one reads from. */
+  begin({ at, offset }) {
+    this.#next = null;
+    this.later.disabled = true;
+    this.offset.value = offset ?? "";
+    this.time.value = at === undefined ? "" : local(new Date(at));
+    if (at !== undefined) this.#setSlider(at);
+    say(this.told, words.messages.reads);
+  }
+
+  /** The journal begins there; null for an empty one. */
+  setRange(oldest) {
+    this.#oldest = oldest;
+    this.slider.disabled = oldest === null;
+    if (oldest === null) say(this.told, words.messages.emptyJournal);
+    this.#sayTime();
+  }
+
+  /** So much was read. */
+  show({ rows, looked, next, more }) {
+    this.#next = next;
+    this.later.disabled = !more;
+    say(this.told, words.messages.looked(whole(rows.length), whole(looked), rows[0]?.offset, rows.at(-1)?.offset));
+    if (rows.length > 0) this.#setSlider(rows[0].at);
+  }
+
+  fail() {
+    say(this.told, "");
+  }
+
+  #setSlider(at) {
+    if (this.#oldest === null) return;
+    const whole = Math.max(1, Date.now() - this.#oldest.at);
+    this.slider.value = String(Math.round((STEPS * (at - this.#oldest.at)) / whole));
+    this.#sayTime();
+  }
+
+  #timeOfSlider() {
+    const from = this.#oldest?.at ?? Date.now();
+    return from + ((Date.now() - from) * Number(this.slider.value)) / STEPS;
+  }
+
+  #sayTime() {
+    say(this.sliderTime, moment(this.#timeOfSlider() / 1000));
+  }
+}
+
+/** As a field for times has it: by the reader's clock, without a zone. */
+function local(time) {
+  return new Date(time.getTime() - time.getTimezoneOffset() * 60_000).toISOString().slice(0, -1);
+}

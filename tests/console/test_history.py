@@ -1,0 +1,221 @@
+"""What the view of messages shows of the journal, and what can be done with what it shows. In a real Chromium."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from peers.users.admin_token import AdminToken
+from tests.console.browser import Browser, Page
+from tests.console.real_hub import RealHub, run_hub
+from tests.console.scripted_hub import RIGHTS, ScriptedHub
+from tests.console.seeing import publish, rows, text, wait_messages, wait_shown
+
+KEEP_EXPORTS = """
+    globalThis.exports = [];
+    const make = URL.createObjectURL;
+    URL.createObjectURL = (blob) => { blob.text().then((text) => exports.push(text)); return make.call(URL, blob); };
+"""
+
+
+@pytest.fixture(scope="module")
+def recording_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHub]:
+    """A hub with a journal."""
+    with run_hub("--journal", str(tmp_path_factory.mktemp("journal") / "journal")) as hub:
+        yield hub
+
+
+@pytest.fixture
+async def page(browser: Browser, recording_hub: RealHub) -> AsyncIterator[Page]:
+    """Its page, connected, that has nothing to complain about when the test is over."""
+    async with browser.reuse_tab(f"{recording_hub.page_url}#/messages?prefix=/") as page:
+        await wait_messages(page)
+        yield page
+        assert page.complaints == []
+
+
+async def record(page: Page, topic: str, values: list[object]) -> int:
+    """Publish values that are recorded; return the offset of the first."""
+    return int(
+        await page.evaluate(
+            """
+            const {connect} = await import("/hub.js");
+            const publisher = connect();
+            const publish = (value) => publisher.publish(topic, value, {confirm: "recorded"});
+            const offsets = await Promise.all(values.map(publish));
+            await publisher.close();
+            return offsets[0];
+            """,
+            topic=topic,
+            values=values,
+        )
+    )
+
+
+async def go(page: Page, fragment: str) -> None:
+    """Go to a place, and wait until it is shown."""
+    await page.evaluate("location.hash = fragment", fragment=fragment)
+    await wait_messages(page)
+
+
+async def test_a_jump_to_an_offset(page: Page) -> None:
+    """The record of that offset is first, and those that were recorded later follow, until what is live begins."""
+    first = await record(page, "/jump/a", [1, 2, 3])
+    await page.evaluate("document.getElementById('turn').click()")
+    await wait_shown(page, "!document.getElementById('history').hidden")
+    await wait_messages(page)
+    await page.evaluate(
+        """
+        document.getElementById("history-offset").value = offset;
+        document.querySelector("#history-jump button").click();
+        """,
+        offset=first + 1,
+    )
+    await wait_shown(page, "document.querySelectorAll('.row:not([hidden])').length === 2")
+    assert await rows(page) == [["/jump/a", "2"], ["/jump/a", "3"]]
+    assert f"offset={first + 1}" in str(await page.evaluate("return location.hash"))
+    assert (await text(page, "history-told")) == f"2 of 2 records, offsets {first + 1} to {first + 2}"
+    await page.evaluate("document.getElementById('turn').click()")
+    await wait_shown(page, "document.getElementById('history').hidden")
+    await wait_messages(page)
+    await publish(page, ("/jump/b", "live"))
+    await wait_shown(page, "document.querySelector('.row:not([hidden]) .value')?.textContent === '\"live\"'")
+
+
+async def test_a_jump_to_a_time_and_the_slider(page: Page) -> None:
+    """The slider reaches from the oldest record to now; at its left end one sees the oldest one under the prefix."""
+    await record(page, "/slide/a", ["old"])
+    await record(page, "/slide/b", ["new"])
+    await go(page, "#/messages?prefix=/slide/&at=2100-01-01T00:00:00Z")
+    await wait_shown(page, "document.querySelectorAll('.row:not([hidden])').length === 0")
+    await wait_shown(page, "!document.getElementById('history-slider').disabled")
+    await wait_shown(page, "document.getElementById('history-time').textContent !== ''")
+    await page.evaluate("""
+        const slider = document.getElementById("history-slider");
+        slider.value = "0";
+        slider.dispatchEvent(new Event("input"));
+        slider.dispatchEvent(new Event("change"));
+    """)
+    await wait_shown(page, "document.querySelectorAll('.row:not([hidden])').length === 2")
+    assert await rows(page) == [["/slide/a", '"old"'], ["/slide/b", '"new"']]
+    assert await page.evaluate("return document.querySelector('.row .time').title") != "", "it says its offset"
+
+
+async def test_many_records(page: Page) -> None:
+    """500 are shown at once, and the next ones by a click; a search shows those that have the text in them."""
+    first = await record(page, "/many", [{"n": number} for number in range(700)])
+    await go(page, f"#/messages?prefix=/many&offset={first}")
+    await wait_shown(page, "document.getElementById('history-told').textContent.startsWith('500 of 500')")
+    assert (await rows(page))[0] == ["/many", '{"n":0}']
+    await page.evaluate("document.getElementById('history-later').click()")
+    await wait_shown(page, "document.querySelector('.row:not([hidden]) .value')?.textContent === '{\"n\":500}'")
+    await wait_shown(page, "document.getElementById('history-later').disabled")
+    await go(page, f"#/messages?prefix=/many&offset={first}&search=69")
+    await wait_shown(page, "document.getElementById('history-told').textContent.includes(' of 700 ')")
+    shown = [json.loads(value)["n"] for _, value in await rows(page)]
+    assert shown == [number for number in range(700) if "69" in str(number)][: len(shown)]
+
+
+async def test_an_offset_that_is_not_there(page: Page) -> None:
+    """The hub's words are shown, and a live stream takes them away."""
+    await go_without_waiting(page, "#/messages?offset=999999999")
+    await wait_shown(page, "document.getElementById('problem')?.hidden === false")
+    assert (await text(page, "problem")).startswith("4011: ")
+    await go(page, "#/messages?prefix=/")
+    assert await page.evaluate("return document.getElementById('problem').hidden")
+    await go_without_waiting(page, "#/messages?at=yesterday")
+    await wait_shown(page, "document.getElementById('problem').textContent.includes('no time')")
+
+
+async def go_without_waiting(page: Page, fragment: str) -> None:
+    """Go to a place that shows nothing."""
+    await page.evaluate("location.hash = fragment", fragment=fragment)
+
+
+async def test_what_is_listed_is_exported(page: Page) -> None:
+    """As NDJSON, oldest first, with times and labels; of a selection that alone."""
+    await page.evaluate(KEEP_EXPORTS)
+    await publish(page, ("/export/a", {"x": 1}), ("/export/b", [None]), ("/export/c", "ü"))
+    await wait_shown(page, "document.querySelectorAll('.row:not([hidden])').length === 3")
+    await wait_shown(page, "!document.getElementById('export').disabled")
+    await page.evaluate("document.getElementById('export').click()")
+    await wait_shown(page, "exports.length === 1")
+    lines = [json.loads(line) for line in str(await page.evaluate("return exports[0]")).splitlines()]
+    assert [(line["topic"], line["value"]) for line in lines] == [
+        ("/export/a", {"x": 1}),
+        ("/export/b", [None]),
+        ("/export/c", "ü"),
+    ]
+    assert all(line["time"].endswith("Z") for line in lines)
+    await page.evaluate("""
+        const shown = document.querySelectorAll(".row:not([hidden])");
+        shown[0].click();
+        shown[1].dispatchEvent(new MouseEvent("click", {bubbles: true, shiftKey: true}));
+        await new Promise(requestAnimationFrame);
+    """)
+    assert await page.evaluate("return document.querySelectorAll('.row.selected').length") == 2
+    await page.evaluate("document.getElementById('export').click()")
+    await wait_shown(page, "exports.length === 2")
+    assert [json.loads(line)["topic"] for line in str(await page.evaluate("return exports[1]")).splitlines()] == [
+        "/export/b",
+        "/export/c",
+    ]
+
+
+async def test_a_selection_is_published_again(page: Page) -> None:
+    """To a topic that one gives, after a question that says how many; who says no publishes nothing."""
+    await publish(page, ("/again/a", 1), ("/again/b", {"two": 2}))
+    await wait_shown(page, "document.querySelectorAll('.row:not([hidden])').length === 2")
+    await wait_shown(page, "!document.getElementById('replay').disabled")
+    await page.evaluate("document.getElementById('replay').click()")
+    await wait_shown(page, "document.getElementById('replay-dialog').open")
+    assert await text(page, "replay-question") == "Publish 2 messages again, each to its own topic?"
+    await page.evaluate("document.getElementById('replay-cancel').click()")
+    await page.evaluate("document.getElementById('replay').click()")
+    await page.evaluate("""
+        const topic = document.getElementById("replay-topic");
+        topic.value = "/elsewhere";
+        topic.dispatchEvent(new Event("input"));
+    """)
+    assert await text(page, "replay-question") == "Publish 2 messages again, to /elsewhere?"
+    await page.evaluate("document.getElementById('replay-sure').click()")
+    await wait_shown(page, "document.getElementById('replay-outcome').textContent === '2 of 2 published.'")
+    await wait_shown(page, "document.querySelectorAll('.row:not([hidden])').length === 4")
+    assert (await rows(page))[:2] == [["/elsewhere", '{"two":2}'], ["/elsewhere", "1"]]
+
+
+async def test_a_hub_without_a_journal(browser: Browser, real_hub: RealHub) -> None:
+    """History is there, and says why it cannot be had."""
+    async with browser.reuse_tab(f"{real_hub.page_url}#/messages?prefix=/") as page:
+        await wait_messages(page)
+        turn = await page.evaluate(
+            "const {disabled, title} = document.getElementById('turn'); return [disabled, title]"
+        )
+        assert turn == [True, "This hub records nothing: it was started without a journal"]
+
+
+async def test_who_may_not(browser: Browser, hub: ScriptedHub) -> None:
+    """Without the right to publish there is nothing that publishes; without that to read the journal, no history."""
+    hub.answers["$hub/rights"] = RIGHTS | {"admin": False, "may": ["subscribe"]}
+    async with browser.open(f"{hub.page_url}#/messages") as page:
+        await wait_messages(page)
+        hidden = "return ['turn', 'replay'].map((name) => document.getElementById(name).hidden)"
+        assert await page.evaluate(hidden) == [True, True]
+        assert await page.evaluate("return document.getElementById('publish')") is None
+
+
+async def test_the_token_reaches_the_thread(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Whoever signs in sees messages as who he is."""
+    folder = tmp_path_factory.mktemp("guarded")
+    token = AdminToken(str(folder / "admin-token"))
+    with run_hub("--access-admin-token", str(folder / "admin-token")) as hub:
+        async with browser.open(f"{hub.page_url}#token={token.secret()}") as page:
+            await wait_shown(page, "document.getElementById('user').textContent === 'admin'")
+            await go(page, "#/messages?prefix=/")
+            await page.evaluate("""
+                document.getElementById("topic").value = "/mine";
+                document.querySelector("#publish button").click();
+            """)
+            await wait_shown(page, "document.querySelectorAll('.row:not([hidden])').length === 1")

@@ -1,0 +1,185 @@
+"""Parts of the page that draw nothing, in Node: samples, counts by topic, fields, kinds, what is written out."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.console.node import Node, start_node
+
+PARTS = Path(__file__).parents[2] / "peers" / "console" / "static" / "parts"
+
+
+@pytest.fixture
+async def parts(node_start: list[str]) -> AsyncIterator[Node]:
+    """Node, with everything that these modules export."""
+    async with start_node(node_start) as node:
+        for name in ("sampler", "topic_counts", "fields", "kinds", "visible"):
+            await node.evaluate(
+                "Object.assign(globalThis, await import(module));", module=(PARTS / f"{name}.js").as_uri()
+            )
+        yield node
+
+
+async def test_what_comes_at_once_is_taken_as_a_whole(parts: Node) -> None:
+    """Up to a thousand messages; of more the newest, in their order; all are counted."""
+    taken = await parts.evaluate("""
+        const sampler = new Sampler();
+        const add = (from, to) => {
+          for (let n = from; n < to; n += 1) sampler.add({topic: "/a", value: n, at: n});
+          return sampler.take(0).map(({text}) => Number(text));
+        };
+        const some = [add(0, 990), add(990, 995), add(995, 3000), add(3000, 3010)];
+        return [...some, sampler.received, sampler.matched, sampler.taken];
+    """)
+    assert taken == [[*range(990)], [*range(990, 995)], [*range(2995, 3000)], [], 3010, 3010, 1000]
+
+
+async def test_a_thousand_rows_a_second_are_taken_in_the_long_run(parts: Node) -> None:
+    """However fast messages come."""
+    taken = await parts.evaluate("""
+        const sampler = new Sampler();
+        const counts = [];
+        for (let now = 0; now <= 10_000; now += 50) {
+          for (let n = 0; n < 2_500; n += 1) sampler.add({topic: "/a", value: n, at: now});
+          counts.push(sampler.take(now).length);
+        }
+        return [sampler.received, sampler.taken, Math.max(...counts.slice(1))];
+    """)
+    assert taken == [2_500 * 201, 1_000 + 10_000, 50]
+
+
+async def test_long_values_are_cut_and_few(parts: Node) -> None:
+    """A row says how long its value is; rows together stay within their bound, the first excepted."""
+    cut, rows = await parts.evaluate("""
+        const cut = rowOf({topic: "/a", value: "x".repeat(3_000_000), at: 1, labels: ["l"]});
+        const sampler = new Sampler();
+        for (let n = 0; n < 100; n += 1) sampler.add({topic: "/a", value: "x".repeat(1_000_000), at: n});
+        return [{...cut, text: cut.text.length}, sampler.take(0).length];
+    """)
+    expected = {"topic": "/a", "labels": ["l"], "at": 1, "text": 1024 * 1024, "whole": False, "characters": 3_000_002}
+    assert cut == expected
+    assert rows == 9
+
+
+async def test_a_search_and_a_hold(parts: Node) -> None:
+    """What is not found is not taken, nor what comes meanwhile; both are counted."""
+    found = await parts.evaluate("""
+        const sampler = new Sampler();
+        sampler.search("NEE");
+        for (const value of ["hay", "a Needle", {needs: 1}]) sampler.add({topic: "/a", value, at: 0});
+        sampler.add({topic: "/knee", value: 0, at: 0});
+        const rows = sampler.take(0).map(({text}) => text);
+        sampler.held = true;
+        sampler.add({topic: "/knee", value: 0, at: 0});
+        return [rows, sampler.take(0), sampler.received, sampler.matched, sampler.taken];
+    """)
+    assert found == [['"a Needle"', '{"needs":1}', "0"], [], 5, 4, 3]
+
+
+async def test_topics_are_counted_in_little_memory(parts: Node) -> None:
+    """The busiest are told with rate and share; of very many the quieter half is forgotten, its messages told."""
+    first, second = await parts.evaluate("""
+        const counts = new TopicCounts(0);
+        for (let n = 0; n < 300; n += 1) counts.add(n % 3 ? "/busy" : "/quiet");
+        const first = counts.top(2_000);
+        for (let n = 0; n < 25_000; n += 1) counts.add(`/${n}`);
+        return [first, counts.top(3_000)];
+    """)
+    assert first == {
+        "shown": [
+            {"topic": "/busy", "count": 200, "perSecond": 100, "share": 2 / 3},
+            {"topic": "/quiet", "count": 100, "perSecond": 50, "share": 1 / 3},
+        ],
+        "topics": 2,
+        "otherTopics": 0,
+        "otherMessages": 0,
+    }
+    assert [one["topic"] for one in second["shown"][:2]] == ["/busy", "/quiet"]
+    assert (second["topics"], second["otherTopics"], second["otherMessages"]) == (25_002, 24_982, 24_982)
+
+
+async def fields(parts: Node, *values: Any) -> list[dict[str, Any]]:
+    """The fields of some values."""
+    found: list[dict[str, Any]] = await parts.evaluate(
+        "const fields = new Fields(); values.forEach((value) => fields.add(value)); return fields.list();",
+        values=values,
+    )
+    return found
+
+
+async def test_fields_of_values(parts: Node) -> None:
+    """Paths, kinds, in how many values, and between which numbers."""
+    found = await fields(parts, {"a": {"b": 1}, "c": [2, 3.5], "e": []}, {"a": None, "c": [], "d": "10.0.0.1"}, 7)
+    assert [(one["path"], one["kinds"], one.get("least"), one.get("most")) for one in found] == [
+        ("", ["integer"], 7, 7),
+        ("a", ["null"], None, None),
+        ("a.b", ["integer"], 1, 1),
+        ("c", ["list"], None, None),
+        ("c[]", ["integer", "number"], 2, 3.5),
+        ("d", ["address"], None, None),
+        ("e", ["list"], None, None),
+    ]
+    assert found[2]["part"] == pytest.approx(1 / 3)
+
+
+async def test_hostile_values_have_few_fields(parts: Node) -> None:
+    """A thousand names, a million parts, or a depth of 500 are looked at in part, and what is left out is counted."""
+    size, left_out = await parts.evaluate("""
+        const fields = new Fields();
+        let deep = 1;
+        for (let n = 0; n < 500; n += 1) deep = {deep};
+        fields.add(deep);
+        const names = (of) => Object.fromEntries(Array.from({length: 1_000}, (_, n) => [of(n), n]));
+        fields.add(names((n) => `${n}${"long".repeat(100)}`));
+        fields.add(names((n) => `n${n}`));
+        fields.add(Array.from({length: 1_000_000}, () => 1));
+        return [fields.list().length, fields.leftOut];
+    """)
+    assert size == 200
+    assert left_out > 800
+
+
+async def test_kinds(parts: Node) -> None:
+    """What JSON has, and what texts are often used for."""
+    values = [
+        None,
+        True,
+        1,
+        1.5,
+        "x",
+        "2026-11-23T02:00:00.5Z",
+        "10.0.0.7",
+        "fe80::1",
+        "fd00::/8",
+        "a:b",
+        [],
+        {},
+        "1:2",
+    ]
+    assert await parts.evaluate("return values.map(kindOf)", values=values) == [
+        "null",
+        "boolean",
+        "integer",
+        "number",
+        "text",
+        "time",
+        "address",
+        "address",
+        "address",
+        "text",
+        "list",
+        "map",
+        "text",
+    ]
+
+
+async def test_what_would_not_be_seen_is_written_out(parts: Node) -> None:
+    """Controls of terminals and of direction, and what has no width; all else stays."""
+    text = "a\tb\nü😀\x1b[31m\u202e\u200b\ufeff\x9b"
+    assert await parts.evaluate("return visible(text)", text=text) == (
+        "a\tb\nü😀\\u001b[31m\\u202e\\u200b\\ufeff\\u009b"
+    )
