@@ -30,7 +30,7 @@ __all__ = ["Browser", "Chromium", "Page", "chromium_path"]
 START_S = 60
 """How long Chromium may take to start: a first start on a busy machine takes some seconds."""
 
-COMMAND_S = 20
+COMMAND_S = 60
 """How long one command may take."""
 
 LARGEST_ANSWER_BYTES = 256 * 1024 * 1024

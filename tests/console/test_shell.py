@@ -75,7 +75,7 @@ async def test_strangers_are_told_of(browser: Browser, admin_file: AdminToken, t
             assert await text(page, "strangers") == f"{told}, and so are you."
             assert (await text(page, "user"), await text(page, "sign")) == ("anonymous", "Sign in")
             assert await page.evaluate("return document.getElementById('publish')") is None, "he could not publish"
-            assert await entries(page) == ["Messages"]
+            assert await entries(page) == ["Topics", "Messages"]
             await page.load_by("location.hash = token", token=f"#token={admin_file.secret()}")
             await wait_shown(page, "document.getElementById('user').textContent === 'admin'")
             await wait_view(page, "overview")

@@ -18,13 +18,14 @@ import { restoreTheme } from "./shell/theme.js";
 import { Views } from "./shell/views.js";
 import { messages } from "./views/messages.js";
 import { overview } from "./views/overview.js";
+import { topics } from "./views/topics.js";
 import { language } from "./words.js";
 
 /** Fast enough to look live, slow enough to be read, milliseconds. */
 const FRAME_MS = 500;
 
 /** Entries, in this order; the first that one may see is what one begins with. */
-const VIEWS = [overview, messages];
+const VIEWS = [overview, topics, messages];
 
 const wall = new URLSearchParams(location.search).has("wall");
 document.documentElement.lang = language;

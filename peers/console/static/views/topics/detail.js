@@ -1,0 +1,184 @@
+/**
+ * What one topic brings: its last value, its fields as far as they were seen, and the numbers of those that one picks, live.
+ *
+ * Nothing is subscribed to before somebody asks for it, and nothing longer than the topic is looked at. Owner of the state:
+ * `Detail`: its feed, which ends with the next topic; of each picked field the last `SAMPLES` numbers.
+ */
+
+import { Chart, STEPS } from "../../parts/chart.js";
+import { element, say } from "../../parts/element.js";
+import { Feed } from "../../parts/feed.js";
+import { moment, percent, short, whole } from "../../parts/figures.js";
+import { valueTree } from "../../parts/value_tree.js";
+import { visible } from "../../parts/visible.js";
+import { words } from "../../words.js";
+
+/** What is shown in a chart: five minutes, at two samples a second. */
+const SAMPLES = 600;
+
+/** Fields that are charted at one time. */
+const PICKED = 5;
+const COLOURS = ["--accent", "--good", "--waiting", "--bad", "--quiet"];
+
+export class Detail {
+  #shell;
+  #signal;
+  #prefix = null;
+  #ending = null; // of the topic that is looked at
+  #feed = null;
+  #fields = [];
+  #picked = []; // paths
+  #times = [];
+  #samples = []; // fields by path, for each time
+  #chart = null;
+
+  constructor(shell, signal) {
+    const { topics: said } = words;
+    this.#shell = shell;
+    this.#signal = signal;
+    this.name = element("h2", { id: "topic-name", class: "mono name" });
+    this.told = element("p", { id: "topic-told", class: "quiet", role: "status" });
+    this.watch = element("button", { id: "topic-watch", type: "button", class: "primary", signal, on: { click: () => this.#turn() } }, said.watch);
+    this.stream = element("button", { id: "topic-stream", type: "button", signal, on: { click: () => shell.go("messages", [], { prefix: this.#prefix }) } }, said.stream);
+    this.at = element("p", { id: "topic-at-time", class: "quiet" });
+    this.last = element("div", { id: "topic-last", class: "holder" });
+    this.rows = element("tbody", { id: "topic-fields", signal, on: { change: (event) => this.#pick(event) } });
+    this.fieldsTold = element("p", { id: "topic-fields-told", class: "quiet" });
+    this.plot = element("div", { id: "topic-chart" });
+    this.watched = element(
+      "div", { class: "watched", hidden: true },
+      this.plot,
+      element("h3", {}, said.last), this.at, this.last,
+      element("h3", {}, said.fields), this.fieldsTold,
+      element(
+        "table", { class: "fields" },
+        element("thead", {}, element("tr", {}, ...said.heads.map((it) => element("th", { scope: "col" }, it)))),
+        this.rows,
+      ),
+    );
+    this.element = element(
+      "section", { id: "topic-detail", class: "card detail", "aria-label": said.detail, hidden: true },
+      this.name,
+      element("div", { class: "toolbar" }, this.watch, this.stream, this.told),
+      this.watched,
+    );
+    signal.addEventListener("abort", () => this.#stop(), { once: true });
+  }
+
+  /** Look at a prefix, or a topic. */
+  show(prefix, isTopic) {
+    if (prefix === this.#prefix) return;
+    this.#stop();
+    this.#prefix = prefix;
+    this.element.hidden = false;
+    this.name.textContent = visible(prefix);
+    this.watch.hidden = !isTopic || !this.#shell.session.may("subscribe");
+    this.watched.hidden = true;
+    say(this.watch, words.topics.watch);
+    say(this.told, isTopic ? "" : words.topics.isPrefix);
+  }
+
+  #turn() {
+    if (this.#feed !== null) {
+      this.#stop();
+      say(this.watch, words.topics.watch);
+      say(this.told, words.topics.stopped);
+      return;
+    }
+    this.#begin();
+  }
+
+  #begin() {
+    this.#ending = new AbortController();
+    this.#fields = [];
+    this.#picked = [];
+    this.#times = [];
+    this.#samples = [];
+    this.rows.replaceChildren();
+    this.last.replaceChildren();
+    say(this.at, "");
+    say(this.fieldsTold, "");
+    say(this.watch, words.topics.unwatch);
+    say(this.told, words.topics.waits);
+    this.watched.hidden = false;
+    this.#feed = new Feed(this.#shell.session.token, {
+      rows: (told) => this.#take(told),
+      fields: (told) => this.#takeFields(told),
+      problem: ({ code, message }) => say(this.told, `${code ? `${code}: ` : ""}${message}`),
+    }, this.#ending.signal);
+    this.#feed.follow({ prefix: this.#prefix, exact: true, withFields: true });
+  }
+
+  #stop() {
+    this.#ending?.abort();
+    this.#ending = this.#feed = this.#chart = null;
+    this.plot.replaceChildren();
+  }
+
+  #take({ rows, received }) {
+    say(this.told, words.topics.received(whole(received)));
+    const row = rows.at(-1);
+    if (row === undefined) return;
+    say(this.at, moment(row.at / 1000));
+    const opened = document.getSelection()?.toString() ? null : row; // who marks something goes on reading that
+    if (opened === null) return;
+    if (row.whole) this.last.replaceChildren(valueTree(JSON.parse(row.text)));
+    else this.last.replaceChildren(element("pre", {}, visible(row.text.slice(0, 10_000)), `… ${words.values.characters(row.characters)}`));
+  }
+
+  #takeFields({ fields, values, leftOut }) {
+    this.#fields = fields;
+    if (values > 0) say(this.fieldsTold, words.topics.seen(whole(values), leftOut));
+    this.#drawFields();
+    this.#times.push(Date.now() / 1000);
+    this.#samples.push(new Map(fields.map(({ path, last }) => [path, last])));
+    if (this.#times.length > SAMPLES) {
+      this.#times.shift();
+      this.#samples.shift();
+    }
+    this.#drawChart();
+  }
+
+  #drawFields() {
+    while (this.rows.childElementCount < this.#fields.length) this.rows.append(fieldRow());
+    while (this.rows.childElementCount > this.#fields.length) this.rows.lastElementChild.remove();
+    this.#fields.forEach(({ path, kinds, part, least, most, last }, index) => {
+      const row = this.rows.children[index];
+      const [name, kind, share, range, now, pick] = [...row.cells];
+      say(name, path === "" ? words.topics.itself : visible(path));
+      say(kind, kinds.map((one) => words.values.kinds[one]).join(", "));
+      say(share, percent(Math.min(1, part)));
+      say(range, least === undefined ? "" : `${short(least)} … ${short(most)}`);
+      say(now, last === undefined ? "" : short(last));
+      const box = pick.firstElementChild;
+      box.hidden = last === undefined;
+      box.checked = this.#picked.includes(path);
+      box.disabled = !box.checked && this.#picked.length >= PICKED;
+      box.dataset.path = path;
+      box.setAttribute("aria-label", words.topics.pick(visible(path)));
+    });
+  }
+
+  #pick(event) {
+    const { path } = event.target.dataset;
+    this.#picked = event.target.checked ? [...this.#picked, path] : this.#picked.filter((other) => other !== path);
+    this.#chart = null;
+    this.plot.replaceChildren();
+    if (this.#picked.length > 0) {
+      const lines = this.#picked.map((one, at) => ({ name: visible(one) || words.topics.itself, colour: COLOURS[at] }));
+      this.#chart = new Chart(words.topics.chart, lines, (value) => short(value), STEPS.parts, "topic", this.#ending?.signal ?? this.#signal);
+      this.plot.append(this.#chart.element);
+    }
+    this.#drawFields();
+    this.#drawChart();
+  }
+
+  #drawChart() {
+    this.#chart?.set(this.#times, this.#picked.map((path) => this.#samples.map((sample) => sample.get(path) ?? null)));
+  }
+}
+
+function fieldRow() {
+  const cells = Array.from({ length: 5 }, () => element("td"));
+  return element("tr", {}, ...cells, element("td", {}, element("input", { type: "checkbox" })));
+}

@@ -1,0 +1,205 @@
+/**
+ * The tree of topics: nodes with rates and subscribers, opened a level at a time, as `$hub/topics` tells it.
+ *
+ * ```
+ * ▾ /zeek/        9.2/s   1.4 KiB/s   3      node: a prefix; opens with what stands right under it
+ *   ▸ /dns/       8.1/s   1.2 KiB/s   2
+ *     /conn       1.1/s   180 B/s     2      topic: is looked at
+ * ```
+ *
+ * Keys, as trees have them: up and down, right opens or goes in, left closes or goes out, Enter looks at it.
+ *
+ * Owner of the state: `Tree`: which nodes are open, and what was told of them last. Bounded: a level has 256 rows, and all
+ * that are shown `SHOWN`. Not here: asking (`views/topics.js`), what one topic brings (`detail.js`).
+ */
+
+import { element, say } from "../../parts/element.js";
+import { bytes, short, whole } from "../../parts/figures.js";
+import { visible } from "../../parts/visible.js";
+import { words } from "../../words.js";
+
+/** Most rows in sight. */
+const SHOWN = 2_000;
+
+const ORDERS = {
+  rate: (one, other) => other.messages_per_s - one.messages_per_s || other.messages - one.messages,
+  bytes: (one, other) => other.bytes_per_s - one.bytes_per_s || other.messages - one.messages,
+  topics: (one, other) => other.topics - one.topics || other.messages_per_s - one.messages_per_s,
+  name: (one, other) => (one.prefix < other.prefix ? -1 : 1),
+};
+
+/** @typedef {keyof typeof ORDERS} Order */
+
+export class Tree {
+  /** Prefixes that are open, those under which is asked. */
+  open = new Set([""]);
+  #levels = new Map(); // prefix → {rows, others}
+  /** @type {Order} */
+  #order = "rate";
+  #lines = []; // {root, ..., row}
+  #at = ""; // the prefix of the row that the keys are at
+  #chosen = null;
+  #isFound = false;
+  #look;
+  #changed;
+
+  /**
+   * @param {(prefix: string, isTopic: boolean) => void} look Called with what is looked at.
+   * @param {() => void} changed Called when other nodes are open.
+   */
+  constructor(look, changed, signal) {
+    this.#look = look;
+    this.#changed = changed;
+    this.element = element("div", {
+      id: "topic-tree", class: "topic-tree mono", role: "tree", tabindex: 0, "aria-label": words.topics.title, signal,
+      on: { click: (event) => this.#clicked(event), keydown: (event) => this.#pressed(event) },
+    });
+  }
+
+  /** @param {Order} order */
+  sort(order) {
+    this.#order = order;
+    this.draw();
+  }
+
+  /** What stands under a prefix, as the hub has told it. */
+  set(prefix, level) {
+    this.#levels.set(prefix, level);
+  }
+
+  /** Show what was found, or, with null, the tree. */
+  find(level) {
+    this.#isFound = level !== null;
+    if (level !== null) this.#levels.set(null, level);
+    else this.#levels.delete(null);
+    this.draw();
+  }
+
+  /** Nothing is known any more. */
+  clear() {
+    this.#levels.clear();
+    this.open = new Set([""]);
+    this.draw();
+  }
+
+  /** Show which row is looked at. */
+  mark(prefix) {
+    this.#chosen = prefix;
+    this.draw();
+  }
+
+  draw() {
+    const wanted = this.#isFound ? this.#level(null, 0) : this.#level("", 0);
+    const rows = wanted.slice(0, SHOWN);
+    while (this.#lines.length < rows.length) this.#lines.push(this.#line());
+    for (const { root } of this.#lines.splice(rows.length)) root.remove();
+    rows.forEach((row, index) => this.#fill(this.#lines[index], row));
+    if (rows.length > 0 && !rows.some(({ prefix }) => prefix === this.#at)) this.#at = rows[0].prefix;
+    this.#drawFocus();
+  }
+
+  #level(prefix, depth) {
+    const level = this.#levels.get(prefix);
+    if (level === undefined) return [];
+    const rows = [];
+    for (const row of [...level.rows].sort(ORDERS[this.#order])) {
+      const isOpen = !row.is_topic && this.open.has(row.prefix);
+      rows.push({ ...row, depth, isOpen, name: prefix === null ? row.prefix : row.prefix.slice(prefix.length) || row.prefix });
+      if (isOpen) rows.push(...this.#level(row.prefix, depth + 1));
+    }
+    if (level.others) rows.push({ ...level.others, prefix: `${prefix}\n`, isOthers: true, depth, name: words.topics.others(level.others.nodes) });
+    return rows;
+  }
+
+  #line() {
+    const parts = { mark: "mark", name: "name cut", messages: "number", size: "number", subscribers: "number" };
+    const spans = Object.fromEntries(Object.entries(parts).map(([key, name]) => [key, element("span", { class: name })]));
+    const root = element("div", { class: "node", role: "treeitem" }, ...Object.values(spans));
+    this.element.append(root);
+    return { root, row: null, ...spans };
+  }
+
+  #fill(line, row) {
+    const { root } = line;
+    line.row = row;
+    root.dataset.prefix = row.prefix;
+    root.style.setProperty("--depth", row.depth);
+    root.setAttribute("aria-level", String(row.depth + 1));
+    root.setAttribute("aria-selected", String(row.prefix === this.#chosen));
+    const opens = !row.is_topic && !row.isOthers;
+    if (opens) root.setAttribute("aria-expanded", String(row.isOpen));
+    else root.removeAttribute("aria-expanded");
+    root.classList.toggle("others", row.isOthers === true);
+    say(line.mark, opens ? (row.isOpen ? "▾" : "▸") : "");
+    say(line.name, visible(row.name));
+    line.name.title = row.isOthers ? "" : `${visible(row.prefix)} · ${words.topics.has(whole(row.topics))}`;
+    const excess = row.excess_per_s > 0.005 * row.messages_per_s ? words.topics.excess(short(row.excess_per_s)) : "";
+    say(line.messages, `${excess ? "≤ " : ""}${short(row.messages_per_s)}/s`);
+    line.messages.title = excess;
+    say(line.size, `${bytes(row.bytes_per_s)}/s`);
+    say(line.subscribers, row.subscribers === null || row.subscribers === undefined ? "" : whole(row.subscribers));
+  }
+
+  #drawFocus() {
+    for (const { root, row } of this.#lines) {
+      const isAt = row.prefix === this.#at;
+      root.classList.toggle("at", isAt);
+      if (!isAt) continue;
+      root.id = "topic-at";
+      this.element.setAttribute("aria-activedescendant", "topic-at");
+    }
+    for (const { root, row } of this.#lines) if (row.prefix !== this.#at) root.removeAttribute("id");
+  }
+
+  #clicked(event) {
+    const line = this.#lines.find(({ root }) => root.contains(event.target));
+    if (!line || line.row.isOthers) return;
+    this.#at = line.row.prefix;
+    if (!line.row.is_topic && event.target === line.mark) this.#toggle(line.row);
+    else this.#choose(line.row);
+  }
+
+  #choose(row) {
+    if (!row.is_topic && !row.isOpen) this.#toggle(row);
+    this.#look(row.prefix, row.is_topic);
+    this.draw();
+  }
+
+  #toggle(row) {
+    if (this.open.has(row.prefix)) this.open.delete(row.prefix);
+    else this.open.add(row.prefix);
+    this.#changed();
+    this.draw();
+  }
+
+  #pressed(event) {
+    const rows = this.#lines.map(({ row }) => row);
+    const index = rows.findIndex(({ prefix }) => prefix === this.#at);
+    if (index < 0) return;
+    const row = rows[index];
+    const go = (to) => {
+      this.#at = rows[Math.max(0, Math.min(rows.length - 1, to))].prefix;
+      this.#drawFocus();
+      this.#lines.find((line) => line.row.prefix === this.#at).root.scrollIntoView({ block: "nearest" });
+    };
+    const acts = {
+      ArrowDown: () => go(index + 1),
+      ArrowUp: () => go(index - 1),
+      Home: () => go(0),
+      End: () => go(rows.length - 1),
+      ArrowRight: () => {
+        if (row.is_topic || row.isOthers) return;
+        if (row.isOpen) go(index + 1);
+        else this.#toggle(row);
+      },
+      ArrowLeft: () => {
+        if (row.isOpen) this.#toggle(row);
+        else go(rows.findLastIndex((other, at) => at < index && other.depth < row.depth));
+      },
+      Enter: () => row.isOthers || this.#choose(row),
+    };
+    if (!acts[event.key]) return;
+    event.preventDefault();
+    acts[event.key]();
+  }
+}

@@ -1,0 +1,160 @@
+"""The view of topics in a real Chromium."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.console.browser import Browser, Page
+from tests.console.real_hub import RealHub, run_hub
+from tests.console.scripted_hub import RIGHTS, ScriptedHub
+from tests.console.seeing import publish, text, wait_shown, wait_view
+
+PRESS = "document.getElementById('topic-tree').dispatchEvent(new KeyboardEvent('keydown', {key}))"
+NAMES = "[...document.querySelectorAll('#topic-tree .node')].map((node) => node.querySelector('.name').textContent)"
+
+
+async def names(page: Page) -> list[str]:
+    """What the rows of the tree are called, in their order."""
+    shown: list[str] = await page.evaluate(f"return {NAMES}")
+    return shown
+
+
+async def wait_names(page: Page, *expected: str) -> None:
+    """Wait until the tree has these rows, in this order."""
+    await page.evaluate(
+        f"while (JSON.stringify({NAMES}) !== JSON.stringify(expected)) await new Promise(requestAnimationFrame);",
+        expected=list(expected),
+    )
+
+
+@pytest.fixture(scope="module")
+def counting_hub() -> Any:
+    """A hub of these tests alone, so that its topics are known."""
+    with run_hub() as hub:
+        yield hub
+
+
+@pytest.fixture
+async def page(browser: Browser, counting_hub: RealHub) -> AsyncIterator[Page]:
+    """The page at this view, that has nothing to complain about when the test is over."""
+    async with browser.reuse_tab(f"{counting_hub.page_url}#/topics") as page:
+        await wait_view(page, "topics")
+        yield page
+        assert page.complaints == []
+
+
+async def go(page: Page, fragment: str) -> None:
+    """Go to a place."""
+    await page.evaluate("location.hash = fragment", fragment=fragment)
+
+
+async def test_a_tree_by_components(page: Page) -> None:
+    """The busiest first, a level at a time; a click opens, keys go through it, and the order can be another."""
+    sent = [("/tree/b/x", 1)] * 9 + [("/tree/a", 1)] * 5 + [("/tree/b/y", 1)] * 2
+    await publish(page, *sent)
+    await wait_shown(page, f"{NAMES}.includes('/tree/')")
+    await page.evaluate("document.querySelector('#topic-tree [data-prefix=\"/tree/\"] .mark').click()")
+    await wait_names(page, "/tree/", "b/", "a")
+    await page.evaluate("document.querySelector('#topic-tree [data-prefix=\"/tree/\"]').click()")
+    for key in ("Home", "ArrowRight", "ArrowRight"):
+        await page.evaluate(PRESS, key=key)
+    await wait_names(page, "/tree/", "b/", "x", "y", "a")
+    levels = "return [...document.querySelectorAll('#topic-tree .node')].map((it) => it.getAttribute('aria-level'))"
+    assert await page.evaluate(levels) == ["1", "2", "3", "3", "2"]
+    await page.evaluate("""
+        const order = document.getElementById("topics-order");
+        order.value = "name";
+        order.dispatchEvent(new Event("change"));
+    """)
+    await wait_names(page, "/tree/", "a", "b/", "x", "y")
+    for key in ("Home", "ArrowLeft"):
+        await page.evaluate(PRESS, key=key)
+    await wait_names(page, "/tree/")
+    assert (await text(page, "topics-told")).startswith("3 of 4,096 topics")
+
+
+async def test_a_search(page: Page) -> None:
+    """Finds topics by any part of them, stands in the address, and gives the tree back when it is empty."""
+    await publish(page, ("/search/needle/1", 1), ("/search/hay", 1))
+    await wait_shown(page, f"{NAMES}.includes('/search/')")
+    await page.evaluate("""
+        document.getElementById("topics-search").value = "NEEDLE";
+        document.querySelector("#topics-filter button").click();
+    """)
+    await wait_names(page, "/search/needle/1")
+    assert "search=NEEDLE" in str(await page.evaluate("return location.hash"))
+    await go(page, "#/topics?search=nothing-like-it")
+    await wait_shown(page, "document.getElementById('topics-told').textContent === 'No topic has that in it.'")
+    await go(page, "#/topics")
+    await wait_shown(page, f"{NAMES}.includes('/search/')")
+
+
+async def test_what_a_topic_brings(page: Page) -> None:
+    """Its last value on demand, its fields with kinds and numbers, and a chart of those picked; not longer topics."""
+    await publish(page, ("/detail/a", {"load": 1}))
+    await go(page, "#/topics?topic=/detail/a")
+    await wait_shown(page, "document.getElementById('topic-name').textContent === '/detail/a'")
+    await page.evaluate("document.getElementById('topic-watch').click()")
+    publishing = """
+        const {connect} = await import("/hub.js");
+        globalThis.publisher = connect();
+        let load = 0;
+        globalThis.timer = setInterval(() => {
+          load += 1;
+          publisher.publish("/detail/a/longer", {other: 1});
+          publisher.publish("/detail/a", {load, host: {name: "h", up: true}});
+        }, 20);
+    """
+    await page.evaluate(publishing)
+    await wait_shown(page, "document.querySelectorAll('#topic-fields tr').length === 3")
+    rows = await page.evaluate("""
+        const lines = [...document.querySelectorAll("#topic-fields tr")];
+        return lines.map(({cells}) => [cells[0], cells[1], cells[2]].map((it) => it.textContent));
+    """)
+    assert rows == [["host.name", "text", "100 %"], ["host.up", "boolean", "100 %"], ["load", "integer", "100 %"]]
+    await wait_shown(page, "document.getElementById('topic-last').textContent.includes('load: ')")
+    assert await page.evaluate("return document.querySelectorAll('#topic-fields input:not([hidden])').length") == 1
+    await page.evaluate("document.querySelector('#topic-fields input:not([hidden])').click()")
+    await wait_shown(page, "document.querySelector('#topic-chart canvas') !== null")
+    await wait_shown(page, "Number(document.querySelector('#topic-chart output').textContent) > 1")
+    await page.evaluate("document.getElementById('topic-watch').click()")
+    await wait_shown(page, "document.getElementById('topic-told').textContent === 'Not looked at any more.'")
+    await page.evaluate("clearInterval(timer); await publisher.close();")
+
+
+async def test_hostile_topics(page: Page) -> None:
+    """Markup is text, overrides of direction are written out, and a thousand slashes are opened one by one."""
+    markup = "<img src=x onerror='globalThis.broken = true'>"
+    deep = "/deep" + "/" * 1_000
+    await publish(page, (f"/hostile/{markup}", 1), ("/hostile/\u202ertl", 1), (deep, {markup: [markup]}))
+    await wait_shown(page, f"{NAMES}.includes('/hostile/')")
+    await page.evaluate("document.querySelector('#topic-tree [data-prefix=\"/hostile/\"] .mark').click()")
+    await wait_shown(page, f"{NAMES}.includes({markup!r})".replace("'<", "`<").replace(">'", ">`"))
+    assert "\\u202ertl" in await names(page)
+    await page.evaluate("document.querySelector('#topic-tree [data-prefix=\"/deep/\"] .mark').click()")
+    await wait_shown(page, f"{NAMES}.includes('/')")
+    await go(page, "#/topics?topic=" + deep)
+    await wait_shown(page, f"document.getElementById('topic-name').textContent === {deep!r}")
+    assert await page.evaluate("return [document.images.length, globalThis.broken ?? null]") == [0, None]
+
+
+async def test_a_hub_that_counts_no_topics(browser: Browser) -> None:
+    """The view says so, and how that is changed."""
+    with run_hub("--limits-counted-topics", "0") as hub:
+        async with browser.open(f"{hub.page_url}#/topics") as page:
+            await wait_shown(page, "document.getElementById('topics-told')?.textContent.includes('counted_topics')")
+
+
+async def test_a_refusal_is_told(browser: Browser, hub: ScriptedHub) -> None:
+    """The hub's words stand above the tree; whoever may not ask has no entry."""
+    hub.answers["$hub/rights"] = RIGHTS | {"asks": ["$hub/topics"]}
+    hub.refusals["$hub/topics"] = (1013, "not now")
+    async with browser.open(f"{hub.page_url}#/topics") as page:
+        await wait_shown(page, "document.getElementById('topics-problem')?.hidden === false")
+        assert await text(page, "topics-problem") == "1013: not now"
+    hub.answers["$hub/rights"] = RIGHTS | {"asks": []}
+    async with browser.open(f"{hub.page_url}#/topics") as page:
+        await wait_shown(page, "document.querySelector('.told')?.textContent.startsWith('Topics is nothing')")
