@@ -31,8 +31,9 @@ from typing import NamedTuple
 from hub.consumers.item import Item
 from hub.consumers.key import Key
 from hub.consumers.member import Member
+from hub.consumers.order import order_of
 from hub.consumers.progress import Progress
-from hub.consumers.terms import Terms, key_of
+from hub.consumers.terms import Terms
 from hub.journal.block import Record
 
 __all__ = ["Consumer", "ConsumerCounters", "ConsumerLimits"]
@@ -72,6 +73,7 @@ class Consumer:
     def __init__(self, terms: Terms, progress: Progress, limits: ConsumerLimits) -> None:
         self.terms = terms
         self._limits = limits
+        self._key_of = order_of(terms.key)  # the key of what is agreed later is the same
         # Everything before this offset was read, or need not be.
         self.read = progress.position
         # What is not done with, by offset.
@@ -116,7 +118,7 @@ class Consumer:
         if offset in self._acknowledged:
             self._move_on()
             return
-        name = key_of(self.terms, record.topic, offset)
+        name = self._key_of(record)
         key = self._keys.get(name)
         if key is None:
             key = self._keys[name] = Key(name)

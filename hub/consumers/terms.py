@@ -1,15 +1,15 @@
-"""`Terms`: what a named consumer wants, and how it is to be given that. `key_of` says which messages keep their order.
+"""`Terms`: what a named consumer wants, and how it is to be given that.
 
 Owner: nobody. A value that never changes, as it came over the wire, and as it is kept.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 import msgspec
 
-__all__ = ["NAME_PATTERN", "PREFIXES_LIMIT", "Terms", "key_of"]
+__all__ = ["NAME_PATTERN", "PREFIXES_LIMIT", "Terms"]
 
 NAME_PATTERN = r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}"
 """What a consumer may be called: it stands in logs, metrics and commands."""
@@ -20,6 +20,10 @@ PREFIXES_LIMIT = 64
 _TOPIC_CHARACTERS = 1024
 """Longest prefix, and longest topic for dead letters, characters."""
 
+_KEY_PATTERN = r"""^(topic|all|none|field:[^"\\\x00-\x1f]{1,256})\Z"""
+"""The name of a field, at most so many characters, may be a path: `id.orig_h`. msgspec cannot look for the
+others."""
+
 _Text = Annotated[str, msgspec.Meta(max_length=_TOPIC_CHARACTERS)]
 
 
@@ -28,22 +32,11 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     prefixes: Annotated[tuple[_Text, ...], msgspec.Meta(min_length=1, max_length=PREFIXES_LIMIT)]
     """Of the topics of its messages."""
-    key: Literal["topic", "all", "none"] = "topic"
-    """Which messages keep their order: those of one topic, all of them, or none."""
+    key: Annotated[str, msgspec.Meta(pattern=_KEY_PATTERN)] = "topic"
+    """Which messages keep their order, see `hub.consumers.order`: "topic", "all", "none" or "field:NAME"."""
     redeliver_s: Annotated[float, msgspec.Meta(ge=0.1, le=86_400.0)] = 30.0
     """How long a message may take to be acknowledged before it is delivered again, seconds."""
     deliveries: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0
     """How often a message may fail before it is given up; 0 for as often as it takes."""
     dead_letters: _Text = ""
     """Topic under which messages that were given up are published; empty for none."""
-
-
-def key_of(terms: Terms, topic: str, offset: int) -> str:
-    """Return the key of a message: messages of one key are delivered in their order, to one member at a time."""
-    match terms.key:
-        case "topic":
-            return topic
-        case "all":
-            return ""
-        case "none":
-            return str(offset)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -47,8 +47,8 @@ def consume(  # noqa: PLR0913 -- one flag each
         Parameter(help="The same, from the first record that is not older; UTC unless it names a zone."),
     ] = None,
     key: Annotated[
-        Literal["topic", "all", "none"] | None,
-        Parameter(help="Which messages keep their order: those of one topic (default), all, or none."),
+        str | None,
+        Parameter(help="Which messages keep their order: those of one topic (default), all, none, or field:NAME."),
     ] = None,
     redeliver: Annotated[
         float | None, Parameter(help="Deliver again what is not acknowledged after so long, seconds (30).")

@@ -20,7 +20,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from hub.batch import Message
 from hub.errors import (
@@ -450,7 +450,7 @@ class Client:
         *prefixes: str,
         from_offset: int | None = None,
         from_time: datetime | None = None,
-        key: Literal["topic", "all", "none"] | None = None,
+        key: str | None = None,
         redeliver_s: float | None = None,
         deliveries: int | None = None,
         dead_letters: str | None = None,
@@ -468,7 +468,8 @@ class Client:
             prefixes: Of the topics. Without any there must be such a consumer.
             from_offset: Where a new consumer begins; without it, with what is recorded from then on.
             from_time: The same, from the first record that is not older.
-            key: Which messages keep their order, and are with one client at a time: those of one topic, all, or none.
+            key: Which messages keep their order, and are with one client at a time: those of one "topic", "all",
+                "none", or "field:NAME": those whose values have the same in a field.
             redeliver_s: How long a message may take to be acknowledged (30 s).
             deliveries: How often a message may fail before it is given up (0: as often as it takes).
             dead_letters: Topic under which messages that were given up are published (empty: nowhere).

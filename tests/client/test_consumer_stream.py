@@ -235,6 +235,26 @@ async def test_terms_that_are_left_out_stay_as_they_are(place: Place) -> None:
             assert (terms.redeliver_s, terms.key, terms.deliveries) == (5.0, "none", 3)
 
 
+async def test_members_share_by_a_field(place: Place) -> None:
+    """What has the same value in a field is with one member in its order, also after a restart; a bad key is told."""
+    async with connect(place.url, backoff=FAST) as client, connect(place.url, backoff=FAST) as other:
+        with pytest.raises(RequestFailedError, match="key"):
+            await client.consume("bad", "/", key="field").open()
+        for number in range(8):
+            await client.publish_confirmed(f"/{number}", {"n": number, "uid": "AB"[number % 2]})
+        async with client.consume("c", "/", from_offset=0, key="field:uid", prefetch=1) as one:
+            first = await one.receive()
+            async with other.consume("c", prefetch=1) as two:
+                found = [await two.receive()]
+                await two.ack(found[0])
+                found.append(await two.receive())
+                assert [message.value["n"] for message in (first, *found)] == [0, 1, 3]
+        await place.stop()
+        await place.start()
+        async with other.consume("c") as stream:  # nobody else is left
+            assert [value["n"] for value in await values(stream, 7)] == [0, 2, 3, 4, 5, 6, 7]
+
+
 async def test_a_consumer_that_is_removed_ends_its_streams(place: Place) -> None:
     """It does not begin anew by itself: the program is told."""
     async with connect(place.url) as client:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from hub.batch import Message
 from hub.journal.excerpt import Column
@@ -413,7 +413,7 @@ class BlockingClient:
         *prefixes: str,
         from_offset: int | None = None,
         from_time: datetime | None = None,
-        key: Literal["topic", "all", "none"] | None = None,
+        key: str | None = None,
         redeliver_s: float | None = None,
         deliveries: int | None = None,
         dead_letters: str | None = None,

@@ -65,7 +65,7 @@ export interface ConsumeOptions {
   fromOffset?: number;
   /** The same, with the first record that is not older. */
   fromTime?: Date;
-  key?: "topic" | "all" | "none";
+  key?: "topic" | "all" | "none" | `field:${string}`;
   redeliverS?: number;
   deliveries?: number;
   deadLetters?: string;
