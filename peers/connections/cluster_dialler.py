@@ -48,11 +48,8 @@ def cluster_diallers(
         backoff: Makes what says how long to wait between attempts, for each of the two.
         mechanism: Makes what each connection gets one of.
     """
-    cluster = (
-        Member(node, endpoint.name, endpoint.location, endpoint.serializer, mechanism)
-        if endpoint.name
-        else FarCluster(node, serializer=endpoint.serializer, mechanism=mechanism)
-    )
+    make = Member if endpoint.name else FarCluster
+    cluster = make(node, endpoint.location, name=endpoint.name, serializer=endpoint.serializer, mechanism=mechanism)
     second = endpoint.with_port(endpoint.xsub)
     return (
         Dialler(node, endpoint, _Broker(cluster, endpoint, queue, publisher_connection), backoff()),

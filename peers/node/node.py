@@ -166,6 +166,8 @@ class Node:
         """How many TLS handshakes at `zeek://` listeners have failed since the start."""
         self.zeek_refused_subscriptions = 0
         """How many subscriptions of Zeek nodes were not taken since the start."""
+        self.zeek_clusters_left = 0
+        """How many clusters that this hub has joined it leaves to other hubs of the mesh now."""
         self.zeek_clusters: dict[str, Discovery] = {}
         """The clusters of Zeek in which this hub is a node with a name, by where their brokers are."""
         self.zeek_failed_handshakes: Counter[str] = Counter()

@@ -5,6 +5,7 @@
 | `cluster` | what all connections of one cluster share: who wants what, and who is told |
 | `subscriber` | the XSUB of a node, on the broker's first port: what it wants, and the events it gets |
 | `member` | the nodes of a cluster in which the hub is one with a name |
+| `fellows` | which other hubs have joined a cluster, and which of them has it |
 | `logger` | the PUSH of a node, on a port of its own: its logs |
 | `publisher` | the XPUB of a node, on the second port: what it publishes, and what it is told is wanted |
 | `mechanisms` | whether all that is encrypted: NULL or CURVE |

@@ -27,7 +27,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hub.batch import Batch
-from hub.handler import Handler
+from peers.connections.zeek_cluster.fellows import HUB_TOPIC, Fellows
 from peers.connections.zeek_cluster.mechanisms import NO_CURVE
 from peers.node.node import Node
 from peers.values.forms import Form
@@ -39,6 +39,7 @@ from peers.zeek.zmtp.wanted import Wanted
 
 if TYPE_CHECKING:
     from peers.connections.zeek_cluster.publisher import Publisher
+    from peers.connections.zeek_cluster.subscriber import Subscriber
 
 __all__ = ["Cluster", "FarCluster"]
 
@@ -55,6 +56,9 @@ class Cluster:
 
     is_far = False
     """Whether it has a central broker of its own."""
+
+    is_left = False
+    """Whether the hub leaves it to another hub of the mesh, which has joined it, too."""
 
     mailbox = b""
     """The topic whose events are said to the hub itself (`hear`); empty for none."""
@@ -96,7 +100,7 @@ class Cluster:
         """It is gone; once or more."""
         self.publishers.pop(publisher, None)
 
-    def speak(self, subscriber: object, handler: Handler) -> None:
+    def speak(self, subscriber: Subscriber) -> None:
         """A subscriber is there."""
 
     def hear(self, payload: bytes) -> None:
@@ -151,13 +155,46 @@ class FarCluster(Cluster):
 
     That broker tells everybody what is wanted, this hub, too. The hub gives it what its clients, its own process, Zeeks
     of other protocols and other hubs publish, but nothing that a node of any cluster has published: where it reaches
-    the same cluster by another way, that would go around without end.
+    the same cluster by another way, that would go around without end. Where another hub of the mesh has joined the same
+    cluster, one of the two leaves it to the other.
 
     The hub is a silent node, as programs are that Zeek serves: it says no hello, and no node takes it for one. It does
     otherwise as a `peers.connections.zeek_cluster.member.Member`.
     """
 
     is_far = True
+
+    def __init__(
+        self,
+        node: Node,
+        address: str,
+        *,
+        name: str = "",
+        serializer: str = "",
+        mechanism: Callable[[], Mechanism] = NO_CURVE.dialled,
+    ) -> None:
+        super().__init__(node, name=name, serializer=serializer, mechanism=mechanism)
+        self.address = address
+        self._fellows = Fellows(node, address, self._change_sides)
+        self.wanted.add(self, self._fellows.topic)
+        self.speaker: Subscriber | None = None
+        """The connection by which the broker tells what nodes want, and is given what the hub publishes."""
+
+    @property
+    def is_left(self) -> bool:  # type: ignore[override]
+        """Whether the hub leaves it to another hub of the mesh, which has joined it, too."""
+        return self._fellows.is_left
+
+    def _change_sides(self) -> None:
+        for publisher in self.publishers:
+            publisher.change_sides()
+        if self.speaker is not None:
+            self.speaker.change_sides()
+
+    def speak(self, subscriber: Subscriber) -> None:
+        """The broker tells what nodes want from now on."""
+        self.speaker = subscriber
+        self._fellows.begin()
 
     def keep(self, batch: Batch, events: bytes) -> None:
         """Nobody is given the bytes that have come."""
@@ -166,11 +203,18 @@ class FarCluster(Cluster):
         """Not where nodes would take the hub for a node, and wait for its hello."""
         return not topic.startswith(NODE_ID)
 
-    def want(self, subscriber: object, topic: bytes) -> None:
-        """The broker tells it."""
+    def want(self, subscriber: object, topic: bytes) -> None:  # noqa: ARG002 -- there is one, the broker
+        """The broker has told all others, too."""
+        if topic.startswith(HUB_TOPIC):
+            self._fellows.appeared(topic)
 
-    def want_no_more(self, subscriber: object, topic: bytes) -> None:
-        """The broker tells it."""
+    def want_no_more(self, subscriber: object, topic: bytes) -> None:  # noqa: ARG002 -- as above
+        """The broker has told all others, too."""
+        if topic.startswith(HUB_TOPIC):
+            self._fellows.gone(topic)
 
     def leave(self, subscriber: object) -> None:
-        """The broker tells it."""
+        """The broker tells nothing any more, until it is there again."""
+        if self.speaker is subscriber:
+            self.speaker = None
+            self._fellows.end()

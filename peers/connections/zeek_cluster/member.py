@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, assert_never
 from hub.batch import Batch
 from hub.events import zeek_node
 from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
-from hub.handler import Handler
 from peers.connections.zeek_cluster.cluster import FarCluster
 from peers.connections.zeek_cluster.mechanisms import NO_CURVE
 from peers.node.node import Node
@@ -35,6 +34,7 @@ from peers.zeek.zmtp.mechanism import Mechanism
 
 if TYPE_CHECKING:
     from peers.connections.zeek_cluster.publisher import Publisher
+    from peers.connections.zeek_cluster.subscriber import Subscriber
 
 __all__ = ["Member"]
 
@@ -44,8 +44,8 @@ class Member(FarCluster):
 
     Args:
         node: The hub.
-        name: What it is called there.
         address: Where the broker is, for people.
+        name: What it is called there.
         serializer: As for `Cluster`.
         mechanism: As for `Cluster`.
     """
@@ -53,20 +53,18 @@ class Member(FarCluster):
     def __init__(
         self,
         node: Node,
-        name: str,
         address: str,
+        *,
+        name: str,
         serializer: str = "",
         mechanism: Callable[[], Mechanism] = NO_CURVE.dialled,
     ) -> None:
-        super().__init__(node, name=name, serializer=serializer, mechanism=mechanism)
-        self._address = address
+        super().__init__(node, address, name=name, serializer=serializer, mechanism=mechanism)
         self._discovery = Discovery(name, self.own.decode())
         node.zeek_clusters[address] = self._discovery
         self.mailbox = self._discovery.mailbox
         for topic in (self.mailbox, b"zeek.cluster.node." + name.encode() + b"."):
             self.wanted.add(self, topic)
-        # The connection by which the broker tells what nodes want, and is given what the hub publishes.
-        self._speaker: tuple[object, Handler] | None = None
         # Set from the first connection on, until the hub stops.
         self._looking: asyncio.TimerHandle | None = None
 
@@ -76,19 +74,21 @@ class Member(FarCluster):
         self._discovery.subscribing()
         self._look_again()
 
-    def speak(self, subscriber: object, handler: Handler) -> None:
+    def speak(self, subscriber: Subscriber) -> None:
         """The broker tells what nodes want from now on."""
-        self._speaker = subscriber, handler
+        super().speak(subscriber)
         self._look_again()
 
-    def want(self, subscriber: object, topic: bytes) -> None:  # noqa: ARG002 -- there is one, the broker
+    def want(self, subscriber: object, topic: bytes) -> None:
         """A node has asked for a topic; once more, perhaps."""
+        super().want(subscriber, topic)
         if topic.startswith(NODE_ID):
             self._discovery.subscribed(topic)
             self._act()
 
-    def want_no_more(self, subscriber: object, topic: bytes) -> None:  # noqa: ARG002 -- as above
+    def want_no_more(self, subscriber: object, topic: bytes) -> None:
         """No node asks for it any more."""
+        super().want_no_more(subscriber, topic)
         if topic.startswith(NODE_ID):
             self._discovery.unsubscribed(topic)
             self._act()
@@ -109,9 +109,9 @@ class Member(FarCluster):
 
     def leave(self, subscriber: object) -> None:
         """The broker tells nothing any more, until it is there again."""
-        if self._speaker is None or self._speaker[0] is not subscriber:
+        if self.speaker is not subscriber:
             return
-        self._speaker = None
+        super().leave(subscriber)
         self._discovery.interrupted()
         if self.node.draining and self._looking is not None:
             self._looking.cancel()
@@ -133,17 +133,18 @@ class Member(FarCluster):
                 case Say():
                     self._say(change)
                 case Up(node_id, name):
-                    self.node.log.info("Zeek node is up", node=name, id=node_id, cluster=self._address)
-                    self.node.core.announce(zeek_node("up", self._address, node_id, name))
+                    self.node.log.info("Zeek node is up", node=name, id=node_id, cluster=self.address)
+                    self.node.core.announce(zeek_node("up", self.address, node_id, name))
                 case Down(node_id, name, reason):
-                    self.node.log.info("Zeek node is down", node=name, id=node_id, cluster=self._address, reason=reason)
-                    self.node.core.announce(zeek_node("down", self._address, node_id, name, reason))
+                    self.node.log.info("Zeek node is down", node=name, id=node_id, cluster=self.address, reason=reason)
+                    self.node.core.announce(zeek_node("down", self.address, node_id, name, reason))
                 case Odd(reason):
-                    self.node.log.warning("Zeek cluster", cluster=self._address, reason=reason)
+                    self.node.log.warning("Zeek cluster", cluster=self.address, reason=reason)
                 case _:
                     assert_never(change)
 
     def _say(self, word: Say) -> None:
-        if self._speaker is not None:
+        handler = None if self.speaker is None else self.speaker.handler
+        if handler is not None:
             frame = encode_frame(KIND_MESSAGES, word.payload, key=word.topic, flags=BROKER_FLAGS)
-            self._speaker[1].offer(Batch(frame, 1))
+            handler.offer(Batch(frame, 1))

@@ -85,6 +85,7 @@ class Publisher(FarEnd):
     def _greet(self) -> None:
         """Take the node in, and tell it all that is wanted, before anything else."""
         if self._join(self._ask):
+            self._leave_out()
             self._cluster.take_in(self)
             for topic in self._cluster.wanted.topics:
                 self.tell(topic, is_wanted=True)
@@ -113,7 +114,7 @@ class Publisher(FarEnd):
 
     def tell(self, topic: bytes, *, is_wanted: bool) -> None:
         """Tell the node that a topic is wanted, once more perhaps; or not any more, unless somebody else wants it."""
-        if not is_wanted and (topic in self._asked or topic in self._cluster.wanted):
+        if is_wanted != (topic in self._cluster.wanted or (topic in self._asked and not self._cluster.is_left)):
             return
         if self._connection.writer.is_choked:
             self._is_behind = True
@@ -129,10 +130,25 @@ class Publisher(FarEnd):
 
     def write_more(self) -> None:
         """The node reads on: tell what has changed meanwhile."""
-        if not self._is_behind:
-            return
-        self._is_behind = False
-        wanted = self._asked.union(self._cluster.wanted.topics)
+        if self._is_behind:
+            self._is_behind = False
+            self._tell_changes()
+
+    def change_sides(self) -> None:
+        """The cluster is left to another hub, or is not any more."""
+        self._leave_out()
+        self._tell_changes()
+
+    def _leave_out(self) -> None:
+        """What it brings is nobody's while the cluster is left to another hub."""
+        handler = self._connection.handler
+        if handler is not None and handler.delivery.is_left != self._cluster.is_left:
+            handler.leave_out(left=self._cluster.is_left)
+
+    def _tell_changes(self) -> None:
+        wanted = set(self._cluster.wanted.topics)
+        if not self._cluster.is_left:
+            wanted |= self._asked
         for topic in wanted - self._told:
             self.tell(topic, is_wanted=True)
         for topic in self._told - wanted:

@@ -14,7 +14,9 @@ subscription stands. Cost: per read, and 0.4 µs a message that no other node ha
 from __future__ import annotations
 
 from hub.batch import Batch
-from hub.errors import HubError, InvalidTopicError, RejectedError
+from hub.errors import CloseCode, HubError, InvalidTopicError, RejectedError
+from hub.handler import Handler
+from hub.limits import PEER_LIMITS
 from hub.overflow import QueueLimits
 from hub.topics import RESERVED
 from peers.connections.connection import Connection
@@ -40,7 +42,7 @@ def subscriber_connection(cluster: Cluster, queue: QueueLimits, address: str = "
 class Subscriber(FarEnd):
     """One node. See `peers.connections.conversation.Conversation`."""
 
-    __slots__ = ("_cluster", "is_dialled")
+    __slots__ = ("_cluster", "_put_off", "is_dialled")
 
     changes: frozenset[type] = frozenset({Ready, Subscribed, Unsubscribed})
 
@@ -50,13 +52,20 @@ class Subscriber(FarEnd):
         super().__init__(cluster.node, queue, connection, session)
         self._cluster = cluster
         self.is_dialled = cluster.is_far
+        # What it has asked for while the cluster is left to another hub.
+        self._put_off: dict[str, None] = {}
+
+    @property
+    def handler(self) -> Handler | None:
+        """What it gets is offered here, while it is part of the hub."""
+        return self._connection.handler
 
     def act(self, event: Event) -> int:
         """Do what an event asks for; return its share of a turn."""
         match event:
             case Ready():
-                if self._join() and (handler := self._connection.handler) is not None:
-                    self._cluster.speak(self, handler)
+                if self._join():
+                    self._cluster.speak(self)
                     text = "Zeek cluster joined: it subscribes" if self.is_dialled else "Zeek node subscribes"
                     self._node.log.info(text, address=self._connection.address)
             case Subscribed():
@@ -73,7 +82,9 @@ class Subscriber(FarEnd):
             return
         try:
             prefix = _prefix(topic)
-            if prefix not in handler.prefixes:
+            if self._cluster.is_left:
+                self._put_off_one(prefix)
+            elif prefix not in handler.prefixes:
                 self._node.core.subscribe(handler, (prefix,))
         except HubError as error:
             self._refuse(error.text if isinstance(error, RejectedError) else str(error))
@@ -86,10 +97,33 @@ class Subscriber(FarEnd):
         handler = self._connection.handler
         if handler is not None:
             try:
-                self._node.core.unsubscribe(handler, (_prefix(topic),))
+                prefix = _prefix(topic)
+                self._put_off.pop(prefix, None)
+                self._node.core.unsubscribe(handler, (prefix,))
             except InvalidTopicError:
                 return  # it was refused when it came
             self._cluster.want_no_more(self, topic)
+
+    def _put_off_one(self, prefix: str) -> None:
+        if prefix not in self._put_off and len(self._put_off) >= PEER_LIMITS.prefixes:
+            raise RejectedError(CloseCode.BAD_DATA, "it has asked for too many topics")
+        self._put_off[prefix] = None
+
+    def change_sides(self) -> None:
+        """The cluster is left to another hub, which gives it what it wants; or is not any more."""
+        handler = self._connection.handler
+        if handler is None:
+            return
+        if self._cluster.is_left:
+            self._put_off.update(dict.fromkeys(handler.prefixes))
+            self._node.core.unsubscribe(handler, tuple(handler.prefixes))
+            return
+        put_off, self._put_off = self._put_off, {}
+        for prefix in put_off:
+            try:
+                self._node.core.subscribe(handler, (prefix,))
+            except HubError as error:
+                self._refuse(error.text if isinstance(error, RejectedError) else str(error))
 
     def _refuse(self, reason: str) -> None:
         """A subscription is not taken, and nobody is told of it; the node goes on."""

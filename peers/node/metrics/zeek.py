@@ -26,6 +26,7 @@ def zeek_node_metrics(node: Node) -> Iterator[Metric]:
     for fault in Fault:
         failed.add_metric((fault.value,), node.zeek_failed_handshakes[fault.value])
     yield failed
+    yield gauge("hub_zeek_clusters_left", "Zeek clusters left to other hubs of the mesh.", node.zeek_clusters_left)
     up = sum(len(discovery.nodes) for discovery in node.zeek_clusters.values())
     yield gauge("hub_zeek_nodes", "Nodes that are up of Zeek clusters in which the hub is one.", up)
 
