@@ -1,12 +1,13 @@
 """`who`: the connections of a hub, a page at a time: who each is, how that is known, and what it has done.
 
-Asked as `$hub/who`. Owner: nobody. Cost: about 5 µs a connection, at most `PAGE` of them an answer.
+Asked as `$hub/who`. Owner: nobody. Cost: about 5 µs a connection, `PAGE` of them a turn. A page is as things stand
+while it is made; of one connection that is asked for by its id, all prefixes are told, too, up to `PREFIXES`.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from itertools import islice
 from typing import Any, Final
 
@@ -16,38 +17,82 @@ from hub.delivery import Role
 from hub.errors import UsageError
 from hub.handler import Handler
 from hub.requests.hub_services import Function
+from peers.admin.steps import in_steps
 from peers.node.node import Node, connection_of
 
-__all__ = ["PAGE", "who"]
+__all__ = ["LARGEST_PAGE", "PAGE", "PREFIXES", "limit_of", "who"]
 
 PAGE: Final = 64
-"""Most connections in an answer; fewer say that there are no more. Sixteen answers are the most of a turn: 5 ms."""
+"""Most connections in an answer, where nothing else is asked for. Sixteen answers are the most of a turn: 5 ms."""
+
+LARGEST_PAGE: Final = 1024
+"""Most connections in an answer: about 400 KiB, made over several turns."""
+
+PREFIXES: Final = 1000
+"""Most prefixes that are told of one connection."""
 
 
 class _Page(msgspec.Struct, forbid_unknown_fields=True):
     after: int = 0
     user: str | None = None
+    limit: int = PAGE
+    id: int | None = None
 
 
 def who(node: Node) -> Function:
     """Return the service.
 
-    It takes null, or a map with `after`, the id behind which to go on, and `user`, for the connections of one user. It
-    gives a list of maps, by id.
+    It takes null, or a map with `after`, the id behind which to go on, `limit`, how many at most, and `user`, for the
+    connections of one user; or `id`, for one connection alone. It gives a list of maps, by id; fewer than the limit say
+    that there are no more.
     """
 
-    def answer(_: Handler, value: Any) -> list[dict[str, Any]]:
+    def answer(_: Handler, value: Any) -> Any:
         try:
             page = msgspec.convert({} if value is None else value, _Page)
         except msgspec.ValidationError as error:
-            raise UsageError(f"expected null, or a map with `after` and `user`: {error}") from error
+            raise UsageError(f"expected null, or a map with `after`, `limit`, `user` and `id`: {error}") from error
         handlers = node.core.handlers
-        ids = list(handlers)  # in their order, since numbers only grow
-        found = (handlers[number] for number in islice(ids, bisect_right(ids, page.after), None))
-        shown = (one for one in found if one.role is not Role.LOCAL and _is_of(one, page.user))
-        return [_described(node, one) for one in islice(shown, PAGE)]
+        if page.id is not None:
+            one = handlers.get(page.id)
+            return [] if one is None or one.role is Role.LOCAL else [_in_full(node, one)]
+        limit = limit_of(value)
+        if limit > PAGE:
+            return in_steps(node, _in_steps(node, page, limit))
+        return _rows(node, page, page.after, limit)
 
     return answer
+
+
+def limit_of(value: Any) -> int:
+    """Return how many connections are asked for at most."""
+    asked = value.get("limit", PAGE) if isinstance(value, dict) else PAGE
+    return min(max(1, asked), LARGEST_PAGE) if isinstance(asked, int) else PAGE
+
+
+def _in_steps(node: Node, page: _Page, limit: int) -> Generator[None, None, list[dict[str, Any]]]:
+    rows: list[dict[str, Any]] = []
+    after = page.after
+    while len(rows) < limit:
+        some = _rows(node, page, after, min(PAGE, limit - len(rows)))
+        rows += some
+        if not some:
+            break
+        after = some[-1]["id"]
+        yield
+    return rows
+
+
+def _rows(node: Node, page: _Page, after: int, limit: int) -> list[dict[str, Any]]:
+    handlers = node.core.handlers
+    ids = list(handlers)  # in their order, since numbers only grow
+    found = (handlers[number] for number in islice(ids, bisect_right(ids, after), None))
+    shown = (one for one in found if one.role is not Role.LOCAL and _is_of(one, page.user))
+    return [_described(node, one) for one in islice(shown, limit)]
+
+
+def _in_full(node: Node, handler: Handler) -> dict[str, Any]:
+    return _described(node, handler) | {"sample": sorted(islice(handler.shown_prefixes, PREFIXES))}
 
 
 def _is_of(handler: Handler, user: str | None) -> bool:
@@ -62,6 +107,8 @@ def _described(node: Node, handler: Handler) -> dict[str, Any]:
         "user": rights.user.name if rights is not None else "",
         "how": connection.how,
         "protocol": connection.protocol,
+        "queue": {"messages": handler.limits.messages, "bytes": handler.limits.bytes},
+        "received_bytes": connection.read_bytes,
         "since": round(node.wall_us() / 1e6 - (node.loop.time() - connection.since_s), 3),
         "rules": sum(1 for _ in node.core.rules.of(handler)),
     }

@@ -31,7 +31,7 @@ from peers.node.node import Node
 from peers.node.whole import Whole
 from peers.stores.stores import STORES_TOPIC
 from peers.workers.control import Control
-from peers.workers.merging import MERGES, why_unready
+from peers.workers.merging import MERGES, merged_page, why_unready
 from peers.workers.metrics import WorkerCounts, exposition_of_all, plain
 
 __all__ = ["ANSWER_S", "CORE_S", "FromWorker", "Gathering", "Part", "Parts", "share_services"]
@@ -145,7 +145,8 @@ class Gathering:
             elif what == "ready":
                 later.give(why_unready(counts, answers))
             else:
-                later.give(MERGES[what]([answer for _, answer in answers]))
+                parts = [answer for _, answer in answers]
+                later.give(merged_page(parts, value) if what == "who" else MERGES[what](parts))
             if what in self.afterwards:  # whoever has asked has his answer by then
                 self.afterwards[what](by)
         except HubError as error:

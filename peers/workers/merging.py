@@ -18,12 +18,18 @@ from peers.admin import users as all_users
 from peers.admin import who as all_who
 from peers.workers.metrics import WorkerCounts
 
-__all__ = ["MERGES", "why_unready"]
+__all__ = ["MERGES", "merged_page", "why_unready"]
 
 
-def _who(parts: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """Return the page of all: each has the first behind the same id, and no two have one id."""
-    return sorted((row for part in parts for row in part), key=lambda row: row["id"])[: all_who.PAGE]
+def merged_page(parts: Sequence[list[dict[str, Any]]], value: Any = None) -> list[dict[str, Any]]:
+    """Return the page of all: each has the first behind the same id, and no two have one id.
+
+    Args:
+        parts: What the processes have answered.
+        value: What was asked.
+    """
+    rows = sorted((row for part in parts for row in part), key=lambda row: row["id"])
+    return rows[: all_who.limit_of(value)]
 
 
 _SUMMED = ("connections", "queued_bytes", "published_messages", "dropped_messages")
@@ -127,7 +133,7 @@ def why_unready(counts: WorkerCounts, parts: Sequence[tuple[str, str]]) -> str:
 
 
 MERGES: Final[Mapping[str, Callable[[Sequence[Any]], Any]]] = {
-    "who": _who,
+    "who": merged_page,
     "users": _users,
     "kick": _kicked,
     "drain": _drained,

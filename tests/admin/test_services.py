@@ -49,8 +49,22 @@ async def test_pages(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     page = await clients[0].request("$hub/who", {"after": page[-1]["id"]})
     assert [(one["name"], one["user"]) for one in page] == [("2", "bob")]
     assert [one["name"] for one in await clients[0].request("$hub/who", {"user": "bob"})] == ["1", "2"]
+    assert [one["name"] for one in await clients[0].request("$hub/who", {"limit": 3})] == ["0", "1", "2"], "in steps"
+    assert [one["name"] for one in await clients[0].request("$hub/who", {"limit": 1})] == ["0"]
     for client in clients:
         await client.close()
+
+
+async def test_one_connection(hub: Hub) -> None:
+    """It is told with all of its prefixes, its queue and what it has sent; who is not there is not in the list."""
+    async with connect(hub.endpoint.location) as client, client.subscribe(*[f"/{n:02}" for n in range(20)]):
+        await eventually(lambda: any(one.prefixes for one in hub.node.core.handlers.values()))
+        (row,) = await client.request("$hub/who", None)
+        (one,) = await client.request("$hub/who", {"id": row["id"]})
+        assert (len(row["sample"]), one["sample"]) == (5, [f"/{n:02}" for n in range(20)])
+        assert one["queue"] == {"messages": 8192, "bytes": 64 * 1024 * 1024}
+        assert one["received_bytes"] > row["received_bytes"] > 0
+        assert await client.request("$hub/who", {"id": 4711}) == []
 
 
 BAD: dict[str, list[Any]] = {

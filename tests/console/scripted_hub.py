@@ -35,7 +35,7 @@ RIGHTS = {
     "roles": [],
     "admin": True,
     "may": ["publish", "subscribe", "request", "serve", "claim", "journal"],
-    "asks": ["$hub/history", "$hub/kick", "$hub/queue", "$hub/rights", "$hub/state", "$hub/users", "$hub/who"],
+    "asks": ["$hub/history", "$hub/kick", "$hub/losses", "$hub/rights", "$hub/state", "$hub/users", "$hub/who"],
     "hears": ["$hub/statistics", "$hub/audit"],
 }
 """What whoever asks may do, as the hub tells it of somebody who may do everything."""
@@ -55,7 +55,8 @@ class ScriptedHub:
         name: What it is called.
         closes_hello: Code and text with which every `hello` is closed; None where it is answered.
         frame_bytes: The largest message it says it takes.
-        answers: Topic → the answer to each value that is asked of it; what is not there is never answered.
+        answers: Topic → the answer to each value that is asked of it, or a function of the value that gives it; what is
+            not there is never answered.
         reading: While cleared, nothing further is read from any client.
     """
 
@@ -249,7 +250,9 @@ class ScriptedHub:
             await _answer(connection, confirmed)
 
     async def _reply(self, connection: ServerConnection, message: dict[str, Any]) -> None:
-        answers = [self.answers[message["topic"]]] * len(message.get("values", [None]))
+        answer = self.answers[message["topic"]]
+        asked = message.get("values", [message.get("value")])
+        answers = [answer(value) if callable(answer) else answer for value in asked]
         await _answer(connection, {"type": "reply", "request": message["request"], "values": answers})
 
     async def _publish(self, message: dict[str, Any]) -> None:

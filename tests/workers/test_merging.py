@@ -9,13 +9,20 @@ from hub.quotas.quotas import USERS_SHOWN
 from hub.state import State
 from peers.admin import users as all_users
 from peers.admin import who as all_who
-from peers.workers.merging import MERGES
+from peers.workers.merging import MERGES, merged_page
 
 
 def test_a_page_of_connections() -> None:
     """By id, as many as one process would tell: the next page goes on behind them."""
     parts = [[{"id": first + 3 * number} for number in range(all_who.PAGE)] for first in (1, 2, 3)]
     assert [row["id"] for row in MERGES["who"](parts)] == list(range(1, all_who.PAGE + 1))
+
+
+def test_a_larger_page_of_connections() -> None:
+    """As many as were asked for, and no more than there may be."""
+    parts = [[{"id": first + 3 * number} for number in range(200)] for first in (1, 2, 3)]
+    assert [row["id"] for row in merged_page(parts, {"limit": 200})] == list(range(1, 201))
+    assert len(merged_page(parts, {"limit": 1 << 40})) == 600
 
 
 def user(name: str, *, connections: int, held: int, roles: tuple[str, ...] = ("member",)) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import { Session } from "./shell/session.js";
 import { SignIn } from "./shell/sign_in.js";
 import { restoreTheme } from "./shell/theme.js";
 import { Views } from "./shell/views.js";
+import { connections } from "./views/connections.js";
 import { messages } from "./views/messages.js";
 import { overview } from "./views/overview.js";
 import { topics } from "./views/topics.js";
@@ -25,7 +26,7 @@ import { language } from "./words.js";
 const FRAME_MS = 500;
 
 /** Entries, in this order; the first that one may see is what one begins with. */
-const VIEWS = [overview, topics, messages];
+const VIEWS = [overview, connections, topics, messages];
 
 const wall = new URLSearchParams(location.search).has("wall");
 document.documentElement.lang = language;

@@ -8,6 +8,7 @@ import { language } from "../words.js";
 
 const WHOLE = new Intl.NumberFormat(language, { maximumFractionDigits: 0 });
 const THREE = new Intl.NumberFormat(language, { maximumSignificantDigits: 3 });
+const SHORT_MOMENT = new Intl.DateTimeFormat(language, { dateStyle: "short", timeStyle: "short" });
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 const PREFIXES = ["", "k", "M", "G", "T"];
 
@@ -51,6 +52,11 @@ export function duration(seconds) {
 /** A moment, seconds since 1970, by the reader's clock. */
 export function moment(seconds) {
   return isKnown(seconds) ? new Date(seconds * 1000).toLocaleString(language) : UNKNOWN;
+}
+
+/** The same, shorter: in a table. */
+export function since(seconds) {
+  return isKnown(seconds) ? SHORT_MOMENT.format(seconds * 1000) : UNKNOWN;
 }
 
 function scaled(value, step, units, space) {

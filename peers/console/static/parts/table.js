@@ -1,0 +1,180 @@
+/**
+ * A table of any number of rows, of which only those in sight are elements of the page.
+ *
+ * ```
+ * viewport (scrolls) ── body (as high as all rows) ─┬─ head (sticks to the top)
+ *                                                   └─ lines (some 40, moved to where one looks, filled anew)
+ * ```
+ *
+ * Purpose: 10,000 rows that change all the time, at the cost of a screenful. Owner of the state: `Table`: which rows,
+ * where one looks, which one is chosen. Invariants: cells are filled with text, or with what a column has made once and
+ * changes; a row keeps its height, so that a position is a multiplication. Whoever gives rows decides their order;
+ * `onSort` says which is wished for.
+ *
+ * Keys: arrows, page and home keys choose a row, Enter opens it. Screen readers are told which rows of how many they
+ * have (`aria-rowindex`, `aria-rowcount`), and by what they are sorted.
+ */
+
+import { element, say } from "./element.js";
+
+/** Height of a row, CSS pixels: `--table-row` in styles/table.css. */
+const ROW_PX = 30;
+
+/** Lines kept beyond what fits. */
+const SPARE = 2;
+
+/**
+ * @typedef {object} Column
+ * @property {string} key
+ * @property {string} title
+ * @property {string} width As in `grid-template-columns`.
+ * @property {boolean} [number] Whether it stands at the right.
+ * @property {boolean} [narrow] Whether a phone shows it.
+ * @property {(cell: HTMLElement, row: any) => void} fill
+ */
+
+/** A column that says a text of its row. */
+export function textual(key, title, width, text, more = {}) {
+  return { key, title, width, fill: (cell, row) => {
+    const said = String(text(row));
+    say(cell, said);
+    if (cell.title !== said) cell.title = said;
+  }, ...more };
+}
+
+/** A column that says a figure of its row. */
+export function numeric(key, title, width, text, more = {}) {
+  return { key, title, width, number: true, fill: (cell, row) => say(cell, text(row)), ...more };
+}
+
+export class Table {
+  #columns;
+  #rows = [];
+  #lines = []; // {root, cells, row}
+  #chosen = null; // id of a row
+  #open;
+  #isDue = false;
+  #first = -1;
+
+  /**
+   * @param {string} label
+   * @param {Column[]} columns
+   * @param {number} leastPx How wide it is at least, CSS pixels; where there is less room, one scrolls.
+   * @param {{open: (row: any) => void, sort: (key: string) => void}} does
+   * @param {AbortSignal} signal
+   */
+  constructor(label, columns, leastPx, { open, sort }, signal) {
+    this.#columns = columns;
+    this.#open = open;
+    this.heads = columns.map((column) =>
+      element(
+        "div", { role: "columnheader", class: classOf(column) },
+        element("button", { type: "button", signal, on: { click: () => sort(column.key) } }, column.title),
+      ));
+    this.head = element("div", { class: "table-line table-head", role: "row", "aria-rowindex": 1 }, ...this.heads);
+    this.lines = element("div", { class: "table-lines", role: "rowgroup" });
+    this.body = element("div", { class: "table-body" }, element("div", { role: "rowgroup", class: "table-top" }, this.head), this.lines);
+    this.element = element(
+      "div",
+      {
+        class: "table", tabindex: 0, role: "grid", "aria-label": label, "aria-rowcount": 1, "aria-colcount": columns.length,
+        signal, on: { keydown: (event) => this.#key(event), click: (event) => this.#click(event) },
+      },
+      this.body,
+    );
+    this.element.style.setProperty("--least", `${leastPx}px`);
+    this.element.style.setProperty("--columns", columns.map(({ width }) => width).join(" "));
+    this.element.style.setProperty("--columns-narrow", columns.filter(({ narrow }) => narrow).map(({ width }) => width).join(" "));
+    this.element.addEventListener("scroll", () => this.draw(), { passive: true, signal });
+    const sizes = new ResizeObserver(() => this.#resized());
+    sizes.observe(this.element);
+    signal.addEventListener("abort", () => sizes.disconnect());
+  }
+
+  /** Show these rows, each with an `id`, in this order. */
+  set(rows) {
+    this.#rows = rows;
+    this.body.style.height = `${(rows.length + 1) * ROW_PX}px`;
+    this.element.setAttribute("aria-rowcount", String(rows.length + 1));
+    this.draw();
+  }
+
+  /** Say by which column the rows are sorted. */
+  sorted(key, isDescending) {
+    this.#columns.forEach((column, at) => {
+      const order = column.key === key ? (isDescending ? "descending" : "ascending") : "none";
+      this.heads[at].setAttribute("aria-sort", order);
+    });
+  }
+
+  /** Draw with the next frame. */
+  draw() {
+    if (this.#isDue) return;
+    this.#isDue = true;
+    requestAnimationFrame(() => {
+      this.#isDue = false;
+      this.#draw();
+    });
+  }
+
+  #draw() {
+    const most = Math.max(0, this.#rows.length - this.#lines.length + SPARE);
+    const first = Math.min(Math.max(0, Math.floor(this.element.scrollTop / ROW_PX)), most);
+    if (first !== this.#first) this.lines.style.transform = `translateY(${first * ROW_PX}px)`;
+    this.#first = first;
+    this.#lines.forEach((line, at) => {
+      const row = this.#rows[first + at];
+      line.row = row;
+      line.root.hidden = row === undefined;
+      if (row === undefined) return;
+      line.root.setAttribute("aria-rowindex", String(first + at + 2));
+      line.root.setAttribute("aria-selected", String(row.id === this.#chosen));
+      line.root.classList.toggle("odd", (first + at) % 2 === 1);
+      this.#columns.forEach((column, place) => column.fill(line.cells[place], row));
+    });
+  }
+
+  #resized() {
+    const wanted = Math.ceil(this.element.clientHeight / ROW_PX) + SPARE;
+    while (this.#lines.length < wanted) {
+      const cells = this.#columns.map((column) => element("div", { role: "gridcell", class: classOf(column) }));
+      const root = element("div", { class: "table-line", role: "row" }, ...cells);
+      this.#lines.push({ root, cells, row: undefined });
+      this.lines.append(root);
+    }
+    for (const { root } of this.#lines.splice(wanted)) root.remove();
+    this.draw();
+  }
+
+  #click(event) {
+    const line = this.#lines.find(({ root }) => root.contains(event.target));
+    if (line?.row) this.#open(line.row);
+  }
+
+  #key(event) {
+    const page = Math.max(1, this.#lines.length - SPARE - 2);
+    const at = this.#rows.findIndex(({ id }) => id === this.#chosen);
+    const moves = { ArrowDown: at + 1, ArrowUp: at - 1, PageDown: at + page, PageUp: at - page, Home: 0, End: this.#rows.length - 1 };
+    if (event.key === "Enter" && at >= 0 && event.target === this.element) {
+      this.#open(this.#rows[at]);
+    } else if (event.key in moves && this.#rows.length) {
+      event.preventDefault();
+      const next = Math.min(Math.max(0, moves[event.key]), this.#rows.length - 1);
+      this.#chosen = this.#rows[next].id;
+      this.#show(next);
+      this.draw();
+    }
+  }
+
+  /** Scroll so far that a row is seen. */
+  #show(at) {
+    const { scrollTop, clientHeight } = this.element;
+    const top = at * ROW_PX;
+    if (top < scrollTop) this.element.scrollTop = top;
+    else if (top + 2 * ROW_PX > scrollTop + clientHeight) this.element.scrollTop = top + 2 * ROW_PX - clientHeight;
+  }
+}
+
+function classOf({ number, narrow, key }) {
+  return ["cut", `column-${key}`, number ? "number" : "", narrow ? "" : "wide"].filter(Boolean).join(" ");
+}

@@ -1,0 +1,265 @@
+/**
+ * Connections: a table of all that are connected, and a page of each.
+ *
+ * Asks `$hub/who` a thousand at a time, and begins again when so many seconds have passed as there are thousands of them,
+ * so that 10,000 cost the hub 2 % of a processor; `$hub/state` says which are slow. Owner of the state: `Connections`, and
+ * the address, which has what is looked for, and the order (`#/connections?search=sensor&slow=1&sort=-dropped`).
+ */
+
+import { Connections, fullness, isWanted, labelOf } from "../feeds/connections.js";
+import { element, say } from "../parts/element.js";
+import { bytes, short, since, whole } from "../parts/figures.js";
+import { poll } from "../parts/polling.js";
+import { numeric, Table, textual } from "../parts/table.js";
+import { fragmentOf } from "../shell/place.js";
+import { words } from "../words.js";
+import { ConnectionPage } from "./connections/page.js";
+
+const WHO_TOPIC = "$hub/who";
+const STATE_TOPIC = "$hub/state";
+
+/** Connections in an answer: the most that the hub gives. */
+const PAGE = 1024;
+
+/** How often it is asked who is slow, and whether it is time for a further look, milliseconds. */
+const ASK_MS = 1_000;
+
+/** Most users to choose from; whoever looks for another one searches. */
+const USERS_SHOWN = 200;
+
+/** What the table's columns take at least, with what is between them, CSS pixels. */
+const LEAST_PX = 1_010;
+
+const ROLES = ["client", "link", "leaf"];
+
+/** By what rows are sorted, by the key of a column: numbers come with the largest first. */
+const ORDERS = {
+  name: (row) => labelOf(row).toLowerCase(),
+  user: (row) => row.user,
+  role: (row) => row.role,
+  in: (row) => row.inPerS ?? -1,
+  out: (row) => row.outPerS ?? -1,
+  bytes: (row) => row.outBytesPerS ?? -1,
+  queue: (row) => fullness(row),
+  dropped: (row) => row.dropped_messages,
+  overflow: (row) => row.overflow,
+  prefixes: (row) => row.prefixes,
+  address: (row) => row.address,
+  protocol: (row) => row.protocol,
+  since: (row) => row.since,
+};
+const NUMBERS = new Set(["in", "out", "bytes", "queue", "dropped", "prefixes", "since"]);
+
+/** @type {import("../shell/views.js").View} */
+export const connections = {
+  name: "connections",
+  title: words.connections.title,
+  isFor: (session) => session.mayAsk(WHO_TOPIC),
+  open: (shell, signal) => new ConnectionsView(shell, signal),
+};
+
+class ConnectionsView {
+  #shell;
+  #known = new Connections();
+  #filter = {};
+  #page = null; // of one connection: {page, ending}
+  #shownUsers = "";
+  #nextAt = 0;
+
+  constructor(shell, signal) {
+    this.#shell = shell;
+    const { session } = shell;
+    this.#make(signal);
+    session.onReady(() => {
+      this.#known.forget();
+      this.#nextAt = 0;
+    }, signal);
+    const fail = (error) => this.#complain(error.message);
+    poll(session, ASK_MS, () => this.#look(), signal, fail);
+    if (session.mayAsk(STATE_TOPIC)) poll(session, ASK_MS, () => this.#askState(), signal, fail);
+    signal.addEventListener("abort", () => this.#page?.ending.abort());
+  }
+
+  show({ rest, parameters }) {
+    this.#page?.ending.abort();
+    this.#page = null;
+    const id = Number(rest[0]);
+    if (rest.length && Number.isSafeInteger(id)) {
+      const ending = new AbortController();
+      this.#page = { ending, page: new ConnectionPage(this.#shell, id, ending.signal) };
+      this.element.replaceChildren(this.#page.page.element);
+      return;
+    }
+    this.element.replaceChildren(this.list);
+    const sort = parameters.get("sort") ?? "-dropped";
+    const key = sort.replace(/^-/, "");
+    this.#filter = {
+      search: parameters.get("search") ?? "",
+      role: parameters.get("role") ?? "",
+      user: parameters.get("user") ?? "",
+      slow: parameters.get("slow") ?? "",
+      sort: Object.hasOwn(ORDERS, key) ? sort : "-dropped",
+    };
+    this.#drawFilter();
+    this.#draw();
+  }
+
+  async #look() {
+    if (this.#page || performance.now() < this.#nextAt) return;
+    const { client } = this.#shell.session;
+    const known = this.#known;
+    let after = 0;
+    let page;
+    known.begin();
+    do {
+      page = await client.request(WHO_TOPIC, { after, limit: PAGE });
+      known.take(page, performance.now() / 1000);
+      after = page.at(-1)?.id ?? after;
+      this.#draw();
+    } while (page.length === PAGE);
+    known.end();
+    this.#nextAt = performance.now() + Math.floor(known.size / 1000) * 1000;
+    this.#complain("");
+    this.element.dataset.looks = String(Number(this.element.dataset.looks ?? 0) + 1);
+    this.#draw();
+  }
+
+  async #askState() {
+    const state = await this.#shell.session.client.request(STATE_TOPIC, null);
+    this.#known.mark(state.slow_ids);
+    say(this.sentence, state.text);
+    this.#draw();
+  }
+
+  #draw() {
+    if (this.#page) return;
+    const all = this.#known.rows;
+    const { slow, sort } = this.#filter;
+    const found = all.filter((row) => (!slow || this.#known.isSlow(row)) && isWanted(row, this.#filter));
+    const isDescending = sort.startsWith("-");
+    const value = ORDERS[sort.replace(/^-/, "")];
+    found.sort((one, other) => {
+      const [left, right] = [value(one), value(other)];
+      const order = left < right ? -1 : left > right ? 1 : one.id - other.id;
+      return isDescending ? -order : order;
+    });
+    this.table.set(found);
+    say(this.count, words.connections.shown(found.length, all.length));
+    this.#drawUsers(all);
+  }
+
+  /** Let one choose from the users that there are. */
+  #drawUsers(all) {
+    const names = [...new Set(all.map(({ user }) => user))].filter(Boolean).sort().slice(0, USERS_SHOWN);
+    const { user } = this.#filter;
+    if (user && !names.includes(user)) names.unshift(user);
+    if (names.join("\n") === this.#shownUsers) return;
+    this.#shownUsers = names.join("\n");
+    this.userField.replaceChildren(
+      element("option", { value: "" }, words.connections.anyUser),
+      ...names.map((name) => element("option", { value: name }, name)),
+    );
+    this.userField.value = user;
+    this.userField.hidden = names.length === 0;
+  }
+
+  #drawFilter() {
+    const { search, role, user, slow, sort } = this.#filter;
+    if (this.searchField.value !== search) this.searchField.value = search;
+    this.roleField.value = role;
+    this.userField.value = user;
+    this.slowField.checked = slow !== "";
+    this.table.sorted(sort.replace(/^-/, ""), sort.startsWith("-"));
+  }
+
+  /** Look for something else: it stands in the address, and going back does not lead through every letter. */
+  #seek(changes) {
+    this.#filter = { ...this.#filter, ...changes };
+    const { sort, ...others } = this.#filter;
+    const said = { ...others, sort: sort === "-dropped" ? "" : sort };
+    history.replaceState(null, "", fragmentOf("connections", [], said));
+    this.#drawFilter();
+    this.#draw();
+  }
+
+  #sort(key) {
+    const { sort } = this.#filter;
+    if (sort.replace(/^-/, "") === key) this.#seek({ sort: sort.startsWith("-") ? key : `-${key}` });
+    else this.#seek({ sort: NUMBERS.has(key) ? `-${key}` : key });
+  }
+
+  #complain(text) {
+    this.problem.hidden = text === "";
+    say(this.problem, text);
+  }
+
+  #make(signal) {
+    const { connections: said } = words;
+    const wish = (name) => (event) => this.#seek({ [name]: event.target.value });
+    this.searchField = element("input", {
+      id: "search", type: "search", placeholder: said.search, "aria-label": said.search, spellcheck: "false",
+      "data-search": true, maxlength: 1024, signal, on: { input: wish("search") },
+    });
+    const role = (name) => element("option", { value: name }, name ? said.roles[name] : said.anyRole);
+    this.roleField = element("select", { id: "role", "aria-label": said.columns.role, signal, on: { change: wish("role") } }, role(""), ...ROLES.map(role));
+    this.userField = element("select", { id: "of-user", "aria-label": said.columns.user, hidden: true, signal, on: { change: wish("user") } });
+    const onSlow = (event) => this.#seek({ slow: event.target.checked ? "1" : "" });
+    this.slowField = element("input", { id: "only-slow", type: "checkbox", signal, on: { change: onSlow } });
+    this.count = element("span", { id: "count", class: "quiet", role: "status" });
+    this.sentence = element("p", { id: "sentence", class: "quiet", role: "status" });
+    this.problem = element("p", { id: "problem", class: "notice", role: "alert", hidden: true });
+    const does = {
+      open: (row) => this.#shell.go("connections", [row.id]),
+      sort: (key) => this.#sort(key),
+    };
+    this.table = new Table(said.title, this.#columns(said.columns), LEAST_PX, does, signal);
+    this.list = element(
+      "section", { class: "card connections", "aria-label": said.title },
+      element(
+        "div", { class: "toolbar" },
+        this.searchField, this.roleField, this.userField,
+        element("label", { class: "choice" }, this.slowField, said.onlySlow),
+        element("span", { class: "spring" }), this.count,
+      ),
+      this.sentence, this.problem, this.table.element,
+    );
+    this.element = element("div", { class: "connections-view" });
+  }
+
+  #columns(titles) {
+    const perS = (value) => short(value);
+    return [
+      {
+        key: "name", title: titles.name, width: "minmax(100px, 2fr)", narrow: true,
+        fill: (cell, row) => {
+          const label = labelOf(row);
+          say(cell, label);
+          if (cell.title !== label) cell.title = label;
+          cell.classList.toggle("slow", this.#known.isSlow(row));
+        },
+      },
+      textual("user", titles.user, "minmax(50px, 1fr)", (row) => row.user),
+      textual("role", titles.role, "52px", (row) => words.connections.roles[row.role] ?? row.role),
+      numeric("in", titles.in, "56px", (row) => perS(row.inPerS)),
+      numeric("out", titles.out, "56px", (row) => perS(row.outPerS), { narrow: true }),
+      numeric("bytes", titles.bytes, "76px", (row) => bytes(row.outBytesPerS)),
+      { key: "queue", title: titles.queue, width: "minmax(60px, 100px)", narrow: true, number: true, fill: fillQueue },
+      numeric("dropped", titles.dropped, "74px", (row) => whole(row.dropped_messages), { narrow: true }),
+      textual("overflow", titles.overflow, "84px", (row) => row.overflow),
+      numeric("prefixes", titles.prefixes, "60px", (row) => whole(row.prefixes)),
+      textual("address", titles.address, "minmax(90px, 1.2fr)", (row) => row.address),
+      textual("protocol", titles.protocol, "40px", (row) => row.protocol),
+      textual("since", titles.since, "minmax(86px, 120px)", (row) => since(row.since)),
+    ];
+  }
+}
+
+/** How much waits, with a bar for how full the queue is. */
+function fillQueue(cell, row) {
+  const part = fullness(row);
+  say(cell, whole(row.queued_messages));
+  cell.style.setProperty("--full", `${(100 * part).toFixed(1)}%`);
+  cell.classList.toggle("is-full", part >= 0.9);
+  const title = words.connections.queued(whole(row.queued_messages), bytes(row.queued_bytes), whole(row.queue.messages), bytes(row.queue.bytes));
+  if (cell.title !== title) cell.title = title;
+}

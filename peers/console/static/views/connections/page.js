@@ -1,0 +1,173 @@
+/**
+ * The page of one connection: what it is and does, its prefixes, what it has lost last, and for admins how to close it.
+ *
+ * Asks `$hub/who` for it alone, once a second, and `$hub/losses`. Owner of the state: its charts, which begin when the page
+ * is opened. A connection that has left stays on the page as it was, and the page says so.
+ */
+
+import { Connections, fullness, labelOf } from "../../feeds/connections.js";
+import { Chart, STEPS } from "../../parts/chart.js";
+import { confirm } from "../../parts/confirm.js";
+import { element, say } from "../../parts/element.js";
+import { bytes, duration, moment, percent, short, whole } from "../../parts/figures.js";
+import { poll } from "../../parts/polling.js";
+import { fragmentOf } from "../../shell/place.js";
+import { words } from "../../words.js";
+
+const WHO_TOPIC = "$hub/who";
+const LOSSES_TOPIC = "$hub/losses";
+const KICK_TOPIC = "$hub/kick";
+const ASK_MS = 1_000;
+
+/** Points of a chart: five minutes. */
+const POINTS = 300;
+
+const LOSSES_SHOWN = 50;
+
+/** Each chart: its name, how it is written, its grid, its lines: how they are called, colour, and the value of a row. */
+const CHARTS = [
+  ["messages", (value) => `${short(value)}/s`, STEPS.whole, [["in_messages", "--accent", "inPerS"], ["out_messages", "--good", "outPerS"]]],
+  ["dropped", (value) => `${short(value)}/s`, STEPS.whole, [["dropped_messages", "--bad", "droppedPerS"]]],
+  ["queued", bytes, STEPS.bytes, [["queued_bytes", "--waiting", "queued_bytes"]]],
+];
+
+export class ConnectionPage {
+  #session;
+  #id;
+  #known = new Connections();
+  #points = []; // [seconds, row]
+
+  constructor(shell, id, signal) {
+    this.#session = shell.session;
+    this.#id = id;
+    this.#make(shell, signal);
+    const fail = (error) => this.#complain(error.message);
+    poll(this.#session, ASK_MS, () => this.#ask(), signal, fail);
+    if (this.#session.mayAsk(LOSSES_TOPIC)) poll(this.#session, ASK_MS, () => this.#askLosses(), signal, fail);
+    this.#session.onReady(() => this.#known.forget(), signal);
+  }
+
+  async #ask() {
+    const [told] = await this.#session.client.request(WHO_TOPIC, { id: this.#id });
+    this.element.dataset.state = told ? "there" : "gone";
+    this.#complain(told ? "" : words.connection.gone);
+    if (!told) return;
+    this.#known.take([told], performance.now() / 1000);
+    const row = this.#known.find(this.#id);
+    this.#drawFacts(row);
+    this.#drawPrefixes(row);
+    this.#points = [...this.#points, [Date.now() / 1000, { ...row }]].slice(-POINTS);
+    const times = this.#points.map(([at]) => at);
+    for (const [chart, lines] of this.charts) {
+      chart.set(times, lines.map(([, , field]) => this.#points.map(([, one]) => one[field])));
+    }
+  }
+
+  async #askLosses() {
+    const found = await this.#session.client.request(LOSSES_TOPIC, { id: this.#id, limit: LOSSES_SHOWN });
+    const shown = found.map(({ at, messages, why }) =>
+      element("tr", {}, element("td", {}, moment(at)), element("td", {}, why), element("td", {}, whole(messages))));
+    const key = JSON.stringify(found);
+    if (this.losses.dataset.shown === key) return;
+    this.losses.dataset.shown = key;
+    this.losses.replaceChildren(...shown);
+    this.noLosses.hidden = found.length > 0;
+  }
+
+  #drawFacts(row) {
+    const { connection: said, connections: { roles, queued } } = words;
+    say(this.title, labelOf(row));
+    const facts = [
+      [said.id, row.id],
+      [said.name, row.name],
+      [said.user, row.user],
+      [said.how, row.how],
+      [said.role, roles[row.role] ?? row.role],
+      [said.protocol, row.protocol],
+      [said.tls, /^(tls|wss|https)$/.test(row.protocol) ? said.yes : said.no],
+      [said.address, row.address],
+      [said.since, `${moment(row.since)} (${duration(Date.now() / 1000 - row.since)})`],
+      [said.published, `${whole(row.published_messages)}, ${short(row.inPerS)}/s`],
+      [said.delivered, `${whole(row.delivered_messages)}, ${short(row.outPerS)}/s, ${bytes(row.outBytesPerS)}/s`],
+      [said.received, bytes(row.received_bytes)],
+      [said.dropped, whole(row.dropped_messages)],
+      [said.overflow, row.overflow],
+      [said.queue, `${percent(fullness(row))}: ${queued(whole(row.queued_messages), bytes(row.queued_bytes), whole(row.queue.messages), bytes(row.queue.bytes))}`],
+      [said.paused, row.paused ? said.yes : said.no],
+      [said.rules, whole(row.rules)],
+    ];
+    facts.forEach(([name, value], at) => {
+      let line = this.facts.children[at];
+      if (!line) this.facts.append((line = element("div", {}, element("dt", {}, name), element("dd", { class: "cut" }))));
+      say(line.lastChild, String(value || "–"));
+      line.lastChild.title = String(value);
+    });
+  }
+
+  #drawPrefixes(row) {
+    say(this.prefixTitle, words.connection.prefixes(row.prefixes));
+    const key = row.sample.join("\n");
+    if (this.prefixes.dataset.shown === key) return;
+    this.prefixes.dataset.shown = key;
+    this.prefixes.replaceChildren(...row.sample.map((prefix) => element("li", { class: "cut", title: prefix }, prefix || words.connection.everything)));
+    this.morePrefixes.hidden = row.prefixes <= row.sample.length;
+    say(this.morePrefixes, words.connection.more(row.prefixes - row.sample.length));
+  }
+
+  async #kick() {
+    const { connection: said } = words;
+    const text = await confirm(said.kickQuestion(this.title.textContent), said.kick, { label: said.kickText, value: said.kickDefault });
+    if (text === null) return;
+    try {
+      await this.#session.client.request(KICK_TOPIC, { id: this.#id, text });
+      say(this.done, said.kicked);
+    } catch (error) {
+      say(this.done, error.message);
+    }
+  }
+
+  #complain(text) {
+    this.problem.hidden = text === "";
+    say(this.problem, text);
+  }
+
+  #make(shell, signal) {
+    const { connection: said, overview } = words;
+    const mayKick = !shell.wall && this.#session.mayAsk(KICK_TOPIC);
+    this.title = element("h2", { id: "connection-title", class: "cut" }, `${said.id} ${this.#id}`);
+    this.problem = element("p", { id: "problem", class: "notice", role: "status", hidden: true });
+    this.done = element("span", { id: "kicked", role: "status", class: "quiet" });
+    this.facts = element("dl", { class: "facts" });
+    this.prefixTitle = element("h3", {}, said.prefixes(0));
+    this.prefixes = element("ul", { id: "prefixes", class: "mono" });
+    this.morePrefixes = element("p", { class: "quiet", hidden: true });
+    this.losses = element("tbody", { id: "losses" });
+    this.noLosses = element("p", { class: "quiet" }, said.noLosses);
+    this.charts = CHARTS.map(([name, format, steps, lines]) => {
+      const named = lines.map(([line, colour]) => ({ name: overview.lines[line], colour, filled: lines.length === 1 }));
+      return [new Chart(overview.charts[name], named, format, steps, "connection", signal), lines];
+    });
+    this.element = element(
+      "section", { class: "connection", "aria-labelledby": "connection-title" },
+      element(
+        "div", { class: "toolbar" },
+        element("a", { href: fragmentOf("connections"), id: "back" }, said.back), this.title, element("span", { class: "spring" }), this.done,
+        mayKick ? element("button", { id: "kick", type: "button", class: "danger", signal, on: { click: () => this.#kick() } }, said.kick) : null,
+      ),
+      this.problem,
+      element("div", { class: "card" }, this.facts),
+      element("div", { class: "charts" }, ...this.charts.map(([chart]) => chart.element)),
+      element(
+        "div", { class: "halves" },
+        element("div", { class: "card half" }, this.prefixTitle, this.prefixes, this.morePrefixes),
+        this.#session.mayAsk(LOSSES_TOPIC)
+          ? element(
+            "div", { class: "card half" },
+            element("h3", {}, said.losses), this.noLosses,
+            element("table", {}, this.losses),
+          )
+          : null,
+      ),
+    );
+  }
+}

@@ -1,0 +1,184 @@
+"""Make the pictures of docs/console.md anew: `python -m tests.console.screenshots [folder]`.
+
+A hub of its own, sensors that publish, readers, one of them too slow, and Chromium. What is waited for are conditions;
+how long it lasts depends on the machine, as the charts begin with the hub: about a minute.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import math
+import socket
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from websockets.asyncio.client import connect as connect_websocket
+
+from peers.client import Client, MessageStream, connect
+from tests.console.browser import Browser, Chromium, Page, chromium_path
+from tests.console.real_hub import RealHub, run_hub
+from tests.console.seeing import wait_messages, wait_shown
+
+__all__ = ["main"]
+
+FOLDER = Path(__file__).parents[2] / "docs" / "console"
+
+SENSORS = 24
+
+READERS = 12
+
+TICK_S = 0.05
+
+RECEIVE_BYTES = 8192
+"""What the kernel keeps for the slow reader: the smaller, the sooner the hub has to keep it."""
+
+SLOW_QUEUE = {"messages": 2000, "bytes": 4_000_000, "overflow": "drop-oldest"}
+
+POINTS = 30
+"""Seconds of the hub's history that the picture of the overview has, at least."""
+
+WIDTH_PX, HEIGHT_PX = 1180, 760
+
+
+@contextlib.asynccontextmanager
+async def slow_reader(hub: RealHub, name: str) -> AsyncIterator[None]:
+    """Subscribe to everything, and read nothing."""
+    plain = socket.create_connection(("127.0.0.1", hub.port))
+    plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
+    async with connect_websocket(
+        hub.url,
+        sock=plain,
+        subprotocols=["hub.v1.json"],  # type: ignore[list-item]
+        max_queue=1,
+        ping_interval=None,
+        close_timeout=0,
+        compression=None,
+    ) as reader:
+        await reader.send(json.dumps({"type": "hello", "name": name, "queue": SLOW_QUEUE}))
+        await reader.send(json.dumps({"type": "subscribe", "prefixes": ["/site/"]}))
+        yield
+        plain.close()
+
+
+async def publish(sensors: list[Client]) -> None:
+    """Publish readings for as long as this is not cancelled, sometimes more and sometimes less."""
+    for tick in itertools.count():
+        rate = 6 + 5 * math.sin(tick / 40)
+        for number, sensor in enumerate(sensors):
+            for reading in range(int(rate)):
+                value: dict[str, Any] = {"celsius": round(20 + math.sin(tick / 90 + number), 2), "reading": reading}
+                sensor.publish_nowait(f"/site/hall-{number % 4}/sensor-{number:02}", value | {"note": "x" * 200})
+        await asyncio.sleep(TICK_S)
+
+
+async def read(messages: MessageStream) -> None:
+    """Take what comes."""
+    async for _ in messages:
+        pass
+
+
+@contextlib.asynccontextmanager
+async def crowd(hub: RealHub) -> AsyncIterator[None]:
+    """Sensors that publish, readers, and one reader that is too slow."""
+    tasks: list[asyncio.Task[None]] = []
+    async with contextlib.AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        sensors = [await enter(connect(hub.url, name=f"sensor-{number:02}")) for number in range(SENSORS)]
+        for number in range(READERS):
+            reader = await enter(connect(hub.url, name=f"panel-{number}"))
+            messages = await enter(reader.subscribe(f"/site/hall-{number % 4}/"))
+            tasks.append(asyncio.create_task(read(messages)))
+        await enter(slow_reader(hub, "archive"))
+        tasks.append(asyncio.create_task(publish(sensors)))
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def take_overview(page: Page, folder: Path) -> None:
+    """Once there is some history, and somebody has lost something."""
+    known = "document.querySelector('.overview')?.dataset.points"
+    await wait_shown(page, f"{known} === '60' && document.querySelectorAll('#losers li').length === 1")
+    await wait_points(page)
+    await page.screenshot(folder / "overview.png")
+    await page.prefer("dark")
+    await page.screenshot(folder / "overview-dark.png")
+    await page.prefer("light")
+
+
+async def wait_points(page: Page) -> None:
+    """Wait until the hub knows what it did in so many seconds."""
+    await page.evaluate(
+        """
+        const {connect} = await import("/hub.js");
+        const client = connect("/", {name: "screenshots"});
+        let known = 0;
+        while (known < points) {
+          const {figures} = await client.request("$hub/history", null);
+          known = figures.in_messages.filter((value) => value !== null).length;
+          await new Promise((resolve) => setTimeout(resolve, 500));
+        }
+        await client.close();
+        """,
+        points=POINTS,
+    )
+
+
+async def take_connections(page: Page, folder: Path) -> None:
+    """The table, with the slow one at the top, and his page."""
+    await page.evaluate("location.hash = '#/connections'")
+    await wait_shown(page, "Number(document.querySelector('.connections-view')?.dataset.looks) >= 3")
+    await wait_shown(page, "document.querySelector('.table .slow')?.textContent === 'archive'")
+    await page.screenshot(folder / "connections.png")
+    await page.evaluate("document.querySelector('.table .slow').click()")
+    await wait_shown(page, "document.querySelectorAll('#losses tr').length > 5")
+    await page.screenshot(folder / "connection.png")
+
+
+async def take_messages(page: Page, folder: Path) -> None:
+    """The stream, on a wide screen and on a phone."""
+    await page.evaluate("location.hash = '#/messages?prefix=/site/'")
+    await wait_messages(page)
+    await wait_shown(page, "document.querySelectorAll('.row:not([hidden])').length > 10")
+    await page.screenshot(folder / "messages.png")
+
+
+async def take_all(chromium: Chromium, folder: Path) -> None:
+    """Make all pictures."""
+    with run_hub() as hub:
+        async with crowd(hub), Browser.connect(chromium.url) as browser, browser.open(hub.page_url) as page:
+            await page.resize(WIDTH_PX, HEIGHT_PX)
+            for take in (take_overview, take_connections, take_messages):
+                await take(page, folder)
+            for complaint in page.complaints:
+                sys.stderr.write(f"the page complains: {complaint}\n")
+
+
+def main() -> None:
+    """Read the command line, and make them."""
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    path = chromium_path()
+    if path is None:
+        raise SystemExit("chromium is missing: tests/console/install-chromium installs it")
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        chromium = Chromium(path, Path(profile))
+        try:
+            asyncio.run(take_all(chromium, folder))
+        finally:
+            chromium.stop()
+    for picture in sorted(folder.glob("*.png")):
+        sys.stdout.write(f"{picture}: {picture.stat().st_size:,} bytes\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,272 @@
+"""The view of connections in a real Chromium: the table of all, and the page of each."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+
+from hub.state import State
+from tests.console.browser import Browser, Page
+from tests.console.real_hub import RealHub
+from tests.console.scripted_hub import RIGHTS, ScriptedHub
+from tests.console.seeing import text, wait_shown, wait_view
+
+LOOKED = "Number(document.querySelector('.connections-view')?.dataset.looks) >= 1"
+
+
+def row(number: int, **changes: Any) -> dict[str, Any]:
+    """A connection, as the hub tells it."""
+    return {
+        "id": number,
+        "role": "client",
+        "name": f"sensor-{number:05}",
+        "address": f"10.0.0.1:{number}",
+        "prefixes": 1,
+        "sample": [f"/site/{number}"],
+        "published_messages": 0,
+        "delivered_messages": 0,
+        "delivered_bytes": 0,
+        "queued_messages": 0,
+        "queued_bytes": 0,
+        "dropped_messages": 0,
+        "overflow": "drop-oldest",
+        "paused": False,
+        "user": "",
+        "how": "",
+        "protocol": "ws",
+        "since": 1_700_000_000.0,
+        "rules": 0,
+        "queue": {"messages": 100, "bytes": 1_000_000},
+        "received_bytes": 0,
+    } | changes
+
+
+def who(rows: list[dict[str, Any]]) -> Callable[[Any], list[dict[str, Any]]]:
+    """Return what answers `$hub/who` for these, by id."""
+
+    def answer(value: Any) -> list[dict[str, Any]]:
+        value = value or {}
+        if "id" in value:
+            return [one for one in rows if one["id"] == value["id"]]
+        return [one for one in rows if one["id"] > value.get("after", 0)][: value.get("limit", 64)]
+
+    return answer
+
+
+async def rows_of(page: Page) -> list[str]:
+    """Return what the rows in sight are called, from the top."""
+    shown: list[str] = await page.evaluate("""
+        const lines = [...document.querySelectorAll(".table-lines .table-line:not([hidden])")];
+        return lines.map((line) => line.querySelector(".column-name").textContent);
+    """)
+    return shown
+
+
+FIRST = "document.querySelector('.table-lines .table-line:not([hidden]) .column-name')?.textContent"
+
+
+@pytest.fixture
+def crowded_hub(hub: ScriptedHub) -> ScriptedHub:
+    """A hub with 10,000 connections, of which number 7 is slow."""
+    hub.answers |= {
+        "$hub/who": who([row(number, user=f"u{number % 3}") for number in range(1, 10_001)]),
+        "$hub/state": State(10_000, 10_000, 1, slow_ids=(7,)).fields(),
+        "$hub/losses": [{"at": 1_700_000_000.0, "id": 7, "label": "a", "messages": 5, "why": "drop-oldest"}],
+        "$hub/kick": {"kicked": 1},
+    }
+    return hub
+
+
+@pytest.fixture
+async def crowd(browser: Browser, crowded_hub: ScriptedHub) -> AsyncIterator[Page]:
+    """Its view, once all are known, that has nothing to complain about when the test is over."""
+    async with browser.open(f"{crowded_hub.page_url}#/connections") as page:
+        await wait_shown(page, LOOKED)
+        await wait_shown(page, "document.querySelectorAll('.table-lines .table-line').length > 0")
+        yield page
+        assert page.complaints == []
+
+
+async def search(page: Page, words: str) -> None:
+    """Type into the search field."""
+    await page.evaluate(
+        """
+        document.getElementById("search").value = words;
+        document.getElementById("search").dispatchEvent(new Event("input"));
+        """,
+        words=words,
+    )
+
+
+async def test_ten_thousand_are_a_screenful_of_elements(crowd: Page) -> None:
+    """All of them are known, and can be scrolled to; only those in sight are in the page."""
+    assert await text(crowd, "count") == "10,000 connections"
+    assert await crowd.evaluate("return document.querySelectorAll('.table-line').length") < 100
+    assert await crowd.evaluate("return document.querySelector('.table').getAttribute('aria-rowcount')") == "10001"
+    await crowd.evaluate("document.querySelector('.table-head .column-name button').click()")
+    await wait_shown(crowd, f"{FIRST} === 'sensor-00001'")
+    await crowd.evaluate("document.querySelector('.table').scrollTop = 1e9")
+    await wait_shown(
+        crowd,
+        "[...document.querySelectorAll('.table-lines .table-line:not([hidden]) .column-name')].at(-1).textContent"
+        " === 'sensor-10000'",
+    )
+    assert len(await rows_of(crowd)) > 5
+
+
+async def test_sorting(crowd: Page) -> None:
+    """By any column, and the other way round with a second click; it stands in the address."""
+    await crowd.evaluate("document.querySelector('.table-head .column-name button').click()")
+    await wait_shown(crowd, f"{FIRST} === 'sensor-00001'")
+    await crowd.evaluate("document.querySelector('.table-head .column-name button').click()")
+    await wait_shown(crowd, f"{FIRST} === 'sensor-10000'")
+    sort = "return document.querySelector('.table-head .column-name').getAttribute('aria-sort')"
+    assert await crowd.evaluate(sort) == "descending"
+    assert await crowd.evaluate("return location.hash") == "#/connections?sort=-name"
+
+
+async def test_searching_and_filtering(crowd: Page) -> None:
+    """By words, by user, by role, and by who is slow; all of that at once, and all of it in the address."""
+    await search(crowd, "SENSOR-0123 site")
+    await wait_shown(crowd, "document.getElementById('count').textContent === '10 of 10,000 connections'")
+    await crowd.evaluate("""
+        document.getElementById("of-user").value = "u1";
+        document.getElementById("of-user").dispatchEvent(new Event("change"));
+    """)
+    await wait_shown(crowd, "document.getElementById('count').textContent.startsWith('3 of ')")
+    assert await crowd.evaluate("return location.hash") == "#/connections?search=SENSOR-0123+site&user=u1"
+    await crowd.evaluate("location.hash = '#/connections?slow=1'")
+    await wait_shown(crowd, "document.getElementById('count').textContent === '1 of 10,000 connections'")
+    await wait_shown(crowd, f"{FIRST} === 'sensor-00007'")
+    assert await crowd.evaluate("return document.getElementById('only-slow').checked") is True
+    await crowd.evaluate("location.hash = '#/connections?role=link'")
+    await wait_shown(crowd, "document.getElementById('count').textContent === '0 of 10,000 connections'")
+
+
+async def test_keys(crowd: Page) -> None:
+    """Arrows choose a row, which is always in sight, and Enter opens it."""
+    await search(crowd, "sensor-000")
+    await crowd.evaluate("document.querySelector('.table-head .column-name button').click()")
+    await wait_shown(crowd, f"{FIRST} === 'sensor-00001'")
+    for key in ("ArrowDown", "ArrowDown", "End", "Home", "ArrowDown"):
+        await crowd.evaluate(
+            "document.querySelector('.table').dispatchEvent(new KeyboardEvent('keydown', {key}))", key=key
+        )
+    await wait_shown(
+        crowd, "document.querySelector('[aria-selected=true] .column-name')?.textContent === 'sensor-00002'"
+    )
+    await crowd.evaluate("document.querySelector('.table').dispatchEvent(new KeyboardEvent('keydown', {key: 'Enter'}))")
+    await wait_shown(crowd, "document.getElementById('connection-title')?.textContent === 'sensor-00002'")
+
+
+async def test_the_page_of_one(crowd: Page, crowded_hub: ScriptedHub) -> None:
+    """It has all that the hub says of it, its prefixes, and what it lost last; one comes to it by its address, too."""
+    await crowd.evaluate("location.hash = '#/connections/7'")
+    await wait_shown(crowd, "document.getElementById('connection-title')?.textContent === 'sensor-00007'")
+    assert await text(crowd, "prefixes") == "/site/7"
+    await wait_shown(crowd, "document.querySelectorAll('#losses tr').length === 1")
+    assert "drop-oldest" in await text(crowd, "losses")
+    facts = str(await crowd.evaluate("return document.querySelector('.facts').textContent"))
+    assert "10.0.0.1:7" in facts
+    crowded_hub.answers["$hub/who"] = who([])
+    await wait_shown(crowd, "document.querySelector('.connection').dataset.state === 'gone'")
+    assert await text(crowd, "connection-title") == "sensor-00007"
+    assert await text(crowd, "problem") == "It is not connected any more."
+
+
+async def test_closing_a_connection(crowd: Page, crowded_hub: ScriptedHub) -> None:
+    """It is asked first, with what the other side is told; nothing is done if one thinks better of it."""
+    await crowd.evaluate("location.hash = '#/connections/7'")
+    await wait_shown(crowd, "document.getElementById('kick') !== null")
+    await wait_shown(crowd, "document.getElementById('connection-title').textContent === 'sensor-00007'")
+    await crowd.evaluate("document.getElementById('kick').click()")
+    await wait_shown(crowd, "document.querySelector('dialog[open]') !== null")
+    assert "sensor-00007" in await crowd.evaluate("return document.querySelector('dialog').textContent")
+    await crowd.evaluate("document.querySelector('dialog button[type=button]').click()")
+    await wait_shown(crowd, "document.querySelector('dialog') === null")
+    await crowd.evaluate("document.getElementById('kick').click()")
+    await crowd.evaluate("""
+        document.getElementById("confirm-text").value = "go";
+        document.querySelector("dialog .danger").click();
+    """)
+    await wait_shown(crowd, "document.getElementById('kicked').textContent === 'closed'")
+    kicks = [one for one in crowded_hub.of_type("request") if one["topic"] == "$hub/kick"]
+    assert [one.get("values", [one.get("value")]) for one in kicks] == [[{"id": 7, "text": "go"}]]
+
+
+async def test_who_may_not_close_is_not_offered_it(browser: Browser, crowded_hub: ScriptedHub) -> None:
+    """Neither is anybody at a screen on a wall."""
+    asks = [one for one in RIGHTS["asks"] if one != "$hub/kick"]  # type: ignore[attr-defined]
+    for address, rights in [("#/connections/7", RIGHTS | {"asks": asks}), ("?wall#/connections/7", RIGHTS)]:
+        crowded_hub.answers["$hub/rights"] = rights
+        async with browser.open(f"{crowded_hub.page_url}{address}") as page:
+            await wait_shown(page, "document.getElementById('connection-title')?.textContent === 'sensor-00007'")
+            assert await page.evaluate("return document.getElementById('kick')") is None
+
+
+async def test_rates_and_queues(browser: Browser, hub: ScriptedHub) -> None:
+    """What is done between two looks is shown a second; a queue is as full as its messages or its bytes."""
+    count = 0
+
+    def answer(_: Any) -> list[dict[str, Any]]:
+        nonlocal count
+        count += 1
+        queued = {"queued_messages": 50, "queued_bytes": 900_000, "dropped_messages": 12}
+        return [row(1, delivered_messages=1_000_000 * count, **queued)]
+
+    hub.answers |= {"$hub/who": answer, "$hub/state": State().fields()}
+    async with browser.open(f"{hub.page_url}#/connections") as page:
+        await wait_shown(page, "/^[\\d.]+[kM]$/.test(document.querySelector('.table-lines .column-out')?.textContent)")
+        queue = await page.evaluate("""
+            const cell = document.querySelector(".table-lines .column-queue");
+            const full = cell.style.getPropertyValue("--full");
+            return [cell.textContent, full, cell.className.includes("is-full"), cell.title];
+        """)
+        assert queue == ["50", "90.0%", True, "50 of 100 messages, 879 KiB of 977 KiB"]
+        assert await page.evaluate("return document.querySelector('.table-lines .column-dropped').textContent") == "12"
+
+
+async def test_hostile_names(browser: Browser, hub: ScriptedHub) -> None:
+    """They are text, however long and whatever they say, and the table keeps its shape."""
+    markup = "<img src=x onerror='globalThis.broken = true'>"
+    names = [markup, "\u202eright to left \u05d0", "x" * 1_000_000]
+    hostile = [row(at, name=name, address=name, user=name, sample=[name]) for at, name in enumerate(names, 1)]
+    hub.answers |= {"$hub/who": who(hostile), "$hub/state": State().fields(), "$hub/losses": []}
+    async with browser.open(f"{hub.page_url}#/connections?sort=since") as page:
+        await wait_shown(page, "document.querySelectorAll('.table-lines .table-line:not([hidden])').length === 3")
+        assert await rows_of(page) == names
+        heights = await page.evaluate("""
+            const lines = [...document.querySelectorAll(".table-lines .table-line:not([hidden])")];
+            return lines.map((line) => line.offsetHeight);
+        """)
+        assert heights == [30, 30, 30]
+        for number in (1, 2, 3):
+            await page.evaluate("location.hash = `#/connections/${number}`", number=number)
+            length = len(names[number - 1])
+            await wait_shown(page, f"document.getElementById('prefixes')?.textContent.length === {length}")
+            assert await text(page, "connection-title") == names[number - 1]
+        assert await page.evaluate("return [document.images.length, globalThis.broken ?? null]") == [0, None]
+        assert await page.evaluate("return document.documentElement.scrollWidth === innerWidth")
+
+
+async def test_a_hub_that_is_lost_and_comes_back(browser: Browser, crowded_hub: ScriptedHub) -> None:
+    """Numbers may be those of others then: all is asked anew."""
+    async with browser.open(f"{crowded_hub.page_url}#/connections") as page:
+        await wait_shown(page, LOOKED)
+        crowded_hub.answers["$hub/who"] = who([row(1, name="another one")])
+        crowded_hub.drop_connections()
+        await wait_shown(page, "document.getElementById('count').textContent === '1 connection'")
+        await wait_shown(page, f"{FIRST} === 'another one'")
+
+
+async def test_a_real_hub(browser: Browser, real_hub: RealHub) -> None:
+    """The page itself is there, with its address and since when; its page tells more."""
+    async with browser.reuse_tab(f"{real_hub.page_url}#/connections") as page:
+        await wait_view(page, "connections")
+        await wait_shown(page, f"{FIRST} === 'console'")
+        await page.evaluate("document.querySelector('.table-lines .table-line').click()")
+        await wait_shown(page, "document.getElementById('connection-title')?.textContent === 'console'")
+        await wait_shown(page, "/127\\.0\\.0\\.1/.test(document.querySelector('.facts').textContent)")
+        assert page.complaints == []
