@@ -1,22 +1,27 @@
 """`Database`: the file of one store, SQLite through apsw.
 
 ```
-meta     name, epoch, number of the last change, whether the hub has closed the file
-entries  key, value, version, when it expires (ns since 1970), user
+meta     name, epoch, number of the last change, whether the hub has closed the file, how many entries, checksum
+entries  key, value, version, when it expires (ns since 1970), user, checksum
 ```
 
 A transaction brings the entries from the state at one number to that at a later one, so that the file always holds what
 the store was at some time. A hub that did not close the file may have told of changes that it no longer has: so it gets
 a new epoch then, and whoever has copied the store copies it anew.
 
+SQLite notices damage to its own structure, and not to what it holds: that is what checksums and the number of entries
+are for. A damaged file is refused as a whole, as nobody can tell what is missing in it. Only of the write-ahead log (of
+a hub that was killed) what stands behind the damage is as if it had never been written.
+
 Owner: one keeper; after `open` one thread at a time uses it. Invariant: no other process has the file open. Cost: about
-3 µs an entry, and a sync of the disk a transaction.
+4 µs an entry, and a sync of the disk a transaction.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from zlib import crc32
 
 import apsw
 
@@ -32,12 +37,16 @@ FILE_MODE = 0o600
 _APPLICATION_ID = 0x48554253
 """HUBS: SQLite's mark of whose file it is."""
 
-_FORMAT = 1
+_FORMAT = 2
 
 _SCHEMA = """
-CREATE TABLE meta (name TEXT NOT NULL, epoch INTEGER NOT NULL, number INTEGER NOT NULL, is_closed INTEGER NOT NULL);
+CREATE TABLE meta (
+    name TEXT NOT NULL, epoch INTEGER NOT NULL, number INTEGER NOT NULL, is_closed INTEGER NOT NULL,
+    entries INTEGER NOT NULL, checksum INTEGER NOT NULL
+);
 CREATE TABLE entries (
-    key BLOB PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL, expires_ns INTEGER, user TEXT
+    key BLOB PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL, expires_ns INTEGER, user TEXT,
+    checksum INTEGER NOT NULL
 ) WITHOUT ROWID;
 """
 
@@ -62,6 +71,8 @@ class Database:
 
     def __init__(self, path: str, name: str, first_epoch: int, *, full_sync: bool) -> None:
         self.path = path
+        self._name = name
+        self._entries = 0
         self.epoch = self.number = 0
         """Of the store, as of the last transaction."""
         try:
@@ -71,14 +82,11 @@ class Database:
             raise StorageError(f"store {name!r}: {path}: {error}") from error
         try:
             self._set_up(full_sync=full_sync)
-            self._begin(name, first_epoch)
+            self._begin(first_epoch)
         except BaseException as error:
             self._connection.close()
             if isinstance(error, _DAMAGE):
-                text = (
-                    f"store {name!r}: {path} is damaged, or no file of a store ({error}); move it away, or name another"
-                )
-                raise StorageError(text) from error
+                raise self._damaged(str(error)) from error
             if isinstance(error, apsw.BusyError):
                 raise StorageError(f"store {name!r}: {path} is in use by another process") from error
             if isinstance(error, apsw.Error):
@@ -92,24 +100,36 @@ class Database:
         pragma("synchronous", "FULL" if full_sync else "NORMAL")
         pragma("wal_autocheckpoint", _CHECKPOINT_PAGES)
 
-    def _begin(self, name: str, first_epoch: int) -> None:
+    def _damaged(self, how: str) -> StorageError:
+        text = f"{self.path} is damaged, or no file of a store ({how}); move it away, restore it, or name another"
+        return StorageError(f"store {self._name!r}: {text}")
+
+    def _begin(self, first_epoch: int) -> None:
         """Make the tables where there are none; take epoch and number over, and note that the file is open."""
-        connection = self._connection
+        connection, name = self._connection, self._name
         with connection:
             if not connection.pragma("application_id"):
                 connection.execute(_SCHEMA)
-                connection.execute("INSERT INTO meta VALUES (?, ?, 0, 1)", (name, first_epoch))
+                self.epoch = first_epoch
+                self._note(0, 0, is_closed=True)
                 connection.pragma("application_id", _APPLICATION_ID)
                 connection.pragma("user_version", _FORMAT)
             if (connection.pragma("application_id"), connection.pragma("user_version")) != (_APPLICATION_ID, _FORMAT):
                 raise StorageError(f"store {name!r}: {self.path} is no file of a store of this version; name another")
-            row = connection.execute("SELECT name, epoch, number, is_closed FROM meta").fetchone()
-            if row is None or row[0] != name:
-                held = "none" if row is None else repr(row[0])
-                raise StorageError(f"store {name!r}: {self.path} holds another store, {held}; name another file")
-            _, epoch, self.number, is_closed = row
+            row = connection.execute("SELECT name, epoch, number, is_closed, entries, checksum FROM meta").fetchone()
+            if row is None or row[-1] != _checksum_of(row[:-1]):
+                raise self._damaged("what it says of itself is wrong")
+            held, epoch, self.number, is_closed, self._entries, _ = row
+            if held != name:
+                raise StorageError(f"store {name!r}: {self.path} holds another store, {held!r}; name another file")
             self.epoch = epoch if is_closed else max(epoch + 1, first_epoch)
-            connection.execute("UPDATE meta SET epoch = ?, is_closed = 0", (self.epoch,))
+            self._note(self.number, self._entries, is_closed=False)
+
+    def _note(self, number: int, entries: int, *, is_closed: bool) -> None:
+        """Write what the file says of itself."""
+        meta = (self._name, self.epoch, number, int(is_closed), entries)
+        self._connection.execute("DELETE FROM meta")
+        self._connection.execute("INSERT INTO meta VALUES (?, ?, ?, ?, ?, ?)", (*meta, _checksum_of(meta)))
 
     def read(self) -> Iterator[Kept]:
         """Return all entries.
@@ -117,11 +137,19 @@ class Database:
         Raises:
             StorageError: They cannot be read.
         """
+        count = 0
         try:
-            for row in self._connection.execute("SELECT key, value, version, expires_ns, user FROM entries"):
+            for *row, checksum in self._connection.execute(
+                "SELECT key, value, version, expires_ns, user, checksum FROM entries"
+            ):
+                if not (isinstance(row[0], bytes) and isinstance(row[1], bytes)) or checksum != _checksum(*row):
+                    raise self._damaged("an entry is not as it was written")
+                count += 1
                 yield Kept(*row)
-        except apsw.Error as error:
-            raise StorageError(f"{self.path} is damaged ({error}); move it away, or restore it") from error
+        except (apsw.Error, UnicodeDecodeError) as error:
+            raise self._damaged(str(error)) from error
+        if count != self._entries:
+            raise self._damaged(f"it holds {count} entries, and not {self._entries}")
 
     def write(self, unkept: Unkept) -> None:
         """Bring the file to the state behind these changes, in one transaction; nothing of it is there if that fails.
@@ -130,15 +158,15 @@ class Database:
             apsw.Error: It cannot be written.
         """
         connection = self._connection
-        rows = [row for row in unkept.rows.values() if row is not None]
+        rows = [(*row, _checksum(*row)) for row in unkept.rows.values() if row is not None]
         gone = [(key,) for key, row in unkept.rows.items() if row is None]
         with connection:
             if unkept.is_cleared:
                 connection.execute("DELETE FROM entries")
-            connection.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?)", rows)
+            connection.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?, ?)", rows)
             connection.executemany("DELETE FROM entries WHERE key = ?", gone)
-            connection.execute("UPDATE meta SET number = ?", (unkept.number,))
-        self.number = unkept.number
+            self._note(unkept.number, unkept.entries, is_closed=False)
+        self.number, self._entries = unkept.number, unkept.entries
 
     def close(self, *, is_whole: bool) -> None:
         """Close the file.
@@ -151,6 +179,16 @@ class Database:
         """
         try:
             if is_whole:
-                self._connection.execute("UPDATE meta SET is_closed = 1")
+                self._note(self.number, self._entries, is_closed=True)
         finally:
             self._connection.close()
+
+
+def _checksum(key: bytes, value: bytes, *others: int | str | None) -> int:
+    """Return the checksum of an entry."""
+    return crc32(f"{len(key)} {others}".encode(), crc32(value, crc32(key)))
+
+
+def _checksum_of(meta: tuple[object, ...]) -> int:
+    """Return the checksum of what the file says of itself."""
+    return crc32(repr(meta).encode())

@@ -23,7 +23,7 @@ Row: TypeAlias = tuple[bytes, bytes, int, int | None, str | None]
 class Unkept:
     """The changes of one store that are not in its file."""
 
-    __slots__ = ("is_cleared", "number", "rows")
+    __slots__ = ("entries", "is_cleared", "number", "rows")
 
     def __init__(self) -> None:
         self.is_cleared = False
@@ -32,6 +32,8 @@ class Unkept:
         """Key → its entry; None where there is none any more."""
         self.number = 0
         """Of the last change; 0 while there is none."""
+        self.entries = 0
+        """How many the store has behind it."""
 
     def __bool__(self) -> bool:
         return bool(self.number)
@@ -55,6 +57,7 @@ class Unkept:
             else:
                 rows[key] = None
             self.number = number
+        self.entries = len(entries)
 
     def put_behind(self, later: Unkept) -> Unkept:
         """Return these changes with others behind them."""
@@ -63,5 +66,5 @@ class Unkept:
         if later.is_cleared:
             return later
         self.rows.update(later.rows)
-        self.number = later.number
+        self.number, self.entries = later.number, later.entries
         return self

@@ -6,5 +6,6 @@ producer ── numbered actions ──▶ consumer                 the channel:
 master ◀── wishes, changes ──▶ clone                      the two ends of a store
 forwarder ─ between the two, where they are at different endpoints
 served, followed ─ a store of this hub as what a master serves, or what a clone copies to
+writes ─ what clients of this hub want changed in a store that is followed
 ```
 """
