@@ -10,8 +10,8 @@ So everybody else reads and writes frames as they are under the mechanism NULL.
 Owner: one connection. Invariants: a number is used once, and those of the far side grow, so that no box is taken twice,
 or in another order; what does not open changes nothing.
 
-Cost: a box takes 2.5 µs to seal, and 3 µs to open, most of it within libsodium and on the way there. Unlike all else
-that is sent to nodes, it is paid for each of them.
+Cost: a box takes 2.7 µs to seal, and 4 µs to open, with what finds it; half of it is libsodium and the way there.
+Unlike all else that is sent to nodes, it is paid for each of them.
 """
 
 from __future__ import annotations
@@ -42,6 +42,12 @@ _FROM_SERVER: Final = b"CurveZMQMESSAGES"
 _INNER: Final = {flags: bytes((flags & MORE | (flags & COMMAND) >> 1,)) for flags in range(8)}
 _OUTER: Final = {0: 0, 1: MORE, 2: COMMAND}
 
+# Flags within a box, and the length of a short frame → its header.
+_SHORT_HEADERS: Final = [[bytes((_OUTER[flags], length)) for length in range(SHORT_LIMIT + 1)] for flags in range(3)]
+
+# The size of a short box → header of its frame, with the name behind it.
+_SHORT_BOXES: Final = [bytes((0, size)) + _MESSAGE for size in range(SHORT_LIMIT + 1)]
+
 
 class Traffic:
     """Seals and opens frames.
@@ -67,6 +73,7 @@ class Traffic:
         key, nonce, number = self._key, self._sent_nonce, self._sent
         seal, pack = crypto_box_afternm, NUMBER.pack
         parts: list[bytes] = []
+        add = parts.append
         position, end = 0, len(frames)
         while position < end:
             flags = frames[position]
@@ -80,8 +87,9 @@ class Traffic:
             short = pack(number)
             box = seal(_INNER[flags] + frames[start:position], nonce + short, key)
             size = _BOX_AT + len(box)
-            header = bytes((0, size)) if size <= SHORT_LIMIT else LONG_HEADER.pack(LONG, size)
-            parts += (header, _MESSAGE, short, box)
+            add(_SHORT_BOXES[size] if size <= SHORT_LIMIT else LONG_HEADER.pack(LONG, size) + _MESSAGE)
+            add(short)
+            add(box)
         self._sent = number
         return b"".join(parts)
 
@@ -94,18 +102,18 @@ class Traffic:
         if len(body) < _LEAST_BYTES or not body.startswith(_MESSAGE):
             raise ProtocolError(CloseCode.PROTOCOL_ERROR, "CURVE: a frame that is no MESSAGE")
         short = body[_NUMBER_AT:_BOX_AT]
-        (number,) = NUMBER.unpack(short)
+        number = int.from_bytes(short, "big")
         if number <= self._came:
             raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"CURVE: box {number} behind box {self._came}")
         try:
             plain: bytes = crypto_box_open_afternm(body[_BOX_AT:], self._came_nonce + short, self._key)
         except CryptoError as error:
             raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"CURVE: box {number} does not open") from error
-        flags = _OUTER.get(plain[0])
-        if flags is None:
-            raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"CURVE: box {number} has the flags {plain[0]:#04x}")
+        flags = plain[0]
+        if flags not in _OUTER:
+            raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"CURVE: box {number} has the flags {flags:#04x}")
         self._came = number
         length = len(plain) - 1
         if length > SHORT_LIMIT:
-            return LONG_HEADER.pack(flags | LONG, length) + plain[1:]
-        return bytes((flags, length)) + plain[1:]
+            return LONG_HEADER.pack(_OUTER[flags] | LONG, length) + plain[1:]
+        return _SHORT_HEADERS[flags][length] + plain[1:]
