@@ -4,11 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import NamedTuple
 
-__all__ = ["TO_BROKER", "TO_NODE", "wire"]
+__all__ = ["NODE_ID", "STORIES", "TO_BROKER", "TO_NODE", "Step", "story", "wire"]
 
 TO_BROKER = "node-to-broker"
 TO_NODE = "broker-to-node"
+
+NODE_ID = b"zeek.cluster.nodeid."
+"""What the topics begin with by which nodes find each other."""
+
+STORIES = {
+    "z01-null-parts.jsonl": 2.0,
+    "z02-curve-parts.jsonl": 7.0,
+    "z04-node-joins-late-and-broker-restarts-parts.jsonl": 2.0,
+}
+"""What was recorded as nodes see it; and of each a moment at which the broker was away, seconds."""
 
 _FOLDER = Path(__file__).with_name("recordings")
 
@@ -21,3 +32,28 @@ def wire(name: str) -> dict[tuple[str, str], list[bytes]]:
         if read["hex"]:
             reads.setdefault((read["connection"], read["dir"]), []).append(bytes.fromhex(read["hex"]))
     return reads
+
+
+class Step(NamedTuple):
+    """A message of a story, as a node sees it."""
+
+    t_s: float
+    node: str
+    socket: str
+    is_sent: bool
+    parts: list[bytes]
+
+    @property
+    def topic(self) -> bytes:
+        """What it is about: of a subscription, without the byte in front of it."""
+        return self.parts[0] if len(self.parts) > 1 else self.parts[0][1:]
+
+
+def story(name: str) -> list[Step]:
+    """Return what the nodes of a recording have sent and received, in order."""
+    steps = []
+    for line in (_FOLDER / name).read_text().splitlines():
+        one = json.loads(line)
+        parts = [bytes.fromhex(part) for part in one["parts"]]
+        steps.append(Step(one["t"], one["node"], one["socket"], one["dir"] == "send", parts))
+    return sorted(steps, key=lambda step: step.t_s)

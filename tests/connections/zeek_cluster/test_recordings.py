@@ -1,0 +1,345 @@
+"""Recorded clusters, played to the hub: their nodes to the hub as the broker, their broker to the hub as a node.
+
+As the broker, the hub gets each message that a node of a story has sent, in order, from as many connections as there
+were; and what it gives each of them is compared, frame for frame, with what that node has got:
+
+* events byte for byte, in the order of each node that has sent them: there is none between nodes;
+* subscriptions: which, and how often, up to when the broker was away, and after that. Not in which order, which is that
+  of a tree in libzmq, and not in which of the two forms, as libzmq takes one or the other by when it connects.
+
+Greetings are compared byte for byte; of READY that what libzmq says is there: the hub adds its id.
+
+Of the encrypted recording (z02) what nodes have sent and got is played, not its bytes, whose keys were not recorded. Of
+logs (z03) the recording has no broker's side, as there is no answer to them: the nodes' side is in `test_logger`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from hub.overflow import QueueLimits
+from peers.client import connect
+from peers.connections.cluster_dialler import cluster_diallers
+from peers.daemon.daemon import Daemon
+from peers.transport.endpoints import Endpoint, Scheme
+from peers.values.event import Event
+from peers.zeek.zmtp.frames import Command, Incoming, Message, encode_command, encode_message
+from peers.zeek.zmtp.greeting import GREETING_BYTES
+from peers.zeek.zmtp.properties import decode_properties
+from tests.connections.zeek_cluster.hubs import joined, running
+from tests.hubs.eventually import eventually, settle
+from tests.zeek.zmtp.recordings import NODE_ID, STORIES, TO_BROKER, TO_NODE, Step, story, wire
+
+WIRE = wire("z01-null-wire.jsonl")
+XSUB, XPUB = "worker-1 XSUB to broker XPUB", "worker-1 XPUB to broker XSUB"
+
+
+@pytest.fixture(autouse=True)
+def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+
+def handshake(stream: bytes) -> tuple[bytes, bytes]:
+    """What stands at the beginning of a stream: the greeting, and READY as a frame."""
+    end = GREETING_BYTES + 2 + stream[GREETING_BYTES + 1]
+    return stream[:GREETING_BYTES], stream[GREETING_BYTES:end]
+
+
+def fits(said: bytes, recorded: bytes) -> bool:
+    """Whether a handshake is the recorded one, but for further properties."""
+    (greeting, ready), (like, like_ready) = handshake(said), handshake(recorded)
+    properties, expected = (decode_properties(frame[2 + len(b"\x05READY") :]) for frame in (ready, like_ready))
+    return greeting == like and expected.items() <= properties.items()
+
+
+class Socket:
+    """A node's end of a connection, on which the recorded handshake was shaken."""
+
+    def __init__(self, own: bytes, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._own, self._reader, self._writer = own, reader, writer
+        self._incoming = Incoming(1 << 20)
+        self.got: list[Message | Command] = []
+        self._reading = asyncio.ensure_future(self._read())
+
+    @classmethod
+    async def connect(cls, own: bytes, port: int, stream: bytes, like: bytes) -> Socket:
+        """Dial the hub, and say what was recorded; what it says must fit what the broker has said."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        greeting, ready = handshake(stream)
+        writer.write(greeting[:11])
+        writer.write(greeting[11:] + ready)
+        said = await reader.readexactly(GREETING_BYTES + 2)
+        said += await reader.readexactly(said[-1])
+        assert fits(said, like)
+        return cls(own, reader, writer)
+
+    async def _read(self) -> None:
+        while data := await self._reader.read(65_536):
+            self._incoming.feed(data)
+            while (found := self._incoming.next_message()) is not None:
+                # A node drops what it has published itself.
+                if isinstance(found, Command) or len(found.parts) == 1 or found.parts[1] != self._own:
+                    self.got.append(found)
+
+    @property
+    def topics(self) -> Counter[tuple[bool, bytes]]:
+        """The subscriptions that it was told, in whichever form."""
+        return Counter(
+            (found.parts[0][:1] == b"\1", found.parts[0][1:])
+            if isinstance(found, Message)
+            else (found.name == b"SUBSCRIBE", found.data)
+            for found in self.got
+        )
+
+    def send(self, frames: bytes) -> None:
+        """Write."""
+        self._writer.write(frames)
+
+    def close(self) -> None:
+        """Go."""
+        self._reading.cancel()
+        self._writer.close()
+
+
+class Stage:
+    """The nodes of a story, at the hub."""
+
+    def __init__(self, ids: dict[str, bytes]) -> None:
+        self._ids = ids
+        self.sockets: dict[tuple[str, str], Socket] = {}
+        # What each node wants, for when it comes again.
+        self.wanted: dict[str, dict[bytes, None]] = {}
+
+    async def open(self, endpoint: Endpoint, *names: str) -> None:
+        """Let nodes connect; libzmq then repeats their subscriptions as commands."""
+        for name in names:
+            own = self._ids[name]
+            for kind, port, which in (("XSUB", endpoint.port, XSUB), ("XPUB", endpoint.xsub, XPUB)):
+                stream, like = (b"".join(WIRE[which + "#1", way]) for way in (TO_BROKER, TO_NODE))
+                self.sockets[name, kind] = await Socket.connect(own, port, stream, like)
+            for topic in self.wanted.setdefault(name, {}):
+                self.sockets[name, "XSUB"].send(encode_command(Command(b"SUBSCRIBE", topic)))
+
+    def send(self, step: Step) -> None:
+        """Let a node send what it has sent."""
+        if step.socket == "XSUB":
+            wanted = self.wanted[step.node]
+            if step.parts[0][:1] == b"\1":
+                wanted[step.topic] = None
+            else:
+                wanted.pop(step.topic, None)
+        self.sockets[step.node, step.socket].send(encode_message(step.parts))
+
+    def close(self, *names: str) -> None:
+        """Let nodes go."""
+        for name, kind in list(self.sockets):
+            if name in names:
+                self.sockets.pop((name, kind)).close()
+
+
+def ids_of(steps: list[Step]) -> dict[str, bytes]:
+    """The ids of the nodes of a story, by their names."""
+    found = {}
+    for step in steps:
+        if step.topic.startswith(NODE_ID):
+            node_id = step.topic[len(NODE_ID) : -1]
+            found[node_id.split(b"_")[1].decode()] = node_id
+    return found
+
+
+def written_out(steps: list[Step]) -> list[Step]:
+    """Add what nodes have sent of which only what came of it was recorded.
+
+    That is all that "proxy" has sent, and that nodes have gone at the end: a step of nothing on the socket "gone".
+    """
+    ids = ids_of(steps)
+    names = {node_id: name for name, node_id in ids.items()}
+    recorded = {step.node for step in steps if step.is_sent}
+    asked: set[bytes] = set().union(*({step.topic} for step in steps if step.is_sent and step.socket == "XSUB"))
+    left = {(step.topic) for step in steps if step.is_sent and step.socket == "XSUB" and step.parts[0][:1] == b"\0"}
+    added: list[Step] = []
+    gone: set[str] = set()
+    for step in steps:
+        if step.is_sent:
+            continue
+        if step.socket == "XPUB" and step.topic not in asked and step.parts[0][:1] == b"\1":
+            asked.add(step.topic)
+            added.append(_sent(step, "proxy", "XSUB"))
+        elif step.socket == "XPUB" and step.parts[0][:1] == b"\0" and step.topic not in left:
+            goes = "proxy" if "proxy" in ids else "worker-1"
+            if goes not in gone:
+                gone.add(goes)
+                added.append(Step(step.t_s - 1e-7, goes, "gone", is_sent=True, parts=[b"\0", b""]))
+        elif len(step.parts) > 1 and names[step.parts[1]] not in recorded:
+            added.append(_sent(step, names[step.parts[1]], "XPUB"))
+    return sorted([*steps, *added], key=lambda step: step.t_s)
+
+
+def _sent(step: Step, node: str, socket: str) -> Step:
+    return step._replace(t_s=step.t_s - 1e-7, node=node, socket=socket, is_sent=True)
+
+
+@pytest.mark.parametrize("recording", STORIES)
+async def test_the_hub_in_the_place_of_the_broker(recording: str) -> None:
+    """Each node gets what it has got from libzmq's proxy."""
+    steps = written_out(story(recording))
+    stage = Stage(ids_of(steps))
+    names = {step.node for step in steps}
+    away_s = STORIES[recording]
+    for part in ([step for step in steps if step.t_s < away_s], [step for step in steps if step.t_s >= away_s]):
+        async with running("hub", [], "zeek+zmq://127.0.0.1:0") as hub:
+            # A node that comes late in the story is told what was wanted before, in whichever order.
+            late = [name for name in names if not stage.wanted.get(name)]
+            await stage.open(hub.endpoints[1], *sorted(names - {"proxy"} if late else names))
+            await play(part, stage, hub.endpoints[1], has_proxy="proxy" in names)
+            stage.close(*names)
+
+
+async def play(part: list[Step], stage: Stage, endpoint: Endpoint, *, has_proxy: bool) -> None:
+    """Let nodes send what they have sent, each once all has come that had come by then; compare what has come."""
+    expected: dict[tuple[str, str], list[Step]] = {key: [] for key in stage.sockets if key[0] != "proxy"}
+
+    def all_has_come() -> bool:
+        return all(len(stage.sockets[key].got) >= len(some) for key, some in expected.items())
+
+    for step in part:
+        if not step.is_sent:
+            expected[step.node, step.socket].append(step)
+            continue
+        if has_proxy and step.node == "proxy" and ("proxy", "XSUB") not in stage.sockets:
+            await stage.open(endpoint, "proxy")
+        await eventually(all_has_come)
+        if step.socket == "gone":
+            stage.close(step.node)
+            for kind in ("XSUB", "XPUB"):
+                expected.pop((step.node, kind), None)
+        else:
+            stage.send(step)
+    await eventually(all_has_come)
+    await settle()
+    for key, some in expected.items():
+        socket = stage.sockets[key]
+        if key[1] == "XPUB":
+            assert socket.topics == Counter((step.parts[0][:1] == b"\1", step.topic) for step in some)
+        else:
+            got = by_sender([found.parts for found in socket.got if isinstance(found, Message)])
+            assert got == by_sender([step.parts for step in some])
+
+
+def by_sender(events: list[list[bytes]]) -> dict[bytes, list[bytes]]:
+    """Events as they stand on the wire, of each node that has sent some."""
+    found: dict[bytes, list[bytes]] = {}
+    for parts in events:
+        found.setdefault(parts[1], []).append(encode_message(parts))
+    return found
+
+
+# The hub as a node.
+
+
+class FarBroker:
+    """The recorded broker, which says to whoever dials what it has said to worker-1."""
+
+    def __init__(self) -> None:
+        self.turn = 1
+        self.said: list[bytes] = []
+        """What the hub has said on each connection."""
+        self._writers: list[asyncio.StreamWriter] = []
+
+    @classmethod
+    @asynccontextmanager
+    async def run(cls) -> AsyncIterator[tuple[FarBroker, Endpoint]]:
+        """Listen on both ports."""
+        self = cls()
+        async with AsyncExitStack() as stack:
+            ports = []
+            for which in (XSUB, XPUB):
+                server = await asyncio.start_server(partial(self._serve, which), "127.0.0.1", 0)
+                await stack.enter_async_context(server)
+                ports.append(server.sockets[0].getsockname()[1])
+            yield self, Endpoint(Scheme.ZEEK_ZMQ, "127.0.0.1", ports[0], xsub=ports[1])
+            self.hang_up()
+
+    def hang_up(self) -> None:
+        """Close all connections."""
+        for writer in self._writers:
+            writer.close()
+        self._writers.clear()
+
+    async def _serve(self, which: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)
+        said = await reader.readexactly(GREETING_BYTES)
+        number = len(self.said)
+        self.said.append(said)
+        for read in WIRE[f"{which}#{self.turn}", TO_NODE]:
+            writer.write(read)
+        while data := await reader.read(65_536):
+            self.said[number] += data
+
+
+async def test_the_hub_as_a_node_of_the_recorded_broker() -> None:
+    """Clients get all events that the node has got, before and after the restart; the hub knows what nodes want."""
+    async with AsyncExitStack() as stack:
+        broker, endpoint = await stack.enter_async_context(FarBroker.run())
+        hub = await stack.enter_async_context(running("hub", []))
+        client = await stack.enter_async_context(connect(hub.endpoints[0].location))
+        messages = await stack.enter_async_context(client.subscribe("zeek.", "demo."))
+        both = cluster_diallers(hub.node, endpoint, QueueLimits())
+        tasks = [asyncio.ensure_future(dialler.run()) for dialler in both]
+        for turn in (1, 2):
+            broker.turn = turn
+            broker.hang_up()
+            expected = events_of(f"{XSUB}#{turn}")
+            got = [await anext(messages) for _ in expected]
+            assert [(one.topic.encode(), one.labels, Event.of(one.value)) for one in got] == expected
+            wanted = wanted_of(f"{XPUB}#{turn}")
+            await eventually(lambda wanted=wanted: wants(hub) == wanted)  # type: ignore[misc]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    assert len(broker.said) == 4
+    for said in broker.said:
+        which = XPUB if b"XPUB" in said else XSUB
+        assert fits(said, b"".join(WIRE[which + "#1", TO_BROKER]))
+
+
+def wants(hub: Daemon) -> set[str]:
+    """What the broker has told a hub that somebody wants."""
+    return {prefix for one in joined(hub) if one.handler is not None for prefix in one.handler.prefixes}
+
+
+def messages_of(connection: str) -> list[Message | Command]:
+    """What the broker has said behind its handshake."""
+    stream = b"".join(WIRE[connection, TO_NODE])
+    incoming = Incoming(1 << 20)
+    incoming.feed(stream[len(b"".join(handshake(stream))) :])
+    return list(iter(incoming.next_message, None))  # type: ignore[arg-type]
+
+
+def events_of(connection: str) -> list[tuple[bytes, tuple[str, ...], Event]]:
+    """The events that came by a connection, as clients of the hub get them."""
+    parts = [found.parts for found in messages_of(connection) if isinstance(found, Message)]
+    return [(topic, (f"zeek-node={sender.decode()}",), Event.decode(payload)) for topic, sender, _, payload in parts]
+
+
+def wanted_of(connection: str) -> set[str]:
+    """What is wanted at the end, of all that came by a connection."""
+    wanted: dict[str, None] = {}
+    for found in messages_of(connection):
+        is_wanted, topic = (
+            (found.parts[0][:1] == b"\1", found.parts[0][1:])
+            if isinstance(found, Message)
+            else (found.name == b"SUBSCRIBE", found.data)
+        )
+        if is_wanted:
+            wanted[topic.decode()] = None
+        else:
+            wanted.pop(topic.decode(), None)
+    return set(wanted)
