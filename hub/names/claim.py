@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from hub.far_hub import FarHub
-from hub.handler import Handler
+if TYPE_CHECKING:  # a client that speaks of names needs no core
+    from hub.far_hub import FarHub
+    from hub.handler import Handler
 
 __all__ = ["LATEST_US", "Announced", "Change", "Claim", "Owner", "Standing", "Tell", "Wish", "untold"]
 
@@ -65,7 +66,7 @@ class Announced(NamedTuple):
     owner: int
 
 
-Owner = Handler | FarHub
+Owner: TypeAlias = "Handler | FarHub"
 """Whose a name is, as far as this hub knows: a client, a hub whose client it is, or the link to one without a mesh."""
 
 

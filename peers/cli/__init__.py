@@ -14,6 +14,7 @@ packages are extras, so none is imported before `main` runs.
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import sys
 from typing import NoReturn
@@ -73,6 +74,8 @@ def main() -> None:
         _end(f"standard output cannot be written: {os.strerror(error.errno)}", EXIT_ERROR)
     except KeyboardInterrupt:
         sys.exit(EXIT_INTERRUPTED)
+    finally:
+        gc.freeze()  # else all that was imported is walked over once more for garbage, as the process ends: 20 ms
 
 
 def _run() -> None:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from hub.batch import Message
 from hub.errors import (
     BlockGoneError,
@@ -37,16 +40,18 @@ from peers.client.known_names import KnownName
 from peers.client.service import Service, ServiceRequest
 from peers.client.service_name import ServiceName
 from peers.client.settings import Options
-from peers.client.stores.replica import StoreReplica
-from peers.client.stores.store import Store
-from peers.client.stores.values import StoreChange, StoreEntry, StoreState
-from peers.client.stores.watch import StoreWatch
 from peers.client.stream import MessageStream
 from peers.client.values import BadMessage, InvalidValueError
 from peers.client.writer import Writer
 from peers.shm.ring import Block
 from peers.shm.views import View
 from peers.wire.hello import Hello, QueueWish
+
+if TYPE_CHECKING:
+    from peers.client.stores.replica import StoreReplica
+    from peers.client.stores.store import Store
+    from peers.client.stores.values import StoreChange, StoreEntry, StoreState
+    from peers.client.stores.watch import StoreWatch
 
 __all__ = [
     "BadMessage",
@@ -98,3 +103,21 @@ __all__ = [
     "Writer",
     "connect",
 ]
+
+_LATE = {
+    "Store": "peers.client.stores.store",
+    "StoreChange": "peers.client.stores.values",
+    "StoreEntry": "peers.client.stores.values",
+    "StoreReplica": "peers.client.stores.replica",
+    "StoreState": "peers.client.stores.values",
+    "StoreWatch": "peers.client.stores.watch",
+}
+"""Names of what is loaded when it is asked for: stores bring all types of values with them, which few programs need."""
+
+
+def __getattr__(name: str) -> Any:
+    """Return what is loaded late."""
+    if name not in _LATE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(import_module(_LATE[name]), name)
+    return found

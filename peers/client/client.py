@@ -20,7 +20,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from hub.batch import Message
 from hub.errors import (
@@ -44,13 +44,15 @@ from peers.client.requests import TIMEOUT_S
 from peers.client.routes import Addressed
 from peers.client.service import CONCURRENCY, Service, ServiceRequest
 from peers.client.service_name import ServiceName
-from peers.client.stores.store import Store
 from peers.client.stream import MessageStream
 from peers.client.values import encode_value
 from peers.client.writer import Writer
 from peers.shm.ring import Block
 from peers.wire.hello import Hello
 from peers.wire.records import END_OF_TIME_US, FETCH_BYTES, Commit, Fetch, Stage
+
+if TYPE_CHECKING:
+    from peers.client.stores.store import Store
 
 __all__ = ["Client"]
 
@@ -260,6 +262,8 @@ class Client:
         Raises:
             UsageError: That is no name.
         """
+        from peers.client.stores.store import Store  # noqa: PLC0415 -- with all types of values, which few need
+
         return Store(name, self._requests, self.subscribe, self._publishing.put_nowait, timeout_s)
 
     def serve(

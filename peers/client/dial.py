@@ -24,7 +24,6 @@ from peers.client.conversation import ABNORMAL, Conversation, Introduction
 from peers.client.routes import LocalRoutes
 from peers.client.settings import ClientSettings
 from peers.client.sharing_connection import SharingConnection
-from peers.client.websocket import PATH, WebSocketConversation
 from peers.client.wire import WireConversation
 from peers.shm import memory
 from peers.shm.transport import UnixTransport
@@ -107,6 +106,9 @@ class Remote:
         endpoint = self._endpoint
         if not endpoint.scheme.is_websocket:
             return WireConversation(introduction, routes)
+        # A third of all that a client imports, for those alone who need it.
+        from peers.client.websocket import PATH, WebSocketConversation  # noqa: PLC0415
+
         url = endpoint.location if endpoint.path else endpoint.location + PATH
         return WebSocketConversation(url, introduction, routes)
 

@@ -34,7 +34,6 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 from hub.errors import InvalidTopicError, UsageError
-from hub.keys import KEYS, closest
 from hub.limits import LINK_COST, LINK_COST_LIMIT
 from hub.overflow import Overflow, QueueLimits
 from hub.topics import check_prefix
@@ -297,6 +296,8 @@ def _scheme(url: str, name: str) -> Scheme:
         return Scheme(name.lower())
     except ValueError:
         known = [scheme.value for scheme in Scheme]
+        from hub.keys import closest  # noqa: PLC0415 -- only where something is wrong
+
         hint = closest(name, known)
         text = f"unknown scheme {name!r}, expected {', '.join(known)}{hint}"
         raise InvalidEndpointError(url, text) from None
@@ -381,6 +382,8 @@ def _pairs(url: str, query: str, scheme: Scheme) -> dict[str, str]:
     for pair in query.split("&"):
         name, _, text = pair.partition("=")
         if name not in known:
+            from hub.keys import closest  # noqa: PLC0415 -- as above
+
             hint = closest(name, known)
             raise InvalidEndpointError(url, f"unknown query key {name!r}, expected {', '.join(known)}{hint}")
         if name in found:
@@ -453,6 +456,8 @@ def _setting(found: dict[str, str], name: str) -> Any:
     """Convert one value of the query, as the key of the same name under [queue] would be."""
     if name not in found:
         return None
+    from hub.keys import KEYS  # noqa: PLC0415 -- all settings of a hub, which few URLs need
+
     key = KEYS[f"queue.{name}"]
     try:
         return key.convert(key.from_text(found[name]))

@@ -19,9 +19,12 @@ from __future__ import annotations
 
 import ssl
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hub.errors import UsageError
-from hub.settings import TlsSettings
+
+if TYPE_CHECKING:  # clients need none of the hub's settings
+    from hub.settings import TlsSettings
 
 __all__ = [
     "NO_TLS",
