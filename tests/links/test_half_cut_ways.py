@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 import pytest
 
 from tests.hubs.fixtures import StartHub
@@ -15,11 +17,18 @@ from tests.links.shapes import Edges, Shape
 SQUARE: Edges = ((0, 1), (1, 2), (2, 3), (3, 0))
 
 
+@pytest.fixture
+async def square(start_hub: StartHub) -> AsyncIterator[Shape]:
+    """Four hubs, all of which are settled."""
+    shape = await Shape.start(start_hub, SQUARE)
+    await shape.settled()
+    yield shape
+    await shape.stop()
+
+
 @pytest.mark.parametrize(("of_near", "of_far"), [(True, False), (False, True), (True, True)])
-async def test_a_way_that_swallows_what_one_side_sends(start_hub: StartHub, *, of_near: bool, of_far: bool) -> None:
+async def test_a_way_that_swallows_what_one_side_sends(square: Shape, *, of_near: bool, of_far: bool) -> None:
     """Messages take the other way once one side has noticed; each that did not come is counted; no other pair waits."""
-    square = await Shape.start(start_hub, SQUARE)
-    await square.settled()
     pair = await QuietPair.of(square.hubs[2], square.hubs[3])
     readers = [Reader(client) for client in await square.subscribers("/from/")]
     ledger = Ledger(square.hubs)
@@ -27,4 +36,3 @@ async def test_a_way_that_swallows_what_one_side_sends(start_hub: StartHub, *, o
     async with pair.busy():
         await square.silence(0, 1, of_near=of_near, of_far=of_far)
     await account_for_all(square, load, readers, ledger)
-    await square.stop()

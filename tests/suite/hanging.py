@@ -2,6 +2,9 @@
 
 pytest-timeout says it, too, but where the workers of pytest-xdist write for a terminal that they do not have; and of an
 event loop it shows that it waits, not which of its tasks waits for what.
+
+It also stops the clock of a test that has failed, for those who look at it with a debugger. Fixtures that end, and the
+end of a loop, would then have all the time there is: so the clock is set again.
 """
 
 from __future__ import annotations
@@ -28,11 +31,14 @@ class Hanging:
     def __init__(self) -> None:
         self._stderr = os.dup(2)
         self._timer: threading.Timer | None = None
+        # How the time of the last test was limited.
+        self._settings: Any = None
 
     @pytest.hookimpl(wrapper=True, optionalhook=True)
     def pytest_timeout_set_timer(self, item: pytest.Item, settings: Any) -> Generator[None, object, object]:
         """Begin to wait for a test."""
         until_s = max(settings.timeout - _AHEAD_S, settings.timeout / 2)
+        self._settings = settings
         self._timer = threading.Timer(until_s, self._tell, [item.nodeid])
         self._timer.daemon = True
         self._timer.start()
@@ -40,11 +46,19 @@ class Hanging:
 
     @pytest.hookimpl(wrapper=True, optionalhook=True)
     def pytest_timeout_cancel_timer(self) -> Generator[None, object, object]:
-        """It is over."""
+        """It is over, or has failed."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer.join()
+            self._timer = None
         return (yield)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_exception_interact(self, node: pytest.Item | pytest.Collector) -> None:
+        """Give a test that has failed its time once more, for what follows."""
+        settings, config = self._settings, node.config
+        if isinstance(node, pytest.Item) and settings and not (settings.func_only or config.getoption("usepdb")):
+            config.hook.pytest_timeout_set_timer(item=node, settings=settings)
 
     def _tell(self, nodeid: str) -> None:
         tasks = [each for each in gc.get_objects() if isinstance(each, asyncio.Task) and not each.done()]

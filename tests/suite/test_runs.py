@@ -84,6 +84,21 @@ def test_a_test_that_hangs(tmp_path: Path) -> None:
     assert "FAILED test_0.py::test_hangs" in done.said
 
 
+def test_fixtures_of_a_test_that_has_failed_hang(tmp_path: Path) -> None:
+    """Their time is limited as well, which ends with the failure otherwise."""
+    hangs = """
+import threading, pytest
+@pytest.fixture
+def waits():
+    yield
+    threading.Event().wait()
+def test_fails(waits): raise AssertionError
+"""
+    done = run(tmp_path, {"test_0.py": hangs, "test_1.py": SEVERAL}, "-otimeout=2", "-otimeout_method=thread")
+    assert (done.code, done.count("passed")) == (1, 3), done.said
+    assert "test_0.py::test_fails hangs" in done.said
+
+
 def test_where_a_test_hangs(tmp_path: Path) -> None:
     """What its tasks wait for is said, and where its threads stand, though a worker has no terminal."""
     hangs = """
