@@ -8,6 +8,7 @@ from __future__ import annotations
 from hub.topics import RESERVED
 from peers.admin.graph import graph
 from peers.admin.history import history
+from peers.admin.journal import JOURNAL_TOPIC, journal
 from peers.admin.kick import kick
 from peers.admin.nodes import NODES_TOPIC, nodes
 from peers.admin.probe import probe
@@ -35,5 +36,6 @@ def add_services(node: Node) -> None:
     services.add(RESERVED + "losses", losses(node))
     services.add(RESERVED + "mesh/graph", graph(node))
     services.add(NODES_TOPIC, nodes(node))
+    services.add(JOURNAL_TOPIC, journal(node))
     services.add(RESERVED + "mesh/trace", trace(node), for_admins=True)
     services.add(RESERVED + "mesh/probe", probe(node), for_admins=True)

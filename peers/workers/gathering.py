@@ -20,6 +20,7 @@ from hub.handler import Handler
 from hub.requests.later import Later
 from hub.topics import RESERVED
 from peers.admin.history import history
+from peers.admin.journal import JOURNAL_TOPIC, journal
 from peers.admin.kick import kick
 from peers.admin.nodes import NODES_TOPIC, nodes
 from peers.admin.state import losses, state
@@ -113,6 +114,7 @@ class Gathering:
             "alive": lambda _by, _value: True,
             "stores": lambda _by, _value: node.stores.listed(),
             "nodes": nodes(node),
+            "journal": journal(node),
         }
         """What the core answers alone, by what is asked."""
         self.afterwards: dict[str, Callable[[By], None]] = {}
@@ -232,6 +234,7 @@ def share_services(node: Node, whole: Whole, others: Iterable[str] = ()) -> None
         node.core.requests.hub_services.add(RESERVED + what, _asking(whole, what))
     node.core.requests.hub_services.add(STORES_TOPIC, _asking(whole, "stores"))
     node.core.requests.hub_services.add(NODES_TOPIC, _asking(whole, "nodes"))
+    node.core.requests.hub_services.add(JOURNAL_TOPIC, _asking(whole, "journal"))
 
 
 def _asking(whole: Whole, what: str) -> Callable[[Handler, Any], Later]:

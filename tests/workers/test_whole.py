@@ -206,3 +206,14 @@ async def test_the_state_is_that_of_all(start_workers: StartWorkers, spread: Spr
             while not connections or connections[-1] != state["connections"]:
                 connections = (await client.request("$hub/history", None))["figures"]["connections"]
             assert await client.request("$hub/losses", None) == []
+
+
+async def test_the_journal_is_that_of_the_core(
+    start_workers: StartWorkers, spread: SpreadClients, tmp_path: Path
+) -> None:
+    """Clients of either worker are told how it stands."""
+    hub = await start_workers("--journal", str(tmp_path / "journal"))
+    for number, client in enumerate(await spread(hub.endpoints[0].location), 1):
+        await client.publish_confirmed("/a", number)
+        told = await client.request("$hub/journal", None)
+        assert (told["committed"], told["recorded_messages_total"]) == (number, number)
