@@ -17,6 +17,7 @@ import { SignIn } from "./shell/sign_in.js";
 import { restoreTheme } from "./shell/theme.js";
 import { Views } from "./shell/views.js";
 import { connections } from "./views/connections.js";
+import { journal } from "./views/journal.js";
 import { messages } from "./views/messages.js";
 import { overview } from "./views/overview.js";
 import { topics } from "./views/topics.js";
@@ -26,7 +27,7 @@ import { language } from "./words.js";
 const FRAME_MS = 500;
 
 /** Entries, in this order; the first that one may see is what one begins with. */
-const VIEWS = [overview, connections, topics, messages];
+const VIEWS = [overview, connections, topics, messages, journal];
 
 const wall = new URLSearchParams(location.search).has("wall");
 document.documentElement.lang = language;

@@ -1,0 +1,190 @@
+/**
+ * Journal: what the hub has recorded, how fast it does, how much is kept, and how far those are who work through it.
+ *
+ * Asks `$hub/journal` and `$hub/consumers`, every two seconds; reads one record, for when the oldest one was taken, and
+ * again when retention has deleted it.
+ *
+ * Owner of the state: `Journal`: what was told last, and of its chart the last `SAMPLES` looks. Cost for the hub: 30 µs
+ * every two seconds, and 20 µs for each consumer. Not here: Spark's queries. They keep their places themselves, and the
+ * hub does not know these: what it sees of them is in `fetches`.
+ */
+
+import { Chart, STEPS } from "../parts/chart.js";
+import { element, say } from "../parts/element.js";
+import { bytes, duration, moment, percent, short, whole } from "../parts/figures.js";
+import { poll } from "../parts/polling.js";
+import { words } from "../words.js";
+import { Consumers } from "./journal/consumers.js";
+
+const JOURNAL_TOPIC = "$hub/journal";
+const CONSUMERS_TOPIC = "$hub/consumers";
+
+/** How often it is asked, milliseconds. */
+const ASK_MS = 2_000;
+
+/** What is shown in the chart: ten minutes. */
+const SAMPLES = 300;
+
+const perSecond = (value) => (value === null ? short(value) : `${short(value)}/s`);
+
+/** @type {import("../shell/views.js").View} */
+export const journal = {
+  name: "journal",
+  title: words.journal.title,
+  isFor: (session) => session.mayAsk(JOURNAL_TOPIC),
+  open: (shell, signal) => new Journal(shell, signal),
+};
+
+class Journal {
+  #session;
+  #last = null; // what was told before
+  #times = [];
+  #rates = [];
+  #waiting = [];
+  #oldest = { id: "", first: -1, at: null };
+
+  constructor({ session }, signal) {
+    this.#session = session;
+    this.#make(signal);
+    poll(session, ASK_MS, () => this.#ask(), signal, (error) => this.#complain(error));
+    session.onReady(() => this.#forget(), signal);
+  }
+
+  async #ask() {
+    const { client } = this.#session;
+    const told = await client.request(JOURNAL_TOPIC, null);
+    const consumers = await this.#askConsumers(told !== null);
+    this.#complain(null);
+    this.#draw(told, consumers !== null);
+    this.consumers.set(consumers);
+    if (told !== null) await this.#findOldest(told);
+  }
+
+  /** Return how all consumers stand; null where there can be none, or where one may not know. */
+  async #askConsumers(records) {
+    if (!this.#session.mayAsk(CONSUMERS_TOPIC)) return null;
+    try {
+      return await this.#session.client.request(CONSUMERS_TOPIC, null);
+    } catch (error) {
+      if (records || !this.#session.isOpen) throw error;
+      return null; // neither a journal here, nor one elsewhere that is used from here
+    }
+  }
+
+  /** Another hub may be behind the same address now, and its counters begin anew. */
+  #forget() {
+    this.#last = null;
+    this.consumers.forget();
+  }
+
+  #draw(told, hasConsumers) {
+    const { journal: said } = words;
+    this.body.hidden = told === null;
+    if (told === null) {
+      this.card.dataset.state = "none";
+      say(this.sentence, hasConsumers ? said.elsewhere : said.none);
+      return;
+    }
+    const rate = this.#rate(told);
+    this.card.dataset.state = told.error ? "bad" : told.waiting_bytes >= told.buffer_bytes ? "slow" : "good";
+    say(this.sentence, told.error ? said.failed(told.error) : told.waiting_bytes >= told.buffer_bytes ? said.behind : said.records(told.topics));
+    const { figures } = this;
+    say(figures.rate, perSecond(rate));
+    say(figures.records, short(told.committed - told.first));
+    say(figures.size, bytes(told.size_bytes));
+    say(figures.waiting, bytes(told.waiting_bytes));
+    say(figures.lost, whole(told.lost_messages_total));
+    figures.lost.parentElement.classList.toggle("alarm", told.lost_messages_total > 0);
+    say(this.facts.range, said.range(whole(told.first), whole(told.committed)));
+    say(this.facts.kept, said.kept(bytes(told.keep_bytes), duration(told.keep_s), percent(Math.round((1_000 * told.size_bytes) / told.keep_bytes) / 1_000)));
+    say(this.facts.pauses, said.pauses(told.pauses_total, bytes(told.buffer_bytes)));
+    say(this.facts.reading, said.reading(told.fetches, told.readers));
+    say(this.facts.staged, said.staged(told.staged_transactions, bytes(told.staged_bytes)));
+    this.#drawTier(told);
+    this.#keep(rate, told.waiting_bytes);
+  }
+
+  /** Messages recorded a second since the last look; null at the first. */
+  #rate(told) {
+    const before = this.#last;
+    this.#last = told;
+    if (before === null || before.id !== told.id || before.recorded_messages_total > told.recorded_messages_total) return null;
+    const seconds = told.at_s - before.at_s;
+    return seconds > 0 ? (told.recorded_messages_total - before.recorded_messages_total) / seconds : null;
+  }
+
+  #keep(rate, waiting) {
+    for (const [kept, value] of [[this.#times, Date.now() / 1000], [this.#rates, rate], [this.#waiting, waiting]]) {
+      kept.push(value);
+      if (kept.length > SAMPLES) kept.shift();
+    }
+    this.rates.set(this.#times, [this.#rates]);
+    this.waits.set(this.#times, [this.#waiting]);
+  }
+
+  #drawTier({ tier, committed }) {
+    const { journal: said } = words;
+    if (tier === null) say(this.facts.tier, said.noTier);
+    else if (tier.error) say(this.facts.tier, said.tierFailed(tier.error));
+    else say(this.facts.tier, said.tier(whole(Math.max(0, committed - tier.next)), whole(tier.files), bytes(tier.size_bytes), whole(tier.first)));
+    const missed = tier?.missed ?? 0;
+    this.facts.missed.parentElement.hidden = missed === 0;
+    say(this.facts.missed, whole(missed));
+  }
+
+  /** When the oldest record was taken that one may read. */
+  async #findOldest({ id, first, committed }) {
+    if (this.#oldest.id === id && this.#oldest.first === first && this.#oldest.at !== null) {
+      this.#sayOldest();
+      return;
+    }
+    this.#oldest = { id, first, at: null };
+    if (this.#session.may("journal") && committed > first) {
+      const records = this.#session.client.read("", { startTime: new Date(0), columns: ["offset", "time"] });
+      for await (const { time } of records) {
+        this.#oldest.at = Number(time) / 1000;
+        break;
+      }
+    }
+    this.#sayOldest();
+  }
+
+  #sayOldest() {
+    const { at } = this.#oldest;
+    say(this.facts.oldest, at === null ? words.journal.unknown : words.journal.since(moment(at), duration(Math.max(0, Date.now() / 1000 - at))));
+  }
+
+  #complain(error) {
+    this.problem.hidden = error === null;
+    say(this.problem, error === null ? "" : `${error.code ? `${error.code}: ` : ""}${error.message}`);
+  }
+
+  #make(signal) {
+    const { journal: said } = words;
+    this.sentence = element("p", { id: "journal-state", role: "status" }, said.asking);
+    this.problem = element("p", { id: "journal-problem", class: "notice", role: "alert", hidden: true });
+    this.card = element("section", { class: "card sentence", "aria-label": said.state }, this.sentence);
+    this.figures = {};
+    const figures = element("section", { class: "figures", "aria-label": said.figures });
+    for (const [name, label] of Object.entries(said.labels)) {
+      this.figures[name] = element("output", { id: `journal-${name}` }, "–");
+      figures.append(element("div", { class: "figure", title: said.hints[name] }, element("span", { class: "label" }, label), this.figures[name]));
+    }
+    this.facts = {};
+    const facts = element("dl", { class: "facts" });
+    for (const [name, label] of Object.entries(said.facts)) {
+      this.facts[name] = element("dd", { id: `journal-${name}` }, "–");
+      facts.append(element("div", { hidden: name === "missed" }, element("dt", {}, label), this.facts[name]));
+    }
+    this.rates = new Chart(said.charts.rate, [{ name: said.charts.rate, colour: "--accent", filled: true }], perSecond, STEPS.whole, "journal", signal);
+    this.waits = new Chart(said.charts.waiting, [{ name: said.charts.waiting, colour: "--waiting", filled: true }], bytes, STEPS.bytes, "journal", signal);
+    this.consumers = new Consumers();
+    this.body = element(
+      "div", { class: "stack", hidden: true },
+      figures,
+      element("section", { class: "charts", "aria-label": said.history }, this.rates.element, this.waits.element),
+      element("section", { class: "card", "aria-label": said.about }, element("h2", {}, said.about), facts),
+    );
+    this.element = element("div", { class: "journal stack" }, this.card, this.problem, this.body, this.consumers.element);
+  }
+}
