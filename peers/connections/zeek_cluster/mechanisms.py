@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hub.config import ConfigError
+from hub.errors import UsageError
 from hub.settings import ZeekSettings
 from peers.users.curve_keys import read_public, read_secret
 from peers.zeek.zmtp.mechanism import NULL, Mechanism
@@ -28,12 +29,12 @@ def need_curve() -> None:
     """See to it that CURVE can be spoken.
 
     Raises:
-        ConfigError: PyNaCl is not installed.
+        UsageError: PyNaCl is not installed.
     """
     try:
         import nacl.bindings  # noqa: F401, PLC0415 -- optional, and only who uses CURVE pays for the import
     except ImportError as error:
-        raise ConfigError("", "", "CURVE needs PyNaCl: pip install 'topichub[curve]'") from error
+        raise UsageError("CURVE needs PyNaCl, which is not installed: pip install '.[curve]'") from error
 
 
 class Mechanisms:
@@ -44,7 +45,8 @@ class Mechanisms:
         allows: Whether a node may come in that has a public key; asked in each handshake.
 
     Raises:
-        ConfigError: A key cannot be read, one of two that belong together is missing, or PyNaCl is.
+        ConfigError: A key cannot be read, or one of two that belong together is missing.
+        UsageError: PyNaCl is not installed.
     """
 
     def __init__(self, settings: ZeekSettings, allows: Callable[[bytes], bool]) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from peers.users.curve_keys import read_public, read_secret
+from peers.users.curve_keys import read_public, read_secret, write_secret
 from peers.zeek.zmtp.curve.z85 import encode_key
 from tests.cli.access.programs import run
 from tests.cli.programs import HUB, PATIENCE_S, PROJECT, environment
@@ -40,13 +40,30 @@ def test_nothing_is_overwritten(tmp_path: Path, there: str) -> None:
     assert [(place.name, place.read_text()) for place in tmp_path.glob("broker.*")] == [(there, "mine")]
 
 
-def test_without_pynacl(tmp_path: Path) -> None:
-    """One line says how to get it; neither key is made."""
+TOLD = "CURVE needs PyNaCl, which is not installed: pip install '.[curve]'"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("curve", "new", "new"),
+        ("run", "--listen", "zeek+zmq://127.0.0.1:0", "--zeek-curve-key", "key", "--zeek-curve-clients", "clients"),
+    ],
+    ids=["curve new", "run"],
+)
+def test_without_pynacl(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """One line says how to get it; no key is made, and no hub talks in the clear instead."""
+    write_secret(tmp_path / "key", bytes(32))
+    (tmp_path / "clients").touch()
     path = os.pathsep.join([str(PROJECT / "tests" / "without"), str(PROJECT)])
-    command = [*HUB, "curve", "new", "broker"]
-    variables = environment(PYTHONPATH=path, WITHOUT="nacl.bindings")
     refused = subprocess.run(
-        command, cwd=tmp_path, env=variables, capture_output=True, timeout=PATIENCE_S, check=False, text=True
+        [*HUB, *arguments],
+        cwd=tmp_path,
+        env=environment(PYTHONPATH=path, WITHOUT="nacl.bindings"),
+        capture_output=True,
+        timeout=PATIENCE_S,
+        check=False,
+        text=True,
     )
-    assert (refused.returncode, refused.stderr) == (1, "hub: CURVE needs PyNaCl: pip install 'topichub[curve]'\n")
-    assert list(tmp_path.glob("broker.*")) == []
+    assert (refused.returncode, refused.stderr) == (1, f"hub: {TOLD}\n")
+    assert list(tmp_path.glob("new.*")) == []
