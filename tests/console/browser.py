@@ -13,6 +13,7 @@ import asyncio
 import base64
 import contextlib
 import json
+import resource
 import shutil
 import subprocess
 import time
@@ -75,6 +76,19 @@ class Chromium:
         except BaseException:
             self.stop()
             raise
+
+    def renderer_bytes(self) -> int:
+        """Return how much memory the largest process holds that draws a page, its threads with it, bytes."""
+        waiting, sizes = [self._process.pid], [0]
+        while waiting:
+            process = Path(f"/proc/{waiting.pop()}")
+            with contextlib.suppress(OSError):  # it has ended meanwhile
+                waiting += [
+                    int(pid) for task in (process / "task").iterdir() for pid in (task / "children").read_text().split()
+                ]
+                if b"--type=renderer" in (process / "cmdline").read_bytes():
+                    sizes.append(int((process / "statm").read_text().split()[1]) * resource.getpagesize())
+        return max(sizes)
 
     def stop(self) -> None:
         """End the process and wait for it."""
