@@ -144,11 +144,27 @@ async def take_connections(page: Page, folder: Path) -> None:
     await page.screenshot(folder / "connection.png")
 
 
+async def take_topics(page: Page, folder: Path) -> None:
+    """The tree, and the numbers of a sensor."""
+    await page.evaluate("location.hash = '#/topics?topic=/site/hall-1/sensor-01'")
+    for prefix in ("/site/", "/site/hall-1/"):
+        await wait_shown(page, f"document.querySelector('#topic-tree [data-prefix=\"{prefix}\"]')")
+        await page.evaluate(f"document.querySelector('#topic-tree [data-prefix=\"{prefix}\"] .mark').click()")
+    await page.evaluate("document.getElementById('topic-watch').click()")
+    await wait_shown(page, "document.querySelectorAll('#topic-fields tr').length === 3")
+    await page.evaluate("document.querySelector('#topic-fields input[data-path=celsius]').click()")
+    await wait_shown(page, "Number(document.getElementById('topic-told').textContent.replace(/\\D/g, '')) > 1500")
+    await page.screenshot(folder / "topics.png")
+
+
 async def take_messages(page: Page, folder: Path) -> None:
     """The stream, on a wide screen and on a phone."""
     await page.evaluate("location.hash = '#/messages?prefix=/site/'")
     await wait_messages(page)
     await wait_shown(page, "document.querySelectorAll('.row:not([hidden])').length > 10")
+    await wait_shown(page, "document.querySelectorAll('#topics tr').length === 20")
+    await page.evaluate("document.getElementById('hold').click(); document.querySelectorAll('.row')[3].click()")
+    await wait_shown(page, "document.querySelector('#inspected-tree .leaf')")
     await page.screenshot(folder / "messages.png")
 
 
@@ -157,7 +173,7 @@ async def take_all(chromium: Chromium, folder: Path) -> None:
     with run_hub() as hub:
         async with crowd(hub), Browser.connect(chromium.url) as browser, browser.open(hub.page_url) as page:
             await page.resize(WIDTH_PX, HEIGHT_PX)
-            for take in (take_overview, take_connections, take_messages):
+            for take in (take_overview, take_connections, take_topics, take_messages):
                 await take(page, folder)
             for complaint in page.complaints:
                 sys.stderr.write(f"the page complains: {complaint}\n")

@@ -48,8 +48,9 @@ export class Chart {
    * @param {number[]} steps Between the lines of the grid: one of these.
    * @param {string} group
    * @param {AbortSignal} signal
+   * @param {boolean} [fits] Whether the axis begins where the numbers do, and not at 0.
    */
-  constructor(title, lines, format, steps, group, signal) {
+  constructor(title, lines, format, steps, group, signal, fits = false) {
     this.#lines = lines;
     this.#format = format;
     this.#steps = steps;
@@ -64,7 +65,7 @@ export class Chart {
       ),
       place,
     );
-    this.#plot = new globalThis.uPlot(this.#options(group), [[], ...lines.map(() => [])], place);
+    this.#plot = new globalThis.uPlot(this.#options(group, fits), [[], ...lines.map(() => [])], place);
     const sizes = new ResizeObserver(() => {
       if (place.clientWidth > 0) this.#plot.setSize({ width: place.clientWidth, height: HEIGHT_PX });
     });
@@ -91,7 +92,7 @@ export class Chart {
     return element("span", { class: "legend" }, mark, isNamed ? `${line.name} ` : "", value);
   }
 
-  #options(group) {
+  #options(group, fits) {
     const quiet = () => colour("--quiet");
     const grid = { stroke: () => colour("--line"), width: 1 };
     const clock = new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
@@ -103,7 +104,7 @@ export class Chart {
       padding: [8, 8, 0, 0],
       legend: { show: false },
       cursor: { sync: { key: group }, y: false, points: { size: 6 }, drag: { x: false, y: false } },
-      scales: { y: { range: (_plot, _low, high) => [0, high > 0 ? high * 1.05 : 1] } },
+      scales: { y: { range: (_plot, low, high) => (fits ? around(low, high) : [0, high > 0 ? high * 1.05 : 1]) } },
       axes: [
         {
           stroke: quiet, grid: { show: false }, ticks: { show: false }, font: FONT, size: 22, space: 90,
@@ -127,6 +128,13 @@ export class Chart {
       ],
     };
   }
+}
+
+/** From below the least to above the most; where both are the same, or there is nothing, some room. */
+function around(low, high) {
+  if (low === null || high === null) return [0, 1];
+  const room = (high - low) * 0.05 || Math.abs(high) * 0.05 || 1;
+  return [low - room, high + room];
 }
 
 /** `rgb(1, 2, 3)` or `color(srgb ...)` with little of it. */

@@ -26,6 +26,7 @@ export class Detail {
   #prefix = null;
   #ending = null; // of the topic that is looked at
   #feed = null;
+  #row = null; // the last one, if it is not drawn yet
   #fields = [];
   #picked = []; // paths
   #times = [];
@@ -90,6 +91,7 @@ export class Detail {
 
   #begin() {
     this.#ending = new AbortController();
+    this.#row = null;
     this.#fields = [];
     this.#picked = [];
     this.#times = [];
@@ -117,11 +119,15 @@ export class Detail {
 
   #take({ rows, received }) {
     say(this.told, words.topics.received(whole(received)));
-    const row = rows.at(-1);
-    if (row === undefined) return;
+    this.#row = rows.at(-1) ?? this.#row;
+  }
+
+  /** The last value; it stands still while one is at it with the pointer, or with keys. */
+  #drawLast() {
+    const row = this.#row;
+    if (row === null || this.last.matches(":hover") || this.last.contains(document.activeElement)) return;
+    this.#row = null;
     say(this.at, moment(row.at / 1000));
-    const opened = document.getSelection()?.toString() ? null : row; // who marks something goes on reading that
-    if (opened === null) return;
     if (row.whole) this.last.replaceChildren(valueTree(JSON.parse(row.text)));
     else this.last.replaceChildren(element("pre", {}, visible(row.text.slice(0, 10_000)), `… ${words.values.characters(row.characters)}`));
   }
@@ -129,6 +135,7 @@ export class Detail {
   #takeFields({ fields, values, leftOut }) {
     this.#fields = fields;
     if (values > 0) say(this.fieldsTold, words.topics.seen(whole(values), leftOut));
+    this.#drawLast();
     this.#drawFields();
     this.#times.push(Date.now() / 1000);
     this.#samples.push(new Map(fields.map(({ path, last }) => [path, last])));
@@ -166,7 +173,8 @@ export class Detail {
     this.plot.replaceChildren();
     if (this.#picked.length > 0) {
       const lines = this.#picked.map((one, at) => ({ name: visible(one) || words.topics.itself, colour: COLOURS[at] }));
-      this.#chart = new Chart(words.topics.chart, lines, (value) => short(value), STEPS.parts, "topic", this.#ending?.signal ?? this.#signal);
+      const title = lines.length === 1 ? lines[0].name : words.topics.chart;
+      this.#chart = new Chart(title, lines, (value) => short(value), STEPS.parts, "topic", this.#ending?.signal ?? this.#signal, true);
       this.plot.append(this.#chart.element);
     }
     this.#drawFields();
