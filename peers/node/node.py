@@ -164,6 +164,8 @@ class Node:
         """How many TLS handshakes at `tls://` and `wss://` listeners have failed since the start."""
         self.zeek_tls_failures = 0
         """How many TLS handshakes at `zeek://` listeners have failed since the start."""
+        self.zeek_broken_connections = 0
+        """How many connections of Zeek nodes were ended as what came was no ZMTP, since the start."""
         self.zeek_refused_subscriptions = 0
         """How many subscriptions of Zeek nodes were not taken since the start."""
         self.zeek_clusters_left = 0

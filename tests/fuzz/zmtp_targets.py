@@ -6,13 +6,18 @@ from contextlib import suppress
 
 from hub.batch import Batch
 from hub.stretch import Run, Stretch
+from peers.values import Count
 from peers.values.event import Event
 from peers.wire.scanner import NEED_DATA
 from peers.zeek.broker.nesting import UNREAD_BYTES
+from peers.zeek.zmtp.event_head import SERIALIZERS
+from peers.zeek.zmtp.event_json import to_json
 from peers.zeek.zmtp.event_session import EventSession
 from peers.zeek.zmtp.event_writing import EventWriter
-from peers.zeek.zmtp.frames import encode_message
+from peers.zeek.zmtp.frames import Command, encode_command, encode_message
+from peers.zeek.zmtp.greeting import Greeting
 from peers.zeek.zmtp.log_batch import LogBatch, LogBatchError
+from peers.zeek.zmtp.properties import encode_properties
 from peers.zeek.zmtp.session import Session, SocketType
 from tests.fuzz.target import Target
 from tests.zeek.zmtp.recordings import TO_BROKER, wire
@@ -21,6 +26,7 @@ from tests.zeek.zmtp.test_log_batch import recorded
 __all__ = ["ZMTP_TARGETS"]
 
 _LIMIT = 64 * 1024
+_HANDSHAKE = Greeting("NULL").encode() + encode_command(Command(b"READY", encode_properties({"Socket-Type": b"XPUB"})))
 
 
 class _Routes:
@@ -35,11 +41,20 @@ class _Routes:
 
 
 def _run_publisher(data: bytes) -> None:
-    """What is taken for events is written again, and read again as the same."""
+    """What is taken for events is written again, in either serializer, and read again as so many events."""
     found = _batches(EventSession(_LIMIT, _Routes(), lambda *_: None), data)
-    writer = EventWriter(b"hub")
-    written = [writer.write(batch) for batch in found]
-    assert not any(lost for _, lost in written) or any(batch.frames_bytes > UNREAD_BYTES for batch in found)
+    for serializer in (b"", *SERIALIZERS):
+        writer = EventWriter(b"hub")
+        writer.serializer = serializer
+        written = [writer.write(batch) for batch in found]
+        assert not any(lost for _, lost in written) or any(batch.frames_bytes > UNREAD_BYTES for batch in found)
+        again = EventSession(16 * _LIMIT, _Routes(), lambda *_: None)
+        again.feed(_HANDSHAKE)
+        assert again.next_event() is None
+        read = _batches(again, b"\0" + b"".join(frames for frames, _ in written))
+        assert sum(batch.messages for batch in read) == sum(
+            batch.messages - lost for batch, (_, lost) in zip(found, written, strict=True)
+        )
 
 
 def _batches(session: EventSession[bytes], data: bytes) -> list[Batch]:
@@ -51,7 +66,6 @@ def _batches(session: EventSession[bytes], data: bytes) -> list[Batch]:
         while (event := session.next_event()) is not NEED_DATA:
             if isinstance(event, Run | Stretch):
                 batches.append(event.whole() if isinstance(event, Stretch) else event)
-    assert session.held_bytes <= _LIMIT + 64
     return batches
 
 
@@ -72,7 +86,11 @@ def _publisher_seeds() -> list[bytes]:
     streams = _streams("XPUB to")
     event = Event("Demo::hello", "x" * 300).encode()
     further = encode_message([b"zeek.a", b"worker-1", b"broker-bin-v1", event])
-    return [b"\x10" + stream for stream in (*streams, *(stream + further * 2 for stream in streams[:1]))]
+    as_json = encode_message(
+        [b"zeek.a", b"worker-1", b"broker-json-v1", to_json(Event("Demo::e", Count(1), "x").encode())]
+    )
+    both = [stream + more for stream in streams[:1] for more in (further * 2, as_json * 2)]
+    return [b"\x10" + stream for stream in (*streams, *both)]
 
 
 def _run_log_batch(data: bytes) -> None:

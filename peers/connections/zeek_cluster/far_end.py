@@ -24,18 +24,15 @@ from hub.overflow import QueueLimits
 from hub.request_frame import Item
 from peers.connections.connection import Connection
 from peers.connections.door import enter_zeek, refuse_zeek, rights_of
+from peers.connections.zeek_cluster.complaints import Complaints
 from peers.node.node import Node
-from peers.zeek.zmtp.event_reading import NoEvent
 from peers.zeek.zmtp.frames import Command, encode_command
 from peers.zeek.zmtp.session import Ended, Session
 
 __all__ = ["FarEnd"]
 
 _LOOK_S: Final = 1.0
-"""How soon a hub parts that has become one of the same mesh, seconds; and for how long these lines suffice."""
-
-_SKIPPED_LINES: Final = 8
-"""How many lines a second tell what one node has sent that was not taken: enough to see what is wrong with it."""
+"""How soon a hub parts that has become one of the same mesh, seconds."""
 
 _PING: Final = encode_command(Command(b"PING", b"\0\0hub"))
 """Time to live, tenths of a second, where 0 says nothing of it; then what the answer repeats."""
@@ -53,13 +50,11 @@ class FarEnd:
 
     __slots__ = (
         "_connection",
-        "_lines_left",
+        "_has_broken",
         "_looking",
         "_node",
         "_queue",
-        "_skipped_for",
-        "_skipped_messages",
-        "_tells_again_s",
+        "_skipped",
         "session",
     )
 
@@ -75,17 +70,16 @@ class FarEnd:
         self._queue = queue
         self._connection = connection
         self.session = session
-        # What was not taken and is not told yet: how much, and why the last of it.
-        self._skipped_messages, self._skipped_for = 0, ""
-        # How many lines more may be told of it until then.
-        self._lines_left, self._tells_again_s = 0, 0.0
+        self._skipped = Complaints(connection, "skipped what a Zeek node sent")
+        # Whether the far side has broken the protocol behind its handshake.
+        self._has_broken = False
         self._looking: asyncio.TimerHandle | None = None
         """Set while it is looked, once a second, whether the far side has become a hub of the same mesh."""
 
     @property
     def is_quiet(self) -> bool:
         """Whether its end was told already."""
-        return self.session.fault is not None
+        return self._has_broken or self.session.fault is not None
 
     @property
     def is_open(self) -> bool:
@@ -145,25 +139,10 @@ class FarEnd:
         else:
             self._look_again()
 
-    def skip(self, event: NoEvent) -> None:
-        """Something was not taken: count it, and tell it; of a flood, a few lines a second, and how much it was."""
+    def skip(self, reason: str) -> None:
+        """Something was not taken: count it, and tell it."""
         self._connection.writer.count_rejected()
-        self._skipped_messages += 1
-        self._skipped_for = event.reason
-        now_s = self._node.loop.time()
-        if now_s >= self._tells_again_s:
-            self._tells_again_s = now_s + _LOOK_S
-            self._lines_left = _SKIPPED_LINES
-        if self._lines_left:
-            self._lines_left -= 1
-            self._tell_skipped()
-
-    def _tell_skipped(self) -> None:
-        address, name, messages = self._connection.address, self._connection.far_name, self._skipped_messages
-        self._node.log.warning(
-            "skipped what a Zeek node sent", address=address, name=name, reason=self._skipped_for, messages=messages
-        )
-        self._skipped_messages = 0
+        self._skipped.add(reason)
 
     def _finish(self, ended: Ended) -> None:
         """The session says that it is over."""
@@ -174,6 +153,11 @@ class FarEnd:
             if not self.is_dialled:  # a dialler tells why there is no link
                 address, text = connection.address, "handshake with a Zeek node failed"
                 self._node.log.warning(text, address=address, reason=ended.text, kind=fault.value)
+        elif not ended.by_far_side:
+            self._has_broken = True
+            self._node.zeek_broken_connections += 1
+            text = "a Zeek node broke the protocol"
+            self._node.log.warning(text, address=connection.address, name=connection.far_name, reason=ended.text)
         connection.transport.abort()  # whoever is told something here may end itself, and a node has nothing to read
 
     # What the handler writes.
@@ -221,8 +205,7 @@ class FarEnd:
         if self._looking is not None:
             self._looking.cancel()
             self._looking = None
-        if self._skipped_messages:
-            self._tell_skipped()
+        self._skipped.end()
         handler = self._connection.handler
         if handler is not None and handler.id in self._node.core.handlers:
             self._node.core.detach(handler, reason)

@@ -63,7 +63,7 @@ class Logger(FarEnd):
                 if self._join():
                     self._node.log.info("Zeek node logs", address=self._connection.address)
             case NoEvent():
-                self.skip(event)
+                self.skip(event.reason)
             case Ended():
                 self._finish(event)
         return 1

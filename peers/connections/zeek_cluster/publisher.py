@@ -77,7 +77,7 @@ class Publisher(FarEnd):
             case Addressed():
                 self._hear(event)
             case NoEvent():
-                self.skip(event)
+                self.skip(event.reason)
             case Ended():
                 self._finish(event)
         return 1

@@ -21,9 +21,10 @@ from hub.overflow import QueueLimits
 from hub.topics import RESERVED
 from peers.connections.connection import Connection
 from peers.connections.zeek_cluster.cluster import Cluster
+from peers.connections.zeek_cluster.complaints import Complaints
 from peers.connections.zeek_cluster.far_end import FarEnd
 from peers.zeek.zmtp.discovery import NODE_ID
-from peers.zeek.zmtp.session import Ended, Event, Ready, Session, SocketType, Subscribed, Unsubscribed
+from peers.zeek.zmtp.session import Ended, Event, Ready, Refused, Session, SocketType, Subscribed, Unsubscribed
 
 __all__ = ["Subscriber", "subscriber_connection"]
 
@@ -42,7 +43,7 @@ def subscriber_connection(cluster: Cluster, queue: QueueLimits, address: str = "
 class Subscriber(FarEnd):
     """One node. See `peers.connections.conversation.Conversation`."""
 
-    __slots__ = ("_cluster", "_put_off", "is_dialled")
+    __slots__ = ("_cluster", "_put_off", "_refused", "is_dialled")
 
     changes: frozenset[type] = frozenset({Ready, Subscribed, Unsubscribed})
 
@@ -52,6 +53,7 @@ class Subscriber(FarEnd):
         super().__init__(cluster.node, queue, connection, session)
         self._cluster = cluster
         self.is_dialled = cluster.is_far
+        self._refused = Complaints(connection, "subscription of a Zeek node refused")
         # What it has asked for while the cluster is left to another hub.
         self._put_off: dict[str, None] = {}
 
@@ -72,6 +74,8 @@ class Subscriber(FarEnd):
                 self._subscribe(event.topic)
             case Unsubscribed():
                 self._unsubscribe(event.topic)
+            case Refused(reason, is_subscription):
+                (self._refuse if is_subscription else self.skip)(reason)
             case Ended():
                 self._finish(event)
         return 1
@@ -128,7 +132,7 @@ class Subscriber(FarEnd):
     def _refuse(self, reason: str) -> None:
         """A subscription is not taken, and nobody is told of it; the node goes on."""
         self._node.zeek_refused_subscriptions += 1
-        self._node.log.warning("subscription of a Zeek node refused", address=self._connection.address, reason=reason)
+        self._refused.add(reason)
 
     def render(self, batches: list[Batch]) -> list[bytes]:
         """Return batches as events."""
@@ -144,6 +148,7 @@ class Subscriber(FarEnd):
 
     def leave(self, reason: str) -> None:
         """The node is gone, and so is all that it wanted; once or more."""
+        self._refused.end()
         super().leave(reason)
         self._cluster.leave(self)
 

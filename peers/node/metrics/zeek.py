@@ -22,6 +22,8 @@ def zeek_node_metrics(node: Node) -> Iterator[Metric]:
     """Yield what nodes of a cluster of Zeek wanted and did not get."""
     refused = node.zeek_refused_subscriptions
     yield counter("hub_zeek_subscriptions_refused", "Subscriptions of Zeek nodes not taken.", refused)
+    broken = node.zeek_broken_connections
+    yield counter("hub_zeek_connections_broken", "Connections of Zeek nodes that broke the protocol.", broken)
     failed = CounterMetricFamily("hub_zeek_handshakes_failed", "Handshakes with Zeek nodes.", labels=("reason",))
     for fault in Fault:
         failed.add_metric((fault.value,), node.zeek_failed_handshakes[fault.value])

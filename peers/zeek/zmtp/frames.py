@@ -9,7 +9,7 @@ the slice that came. Under CURVE they stand in boxes, and are the same bytes onc
 
 Owner of an `Incoming`: one session. Invariants: what is held is the beginning of at most one message beside what was
 fed and not asked for; a message, all its frames together, is no longer than `limit_bytes`, and that is found out by the
-frame that would be too much, before it has come.
+frame that would be too much, before it has come; and it has at most `PARTS_LIMIT` parts.
 
 Cost: 0.3 µs a part.
 """
@@ -21,7 +21,10 @@ from typing import NamedTuple
 
 from hub.errors import CloseCode, ProtocolError
 
-__all__ = ["Command", "Incoming", "Message", "encode_command", "encode_frame", "encode_message"]
+__all__ = ["PARTS_LIMIT", "Command", "Incoming", "Message", "encode_command", "encode_frame", "encode_message"]
+
+PARTS_LIMIT = 64
+"""Most parts of a message. Those of Zeek have 4; others are skipped, and must not cost more than they have bytes."""
 
 MORE = 1
 LONG = 2
@@ -147,10 +150,12 @@ class Incoming:
 
         Raises:
             ProtocolError: Flags that there are none of, a command in the midst of a message, one without a name, or a
-                message that is too long.
+                message that is too long, or of too many parts.
         """
         while (frame := self._next_frame()) is not None:
             flags, start, end = frame
+            if len(self._ends) == PARTS_LIMIT:
+                raise ProtocolError(CloseCode.TOO_BIG, f"ZMTP: a message of more than {PARTS_LIMIT} parts")
             self._position = end
             if flags & COMMAND:
                 return self._command(start, end)

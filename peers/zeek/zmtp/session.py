@@ -38,6 +38,7 @@ __all__ = [
     "TOPIC_LIMIT_BYTES",
     "Ended",
     "Ready",
+    "Refused",
     "Session",
     "SocketType",
     "Subscribed",
@@ -102,6 +103,15 @@ class Unsubscribed(NamedTuple):
     topic: bytes
 
 
+class Refused(NamedTuple):
+    """Something that the far side has said was not taken; the session goes on."""
+
+    reason: str
+    """Why, for a log."""
+    is_subscription: bool
+    """Whether it was a subscription; else a message, which nobody gets here."""
+
+
 class Ended(NamedTuple):
     """The session is over."""
 
@@ -110,7 +120,7 @@ class Ended(NamedTuple):
     by_far_side: bool
 
 
-Event = Ready | Message | Subscribed | Unsubscribed | Ended
+Event = Ready | Message | Subscribed | Unsubscribed | Refused | Ended
 
 
 class _State(Enum):
@@ -147,14 +157,10 @@ class Session:
         "fault",
         "is_sealed",
         "rejected_messages",
-        "rejected_topics",
     )
 
     rejected_messages: int
     """How many messages were not taken, as none is expected here, or none of that kind."""
-
-    rejected_topics: int
-    """How many subscriptions were not taken, as their topics are too long."""
 
     def __init__(
         self,
@@ -188,7 +194,7 @@ class Session:
         self._state = _State.GREETING
         # Set when the far side has ended the stream.
         self._has_eof = False
-        self.rejected_messages = self.rejected_topics = 0
+        self.rejected_messages = 0
 
     @property
     def closed(self) -> bool:
@@ -359,13 +365,15 @@ class Session:
         frames, start = message.frames, message.starts[0]
         if len(message.ends) > 1 or start == len(frames) or frames[start] > 1:
             self.rejected_messages += 1
-            return None
+            return Refused(
+                f"a message of {len(message.ends)} parts, where subscriptions are expected", is_subscription=False
+            )
         return self._wish(frames[start + 1 :], is_wanted=bool(frames[start]))
 
     def _wish(self, topic: bytes, *, is_wanted: bool) -> Event | None:
         if len(topic) > TOPIC_LIMIT_BYTES:
-            self.rejected_topics += 1
-            return None
+            text = f"a topic of {len(topic)} bytes, the limit is {TOPIC_LIMIT_BYTES}"
+            return Refused(text, is_subscription=True)
         return Subscribed(topic) if is_wanted else Unsubscribed(topic)
 
 

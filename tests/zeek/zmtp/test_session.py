@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hub.errors import CloseCode
 from peers.wire.scanner import NEED_DATA
-from peers.zeek.zmtp.frames import Command, Message, encode_command, encode_frame, encode_message
+from peers.zeek.zmtp.frames import PARTS_LIMIT, Command, Message, encode_command, encode_frame, encode_message
 from peers.zeek.zmtp.greeting import Greeting
 from peers.zeek.zmtp.properties import encode_properties
 from peers.zeek.zmtp.session import (
@@ -121,8 +121,12 @@ def test_what_is_no_subscription_is_counted() -> None:
     session.feed(encode_message([b"\x01a", b""]) + encode_frame(b"") + encode_frame(b"\x02a"))
     session.feed(encode_subscription(long, is_wanted=True) + encode_command(Command(b"SUBSCRIBE", long)))
     session.feed(encode_subscription(long[1:], is_wanted=True))
-    assert events(session) == [Subscribed(long[1:])]
-    assert (session.rejected_messages, session.rejected_topics) == (3, 2)
+    found = events(session)
+    assert found.pop() == Subscribed(long[1:])
+    assert [one.is_subscription for one in found] == [False, False, False, True, True]
+    assert {one.reason for one in found if one.is_subscription} == {"a topic of 1025 bytes, the limit is 1024"}
+    assert found[0].reason == "a message of 2 parts, where subscriptions are expected"
+    assert session.rejected_messages == 3
 
 
 def test_pings_are_answered_and_other_commands_ignored() -> None:
@@ -234,6 +238,17 @@ def test_parts_without_end_are_a_message_that_is_too_long() -> None:
         assert session.held_bytes <= 1002
     (event,) = ended
     assert event.code == CloseCode.TOO_BIG
+
+
+def test_a_message_of_very_many_parts() -> None:
+    """It ends the session: what is kept of each part takes more than an empty part does."""
+    session = opened(SocketType.PULL, "PUSH")
+    session.feed(encode_message([b""] * PARTS_LIMIT) + b"\x01\x00" * PARTS_LIMIT)
+    (message,) = events(session)
+    assert len(message.parts) == PARTS_LIMIT
+    session.feed(b"\x01\x00")
+    (ended,) = events(session)
+    assert ended.text == f"ZMTP: a message of more than {PARTS_LIMIT} parts"
 
 
 def test_a_command_between_the_parts_of_a_message() -> None:

@@ -1,0 +1,224 @@
+"""What nobody should send to a central broker: it is counted and told, and no node gets anything of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import pytest
+import structlog
+
+from peers.daemon.daemon import Daemon
+from peers.values import Count
+from peers.values.event import Event
+from peers.zeek.zmtp.event_payload import is_event
+from peers.zeek.zmtp.frames import Command, encode_command, encode_frame, encode_message
+from peers.zeek.zmtp.greeting import GREETING_BYTES, Greeting
+from peers.zeek.zmtp.properties import encode_properties
+from peers.zeek.zmtp.session import encode_subscription
+from tests.connections.zeek_cluster.conftest import StartNode
+from tests.connections.zeek_cluster.node import HELLO, ZmqNode
+from tests.fuzz.mutation import Mutator
+from tests.hubs.eventually import eventually
+from tests.zeek.zmtp.recordings import TO_BROKER, wire
+
+KINDS = ["XSUB", "XPUB"]
+LIMIT_BYTES = 16 * 1024 * 1024
+"""`limits.frame_bytes`, as it is by default."""
+
+
+def handshake(kind: str) -> bytes:
+    """What a node says first."""
+    ready = encode_command(Command(b"READY", encode_properties({"Socket-Type": kind.encode()})))
+    return Greeting("NULL").encode() + ready
+
+
+class Raw:
+    """A connection of a node that says whatever it likes."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self.writer = reader, writer
+
+    @classmethod
+    async def connect(cls, hub: Daemon, kind: str, says: bytes = b"") -> Raw:
+        """Connect the socket of a node, and shake hands."""
+        endpoint = hub.endpoints[0]
+        port = endpoint.port if kind == "XSUB" else endpoint.xsub
+        self = cls(*await asyncio.open_connection("127.0.0.1", port))
+        self.writer.write(handshake(kind))
+        head = await self._reader.readexactly(GREETING_BYTES + 2)
+        await self._reader.readexactly(head[-1])
+        self.writer.write(says)
+        return self
+
+    async def end(self) -> bytes:
+        """Wait until the hub has closed it; return what it has said."""
+        said = b""
+        with contextlib.suppress(ConnectionError):
+            while data := await self._reader.read(65_536):
+                said += data
+        self.writer.close()
+        return said
+
+
+async def quiet_pair(start_node: StartNode) -> tuple[ZmqNode, ZmqNode]:
+    """Two nodes, of which one gets what the other one publishes."""
+    node, reader = await start_node("node"), await start_node("reader", "zeek.")
+    await eventually(lambda: node.is_told("zeek."))
+    return node, reader
+
+
+async def pass_an_event(node: ZmqNode, reader: ZmqNode, value: int = 0) -> None:
+    """It gets there; what stands in front of it is returned to nobody."""
+    event = Event("Demo::number", Count(value))
+    node.publish_event("zeek.a", event)
+    await eventually(lambda: any(parts[3] == event.encode() for parts in reader.events))
+
+
+GIANT = (LIMIT_BYTES + 1).to_bytes(8, "big")
+
+
+@pytest.mark.parametrize(
+    ("kind", "says", "reason"),
+    [
+        ("XPUB", b"\x02" + GIANT, "the limit is"),
+        ("XPUB", b"\x03" + b"\xff" * 8, "the limit is"),
+        ("XPUB", b"\x01\x06zeek.a" * 10 + b"\x02" + GIANT, "the limit is"),
+        ("XPUB", b"\x08\x00", "a frame with the flags 0x08"),
+        ("XPUB", b"\x05\x00", "a frame with the flags 0x05"),
+        ("XPUB", b"\x01\x06zeek.a\x04\x05\x04PING", "a command between the parts"),
+        ("XPUB", b"\x04\x00", "a command without a name"),
+        ("XSUB", b"\x02" + GIANT, "the limit is"),
+        ("XSUB", encode_subscription(b"x" * (1 << 20), is_wanted=True), "the limit is"),
+        ("XSUB", encode_command(Command(b"SUBSCRIBE", b"x" * (1 << 20))), "the limit is"),
+        ("XSUB", b"\xff" * 40, "a frame with the flags 0xff"),
+    ],
+)
+async def test_what_ends_a_connection(hub: Daemon, start_node: StartNode, kind: str, says: bytes, reason: str) -> None:
+    """What has no end, or is no ZMTP: one line, counted, closed without a word; the others go on."""
+    node, reader = await quiet_pair(start_node)
+    told = len(node.told)
+    with structlog.testing.capture_logs() as logs:
+        said = await (await Raw.connect(hub, kind, says)).end()
+        await eventually(lambda: hub.node.zeek_broken_connections == 1)
+        await eventually(lambda: any(line["event"] == "connection closed" for line in logs))
+    assert b"ERROR" not in said
+    lines = [line for line in logs if line["log_level"] != "debug" and "Zeek node" in line["event"]]
+    (line,) = [line for line in lines if line["event"] == "a Zeek node broke the protocol"]
+    assert reason in line["reason"]
+    assert len(lines) <= 2  # it was let in before
+    await pass_an_event(node, reader)
+    assert len(reader.events) == 1
+    assert len(node.told) == told
+
+
+async def test_frames_without_end(hub: Daemon, start_node: StartNode) -> None:
+    """Empty parts, one behind the other: there is a limit of parts."""
+    node, reader = await quiet_pair(start_node)
+    raw = await Raw.connect(hub, "XPUB")
+    raw.writer.write(b"\x01\x00" * (1 << 16))
+    await raw.end()
+    await eventually(lambda: hub.node.zeek_broken_connections == 1)
+    await pass_an_event(node, reader)
+    assert len(reader.events) == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("cut", [1, 10, 63, 64, 70, 92, 93, 95, 120, 130])
+async def test_what_is_cut_short(hub: Daemon, start_node: StartNode, kind: str, cut: int) -> None:
+    """A stream that ends anywhere: what was whole is taken, and nothing else."""
+    node, reader = await quiet_pair(start_node)
+    event = [b"zeek.a", b"cut", b"broker-bin-v1", HELLO.encode()]
+    said = handshake(kind) + (
+        encode_message(event) if kind == "XPUB" else encode_subscription(b"zeek.cut", is_wanted=True)
+    )
+    _, writer = await asyncio.open_connection(
+        "127.0.0.1", hub.endpoints[0].port if kind == "XSUB" else hub.endpoints[0].xsub
+    )
+    connections = len(hub.node.connections)
+    writer.write(said[:cut])
+    writer.write_eof()
+    await eventually(lambda: len(hub.node.connections) < connections + 1)
+    writer.close()
+    await pass_an_event(node, reader)
+    assert len(reader.events) == 1
+    assert hub.node.zeek_broken_connections == 0
+
+
+async def test_subscriptions_that_are_too_long(hub: Daemon, start_node: StartNode) -> None:
+    """They are refused, whichever form they have; the connection stays."""
+    node, _ = await quiet_pair(start_node)
+    long = b"zeek." + b"x" * 1020
+    with structlog.testing.capture_logs() as logs:
+        raw = await Raw.connect(hub, "XSUB", encode_subscription(long, is_wanted=True) * 100)
+        raw.writer.write(encode_command(Command(b"SUBSCRIBE", long)))
+        raw.writer.write(encode_frame(b"\x02zeek.") + encode_message([b"\x01zeek.", b""]))
+        raw.writer.write(encode_subscription(b"zeek.b", is_wanted=True))
+        await eventually(lambda: node.is_told("zeek.b"))
+        raw.writer.close()
+        await eventually(lambda: node.is_told("zeek.b", is_wanted=False))
+    assert hub.node.zeek_refused_subscriptions == 101
+    assert hub.node.rejected_messages == 2
+    refused = [line for line in logs if line["event"] == "subscription of a Zeek node refused"]
+    assert sum(line["messages"] for line in refused) == 101
+    assert len(refused) < 20
+    assert {line["reason"] for line in refused} == {"a topic of 1025 bytes, the limit is 1024"}
+    skipped = [line for line in logs if line["event"] == "skipped what a Zeek node sent"]
+    assert sum(line["messages"] for line in skipped) == 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(5))
+async def test_changed_recordings(hub: Daemon, start_node: StartNode, kind: str, seed: int) -> None:
+    """Whatever mutated nodes say: the hub has no error of its own, and nodes get sound events only."""
+    node, reader = await quiet_pair(start_node)
+    recorded = wire("z01-null-wire.jsonl").items()
+    seeds = [b"".join(reads)[92:] for (name, way), reads in recorded if way == TO_BROKER and f" {kind} to" in name]
+    mutator = Mutator(f"{kind}-{seed}", seeds, [b"\x01\x00", b"broker-json-v1", b"\xff" * 8, b"\x04\x09SUBSCRIBE"])
+    with structlog.testing.capture_logs() as logs:
+        for number in range(40):
+            raw = await Raw.connect(hub, kind, mutator.make())
+            if number % 2:
+                raw.writer.write_eof()
+            else:
+                raw.writer.transport.abort()
+            await raw.end()
+        await pass_an_event(node, reader, seed)
+    assert [line for line in logs if line["log_level"] in {"error", "critical"}] == []
+    for parts in reader.events:
+        assert len(parts) == 4
+        assert parts[2] == b"broker-json-v1" or is_event(parts[3])
+
+
+async def test_a_subscriber_that_dies(hub: Daemon, start_node: StartNode) -> None:
+    """In the midst of what it gets, without a word and with much unread: the others get all, once."""
+    node, reader = await quiet_pair(start_node)
+    dying = [await Raw.connect(hub, "XSUB", encode_subscription(b"zeek.", is_wanted=True)) for _ in range(5)]
+    await eventually(lambda: node.told.count((True, "zeek.")) == 6)
+    event = Event("Demo::large", "x" * 20_000)
+    for sent in range(0, 500, 10):
+        for _ in range(10):
+            node.publish_event("zeek.a", event)
+        if sent % 100 == 50:
+            dying[sent // 100].writer.transport.abort()
+        await eventually(lambda sent=sent: len(reader.events) == sent + 10)  # type: ignore[misc]
+    assert {parts[3] for parts in reader.events} == {event.encode()}
+
+
+async def test_many_connections_beside_a_quiet_pair(hub: Daemon, start_node: StartNode) -> None:
+    """They have subscriptions of their own, say nothing, and go at once: events pass all the time."""
+    node, reader = await quiet_pair(start_node)
+    crowd = []
+    for number in range(300):
+        topic = b"crowd.%d" % number
+        crowd.append(
+            await Raw.connect(hub, KINDS[number % 2], encode_subscription(topic, is_wanted=True) * (1 - number % 2))
+        )
+        if number % 30 == 0:
+            await pass_an_event(node, reader, number)
+    await eventually(lambda: sum(topic.startswith("crowd.") for _, topic in node.told) == 150)
+    for raw in crowd:
+        raw.writer.transport.abort()
+    await pass_an_event(node, reader, 1000)
+    await eventually(lambda: sum(topic.startswith("crowd.") for _, topic in node.told) == 300)
+    assert len(reader.events) == 11
