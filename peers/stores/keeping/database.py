@@ -21,6 +21,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from struct import Struct
+from struct import error as StructError  # noqa: N812  an exception, named as one
 from zlib import crc32
 
 import apsw
@@ -52,6 +54,8 @@ CREATE TABLE entries (
 
 _CHECKPOINT_PAGES = 4_000
 """How long the write-ahead log becomes before it is brought into the file: 16 MiB."""
+
+_NUMBERS = Struct("<Iqq")
 
 _DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.SQLError, apsw.MismatchError)
 
@@ -139,13 +143,17 @@ class Database:
         """
         count = 0
         try:
-            for *row, checksum in self._connection.execute(
+            for key, value, version, expires_ns, user, checksum in self._connection.execute(
                 "SELECT key, value, version, expires_ns, user, checksum FROM entries"
             ):
-                if not (isinstance(row[0], bytes) and isinstance(row[1], bytes)) or checksum != _checksum(*row):
+                try:
+                    is_sound = checksum == _checksum(key, value, version, expires_ns, user)
+                except (TypeError, AttributeError, StructError):  # something is of another type
+                    is_sound = False
+                if not is_sound:
                     raise self._damaged("an entry is not as it was written")
                 count += 1
-                yield Kept(*row)
+                yield Kept(key, value, version, expires_ns, user)
         except (apsw.Error, UnicodeDecodeError) as error:
             raise self._damaged(str(error)) from error
         if count != self._entries:
@@ -158,7 +166,10 @@ class Database:
             apsw.Error: It cannot be written.
         """
         connection = self._connection
-        rows = [(*row, _checksum(*row)) for row in unkept.rows.values() if row is not None]
+        rows = [
+            (key, value, version, expires_ns, user, _checksum(key, value, version, expires_ns, user))
+            for key, value, version, expires_ns, user in filter(None, unkept.rows.values())
+        ]
         gone = [(key,) for key, row in unkept.rows.items() if row is None]
         with connection:
             if unkept.is_cleared:
@@ -184,9 +195,11 @@ class Database:
             self._connection.close()
 
 
-def _checksum(key: bytes, value: bytes, *others: int | str | None) -> int:
+def _checksum(key: bytes, value: bytes, version: int, expires_ns: int | None, user: str | None) -> int:
     """Return the checksum of an entry."""
-    return crc32(f"{len(key)} {others}".encode(), crc32(value, crc32(key)))
+    numbers = _NUMBERS.pack(len(key), version, -1 if expires_ns is None else expires_ns)
+    checksum = crc32(numbers, crc32(value, crc32(key)))
+    return checksum if user is None else crc32(user.encode(), checksum)
 
 
 def _checksum_of(meta: tuple[object, ...]) -> int:
