@@ -19,6 +19,7 @@ from hub.topics import (
     decode_prefixes,
     decode_topic,
     printable,
+    store_that_tells,
 )
 
 GOOD = ["a", "/", "//", "/zeek/dns/10.0.0.7", " ", "/é/漢/😀", "$hub/client/joined", "/*/#", "a" * TOPIC_LIMIT_BYTES]
@@ -128,3 +129,23 @@ def test_prefixes_together_are_those_one_by_one(raw: list[bytes]) -> None:
 def test_good_prefixes_together(prefixes: list[str]) -> None:
     """All of them, as they are."""
     assert decode_prefixes([prefix.encode() for prefix in prefixes]) == prefixes
+
+
+@pytest.mark.parametrize(
+    ("topic", "store"),
+    [
+        ("$store/s/changes/", "s"),
+        ("$store/s/changes/x/y", "s"),
+        ("$store/s/changes", "s"),
+        ("$store//changes/", ""),
+        ("$store/s/change/", None),
+        ("$store/s/changes2", None),
+        ("$store/a/s/changes/", None),
+        ("$store/changes", None),
+        ("/$store/s/changes/", None),
+        ("/a", None),
+    ],
+)
+def test_under_which_topics_stores_tell_changes(topic: str, store: str | None) -> None:
+    """Those whose third part is that word, however they go on."""
+    assert store_that_tells(topic) == store

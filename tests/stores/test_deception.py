@@ -12,7 +12,7 @@ import structlog
 from hub.batch import Batch
 from hub.errors import CloseCode, HubError
 from hub.frame import FLAG_TAGGED, Encoding, Frame
-from hub.settings import Settings, StoresSettings
+from hub.settings import JournalSettings, Settings, StoresSettings
 from hub.tags.envelope import Envelope
 from peers.client import Client, RejectedError, connect
 from peers.values import encode
@@ -24,7 +24,7 @@ from tests.connections.broker.hubs import ZeekHub
 from tests.connections.broker.scripted import HIGH
 from tests.connections.websocket.zeek.clients import ZeekClient
 from tests.hubs.eventually import eventually
-from tests.hubs.fixtures import kept_hubs
+from tests.hubs.fixtures import StartHub, kept_hubs
 from tests.hubs.hub import Hub
 from tests.hubs.raw_client import publication
 from tests.hubs.raw_http import http
@@ -195,6 +195,23 @@ async def test_nobody_tells_what_a_store_does(hub: ZeekHub, door: Callable[[Zeek
         while heard[-1].key != "last":
             heard.append(await anext(changes))
     assert "deceived" not in [change.value for change in heard]
+
+
+async def test_nor_into_a_journal(start_hub: StartHub, tmp_path: Path) -> None:
+    """Where changes of stores are recorded, nobody confirms or stages what would pass for one."""
+    journal = JournalSettings(path=str(tmp_path / "journal"), topics=("$store/",))
+    hub = await start_hub(settings=Settings(stores=StoresSettings(open=("s=:memory:",)), journal=journal))
+    async with connect(hub.url) as client:
+        await client.store("s").put("k", 1)
+        with pytest.raises(RejectedError, match=REFUSAL):
+            await client.publish_confirmed(TOPIC, DECEPTION)
+        with pytest.raises(RejectedError, match="changes of a store are not staged"):
+            await client.stage("one", 0, Batch.of(TOPIC, [DECEPTION]).frames)
+        await client.store("s").put("k", 2)
+        while (await client.journal()).head < 2:  # noqa: ASYNC110 -- the hub is asked
+            await asyncio.sleep(0.001)
+        recorded = [record.value async for record in client.read("$store/")]
+    assert [changes[0][3] for _, changes in recorded] == [pack(1), pack(2)]
 
 
 async def test_what_is_told_elsewhere(hub: ZeekHub) -> None:
