@@ -42,7 +42,9 @@ class _Routes:
 
 def _run_publisher(data: bytes) -> None:
     """What is taken for events is written again, in either serializer, and read again as so many events."""
-    found = _batches(EventSession(_LIMIT, _Routes(), lambda *_: None), data)
+    session: EventSession[bytes] = EventSession(_LIMIT, _Routes(), lambda *_: None)
+    found = _batches(session, data)
+    assert session.held_bytes <= _LIMIT + 64
     for serializer in (b"", *SERIALIZERS):
         writer = EventWriter(b"hub")
         writer.serializer = serializer
