@@ -96,9 +96,11 @@ def zeek(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def running(zeek: dict[str, Any], *listen: str, peers: tuple[str, ...] = ()) -> AsyncIterator[Daemon]:
+async def running(
+    zeek: dict[str, Any], *listen: str, peers: tuple[str, ...] = (), **limits: float
+) -> AsyncIterator[Daemon]:
     """Run a hub, which has a port for its clients in front of others."""
-    settings = {"listen": ["tcp://127.0.0.1:0", *listen], "peers": list(peers), "zeek": zeek}
+    settings = {"listen": ["tcp://127.0.0.1:0", *listen], "peers": list(peers), "zeek": zeek, "limits": limits}
     daemon = Daemon(load(settings, {}), "hub")
     await daemon.start()
     try:
@@ -209,6 +211,17 @@ async def test_hubs_are_broker_and_node_of_an_encrypted_cluster(zeek: dict[str, 
             publishing = asyncio.create_task(publish())
             assert Event.of((await anext(messages)).value) == HELLO
             publishing.cancel()
+
+
+async def test_who_is_silent_gives_signs_of_life(zeek: dict[str, Any], start_node: Callable[..., ZmqNode]) -> None:
+    """Pings are boxes, too, and libzmq answers them."""
+    async with running(zeek, "zeek+zmq://127.0.0.1:0", ping_after_s=0.1) as hub:
+        start_node(hub.endpoints[1], "node", secure=as_client())
+        await eventually(lambda: sum(one.has_joined for one in hub.node.connections) == 2)
+        before = {one: one.read_bytes for one in hub.node.connections}
+        pong = 2 + 8 + 8 + 16 + 1 + len(b"\x04PONGhub")
+        await eventually(lambda: all(one.read_bytes >= size + pong for one, size in before.items()))
+        assert list(before) == list(hub.node.connections)
 
 
 # Who is not let in.
