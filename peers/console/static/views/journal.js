@@ -171,7 +171,7 @@ class Journal {
       figures.append(element("div", { class: "figure", title: said.hints[name] }, element("span", { class: "label" }, label), this.figures[name]));
     }
     this.facts = {};
-    const facts = element("dl", { class: "facts" });
+    const facts = element("dl", { class: "journal-facts" });
     for (const [name, label] of Object.entries(said.facts)) {
       this.facts[name] = element("dd", { id: `journal-${name}` }, "–");
       facts.append(element("div", { hidden: name === "missed" }, element("dt", {}, label), this.facts[name]));
