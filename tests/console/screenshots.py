@@ -23,7 +23,7 @@ from websockets.asyncio.client import connect as connect_websocket
 from peers.client import Client, MessageStream, connect
 from tests.console.browser import Browser, Chromium, Page, chromium_path
 from tests.console.real_hub import RealHub, run_hub
-from tests.console.seeing import wait_messages, wait_shown
+from tests.console.seeing import wait_messages, wait_shown, wait_view
 
 __all__ = ["main"]
 
@@ -38,17 +38,25 @@ TICK_S = 0.05
 RECEIVE_BYTES = 8192
 """What the kernel keeps for the slow reader: the smaller, the sooner the hub has to keep it."""
 
+SIGN_OF_LIFE_S = 5
+
 SLOW_QUEUE = {"messages": 2000, "bytes": 4_000_000, "overflow": "drop-oldest"}
 
-POINTS = 30
-"""Seconds of the hub's history that the picture of the overview has, at least."""
+LONG_S, SHORT_S = 30, 12
+"""How much the charts show at least, of the hub, and of what begins when one looks at it."""
 
-WIDTH_PX, HEIGHT_PX = 1180, 760
+WIDTH_PX, HEIGHT_PX, PHONE_PX = 1180, 640, 390
 
 
 @contextlib.asynccontextmanager
 async def slow_reader(hub: RealHub, name: str) -> AsyncIterator[None]:
-    """Subscribe to everything, and read nothing."""
+    """Subscribe to everything, and read nothing; who is silent as well is taken for dead, so it says something."""
+
+    async def say_something() -> None:
+        while True:
+            await reader.send(json.dumps({"type": "publish", "topic": "/archive/alive", "values": [True]}))
+            await asyncio.sleep(SIGN_OF_LIFE_S)
+
     plain = socket.create_connection(("127.0.0.1", hub.port))
     plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
     async with connect_websocket(
@@ -62,7 +70,9 @@ async def slow_reader(hub: RealHub, name: str) -> AsyncIterator[None]:
     ) as reader:
         await reader.send(json.dumps({"type": "hello", "name": name, "queue": SLOW_QUEUE}))
         await reader.send(json.dumps({"type": "subscribe", "prefixes": ["/site/"]}))
+        saying = asyncio.create_task(say_something())
         yield
+        saying.cancel()
         plain.close()
 
 
@@ -108,28 +118,25 @@ async def take_overview(page: Page, folder: Path) -> None:
     """Once there is some history, and somebody has lost something."""
     known = "document.querySelector('.overview')?.dataset.points"
     await wait_shown(page, f"{known} === '60' && document.querySelectorAll('#losers li').length === 1")
-    await wait_points(page)
+    await wait_history(page, LONG_S)
     await page.screenshot(folder / "overview.png")
-    await page.prefer("dark")
-    await page.screenshot(folder / "overview-dark.png")
-    await page.prefer("light")
 
 
-async def wait_points(page: Page) -> None:
-    """Wait until the hub knows what it did in so many seconds."""
+async def wait_history(page: Page, seconds: int) -> None:
+    """Wait until the hub knows what it did in so many further seconds, so that charts show something."""
     await page.evaluate(
         """
         const {connect} = await import("/hub.js");
         const client = connect("/", {name: "screenshots"});
-        let known = 0;
-        while (known < points) {
-          const {figures} = await client.request("$hub/history", null);
-          known = figures.in_messages.filter((value) => value !== null).length;
-          await new Promise((resolve) => setTimeout(resolve, 500));
-        }
+        const newest = async () => {
+          const {first, figures} = await client.request("$hub/history", null);
+          return first + figures.in_messages.length;
+        };
+        const enough = await newest() + seconds;
+        while (await newest() < enough) await new Promise((resolve) => setTimeout(resolve, 500));
         await client.close();
         """,
-        points=POINTS,
+        seconds=seconds,
     )
 
 
@@ -141,6 +148,7 @@ async def take_connections(page: Page, folder: Path) -> None:
     await page.screenshot(folder / "connections.png")
     await page.evaluate("document.querySelector('.table .slow').click()")
     await wait_shown(page, "document.querySelectorAll('#losses tr').length > 5")
+    await wait_shown(page, "Number(document.querySelector('.connection').dataset.looks) > 10")
     await page.screenshot(folder / "connection.png")
 
 
@@ -158,7 +166,7 @@ async def take_topics(page: Page, folder: Path) -> None:
 
 
 async def take_messages(page: Page, folder: Path) -> None:
-    """The stream, on a wide screen and on a phone."""
+    """The stream, and the busiest topics in it."""
     await page.evaluate("location.hash = '#/messages?prefix=/site/'")
     await wait_messages(page)
     await wait_shown(page, "document.querySelectorAll('.row:not([hidden])').length > 10")
@@ -168,12 +176,29 @@ async def take_messages(page: Page, folder: Path) -> None:
     await page.screenshot(folder / "messages.png")
 
 
-async def take_all(chromium: Chromium, folder: Path) -> None:
+async def take_phone(page: Page, folder: Path) -> None:
+    """The overview on a phone, in the dark."""
+    await page.resize(PHONE_PX, HEIGHT_PX)
+    await page.evaluate("location.hash = '#/overview'")
+    await wait_shown(page, "document.querySelector('.overview')?.dataset.points === '60'")
+    await page.prefer("dark")
+    await page.screenshot(folder / "phone.png")
+
+
+async def take_journal(page: Page, folder: Path) -> None:
+    """What is recorded, after some time."""
+    await page.evaluate("location.hash = '#/journal'")
+    await wait_view(page, "journal")
+    await wait_history(page, SHORT_S)
+    await page.screenshot(folder / "journal.png")
+
+
+async def take_all(chromium: Chromium, folder: Path, journal: Path) -> None:
     """Make all pictures."""
-    with run_hub() as hub:
+    with run_hub("--journal", str(journal)) as hub:
         async with crowd(hub), Browser.connect(chromium.url) as browser, browser.open(hub.page_url) as page:
             await page.resize(WIDTH_PX, HEIGHT_PX)
-            for take in (take_overview, take_connections, take_topics, take_messages):
+            for take in (take_overview, take_connections, take_topics, take_messages, take_journal, take_phone):
                 await take(page, folder)
             for complaint in page.complaints:
                 sys.stderr.write(f"the page complains: {complaint}\n")
@@ -189,7 +214,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         chromium = Chromium(path, Path(profile))
         try:
-            asyncio.run(take_all(chromium, folder))
+            asyncio.run(take_all(chromium, folder, Path(profile) / "journal"))
         finally:
             chromium.stop()
     for picture in sorted(folder.glob("*.png")):

@@ -8,7 +8,12 @@ import { language } from "../words.js";
 
 const WHOLE = new Intl.NumberFormat(language, { maximumFractionDigits: 0 });
 const THREE = new Intl.NumberFormat(language, { maximumSignificantDigits: 3 });
-const SHORT_MOMENT = new Intl.DateTimeFormat(language, { dateStyle: "short", timeStyle: "short" });
+const SHORT_MOMENT = new Intl.DateTimeFormat(language, {
+  month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", hourCycle: "h23",
+});
+const MOMENT = new Intl.DateTimeFormat(language, {
+  year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23",
+});
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 const PREFIXES = ["", "k", "M", "G", "T"];
 
@@ -32,6 +37,11 @@ export function bytes(value) {
   return isKnown(value) ? scaled(value, 1024, UNITS, " ") : UNKNOWN;
 }
 
+/** The same a second, of what `format` writes. */
+export function perSecond(format) {
+  return (value) => (isKnown(value) ? `${format(value)}/s` : UNKNOWN);
+}
+
 /** A part of one, in percent. */
 export function percent(value) {
   return isKnown(value) ? `${THREE.format(100 * value)} %` : UNKNOWN;
@@ -51,7 +61,7 @@ export function duration(seconds) {
 
 /** A moment, seconds since 1970, by the reader's clock. */
 export function moment(seconds) {
-  return isKnown(seconds) ? new Date(seconds * 1000).toLocaleString(language) : UNKNOWN;
+  return isKnown(seconds) ? MOMENT.format(seconds * 1000) : UNKNOWN;
 }
 
 /** The same, shorter: in a table. */

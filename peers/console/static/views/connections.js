@@ -28,7 +28,7 @@ const ASK_MS = 1_000;
 const USERS_SHOWN = 200;
 
 /** What the table's columns take at least, with what is between them, CSS pixels. */
-const LEAST_PX = 1_010;
+const LEAST_PX = 976;
 
 const ROLES = ["client", "link", "leaf"];
 
@@ -230,7 +230,7 @@ class ConnectionsView {
     const perS = (value) => short(value);
     return [
       {
-        key: "name", title: titles.name, width: "minmax(100px, 2fr)", narrow: true,
+        key: "name", title: titles.name, width: "minmax(94px, 2fr)", narrow: true,
         fill: (cell, row) => {
           const label = labelOf(row);
           say(cell, label);
@@ -240,16 +240,16 @@ class ConnectionsView {
       },
       textual("user", titles.user, "minmax(50px, 1fr)", (row) => row.user),
       textual("role", titles.role, "52px", (row) => words.connections.roles[row.role] ?? row.role),
-      numeric("in", titles.in, "56px", (row) => perS(row.inPerS)),
-      numeric("out", titles.out, "56px", (row) => perS(row.outPerS), { narrow: true }),
+      numeric("in", titles.in, "50px", (row) => perS(row.inPerS)),
+      numeric("out", titles.out, "50px", (row) => perS(row.outPerS), { narrow: true }),
       numeric("bytes", titles.bytes, "76px", (row) => bytes(row.outBytesPerS)),
       { key: "queue", title: titles.queue, width: "minmax(60px, 100px)", narrow: true, number: true, fill: fillQueue },
       numeric("dropped", titles.dropped, "74px", (row) => whole(row.dropped_messages), { narrow: true }),
-      textual("overflow", titles.overflow, "84px", (row) => row.overflow),
-      numeric("prefixes", titles.prefixes, "60px", (row) => whole(row.prefixes)),
+      textual("overflow", titles.overflow, "80px", (row) => row.overflow),
+      numeric("prefixes", titles.prefixes, "54px", (row) => whole(row.prefixes)),
       textual("address", titles.address, "minmax(90px, 1.2fr)", (row) => row.address),
       textual("protocol", titles.protocol, "40px", (row) => row.protocol),
-      textual("since", titles.since, "minmax(86px, 120px)", (row) => since(row.since)),
+      textual("since", titles.since, "minmax(94px, 120px)", (row) => since(row.since)),
     ];
   }
 }

@@ -8,7 +8,7 @@
 import { History } from "../feeds/history.js";
 import { Chart, STEPS } from "../parts/chart.js";
 import { element, say } from "../parts/element.js";
-import { bytes, duration, percent, short, whole } from "../parts/figures.js";
+import { bytes, duration, percent, perSecond, short, whole } from "../parts/figures.js";
 import { poll } from "../parts/polling.js";
 import { fragmentOf } from "../shell/place.js";
 import { words } from "../words.js";
@@ -20,8 +20,6 @@ const HISTORY_TOPIC = "$hub/history";
 const ASK_MS = 1_000;
 
 const SPANS = ["1m", "10m", "1h", "1d"];
-
-const perSecond = (format) => (value) => (value === null ? format(value) : `${format(value)}/s`);
 
 /** Each chart: what it is called in `words.overview.charts`, how its values are written, the steps of its grid, its lines. */
 const CHARTS = [

@@ -9,7 +9,7 @@ import { Connections, fullness, labelOf } from "../../feeds/connections.js";
 import { Chart, STEPS } from "../../parts/chart.js";
 import { confirm } from "../../parts/confirm.js";
 import { element, say } from "../../parts/element.js";
-import { bytes, duration, moment, percent, short, whole } from "../../parts/figures.js";
+import { bytes, duration, moment, percent, perSecond, short, whole } from "../../parts/figures.js";
 import { poll } from "../../parts/polling.js";
 import { fragmentOf } from "../../shell/place.js";
 import { words } from "../../words.js";
@@ -26,8 +26,8 @@ const LOSSES_SHOWN = 50;
 
 /** Each chart: its name, how it is written, its grid, its lines: how they are called, colour, and the value of a row. */
 const CHARTS = [
-  ["messages", (value) => `${short(value)}/s`, STEPS.whole, [["in_messages", "--accent", "inPerS"], ["out_messages", "--good", "outPerS"]]],
-  ["dropped", (value) => `${short(value)}/s`, STEPS.whole, [["dropped_messages", "--bad", "droppedPerS"]]],
+  ["messages", perSecond(short), STEPS.whole, [["in_messages", "--accent", "inPerS"], ["out_messages", "--good", "outPerS"]]],
+  ["dropped", perSecond(short), STEPS.whole, [["dropped_messages", "--bad", "droppedPerS"]]],
   ["queued", bytes, STEPS.bytes, [["queued_bytes", "--waiting", "queued_bytes"]]],
 ];
 
@@ -58,6 +58,7 @@ export class ConnectionPage {
     this.#drawPrefixes(row);
     this.#points = [...this.#points, [Date.now() / 1000, { ...row }]].slice(-POINTS);
     const times = this.#points.map(([at]) => at);
+    this.element.dataset.looks = String(this.#points.length);
     for (const [chart, lines] of this.charts) {
       chart.set(times, lines.map(([, , field]) => this.#points.map(([, one]) => one[field])));
     }
@@ -87,8 +88,8 @@ export class ConnectionPage {
       [said.tls, /^(tls|wss|https)$/.test(row.protocol) ? said.yes : said.no],
       [said.address, row.address],
       [said.since, `${moment(row.since)} (${duration(Date.now() / 1000 - row.since)})`],
-      [said.published, `${whole(row.published_messages)}, ${short(row.inPerS)}/s`],
-      [said.delivered, `${whole(row.delivered_messages)}, ${short(row.outPerS)}/s, ${bytes(row.outBytesPerS)}/s`],
+      [said.published, `${whole(row.published_messages)}, ${perSecond(short)(row.inPerS)}`],
+      [said.delivered, `${whole(row.delivered_messages)}, ${perSecond(short)(row.outPerS)}, ${perSecond(bytes)(row.outBytesPerS)}`],
       [said.received, bytes(row.received_bytes)],
       [said.dropped, whole(row.dropped_messages)],
       [said.overflow, row.overflow],
@@ -98,7 +99,7 @@ export class ConnectionPage {
     ];
     facts.forEach(([name, value], at) => {
       let line = this.facts.children[at];
-      if (!line) this.facts.append((line = element("div", {}, element("dt", {}, name), element("dd", { class: "cut" }))));
+      if (!line) this.facts.append((line = element("div", {}, element("dt", {}, name), element("dd"))));
       say(line.lastChild, String(value || "–"));
       line.lastChild.title = String(value);
     });
