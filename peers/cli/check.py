@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import socket
 import ssl
-import sys
 import time
 from collections.abc import Callable
 from enum import IntEnum
@@ -28,7 +27,7 @@ from peers.cli.context_flag import ContextName
 from peers.cli.errors import FlagError
 from peers.cli.ranges import check_positive
 from peers.cli.shown_token import TokenFile, first_token
-from peers.cli.texts import escaped
+from peers.cli.texts import encoder, escaped
 from peers.cli.url import DEFAULT_URL, URL_VARIABLE, TlsFiles
 from peers.transport.endpoints import Endpoint, Scheme
 from peers.transport.tls import client_context, explained
@@ -55,6 +54,8 @@ class Finding(NamedTuple):
 
     health: Health
     text: str
+    passed_ms: float | None = None
+    """How long the answer took, milliseconds; None if there was none."""
 
 
 def check(  # noqa: PLR0913 -- one flag each
@@ -69,6 +70,7 @@ def check(  # noqa: PLR0913 -- one flag each
     timeout: Annotated[float, Parameter(help="Most time for the whole check, seconds.")] = _TIMEOUT_S,
     warn_ms: Annotated[float | None, Parameter(help="A slower answer is a warning, milliseconds.")] = None,
     quiet: Annotated[bool, Parameter(help="Print nothing.", negative=())] = False,
+    json: Annotated[bool, Parameter(help="A JSON object.", negative=())] = False,
     context: ContextName = "",  # noqa: ARG001 -- it has become `url` and what is shown there
     token_file: TokenFile = "",
     tls: TlsFiles | None = None,
@@ -77,12 +79,17 @@ def check(  # noqa: PLR0913 -- one flag each
     check_positive("--timeout", timeout, "seconds")
     if warn_ms is not None and not warn_ms >= 0:  # so that `nan` is none either
         raise FlagError(f"--warn-ms {warn_ms:g}: give 0 or more milliseconds")
+    if json and quiet:
+        raise FlagError("--json and --quiet exclude each other")
     files = tls or TlsFiles()
     token = first_token(token_file)
     finding = _find(url, timeout, warn_ms, token, lambda: client_context(files.ca, files.certificate, files.key))
-    if not quiet:
-        print(f"{finding.health.name.lower()}: {escaped(finding.text)}")
-        sys.stdout.flush()
+    health = finding.health.name.lower()
+    if json:
+        told = {"url": url, "health": health, "text": finding.text, "ms": finding.passed_ms}
+        print(escaped(encoder.encode(told).decode()), flush=True)
+    elif not quiet:
+        print(f"{health}: {escaped(finding.text)}", flush=True)
     return int(finding.health)
 
 
@@ -111,8 +118,8 @@ def _find(
     passed_ms = (time.monotonic() - started_s) * 1000
     text = f"{place}: {answer} in {passed_ms:.1f} ms"
     if warn_ms is not None and passed_ms > warn_ms:
-        return Finding(Health.WARNING, f"{text}, more than {warn_ms:g} ms")
-    return Finding(Health.OK, text)
+        return Finding(Health.WARNING, f"{text}, more than {warn_ms:g} ms", passed_ms)
+    return Finding(Health.OK, text, passed_ms)
 
 
 def _ask(endpoint: Endpoint, tls: ssl.SSLContext | None, token: str, deadline_s: float) -> str:

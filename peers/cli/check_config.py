@@ -13,6 +13,7 @@ from rich.text import Text
 from hub.config import DEFAULT
 from hub.keys import KEYS, value_at
 from peers.cli.flags import Flags
+from peers.cli.journal.tables import print_json
 from peers.daemon.sources import load
 
 __all__ = ["check_config"]
@@ -24,6 +25,7 @@ def check_config(
     config: Annotated[
         str | None, Parameter(help="TOML file with settings; HUB_CONFIG or ./hub.toml without it.")
     ] = None,
+    json: Annotated[bool, Parameter(help="A JSON object a line, one for each setting.", negative=())] = False,
 ) -> None:
     """Show the settings that `hub run` would use with the same flags, and where each came from.
 
@@ -31,6 +33,19 @@ def check_config(
     a flag, else 1.
     """
     loaded = load((flags or Flags()).layer(), os.environ, config)
+    if json:
+        print_json(
+            *(
+                {
+                    "setting": path,
+                    "value": value_at(loaded.settings, path),
+                    "unit": key.unit,
+                    "from": loaded.origins[path],
+                }
+                for path, key in KEYS.items()
+            )
+        )
+        return
     table = Table("setting", "value", "unit", "from", box=None, pad_edge=False, header_style="bold")
     for path, key in KEYS.items():
         origin = loaded.origins[path]

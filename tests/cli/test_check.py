@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 from collections.abc import Iterator
@@ -59,6 +60,19 @@ def test_the_url_comes_from_the_environment(running_hub: RunningHub) -> None:
     assert running_hub.unix.encode() in hub("check", url=running_hub.unix).stdout
     quiet = hub("check", "--quiet", url=running_hub.unix)
     assert (quiet.returncode, quiet.stdout) == (0, b"")
+
+
+def test_check_for_programs(running_hub: RunningHub) -> None:
+    """With --json the finding is an object, whatever it is; the exit code is the same."""
+    well = hub("check", "--json", url=running_hub.tcp)
+    told = json.loads(well.stdout)
+    assert (well.returncode, told["health"], told["url"]) == (0, "ok", running_hub.tcp)
+    assert told["ms"] > 0
+    assert "answers in" in told["text"]
+    gone = hub("check", "unix:///nonexistent/hub.sock", "--json")
+    told = json.loads(gone.stdout)
+    assert (gone.returncode, told["health"], told["ms"]) == (2, "critical", None)
+    assert hub("check", "--json", "--quiet").stderr == b"hub: --json and --quiet exclude each other\n"
 
 
 def test_a_slow_hub_is_a_warning(running_hub: RunningHub, capsys: pytest.CaptureFixture[str]) -> None:

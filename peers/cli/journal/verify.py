@@ -13,12 +13,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from itertools import chain
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from peers.cli.journal.bar import shown_bar
 from peers.cli.journal.older import Tier, tell_older
 from peers.cli.journal.reading import JournalPath, opened_history
 from peers.cli.journal.survey import Flaw, Stretch, survey, survey_of_tier
-from peers.cli.journal.tables import amount, show
+from peers.cli.journal.tables import amount, print_json, show
 
 __all__ = ["Soundness", "verify"]
 
@@ -33,7 +36,15 @@ class Soundness(IntEnum):
     DAMAGED = 3
 
 
-def verify(path: JournalPath, /, *, tier: Tier = None) -> int:
+def verify(
+    path: JournalPath,
+    /,
+    *,
+    tier: Tier = None,
+    json: Annotated[
+        bool, Parameter(help="A JSON object a line: what is damaged, then what can be read.", negative=())
+    ] = False,
+) -> int:
     """Read everything in a journal and look for damage: exit code 0 if there is none, 3 if there is."""
     stretches: list[Stretch] = []
     troubles: list[str] = []
@@ -49,6 +60,10 @@ def verify(path: JournalPath, /, *, tier: Tier = None) -> int:
     flawed = [one for one in stretches if one.flaw]
     sound = [one for one in stretches if not one.flaw]
     readable = _joined(sound)
+    if json:
+        print_json(*map(_damaged, flawed), *({"damaged": True, "what": text} for text in troubles))
+        print_json(*({"damaged": False, "first": one.first, "next": one.next} for one in readable))
+        return Soundness.DAMAGED if flawed or troubles else Soundness.SOUND
     if not flawed and not troubles:
         files = sum(one.is_there for one in sound)
         print(_sound_line(readable, len(sound) - files, files))
@@ -57,6 +72,10 @@ def verify(path: JournalPath, /, *, tier: Tier = None) -> int:
     print()
     _show_rows(("readable offsets", "records"), [(_offsets(one), _records(one)) for one in readable])
     return Soundness.DAMAGED
+
+
+def _damaged(stretch: Stretch) -> dict[str, object]:
+    return {"damaged": True, "what": stretch.flaw, "first": stretch.first, "next": stretch.next}
 
 
 def _joined(stretches: Iterable[Stretch]) -> list[Stretch]:

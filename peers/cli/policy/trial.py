@@ -10,8 +10,8 @@ from cyclopts import Parameter
 from hub.policy.policy import LOCAL, Action, check_user
 from hub.policy.roles import ADMIN
 from peers.cli.errors import FlagError
-from peers.cli.policy.verdict import verdict
-from peers.cli.texts import escaped
+from peers.cli.policy.verdict import Verdict, verdict
+from peers.cli.texts import encoder, escaped
 from peers.daemon.sources import load
 from peers.users.users import policy_of
 
@@ -39,6 +39,7 @@ def trial(  # noqa: PLR0913 -- flags
     config: Annotated[
         str | None, Parameter(help="The hub's TOML file with settings; HUB_CONFIG or ./hub.toml without it.")
     ] = None,
+    json: Annotated[bool, Parameter(help="A JSON object.", negative=())] = False,
 ) -> int:
     """Say whether a user may do something, and which rule decides: exit code 0 if he may, 1 if he may not."""
     check_user(user)
@@ -48,11 +49,15 @@ def trial(  # noqa: PLR0913 -- flags
         if name not in compiled.roles:
             raise FlagError(f"--role {name}: there is no such role in {source}; there are {_listed(compiled.roles)}")
     if not roles and user not in compiled:
-        print(escaped(f"refused: {source} has no user {user!r}, and no --role is given: he would not be let in"))
-        return _REFUSED
-    allowed, text = verdict(compiled, user, roles, Action(action), topic)
-    print(escaped(f"{'allowed' if allowed else 'refused'}: {text}"))
-    return 0 if allowed else _REFUSED
+        found = Verdict(False, f"{source} has no user {user!r}, and no --role is given: he would not be let in")
+    else:
+        found = verdict(compiled, user, roles, Action(action), topic)
+    if json:
+        told = {"user": user, "action": action, "topic": topic, **found._asdict()}
+        print(escaped(encoder.encode(told).decode()))
+    else:
+        print(escaped(f"{'allowed' if found.allowed else 'refused'}: {found.text}"))
+    return 0 if found.allowed else _REFUSED
 
 
 def _listed(roles: frozenset[str]) -> str:

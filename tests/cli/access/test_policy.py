@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,17 @@ def test_whose_policy_it_is(tmp_path: Path) -> None:
     (tmp_path / "hub.toml").write_text('[access]\npolicy = "policy.toml"\n')
     assert run(tmp_path, *alice).returncode == 0
     assert run(tmp_path, "policy", "test", "local", "publish", "/x").returncode == 0
+
+
+def test_verdicts_for_programs(tmp_path: Path) -> None:
+    """With --json they are objects; the exit code is the same."""
+    words = ("policy", "test", "alice", "publish", "/zeek", "--json")
+    refused = run(tmp_path, *words)
+    told = json.loads(refused.stdout)
+    assert (refused.returncode, told["user"], told["action"], told["topic"]) == (1, "alice", "publish", "/zeek")
+    assert (told["allowed"], told["text"].startswith("the built-in policy has no user 'alice'")) == (False, True)
+    allowed = run(tmp_path, *words, "--role", "member")
+    assert (allowed.returncode, json.loads(allowed.stdout)["allowed"]) == (0, True)
 
 
 def test_mistakes(tmp_path: Path) -> None:

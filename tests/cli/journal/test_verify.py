@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from peers.journal.segments.folder import segment_path
@@ -49,6 +50,24 @@ def test_verify_goes_on_behind_damage(full: Path) -> None:
     )
     assert len(lines("export", full, "--start", "24576", "--end", "32768")) == 8192
     assert b": offsets 8192 to 16383: the block is damaged: its checksum" in hub("journal", "export", str(full)).stderr
+
+
+def test_verify_for_programs(full: Path) -> None:
+    """With --json each range is an object: what is damaged, then what can be read; of a sound one the whole."""
+    assert [json.loads(line) for line in run("verify", full, "--json").splitlines()] == [
+        {"damaged": False, "first": 0, "next": 40_961}
+    ]
+    damaged_by(full, ("block", 8192))
+    assert [json.loads(line) for line in run("verify", full, "--json", code=3).splitlines()] == [
+        {
+            "damaged": True,
+            "what": "the block is damaged: its checksum does not match",
+            "first": 8192,
+            "next": 16_384,
+        },
+        {"damaged": False, "first": 0, "next": 8192},
+        {"damaged": False, "first": 16_384, "next": 40_961},
+    ]
 
 
 def several(path: Path) -> Path:
