@@ -38,6 +38,7 @@ TokenFile = Annotated[
         name="--token-file",
         env_var="HUB_TOKEN_FILE",
         help="File of the token by which the hub knows who this is; - asks for it. Else that of HUB_TOKEN.",
+        allow_leading_hyphen=True,  # for -, which asks
         show_default=False,
     ),
 ]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from peers.cli import shown_token as module
+from peers.cli.commands import app
 from peers.cli.errors import FlagError
 from peers.cli.notices import Notices
 from peers.cli.shown_token import first_token, shown_token, text_or_path
@@ -76,3 +77,10 @@ def test_there_is_no_flag_for_the_token() -> None:
     refused = hub("pub", "/a", "1", "--token", SECRET)
     assert refused.returncode == 2
     assert SECRET.encode() not in refused.stderr
+
+
+@pytest.mark.parametrize("command", ["pub", "names", "who", "check"])
+def test_the_hyphen_that_asks_is_taken(command: str) -> None:
+    """As a value of the flag, and not for a flag of its own."""
+    _, bound, _ = app.parse_args([command, "--token-file", "-"], print_error=False, exit_on_error=False)
+    assert repr("-") in repr(bound)
