@@ -109,6 +109,7 @@ def _described(node: Node, handler: Handler) -> dict[str, Any]:
         "protocol": connection.protocol,
         "queue": {"messages": handler.limits.messages, "bytes": handler.limits.bytes},
         "received_bytes": connection.read_bytes,
+        "software": connection.software,
         "since": round(node.wall_us() / 1e6 - (node.loop.time() - connection.since_s), 3),
         "rules": sum(1 for _ in node.core.rules.of(handler)),
     }

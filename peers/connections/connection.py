@@ -103,6 +103,7 @@ class Connection(asyncio.Protocol):
         "session",
         "share",
         "since_s",
+        "software",
         "transport",
         "unread_for",
         "watch",
@@ -152,6 +153,8 @@ class Connection(asyncio.Protocol):
         self.has_joined = False
         """Whether the far side has ever been a part of the hub."""
         self.reason, self.address = "", address
+        self.software = ""
+        """What the far side runs, as it says itself: in HELLO, or as `User-Agent`; the first characters of that."""
         self.since_s = 0.0
         """Since when the socket is open, of the loop's clock."""
         self.lost: asyncio.Future[None] | None = None

@@ -38,7 +38,7 @@ from peers.links.proof import LinkProof
 from peers.verbs.verbs import Verbs
 from peers.verbs.wire_far_side import WireFarSide
 from peers.wire.account import LINK_ID_BYTES
-from peers.wire.hello import Hello, grant
+from peers.wire.hello import SOFTWARE_CHARACTERS, Hello, grant
 from peers.wire.kinds import Kind
 
 if TYPE_CHECKING:
@@ -258,6 +258,7 @@ class Greeting:
         far_side = WireFarSide(conversation.session, connection.writer, hello.frame)
         conversation.be_asked(Verbs(node, handler, far_side))
         connection.charging.begin()
+        connection.software = hello.software[:SOFTWARE_CHARACTERS]
         connection.opened()
         node.log.info(
             what,

@@ -51,6 +51,7 @@ from peers.websocket.messages import ClientMessage, Dropped, Hello
 from peers.websocket.session import Event, Head, Phase, Piece, Session
 from peers.websocket.zeek import INVALID_PATH, INVALID_PATH_TEXT, ZeekCodec, ZeekDialogue, client_name, is_astray
 from peers.websocket.zeek import PATH as ZEEK_PATH
+from peers.wire.hello import SOFTWARE_CHARACTERS
 from peers.wire.session import Closing
 from peers.wire.token import Renewal
 
@@ -291,6 +292,7 @@ class WebSocketConversation:
 
     def _open(self, request: Request, path: str) -> None:
         """The handshake is over: the path says which dialogue follows."""
+        self._connection.software = ", ".join(request.headers.get_all("User-Agent"))[:SOFTWARE_CHARACTERS]
         if path == ZEEK_PATH:
             name = client_name(request.headers)
             self._dialogue = ZeekDialogue(self._node, self.session, self._queue, self, name)

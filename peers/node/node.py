@@ -88,6 +88,8 @@ class Connected(Protocol):
     """Since when it is open, of the loop's clock."""
     read_bytes: int
     """How much has come, bytes."""
+    software: str
+    """What its far side runs, as that says itself; empty if it has said nothing."""
 
     @property
     def how(self) -> str:

@@ -23,6 +23,7 @@ __all__ = [
     "NAME_LIMIT_BYTES",
     "PROTOCOL",
     "SOFTWARE",
+    "SOFTWARE_CHARACTERS",
     "Hello",
     "HubId",
     "QueueWish",
@@ -43,6 +44,9 @@ MESH_WITH_MARKS = 5
 """The first version that knows marks in ORIGIN."""
 
 SOFTWARE = f"topichub {__version__}"
+
+SOFTWARE_CHARACTERS = 128
+"""How much is kept of what a far side says that it runs: a browser says about so much."""
 
 FRAME_LIMIT_BYTES = 16 * 1024 * 1024
 """Default of the largest body that a side takes, bytes."""

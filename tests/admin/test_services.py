@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 import pytest
+from websockets.asyncio.client import connect as connect_websocket
 
 from hub.delivery import Role
 from hub.errors import CloseCode, NotAllowedError, RejectedError, RequestFailedError
@@ -14,6 +15,7 @@ from hub.overflow import QueueLimits
 from peers.admin import who as who_module
 from peers.admin.steps import in_steps
 from peers.client import Client, connect
+from peers.wire.hello import SOFTWARE
 from tests.admin.conftest import POLICY, give_rights
 from tests.hubs.eventually import eventually
 from tests.hubs.hub import Hub
@@ -64,7 +66,23 @@ async def test_one_connection(hub: Hub) -> None:
         assert (len(row["sample"]), one["sample"]) == (5, [f"/{n:02}" for n in range(20)])
         assert one["queue"] == {"messages": 8192, "bytes": 64 * 1024 * 1024}
         assert one["received_bytes"] > row["received_bytes"] > 0
+        assert one["software"] == SOFTWARE
         assert await client.request("$hub/who", {"id": 4711}) == []
+
+
+async def test_what_a_browser_runs(hub: Hub) -> None:
+    """It stands in the handshake; a part of it is kept."""
+    websocket = await hub.listen("ws://127.0.0.1:0")
+    browser = connect_websocket(
+        f"{websocket.location.rstrip('/')}/v1/hub",
+        user_agent_header="Mozilla/5.0 " + "x" * 500,
+        subprotocols=["hub.v1.json"],  # type: ignore[list-item]
+    )
+    async with connect(hub.endpoint.location) as client, browser as socket:
+        await socket.send('{"type": "hello"}')
+        await eventually(lambda: len(hub.node.core.handlers) == 2)
+        _, row = await client.request("$hub/who", None)
+        assert row["software"] == "Mozilla/5.0 " + "x" * 116
 
 
 BAD: dict[str, list[Any]] = {

@@ -40,6 +40,7 @@ def row(number: int, **changes: Any) -> dict[str, Any]:
         "rules": 0,
         "queue": {"messages": 100, "bytes": 1_000_000},
         "received_bytes": 0,
+        "software": "topichub 0.1.0",
     } | changes
 
 
@@ -170,6 +171,7 @@ async def test_the_page_of_one(crowd: Page, crowded_hub: ScriptedHub) -> None:
     assert "drop-oldest" in await text(crowd, "losses")
     facts = str(await crowd.evaluate("return document.querySelector('.facts').textContent"))
     assert "10.0.0.1:7" in facts
+    assert "topichub 0.1.0" in facts
     crowded_hub.answers["$hub/who"] = who([])
     await wait_shown(crowd, "document.querySelector('.connection').dataset.state === 'gone'")
     assert await text(crowd, "connection-title") == "sensor-00007"

@@ -114,6 +114,7 @@ const ENGLISH = {
     role: "Role",
     protocol: "Over",
     tls: "TLS",
+    software: "Software",
     address: "Address",
     since: "Since",
     published: "Published",

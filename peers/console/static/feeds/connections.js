@@ -104,6 +104,6 @@ export function isWanted(row, { search, role, user }) {
   if (role && row.role !== role) return false;
   if (user && row.user !== user) return false;
   if (!search) return true;
-  const text = [row.id, row.name, row.address, row.user, row.protocol, row.overflow, ...row.sample].join("\n").toLowerCase();
+  const text = [row.id, row.name, row.address, row.user, row.protocol, row.overflow, row.software, ...row.sample].join("\n").toLowerCase();
   return search.toLowerCase().split(/\s+/).every((word) => text.includes(word));
 }

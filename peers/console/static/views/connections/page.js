@@ -87,6 +87,7 @@ export class ConnectionPage {
       [said.protocol, row.protocol],
       [said.tls, /^(tls|wss|https)$/.test(row.protocol) ? said.yes : said.no],
       [said.address, row.address],
+      [said.software, row.software],
       [said.since, `${moment(row.since)} (${duration(Date.now() / 1000 - row.since)})`],
       [said.published, `${whole(row.published_messages)}, ${perSecond(short)(row.inPerS)}`],
       [said.delivered, `${whole(row.delivered_messages)}, ${perSecond(short)(row.outPerS)}, ${perSecond(bytes)(row.outBytesPerS)}`],
