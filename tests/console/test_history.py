@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Iterator
+from uuid import uuid4
 
 import pytest
 
@@ -86,9 +87,10 @@ async def test_a_jump_to_an_offset(page: Page) -> None:
 
 async def test_a_jump_to_a_time_and_the_slider(page: Page) -> None:
     """The slider reaches from the oldest record to now; at its left end one sees the oldest one under the prefix."""
-    await record(page, "/slide/a", ["old"])
-    await record(page, "/slide/b", ["new"])
-    await go(page, "#/messages?prefix=/slide/&at=2100-01-01T00:00:00Z")
+    prefix = f"/slide/{uuid4()}/"  # nobody has recorded anything there
+    await record(page, prefix + "a", ["old"])
+    await record(page, prefix + "b", ["new"])
+    await go(page, f"#/messages?prefix={prefix}&at=2100-01-01T00:00:00Z")
     await wait_shown(page, "document.querySelectorAll('.row:not([hidden])').length === 0")
     await wait_shown(page, "!document.getElementById('history-slider').disabled")
     await wait_shown(page, "document.getElementById('history-time').textContent !== ''")
@@ -99,7 +101,7 @@ async def test_a_jump_to_a_time_and_the_slider(page: Page) -> None:
         slider.dispatchEvent(new Event("change"));
     """)
     await wait_shown(page, "document.querySelectorAll('.row:not([hidden])').length === 2")
-    assert await rows(page) == [["/slide/a", '"old"'], ["/slide/b", '"new"']]
+    assert await rows(page) == [[prefix + "a", '"old"'], [prefix + "b", '"new"']]
     assert await page.evaluate("return document.querySelector('.row .time').title") != "", "it says its offset"
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
@@ -30,9 +29,9 @@ async def wait_names(page: Page, *expected: str) -> None:
     )
 
 
-@pytest.fixture(scope="module")
-def counting_hub() -> Any:
-    """A hub of these tests alone, so that its topics are known."""
+@pytest.fixture
+def counting_hub() -> Iterator[RealHub]:
+    """A hub of the test alone, so that its topics are known."""
     with run_hub() as hub:
         yield hub
 
