@@ -132,10 +132,7 @@ class FarViews(Generic[L]):
         self._now[hub] = _Now(seq, neighbours)
         if neighbours == now.neighbours:
             return False
-        self.generation += 1
-        past = self._past.setdefault(hub, deque(maxlen=_KEPT))
-        past.append(_Past(self.generation, now.seq, seq, now.neighbours))
-        self._forget_views()
+        self._begin(hub, _Past(self.generation + 1, now.seq, seq, now.neighbours))
         return True
 
     def forget(self, hub: bytes) -> None:
@@ -144,14 +141,40 @@ class FarViews(Generic[L]):
         self._past.pop(hub, None)
         self._forget_views()
 
-    def hear(self, link: L, hub: bytes, seq: int, neighbours: Neighbours | None) -> None:
-        """The far side of a link has told of a hub: it knows that one up to this number, whatever it was told."""
+    def hear(self, link: L, hub: bytes, seq: int, neighbours: Neighbours | None) -> bool:
+        """The far side of a link has told of a hub: it knows that one up to this number, whatever it was told.
+
+        Returns:
+            Whether a generation has begun: it goes by links that were never known here, until it confirms others.
+        """
         far_side = self._far_sides.get(link)
-        if far_side is not None and hub in self._past:
+        if far_side is None:
+            return False
+        is_told = neighbours is not None
+        begins = is_told and self._is_passed_over(hub, seq, neighbours)
+        if hub in self._past:
             told = far_side.told.get(hub, _UNTOLD)
-            is_told = neighbours is not None
             far_side.told[hub] = _Told(seq, seq, neighbours) if is_told else told._replace(seq=seq)
             self._forget_view(far_side)
+        return begins
+
+    def _is_passed_over(self, hub: bytes, seq: int, neighbours: Neighbours | None) -> bool:
+        """Return whether a hub has told this between two announcements that say the same, and came here as one.
+
+        Then a generation begins in which nothing is otherwise, so that whoever has told it can confirm that.
+        """
+        now, past = self._now.get(hub, _NOTHING), self._past.get(hub)
+        first = past[-1].next_seq if past else 0
+        if not first <= seq < now.seq or neighbours == now.neighbours:
+            return False
+        self._begin(hub, _Past(self.generation + 1, first, now.seq, now.neighbours))
+        return True
+
+    def _begin(self, hub: bytes, before: _Past) -> None:
+        """Begin a generation."""
+        self.generation += 1
+        self._past.setdefault(hub, deque(maxlen=_KEPT)).append(before)
+        self._forget_views()
 
     def confirm(self, link: L, generation: int) -> bool:
         """The far side of a link has taken all that was known here then; return whether that is news."""

@@ -243,7 +243,8 @@ class Mesh(Generic[L]):
             case Announcement():
                 self._hear(link, told)
                 neighbours = None if told.neighbours is None else dict(told.neighbours)
-                self._views.hear(link, told.hub, told.seq, neighbours)
+                if self._views.hear(link, told.hub, told.seq, neighbours):
+                    self._forget_views()
         self._tell()
         self._on_check()
 
@@ -335,11 +336,15 @@ class Mesh(Generic[L]):
         self._has_new_links = True
         record = self._knowledge.records[hub]
         if self._views.change(hub, record.seq, record.neighbours):
-            self.traffic.forget_views()
-            for one in self._links.values():
-                self._on_due(one)
+            self._forget_views()
         if self._graph.update(hub, self._knowledge.records):
             self.traffic.tell_of_trees()
+
+    def _forget_views(self) -> None:
+        """What far sides know is something else than what is known here, until they confirm that."""
+        self.traffic.forget_views()
+        for one in self._links.values():
+            self._on_due(one)
 
     def _settle(self, now_s: float) -> None:
         """The graph may be another one since now, if hubs have told of their links."""

@@ -82,6 +82,21 @@ def test_a_far_side_tells_what_was_never_known_here() -> None:
     assert known(views, "link") == {}
 
 
+def test_a_far_side_tells_what_was_passed_over_here() -> None:
+    """Of two announcements the first has come there, and only the other one here: it says what was known before."""
+    views = start()
+    views.add("other", C, [(A, 3)])
+    views.confirm("other", views.generation)
+    assert not views.change(A, 5, OLD)
+    assert views.hear("link", A, 4, NEW)
+    assert known(views, "link") == {A: NEW}
+    assert known(views, "other") == {A: OLD}  # as it is known here
+    assert not views.has_confirmed("link")
+    assert views.confirm("link", views.generation)
+    assert known(views, "link") == {}
+    assert not views.hear("link", A, 5, OLD)
+
+
 def test_a_new_link_tells_what_its_far_side_knows() -> None:
     """Of what has changed lately, by the number."""
     views = start()
