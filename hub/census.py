@@ -34,12 +34,10 @@ from hub.batch import Batch
 from hub.busiest import Busiest, Topic
 from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_TAGGED, HEADER, HEADER_BYTES, topic_of
 from hub.handler import Handler
+from hub.limits import CoreLimits
 from hub.stretch import find_runs
 
-__all__ = ["COUNTED_TOPICS", "WORK_PER_S", "Census"]
-
-COUNTED_TOPICS = 4_096
-"""How many topics are counted, unless something else is said: about 2 MB, with the longest topics 10 MB."""
+__all__ = ["WORK_PER_S", "Census"]
 
 WORK_PER_S = 4_000
 """Units of work in a second, of about 0.5 µs."""
@@ -69,7 +67,7 @@ class Census:
         draw: Returns a random number from 0 up to 1.
     """
 
-    def __init__(self, places: int = COUNTED_TOPICS, draw: Callable[[], float] = random.random) -> None:
+    def __init__(self, places: int = CoreLimits().counted_topics, draw: Callable[[], float] = random.random) -> None:
         self.busiest = Busiest(max(1, places), self._forget)
         self.is_on = places > 0
         self._draw = draw
