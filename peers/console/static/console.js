@@ -18,6 +18,7 @@ import { restoreTheme } from "./shell/theme.js";
 import { Views } from "./shell/views.js";
 import { connections } from "./views/connections.js";
 import { journal } from "./views/journal.js";
+import { mesh } from "./views/mesh.js";
 import { messages } from "./views/messages.js";
 import { overview } from "./views/overview.js";
 import { topics } from "./views/topics.js";
@@ -27,7 +28,7 @@ import { language } from "./words.js";
 const FRAME_MS = 500;
 
 /** Entries, in this order; the first that one may see is what one begins with. */
-const VIEWS = [overview, connections, topics, messages, journal];
+const VIEWS = [overview, connections, topics, messages, journal, mesh];
 
 const wall = new URLSearchParams(location.search).has("wall");
 document.documentElement.lang = language;

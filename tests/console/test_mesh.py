@@ -1,0 +1,204 @@
+"""The view of the mesh in a real Chromium."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from peers.client import connect
+from tests.console.browser import Browser, Page
+from tests.console.real_hub import RealHub, run_hub
+from tests.console.scripted_hub import RIGHTS, ScriptedHub
+from tests.console.seeing import publish, text, wait_shown
+
+GRAPH = "$hub/mesh/graph"
+
+ASKS = [GRAPH, "$hub/mesh/probe", "$hub/names", "$hub/nodes", "$hub/rights", "$hub/stores"]
+
+LINK = {"sent_messages": 0, "received_messages": 0, "lag_s": 0.002, "dropped_messages": 3}
+
+
+LOOK_FOR_THE_WAY = """
+    const topic = document.getElementById("way-topic");
+    const told = document.getElementById("way-told");
+    while (![...document.querySelectorAll("#way tr")].some((row) => row.dataset.outcome === "taken")) {
+      topic.value = "/way/x";
+      topic.form.requestSubmit();
+      do await new Promise(requestAnimationFrame);
+      while (told.textContent.startsWith("A probe"));
+    }
+"""
+"""Asks until somebody takes it: a hub is told a little later of who subscribes at another one."""
+
+
+def hub_row(number: int, *linked: int, **fields: Any) -> dict[str, Any]:
+    """A hub, as the one with number 0 tells of it."""
+    links = {f"{other:032x}": 1 for other in linked}
+    usual = {"name": f"h{number}", "own": number == 0, "prefixes": 1, "lost": None, "zeeks": {}, "link": None}
+    return {"hub": f"{number:032x}", "links": links} | usual | fields
+
+
+@pytest.fixture
+def telling_hub(hub: ScriptedHub) -> ScriptedHub:
+    """A hub that is linked with another one, and has nothing else to tell."""
+    hub.answers["$hub/rights"] = RIGHTS | {"asks": ASKS}
+    hub.answers |= {"$hub/names": [], "$hub/nodes": [], "$hub/stores": []}
+    hub.answers[GRAPH] = [hub_row(0, 1), hub_row(1, 0, link=LINK)]
+    return hub
+
+
+@pytest.fixture(scope="module")
+def mesh() -> Iterator[tuple[RealHub, RealHub]]:
+    """Two hubs, the first of which has a store; the second one has dialled it."""
+    with tempfile.TemporaryDirectory() as folder:  # its name is short enough for a socket in it
+        between = f"unix://{folder}/hub.sock"
+        flags = ("--listen", between, "--store", "last=:memory:", "--store-from", "last=/store/", "--name", "east")
+        with run_hub(*flags) as east, run_hub("--peer", between, "--name", "west") as west:
+            yield east, west
+
+
+async def cells(page: Page, rows: str, *columns: int) -> list[list[str]]:
+    """Some columns of a table."""
+    found: list[list[str]] = await page.evaluate(
+        """
+        const lines = [...document.querySelectorAll(`#${rows} tr`)];
+        return lines.map((line) => columns.map((column) => line.cells[column].textContent));
+        """,
+        rows=rows,
+        columns=list(columns),
+    )
+    return found
+
+
+async def places(page: Page) -> list[list[str]]:
+    """What is drawn, and where."""
+    found: list[list[str]] = await page.evaluate("""
+        const nodes = [...document.querySelectorAll(".mesh-picture g")];
+        return nodes.map((node) => [node.querySelector("text").textContent, node.getAttribute("class"),
+          ...["cx", "cy"].map((name) => node.querySelector("circle").getAttribute(name))]);
+    """)
+    return found
+
+
+async def test_two_hubs(browser: Browser, mesh: tuple[RealHub, RealHub]) -> None:
+    """Both are drawn, with their link; the way of a topic is found; names, and entries of a store, are listed."""
+    east, west = mesh
+    async with browser.open(f"{east.page_url}#/mesh") as page:
+        await wait_shown(page, "document.querySelector('.mesh')?.dataset.hubs === '2'")
+        await wait_shown(page, "document.querySelectorAll('.mesh-picture g').length === 2")
+        assert await page.evaluate("return document.querySelectorAll('.mesh-picture line').length") == 1
+        assert sorted(row[0] for row in await cells(page, "mesh-hubs", 0)) == ["east", "west"]
+        await wait_shown(page, "document.querySelector('.mesh-picture .rate') !== null")
+
+        async with connect(west.url) as far, far.subscribe("/way/"):
+            await far.claim("org.example.Far", ["one"])
+            await wait_shown(page, "document.querySelector('#mesh-names td')?.textContent === 'org.example.Far'")
+            assert await cells(page, "mesh-names", 1, 2) == [["one", "west"]]
+            await page.evaluate(LOOK_FOR_THE_WAY)
+            assert await page.evaluate("return location.hash") == "#/mesh?topic=%2Fway%2Fx"
+            assert [row[0] for row in await cells(page, "way", 0)] == ["east", "west"]
+            assert await page.evaluate("return document.querySelectorAll('.mesh-picture line.way').length") == 1
+
+        await publish(page, ("/store/a", {"n": 1}), ("/store/b", "<b>"))
+        await wait_shown(page, "document.querySelector('#stores tr')?.cells[2].textContent === '2'")
+        await page.evaluate("document.querySelector('#stores button').click()")
+        await wait_shown(page, "document.querySelectorAll('#entries tr').length === 2")
+        assert await cells(page, "entries", 0, 1) == [['"/store/a"', '{"n":1}'], ['"/store/b"', '"<b>"']]
+        assert page.complaints == []
+
+
+async def test_a_hub_without_links(browser: Browser, real_hub: RealHub) -> None:
+    """It says so; there is nothing to be drawn."""
+    async with browser.reuse_tab(f"{real_hub.page_url}#/mesh") as page:
+        expected = "This hub is linked with no other one."
+        await wait_shown(page, f"document.getElementById('mesh-state')?.textContent === {expected!r}")
+        assert await page.evaluate("return document.getElementById('mesh-picture').hidden") is True
+        assert page.complaints == []
+
+
+async def test_rates_and_who_is_lost(browser: Browser, telling_hub: ScriptedHub) -> None:
+    """What a link carries is what has come between two looks; a hub that is lost is marked."""
+    async with browser.open(f"{telling_hub.page_url}#/mesh") as page:
+        await wait_shown(page, "document.querySelectorAll('#mesh-hubs tr').length === 2")
+        assert (await cells(page, "mesh-hubs", 5, 7, 8))[1][1:] == ["2 ms", "3"]
+        await page.evaluate("""
+            globalThis.seen = [];
+            const look = () => seen.push(document.querySelector("#mesh-hubs tr:nth-child(2)").cells[5].textContent);
+            new MutationObserver(look).observe(document.getElementById("mesh-hubs"), {childList: true});
+        """)
+        carried = LINK | {"received_messages": 50_000}
+        telling_hub.answers[GRAPH] = [hub_row(0, 1), hub_row(1, 0, link=carried)]
+        await wait_shown(page, "seen.some((it) => /^[1-9].*\\/s$/.test(it))")
+        telling_hub.answers[GRAPH] = [hub_row(0), hub_row(1, lost=1_000.0)]
+        await wait_shown(page, "document.querySelector('.mesh-picture .node-lost') !== null")
+        expected = "2 hubs, as h0 knows them; 1 of them cannot be reached."
+        assert await text(page, "mesh-state") == expected
+
+
+async def test_a_picture_stays(browser: Browser, telling_hub: ScriptedHub) -> None:
+    """Each stands where he has stood, in whatever order hubs and links are told; two never at one place."""
+    zeek = "11111111-0000-0000-0000-000000000000"
+    rows = [
+        hub_row(n, *{(n - 1) % 9, (n + 1) % 9, 0} - {n}, zeeks={zeek: n == 3} if n in {3, 4} else {}) for n in range(9)
+    ]
+    telling_hub.answers[GRAPH] = rows
+    async with browser.open(f"{telling_hub.page_url}#/mesh") as page:
+        await wait_shown(page, "document.querySelectorAll('.mesh-picture g').length === 10")
+        first = await places(page)
+        assert first[0] == ["h0", "node-own", "0.0", "0.0"]
+        assert len({tuple(row[2:]) for row in first}) == 10
+        assert await page.evaluate("return document.querySelectorAll('.mesh-picture line.zeek').length") == 1
+        turned = [row | {"links": dict(reversed(row["links"].items()))} for row in reversed(rows)]
+        telling_hub.answers[GRAPH] = [*turned[:-1], turned[-1] | {"name": "own"}]
+        await wait_shown(page, "document.querySelector('.mesh-picture .node-own text').textContent === 'own'")
+        again = await places(page)
+        assert sorted(row[1:] for row in again) == sorted(row[1:] for row in first)
+
+
+async def test_very_many_hubs(browser: Browser, telling_hub: ScriptedHub) -> None:
+    """Too many for a picture stand in a table alone, and no more rows are made than can be read."""
+    telling_hub.answers[GRAPH] = [hub_row(0, *range(1, 900)), *(hub_row(n, 0) for n in range(1, 900))]
+    async with browser.open(f"{telling_hub.page_url}#/mesh") as page:
+        await wait_shown(page, "document.querySelector('.mesh')?.dataset.hubs === '900'")
+        await wait_shown(page, "document.querySelectorAll('#mesh-hubs tr').length === 300")
+        assert await text(page, "mesh-hubs-told") == "and 600 more"
+        assert await page.evaluate("return document.querySelector('.mesh-picture')") is None
+
+
+async def test_hostile_names(browser: Browser, telling_hub: ScriptedHub) -> None:
+    """Markup is text everywhere, a direction is written out, and nothing moves out of the page."""
+    markup = "<img src=x onerror='globalThis.broken = true'>"
+    own = hub_row(0, 1, name=markup)
+    telling_hub.answers[GRAPH] = [own, hub_row(1, 0, name="\u202ertl" + "x" * 10_000)]
+    telling_hub.answers["$hub/names"] = [{"name": markup, "labels": [markup], "owner": 1, "hub": own["hub"]}]
+    telling_hub.answers["$hub/nodes"] = [{"name": markup, "cluster": markup, "id": markup}]
+    store = {"name": markup, "fed_from": [markup], "entries": 1, "bytes": 1, "number": 1, "refused_total": 0}
+    telling_hub.answers["$hub/stores"] = [store]
+    probe = {"hub": own["hub"], "name": markup, "before": None, "hops": 0, "outcome": markup, "subscribers": None}
+    telling_hub.answers["$hub/mesh/probe"] = [probe | dict.fromkeys(("round_trip_ms", "link_ms", "waited_ms"))]
+    async with browser.open(f"{telling_hub.page_url}#/mesh?topic={'%3Cb%3E'}") as page:
+        await wait_shown(page, "document.querySelector('#stores button') !== null")
+        await wait_shown(page, "document.querySelector('#way td') !== null")
+        assert await cells(page, "mesh-nodes", 0, 1) == [[markup, markup]]
+        assert (await cells(page, "mesh-names", 0))[0] == [markup]
+        assert (await cells(page, "way", 1))[0] == [markup]
+        assert (await cells(page, "mesh-hubs", 0))[1][0].startswith("\\u202ertl")
+        assert await page.evaluate("return [document.images.length, globalThis.broken ?? null]") == [0, None]
+        assert await page.evaluate("return document.documentElement.scrollWidth === innerWidth")
+
+
+async def test_rights(browser: Browser, telling_hub: ScriptedHub) -> None:
+    """What one may not ask is neither offered nor asked; a refusal is told in the hub's words."""
+    telling_hub.answers["$hub/rights"] = RIGHTS | {"asks": [GRAPH]}
+    async with browser.open(f"{telling_hub.page_url}#/mesh?topic=/a") as page:
+        await wait_shown(page, "document.querySelectorAll('#mesh-hubs tr').length === 2")
+        assert await page.evaluate("return document.getElementById('way-topic').checkVisibility()") is False
+        assert {one["topic"] for one in telling_hub.of_type("request")} == {"$hub/rights", GRAPH}
+        telling_hub.refusals[GRAPH] = (1008, "not any more")
+        await wait_shown(page, "document.getElementById('mesh-problem').textContent === '1008: not any more'")
+    telling_hub.answers["$hub/rights"] = RIGHTS | {"asks": []}
+    async with browser.open(f"{telling_hub.page_url}#/mesh") as page:
+        await wait_shown(page, "document.querySelector('.told')?.textContent.startsWith('Mesh is nothing')")
