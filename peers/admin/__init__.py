@@ -8,7 +8,7 @@
 | `topics` | which topics bring how much |
 | `probe` | the ways of a topic, and their times, found out by a probe |
 | `rights` | what whoever asks may do |
-| `kick` | connections that are closed |
+| `kick`, `queue` | connections that are closed, or get more room for what waits |
 | `steps` | an answer that takes more than a turn |
 | `services` | all of them, as a node has them |
 """

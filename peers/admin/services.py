@@ -12,6 +12,7 @@ from peers.admin.journal import JOURNAL_TOPIC, journal
 from peers.admin.kick import kick
 from peers.admin.nodes import NODES_TOPIC, nodes
 from peers.admin.probe import probe
+from peers.admin.queue import queue
 from peers.admin.rights import rights
 from peers.admin.state import losses, state
 from peers.admin.topics import topics
@@ -30,6 +31,7 @@ def add_services(node: Node) -> None:
     services.add(RESERVED + "users", users(node), for_admins=True)
     services.add(RESERVED + "topics", topics(node), judges_itself=True)
     services.add(RESERVED + "kick", kick(node), for_admins=True)
+    services.add(RESERVED + "queue", queue(node), for_admins=True)
     services.add(RESERVED + "rights", rights(node), judges_itself=True)
     services.add(RESERVED + "history", history(node))
     services.add(RESERVED + "state", state(node))

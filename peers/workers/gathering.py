@@ -23,6 +23,7 @@ from peers.admin.history import history
 from peers.admin.journal import JOURNAL_TOPIC, journal
 from peers.admin.kick import kick
 from peers.admin.nodes import NODES_TOPIC, nodes
+from peers.admin.queue import queue
 from peers.admin.state import losses, state
 from peers.admin.statistics import statistics
 from peers.admin.users import users
@@ -48,7 +49,7 @@ _TAKES_ITS_TIME = frozenset({"reload"})
 Part = Callable[[Any, Any], Any]
 """Answers one question for one process, as a service of the hub does: by whom, and with what value, it is asked."""
 
-_OF_ALL = ("who", "users", "kick")
+_OF_ALL = ("who", "users", "kick", "queue")
 """Services that every hub has, and that all of its processes answer together; for admins."""
 
 _OF_ALL_BY_GRANT = ("state", "losses", "history")
@@ -74,6 +75,7 @@ class Parts:
             "losses": losses(node),
             "history": history(node),
             "kick": kick(node),
+            "queue": queue(node),
         }
         """By what is asked."""
 

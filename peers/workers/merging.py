@@ -64,6 +64,11 @@ def _kicked(parts: Sequence[dict[str, int]]) -> dict[str, int]:
     return {"kicked": sum(part["kicked"] for part in parts)}
 
 
+def _of_one(parts: Sequence[Any]) -> Any:
+    """Return the answer of the one process that has what was asked for: the others have refused."""
+    return parts[0]
+
+
 def _drained(parts: Sequence[dict[str, float]]) -> dict[str, float]:
     """Return how many clients there are, and how long the slowest takes."""
     return {
@@ -136,6 +141,7 @@ MERGES: Final[Mapping[str, Callable[[Sequence[Any]], Any]]] = {
     "who": merged_page,
     "users": _users,
     "kick": _kicked,
+    "queue": _of_one,
     "drain": _drained,
     "statistics": _statistics,
     "state": _state,

@@ -13,6 +13,7 @@ import { bytes, duration, moment, percent, perSecond, short, whole } from "../..
 import { poll } from "../../parts/polling.js";
 import { fragmentOf } from "../../shell/place.js";
 import { words } from "../../words.js";
+import { QUEUE_TOPIC, QueueForm } from "./queue_form.js";
 
 const WHO_TOPIC = "$hub/who";
 const LOSSES_TOPIC = "$hub/losses";
@@ -56,6 +57,7 @@ export class ConnectionPage {
     const row = this.#known.find(this.#id);
     this.#drawFacts(row);
     this.#drawPrefixes(row);
+    this.queue?.show(row);
     this.#points = [...this.#points, [Date.now() / 1000, { ...row }]].slice(-POINTS);
     const times = this.#points.map(([at]) => at);
     this.element.dataset.looks = String(this.#points.length);
@@ -135,6 +137,8 @@ export class ConnectionPage {
 
   #make(shell, signal) {
     const { connection: said, overview } = words;
+    const mayChange = !shell.wall && this.#session.mayAsk(QUEUE_TOPIC);
+    this.queue = mayChange ? new QueueForm(this.#session.client, this.#id, signal) : null;
     const mayKick = !shell.wall && this.#session.mayAsk(KICK_TOPIC);
     this.title = element("h2", { id: "connection-title", class: "cut" }, `${said.id} ${this.#id}`);
     this.problem = element("p", { id: "problem", class: "notice", role: "status", hidden: true });
@@ -158,6 +162,7 @@ export class ConnectionPage {
       ),
       this.problem,
       element("div", { class: "card" }, this.facts),
+      this.queue?.element,
       element("div", { class: "charts" }, ...this.charts.map(([chart]) => chart.element)),
       element(
         "div", { class: "halves" },
