@@ -37,6 +37,9 @@ TARGETS = [(panel["title"], target) for panel in DASHBOARD["panels"] for target 
 _PLACED = frozenset({"job", "instance"})
 """Labels that Prometheus gives to whatever it reads somewhere."""
 
+_LOOK_S = 0.1
+"""How often the hub is asked for what it knows only after a while."""
+
 _RANGE = re.compile(r"\[[^\]]*\]")
 _GROUPING = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)")
 _SELECTOR = re.compile(r"([A-Za-z_:][\w:]*)\s*(\{[^}]*\})?(?!\s*[\w:(])")
@@ -150,10 +153,13 @@ async def told(start_process: StartProcess, start_workers: StartWorkers, tmp_pat
                     await message.ack()
                     break
                 found = await scraped(hub.page)
-                while not found.values["hub_messages_dropped_total"] or not found.values.get("hub_link_up"):
+                while not found.values["hub_messages_dropped_total"]:
                     for _ in range(100):
                         await client.publish("/monitored", bytes(10_000))
                     await client.drain()
+                    found = await scraped(hub.page)
+                while "hub_link_lag_seconds" not in found.samples:  # a PING is sent every 5 s
+                    await asyncio.sleep(_LOOK_S)
                     found = await scraped(hub.page)
         yield found
     finally:
