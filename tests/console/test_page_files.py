@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from pathlib import Path
 
 import pytest
 
@@ -79,3 +80,14 @@ def test_what_is_vendored_has_its_licence() -> None:
     licence = page("/vendor/uplot/LICENSE.txt")
     assert licence is not None
     assert licence[1].startswith(b"The MIT License")
+
+
+def test_the_pictures_of_the_document_are_there() -> None:
+    """Each is a PNG, small enough for a clone, and the program that makes them anew leaves none behind unshown."""
+    folder = Path(__file__).parents[2] / "docs"
+    shown = re.findall(r"!\[[^]]+\]\((console/[a-z-]+\.png)\)", (folder / "console.md").read_text())
+    assert sorted(shown) == sorted(f"console/{one.name}" for one in (folder / "console").iterdir())
+    for one in shown:
+        picture = (folder / one).read_bytes()
+        assert picture.startswith(b"\x89PNG")
+        assert len(picture) < 250_000
