@@ -174,6 +174,15 @@ def test_with_a_compiler_all_twins_are_built_and_nothing_else_is_carried_along(s
     assert {"hub/py.typed", "hub/_runs.pyi", "peers/console/static/hub.js"} <= set(names)
 
 
+def test_every_file_of_the_page_is_in_the_wheel(pure: Built) -> None:
+    """The folders of the page, too, and the licence of what is vendored there."""
+    assert pure.done.returncode == 0
+    static = pure.source / "peers" / "console" / "static"
+    files = {str(one.relative_to(pure.source)) for one in static.rglob("*") if one.is_file()}
+    assert "peers/console/static/vendor/uplot/LICENSE.txt" in files
+    assert files <= set(names_in(pure.source))
+
+
 def test_links_in_what_an_index_shows_lead_somewhere(pure: Built) -> None:
     """The description has the README's words, and no links to files of the repository."""
     assert pure.done.returncode == 0
