@@ -16,6 +16,7 @@ import { Session } from "./shell/session.js";
 import { SignIn } from "./shell/sign_in.js";
 import { restoreTheme } from "./shell/theme.js";
 import { Views } from "./shell/views.js";
+import { access } from "./views/access.js";
 import { connections } from "./views/connections.js";
 import { journal } from "./views/journal.js";
 import { mesh } from "./views/mesh.js";
@@ -28,7 +29,7 @@ import { language } from "./words.js";
 const FRAME_MS = 500;
 
 /** Entries, in this order; the first that one may see is what one begins with. */
-const VIEWS = [overview, connections, topics, messages, journal, mesh];
+const VIEWS = [overview, connections, topics, messages, journal, mesh, access];
 
 const wall = new URLSearchParams(location.search).has("wall");
 document.documentElement.lang = language;

@@ -1,0 +1,174 @@
+/**
+ * Access: which users there are, with their roles and what they hold; and what somebody was refused since this view was
+ * opened.
+ *
+ * Asks `$hub/users` every five seconds, all of its pages; hears `$hub/audit`, where one may. What is looked for stands in
+ * the address (`?search=`).
+ *
+ * Owner of the state: `Access`: the rows of the last `EVENTS` events. Bound: `PAGES` pages of users, of whom `ROWS` are shown. Cost for
+ * the hub: a look at each connection and user, in steps. Not here: whether somebody may do something, which no hub is
+ * asked for (`hub policy test`), and closing connections (`connections.js`).
+ */
+
+import { element, say } from "../parts/element.js";
+import { bytes, short, whole } from "../parts/figures.js";
+import { poll } from "../parts/polling.js";
+import { visible } from "../parts/visible.js";
+import { fragmentOf } from "../shell/place.js";
+import { language, words } from "../words.js";
+
+const USERS_TOPIC = "$hub/users";
+const AUDIT_TOPIC = "$hub/audit";
+
+/** How often users are asked for, milliseconds. */
+const ASK_MS = 5_000;
+
+/** Pages of 1,000 users. */
+const PAGES = 10;
+const ROWS = 300;
+
+/** Events that are shown; and so much of a text, characters. */
+const EVENTS = 200;
+const CHARACTERS = 500;
+
+/** What is told of a reload, or of draining. */
+const DETAILS = ["failed", "changed", "needs_restart", "closed", "clients"];
+
+/** @type {import("../shell/views.js").View} */
+export const access = {
+  name: "access",
+  title: words.access.title,
+  isFor: (session) => session.mayAsk(USERS_TOPIC),
+  open: (shell, signal) => new Access(shell, signal),
+};
+
+class Access {
+  #session;
+  #users = [];
+  #search = "";
+
+  constructor(shell, signal) {
+    this.#session = shell.session;
+    this.#make(shell, signal);
+    poll(shell.session, ASK_MS, () => this.#ask(), signal, (error) => this.#complain(error));
+    if (shell.session.mayHear(AUDIT_TOPIC)) this.#hear(signal);
+  }
+
+  show({ parameters }) {
+    this.#search = parameters.get("search") ?? "";
+    this.search.value = this.#search;
+    this.#drawUsers();
+  }
+
+  async #ask() {
+    const users = [];
+    for (let pages = 0; pages < PAGES; pages += 1) {
+      const after = users.at(-1)?.user;
+      const page = await this.#session.client.request(USERS_TOPIC, after === undefined ? null : { after });
+      if (page.length === 0 || page.at(-1).user === after) break;
+      users.push(...page);
+    }
+    this.#users = users;
+    this.#complain(null);
+    this.element.dataset.users = String(users.length);
+    this.#drawUsers();
+  }
+
+  #hear(signal) {
+    const subscription = this.#session.client.subscribe(AUDIT_TOPIC, ({ topic, value }) => {
+      if (topic !== AUDIT_TOPIC || typeof value !== "object" || value === null) return;
+      this.events.prepend(eventRow(value)); // at once, as what is shown is short, whatever has come
+      if (this.events.childElementCount > EVENTS) this.events.lastElementChild.remove();
+      this.eventsTold.hidden = true;
+    });
+    subscription.confirmed.then(() => this.events.setAttribute("aria-busy", "false"), (error) => this.#complain(error));
+    signal.addEventListener("abort", () => subscription.unsubscribe().catch(() => undefined), { once: true });
+  }
+
+  #drawUsers() {
+    const { access: said } = words;
+    const wanted = this.#search.toLowerCase().split(/\s+/).filter(Boolean);
+    const isFound = ({ user, roles }) => wanted.every((word) => `${user} ${roles.join(" ")}`.toLowerCase().includes(word));
+    const found = wanted.length === 0 ? this.#users : this.#users.filter(isFound);
+    const shown = found.slice(0, ROWS);
+    const made = JSON.stringify(shown);
+    if (this.users.dataset.shown !== made) {
+      this.users.dataset.shown = made;
+      this.users.replaceChildren(...shown.map(userRow));
+    }
+    const isOpen = this.#users.every(({ user }) => user === "");
+    say(this.told, this.#users.length > 0 && isOpen ? said.noUsers : found.length > shown.length ? said.others(found.length - shown.length) : found.length === 0 ? said.notFound : "");
+  }
+
+  #complain(error) {
+    this.problem.hidden = error === null;
+    say(this.problem, error === null ? "" : `${error.code ? `${error.code}: ` : ""}${error.message}`);
+  }
+
+  #make(shell, signal) {
+    const { access: said } = words;
+    const go = (event) => {
+      event.preventDefault();
+      shell.go("access", [], { search: this.search.value });
+    };
+    this.search = element("input", { id: "users-search", type: "text", spellcheck: "false", maxlength: 1024, placeholder: said.searchHint, "aria-label": said.search, "data-search": true });
+    this.problem = element("p", { id: "access-problem", class: "notice", role: "alert", hidden: true });
+    this.users = element("tbody", { id: "users" });
+    this.told = element("p", { id: "users-told", class: "quiet told-line", role: "status" });
+    this.events = element("tbody", { id: "audit", "aria-busy": "true" });
+    this.eventsTold = element("p", { class: "quiet told-line" }, said.noEvents);
+    const heads = (columns) => element("thead", {}, element("tr", {}, ...columns.map((it) => element("th", { scope: "col" }, it))));
+    this.element = element(
+      "div", { class: "access stack" },
+      this.problem,
+      element(
+        "section", { class: "card", "aria-label": said.users },
+        element("h2", {}, said.users),
+        element("form", { class: "toolbar", autocomplete: "off", signal, on: { submit: go } }, this.search, element("button", { type: "submit" }, said.find)),
+        element("table", { class: "users" }, heads(said.userColumns), this.users), this.told,
+      ),
+      element(
+        "section", { class: "card", "aria-label": said.audit, hidden: !shell.session.mayHear(AUDIT_TOPIC) },
+        element("h2", {}, said.audit),
+        element("table", { class: "audit" }, heads(said.auditColumns), this.events), this.eventsTold,
+      ),
+    );
+  }
+}
+
+function userRow({ user, roles, connections, queued_bytes: queued, published_messages: published, dropped_messages: dropped, shares }) {
+  const { access: said } = words;
+  const name = user === "" ? element("span", { class: "quiet" }, said.nobody) : element("a", { href: fragmentOf("connections", [], { search: user }) }, visible(user));
+  const held = Object.entries(shares);
+  const refused = held.reduce((sum, [, share]) => sum + share.refused, 0);
+  const amount = (share, value) => (share.unit === "bytes" ? bytes(value) : whole(value));
+  const holds = held
+    .filter(([, share]) => share.held > 0 || share.refused > 0)
+    .map(([resource, share]) => said.share(resource.replaceAll("_", " "), amount(share, share.held), amount(share, share.most), share.set))
+    .join("; ");
+  return element(
+    "tr", { dataset: { state: refused > 0 ? "bad" : "" } },
+    element("td", { class: "cut", title: visible(user) }, name),
+    text(roles.join(" ")), text(holds),
+    element("td", {}, whole(connections)), element("td", {}, bytes(queued)), element("td", {}, short(published)),
+    element("td", {}, short(dropped)), element("td", {}, whole(refused)),
+  );
+}
+
+function eventRow({ what, user, name, address, action, text: reason, count, how, of, ...others }) {
+  const { access: said } = words;
+  const changed = DETAILS.filter((key) => key in others).map((key) => `${key}: ${JSON.stringify(others[key])}`);
+  const times = typeof count === "number" && count > 1 ? said.times(count) : "";
+  const done = [said.events[what] ?? what, action, of?.user ?? of?.id, times].filter((it) => it !== undefined && it !== null && it !== "");
+  return element(
+    "tr", { dataset: { what: said.events[what] === undefined ? "" : what } },
+    element("td", {}, new Date().toLocaleTimeString(language)),
+    text(user || name || address || ""), text(done.join(" ")), text(reason ?? how ?? changed.join(", ")),
+  );
+}
+
+function text(said) {
+  const whole = String(said);
+  const shown = visible(whole.length > CHARACTERS ? `${whole.slice(0, CHARACTERS)}…` : whole);
+  return element("td", { class: "cut", title: shown }, shown);
+}

@@ -1,0 +1,139 @@
+"""The view of users and refusals in a real Chromium."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.console.browser import Browser, Page
+from tests.console.real_hub import RealHub
+from tests.console.scripted_hub import RIGHTS, ScriptedHub
+from tests.console.seeing import publish, text, wait_shown
+
+
+def share(
+    held: int, most: int, *, refused: int = 0, is_limit: bool = True, unit: str = "connections"
+) -> dict[str, Any]:
+    """What a user holds of something."""
+    return {"held": held, "most": most, "set": is_limit, "refused": refused, "unit": unit}
+
+
+def user(name: str, *roles: str, **shares: dict[str, Any]) -> dict[str, Any]:
+    """A user, as the hub lists him."""
+    counts = {"connections": 2, "queued_bytes": 2_048, "published_messages": 1_500, "dropped_messages": 0}
+    return {"user": name, "roles": list(roles), "shares": shares} | counts
+
+
+@pytest.fixture
+def telling_hub(hub: ScriptedHub) -> ScriptedHub:
+    """A hub with two users."""
+    held = {"connections": share(2, 2, refused=7), "queued_bytes": share(2_048, 1 << 20, is_limit=False, unit="bytes")}
+    hub.answers["$hub/users"] = [user("ada", "admin"), user("bob", "member", "sensor", **held)]
+    return hub
+
+
+async def users(page: Page, *columns: int) -> list[list[str]]:
+    """Some columns of the table of users."""
+    found: list[list[str]] = await page.evaluate(
+        """
+        const lines = [...document.querySelectorAll("#users tr")];
+        return lines.map((line) => columns.map((column) => line.cells[column].textContent));
+        """,
+        columns=list(columns),
+    )
+    return found
+
+
+async def events(page: Page) -> list[list[str]]:
+    """Who did or wanted what, and why not, the newest first."""
+    found: list[list[str]] = await page.evaluate("""
+        const lines = [...document.querySelectorAll("#audit tr")];
+        return lines.map(({cells}) => [cells[1], cells[2], cells[3]].map((it) => it.textContent));
+    """)
+    return found
+
+
+async def test_who_there_is_and_what_he_holds(browser: Browser, telling_hub: ScriptedHub) -> None:
+    """Users with their roles and shares; each leads to his connections."""
+    async with browser.open(f"{telling_hub.page_url}#/access") as page:
+        await wait_shown(page, "document.querySelectorAll('#users tr').length === 2")
+        assert await users(page, 0, 1, 3, 4, 5, 7) == [
+            ["ada", "admin", "2", "2 KiB", "1.5k", "0"],
+            ["bob", "member sensor", "2", "2 KiB", "1.5k", "7"],
+        ]
+        assert (await users(page, 2))[1] == ["connections 2 of 2; queued bytes 2 KiB of 1 MiB (a fair part)"]
+        assert await page.evaluate("return document.querySelector('#users a').hash") == "#/connections?search=ada"
+
+
+async def test_a_search_stands_in_the_address(browser: Browser, telling_hub: ScriptedHub) -> None:
+    """All its words are in the name or the roles."""
+    async with browser.open(f"{telling_hub.page_url}#/access?search=SENSOR") as page:
+        await wait_shown(page, "document.querySelectorAll('#users tr').length === 1")
+        assert await users(page, 0) == [["bob"]]
+        await page.evaluate("""
+            document.getElementById("users-search").value = "bob admin";
+            document.getElementById("users-search").form.requestSubmit();
+        """)
+        await wait_shown(page, "document.getElementById('users-told').textContent.startsWith('No user has')")
+        assert await page.evaluate("return location.hash") == "#/access?search=bob+admin"
+
+
+async def test_refusals_as_they_come(browser: Browser, telling_hub: ScriptedHub) -> None:
+    """The newest first, how often and why; and what admins do."""
+    async with browser.open(f"{telling_hub.page_url}#/access") as page:
+        await wait_shown(page, "document.getElementById('audit')?.getAttribute('aria-busy') === 'false'")
+        refused = {"what": "refused", "user": "bob", "action": "publish", "text": "not granted", "count": 12}
+        kicked = {"what": "kick", "user": "ada", "of": {"id": None, "user": "bob"}, "text": "go"}
+        reloaded = {"what": "reload", "name": "signal", "user": "", "changed": ["queue.messages"], "id": 3}
+        await publish(page, ("$hub/audit", refused), ("$hub/audit", kicked), ("$hub/audit", reloaded))
+        await wait_shown(page, "document.querySelectorAll('#audit tr').length === 3")
+        assert await events(page) == [
+            ["signal", "reloaded the hub", 'changed: ["queue.messages"]'],
+            ["ada", "closed connections of bob", "go"],
+            ["bob", "was refused publish (12 times)", "not granted"],
+        ]
+
+
+async def test_hostile_names_and_very_many(browser: Browser, telling_hub: ScriptedHub) -> None:
+    """Markup is text, a direction is written out; of users and events no more are made than can be read."""
+    markup = "<img src=x onerror='globalThis.broken = true'>"
+    many = [user(f"u{number}") for number in range(500)]
+    telling_hub.answers["$hub/users"] = [user(markup, markup), user("\u202ertl" + "x" * 10_000), *many]
+    async with browser.open(f"{telling_hub.page_url}#/access") as page:
+        await wait_shown(page, "document.querySelectorAll('#users tr').length === 300")
+        assert (await users(page, 0, 1))[0] == [markup, markup]
+        assert (await users(page, 0))[1][0].startswith("\\u202ertl")
+        assert (await text(page, "users-told")).startswith("and 202 other ones")
+        await wait_shown(page, "document.getElementById('audit').getAttribute('aria-busy') === 'false'")
+        event = {"what": markup, "user": markup, "text": "\u202e"}
+        long = event | {"text": "\u202e" + "x" * 1_000_000}
+        await publish(page, *[("$hub/audit", event)] * 250, ("$hub/audit", 7), ("$hub/audit", long))
+        await wait_shown(page, "document.querySelectorAll('#audit tr').length === 200")
+        await wait_shown(page, "document.querySelector('#audit tr').cells[3].textContent.includes('x')")
+        who, what, why = (await events(page))[0]
+        assert (who, what, why.startswith("\\u202ex"), len(why) < 600) == (markup, markup, True, True)
+        assert await page.evaluate("return [document.images.length, globalThis.broken ?? null]") == [0, None]
+        assert await page.evaluate("return document.documentElement.scrollWidth === innerWidth")
+
+
+async def test_a_hub_without_users(browser: Browser, real_hub: RealHub) -> None:
+    """It says what that means."""
+    async with browser.reuse_tab(f"{real_hub.page_url}#/access") as page:
+        await wait_shown(page, "document.getElementById('users-told')?.textContent.startsWith('This hub has no users')")
+        await wait_shown(page, "document.getElementById('audit').getAttribute('aria-busy') === 'false'")
+        assert page.complaints == []
+
+
+async def test_rights(browser: Browser, telling_hub: ScriptedHub) -> None:
+    """Who may not hear of refusals is not offered them; a refusal is told in the hub's words."""
+    telling_hub.answers["$hub/rights"] = RIGHTS | {"hears": []}
+    async with browser.open(f"{telling_hub.page_url}#/access") as page:
+        await wait_shown(page, "document.querySelectorAll('#users tr').length === 2")
+        assert await page.evaluate("return document.getElementById('audit').checkVisibility()") is False
+        assert telling_hub.of_type("subscribe") == []
+        telling_hub.refusals["$hub/users"] = (1008, "not any more")
+        await wait_shown(page, "document.getElementById('access-problem').textContent === '1008: not any more'")
+    telling_hub.answers["$hub/rights"] = RIGHTS | {"asks": []}
+    async with browser.open(f"{telling_hub.page_url}#/access") as page:
+        await wait_shown(page, "document.querySelector('.told')?.textContent.startsWith('Access is nothing')")
