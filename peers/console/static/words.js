@@ -337,7 +337,7 @@ const ENGLISH = {
     searchHint: "part of a user or role",
     find: "Search",
     userColumns: ["User", "Roles", "Holds", "connections", "queued", "published", "dropped", "refused"],
-    nobody: "(all without rights of their own)",
+    nobody: "(no user)",
     noUsers: "This hub has no users: whoever reaches it may do everything.",
     notFound: "No user has that in his name or roles.",
     others: (count) => `and ${plural(count, "other one", "other ones")}: search for him`,
