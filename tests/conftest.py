@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.suite.plugin import (  # noqa: F401 -- hooks
+    pytest_collection,
     pytest_collection_finish,
     pytest_configure,
     pytest_xdist_make_scheduler,

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -25,6 +24,7 @@ from typing import NamedTuple
 from hub.batch import Batch
 from peers.client import ConnectionLostError, connect
 from tests.daemon.hub_process import ROOT, HubProcess
+from tests.hubs.ports import free_ports
 from tests.suite.imports import python_path
 from tests.workers.conftest import workers_of
 
@@ -78,7 +78,7 @@ class Group:
         self._workers = workers
         self._url = f"unix://{folder}/hub.sock"
         # Where members connect: Unix sockets are the core's.
-        self._members_url = f"tcp://127.0.0.1:{_free_port()}" if workers else self._url
+        self._members_url = f"tcp://127.0.0.1:{free_ports(1)[0]}" if workers else self._url
         self._log = folder / "log"
         self._log.touch()
         # How much of that was counted, and how many lines that is.
@@ -207,12 +207,6 @@ class Group:
         assert following == [len(range(key, self._messages, KEYS)) for key in range(KEYS)]
         assert worked == self._messages + again
         return Outcome(worked, again, redelivered, self._counted, 0, 0, 0)
-
-
-def _free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 def _runs(pid: int) -> bool:

@@ -50,7 +50,8 @@ class Program(subprocess.Popen[Any]):
     Args:
         *arguments: Of the command line, behind `hub`.
         module: What is run.
-        **given: `cwd`, `env`, `text` and the streams, as `subprocess.Popen` takes them.
+        **given: `cwd`, `env`, `text`, `pass_fds`, `start_new_session` and the streams, as `subprocess.Popen` takes
+            them.
     """
 
     _link: socket.socket | None = None
@@ -81,10 +82,12 @@ class Program(subprocess.Popen[Any]):
             [*map(os.fsencode, asked["args"][2:])],
             {os.fsencode(name): os.fsencode(value) for name, value in environment.items()},
             os.fsencode(os.path.abspath(asked["cwd"])),  # noqa: PTH100 -- as it stands, links and all
+            passed=tuple(asked["pass_fds"]),
+            leads=asked["start_new_session"],
         )
         link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         link.connect(servers.of_commands().address)
-        socket.send_fds(link, [packet], streams)
+        socket.send_fds(link, [packet], [*streams, *asked["pass_fds"]])
         said = link.recv(WORD_BYTES)
         if said == REFUSED:
             link.close()

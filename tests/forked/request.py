@@ -4,10 +4,13 @@ Between fields stands a NUL, which arguments and variables cannot hold. This mod
 in milliseconds, and must not pay for more.
 """
 
-__all__ = ["PACKET_BYTES", "REFUSED", "WORD_BYTES", "pack", "unpack"]
+__all__ = ["DESCRIPTORS", "PACKET_BYTES", "REFUSED", "WORD_BYTES", "pack", "unpack"]
 
 PACKET_BYTES = 1 << 17
 """Longest arguments with their environment; the kernel takes 200 KiB."""
+
+DESCRIPTORS = 16
+"""Most that come with a packet, three streams among them."""
 
 WORD_BYTES = 16
 """Longest of what a server says: an id, an exit code."""
@@ -22,7 +25,9 @@ def pack(
     folder: bytes,
     *,
     ignored: tuple[int, ...] = (),
+    passed: tuple[int, ...] = (),
     bound: bool = False,
+    leads: bool = False,
 ) -> bytes:
     """Return a packet that asks for a process.
 
@@ -31,10 +36,13 @@ def pack(
         environment: Of the process.
         folder: Where it runs.
         ignored: Signals that it ignores from its beginning.
+        passed: Numbers that it has descriptors under, beside its streams; these follow the streams.
         bound: Whether it is killed when the socket on which it was asked for is closed.
+        leads: Whether it has a session of its own.
     """
-    numbers = b",".join([b"%d" % number for number in ignored])
-    fields = [b"%d" % bound, numbers, folder, b"%d" % len(arguments), *arguments]
+    flags = [b"%d" % flag for flag in (bound, leads)]
+    lists = [b",".join([b"%d" % number for number in numbers]) for numbers in (ignored, passed)]
+    fields = [*flags, *lists, folder, b"%d" % len(arguments), *arguments]
     packet = b"\0".join(fields + [name + b"=" + value for name, value in environment.items()])
     assert len(packet) <= PACKET_BYTES
     return packet
@@ -42,12 +50,14 @@ def pack(
 
 def unpack(packet: bytes) -> dict[str, object]:
     """Return what `pack` was given, by its names."""
-    bound, numbers, folder, count, *fields = packet.split(b"\0")
+    bound, leads, ignored, passed, folder, count, *fields = packet.split(b"\0")
     arguments, variables = fields[: int(count)], fields[int(count) :]
     return {
         "arguments": arguments,
         "environment": dict([variable.split(b"=", 1) for variable in variables]),
         "folder": folder,
-        "ignored": tuple([int(number) for number in numbers.split(b",") if number]),
+        "ignored": tuple([int(number) for number in ignored.split(b",") if number]),
+        "passed": tuple([int(number) for number in passed.split(b",") if number]),
         "bound": bound == b"1",
+        "leads": leads == b"1",
     }

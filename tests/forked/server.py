@@ -4,12 +4,13 @@
     python -m tests.forked.server LISTENER workers
 
 `commands` are those of `hub`, `workers` are what Spark starts Python for (`tests.forked.launcher`). Whoever wants a
-process connects to the listener, a descriptor, and sends one packet (`tests.forked.request`) with three streams. The
-server forks; the child puts all in place that a new interpreter would find there, and then leaves this program: it runs
-the module as `python -m` does, and ends as that ends, with the interpreter's own last steps. The server sends the
-child's id on the connection and, when the child has ended, how. It keeps the id taken until the other side has closed
-its direction, as the kernel does for `wait`. It refuses what only a new interpreter heeds: a variable that is read
-before a program is, such as PYTHONHASHSEED or LANG, with another value than here.
+process connects to the listener, a descriptor, and sends one packet (`tests.forked.request`) with three streams and
+whatever other descriptors it is to have. The server forks; the child puts all in place that a new interpreter would
+find there, and then leaves this program: it runs the module as `python -m` does, and ends as that ends, with the
+interpreter's own last steps. The server sends the child's id on the connection and, when the child has ended, how. It
+keeps the id taken until the other side has closed its direction, as the kernel does for `wait`. It refuses what only a
+new interpreter heeds: a variable that is read before a program is, such as PYTHONHASHSEED or LANG, with another value
+than here.
 
 Invariants: it has one thread, since threads do not survive a fork; no process sees a descriptor of another one, or of
 the server; only processes of the same user are served. It ends with its standard input; what still runs then goes on,
@@ -18,6 +19,7 @@ as it does when whoever started it ends.
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import importlib
 import io
@@ -36,7 +38,7 @@ from typing import Any, TextIO
 
 import hub
 import peers
-from tests.forked.request import PACKET_BYTES, REFUSED, unpack
+from tests.forked.request import DESCRIPTORS, PACKET_BYTES, REFUSED, unpack
 
 __all__: list[str] = []
 
@@ -144,7 +146,7 @@ class _Server:
         Returns:
             In the child: what it is to become.
         """
-        packet, streams, _, _ = socket.recv_fds(link, PACKET_BYTES, 3)
+        packet, descriptors, _, _ = socket.recv_fds(link, PACKET_BYTES, DESCRIPTORS)
         asked = unpack(packet) if packet and _is_ours(link) else None
         if asked is None:
             link.close()
@@ -155,9 +157,9 @@ class _Server:
             pid = os.fork()
             if pid == 0:
                 link.close()
-                return asked | {"streams": streams}
+                return asked | {"descriptors": descriptors}
             self._watch(_Child(pid, link), bound=asked["bound"])
-        for descriptor in streams:
+        for descriptor in descriptors:
             os.close(descriptor)
         return None
 
@@ -201,9 +203,9 @@ def _of_interpreters(environment: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
 
 def _become(asked: dict[str, Any]) -> None:
     """Put in place what a new interpreter would find: streams, environment, folder, path, arguments, signals."""
-    for number, descriptor in enumerate(asked["streams"]):
-        os.dup2(descriptor, number)
-    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
+    _place(dict(zip((0, 1, 2, *asked["passed"]), asked["descriptors"], strict=True)))
+    if asked["leads"]:
+        os.setsid()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for ignored in asked["ignored"]:
         signal.signal(ignored, signal.SIG_IGN)
@@ -220,6 +222,18 @@ def _become(asked: dict[str, Any]) -> None:
     sys.stdout = sys.__stdout__ = _stream(1, sys.stdout)  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = _stream(2, sys.stderr)  # type: ignore[misc]
     sys.modules.pop(module, None)  # it is to be the main module
+
+
+def _place(wanted: Mapping[int, int]) -> None:
+    """Have descriptors under the numbers at which they are wanted, and no others."""
+    above = max(wanted) + 1
+    aside = {number: fcntl.fcntl(descriptor, fcntl.F_DUPFD, above) for number, descriptor in wanted.items()}
+    for number, descriptor in aside.items():
+        os.dup2(descriptor, number)
+    for number in set(range(above)) - wanted.keys():
+        with suppress(OSError):  # there is none
+            os.close(number)
+    os.closerange(above, os.sysconf("SC_OPEN_MAX"))
 
 
 def _stream(number: int, like: TextIO) -> TextIO:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -146,6 +147,26 @@ def test_signals(start: Start, number: signal.Signals) -> None:
             assert process.poll() == codes[-1]
             process.terminate()
     assert codes[0] == codes[1] < 0
+
+
+def test_descriptors_that_are_passed_and_a_session_of_its_own() -> None:
+    """It has them under the same numbers, and no others; no terminal's signal reaches it."""
+    passed = [os.memfd_create(name) for name in ("one", "other")]
+    passed.append(fcntl.fcntl(passed[0], fcntl.F_DUPFD, 60))
+    given = {"pass_fds": (passed[2], passed[1]), "start_new_session": True}
+    told = []
+    for start in (forked, new):
+        with start("waits", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, **given) as process:
+            assert process.stdout is not None
+            told.append(found(process.stdout.readline()))
+            assert told[-1]["session"] == told[-1]["group"] == process.pid
+            files = [Path(f"/proc/{process.pid}/fd/{number}").readlink().name.split()[0] for number in passed[1:]]
+            assert files == ["memfd:other", "memfd:one"]
+            assert not Path(f"/proc/{process.pid}/fd/{passed[0]}").exists()
+            process.kill()
+    for number in passed:
+        os.close(number)
+    assert told[0]["descriptors"] == told[1]["descriptors"]
 
 
 def test_many_at_once() -> None:

@@ -199,9 +199,9 @@ class RawWebSocket(RawSocket):
                 self._buffer[:0] = frame(Opcode.CLOSE, payload, masked=False)
                 break
             message = decode(opcode, payload)
-            if message["type"] == "dropped":
+            if message["type"] in {"dropped", "sampled"}:
                 assert message["count"] > 0
-                found.append(Gap(message["count"]))
+                found.append((Gap if message["type"] == "dropped" else LeftOut)(message["count"]))
                 expected += message["count"]
                 continue
             for number, _ in message["values"]:
@@ -222,6 +222,10 @@ class RawWebSocket(RawSocket):
         opcode, payload = last
         assert opcode == Opcode.CLOSE, last
         return int.from_bytes(payload[:2], "big"), payload[2:].decode()
+
+
+class LeftOut(Gap):
+    """So many messages are left out here, since a sample is wanted."""
 
 
 async def flood(publisher: RawWebSocket, handler: Handler, total: int, *, start: int = 0, together: int = 1) -> int:

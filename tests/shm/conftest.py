@@ -11,6 +11,7 @@ import pytest
 
 from hub.settings import Settings
 from peers.transport.endpoints import Endpoint
+from tests.garbage import set_aside
 from tests.hubs.fixtures import kept_hubs, pytest_asyncio_loop_factories, uncaught
 from tests.shm.hubs import SharingHub
 
@@ -28,6 +29,12 @@ def memfds() -> int:
         except FileNotFoundError:
             continue
     return found
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_else_is_walked_over() -> None:
+    """Set aside what tests before have left alive: each test here has the collector walk over the rest, twice."""
+    set_aside()
 
 
 @pytest.fixture

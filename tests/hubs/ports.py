@@ -1,0 +1,39 @@
+"""Ports for hubs that must be told theirs before they start, since others are told it, too.
+
+Whoever may, asks for port 0. A port that was free a moment ago may be taken by the next connection that any test makes,
+as the kernel draws those from the same range; so these are from beneath that range, and drawn at random, for tests run
+beside one another.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+from pathlib import Path
+
+__all__ = ["free_ports"]
+
+_FIRST = 20_000
+
+_DRAWN_BY_LINUX = Path("/proc/sys/net/ipv4/ip_local_port_range")
+
+_USUALLY_DRAWN_FROM = 32_768
+
+
+def free_ports(count: int) -> list[int]:
+    """Return so many different ports of 127.0.0.1 on which nobody listens now."""
+    found: set[int] = set()
+    end = int(_DRAWN_BY_LINUX.read_text().split()[0]) if _DRAWN_BY_LINUX.exists() else _USUALLY_DRAWN_FROM
+    while len(found) < count:
+        port = random.randrange(_FIRST, max(end, _FIRST + 1_000))  # noqa: S311 -- nothing secret
+        if port not in found and _is_free(port):
+            found.add(port)
+    return list(found)
+
+
+def _is_free(port: int) -> bool:
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
