@@ -199,6 +199,8 @@ class Batch:
     def messages_within(self, limit_messages: int, limit_bytes: int) -> int:
         """Return how many of the first messages, made a batch, stay within both limits; 0 if not even one does."""
         within = 0
+        if limit_messages <= 0:  # a queue that is full drops each batch, and looks at none of them
+            return within
         for messages, head_bytes, _ in self._cuts():
             if messages > limit_messages or head_bytes > limit_bytes:
                 break

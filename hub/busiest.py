@@ -23,7 +23,7 @@ Owner: `hub.census.Census`. Invariants, of what `add` was told, all of it faded 
 Fading costs nothing: what comes later weighs more (`_growth`), so that old weights need not be touched; once in half an
 hour all of them are scaled down.
 
-Cost: O(1) for a topic that is kept; O(log places) for one that takes another's place; about 0.5 KB a place, and the
+Cost: O(1) for a topic that is kept; O(log places) for one that takes another's place; about 0.4 KB a place, and the
 topic. No clock: times are arguments, seconds of any clock that does not go back. Not here: which messages are looked
 at.
 """
@@ -52,7 +52,7 @@ _LONGEST_FADES = 200.0
 class Topic:
     """One topic that is kept."""
 
-    __slots__ = ("bytes", "excess", "keys", "messages", "name", "since_s", "weight", "weight_bytes")
+    __slots__ = ("bytes", "excess", "held_bytes", "keys", "messages", "name", "since_s", "weight", "weight_bytes")
 
     def __init__(self, name: str, since_s: float, excess: float) -> None:
         self.name = name
@@ -63,8 +63,9 @@ class Topic:
         # What it weighs, in units that grow with time; what of that it has taken over.
         self.weight = self.excess = excess
         self.weight_bytes = 0.0
-        # Whatever else its owner knows it by, to be forgotten with it.
+        # Whatever else its owner knows it by, to be forgotten with it; and how much of memory that is, with the topic.
         self.keys: list[bytes] = []
+        self.held_bytes = 0
 
 
 class Busiest:
@@ -146,19 +147,32 @@ class Busiest:
         growth = self._growth * math.exp(min(_LONGEST_FADES, (now_s - last_s - _HALF_TICK_S) / FADE_S))
         return 1 / (growth * FADE_S * -math.expm1(-age_s / FADE_S))
 
-    def _forget_quietest(self) -> float:
-        """Take the place of the quietest topic away; return what it weighed."""
+    def unkept_rate(self, now_s: float) -> float:
+        """Return how many messages a second a topic may bring at most that is not kept; 0 while there are places.
+
+        It is what the quietest one brings that is kept, and so never more than all topics bring, divided by the places.
+        """
+        if len(self._topics) < self.places:
+            return 0.0
+        return self._find_quietest().weight * self._per_s(now_s, self._began_s)
+
+    def _find_quietest(self) -> Topic:
+        """Return the topic that weighs least, of which there is one, and put it at the head of the heap."""
         heap = self._quietest
         while True:
             weight, number, topic = heap[0]
-            if topic.weight > weight:
-                heapq.heapreplace(heap, (topic.weight, number, topic))
-                continue
-            heapq.heappop(heap)
-            del self._topics[topic.name]
-            self.forgotten_total += 1
-            self._on_forgotten(topic)
-            return weight
+            if topic.weight <= weight:
+                return topic
+            heapq.heapreplace(heap, (topic.weight, number, topic))
+
+    def _forget_quietest(self) -> float:
+        """Take the place of the quietest topic away; return what it weighed."""
+        topic = self._find_quietest()
+        heapq.heappop(self._quietest)
+        del self._topics[topic.name]
+        self.forgotten_total += 1
+        self._on_forgotten(topic)
+        return topic.weight
 
     def _scale_down(self) -> None:
         growth = self._growth

@@ -20,6 +20,11 @@ looking costs about 0.2 % of a processor at most, however many messages there ar
 by about √((1 - s) / (s·n)) of itself (one standard deviation): with n = 8,000, by 1 % for a topic in half of the
 batches, by 11 % for one in 1 % of them. What the sketch adds to that is in `hub.busiest`.
 
+**How much memory.** `PLACE_BYTES` for each topic, and its name; `_KEY_BYTES` for each routing key by which it is found
+at once, and the key. Keys of all topics together take `KEY_BYTES_A_PLACE` for each place at most, however long their
+labels are: a topic whose key has no room is counted as well, only slower. With the default of 4,096 places that is
+2.5 MB for topics of 40 characters, and 10 MB at most. All of it is charged to the account that is given.
+
 Owner: the core; which message of a handler is looked at next stands on the handler. Cost: of a look, 2 µs and 0.5 µs
 for each topic that alternates with others. Not here: what people are shown (`hub.topic_tree`).
 """
@@ -35,9 +40,10 @@ from hub.busiest import Busiest, Topic
 from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_TAGGED, HEADER, HEADER_BYTES, topic_of
 from hub.handler import Handler
 from hub.limits import CoreLimits
+from hub.memory import Account, Memory
 from hub.stretch import find_runs
 
-__all__ = ["WORK_PER_S", "Census"]
+__all__ = ["KEY_BYTES_A_PLACE", "PLACE_BYTES", "WORK_PER_S", "Census"]
 
 WORK_PER_S = 4_000
 """Units of work in a second, of about 0.5 µs."""
@@ -50,6 +56,13 @@ _MESSAGES_PER_WORK = 8
 _KEYS = 8
 _TAGGED_KEYS = 4
 """By so many routing keys a topic is found at once. Without labels it has four at most, with them any number."""
+
+PLACE_BYTES = 410
+_KEY_BYTES = 110
+"""What a topic, and one of its keys, take beside their text, as measured."""
+
+KEY_BYTES_A_PLACE = 1024
+"""So much is there for the keys of one place, on average: six keys of 40 bytes, where most topics have one."""
 
 _UNKNOWN_LIMIT = 1_000
 _THINNED = 16
@@ -65,9 +78,16 @@ class Census:
     Args:
         places: How many topics are counted; 0 for none: then nothing is ever looked at.
         draw: Returns a random number from 0 up to 1.
+        account: Is charged what all of it takes; one of its own if None.
     """
 
-    def __init__(self, places: int = CoreLimits().counted_topics, draw: Callable[[], float] = random.random) -> None:
+    def __init__(
+        self,
+        places: int = CoreLimits().counted_topics,
+        draw: Callable[[], float] = random.random,
+        account: Account | None = None,
+    ) -> None:
+        self._account = Memory().account("topics") if account is None else account
         self.busiest = Busiest(max(1, places), self._forget)
         self.is_on = places > 0
         self._draw = draw
@@ -75,15 +95,24 @@ class Census:
         self.every = 1
         # Routing key → its topic, for topics that are kept.
         self._by_key: dict[bytes, Topic] = {}
+        # How much these keys take, and may take.
+        self._key_bytes = 0
+        self._key_limit_bytes = places * KEY_BYTES_A_PLACE
         # What was done since the last tick, and with how much `every` doubles.
         self._work = 0
         self._enough = WORK_PER_S
         # How many batches were looked at; nothing takes away from it.
         self.looks_total = 0
+        self.on_look: Callable[[Handler, Batch, float], object] | None = None
+        """Is shown each batch that is looked at, before anybody is offered it, with its source, and how many messages
+        each of it stands for; None: nobody is."""
 
     def draw_for(self, source: Handler) -> None:
-        """Draw which of the messages that a handler publishes from now on is the next one that is looked at."""
-        if self.is_on:
+        """Draw which of the messages that a handler publishes from now on is the next one that is looked at.
+
+        Of what another process of this hub passes on, none is: it was published there, and is counted there.
+        """
+        if self.is_on and not source.is_inner:
             source.look_every = self.every
             source.look_at = source.published_messages + self._gap()
 
@@ -92,6 +121,8 @@ class Census:
         every = source.look_every
         weight = 1.0 if every == 1 else -1 / math.expm1(batch.messages * math.log1p(-1 / every))
         self.looks_total += 1
+        if self.on_look is not None:
+            self.on_look(source, batch, weight)
         self._work += self._count(batch.frames, weight) + batch.messages // _MESSAGES_PER_WORK + _WORK_A_LOOK
         while self._work > self._enough and self.every < _MOST_EVERY:
             self.every *= 2
@@ -155,15 +186,32 @@ class Census:
         body_bytes, _, flags, key_bytes = HEADER.unpack_from(frames, position)
         body_start = position + HEADER_BYTES + key_bytes
         key = frames[position + 4 : body_start]
-        topic = self.busiest.get(topic_of(flags, key[4:]).decode(errors="replace"))
+        name = topic_of(flags, key[4:])
+        topic = self.busiest.get(name.decode(errors="replace"))
+        if not topic.held_bytes:
+            self._charge(topic, PLACE_BYTES + len(name))
         if len(topic.keys) < (_TAGGED_KEYS if flags & FLAG_TAGGED else _KEYS) and key not in self._by_key:
-            topic.keys.append(key)
-            self._by_key[key] = topic
+            self._remember(key, topic)
         messages = BATCH_COUNT.unpack_from(frames, body_start)[0] if flags & FLAG_BATCH else 1
         stop: int = body_start + body_bytes
         self.busiest.add(topic, messages * weight, (stop - position) * weight)
         return stop
 
+    def _remember(self, key: bytes, topic: Topic) -> None:
+        """Find a topic by this key from now on, if there is room for it."""
+        size_bytes = _KEY_BYTES + len(key)
+        if self._key_bytes + size_bytes <= self._key_limit_bytes:
+            self._key_bytes += size_bytes
+            self._charge(topic, size_bytes)
+            topic.keys.append(key)
+            self._by_key[key] = topic
+
+    def _charge(self, topic: Topic, size_bytes: int) -> None:
+        topic.held_bytes += size_bytes
+        self._account.charge(size_bytes)
+
     def _forget(self, topic: Topic) -> None:
         for key in topic.keys:
             del self._by_key[key]
+            self._key_bytes -= _KEY_BYTES + len(key)
+        self._account.charge(-topic.held_bytes)

@@ -74,6 +74,7 @@ from hub.relief import relieve
 from hub.requests.hub_services import HubServices, is_admin
 from hub.requests.requests import Requests
 from hub.routes import Route, Routes
+from hub.spans import SpanTap
 from hub.stretch import Stretch
 from hub.tags.rule import Rule, characters
 from hub.tags.rules import RuleIndex
@@ -82,7 +83,7 @@ from hub.topics import RESERVED
 from hub.turn import Turn
 from hub.uncarried import Uncarried
 from hub.waiting import WaitingMemory
-from hub.writers import FEW, Writers, WritesLater
+from hub.writers import Writers, WritesLater
 
 __all__ = ["Core"]
 
@@ -165,7 +166,7 @@ class Core:
         self.counters = Counters()
         self._drops = Drops()
         # How much topics bring.
-        self.census = Census(limits.counted_topics)
+        self.census = Census(limits.counted_topics, account=self.memory.account("topics"))
         # Every handler charges what waits for it here.
         self._queue_memory = WaitingMemory.of(self.memory)
         held = self._queue_memory.batches
@@ -303,6 +304,8 @@ class Core:
         self._last_id += 1
         handler.attach(self._last_id, self._mark_dirty, self._drops.note, self._queue_memory)
         self.handlers[handler.id] = handler
+        if handler.write_cost > 1:
+            self.writers.take_in_dear()
         self.census.draw_for(handler)
         if handler.rights is not None:
             self.routes.guard()
@@ -403,6 +406,14 @@ class Core:
         for rule in rules:
             check_may_see(handler, rule.prefix)
         self.rules.subscribe(handler, rules)
+
+    def follow(self, tap: SpanTap) -> None:
+        """Have some of what is published followed, from now on; once."""
+        tap.begin_at(self.mesh.hub, self.routes, self.writers, self._mark_dirty)
+        self.routes.tap = tap
+        self.routes.forget_all()
+        if tap.every:
+            self.census.on_look = tap.looked
 
     # Messages.
 
@@ -590,7 +601,7 @@ class Core:
         if self.memory.is_due:
             self.memory.look()
         dirty, self.offered = self.offered, []
-        if len(dirty) > FEW:
+        if len(dirty) > self.writers.few:
             dirty = self.writers.choose(dirty)
         for handler in dirty:
             handler.flush()

@@ -41,6 +41,7 @@ class Gaps:
         self._messages[handler] = self._messages.get(handler, 0) + messages
 
     pending_bytes = 0
+    write_cost = 1
     can_wait = False
 
     def flush(self) -> None:

@@ -26,7 +26,7 @@ Not here: the bytes (`peers.connections`), which batches come here (`hub.core`, 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import cast
+from typing import Final, cast
 
 from hub.backlog import WRITE_LIMIT_BYTES, drop_waiting, hold, write_waiting
 from hub.batch import Batch
@@ -57,6 +57,11 @@ _UNBOUNDED = WaitingMemory.of(Memory())
 
 NEVER = 1 << 62
 """More messages than anybody will ever publish."""
+
+
+DEAR_WRITE_LIMIT_BYTES: Final = 4 * WRITE_LIMIT_BYTES
+"""With how much pending it writes early to whom each byte is dear (`Handler.make_dear`): who waits for a later turn
+may have more by then, and a write out of turn is what keeps others waiting."""
 
 
 class Handler:
@@ -97,6 +102,7 @@ class Handler:
         "frame_limit_bytes",
         "has_rights",
         "id",
+        "is_inner",
         "is_link",
         "is_peer",
         "is_plain",
@@ -117,6 +123,7 @@ class Handler:
         "wanted_there",
         "way",
         "writable",
+        "write_cost",
     )
 
     def __init__(  # noqa: PLR0913 -- what is known of a far side is told at once
@@ -136,6 +143,8 @@ class Handler:
         # since they are asked for with each batch and request. `restrict`, `take_shared` and new rights change them.
         self._stand(Delivery.of(role), rights)
         self.is_link, self.is_peer = self.delivery.is_link, self.delivery.is_peer  # beside it for the same reason
+        # Whether it is the link to another process of the same hub: what comes from there was counted there.
+        self.is_inner = False
         self.name = name
         self.address = address
         self.limits = limits
@@ -152,6 +161,8 @@ class Handler:
         self.prefixes: dict[str, int] = {}
         # Of a link of the mesh: what the hub at its other end wants, which stands for itself; None for all others.
         self.wanted_there: Collection[str] | None = None
+        # As how many bytes one counts that it writes, for its share of a turn (`make_dear`).
+        self.write_cost = 1
         # True once the handler takes nothing more: `shut` and `close` set it, and nothing sets it back.
         self.closed = False
         # Of a link: where what comes now has entered the mesh; None for a hub that does not say it, and for all others.
@@ -283,6 +294,11 @@ class Handler:
         """How many messages were written to it."""
         return self._offered_messages - self.dropped_messages - self.held_messages
 
+    def recount(self, messages: int, size_bytes: int) -> None:
+        """Count so many more messages and bytes as delivered, or fewer: an outlet may leave some out, or keep them."""
+        self._offered_messages += messages
+        self.delivered_bytes += size_bytes
+
     def offer(self, batch: Batch) -> None:
         """Take a batch: to be written at the end of the turn, to be queued, or to be dropped by the policy."""
         if not self._direct:
@@ -344,13 +360,21 @@ class Handler:
 
     @property
     def pending_bytes(self) -> int:
-        """How much is going to be written with the next flush."""
-        return self._pending_bytes
+        """How much is going to be written with the next flush; as more, where it costs more."""
+        return self._pending_bytes * self.write_cost
 
     @property
     def can_wait(self) -> bool:
-        """Whether that may be in a later turn: others stand behind links and leaves; the journal is asked at once."""
-        return self.delivery.role is Role.CLIENT
+        """Whether that may be in a later turn: others stand behind links and leaves; the journal is asked at once.
+
+        Who costs much for each byte waits in any case: others wait longer if he does not.
+        """
+        return self.delivery.role is Role.CLIENT or self.write_cost > 1
+
+    def make_dear(self, write_cost: int) -> None:
+        """Count each byte that it writes as so many; before the core has it."""
+        self.write_cost = write_cost
+        self._write_limit = DEAR_WRITE_LIMIT_BYTES
 
     def flush(self) -> None:
         """Write what a read or a turn brought, at its end, with one write. The core calls it, and nobody else does."""
@@ -371,7 +395,8 @@ class Handler:
 
     def restrain(self, *, restrained: bool) -> None:
         """Ask before each write whether its user may have so much more in transit, from now on; or no longer."""
-        self._write_limit = 0 if restrained else WRITE_LIMIT_BYTES
+        usual = WRITE_LIMIT_BYTES if self.write_cost == 1 else DEAR_WRITE_LIMIT_BYTES
+        self._write_limit = 0 if restrained else usual
         if restrained and self._waiting is None and (self._pending or self._posted):
             self._write_early()
 

@@ -123,7 +123,8 @@ class _Ring:
         if newest is None:
             first, wanted = 0, range(0)
         else:
-            first = newest - span.points + 1 if after is None else max(after + 1, newest - span.points + 1)
+            oldest = newest - span.points + 1
+            first = oldest if after is None else min(max(after + 1, oldest), newest + 1)
             wanted = range(first, newest + 1)
         return {
             "span": span.name,

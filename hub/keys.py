@@ -21,30 +21,12 @@ import msgspec
 from msgspec import inspect
 
 from hub.settings import RANGED, Settings
+from hub.sizes import parse_size
 
-__all__ = ["KEYS", "SECTIONS", "SHOWN_CHARACTERS", "Key", "Kind", "closest", "parse_size", "value_at"]
+__all__ = ["KEYS", "SECTIONS", "SHOWN_CHARACTERS", "Key", "Kind", "closest", "value_at"]
 
 SHOWN_CHARACTERS = 64
 """How much of an unknown key or a bad value an error repeats: enough to find it, too little to flood a terminal."""
-
-_KIB = 1024
-_MIB = 1024 * _KIB
-_GIB = 1024 * _MIB
-_TIB = 1024 * _GIB
-
-_SIZE = re.compile(r"([0-9][0-9_]{0,17}) ?(B|KB|MB|GB|TB|KiB|MiB|GiB|TiB)?", re.IGNORECASE | re.ASCII)
-
-_UNITS_BYTES = {
-    "b": 1,
-    "kb": 10**3,
-    "mb": 10**6,
-    "gb": 10**9,
-    "tb": 10**12,
-    "kib": _KIB,
-    "mib": _MIB,
-    "gib": _GIB,
-    "tib": _TIB,
-}
 
 
 class Kind(enum.Enum):
@@ -146,21 +128,6 @@ def _float_or_text(text: str) -> float | str:
         return float(text)
     except ValueError:
         return text
-
-
-def parse_size(text: str) -> int:
-    """Read a size: "65536", "64KiB", "16 MiB" (powers of 1024), "1GB" (powers of 1000). Case does not matter.
-
-    Returns:
-        Bytes, 0 or more.
-
-    Raises:
-        ValueError: It is none.
-    """
-    found = _SIZE.fullmatch(text.strip())
-    if found is None:
-        raise ValueError("expected a size such as 1048576, '64KiB' or '1MB'")
-    return int(found[1]) * _UNITS_BYTES[(found[2] or "B").lower()]
 
 
 def _keys(section: type[msgspec.Struct], prefix: str) -> Iterator[Key]:

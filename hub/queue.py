@@ -164,6 +164,29 @@ class BoundedQueue:
         self._shrink(taken_bytes)
         return taken
 
+    def take_messages(self, most: int) -> list[Batch]:
+        """Remove and return the oldest messages up to the next gap.
+
+        Args:
+            most: How many messages at most; the last frame may bring more, where its values cannot be told apart.
+        """
+        self._cut_off_skipped()
+        taken: list[Batch] = []
+        while self._items and most > 0 and not self._front_gap:
+            first = self._items[0]
+            if isinstance(first, int):
+                break
+            head, rest = (first, None) if first.messages <= most else first.split(most)
+            self._discard_first()
+            self.messages -= head.messages
+            most -= head.messages
+            taken.append(head)
+            if rest is not None:
+                self._items.appendleft(rest)
+                self._held.hold(rest)
+                self._grow(rest.size_bytes)
+        return taken
+
     def cut_first(self, most_bytes: int) -> None:
         """See to it that what is next is no larger than this: cut it, and lose its first message if that alone is."""
         self._cut_off_skipped()

@@ -3,8 +3,9 @@
 The annotations carry it all, so that documentation, environment and command line are made from them (`hub.keys`).
 
 Owner of the state: nobody, these are frozen values. The constructors do not check: who builds a `Settings` by hand
-vouches for the values. No key but `shm.over_bytes` uses 0 for "none"; `limits.memory_bytes` and
-the keys of `quotas` use it for "as much as there is allows".
+vouches for the values. Few keys use 0 for "none" (`limits.counted_topics`, `limits.drain_s`, `mesh.degree`,
+`shm.over_bytes`, `shm.segments`, `telemetry.every`); `limits.memory_bytes` and the keys of `quotas` use it for "as much
+as there is allows".
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ __all__ = [
     "Settings",
     "SharedMemorySettings",
     "StoresSettings",
+    "TelemetrySettings",
     "TlsSettings",
     "UnixSettings",
     "WebSocketSettings",
@@ -58,6 +60,8 @@ _SMALLEST_QUEUE_BYTES = _KIB
 
 _PATH_BYTES = 4096
 """PATH_MAX of Linux."""
+
+_URL_BYTES = 2048
 
 _CLAIM_BYTES = 1024
 """Issuers are URLs, which have a few dozen characters."""
@@ -647,6 +651,40 @@ class LogSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Meta(description="Form of a line; auto is text on a terminal and JSON otherwise."),
         _LIVE,
     ] = "auto"
+    queue_bytes: Annotated[
+        int, _between("bytes", 4 * _KIB, _GIB, "Lines that nobody has read yet; what comes beyond is dropped."), _LIVE
+    ] = _MIB
+
+
+class TelemetrySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Whether some messages are followed, and who is told of it."""
+
+    endpoint: Annotated[
+        str,
+        Meta(
+            pattern=_PRINTABLE,
+            description="Collector of OpenTelemetry that is sent spans by OTLP over HTTP; empty: nothing is followed.",
+            extra={"unit": "a URL such as 'http://127.0.0.1:4318/v1/traces'", "most_bytes": _URL_BYTES},
+        ),
+    ] = ""
+    every: Annotated[
+        int,
+        _between(
+            "messages", 0, 10**9, "One of so many is followed; 0: only those that say which trace they belong to."
+        ),
+    ] = 1_000
+    spans_per_s: Annotated[
+        int, _between("spans", 1, 10_000, "Most that are made in a second; further ones are counted.")
+    ] = 100
+    queue_spans: Annotated[
+        int, _between("spans", 1, 10**6, "Most that wait for the collector; further ones are lost, and counted.")
+    ] = 2_048
+    timeout_s: Annotated[
+        float, _between("seconds", 0.1, 600.0, "Time for one request to the collector, repetitions included.")
+    ] = 10.0
+    headers: Annotated[
+        str, _path("File of headers for each request, one a line, such as 'Authorization: Bearer ...'.")
+    ] = ""
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -692,6 +730,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shm: SharedMemorySettings = SharedMemorySettings()
     unix: UnixSettings = UnixSettings()
     log: LogSettings = LogSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
 
 
 RANGED: Mapping[str, Any] = {

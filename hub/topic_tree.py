@@ -32,6 +32,10 @@ class TopicRates(NamedTuple):
     messages: float
     """How many there were, since it is counted."""
 
+    def plus(self, other: TopicRates) -> TopicRates:
+        """Return what the same topic brings at two processes of a hub together."""
+        return TopicRates(self.topic, *(one + another for one, another in zip(self[1:], other[1:], strict=True)))
+
 
 class Node(NamedTuple):
     """One place in the tree."""

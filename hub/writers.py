@@ -11,8 +11,12 @@ would wait for all of them. So all reads of a turn together let so many write, a
 their order. Nothing is lost by that, and nothing overtakes: what comes meanwhile for a handler in the line is written
 with what it has, and if that is much, at once (`hub.handler`).
 
-Clients stand in the line. Links and the journal never do, since others stand behind them, nor does anybody whose read
-has reached few: so a quiet pair does not notice a crowd.
+Some are dear: a byte for them costs more than to be copied, as each gets it encrypted with keys of its own. They are
+counted by what they cost (`Handler.write_cost`), also where they are few: a dozen of them can take longer than
+thousands of others.
+
+Clients stand in the line, and who is dear. Links and the journal never do, since others stand behind them, nor does
+anybody else whose read has reached few: so a quiet pair does not notice a crowd.
 
 Owner: the core. Invariants: whoever is in the line is in it once, and hears of no other read's end meanwhile; whoever
 has brought much for those in the line can be told when they have written (`call_behind`).
@@ -50,9 +54,12 @@ _REFILL_BELOW: Final = WRITES_PER_TURN // 2
 class WritesLater(Protocol):
     """What may write at the end of a read, as far as the line must know it."""
 
+    write_cost: int
+    """As how many bytes one counts that it writes."""
+
     @property
     def pending_bytes(self) -> int:
-        """How much it is going to write."""
+        """How much it is going to write; more, if it is dear."""
 
     @property
     def can_wait(self) -> bool:
@@ -69,7 +76,7 @@ class Writers:
         turn: Is asked for another turn.
     """
 
-    __slots__ = ("_left", "_turn", "late", "put_off_total")
+    __slots__ = ("_left", "_turn", "are_alike", "few", "late", "put_off_total")
 
     def __init__(self, turn: Turn) -> None:
         self._turn = turn
@@ -77,14 +84,31 @@ class Writers:
         """What is left of this turn's share; 0 or less once it is used up, by as much as the last one took beyond."""
         self.late: deque[WritesLater] = deque()
         """The line: those who were to write in a turn that is over."""
+        self.few = FEW
+        """So many are not counted."""
+        self.are_alike = True
+        """Whether nobody is dear."""
         self.put_off_total = 0
         """How often somebody had to wait for a later turn."""
+
+    def take_in_dear(self) -> None:
+        """Somebody who is dear may write from now on: it is looked at each read for who of its readers is."""
+        self.few = 0
+        self.are_alike = False
 
     def choose(self, many: list[WritesLater]) -> list[WritesLater]:
         """Return who of those whom a read has reached write now; the rest stand in the line from now on.
 
         What a read brings is mostly the same for all, so the last of them is asked how much he is going to write.
         """
+        if not self.are_alike:
+            dear = [one for one in many if one.write_cost > 1]
+            many = [one for one in many if one.write_cost == 1]
+            return (many if len(many) <= FEW else self._choose(many)) + self._cut(dear)
+        return self._choose(many)
+
+    def _choose(self, many: list[WritesLater]) -> list[WritesLater]:
+        """See `choose`, for those who are no dearer than others."""
         left = self._left - len(many) * (1 + many[-1].pending_bytes // SMALL_WRITE_BYTES)
         if left >= 0:
             self._left = left
@@ -138,6 +162,7 @@ class _Behind:
     __slots__ = ("_act",)
 
     pending_bytes = 0
+    write_cost = 1
     can_wait = True
 
     def __init__(self, act: Callable[[], object]) -> None:

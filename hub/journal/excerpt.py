@@ -22,10 +22,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from struct import error as StructError  # noqa: N812 -- a class
-from typing import Final, Literal, get_args
+from typing import Final
 from zlib import crc32
 
 from hub.errors import JournalCorruptError
+from hub.journal.column import Column
 from hub.journal.layout import (
     BLOCK_HEADER,
     CHECKED_FROM,
@@ -38,11 +39,7 @@ from hub.journal.layout import (
     section_sizes,
 )
 
-__all__ = ["COLUMNS", "Column", "excerpt_of", "whole_of"]
-
-Column = Literal["offset", "time", "topic", "value"]
-
-COLUMNS: Final[tuple[Column, ...]] = get_args(Column)
+__all__ = ["excerpt_of", "whole_of"]
 
 _MAGIC: Final = b"HJX1"
 

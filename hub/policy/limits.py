@@ -22,10 +22,11 @@ from typing import Protocol
 
 from hub.config import ConfigError
 from hub.errors import UsageError
-from hub.keys import closest, parse_size
+from hub.keys import closest
 from hub.policy.policy import check_user
 from hub.quotas.limits import QuotaLimits, RateLimits, SetLimits
 from hub.quotas.resource import Resource
+from hub.sizes import parse_size
 from hub.topics import printable
 
 __all__ = ["Complaints", "read_limits"]

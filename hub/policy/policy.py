@@ -21,6 +21,7 @@ from weakref import WeakValueDictionary
 from hub.errors import InvalidNameError
 from hub.policy.grants import Domain, Grant, Grants, User
 from hub.policy.path import NAMES, TOPICS, Path
+from hub.policy.places import NOWHERE, Places
 from hub.quotas.limits import NO_LIMITS, QuotaLimits
 from hub.topics import printable
 
@@ -133,17 +134,19 @@ class Policy:
         roles: Permissions of each role, by its name.
         users: Roles of each user, by his name; each of these roles is among `roles`.
         limits: How much users may hold, and how fast they may publish.
+        places: Where all of it stands.
     """
 
     __slots__ = (
         "__weakref__",
-        "_admins",
         "_domains",
         "_grants",
         "_rights",
         "_users",
+        "admin_roles",
         "forgotten_total",
         "limits",
+        "places",
         "roles",
     )
 
@@ -152,13 +155,15 @@ class Policy:
         roles: Mapping[str, RolePermissions],
         users: Mapping[str, frozenset[str]],
         limits: QuotaLimits = NO_LIMITS,
+        places: Places = NOWHERE,
     ) -> None:
         self.roles = frozenset(roles)
         self.limits = limits
+        self.places = places
         # How often what was decided for a user was forgotten, since it was too much (`DECIDED_LIMIT`).
         self.forgotten_total = 0
         self._users = users
-        self._admins = frozenset(name for name, role in roles.items() if role.is_admin)
+        self.admin_roles = frozenset(name for name, role in roles.items() if role.is_admin)
         self._grants = {action: Grants(action.separator) for action in Action}
         for name, role in roles.items():
             for action, paths in role.grants.items():
@@ -191,6 +196,7 @@ class Policy:
         To free 300,000 nodes at once takes 0.1 s, in which nothing else runs. Whoever holds the pieces when a policy
         goes, and lets go of one after the other in this order, frees it in steps.
         """
+        yield from self.places.pieces()  # first: what their lists hold goes with the nodes, one by one
         for grants in self._grants.values():
             yield from grants.nodes()
 
@@ -210,7 +216,7 @@ class Policy:
         who = User(user, held)
         rights = self._rights.get(who)
         if rights is None:
-            is_admin = not held.isdisjoint(self._admins)
+            is_admin = not held.isdisjoint(self.admin_roles)
             rights = self._rights[who] = Rights(who, self, self._grants, is_admin=is_admin)
         return rights
 

@@ -34,6 +34,13 @@ class SetLimits(NamedTuple):
     """Resources that are not in it have no limit."""
     rate: RateLimits = NO_RATE
 
+    def value(self, key: str) -> int | None:
+        """Return what is set of a resource or a rate, by its key in a policy; None where nothing is."""
+        if key in RateLimits._fields:
+            rate: int | None = getattr(self.rate, key)
+            return rate
+        return self.most.get(Resource(key))
+
 
 class QuotaLimits(NamedTuple):
     """All that is set."""

@@ -83,6 +83,11 @@ class HubServices:
         service = self._services.get(target.decode(errors="replace"))
         return service is not None and service.judges_itself
 
+    def is_for_admins(self, target: str) -> bool:
+        """Return whether only admins are answered there."""
+        service = self._services.get(target)
+        return service is not None and service.for_admins
+
     def open_to(self, handler: Handler) -> list[str]:
         """Return the targets that a handler would be answered, in their order."""
         rights = handler.rights

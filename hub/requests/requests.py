@@ -43,7 +43,7 @@ from hub.requests.deadlines import Deadlines
 from hub.requests.directed import Directed, is_directed
 from hub.requests.hub_services import HubServices
 from hub.requests.pending import Block, OwnService, Participant
-from hub.requests.services import Services
+from hub.requests.services import Services, Serving
 from hub.topics import RESERVED, printable
 from hub.turn import Turn
 
@@ -175,6 +175,14 @@ class Requests:
         for _ in self.serving(handler, [prefix]):
             pass
         self._participant(handler).own = service
+
+    def prefixes_served(self) -> list[str]:
+        """Return what is served, here or at other hubs; in no order."""
+        return self._services.prefixes()
+
+    def who_serves(self, prefix: str) -> Serving:
+        """Return who serves a prefix."""
+        return self._services.who_serves(prefix)
 
     def served_by(self, handler: Handler) -> Iterable[str]:
         """Return the prefixes that a handler serves."""

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Iterator
 from operator import itemgetter
+from typing import NamedTuple
 
 from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError
@@ -35,7 +36,7 @@ from hub.requests.pending import Participant
 from hub.topics import RESERVED, STORES, check_prefix, decode_topic
 from hub.turn import Turn
 
-__all__ = ["COMPARED", "TOPICS_LIMIT", "Services"]
+__all__ = ["COMPARED", "TOPICS_LIMIT", "Services", "Serving"]
 
 COMPARED = 64
 """How many services of a prefix are compared for a request: a few µs. Of more, those that are next in turn."""
@@ -51,6 +52,17 @@ _MAY_HAVE_STORES = (Role.LOCAL, Role.LINK)
 """What stands behind those that may serve topics of stores: this process, or another hub."""
 
 _how_far = itemgetter(0, 1)
+
+
+class Serving(NamedTuple):
+    """Who serves a prefix."""
+
+    handlers: list[tuple[Handler, int]]
+    """Clients of this hub, what stands in this process, and links to hubs without a mesh, each with how many requests
+    wait for its answer."""
+    hubs: list[bytes]
+    """Other hubs of the mesh where somebody does."""
+
 
 _Parted = tuple[list[str], RejectedError | None]
 
@@ -121,6 +133,20 @@ class Services:
     def __len__(self) -> int:
         """Return how many prefixes are served, here or at peer hubs."""
         return len(self._prefixes)
+
+    def prefixes(self) -> list[str]:
+        """Return what is served, here or at other hubs; in no order."""
+        return list(self._prefixes)
+
+    def who_serves(self, prefix: str) -> Serving:
+        """Return who does; nobody, if it is served no more."""
+        served = self._prefixes.get(prefix)
+        if served is None:
+            return Serving([], [])
+        return Serving(
+            [(one.handler, one.owed_requests) for one in (*served.near, *served.far)],
+            [far.hub for far in served.hubs],
+        )
 
     def tell(self, far_side: Hashable, on_change: Callable[[Change], None]) -> None:
         """Call `on_change` with what is served here: now, if there is something, and with each change of it."""

@@ -255,17 +255,46 @@ class Store:
         """
         before = None if entry is None else entry[2]
         if user is not None:
-            entries, size_bytes = self._users.get(user, (0, 0))
-            entries += 1 if user != before else 0
-            size_bytes += size - old_size if user == before else size
-            grows = user != before or size > old_size
-            if grows and entries > self.limits.user_entries:
-                raise _full(f"{entries - 1} entries of user {user!r}, as many as one may have")
-            if grows and size_bytes > self.limits.user_bytes:
-                raise _full(f"too much of user {user!r}: with this entry more than {self.limits.user_bytes} bytes")
-            self._users[user] = [entries, size_bytes]
+            self._users[user] = self._charge_of(user, before, size, old_size)
         if before is not None and before != user:
             self._discharge(before, old_size)
+
+    def _charge_of(  # noqa: PLR0913, PLR0917 -- called for each put of a user: by place is quicker than by name
+        self, user: str, before: str | None, size: int, old_size: int, more_entries: int = 0, more_bytes: int = 0
+    ) -> list[int]:
+        entries, size_bytes = self._users.get(user, (0, 0))
+        entries += 1 if user != before else 0
+        size_bytes += size - old_size if user == before else size
+        grows = user != before or size > old_size
+        if grows and entries + more_entries > self.limits.user_entries:
+            text = f"{entries + more_entries - 1} entries of user {user!r}, as many as one may have"
+            raise _full(text)
+        if grows and size_bytes + more_bytes > self.limits.user_bytes:
+            raise _full(f"too much of user {user!r}: with this entry more than {self.limits.user_bytes} bytes")
+        return [entries, size_bytes]
+
+    def check_user(self, user: str, key: bytes, size: int, more_entries: int, more_bytes: int) -> tuple[int, int]:
+        """See to it that a user may write an entry, although it is not written here yet.
+
+        Args:
+            user: Who.
+            key: Of the entry, canonical.
+            size: Of key and value.
+            more_entries: How many he has asked for beside it, that are not here yet.
+            more_bytes: Their bytes, `ENTRY_BYTES` for each counted.
+
+        Returns:
+            How many entries and bytes more he is charged by it.
+
+        Raises:
+            StoreError: He would have too much.
+        """
+        entry = self.entries.get(key)
+        before = None if entry is None else entry[2]
+        old_size = 0 if entry is None else len(key) + len(entry[0]) + ENTRY_BYTES
+        self._charge_of(user, before, size + ENTRY_BYTES, old_size, more_entries, more_bytes)
+        is_his = before == user
+        return int(not is_his), max(0, size + ENTRY_BYTES - (old_size if is_his else 0))
 
     def _discharge(self, user: str, size: int) -> None:
         charged = self._users[user]

@@ -27,7 +27,7 @@ from peers.cli.ranges import check_count, check_positive
 from peers.cli.texts import counted
 from peers.cli.url import HubFlags
 from peers.client import ConsumedMessage, ConsumerStream, connect
-from peers.client.consumer_stream import PREFETCH
+from peers.client.settings import PREFETCH
 
 __all__ = ["consume"]
 

@@ -154,6 +154,13 @@ class Flags:
     unix_mode: Annotated[str | None, _help("unix.mode")] = None
     log_level: Annotated[str | None, _help("log.level")] = None
     log_format: Annotated[str | None, _help("log.format")] = None
+    telemetry_endpoint: Annotated[str | None, _help("telemetry.endpoint")] = None
+    telemetry_every: Annotated[str | None, _help("telemetry.every")] = None
+    telemetry_spans_per_s: Annotated[str | None, _help("telemetry.spans_per_s")] = None
+    telemetry_queue_spans: Annotated[str | None, _help("telemetry.queue_spans")] = None
+    telemetry_timeout_s: Annotated[str | None, _help("telemetry.timeout_s")] = None
+    telemetry_headers: Annotated[str | None, _help("telemetry.headers")] = None
+    log_queue_bytes: Annotated[str | None, _help("log.queue_bytes")] = None
 
     def layer(self) -> dict[str, Any]:
         """Return the flags as a tree, as a TOML file with the same keys would give it."""

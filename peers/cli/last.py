@@ -17,13 +17,15 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hub.batch import Message
 from hub.errors import NotAllowedError, UsageError
 from hub.topics import RESERVED
 from peers.client import Client, MessageStream
-from peers.client.stores.values import StoreEntry
+
+if TYPE_CHECKING:  # stores are opened where `--last` asks for them
+    from peers.client.stores.values import StoreEntry
 
 __all__ = ["LastFirst", "Source", "last_first", "sources_of"]
 

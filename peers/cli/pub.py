@@ -11,8 +11,6 @@ hub pub --ndjson FILE        each record of a file, its topic made from its fiel
 It ends when the hub has taken everything: a round trip at the end also brings in what the hub has refused.
 """
 
-from __future__ import annotations
-
 import asyncio
 import os
 import sys

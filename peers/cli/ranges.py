@@ -5,6 +5,7 @@ Not a number (`nan`) is within no range; without these checks it would be compar
 
 from __future__ import annotations
 
+from hub.sizes import parse_size
 from peers.cli.errors import FlagError
 
 __all__ = ["check_count", "check_positive", "size_of"]
@@ -49,8 +50,6 @@ def size_of(flag: str, text: str) -> int:
     Raises:
         FlagError: It means none, or less than 1.
     """
-    from hub.keys import parse_size  # noqa: PLC0415 -- all settings of a hub, for a size that few are given
-
     try:
         size_bytes = parse_size(text)
     except ValueError as error:

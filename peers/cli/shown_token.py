@@ -11,7 +11,6 @@ Owner: nobody. Not here: tokens of users, as the hub knows them (`peers.cli.toke
 
 from __future__ import annotations
 
-import getpass
 import os
 from functools import partial
 from pathlib import Path
@@ -90,6 +89,8 @@ def _ask() -> str:
             pass
     except OSError as error:
         raise UsageError("there is no terminal to ask for the token; name a file, or set HUB_TOKEN") from error
+    import getpass  # noqa: PLC0415 -- with what a terminal needs, for the few who are asked
+
     token = checked(getpass.getpass("token: ").strip())
     if not token:
         raise UsageError("no token was given")

@@ -1,7 +1,5 @@
 """The flags of `hub pub` for more than one message: how a stream is sent, and how a recording is."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

@@ -14,7 +14,6 @@ record in the usual case of one field. Not here: whether the outcome is a topic 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -114,8 +113,10 @@ def _text(value: Any, field: str, record: Mapping[str, Any]) -> str:
     match value:
         case str():
             return value
-        case bool() | int() | float():
-            return json.dumps(value)
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return repr(value)
         case None:
             raise FieldError(field, "is null")
     raise FieldError(field, f"is a {'list' if isinstance(value, list) else 'map'}, a topic takes texts and numbers")

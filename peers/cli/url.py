@@ -1,6 +1,8 @@
-"""Which hub, and as whom: the flags that all commands share which talk to a running hub."""
+"""Which hub, and as whom: the flags that all commands share which talk to a running hub.
 
-from __future__ import annotations
+Annotations are not postponed here, nor in `peers.cli.pub` and `peers.cli.stream_flags`: cyclopts would compile each of
+them twice for each command.
+"""
 
 from dataclasses import dataclass
 from typing import Annotated

@@ -33,8 +33,6 @@ from hub.overflow import Overflow
 from peers.client.callback import CallbackSubscription
 from peers.client.client import Client
 from peers.client.connecting import connect
-from peers.client.consumed import ConsumedMessage
-from peers.client.consumer_stream import ConsumerStream
 from peers.client.exchange import ClientStatistics
 from peers.client.known_names import KnownName
 from peers.client.service import Service, ServiceRequest
@@ -42,16 +40,18 @@ from peers.client.service_name import ServiceName
 from peers.client.settings import Options
 from peers.client.stream import MessageStream
 from peers.client.values import BadMessage, InvalidValueError
-from peers.client.writer import Writer
 from peers.shm.ring import Block
 from peers.shm.views import View
 from peers.wire.hello import Hello, QueueWish
 
 if TYPE_CHECKING:
+    from peers.client.consumed import ConsumedMessage
+    from peers.client.consumer_stream import ConsumerStream
     from peers.client.stores.replica import StoreReplica
     from peers.client.stores.store import Store
     from peers.client.stores.values import StoreChange, StoreEntry, StoreState
     from peers.client.stores.watch import StoreWatch
+    from peers.client.writer import Writer
 
 __all__ = [
     "BadMessage",
@@ -105,14 +105,17 @@ __all__ = [
 ]
 
 _LATE = {
+    "ConsumedMessage": "peers.client.consumed",
+    "ConsumerStream": "peers.client.consumer_stream",
     "Store": "peers.client.stores.store",
     "StoreChange": "peers.client.stores.values",
     "StoreEntry": "peers.client.stores.values",
     "StoreReplica": "peers.client.stores.replica",
     "StoreState": "peers.client.stores.values",
     "StoreWatch": "peers.client.stores.watch",
+    "Writer": "peers.client.writer",
 }
-"""Names of what is loaded when it is asked for: stores bring all types of values with them, which few programs need."""
+"""Names of what is loaded when it is asked for, as in `Client`: few programs need it."""
 
 
 def __getattr__(name: str) -> Any:

@@ -11,6 +11,9 @@ what is published leaves in the order of the calls; nothing is dropped on this s
 
 Delivery is at most once: what was handed to a connection that is lost before the hub has read it is gone, and nobody
 knows how much that was. `drain` waits for the operating system, not for the hub.
+
+What a program may do without (stores, consumers, the journal, writers) is loaded by the method that begins it: programs
+such as `hub pub` are done before they would have loaded all that.
 """
 
 from __future__ import annotations
@@ -26,16 +29,13 @@ from hub.batch import Message
 from hub.errors import (
     UsageError,
 )
-from hub.journal.excerpt import Column
+from hub.journal.column import Column
 from hub.names.grammar import check_name
 from hub.tags.rule import check_rule
 from peers.client.answering import Batches, Each
 from peers.client.callback import CallbackSubscription
-from peers.client.consumer_stream import PREFETCH, ConsumerStream, ConsumerTerms
 from peers.client.exchange import ClientStatistics, Exchange
-from peers.client.follower import Follower, Start
-from peers.client.history import History, time_us
-from peers.client.journal import Committed, JournalState, journal_of
+from peers.client.journal import Committed, JournalState, journal_of, time_us
 from peers.client.known_names import LISTED_UNDER, KnownName, list_names
 from peers.client.publications import target
 from peers.client.read_position import ReadPosition
@@ -44,15 +44,18 @@ from peers.client.requests import TIMEOUT_S
 from peers.client.routes import Addressed
 from peers.client.service import CONCURRENCY, Service, ServiceRequest
 from peers.client.service_name import ServiceName
+from peers.client.settings import PREFETCH
 from peers.client.stream import MessageStream
 from peers.client.values import encode_value
-from peers.client.writer import Writer
 from peers.shm.ring import Block
 from peers.wire.hello import Hello
 from peers.wire.records import END_OF_TIME_US, FETCH_BYTES, Commit, Fetch, Stage
 
 if TYPE_CHECKING:
+    from peers.client.consumer_stream import ConsumerStream
+    from peers.client.history import History
     from peers.client.stores.store import Store
+    from peers.client.writer import Writer
 
 __all__ = ["Client"]
 
@@ -184,6 +187,8 @@ class Client:
         Raises:
             UsageError: The name is too long.
         """
+        from peers.client.writer import Writer  # noqa: PLC0415 -- loaded late, see the head of this module
+
         return Writer(self._journal, name, lambda: self._exchange.hub, lambda: self.ended)
 
     async def allocate(self, size_bytes: int) -> Block:
@@ -262,7 +267,7 @@ class Client:
         Raises:
             UsageError: That is no name.
         """
-        from peers.client.stores.store import Store  # noqa: PLC0415 -- with all types of values, which few need
+        from peers.client.stores.store import Store  # noqa: PLC0415 -- loaded late
 
         return Store(name, self._requests, self.subscribe, self._publishing.put_nowait, timeout_s)
 
@@ -351,6 +356,8 @@ class Client:
             return MessageStream(self._subscriptions, prefixes, self._reports.decode, size)
         if (from_offset is not None and from_time is not None) or (from_offset or 0) < 0:
             raise UsageError("from_offset, which is 0 or more, and from_time exclude each other")
+        from peers.client.follower import Follower, Start  # noqa: PLC0415 -- loaded late
+
         read_position = ReadPosition(self._reports.decode)
         at_us = END_OF_TIME_US if from_offset is None and from_time is None else time_us(from_time)
         start = Start(from_offset or 0, at_us, hub, recorded)
@@ -436,6 +443,8 @@ class Client:
             InvalidTopicError: One of the prefixes is none.
             UsageError: There is no such column.
         """
+        from peers.client.history import History  # noqa: PLC0415 -- loaded late
+
         return History(
             self._journal,
             prefixes,
@@ -482,6 +491,8 @@ class Client:
         Raises:
             UsageError: Terms, and no prefixes that they are for; two places to begin, or one before the first.
         """
+        from peers.client.consumer_stream import ConsumerStream, ConsumerTerms  # noqa: PLC0415 -- loaded late
+
         at_us = time_us(from_time)
         if (from_offset is not None and at_us is not None) or min(from_offset or 0, at_us or 0) < 0:
             raise UsageError("consume: give from_offset, which is 0 or more, or from_time, which is 1970 or later")

@@ -41,10 +41,7 @@ from peers.client.reports import Reports
 from peers.client.requests import Requests
 from peers.client.values import BadMessage, decode_body, encode_value
 
-__all__ = ["PREFETCH", "ConsumerStream", "ConsumerTerms"]
-
-PREFETCH = 256
-"""Default of how many messages a client has that are not acknowledged."""
+__all__ = ["ConsumerStream", "ConsumerTerms"]
 
 _SERVICE = "$hub/consumers/"
 

@@ -27,8 +27,7 @@ from peers.client.blocks import Blocks
 from peers.client.connection import Connection, Ending, Told
 from peers.client.conversation import Introduction, Refusal, Unreadable
 from peers.client.dial import Destination, dial
-from peers.client.follower import Terms
-from peers.client.followers import Followers
+from peers.client.followers import Followers, Terms
 from peers.client.journal import JournalAccess
 from peers.client.names import Names
 from peers.client.numbering import JOURNAL, SERVICES, TOKENS

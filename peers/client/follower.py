@@ -19,26 +19,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from hub.batch import Batch
 from hub.errors import CloseCode, ClosedError, ConnectionLostError, HubError, InternalError, RejectedError
 from hub.topics import check_prefix
-from peers.client.followers import Followers
+from peers.client.followers import Terms
 from peers.client.following import Following, Phase, Want
 from peers.client.interest import Claim
 from peers.client.journal import journal_of, replaced
 from peers.client.line import Line, Subscribing
 from peers.client.read_position import ReadPosition
-from peers.client.recorded import recorded_batches
+from peers.client.recorded_block import recorded_batches
 from peers.client.routes import Wanted
 from peers.client.stream import MessageStream
-from peers.transport.backoff import Backoff
 from peers.wire.hello import Hello
 from peers.wire.records import FETCH_BYTES, Fetch, Records
 
-__all__ = ["Follower", "Start", "Terms"]
+__all__ = ["Follower", "Start"]
 
 _WAIT_MS = 1_000
 """Longest wait for records that are not there yet, ms, before it is looked whether it is time to subscribe."""
@@ -71,19 +70,6 @@ class Start(NamedTuple):
     """Whose journal that is; empty for that of the hub that is connected."""
     stays: bool = False
     """Whether it reads on in the journal for ever, as what is delivered live has no offset."""
-
-
-class Terms(NamedTuple):
-    """The things that a follower is given by its client."""
-
-    connect: Callable[[bool, Callable[[Hello], object]], Line]
-    """Makes a client that is not connected yet: whether it reconnects, and what is called when it is connected."""
-    again: bool
-    """Whether what is lost is made anew."""
-    backoff: Backoff
-    on_dropped: Callable[[int], None]
-    followers: Followers
-    """The followers of the client, which this one joins."""
 
 
 class Follower:

@@ -6,13 +6,16 @@ client that closes leaves no connection behind. Not here: what a follower does (
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
 from hub.errors import ClosedError, HubError
 from peers.client.connection import Connection
+from peers.client.line import Line
+from peers.transport.backoff import Backoff
 from peers.wire.hello import Hello
 
-__all__ = ["Followers"]
+__all__ = ["Followers", "Terms"]
 
 
 class OwnConnections(Protocol):
@@ -65,3 +68,16 @@ class Followers:
         """End all followers with their client."""
         for follower in list(self._open):
             follower.finish(None if isinstance(ended, ClosedError) else ended)
+
+
+class Terms(NamedTuple):
+    """The things that a follower is given by its client."""
+
+    connect: Callable[[bool, Callable[[Hello], object]], Line]
+    """Makes a client that is not connected yet: whether it reconnects, and what is called when it is connected."""
+    again: bool
+    """Whether what is lost is made anew."""
+    backoff: Backoff
+    on_dropped: Callable[[int], None]
+    followers: Followers
+    """The followers of the client, which this one joins."""

@@ -21,13 +21,14 @@ from typing import Any, NamedTuple
 
 from hub.errors import UsageError
 from hub.journal.block import Block
-from hub.journal.excerpt import COLUMNS, Column, whole_of
+from hub.journal.column import COLUMNS, Column
+from hub.journal.excerpt import whole_of
 from hub.topics import check_prefix
-from peers.client.journal import JournalAccess, journal_of, replaced
+from peers.client.journal import JournalAccess, journal_of, replaced, time_us
 from peers.client.values import BadMessage, decode_body
 from peers.wire.records import FETCH_BYTES, Fetch, Records
 
-__all__ = ["History", "Record", "records_of", "time_us"]
+__all__ = ["History", "Record", "records_of"]
 
 _WAIT_MS = 30_000
 """How long the hub waits for more, before it is asked again, where the end of a range is not there yet."""
@@ -41,11 +42,6 @@ class Record(NamedTuple):
     """Time at which the hub took the message, µs since 1970 UTC."""
     topic: str
     value: Any
-
-
-def time_us(time: datetime | None) -> int | None:
-    """Return a time as the journal has it; without a zone it is local time."""
-    return None if time is None else round(time.timestamp() * 1_000_000)
 
 
 class History:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
@@ -26,7 +27,7 @@ from peers.wire.control import Notice
 from peers.wire.hello import Hello
 from peers.wire.records import REPLACED, Commit, Fetch, Records, Stage
 
-__all__ = ["Committed", "JournalAccess", "JournalState", "journal_of", "replaced"]
+__all__ = ["Committed", "JournalAccess", "JournalState", "journal_of", "replaced", "time_us"]
 
 _AGAIN_S = (0.05, 0.2, 1.0)
 """Pauses before a FETCH that the hub could not answer now is sent again."""
@@ -241,3 +242,8 @@ def _error(notice: Notice) -> RejectedError:
     if notice.code == CloseCode.GONE and notice.offset is not None:
         return GoneError(notice.text, notice.offset)
     return RejectedError(notice.code, notice.text)
+
+
+def time_us(time: datetime | None) -> int | None:
+    """Return a time as the journal has it; without a zone it is local time."""
+    return None if time is None else round(time.timestamp() * 1_000_000)

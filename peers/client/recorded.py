@@ -5,21 +5,20 @@ block of the journal ── recorded_batches ──▶ RecordedBatch ... ── 
 ```
 
 The values go the way of all others (frames, decoded when the reader comes to them), so that history is read as fast;
-offsets and times go beside them, in order. Cost: about 0.4 µs a message. Not here: blocks of history without an object
-for each record (`peers.client.journal`).
+offsets and times go beside them, in order. Cost: about 0.4 µs a message. Not here: how a block is taken apart
+(`peers.client.recorded_block`: only who reads the journal loads that), and blocks of history without an object for each
+record (`peers.client.journal`).
 """
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Callable, Iterator, Sequence
 
 from hub.batch import Batch, Message
-from hub.journal.block import Block, to_frames
 from hub.journal.message import RecordedMessage
 from peers.client.values import decode_batch
 
-__all__ = ["RecordedBatch", "decoded", "recorded_batches"]
+__all__ = ["RecordedBatch", "decoded"]
 
 _NUMBER_BYTES = 8
 
@@ -42,27 +41,6 @@ class RecordedBatch(Batch):
         self.offsets = offsets
         self.times_us = times_us
         self.size_bytes += 2 * _NUMBER_BYTES * len(offsets)
-
-
-def recorded_batches(block: bytes) -> Iterator[RecordedBatch]:
-    """Yield the messages of a block, in order.
-
-    Raises:
-        JournalCorruptError: The bytes are no block.
-    """
-    columns = Block.parse(block, verify=False)
-    offsets = range(columns.first, columns.next) if columns.offsets is None else _copied(columns.offsets)
-    times_us = _copied(columns.times)
-    start = 0
-    for frames, messages in to_frames(block):
-        end = start + messages
-        yield RecordedBatch(frames, offsets[start:end], times_us[start:end])
-        start = end
-
-
-def _copied(column: memoryview) -> Sequence[int]:
-    """Return numbers that do not keep the whole block in memory for as long as a slow reader has not come to them."""
-    return array("q", column.tobytes())
 
 
 def decoded(batch: Batch, decode: Decode) -> list[Message]:

@@ -14,10 +14,13 @@ from peers.transport.backoff import Backoff
 from peers.transport.liveness import PING_AFTER_S, PING_TIMEOUT_S
 from peers.wire.hello import NAME_LIMIT_BYTES, Hello, QueueWish
 
-__all__ = ["STREAM_BYTES", "ClientSettings", "Options", "ignore"]
+__all__ = ["PREFETCH", "STREAM_BYTES", "ClientSettings", "Options", "ignore"]
 
 STREAM_BYTES = 1024 * 1024
 """Default of what a stream holds before its client stops reading: four reads of the most that asyncio reads at once."""
+
+PREFETCH = 256
+"""Default of how many messages of a named consumer a client has that are not acknowledged."""
 
 CONNECT_TIMEOUT_S = 5.0
 CLOSE_TIMEOUT_S = 5.0

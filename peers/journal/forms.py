@@ -24,7 +24,8 @@ import msgspec
 from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.frame import Encoding
 from hub.journal.block import Block, Record
-from hub.journal.excerpt import Column, excerpt_of
+from hub.journal.column import Column
+from hub.journal.excerpt import excerpt_of
 from peers.journal.view import Fetched
 from peers.values.conversion import json_of, json_of_broker
 from peers.values.event_stream import recorded_events

@@ -25,7 +25,7 @@ import msgspec
 
 from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.frame import encode_frame
-from hub.journal.excerpt import COLUMNS, Column
+from hub.journal.column import COLUMNS, Column
 from peers.wire.control import PREFIXES_LIMIT
 from peers.wire.kinds import Kind
 from peers.wire.malformed import MALFORMED

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from peers.client import Client, connect
+from tests.hubs.ports import free_ports
 from tests.suite.imports import python_path
 
 pytestmark = pytest.mark.timeout(240)
@@ -26,17 +27,10 @@ DEMO = Path(__file__).parents[2] / "examples" / "demo" / "demo.py"
 FLAGS = ("--east", "--east-page", "--west", "--west-page")
 
 
-def free_ports() -> list[int]:
-    """Ports that nobody has, one for each flag."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in FLAGS]
-        return [one.getsockname()[1] for one in sockets]
-
-
 @contextlib.contextmanager
 def running(folder: Path, *flags: str) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
     """The demo, and its ports; `folder` is where it makes its own."""
-    ports = free_ports()
+    ports = free_ports(len(FLAGS))
     at = [text for flag, port in zip(FLAGS, ports, strict=True) for text in (flag, str(port))]
     environment = os.environ | python_path() | {"TMPDIR": str(folder)}
     command = [sys.executable, "-W", "error", str(DEMO), *at, *flags]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import re
-import socket
 import subprocess
 import sys
 from collections import Counter
@@ -20,6 +18,7 @@ import peers.client
 from hub.settings import JournalSettings, Settings, StoresSettings
 from tests.client.test_blocking import HubThread
 from tests.hubs.hub import Hub
+from tests.hubs.ports import free_ports
 from tests.suite.imports import python_path
 
 ROOT = Path(__file__).parents[2]
@@ -91,9 +90,7 @@ def test_blocking_example(hub: Hub) -> None:
 
 def test_three_sites() -> None:
     """Three hubs in a row: what is published at one end comes three times at the other, and everything ends."""
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(3)]
-        urls = [f"tcp://127.0.0.1:{one.getsockname()[1]}" for one in sockets]
+    urls = [f"tcp://127.0.0.1:{port}" for port in free_ports(3)]
     where = dict(zip(("EAST", "MIDDLE", "WEST"), urls, strict=True))
     program = Path(sys.executable).with_name("hub")
     done = subprocess.run(

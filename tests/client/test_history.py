@@ -15,7 +15,8 @@ from hub.errors import GoneError, InvalidTopicError, JournalCorruptError, Reject
 from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
 from hub.journal.block import Block, pack
 from peers.client import Client, connect
-from peers.client.history import History, Record, time_us
+from peers.client.history import History, Record
+from peers.client.journal import time_us
 from peers.client.values import BadMessage
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load

@@ -233,4 +233,4 @@ async def test_failures_are_logged_once_for_each_kind(scripted: ScriptedHub, cap
             values = BATCH_COUNT.pack(10) + bytes(range(10))
             scripted.send(Request(b"/a", 5, 0, values, FLAG_BATCH).encode())
             await eventually(lambda: service.failures == 10)
-    assert len([record for record in caplog.records if "has failed" in record.message]) == 2
+    assert len([message for message in caplog.messages if "has failed" in message]) == 2

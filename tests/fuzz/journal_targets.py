@@ -21,7 +21,8 @@ from hub.errors import CloseCode, JournalCorruptError, RejectedError
 from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, encode_frame
 from hub.journal import layout, packing, unpacking
 from hub.journal.block import Block
-from hub.journal.excerpt import COLUMNS, Column, excerpt_of, whole_of
+from hub.journal.column import COLUMNS, Column
+from hub.journal.excerpt import excerpt_of, whole_of
 from hub.journal.layout import CHECKED_FROM
 from hub.tags.envelope import Envelope
 from peers.journal.forms import Form, Order, decode_order, encode_order

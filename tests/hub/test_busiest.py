@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -77,6 +78,50 @@ def test_whatever_brings_more_than_its_part_is_kept(history: list[tuple[str, flo
     whole = model.faded()
     for name in {name for name, _, _ in model.brought}:
         assert name in kept or model.faded(name) <= whole / places * (1 + 1e-6) + 1e-9
+
+
+@given(history=events, places=st.integers(1, 6), processes=st.integers(1, 4), seed=st.integers(0, 9))
+def test_what_several_sketches_say_together(
+    history: list[tuple[str, float]], places: int, processes: int, seed: int
+) -> None:
+    """Added up, a topic weighs too much by its excess at most, and too little by what is not kept; both are bounded."""
+    rest = [*history]
+    Random(seed).shuffle(rest)  # noqa: S311 -- a test
+    told_each = [told(places, rest[number::processes]) for number in range(processes)]
+    now_s = max(model.now_s for _, model in told_each)
+    for busiest, model in told_each:
+        model.now_s = now_s
+        busiest.tick(now_s)
+    whole = sum(model.faded() for _, model in told_each)
+    slack = 1e-6 * (1 + whole)
+    units = [1 / busiest._growth for busiest, _ in told_each]
+    unknown = sum(
+        busiest.unkept_rate(now_s) / busiest._per_s(now_s, busiest._began_s) * unit
+        for (busiest, _), unit in zip(told_each, units, strict=True)
+    )
+    assert unknown <= whole / places + slack
+    for name in "abcdefghijkl":
+        brought = sum(model.faded(name) for _, model in told_each)
+        kept = [
+            (topic.weight * unit, topic.excess * unit)
+            for (busiest, _), unit in zip(told_each, units, strict=True)
+            for topic in busiest
+            if topic.name == name
+        ]
+        weight, excess = (sum(column) for column in zip(*kept, strict=True)) if kept else (0.0, 0.0)
+        assert weight - excess - slack <= brought <= weight + unknown + slack
+        assert excess <= whole / places + slack
+
+
+def test_what_is_not_kept_brings_nothing_while_there_are_places() -> None:
+    """Only where places are taken something may be missing: at most what the quietest topic brings."""
+    busiest = Busiest(2, nobody)
+    busiest.tick(0.0)
+    busiest.add(busiest.get("/a"), 100, 0)
+    assert busiest.unkept_rate(1.0) == 0
+    busiest.add(busiest.get("/b"), 10, 0)
+    busiest.add(busiest.get("/b"), 10, 0)
+    assert busiest.unkept_rate(1.0) == pytest.approx(20, rel=0.06)
 
 
 @pytest.mark.parametrize("seconds", [1, 3, 30, 300, 5_000])

@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.batch import Batch
-from hub.census import WORK_PER_S, Census
+from hub.census import KEY_BYTES_A_PLACE, PLACE_BYTES, WORK_PER_S, Census
 from hub.core import Core
 from hub.delivery import Role
 from hub.frame import FLAG_TAGGED, KIND_MESSAGES, encode_frame
 from hub.handler import Handler
 from hub.limits import CoreLimits
+from hub.memory import Memory
 from hub.overflow import QueueLimits
 from hub.tags.envelope import key_of
 from tests.hub.fakes import FakeOutlet, frame
@@ -66,6 +67,19 @@ def test_what_is_little_is_counted_exactly(batches: list[list[tuple[str, int]]])
             sizes[topic] += len(frame([1] * count, topic=topic))
     assert counted(census) == messages
     assert {topic.name: topic.bytes for topic in census.busiest} == sizes
+
+
+def test_what_another_process_passes_on_is_not_counted_again() -> None:
+    """It was published there: of a link to it nothing is ever looked at, also when others are drawn anew."""
+    census, client, inner = Census(), source(), source()
+    inner.is_inner = True
+    for one in (client, inner):
+        census.draw_for(one)
+        publish(census, one, batch_of(("/a", 2)))
+    census.every = 8
+    census.tick(1.0, [client, inner])
+    publish(census, inner, batch_of(("/a", 1_000)))
+    assert counted(census) == {"/a": 2}
 
 
 RHYTHMS = {
@@ -152,6 +166,44 @@ def test_very_many_topics_are_counted_in_little_memory(places: int) -> None:
     if places == 4096:
         assert sum(counted(census).values()) == pytest.approx(4096, rel=0.5)
     assert census.every > 1, "so much work at once is not done again soon"
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 3)), max_size=60), st.integers(1, 6))
+def test_what_is_kept_is_charged(frames: list[tuple[int, int]], places: int) -> None:
+    """Topics and keys, as long as they are kept, and no longer; keys have no more than their share."""
+    memory = Memory()
+    census, handler = Census(places, account=memory.account("topics")), source()
+    census.draw_for(handler)
+    for number, label in frames:
+        key, _ = key_of(f"/{number}" * 40, ["x" * 100 + str(each) for each in range(label)])
+        flags = FLAG_TAGGED if label else 0
+        publish(census, handler, Batch(encode_frame(KIND_MESSAGES, b"\1", key=key, flags=flags), 1))
+    kept = list(census.busiest)
+    assert memory.charged_bytes == sum(topic.held_bytes for topic in kept)
+    keys = memory.charged_bytes - sum(PLACE_BYTES + len(topic.name) for topic in kept)
+    assert keys >= sum(map(len, census._by_key))
+    assert keys <= places * KEY_BYTES_A_PLACE
+
+
+def test_a_topic_whose_keys_have_no_room_is_counted() -> None:
+    """Long labels that are others each time take no more memory; each message counts all the same."""
+    memory = Memory()
+    census, handler = Census(2, account=memory.account("topics")), source()
+    census.draw_for(handler)
+    for number in range(20):
+        key, _ = key_of("/door", [f"{number}/{each}" * 20 for each in range(8)])
+        publish(census, handler, Batch(encode_frame(KIND_MESSAGES, b"\1", key=key, flags=FLAG_TAGGED), 1))
+    assert counted(census) == {"/door": 20}
+    assert memory.charged_bytes <= 2 * (PLACE_BYTES + KEY_BYTES_A_PLACE + len("/door"))
+
+
+def test_the_core_charges_what_is_counted() -> None:
+    """To the budget of the process, under a name of its own."""
+    core = Core(lambda: None)
+    handler = source()
+    core.attach(handler)
+    core.publish(handler, core.routes.find("/a"), batch_of(("/a", 1)))
+    assert core.memory.statistics().charged_bytes["topics"] > PLACE_BYTES
 
 
 def test_labelled_messages_count_for_their_topic() -> None:

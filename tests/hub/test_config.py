@@ -67,6 +67,7 @@ def test_zero_never_means_nothing_or_everything(key: Key) -> None:
         "mesh.degree",
         "shm.over_bytes",
         "shm.segments",
+        "telemetry.every",
     }
     if key.path in none or key.path.startswith("quotas."):
         assert key.convert(0) == 0

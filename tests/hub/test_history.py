@@ -53,6 +53,15 @@ def test_a_ring_forgets_what_is_older() -> None:
     assert told(history) == (440, list(range(440, 500)))
 
 
+@pytest.mark.parametrize("after", [499, 500, 2**63, 2**64 - 1])
+def test_behind_what_is_not_there_yet(after: int) -> None:
+    """Nothing follows, and the next point is the one that comes: whatever number somebody makes up."""
+    history = History()
+    for second in range(500):
+        history.add(second, sample(second))
+    assert told(history, after=after) == (500, [])
+
+
 def test_rates_have_the_mean_and_heights_the_largest() -> None:
     """A point of five seconds has the mean of the seconds that are in it so far, or the largest of them."""
     history = History()

@@ -6,6 +6,7 @@ import random
 
 from hub.delivery import Role
 from hub.handler import Handler
+from hub.overflow import QueueLimits
 from hub.turn import Turn as CoreTurn
 from hub.writers import FEW, SMALL_WRITE_BYTES, WRITES_PER_TURN, Writers
 from tests.hub.fakes import FakeOutlet, Turn
@@ -183,3 +184,59 @@ def test_behind_nobody() -> None:
     for one in writers.begin_turn():
         one.flush()
     assert called == [None]
+
+
+DEAR = 64
+
+
+def join_dear(crowd: Crowd, prefix: str) -> FakeOutlet:
+    """One for whom each byte counts as so many; it is a leaf, and stands in the line nevertheless."""
+    outlet = FakeOutlet()
+    handler = Handler(outlet, role=Role.LEAF, limits=QueueLimits())
+    handler.make_dear(DEAR)
+    crowd.core.attach(handler)
+    crowd.core.subscribe(handler, [prefix])
+    crowd.end_turn()
+    outlet.told.clear()
+    return outlet
+
+
+def test_a_few_who_are_dear_take_several_turns() -> None:
+    """They are counted by what they cost, however few they are; each gets all, in order."""
+    crowd = Crowd(0)
+    dear = [join_dear(crowd, "/sealed") for _ in range(4)]
+    text = "x" * (WRITES_PER_TURN * SMALL_WRITE_BYTES // DEAR)
+    crowd.read(("/sealed", text))
+    assert [outlet.values for outlet in dear] == [[text], [], [], []]
+    crowd.read(("/sealed", 2))
+    crowd.end_turn()
+    assert [len(outlet.values) for outlet in dear] == [1, 2, 0, 0]
+    crowd.settle()
+    assert [outlet.values for outlet in dear] == [[text, 2]] * 4
+
+
+def test_a_quiet_pair_does_not_wait_behind_who_is_dear() -> None:
+    """Whoever is not dear, and one of few, writes at the end of the read, also where both want the same."""
+    crowd = Crowd(0)
+    dear = [join_dear(crowd, "/sealed") for _ in range(4)]
+    text = "x" * (WRITES_PER_TURN * SMALL_WRITE_BYTES // DEAR)
+    quiet, both = crowd.turn.join("/quiet")[1], crowd.turn.join("/sealed")[1]
+    crowd.read(("/sealed", text))
+    crowd.read(("/quiet", 1))
+    assert both.values == [text]
+    assert quiet.values == [1]
+    assert sum(bool(outlet.values) for outlet in dear) == 1
+    crowd.settle()
+    assert [outlet.values for outlet in dear] == [[text]] * 4
+
+
+def test_a_crowd_beside_who_is_dear_is_counted_as_before() -> None:
+    """Each kind by itself, of one share."""
+    crowd = Crowd()
+    dear = join_dear(crowd, "/crowd")
+    crowd.read(("/crowd", 1))
+    assert crowd.served == WRITES_PER_TURN
+    assert dear.values == []
+    crowd.settle()
+    assert dear.values == [1]
+    assert [outlet.values for _, outlet in crowd.members] == [[1]] * CROWD

@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from hub.batch import Message
-from hub.journal.excerpt import Column
+from hub.journal.column import Column
 from peers.client.blocking.consumer_stream import BlockingConsumerStream
 from peers.client.blocking.history import BlockingHistory
 from peers.client.blocking.loop_thread import LoopThread
@@ -33,7 +33,7 @@ from peers.client.blocking.stream import BlockingStream
 from peers.client.blocking.subscription import BlockingSubscription
 from peers.client.blocking.writer import BlockingWriter
 from peers.client.client import Client
-from peers.client.consumer_stream import PREFETCH, ConsumerStream
+from peers.client.consumer_stream import ConsumerStream
 from peers.client.dial import Destination
 from peers.client.exchange import ClientStatistics
 from peers.client.journal import Committed, JournalState
@@ -42,7 +42,7 @@ from peers.client.publications import Target, checked_head, target
 from peers.client.request_errors import unfailed
 from peers.client.requests import TIMEOUT_S
 from peers.client.service import CONCURRENCY, ServiceRequest
-from peers.client.settings import ClientSettings
+from peers.client.settings import PREFETCH, ClientSettings
 from peers.client.stores.store import Store
 from peers.client.stream import MessageStream
 from peers.client.values import encode_value

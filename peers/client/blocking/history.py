@@ -12,7 +12,8 @@ from typing import cast
 
 from hub.errors import ClosedError
 from hub.journal.block import Block
-from hub.journal.excerpt import Column, whole_of
+from hub.journal.column import Column
+from hub.journal.excerpt import whole_of
 from peers.client.blocking.call import Call
 from peers.client.history import History, Record, records_of
 from peers.client.values import BadMessage

@@ -23,14 +23,15 @@ from typing import TypeVar
 
 from hub.errors import CloseCode, ClosedError, ConnectionLostError, GoneError, PeerError, RejectedError
 from hub.journal.block import Block
-from hub.journal.excerpt import Column, whole_of
+from hub.journal.column import Column
+from hub.journal.excerpt import whole_of
 from peers.client.blocking import BlockingClient, connect
 from peers.client.journal import JournalState
 from peers.client.token_file import read_token
 from peers.spark.connector.errors import DataLostError, JournalReplacedError
 from peers.spark.connector.options import Access
 
-__all__ = ["Connection", "Retries", "close_all", "may_pass"]
+__all__ = ["Connection", "Retries", "close_all", "connected", "may_pass"]
 
 _NAME = "spark"
 """Of the client, for `hub top`."""
@@ -51,6 +52,24 @@ T = TypeVar("T")
 
 _clients: dict[tuple[int, Access], BlockingClient] = {}
 """By process, for a fork must not use its parent's."""
+
+
+def connected(access: Access) -> BlockingClient:
+    """Return a client of a hub that is the caller's own.
+
+    Raises:
+        PeerError: There is no connection.
+    """
+    return connect(
+        access.url,
+        name=_NAME,
+        token=partial(read_token, access.token_file) if access.token_file else access.token,
+        ca=access.ca,
+        certificate=access.certificate,
+        key=access.key,
+        reconnect=False,
+        connect_timeout_s=min(_CONNECT_S, access.timeout_s),
+    )
 
 
 class Retries:
@@ -120,16 +139,7 @@ class Connection:
             client.close()
             client = None
         if client is None:
-            client = _clients[key] = connect(
-                self.access.url,
-                name=_NAME,
-                token=partial(read_token, self.access.token_file) if self.access.token_file else self.access.token,
-                ca=self.access.ca,
-                certificate=self.access.certificate,
-                key=self.access.key,
-                reconnect=False,
-                connect_timeout_s=min(_CONNECT_S, self.access.timeout_s),
-            )
+            client = _clients[key] = connected(self.access)
         return client
 
     def retries(self) -> Retries:

@@ -1,0 +1,157 @@
+"""`Verdict`: what a policy says of one user who wants to do one thing, which rule decides, and what limits him then.
+
+What is subscribed to, served, read from the journal or taken by a peer is a prefix: every topic that begins with it.
+What is published, asked or brought is one topic; what is claimed, a name.
+
+What people do with more than one right, or with a topic that the hub makes, is asked by a word of its own (`DEEDS`):
+
+| deed | is |
+|---|---|
+| `consume` | `journal` of a prefix, by a named consumer |
+| `label` | `subscribe` to a prefix by labels |
+| `read-store`, `write-store` | `request` of `$store/NAME/read` and `$store/NAME/write` |
+| `watch-store` | `subscribe` to `$store/NAME/changes` |
+
+Owner: nobody, these are values. Cost: some 10 µs; the line of a rule is found by `Places.line`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from hub.policy.grants import Grant
+from hub.policy.path import USER
+from hub.policy.places import Place
+from hub.policy.policy import Action, Policy, Rights
+from hub.policy.refusal import not_granted, prefix_not_granted
+from hub.quotas.resource import Resource
+from hub.topics import RESERVED, printable
+
+__all__ = ["ANYBODY", "DEEDS", "Bound", "Deed", "Verdict", "verdict"]
+
+ANYBODY: Final = USER
+"""The name of somebody of whom only the roles are known: his paths are shown with the place of his name in them."""
+
+_OF_PREFIXES = frozenset({Action.SUBSCRIBE, Action.SERVE, Action.JOURNAL, Action.TAKE})
+
+_RATES = ("messages_per_s", "bytes_per_s")
+_CHARGED: Mapping[Action, tuple[str, ...]] = {
+    Action.PUBLISH: _RATES,
+    Action.BRING: _RATES,
+    Action.SUBSCRIBE: (Resource.PREFIXES.value, Resource.QUEUED_BYTES.value),
+    Action.TAKE: (Resource.QUEUED_BYTES.value,),
+    Action.REQUEST: (Resource.PENDING_REQUESTS.value,),
+    Action.SERVE: (Resource.SERVICES.value,),
+    Action.CLAIM: (Resource.NAMES.value,),
+    Action.JOURNAL: (),
+}
+"""What bounds how much of it somebody may do."""
+
+
+class Deed(NamedTuple):
+    """Something that people do, as the policy knows it."""
+
+    action: Action
+    topic: str = "{}"
+    """To what it is done, with `{}` for what is given."""
+    charged: tuple[str, ...] | None = None
+    """What bounds how much of it; None: what bounds the action."""
+
+
+DEEDS: Final[Mapping[str, Deed]] = {
+    **{action.value: Deed(action) for action in Action},
+    "consume": Deed(Action.JOURNAL),
+    "label": Deed(Action.SUBSCRIBE, charged=(Resource.RULES.value, Resource.QUEUED_BYTES.value)),
+    "read-store": Deed(Action.REQUEST, "$store/{}/read"),
+    "write-store": Deed(Action.REQUEST, "$store/{}/write"),
+    "watch-store": Deed(Action.SUBSCRIBE, "$store/{}/changes"),
+}
+"""Everything that may be asked about, by its word."""
+
+
+class Bound(NamedTuple):
+    """One thing that bounds how much somebody may do."""
+
+    key: str
+    """Of `[limits]`: a resource, or a rate."""
+    most: int | None
+    """What is set; None where nothing is: a fair part of a resource, and no bound of a rate."""
+    place: Place | None
+    """Where it is set; None where nothing is."""
+
+
+class Verdict(NamedTuple):
+    """What is decided, and why."""
+
+    allowed: bool
+    text: str
+    rule: Grant | None = None
+    """The rule that decides; None where there is none, or where whoever administers the hub may do it anyway."""
+    place: Place | None = None
+    """Where what decides stands; None where nothing does."""
+    bounds: tuple[Bound, ...] = ()
+    """What bounds how much of it; nothing where it is refused."""
+
+
+def verdict(policy: Policy, user: str, roles: tuple[str, ...], deed: Deed, topic: str) -> Verdict:
+    """Return what a policy says.
+
+    Args:
+        policy: The policy.
+        user: Who; `ANYBODY` for whoever has the roles.
+        roles: Which his token vouches for, beside those that the policy gives him.
+        deed: What he wants to do.
+        topic: To what: a topic, a prefix, a name, or the name of a store.
+    """
+    rights = policy.rights(user, roles)
+    action, topic = deed.action, deed.topic.replace("{}", topic)
+    is_prefix = action in _OF_PREFIXES
+    held = f"roles of {user}: {', '.join(sorted(rights.user.roles)) or 'none'}"
+    what = f"{action.value} {printable(topic)}"
+    if action is Action.REQUEST and topic.startswith(RESERVED) and rights.is_admin:
+        role = min(rights.user.roles & policy.admin_roles)
+        return Verdict(True, f"{what}: role {role} is an admin's ({held})", None, policy.places.admin(role))
+    if not (rights.may_all if is_prefix else rights.may)(action, topic):
+        refusal = (prefix_not_granted if is_prefix else not_granted)(rights, action, topic)
+        rule, why = _why(rights, action, topic, is_prefix=is_prefix)
+        return Verdict(False, f"{refusal.text}; {why} ({held})", rule, _place(policy, action, rule))
+    # Of a prefix, the last component is a part of one that could be any.
+    rule = rights.grant(action, topic.rpartition(action.separator)[0] if is_prefix else topic)
+    bounds = _bounds(policy, rights, _CHARGED[action] if deed.charged is None else deed.charged)
+    return Verdict(True, f"{what}: {_told(rule)} ({held})", rule, _place(policy, action, rule), bounds)
+
+
+def _why(rights: Rights, action: Action, topic: str, *, is_prefix: bool) -> tuple[Grant | None, str]:
+    """Return which rule denies something, and what is said of it; or that none allows it."""
+    decisive = rights.grant(action, topic)
+    if is_prefix and (decisive is None or decisive.allowed):
+        denial = rights.denial(action, topic)
+        return denial, "no rule allows all of it" if denial is None else _told(denial)
+    return decisive, _told(decisive)
+
+
+def _told(rule: Grant | None) -> str:
+    if rule is None:
+        return "no rule is met"
+    return f"role {rule.role} {'allows' if rule.allowed else 'denies'} {printable(rule.path)}"
+
+
+def _place(policy: Policy, action: Action, rule: Grant | None) -> Place | None:
+    return None if rule is None else policy.places.grant(rule.role, action.value, rule.path, allowed=rule.allowed)
+
+
+def _bounds(policy: Policy, rights: Rights, keys: tuple[str, ...]) -> tuple[Bound, ...]:
+    """Return what is set of some keys for a user, or for one of his roles."""
+    return tuple(_bound(policy, rights, key) for key in keys)
+
+
+def _bound(policy: Policy, rights: Rights, key: str) -> Bound:
+    limits = policy.limits
+    name, roles = rights.user
+    own = None if name not in limits.users else limits.users[name].value(key)
+    if own is not None:
+        return Bound(key, own, policy.places.limit("users", name, key))
+    of_roles = {role: limits.roles[role].value(key) for role in sorted(roles) if role in limits.roles}
+    most, role = max(((value, role) for role, value in of_roles.items() if value is not None), default=(None, ""))
+    return Bound(key, most, None if most is None else policy.places.limit("roles", role, key))
