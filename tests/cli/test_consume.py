@@ -77,6 +77,17 @@ async def test_list_and_remove(url: str) -> None:
     assert (code, err) == (1, b"hub consume: there is no consumer c\n")
 
 
+async def test_a_query_is_listed_and_removed(url: str) -> None:
+    """It has no members; when it was heard of stands in their place."""
+    async with connect(url) as client:
+        await client.request("$hub/consumers/commit", {"name": "q", "prefixes": ["/a"], "position": 2})
+    _, lines, _ = await run(url, "journal", "consumers")
+    assert lines[1].startswith(b"q         /a        query, ")
+    assert lines[1].split()[4:8] == [b"s", b"ago", b"2", b"3"]
+    assert await run(url, "consume", "q", "--remove") == (0, [], b"")
+    assert await run(url, "journal", "consumers") == (0, [], b"")
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

@@ -39,9 +39,14 @@ def test_there_and_back(hub: HubWithJournal, tmp_path: Path, capsys: pytest.Capt
     """What a hub has recorded goes into an archive, and from there to another hub, the same and in order."""
     hub.fill_numbers(1000)
     path = str(tmp_path / "archive")
-    assert run("archive", "--url", hub.url, "--to", path, "--topics", "/n/0,/n/1", "--compact") == 0
+    assert (
+        run("archive", "--url", hub.url, "--to", path, "--topics", "/n/0,/n/1", "--compact", "--consumer", "files") == 0
+    )
     told = figures(capsys.readouterr().out)
     assert (told["messages messages"], told["to offset"], told["left in the hub offsets"]) == ("500", "1,000", "0")
+    with hub.client() as client:
+        (row,) = client.request("$hub/consumers", None)
+        assert (row["name"], row["prefixes"], row["position"], row["lag"]) == ("files", ["/n/0", "/n/1"], 1_000, 0)
     with HubWithJournal(tmp_path / "other") as other:
         assert run("replay", path, "--url", other.url, "--full-speed", "--topics", "/n/1") == 0
         told = figures(capsys.readouterr().out)
@@ -67,6 +72,7 @@ def test_a_replay_that_is_broken_off(
     ("words", "said"),
     [
         (["archive", "--to", "x", "--every", "0s"], "--every: 0.1 s or more expected"),
+        (["archive", "--to", "x", "--consumer", "a/b"], "--consumer a/b: 1 to 128 letters"),
         (["replay", "x", "--speed", "2", "--rate", "3"], "exclude each other"),
         (["replay", "x", "--speed", "0"], "--speed 0: give more than 0; 1 is as recorded"),
         (["replay", "x", "--start", "2026-11-21", "--end", "2026-11-20"], "is not before"),

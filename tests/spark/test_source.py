@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from hub.batch import encode_value
-from peers.client.blocking import connect
+from peers.client.blocking import BlockingClient, connect
 from tests.spark.hubs import HubWithJournal, packed_message
 from tests.spark.queries import lose_commit, run_stream
 
@@ -50,6 +52,23 @@ def reading(spark: SparkSession, url: str, schema: str | None = None, **options:
     """Return a batch read."""
     reader = spark.read.format("hub").options(url=url, **options)  # type: ignore[arg-type]
     return (reader.schema(schema) if schema else reader).load()
+
+
+def told(client: BlockingClient, expected: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+    """Wait until the only consumer of a hub stands as it should."""
+    for _ in range(1_200):
+        rows: list[dict[str, Any]] = client.request("$hub/consumers", None)
+        if rows and expected(rows[0]):
+            return rows[0]
+        time.sleep(0.05)
+    pytest.fail(f"the hub was told {rows}")
+
+
+def committed_offset(checkpoint: Path) -> int:
+    """The end of the last batch that Spark has committed, as its checkpoint has it."""
+    last = max(int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdigit())
+    offset: int = json.loads((checkpoint / "offsets" / str(last)).read_text().splitlines()[-1])["offset"]
+    return offset
 
 
 def numbers(frame: DataFrame) -> list[int]:
@@ -254,6 +273,48 @@ class TestStream:
         assert seen[3:] == [(3, [10, 11])]
         for told in ("endOffset", "latestOffset"):
             assert json.loads(progress["sources"][0][told])["offset"] == 12
+
+    def test_the_hub_knows_how_far_a_query_is(
+        self, spark: SparkSession, own_hub: HubWithJournal, tmp_path: Path
+    ) -> None:
+        """It is told what Spark has committed, and nothing before: not what a batch that goes on reads."""
+        own_hub.fill_numbers(10)
+        held, goes_on = threading.Event(), threading.Event()
+
+        def look(_: DataFrame, batch: int) -> None:
+            if batch == 1:
+                held.set()
+                assert goes_on.wait(60)
+
+        stream = spark.readStream.format("hub").options(
+            url=own_hub.url, startingOffsets="earliest", consumer="counts", topics="/n/", maxOffsetsPerTrigger=4
+        )
+        checkpoint = tmp_path / "told"
+        started = stream.load().writeStream.foreachBatch(look).option("checkpointLocation", str(checkpoint))
+        query = started.trigger(processingTime="100 milliseconds").start()
+        try:
+            with own_hub.client() as client:
+                assert held.wait(60)
+                row = told(client, lambda row: row["position"] == 4)
+                assert (row["name"], row["prefixes"], row["members"], row["lag"]) == ("counts", ["/n/"], 0, 6)
+                goes_on.set()
+                row = told(client, lambda row: row["lag"] == 0)
+                assert row["position"] == 10
+                assert committed_offset(checkpoint) == 10
+                own_hub.fill_numbers(3)
+                assert told(client, lambda row: row["position"] > 10 and row["lag"] == 0)["position"] == 13
+                assert committed_offset(checkpoint) == 13
+        finally:
+            goes_on.set()
+            query.stop()
+
+    def test_the_end_of_what_is_available_is_told(self, own_hub: HubWithJournal, run: Callable[..., Any]) -> None:
+        """A query that ends has told its last place, in however short a time it has read it all."""
+        own_hub.fill_numbers(10)
+        run(maxOffsetsPerTrigger=4, consumer="once")
+        with own_hub.client() as client:
+            (row,) = client.request("$hub/consumers", None)
+            assert (row["name"], row["position"], row["lag"]) == ("once", 10, 0)
 
     def test_a_stream_begins_at_the_end(
         self, own_hub: HubWithJournal, run: Callable[..., Any], seen: list[tuple[int, list[int]]]

@@ -98,6 +98,25 @@ async def test_a_client_that_is_lost_is_no_member(
         assert await take(stream, 1) == [("/t", 1)]
 
 
+async def test_a_query_says_how_far_it_is(start_workers: StartWorkers, spread: SpreadClients, tmp_path: Path) -> None:
+    """At any worker; the core keeps it, and all of them tell its lag."""
+    hub = await start_workers("--journal", str(tmp_path / "journal"))
+    one, other = await spread(hub.endpoints[0].location)
+    for number in range(3):
+        await one.publish_confirmed("/t", number)
+    for client, position in ((one, 1), (other, 2)):
+        told = {"name": "q", "prefixes": ["/t"], "position": position}
+        assert await client.request("$hub/consumers/commit", told) is None
+    found = await row(one)
+    assert (found["name"], found["position"], found["lag"], found["members"]) == ("q", 2, 1, 0)
+    with pytest.raises(RequestFailedError, match="is a query"):
+        await other.consume("q", "/t").open()
+    with pytest.raises(RequestFailedError, match="behind the end of the journal, which is 3"):
+        await one.request("$hub/consumers/commit", {"name": "q", "prefixes": ["/t"], "position": 4})
+    assert await other.remove_consumer("q")
+    assert await one.request("$hub/consumers", None) == []
+
+
 async def test_refused(start_workers: StartWorkers, spread: SpreadClients, tmp_path: Path) -> None:
     """The core's reasons reach whoever asks."""
     hub = await start_workers("--journal", str(tmp_path / "journal"), "--journal-consumers", "1")

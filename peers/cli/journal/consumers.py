@@ -26,12 +26,19 @@ def consumers(
         print(line)
 
 
+def _sharing(row: dict[str, Any]) -> Cell:
+    """Return how many share it; of a query, which nobody shares, when it was heard of."""
+    heard_s: float | None = row.get("committed_s")  # a hub of before has none
+    members: int = row["members"]
+    return members if heard_s is None else f"query, {heard_s:,.0f} s ago"
+
+
 def _cells(row: dict[str, Any]) -> tuple[Cell, ...]:
     counters = row["counters"]
     return (
         row["name"],
         ", ".join(prefix or "everything" for prefix in row["prefixes"]),
-        row["members"],
+        _sharing(row),
         row["position"],
         row["lag"],
         row["out"],

@@ -5,6 +5,7 @@ Here are the options and the output; the job is `peers.spark.archiving`.
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import dataclass
 from datetime import timedelta
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Group, Parameter
 
+from hub.consumers.terms import NAME_PATTERN
 from hub.topics import check_prefix
 from peers.cli.context_flag import ContextName
 from peers.cli.errors import FlagError
@@ -96,6 +98,9 @@ class How:
         str, _help("Field with the time of a message: its date names the folders, in place of the hub's.")
     ] = ""
     max_offsets: Annotated[int | None, _help("Offsets of one batch, at most; default 500,000.")] = None
+    consumer: Annotated[
+        str, _help("Tell the hub under this name how far the archive is, as `hub journal consumers` shows it.")
+    ] = ""
 
     def check(self) -> None:
         """Check what can be checked before Java is started.
@@ -107,6 +112,8 @@ class How:
             raise FlagError("--schema, --event-time: --decode is needed, too")
         if self.compact and self.format == "iceberg":
             raise FlagError("--compact: PyIceberg cannot merge the files of a table")
+        if self.consumer and not re.fullmatch(NAME_PATTERN, self.consumer):
+            raise FlagError(f"--consumer {self.consumer}: 1 to 128 letters, digits, and of _ . : - all but the first")
 
     def columns(self) -> str:
         """Return the text of the file with the columns, empty without one.
@@ -159,6 +166,7 @@ def archive(  # noqa: PLR0913 -- one group of flags each
             schema=schema,
             event_time=how.event_time,
             lossy=what.allow_loss,
+            consumer=how.consumer,
             token=token,
             token_file=token_path,
             ca=files.ca,

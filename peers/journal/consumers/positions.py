@@ -64,6 +64,8 @@ class Kept(msgspec.Struct, frozen=True):
 
     terms: Terms
     progress: Progress
+    heard_s: float | None = None
+    """When a query has said how far it is, s since 1970; None for a consumer that has members."""
 
 
 _encode = msgspec.msgpack.Encoder().encode

@@ -7,13 +7,15 @@
 | `acknowledge` | `Acknowledge` | None |
 | `leave` | `Leave` | None |
 | `remove` | `{"name"}` | whether there was such a consumer |
+| `commit` | `Commit` | None; it makes a consumer that is a query, or says how far that is |
 
 Where there are users, each has consumers of his own, whatever their names, as `alice/orders`. Who reads the journal may
 consume it: the service asks the policy for `journal`, also while somebody waits.
 
 Owner: the journal, in the event loop. Invariants: a client that is gone is a member of nothing; positions are written
 after what they tell has happened, so that a message may come again, and never is left out. Bounds: `journal.consumers`,
-`MEMBERS_LIMIT` of each, and what each holds. Not here: one consumer (`peers.journal.consumers.served`).
+`MEMBERS_LIMIT` of each, and what each holds. Not here: one consumer (`peers.journal.consumers.served`), one that is a
+query (`peers.journal.consumers.queries`).
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import secrets
 from collections.abc import Callable
 from functools import partial
 from itertools import count
-from typing import Annotated, Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import msgspec
 
@@ -45,9 +47,11 @@ from hub.requests.later import Later
 from hub.routes import Route
 from hub.settings import JournalSettings
 from hub.topics import RESERVED, check_prefix, check_topic
+from peers.journal.consumers.asked import Acknowledge, Commit, Join, Leave, Remove, Take, read
 from peers.journal.consumers.client import ConsumerClient, LocalClient
 from peers.journal.consumers.for_hubs import ForHubs
 from peers.journal.consumers.positions import Kept, Positions
+from peers.journal.consumers.queries import Queries
 from peers.journal.consumers.question import CONSUMERS_TOPIC
 from peers.journal.consumers.reading import first_offset
 from peers.journal.consumers.served import Ground, Participant, Served
@@ -69,68 +73,6 @@ MEMBERS_LIMIT = 1_000
 
 _TAKEN_BYTES = 1024 * 1024
 """Most of one answer to `take`, bytes; a single message is never too much."""
-
-_WAIT_LIMIT_MS = 60_000
-
-_Name = Annotated[str, msgspec.Meta(max_length=256)]
-_Offset = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-_Offsets = Annotated[tuple[_Offset, ...], msgspec.Meta(max_length=100_000)]
-_Number = Annotated[int, msgspec.Meta(ge=1)]
-_Asked = TypeVar("_Asked", bound=msgspec.Struct)
-
-
-class Join(msgspec.Struct, forbid_unknown_fields=True):
-    """A client wants to share a consumer."""
-
-    name: _Name
-    terms: dict[str, Any] | None = None
-    """Some of `Terms`, the prefixes among them: what is left out is as it is, or as it is by default for a new one. Of
-    one that is there, prefixes and key must be the same. None takes it as it is."""
-    start: _Offset | None = None
-    """Where a new one begins; None for what is recorded from now on. One that is there goes on where it is."""
-    time_us: _Offset | None = None
-    """A time in µs since 1970, in place of `start`: a new one begins with the first record that is not older."""
-    messages: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 256
-    """How many messages this member may have."""
-    bytes: Annotated[int, msgspec.Meta(ge=1, le=1 << 40)] = 4 * 1024 * 1024
-    """How much it may have, bytes; a single message is never too much."""
-    instead: int = 0
-    """The membership of this connection that ends by that, if there is one: nothing of it has failed."""
-
-
-class Take(msgspec.Struct, forbid_unknown_fields=True):
-    """A member wants messages."""
-
-    member: _Number
-    bytes: Annotated[int, msgspec.Meta(ge=1)] = 256 * 1024
-    wait_ms: Annotated[int, msgspec.Meta(ge=0, le=_WAIT_LIMIT_MS)] = 0
-    values: bool = False
-    """Whether messages are to have their values in place of encoding and body: for who reads JSON alone."""
-    got: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    """How many messages have come since it has joined. Where the last answer did not come, as a queue was full, it is
-    given again: else what stood behind it would come first. None does not say."""
-
-
-class Acknowledge(msgspec.Struct, forbid_unknown_fields=True):
-    """A member is done with messages."""
-
-    member: _Number
-    offsets: _Offsets
-
-
-class Leave(msgspec.Struct, forbid_unknown_fields=True):
-    """A member goes."""
-
-    member: _Number
-    seen: _Offsets = ()
-    """What it has looked at and not acknowledged; nothing else that it was given has failed."""
-
-
-class Remove(msgspec.Struct, forbid_unknown_fields=True):
-    """A consumer is not needed any more."""
-
-    name: _Name
-
 
 Function = Callable[[ConsumerClient, Any], Any]
 """Answers what a client asks, with a value or a `Later`."""
@@ -189,9 +131,14 @@ class Consumers:
         )
         # Name → consumer.
         self._served: dict[str, Served] = {}
+        # Those that read by themselves, and only say how far they are.
+        self._queries = Queries(positions, self._announce)
         head = journal.position() or 0
         for name, kept in positions.kept.items():
             progress = kept.progress if kept.progress.position <= head else Progress(head)
+            if kept.heard_s is not None:
+                self._queries.restore(name, kept.terms, progress.position, kept.heard_s)
+                continue
             self._served[name] = self._make(name, kept.terms, progress)
         services = core.requests.hub_services
         services.when_gone(lambda handler: self._gone(LocalClient(handler)))
@@ -216,18 +163,17 @@ class Consumers:
 
     def _functions(self) -> dict[str, Function]:
         return {
-            "join": lambda client, value: self._join(client, _read(value, Join)),
-            "take": lambda client, value: self._take(client, _read(value, Take)),
-            "acknowledge": lambda client, value: self._acknowledge(client, _read(value, Acknowledge)),
-            "leave": lambda client, value: self._leave(client, _read(value, Leave)),
-            "remove": lambda client, value: self._remove(client, _read(value, Remove)),
+            "join": lambda client, value: self._join(client, read(value, Join)),
+            "take": lambda client, value: self._take(client, read(value, Take)),
+            "acknowledge": lambda client, value: self._acknowledge(client, read(value, Acknowledge)),
+            "leave": lambda client, value: self._leave(client, read(value, Leave)),
+            "remove": lambda client, value: self._remove(client, read(value, Remove)),
+            "commit": lambda client, value: self._commit(client, read(value, Commit)),
         }
 
     def _join(self, client: ConsumerClient, join: Join) -> Any:
         name = _full_name(client, join.name)
-        served = self._served.get(name)
-        if served is None and join.terms is None:
-            raise UsageError(f"there is no consumer {join.name!r}; say which prefixes it is to have")
+        served = self._joined(name, join)
         terms = _agreed(None if served is None else served.consumer.terms, join.terms or {})
         _check(client, terms)
         if served is None and join.time_us is not None:
@@ -259,6 +205,19 @@ class Consumers:
         self._positions.put(name, partial(_kept, served), saved)
         return later
 
+    def _joined(self, name: str, join: Join) -> Served | None:
+        """Return the consumer that somebody wants to share; None for one that is to be made.
+
+        Raises:
+            UsageError: It cannot be shared, or cannot be made of what was said.
+        """
+        if name in self._queries:
+            raise UsageError(f"consumer {join.name!r} is a query, which nobody shares; take another name, or remove it")
+        served = self._served.get(name)
+        if served is None and join.terms is None:
+            raise UsageError(f"there is no consumer {join.name!r}; say which prefixes it is to have")
+        return served
+
     def _join_from(self, client: ConsumerClient, join: Join) -> Later:
         """Join once it is known at which offset a time stands; somebody else may have made the consumer by then."""
         later = Later()
@@ -281,8 +240,7 @@ class Consumers:
         return later
 
     def _new(self, name: str, terms: Terms, start: int | None) -> tuple[Served, Later]:
-        if len(self._served) >= self._limit:
-            raise UsageError(f"there are {len(self._served)} consumers, the limit is {self._limit} (journal.consumers)")
+        self._check_room()
         if start is None:
             start = self._journal.position()
             if start is None:
@@ -291,6 +249,11 @@ class Consumers:
         served.kept_changes = served.consumer.changes
         self._announce(name, {"state": "made", "prefixes": list(terms.prefixes), "position": start})
         return served, Later()
+
+    def _check_room(self) -> None:
+        there = len(self._served) + len(self._queries)
+        if there >= self._limit:
+            raise UsageError(f"there are {there} consumers, the limit is {self._limit} (journal.consumers)")
 
     def _make(self, name: str, terms: Terms, progress: Progress) -> Served:
         return Served(name, Consumer(terms, progress, self._limits), self._ground)
@@ -343,7 +306,10 @@ class Consumers:
                 served.leave(participant)
 
     def _remove(self, client: ConsumerClient, remove: Remove) -> bool:
-        name = remove.name if client.is_admin and remove.name in self._served else _full_name(client, remove.name)
+        known = remove.name in self._served or remove.name in self._queries
+        name = remove.name if client.is_admin and known else _full_name(client, remove.name)
+        if self._queries.remove(name):
+            return True
         served = self._served.pop(name, None)
         if served is None:
             return False
@@ -352,6 +318,19 @@ class Consumers:
         self._charge(served, 0)
         self._announce(name, {"state": "removed", "position": served.consumer.position})
         return True
+
+    def _commit(self, client: ConsumerClient, commit: Commit) -> None:
+        name = _full_name(client, commit.name)
+        terms = _agreed(None, {"prefixes": commit.prefixes})
+        _check(client, terms)
+        if name in self._served:
+            raise UsageError(f"consumer {commit.name!r} is one that clients share; a query takes another name")
+        end = max(self._journal.committed, self._journal.position() or 0)
+        if commit.position > end:
+            raise UsageError(f"position {commit.position} is behind the end of the journal, which is {end}")
+        if name not in self._queries:
+            self._check_room()
+        self._queries.commit(name, terms, commit.position)
 
     # What the consumers stand on.
 
@@ -389,11 +368,15 @@ class Consumers:
         self._for_hubs.tick()
         for served in self._served.values():
             served.tick()
+        self._queries.tick()
 
     def statistics(self) -> ConsumersStatistics:
         """Return how all of them stand."""
-        each = [self._described(name, self._served[name]) for name in sorted(self._served)]
-        return ConsumersStatistics(each, self._limit, self._positions.failures_total, self._for_hubs.statistics())
+        each = [self._described(name, served) for name, served in self._served.items()]
+        each += self._queries.statistics(self._journal.committed)
+        each.sort(key=lambda one: one.name)
+        failures, forgotten = self._positions.failures_total, self._queries.forgotten_total
+        return ConsumersStatistics(each, self._limit, failures, forgotten, self._for_hubs.statistics())
 
     def _described(self, name: str, served: Served) -> ConsumerStatistics:
         consumer = served.consumer
@@ -424,6 +407,7 @@ class Consumers:
         for served in self._served.values():
             served.stop()
             self._changed(served)
+        self._queries.keep()
         await self._positions.stop()
 
 
@@ -440,18 +424,6 @@ def _sharing(served: Served) -> tuple[Sharing, ...]:
 
 def _kept(served: Served) -> Kept:
     return Kept(served.consumer.terms, served.consumer.progress())
-
-
-def _read(value: Any, kind: type[_Asked]) -> _Asked:
-    """Return what is asked.
-
-    Raises:
-        UsageError: It is no such map.
-    """
-    try:
-        return msgspec.convert(value, kind)
-    except (msgspec.ValidationError, ValueError) as error:
-        raise UsageError(f"expected a map like {', '.join(kind.__struct_fields__)}: {error}") from error
 
 
 def _agreed(before: Terms | None, wished: dict[str, Any]) -> Terms:

@@ -53,6 +53,8 @@ class ConsumerStatistics(NamedTuple):
     """Why nothing can be read for it; empty if it can."""
     clients: tuple[Sharing, ...] = ()
     """`CLIENTS_SHOWN` of its members at most, those first who have most."""
+    committed_s: float | None = None
+    """How long ago a query has said how far it is, s; None for a consumer that has members."""
 
 
 class ForHubsStatistics(NamedTuple):
@@ -88,4 +90,6 @@ class ConsumersStatistics(NamedTuple):
     each: list[ConsumerStatistics]
     limit: int
     save_failures_total: int
+    forgotten_total: int
+    """Queries that were forgotten, as nothing was heard of them for too long."""
     for_hubs: ForHubsStatistics

@@ -23,6 +23,8 @@ def consumer_metrics(statistics: ConsumersStatistics) -> Iterator[Metric]:
     yield GaugeMetricFamily("hub_consumers_limit", "How many there may be.", value=statistics.limit)
     failures = statistics.save_failures_total
     yield CounterMetricFamily("hub_consumers_save_failures", "Times that positions were not written.", value=failures)
+    forgotten = statistics.forgotten_total
+    yield CounterMetricFamily("hub_consumers_forgotten", "Queries that were not heard of any more.", value=forgotten)
     members = GaugeMetricFamily("hub_consumer_members", "Clients that share it.", labels=_LABELS)
     lag = GaugeMetricFamily("hub_consumer_lag", "Records behind its position.", labels=_LABELS)
     out = GaugeMetricFamily("hub_consumer_out_messages", "What members have.", labels=_LABELS)

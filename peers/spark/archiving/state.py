@@ -63,6 +63,8 @@ class ArchiveOrder:
     token: str = field(default="", repr=False)
     token_file: str = ""
     """In place of the token: the path of a file with it."""
+    consumer: str = ""
+    """By which name the hub is told how far the archive is; empty for not at all."""
     ca: str = ""
     certificate: str = ""
     key: str = ""

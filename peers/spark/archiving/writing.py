@@ -102,6 +102,8 @@ class Writing:
         }
         if order.max_offsets is not None:
             given["maxOffsetsPerTrigger"] = str(order.max_offsets)
+        if order.consumer:
+            given["consumer"] = order.consumer
         secured = {"token": order.token, "tokenFile": order.token_file}
         secured |= {"ca": order.ca, "certificate": order.certificate, "key": order.key}
         return given | {name: text for name, text in secured.items() if text}

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeVar
 
+from hub.consumers.terms import NAME_PATTERN
 from hub.errors import InvalidTopicError, UsageError
 from hub.topics import check_prefix, check_topic
 from peers.journal.tier.place import check_address
@@ -102,6 +104,8 @@ class SourceOptions:
     pushdown: bool
     tier: str = ""
     """Where the journal's sealed records are read; empty for the hub alone."""
+    consumer: str = ""
+    """By which name the hub is told how far a stream is; empty for not at all."""
 
 
 @dataclass(frozen=True)
@@ -133,6 +137,7 @@ _SOURCE = (
     "decode",
     "pushdown",
     "tier",
+    "consumer",
 )
 _SINK = (*_ACCESS, "topic", "encode", "txnAppId", "txnVersion")
 _OF_SPARK = frozenset({"checkpointlocation", "queryname"})
@@ -215,6 +220,10 @@ def read_source_options(options: Mapping[str, str], *, streaming: bool | None) -
     given = _Given(options, _SOURCE)
     if streaming and ("endingOffsets" in given or "endingTimestamp" in given):
         raise OptionError("a stream has no end: endingOffsets and endingTimestamp are for batch queries")
+    if "consumer" in given and streaming is False:
+        raise OptionError("option consumer is for streams (readStream): a batch query keeps no place")
+    if "consumer" in given and "hub" in given:
+        raise OptionError("consumer and hub exclude each other: url must be that of the hub whose journal is read")
     decode = given.choice("decode", ("raw", "json", "schema"))
     return SourceOptions(
         access=given.access(),
@@ -227,6 +236,7 @@ def read_source_options(options: Mapping[str, str], *, streaming: bool | None) -
         decode="json" if decode == "json" else "schema" if decode == "schema" else "raw",
         pushdown=given.truth("pushdown", default=False),
         tier=given.value("tier", _tier, "", "a folder or s3://bucket/prefix"),
+        consumer=given.value("consumer", _consumer, "", "1 to 128 letters, digits, and of _ . : - all but the first"),
     )
 
 
@@ -288,6 +298,12 @@ def _tier(text: str) -> str:
         check_address(text)
     except UsageError as error:
         raise OptionError(f"option tier: {error}") from None
+    return text
+
+
+def _consumer(text: str) -> str:
+    if not re.fullmatch(NAME_PATTERN, text):
+        raise ValueError
     return text
 
 

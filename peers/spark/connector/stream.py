@@ -2,7 +2,8 @@
 
 An offset of Spark's is `{"offset": n, "journal": "<id>"}`: the next record, and the journal that it belongs to, so that
 a query whose hub has another journal by now fails instead of skipping or repeating. They stand in the checkpoint; the
-hub keeps nothing of a query, and nothing here is lost with a process.
+hub needs nothing of that, and nothing here is lost with a process. With the option `consumer` it is told how far the
+query is, for those who watch: that is what Spark has committed, as it asks on from there.
 
 Owner of the state: Spark, which has one of these in one process for as long as the query runs, and throws it away
 without a word. What `availableNow` reads is fixed when it begins.
@@ -23,6 +24,7 @@ from peers.spark.connector.errors import DataLostError
 from peers.spark.connector.options import LATEST, SourceOptions
 from peers.spark.connector.positions import resolve_start
 from peers.spark.connector.reading import read_share
+from peers.spark.connector.reports import Reports
 from peers.spark.connector.tier import Sought, plan
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._connection = Connection(options.access)
         self._target: int | None = None
         self._seen: JournalState | None = None
+        self._reports = Reports(options.access, options.consumer, options.topics) if options.consumer else None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
         """Return where a query begins that has no checkpoint.
@@ -83,6 +86,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             PeerError: The hub refuses, or cannot be reached.
         """
         state = self._state(start)
+        self._report(start["offset"])
+        if self._reports is not None and self._target is not None and start["offset"] >= self._target:
+            self._reports.flush()  # the query ends now, and Spark may end this process before `stop`
         begin = max(start["offset"], state.first if self._lossy else 0)
         end = state.head if self._target is None else min(state.head, self._target)
         if isinstance(limit, ReadMaxRows):
@@ -112,6 +118,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one share. Raises as `read_share`."""
         return read_share(partition, self._schema, self._options, self._options.topics)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Take note that Spark is done with everything before an offset."""
+        self._report(end["offset"])
+
+    def stop(self) -> None:
+        """Tell what was not told yet; Spark calls this only where it does not end the process before."""
+        if self._reports is not None:
+            self._reports.stop()
+
+    def _report(self, offset: int) -> None:
+        if self._reports is not None:
+            self._reports.tell(offset)
 
     @property
     def _lossy(self) -> bool:

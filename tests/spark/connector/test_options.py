@@ -97,6 +97,17 @@ def test_a_stream_has_no_end() -> None:
     read_source_options(URL | {"checkpointLocation": "/x", "queryName": "q"}, streaming=True)
 
 
+def test_a_stream_may_tell_how_far_it_is() -> None:
+    """Under a name; a batch has no place to tell, and another hub's journal is not that of the one that is told."""
+    given = URL | {"consumer": "counts"}
+    assert read_source_options(given, streaming=True).consumer == "counts"
+    assert read_source_options(URL, streaming=True).consumer == ""
+    assert "is for streams (readStream)" in refusal(given)
+    assert "exclude each other" in refusal(given | {"hub": "far"}, streaming=True)
+    for name in ("", "a/b", "x" * 129):
+        assert "1 to 128 letters" in refusal(URL | {"consumer": name}, streaming=True)
+
+
 def test_the_token_is_nowhere() -> None:
     """Not in what options look like, and not in errors."""
     secret = URL | {"token": "hush"}
