@@ -7,8 +7,11 @@ Zeek's clone ◀─▶ forwarder ◀─▶ Masters: one node that nobody sees �
 The forwarder knows this as one more peer, which announces the topics of its masters: so a clone at a Zeek cannot tell a
 store of the hub from one at another Zeek, and a Zeek that would be the master of such a store is told `master_exists`.
 
-A store has another entity after each start, since clones of the one before count from another number; C++ clones that
-were attached before must be started again, as with Broker's masters.
+A clone of C++ Broker follows one entity, at one endpoint, for as long as it lives. So a store that is kept in a file
+keeps there which entity its master is, and under which numbers clones were told of what (`ledger`); and the first one
+that the settings name keeps the hub's endpoint id. After a restart the clones find the master that they knew, and go on
+where they were. A store in memory has another entity after each start: C++ clones that were attached before must be
+started again, as with Broker's own masters.
 
 Owner: the hub's event loop; `peers.connections.broker_stores` calls `tick`. Not here: who may write
 (`peers.connections.broker_stores.StoreEnd`), what a store does (`peers.stores`).
@@ -20,12 +23,15 @@ import uuid
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from hub.errors import HubError, StoreError
 from hub.stores.change import Change
 from hub.stores.naming import parse_served
 from peers.node.node import Node
+from peers.stores.master import Master as Owner
 from peers.zeek.broker.envelope import Envelope, EnvelopeType, decode_envelope
-from peers.zeek.broker.handshake_messages import LENGTH
+from peers.zeek.broker.handshake_messages import ID_BYTES, LENGTH
 from peers.zeek.broker.stores.command import InvalidCommandError, decode_command, entity
+from peers.zeek.broker.stores.ledger import Ledger
 from peers.zeek.broker.stores.master import Master, MasterLimits
 from peers.zeek.broker.stores.served import HubStore
 from peers.zeek.broker.stores.topics import announces_master, clone_topic, master_topic
@@ -33,6 +39,9 @@ from peers.zeek.broker.stores.topics import announces_master, clone_topic, maste
 __all__ = ["Masters"]
 
 _NAMESPACE = "data stores"
+
+_ENDPOINT = "zeek endpoint"
+"""The note of the hub's endpoint id."""
 
 
 class Masters:
@@ -46,8 +55,8 @@ class Masters:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._id = uuid.uuid5(uuid.UUID(bytes=node.id), _NAMESPACE).bytes
-        """Of the node that stands for this hub behind its forwarder."""
+        self._id = b""
+        """Of the node that stands for this hub behind its forwarder, once it is known."""
         self._by_topic: dict[bytes, Master] = {}
         self._listening: list[Callable[[], object]] = []
         """Each ends that a master is told of the changes of its store."""
@@ -55,28 +64,53 @@ class Masters:
         """Of which stores the log was told that a Zeek has a master, too."""
 
     def open(self) -> None:
-        """Serve the stores that the settings name; those must be open."""
+        """Serve the stores that the settings name; those must be open, and no Zeek may have come."""
         node = self._node
+        node.zeek_stores.own_id = self._endpoint_id()
+        self._id = uuid.uuid5(uuid.UUID(bytes=node.zeek_stores.own_id), _NAMESPACE).bytes
         for number, text in enumerate(node.settings.zeek.masters):
             self._serve(*parse_served(text), number)
         if self._by_topic:
             node.zeek_stores.join(self._id, self, [topic.decode() for topic in self._by_topic], is_own=True)
+
+    def _endpoint_id(self) -> bytes:
+        """Return the hub's endpoint id, as the stores know it; if none of them does, let them know it."""
+        kept = [owner for owner in self._node.stores if owner.notes is not None]
+        noted = [(owner.notes or {}).get(_ENDPOINT, b"") for owner in kept]
+        endpoint_id = next((each for each in noted if len(each) == ID_BYTES and any(each)), self._node.id)
+        for owner, known in zip(kept, noted, strict=True):
+            if known != endpoint_id:
+                owner.apply([], _ignore, note=lambda _: {_ENDPOINT: endpoint_id})
+        return endpoint_id
+
+    def _ledger(self, known: str, owner: Owner, new_object: int) -> Ledger | None:
+        if owner.notes is None:
+            return None
+        ledger = Ledger(known, owner.notes, lambda: owner.store.number, new_object, is_certain=owner.is_certain)
+        owner.apply([], _ignore, note=lambda _: ledger.begin())
+        return ledger
 
     def _serve(self, known: str, name: str, number: int) -> None:
         node = self._node
         owner = node.stores.get(name)
         if owner is None:
             raise ValueError(f"{name!r} is no store of this hub")  # the settings were looked over before
-        own = entity(self._id, node.wall_us() * 1_000 + number)
-        store = HubStore(own, owner, lambda: owner.store.entries, lambda: node.wall_us() * 1_000)
+        new_object = node.wall_us() * 1_000 + number
+        ledger = self._ledger(known, owner, new_object)
+        own = entity(self._id, new_object if ledger is None else ledger.object)
+        store = HubStore(own, owner, lambda: owner.store.entries, lambda: node.wall_us() * 1_000, ledger)
         topic = clone_topic(known).encode()
         limits = MasterLimits(snapshot_bytes=node.settings.limits.frame_bytes)
-        master = Master(own, store, partial(self._send, topic), limits=limits, counters=node.zeek_master_counters)
+        history = None if ledger is None else store
+        send, counters = partial(self._send, topic), node.zeek_master_counters
+        master = Master(own, store, send, limits=limits, counters=counters, history=history)
         self._by_topic[master_topic(known).encode()] = master
         node.zeek_masters[known] = (master, store)
-        listener = partial(_tell, master, store)
+        listener = partial(_tell, master, store, ledger)
         owner.listeners.append(listener)
         self._listening.append(partial(owner.listeners.remove, listener))
+        if ledger is not None:
+            owner.noters.append(store.note)
 
     def _send(self, topic: bytes, to: bytes, command: bytes) -> None:
         self._node.zeek_stores.hear(self._id, Envelope(self._id, to, EnvelopeType.COMMAND, topic, command))
@@ -130,6 +164,12 @@ class Masters:
         return True
 
 
-def _tell(master: Master, store: HubStore, changes: Sequence[Change]) -> None:
-    for change in store.told(changes):
-        master.changed(change)
+def _tell(master: Master, store: HubStore, ledger: Ledger | None, changes: Sequence[Change]) -> None:
+    for change in changes:
+        number = 0 if ledger is None else ledger.number_of(change.number)
+        for told in store.told((change,)):
+            master.changed(told, number)
+
+
+def _ignore(_: list[Change | StoreError | None], __: HubError | None) -> None:
+    """Stand in where nobody waits for what has become of it."""

@@ -1,8 +1,8 @@
 """`Peerings`: what all connections of a hub to Broker endpoints share.
 
-The registry, the hub's endpoint id (a hub and its endpoint have the same one), the form in which batches are written,
-the forwarding between data stores, and how statuses are told: to subscribers of `$hub/peers/...`, with Broker's codes
-beside the hub's.
+The registry, the hub's endpoint id (that of the hub, if its stores know none from before), the form in which batches
+are written, the forwarding between data stores, and how statuses are told: to subscribers of `$hub/peers/...`, with
+Broker's codes beside the hub's.
 
 Owner of the state: the hub's event loop. Cost: a batch is brought into Broker's form once for all
 peers, `peers.values.forms`.
@@ -43,9 +43,13 @@ class Peerings:
 
     def __init__(self, node: Node) -> None:
         self.node = node
-        self.own_id = node.id
         self.registry = Registry()
         self.stores = Stores(node)
+
+    @property
+    def own_id(self) -> bytes:
+        """The hub's endpoint id; the same from when its stores are open."""
+        return self.node.zeek_stores.own_id
 
     def form(self, _: Batch) -> Form:
         """Give a batch its form for Broker peers: data envelopes of this hub. For `Batch.form`."""

@@ -6,18 +6,24 @@ command, before the keeper says that they are kept. (Reads at the master may see
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Protocol, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Final, Protocol, TypeAlias
 
 from hub.errors import HubError
 from hub.stores.change import Change
 from hub.stores.store import Store
 
-__all__ = ["InMemory", "Keeper", "Then"]
+__all__ = ["NO_NOTES", "InMemory", "Keeper", "Notes", "Then"]
 
 Then: TypeAlias = Callable[[HubError | None], object]
 """Called in a turn of the loop once changes are kept, or with the reason why they never will be. In that case the
 master answers with this error, and goes on with entries that are not kept."""
+
+Notes: TypeAlias = Mapping[str, bytes | None]
+"""What those who serve a store elsewhere must know of it after a restart, by a name; None takes a note away."""
+
+NO_NOTES: Final[Notes] = MappingProxyType({})
 
 
 class Keeper(Protocol):
@@ -26,6 +32,14 @@ class Keeper(Protocol):
     @property
     def failures_total(self) -> int:
         """How often changes could not be kept."""
+
+    @property
+    def notes(self) -> Mapping[str, bytes] | None:
+        """The notes as they were kept when the store was loaded; None if none are kept over a restart."""
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether all that anybody was ever told of the store was in it when it was opened."""
 
     def open(self, name: str) -> tuple[int, int]:
         """Get ready; return epoch and number of the store, see `hub.stores.store.Store`.
@@ -37,10 +51,11 @@ class Keeper(Protocol):
     def load(self, store: Store) -> None:
         """Put what was kept into a store that is empty (`Store.restore`); called once, behind `open`."""
 
-    def keep(self, changes: Sequence[Change], then: Then) -> None:
+    def keep(self, changes: Sequence[Change], then: Then, notes: Notes = NO_NOTES) -> None:
         """Keep changes, behind all those that came before, and call `then`: at once, or in a later turn.
 
-        Calls of `then` are in the order of `keep`. Changes of one call are kept together or not at all.
+        Calls of `then` are in the order of `keep`. Changes of one call are kept together or not at all, and so are
+        they and their notes.
         """
 
     async def close(self) -> None:
@@ -63,6 +78,16 @@ class InMemory:
         """None: there is nothing that could fail."""
         return 0
 
+    @property
+    def notes(self) -> None:
+        """None: they would be forgotten."""
+        return
+
+    @property
+    def is_certain(self) -> bool:
+        """It is not: it has forgotten all."""
+        return False
+
     def open(self, _: str) -> tuple[int, int]:
         """Begin anew."""
         now_us = self._now_us()
@@ -71,7 +96,7 @@ class InMemory:
     def load(self, store: Store) -> None:
         """Do nothing: there is nothing."""
 
-    def keep(self, _: Sequence[Change], then: Then) -> None:
+    def keep(self, _: Sequence[Change], then: Then, __: Notes = NO_NOTES) -> None:
         """Say that all is well."""
         then(None)
 

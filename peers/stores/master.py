@@ -18,7 +18,7 @@ Not here: what a command does (`hub.stores`), reads (`peers.stores.reading`), th
 from __future__ import annotations
 
 from asyncio import TimerHandle
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -32,13 +32,14 @@ from hub.errors import CloseCode, HubError, StoreError
 from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_SHARED, KIND_MESSAGES, Encoding, Frame, encode_frame
 from hub.handler import Handler
 from hub.overflow import QueueLimits
+from hub.quotas.resource import Resource
 from hub.request_frame import TRANSACTIONS, Item, Reply, Request, Status, as_bytes
 from hub.stores.change import Change
 from hub.stores.command import Command
 from hub.stores.limits import StoreLimits
 from hub.stores.naming import store_topic
 from hub.stores.store import Store, StoreStatistics
-from peers.stores.keeper import Keeper
+from peers.stores.keeper import NO_NOTES, Keeper, Notes
 from peers.stores.operations import TypedOperations
 from peers.stores.reading import Reading
 from peers.stores.wire import (
@@ -67,6 +68,9 @@ _SHRINKING = frozenset({"erase", "clear"})
 
 Then = Callable[[list[Change | StoreError | None], HubError | None], object]
 """Told what has become of each command, or why it could not be kept."""
+
+Note = Callable[[list[Change | StoreError | None]], Notes]
+"""Told what has become of each command before that is kept; returns what is to be kept beside it."""
 
 Apply = Callable[[Iterable[Command | StoreError], Then, object, str | None], object]
 """See `Master.apply`."""
@@ -134,6 +138,8 @@ class Master:
         keeper.load(self.store)
         self.listeners: list[Callable[[Sequence[Change]], object]] = []
         """Called in this process with all changes that are kept, in their order, as those that subscribe are told."""
+        self.noters: list[Callable[[Sequence[Change]], Notes]] = []
+        """Called with all changes before they are kept, in their order: what they return is kept beside them."""
         self.forward: Apply | None = None
         """Carries out what clients ask for, in place of `apply`, where the store follows another one."""
         self._reading = Reading(self.store, now_ns)
@@ -162,6 +168,16 @@ class Master:
         """What the store is called."""
         return self.store.name
 
+    @property
+    def notes(self) -> Mapping[str, bytes] | None:
+        """What was noted beside the store when it was opened; None if nothing is kept over a restart."""
+        return self._keeper.notes
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether all that anybody was ever told of the store was in it when it was opened."""
+        return self._keeper.is_certain
+
     # For others in this process.
 
     def apply(
@@ -170,6 +186,7 @@ class Master:
         then: Then,
         publisher: object = None,
         user: str | None = None,
+        note: Note | None = None,
     ) -> None:
         """Carry commands out, one behind the other, as one batch.
 
@@ -180,6 +197,7 @@ class Master:
                 nothing, or the error if it was refused), and with the error if it could not be kept.
             publisher: Who asks: text or bytes, for those who read changes.
             user: Who is charged.
+            note: Says what is to be kept beside the changes, also where there are none.
         """
         outcomes: list[Change | StoreError | None] = []
         apply, now_ns = self.store.apply, self._now_ns()
@@ -196,16 +214,22 @@ class Master:
                 outcomes.append(error)
         self._commands += len(outcomes)
         changes = [outcome for outcome in outcomes if type(outcome) is Change]
-        if changes:
+        notes = self._notes(changes) if note is None else {**self._notes(changes), **note(outcomes)}
+        if changes or notes:
             self._settle_up()
-            self._keeper.keep(changes, partial(self._kept, changes, partial(then, outcomes)))
+            self._keeper.keep(changes, partial(self._kept, changes, partial(then, outcomes)), notes)
         else:
             then(outcomes, None)
+
+    def _notes(self, changes: Sequence[Change]) -> Notes:
+        if not self.noters:
+            return NO_NOTES
+        return {name: value for noter in self.noters for name, value in noter(changes).items()}
 
     def _kept(
         self, changes: Sequence[Change], then: Callable[[HubError | None], object] | None, error: HubError | None
     ) -> None:
-        if error is None:
+        if error is None and changes:
             self._tell(changes)
         if then is not None:
             then(error)
@@ -250,7 +274,7 @@ class Master:
         changes = self.store.expire(self._now_ns(), _EXPIRED_AT_ONCE)
         if changes:
             self._settle_up()
-            self._keeper.keep(changes, partial(self._kept, changes, None))
+            self._keeper.keep(changes, partial(self._kept, changes, None), self._notes(changes))
         self._plan()
 
     # Requests.
@@ -281,7 +305,7 @@ class Master:
             else:
                 give(list(map(_answer_of, commands, outcomes)))
 
-        self._apply_for_clients(commands, then, user or asker.name or None, user)
+        self._apply_for_clients(commands, then, user or asker.name or None, user, asker)
 
     def _read(self, asker: Handler, reads: list[Read | StoreError]) -> _Answers:
         self._reads += len(reads)
@@ -309,14 +333,28 @@ class Master:
                     self._apply_for_clients(commands, _ignore)
 
     def _apply_for_clients(
-        self, commands: list[Command | StoreError], then: Then, publisher: object = None, user: str | None = None
+        self,
+        commands: list[Command | StoreError],
+        then: Then,
+        publisher: object = None,
+        user: str | None = None,
+        asker: Handler | None = None,
     ) -> None:
         """Carry out what clients ask for, here or where the store that this one follows is."""
         if self.forward is None:
             self.apply(commands, then, publisher, user)
             return
 
+        usage = None if asker is None or asker.share is None else asker.share[Resource.PENDING_REQUESTS]
+        count = len(commands)
+        if usage is not None and not usage.take(count):
+            self.store.refuse(count)
+            then([StoreError(usage.rejection(count).text, CloseCode.TRY_AGAIN_LATER)] * count, None)
+            return
+
         def done(outcomes: list[Change | StoreError | None], error: HubError | None) -> None:
+            if usage is not None:
+                usage.give_back(count)
             self.store.refuse(sum([isinstance(outcome, StoreError) for outcome in outcomes]))
             then(outcomes, error)
 

@@ -5,7 +5,8 @@ SUBSCRIBE topic ─▶ core.subscribe, then Cluster.want
 handler ── render ──▶ events, 4 parts each
 ```
 
-A node that does not read has a queue like everybody, and everybody else goes on.
+A node that does not read has a queue like everybody, and everybody else goes on. Boxes of CURVE are made for each
+node by itself, which takes long: so nodes stand in the line of a turn's writers (`hub.writers`) by what they cost.
 
 Owner: one `Connection`. Invariant: whoever is told that a node wants a topic publishes it to a core in which the node's
 subscription stands. Cost: per read, and 0.5 µs a message that no other node has made ready.

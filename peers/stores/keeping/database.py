@@ -3,11 +3,13 @@
 ```
 meta     name, epoch, number of the last change, whether the hub has closed the file, how many entries, checksum
 entries  key, value, version, when it expires (ns since 1970), user, checksum
+notes    name, value, checksum: what those who serve the store elsewhere must know after a restart
 ```
 
 A transaction brings the entries from the state at one number to that at a later one, so that the file always holds what
 the store was at some time. A hub that did not close the file may have told of changes that it no longer has: so it gets
-a new epoch then, and whoever has copied the store copies it anew.
+a new epoch then, and whoever has copied the store copies it anew. That a process was killed alone loses nothing:
+`is_certain` tells it from a machine that has stopped, by the id that the kernel gives itself when it starts.
 
 SQLite notices damage to its own structure, and not to what it holds: that is what checksums and the number of entries
 are for. A damaged file is refused as a whole, as nobody can tell what is missing in it. Only of the write-ahead log (of
@@ -21,6 +23,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from struct import Struct
 from struct import error as StructError  # noqa: N812  an exception, named as one
 from zlib import crc32
@@ -52,6 +55,16 @@ CREATE TABLE entries (
 ) WITHOUT ROWID;
 """
 
+_NOTES = "CREATE TABLE IF NOT EXISTS notes (name TEXT PRIMARY KEY, value BLOB NOT NULL, checksum INTEGER) WITHOUT ROWID"
+"""Files of before there were notes have no such table."""
+
+_BOOT = "boot"
+"""The note of what holds what was written until the file is closed: the kernel that runs, or the disk."""
+
+_ON_DISK = b"disk"
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
 _CHECKPOINT_PAGES = 4_000
 """How long the write-ahead log becomes before it is brought into the file: 16 MiB."""
 
@@ -79,6 +92,8 @@ class Database:
         self._entries = 0
         self.epoch = self.number = 0
         """Of the store, as of the last transaction."""
+        self.is_certain = True
+        """Whether all that anybody was told of the store was in the file when it was opened."""
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
             self._connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
@@ -86,7 +101,7 @@ class Database:
             raise StorageError(f"store {name!r}: {path}: {error}") from error
         try:
             self._set_up(full_sync=full_sync)
-            self._begin(first_epoch)
+            self._begin(first_epoch, _ON_DISK if full_sync else _boot_id())
         except BaseException as error:
             self._connection.close()
             if isinstance(error, _DAMAGE):
@@ -108,7 +123,7 @@ class Database:
         text = f"{self.path} is damaged, or no file of a store ({how}); move it away, restore it, or name another"
         return StorageError(f"store {self._name!r}: {text}")
 
-    def _begin(self, first_epoch: int) -> None:
+    def _begin(self, first_epoch: int, boot: bytes) -> None:
         """Make the tables where there are none; take epoch and number over, and note that the file is open."""
         connection, name = self._connection, self._name
         with connection:
@@ -128,6 +143,10 @@ class Database:
                 raise StorageError(f"store {name!r}: {self.path} holds another store, {held!r}; name another file")
             self.epoch = epoch if is_closed else max(epoch + 1, first_epoch)
             self._note(self.number, self._entries, is_closed=False)
+            connection.execute(_NOTES)
+            written = connection.execute("SELECT value FROM notes WHERE name = ?", (_BOOT,)).fetchone()
+            self.is_certain = bool(is_closed) or (written is not None and written[0] in {_ON_DISK, boot or None})
+            connection.execute("INSERT OR REPLACE INTO notes VALUES (?, ?, ?)", _note_row(_BOOT, boot))
 
     def _note(self, number: int, entries: int, *, is_closed: bool) -> None:
         """Write what the file says of itself."""
@@ -159,6 +178,23 @@ class Database:
         if count != self._entries:
             raise self._damaged(f"it holds {count} entries, and not {self._entries}")
 
+    def notes(self) -> dict[str, bytes]:
+        """Return all notes.
+
+        Raises:
+            StorageError: They cannot be read.
+        """
+        found: dict[str, bytes] = {}
+        try:
+            for name, value, checksum in self._connection.execute("SELECT name, value, checksum FROM notes"):
+                if not isinstance(value, bytes) or _note_row(name, value)[-1] != checksum:
+                    raise self._damaged("a note is not as it was written")
+                found[name] = value
+        except (apsw.Error, UnicodeDecodeError) as error:
+            raise self._damaged(str(error)) from error
+        found.pop(_BOOT, None)
+        return found
+
     def write(self, unkept: Unkept) -> None:
         """Bring the file to the state behind these changes, in one transaction; nothing of it is there if that fails.
 
@@ -171,13 +207,18 @@ class Database:
             for key, value, version, expires_ns, user in filter(None, unkept.rows.values())
         ]
         gone = [(key,) for key, row in unkept.rows.items() if row is None]
+        notes = [_note_row(name, value) for name, value in unkept.notes.items() if value is not None]
+        gone_notes = [(name,) for name, value in unkept.notes.items() if value is None]
+        number, entries = (unkept.number, unkept.entries) if unkept.number else (self.number, self._entries)
         with connection:
             if unkept.is_cleared:
                 connection.execute("DELETE FROM entries")
             connection.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?, ?)", rows)
             connection.executemany("DELETE FROM entries WHERE key = ?", gone)
-            self._note(unkept.number, unkept.entries, is_closed=False)
-        self.number, self._entries = unkept.number, unkept.entries
+            connection.executemany("INSERT OR REPLACE INTO notes VALUES (?, ?, ?)", notes)
+            connection.executemany("DELETE FROM notes WHERE name = ?", gone_notes)
+            self._note(number, entries, is_closed=False)
+        self.number, self._entries = number, entries
 
     def close(self, *, is_whole: bool) -> None:
         """Close the file.
@@ -200,6 +241,19 @@ def _checksum(key: bytes, value: bytes, version: int, expires_ns: int | None, us
     numbers = _NUMBERS.pack(len(key), version, -1 if expires_ns is None else expires_ns)
     checksum = crc32(numbers, crc32(value, crc32(key)))
     return checksum if user is None else crc32(user.encode(), checksum)
+
+
+def _note_row(name: str, value: bytes) -> tuple[str, bytes, int]:
+    """Return the row of a note."""
+    return name, value, crc32(value, crc32(name.encode()))
+
+
+def _boot_id() -> bytes:
+    """Return what tells the running kernel from the one before; empty where nobody can tell."""
+    try:
+        return _BOOT_ID.read_bytes().strip()
+    except OSError:
+        return b""
 
 
 def _checksum_of(meta: tuple[object, ...]) -> int:

@@ -18,7 +18,7 @@ Not here: the file (`peers.stores.keeping.database`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -28,7 +28,7 @@ import structlog
 from hub.errors import CloseCode, HubError, RejectedError
 from hub.stores.change import Change
 from hub.stores.store import Store
-from peers.stores.keeper import Then
+from peers.stores.keeper import NO_NOTES, Notes, Then
 from peers.stores.keeping.database import Database
 from peers.stores.keeping.unkept import Unkept
 
@@ -66,6 +66,13 @@ class InFile:
         self.failures_total = 0
         """How many transactions could not be written."""
         self.commits_total = 0
+        self.notes: Mapping[str, bytes] = {}
+        """As they were in the file when it was opened."""
+
+    @property
+    def is_certain(self) -> bool:
+        """See `Keeper`."""
+        return self._database.is_certain
 
     def open(self, name: str) -> tuple[int, int]:
         """Open the file; return epoch and number of the store.
@@ -84,10 +91,11 @@ class InFile:
         """
         self._store = store
         store.restore(self._database.read(), self._database.number)
+        self.notes = self._database.notes()
 
-    def keep(self, changes: Sequence[Change], then: Then) -> None:
+    def keep(self, changes: Sequence[Change], then: Then, notes: Notes = NO_NOTES) -> None:
         """Keep changes with the next transaction."""
-        self._waiting.add(changes, self._store)
+        self._waiting.add(changes, self._store, notes)
         self._thens.append(then)
         if self._retry is None and self._writing is None:
             self._begin()

@@ -10,6 +10,9 @@ from hub.settings import Settings
 from tests.connections.broker.hubs import ZeekHub
 from tests.connections.broker.scripted import HIGH
 from tests.hubs.fixtures import kept_hubs
+from tests.loops import on_the_hubs_loop as pytest_asyncio_loop_factories
+
+__all__ = ["pytest_asyncio_loop_factories"]
 
 PLAIN = "zeek+tcp://127.0.0.1:0"
 

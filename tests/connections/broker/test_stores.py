@@ -11,6 +11,7 @@ from prometheus_client import generate_latest
 
 from hub.errors import RequestFailedError, RequestOverflowError
 from hub.policy.language import read_policy
+from hub.quotas.resource import Resource
 from hub.settings import Settings, StoresSettings, ZeekSettings
 from hub.stores.command import Command
 from peers.client import connect
@@ -347,6 +348,12 @@ async def test_a_zeek_with_a_master_of_the_same_store(start_hub: StartHub, zeeks
     assert told == ["db"]
 
 
+WRITERS = {
+    "roles": {"writer": {"request": ["$store/hosts"]}},
+    "users": {"alice": ["writer"], "bob": ["writer"]},
+    "limits": {"users": {"alice": {"pending_requests": 3}}},
+}
+
 FOLLOWING = Settings(
     stores=StoresSettings(open=("hosts=:memory:",)), zeek=ZeekSettings(clones=("db=hosts",), forwarding="off")
 )
@@ -412,6 +419,41 @@ async def test_clients_write_to_a_store_that_follows_a_zeeks(start_hub: StartHub
     owner = hub.node.stores.get("hosts")
     assert owner is not None
     assert owner.statistics().store.refused_total == 3
+
+
+async def test_what_waits_for_a_zeeks_master_is_charged(start_hub: StartHub, zeeks_of: Peer) -> None:
+    """One user cannot take all the room of the way to a master that does not answer; what is there is his, too."""
+    hub = await start_hub(settings=FOLLOWING)
+    zeeks = zeeks_of(hub)
+    zeek = await zeeks.peer()
+    served = zeek.serve()
+    served.put("a", 1)
+    await zeeks.until(lambda: content(hub))
+    deaf = zeek.masters.pop(MASTER)
+    users = KnownTokens(hub)
+    users._users = users._users._replace(policy=read_policy(WRITERS, "test"))
+    hub.node.core.authority.adopt(users._users.policy)
+    async with (
+        connect(hub.url, name="alice", token=users.token("alice")) as alice,
+        connect(hub.url, token=users.token("bob")) as bob,
+    ):
+        asked = [asyncio.ensure_future(alice.store("hosts").put(key, 1)) for key in "bcd"]
+        share = hub.handler("alice").share
+        assert share is not None
+        pending = share[Resource.PENDING_REQUESTS]
+        await eventually(lambda: pending.held == 3)
+        with pytest.raises(RequestOverflowError, match="user alice has 3 pending requests, 1 more are too many"):
+            await alice.store("hosts").put("e", 1)
+        asked.append(asyncio.ensure_future(bob.store("hosts").put("f", 1)))
+        zeek.masters[MASTER] = deaf
+        ticking = asyncio.ensure_future(zeeks.until(lambda: False))
+        await asyncio.gather(*asked)
+        ticking.cancel()
+        assert pending.held == 0
+    assert served.store.content.keys() == {encode(key) for key in "abcdf"}
+    owner = hub.node.stores.get("hosts")
+    assert owner is not None
+    assert [owner.store.charged(user)[0] for user in ("alice", "bob")] == [3, 1]
 
 
 async def test_a_store_whose_master_is_gone(start_hub: StartHub, zeeks_of: Peer) -> None:

@@ -343,7 +343,6 @@ async def test_a_key_that_is_taken_away(
             hub.prepare(hub._loaded)
 
 
-@pytest.mark.slow
 async def test_half_handshakes_beside_a_quiet_pair(zeek: dict[str, Any], start_node: Callable[..., ZmqNode]) -> None:
     """Ten thousand strangers say HELLO and nothing more: few are kept, and nodes that are there go on."""
     strangers = 10_000

@@ -50,6 +50,8 @@ class ChannelCounters:
 
     repeated: int = 0
     """Actions that were sent again."""
+    recalled: int = 0
+    """Actions that were sent again, and were not held any more: what the store knows of them."""
     failed: int = 0
     """Actions that were asked for again, and are not held any more."""
     silent: int = 0

@@ -89,12 +89,24 @@ class FollowedStore:
             return
         if written is None:
             self._owner.apply([command], self._done, publisher_of(change.publisher))
-        else:
+        elif written.user is None:
             self._owner.apply([command], partial(self._answer, written), written.publisher)
+        else:
+            then = partial(self._answer_user, command, written)
+            self._owner.apply([command], then, written.publisher, written.user)
 
     def lose(self, reason: str) -> None:
         """Take note that the master is lost: what is there stays, and grows old."""
         self._on_state(reason)
+
+    def _answer_user(
+        self, command: Command, written: Written, outcomes: list[Change | StoreError | None], error: HubError | None
+    ) -> None:
+        """Tell him; what he may not have (he has got something else meanwhile) is in the copy nevertheless."""
+        if error is None and isinstance(outcomes[0], StoreError):
+            self._owner.apply([command], partial(self._answer, written), written.publisher)
+        else:
+            self._answer(written, outcomes, error)
 
     def _answer(self, written: Written, outcomes: list[Change | StoreError | None], error: HubError | None) -> None:
         """Tell a client what has become of its command, once it is in the copy."""

@@ -163,10 +163,11 @@ class Forwarder:
         limits: Of each peer.
     """
 
-    __slots__ = ("_between_peers", "_limits", "_own_id", "_peers", "_targets", "_tick", "counters", "on_topics")
+    __slots__ = ("_between_peers", "_limits", "_peers", "_targets", "_tick", "counters", "on_topics", "own_id")
 
     def __init__(self, own_id: bytes, *, between_peers: bool = True, limits: ForwarderLimits | None = None) -> None:
-        self._own_id = own_id
+        self.own_id = own_id
+        """Of the hub; it may become another one before any peer has come."""
         self._between_peers = between_peers
         self.on_topics: Callable[[], object] = _nothing
         """Called when other topics are to be announced to peers than before."""
@@ -305,7 +306,7 @@ class Forwarder:
         if node_of(sender) != peer_id:
             self.counters.unknown += 1
             return None
-        digest = hashlib.blake2b(sender, digest_size=_HASH_BYTES, key=self._own_id).digest()
+        digest = hashlib.blake2b(sender, digest_size=_HASH_BYTES, key=self.own_id).digest()
         number = int.from_bytes(digest, "big")
         known = self._targets.get(number)
         if known is None:
@@ -318,7 +319,7 @@ class Forwarder:
         elif known[1] != sender:  # two of the same hash
             self.counters.too_many += 1
             return None
-        return entity(self._own_id, number)
+        return entity(self.own_id, number)
 
     def _broadcast(self, peer_id: bytes, envelope: Envelope, name: str, alias: bytes) -> None:
         topic = envelope.topic.decode()
@@ -332,13 +333,13 @@ class Forwarder:
         self.counters.forwarded += sum([self._deliver(end, name, frame) for end in heard]) > 0
 
     def _pass_on(self, peer_id: bytes, envelope: Envelope, name: str, alias: bytes, receiver: bytes) -> None:
-        target = self._targets.get(object_of(receiver)) if node_of(receiver) == self._own_id else None
+        target = self._targets.get(object_of(receiver)) if node_of(receiver) == self.own_id else None
         node, found = target or (NIL_ID, NIL_ENTITY)
         end = self._peers[node].end if node in self._peers and self._meet(peer_id, node) else None
         if end is None:
             self.counters.unknown += 1
             return
-        to = node if envelope.receiver == self._own_id else NIL_ID
+        to = node if envelope.receiver == self.own_id else NIL_ID
         self.counters.forwarded += self._deliver(end, name, self._frame(envelope, to, alias, found))
 
     def _deliver(self, end: End, name: str, frame: bytes) -> bool:
@@ -353,4 +354,4 @@ class Forwarder:
     def _frame(self, envelope: Envelope, to: bytes, alias: bytes, receiver: bytes) -> bytes:
         payload = envelope.payload
         rewritten = payload[:SENDER_OFFSET] + alias + receiver + payload[KIND_OFFSET:]
-        return encode_envelope(Envelope(self._own_id, to, EnvelopeType.COMMAND, envelope.topic, rewritten))
+        return encode_envelope(Envelope(self.own_id, to, EnvelopeType.COMMAND, envelope.topic, rewritten))

@@ -9,9 +9,11 @@ clone ── attach_writer ──▶ consumer, one for each clone that writes �
 The store behind it may be changed by others, too: whoever changes it says so by `changed`. So what a clone wishes comes
 back to it, and to all others, as what has become of it: an addition as the new whole value.
 
-Two things are better than in Broker. A clone that was removed, since it was silent or slow, is told at its next sign of
-life that something will never come, so that it begins anew rather than going stale unnoticed. And a writer that is not
-known (any more) is asked for its handshake.
+Some things are better than in Broker. A clone that is not known (any more), since it was silent or slow, or since the
+hub has started again, goes on where it is, if the store can tell what it lacks (`History`). If not, it is told that
+something will never come, so that it begins anew, or says so in its log, rather than going stale unnoticed. A writer
+that is not known, or was silent for long, is asked for its handshake; where it is known how far it had come, it goes on
+there. And what a writer wishes is acknowledged once it is kept.
 
 Owner: the connections of one hub, which call `tick` each 100 ms. Limits: clones, writers, what is buffered for them
 (`ChannelLimits`), the bytes of one snapshot (it must fit into one frame, as there is no way to split it), and those of
@@ -49,9 +51,10 @@ from peers.zeek.broker.stores.command import (
     node_of,
 )
 from peers.zeek.broker.stores.consumer import Consumer
-from peers.zeek.broker.stores.producer import Producer
+from peers.zeek.broker.stores.ledger import By
+from peers.zeek.broker.stores.producer import FIRST_NUMBER, Producer
 
-__all__ = ["Change", "Master", "MasterCounters", "MasterLimits", "ServedStore", "Wish"]
+__all__ = ["Change", "Granted", "History", "Master", "MasterCounters", "MasterLimits", "ServedStore", "Wish"]
 
 Wish = Put | PutUnique | Erase | Add | Subtract | Clear
 """What a clone may want."""
@@ -65,17 +68,32 @@ _SNAPSHOT_OVERHEAD_BYTES = 256
 _TOPIC_BYTES = 1024
 """Longest topic."""
 
+_LONG_TICKS = SILENT_TICKS // 2
+"""How long a writer may be silent before it is asked where it is: C++ clones drop what they have written to a master
+from which they have heard nothing for `SILENT_TICKS`, and write nothing more until they are asked."""
+
+_HANDSHAKE = Nack((0,))
+"""Asks for where a writer begins."""
+
+
+class Granted(Protocol):
+    """Told what a wish has led to."""
+
+    def __call__(self, inserted: bool, number: int = 0, /) -> object:  # noqa: FBT001 -- called with what it is
+        """Take note of whether there was a change, and under which number that is answered; 0 for the next."""
+
 
 class ServedStore(Protocol):
     """What a master needs of the store. Keys and values are bodies in Broker's binary format."""
 
-    def apply(self, wish: Wish, then: Callable[[bool], object]) -> None:
+    def apply(self, wish: Wish, then: Granted, by: By | None = None) -> None:
         """Grant a wish, if it can be.
 
         Args:
             wish: What a clone wants.
-            then: Called, now or later, behind `Master.changed` for each change, with whether there were any. Wishes are
-                answered in their order.
+            then: Called, now or later, behind `Master.changed` for each change. Wishes are answered in their order;
+                one that could not be kept is not, where there is a history.
+            by: Who wishes it.
         """
 
     def __len__(self) -> int:
@@ -83,6 +101,26 @@ class ServedStore(Protocol):
 
     def entries(self) -> Iterable[tuple[bytes, bytes]]:
         """Return the whole content."""
+
+
+class History(Protocol):
+    """What a store knows of the numbers of its master's channel, also of those from before the hub was started."""
+
+    @property
+    def last(self) -> int:
+        """The last number."""
+
+    def remembers(self, number: int) -> bool:
+        """Return whether `recall` knows a number."""
+
+    def recall(self, number: int) -> Action | None:
+        """Return what stands under a number, as the store is now; None if nobody knows."""
+
+    def position(self, writer: bytes) -> int | None:
+        """Return the number of the last wish of a clone that was granted; None if nobody knows."""
+
+    def rest(self) -> None:
+        """Let go of what is only there to be quicker."""
 
 
 class MasterLimits(NamedTuple):
@@ -96,6 +134,8 @@ class MasterLimits(NamedTuple):
     """Largest snapshot, with all that stands around it: that of a frame."""
     open_snapshot_bytes: int = 64 * 1024 * 1024
     """Most bytes of snapshots that are not acknowledged yet; who finds no room asks again 200 ms later."""
+    recalled: int = 100_000
+    """How many numbers a clone may lack that goes on where it is: more are not recalled."""
     channel: ChannelLimits = ChannelLimits()
     """Of what is buffered for all clones, and of what waits of each writer."""
 
@@ -107,6 +147,10 @@ class MasterCounters:
     channel: ChannelCounters = field(default_factory=ChannelCounters)
     snapshots_too_large: int = 0
     """How often a clone was not served since the content does not fit into a frame, or has too many entries."""
+    adopted: int = 0
+    """Clones that went on where they were, although they were not known (any more)."""
+    disowned: int = 0
+    """How often a clone that was not known (any more) was told that it lacks what will never come."""
     refused: int = 0
     """Clones and writers that were not taken, as there are too many; they ask again."""
     unexpected: int = 0
@@ -116,11 +160,14 @@ class MasterCounters:
 class _Writer:
     """A clone that writes."""
 
-    __slots__ = ("consumer", "last_heard")
+    __slots__ = ("consumer", "kept", "last_heard", "taken")
 
-    def __init__(self, consumer: Consumer, tick: int) -> None:
-        self.consumer = consumer
+    consumer: Consumer
+
+    def __init__(self, tick: int) -> None:
         self.last_heard = tick
+        self.taken = self.kept = 0
+        """The numbers of its last wish that the store has taken, and that is kept."""
 
 
 class Master:
@@ -132,11 +179,23 @@ class Master:
         send: Called with the id of a node, nil for all, and a command that goes there under the topic of clones.
         limits: Of what is held.
         counters: Raised here.
+        history: What the store knows of numbers; None if it knows none but those that are held here.
     """
 
-    __slots__ = ("_content", "_counters", "_limits", "_own", "_producer", "_send", "_store", "_tick", "_writers")
+    __slots__ = (
+        "_content",
+        "_counters",
+        "_history",
+        "_limits",
+        "_own",
+        "_producer",
+        "_send",
+        "_store",
+        "_tick",
+        "_writers",
+    )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- each is another thing
         self,
         own: bytes,
         store: ServedStore,
@@ -144,6 +203,7 @@ class Master:
         *,
         limits: MasterLimits | None = None,
         counters: MasterCounters | None = None,
+        history: History | None = None,
     ) -> None:
         self._own = own
         self._store = store
@@ -157,7 +217,10 @@ class Master:
             self._snapshot,
             limits=self._limits.channel,
             counters=self._counters.channel,
+            number=FIRST_NUMBER if history is None else history.last,
+            recall=self._recall,
         )
+        self._history = history
         self._writers: dict[bytes, _Writer] = {}
         self._tick = 0
         self._content: tuple[tuple[bytes, bytes], ...] | None = None
@@ -184,10 +247,10 @@ class Master:
         """Whether all clones have everything, and nothing of what they wish is known to be missing."""
         return self._producer.is_idle and all(writer.consumer.is_idle for writer in self._writers.values())
 
-    def changed(self, change: Change) -> None:
-        """Tell the clones of a change of the store, whoever has made it."""
+    def changed(self, change: Change, number: int = 0) -> None:
+        """Tell the clones of a change of the store, whoever has made it; under this number, or the next one."""
         self._content = None
-        self._produce(change)
+        self._produce(change, number)
 
     def hear(self, command: Command, size_bytes: int) -> None:
         """Take a command from under the topic of masters. Its sender must be of the node that has sent it.
@@ -219,16 +282,32 @@ class Master:
         self._tick += 1
         if self._tick % HEARTBEAT_TICKS == 0:
             self._content = None
+            if self._history is not None:
+                self._history.rest()
         self._producer.tick()
         for writer in self._writers.values():
             writer.consumer.tick()
 
     # Channel A, to all clones.
 
-    def _produce(self, action: Action) -> None:
+    def _produce(self, action: Action, number: int = 0) -> None:
+        """Tell all clones; under a number, and before it of all that nobody was told of, as it could not be kept."""
+        producer = self._producer
+        if number and not producer:
+            producer.skip(max(producer.number, number))
+            return
+        while number and producer.number + 1 < number:
+            self._produce_next(self._recall(producer.number + 1) or nothing(self._own))
+        if not number or number > producer.number:
+            self._produce_next(action)
+
+    def _produce_next(self, action: Action) -> None:
         while self._producer.is_full:
             self._producer.remove_slowest()
         self._producer.produce(action)
+
+    def _recall(self, number: int) -> Action | None:
+        return None if self._history is None else self._history.recall(number)
 
     def _snapshot(self, number: int, _: int) -> AckClone | None:
         if len(self._store) > self._limits.snapshot_entries:
@@ -249,7 +328,7 @@ class Master:
         if clone in self._producer:
             self._producer.repeat(clone, numbers)
         elif numbers != (0,):
-            self._disown(clone, numbers[0] if numbers else 0)
+            self._adopt(clone, numbers[0] - 1 if numbers else -1)
         elif len(self._producer) >= self._limits.clones:
             self._counters.refused += 1
         else:
@@ -259,31 +338,71 @@ class Master:
         if clone in self._producer:
             self._producer.acknowledge(clone, number)
         else:
-            self._disown(clone, number + 1)
+            self._adopt(clone, number)
 
-    def _disown(self, clone: bytes, number: int) -> None:
-        """Tell a clone that was removed so, by saying that what it waits for next will never come."""
-        if 0 < number < 1 << 64:
-            self._producer.fail(clone, number)
+    def _adopt(self, clone: bytes, number: int) -> None:
+        """Let a clone that is not known go on behind a number, or tell it that what it waits for will never come."""
+        last, history = self._producer.number, self._history
+        is_known = number == last or (history is not None and history.remembers(number + 1))
+        if history is None or number > last or last - number > self._limits.recalled or not is_known:
+            if 0 <= number < (1 << 64) - 1:
+                self._counters.disowned += 1
+                self._producer.fail(clone, number + 1)
+        elif len(self._producer) >= self._limits.clones or len(self._store) > self._limits.snapshot_entries:
+            self._counters.refused += 1
+        else:
+            self._counters.adopted += 1
+            self._producer.adopt(clone, number)
 
     # Channels B, from those that write.
 
     def _attach_writer(self, sender: bytes, offset: int) -> None:
+        writer = self._find_writer(sender) or self._add_writer(sender)
+        if writer is not None:
+            writer.last_heard = self._tick
+            self._begin_at(writer, offset)
+
+    def _begin_at(self, writer: _Writer, offset: int) -> None:
+        if not writer.consumer.is_attached:
+            writer.taken = writer.kept = offset
+            writer.consumer.attach(offset)
+
+    def _add_writer(self, sender: bytes) -> _Writer | None:
+        if len(self._writers) >= self._limits.writers and not self._forget_silent_writer():
+            self._counters.refused += 1
+            return None
+        writer = self._writers[sender] = _Writer(self._tick)
+        writer.consumer = Consumer(
+            partial(self._grant, sender, writer),
+            lambda _: None,  # it is counted, and the others go on
+            partial(self._tell_writer, sender, writer),
+            self._limits.channel,
+            self._counters.channel,
+        )
+        return writer
+
+    def _find_writer(self, sender: bytes) -> _Writer | None:
+        """Return a writer that is known, if only from before the hub was started; ask it where it is if that is old."""
         writer = self._writers.get(sender)
-        if writer is None:
-            if len(self._writers) >= self._limits.writers and not self._forget_silent_writer():
-                self._counters.refused += 1
-                return
-            consumer = Consumer(
-                self._grant,
-                lambda _: None,  # it is counted, and the others go on
-                partial(self._answer, sender),
-                self._limits.channel,
-                self._counters.channel,
-            )
-            writer = self._writers[sender] = _Writer(consumer, self._tick)
-        writer.last_heard = self._tick
-        writer.consumer.attach(offset)
+        if writer is not None:
+            if self._tick - writer.last_heard > _LONG_TICKS:  # it may have given up on us
+                self._answer(sender, _HANDSHAKE)
+            writer.last_heard = self._tick
+            return writer
+        position = None if self._history is None else self._history.position(sender)
+        writer = None if position is None else self._add_writer(sender)
+        if writer is None or position is None:
+            return None
+        self._answer(sender, _HANDSHAKE)
+        self._begin_at(writer, position)
+        return writer
+
+    def _tell_writer(self, sender: bytes, writer: _Writer, content: CumulativeAck | Nack) -> None:
+        """Answer a writer, which forgets what is acknowledged: so that is only what is kept."""
+        if writer.kept < writer.taken:
+            kept = writer.kept
+            content = CumulativeAck(kept) if isinstance(content, CumulativeAck) else Nack((kept + 1, *content.numbers))
+        self._answer(sender, content)
 
     def _forget_silent_writer(self) -> bool:
         """Make room by forgetting the writer that has been silent for longest; return whether that was long enough."""
@@ -294,38 +413,41 @@ class Master:
         return True
 
     def _hear_writer(self, sender: bytes, content: Keepalive | RetransmitFailed) -> None:
-        writer = self._writers.get(sender)
+        writer = self._find_writer(sender)
         if writer is None:
+            if self._history is not None and isinstance(content, Keepalive):
+                self._answer(sender, _HANDSHAKE)
             return
-        writer.last_heard = self._tick
         if isinstance(content, Keepalive):
             writer.consumer.hear_end(content.number)
         else:
             writer.consumer.hear_lost(content.number)
 
     def _hear_wish(self, sender: bytes, seq: int, wish: Wish, size_bytes: int) -> None:
-        writer = self._writers.get(sender)
+        writer = self._find_writer(sender)
         if writer is None:
-            self._answer(sender, Nack((0,)))
+            self._answer(sender, _HANDSHAKE)
             return
-        writer.last_heard = self._tick
         writer.consumer.hear(seq, wish, size_bytes)
 
     def _answer(self, writer: bytes, content: CumulativeAck | Nack) -> None:
         self._send(node_of(writer), encode_command(Command(0, self._own, writer, content)))
 
-    def _grant(self, wish: Action) -> None:
+    def _grant(self, sender: bytes, writer: _Writer, wish: Action) -> None:
         match wish:
-            case PutUnique():
-                self._store.apply(wish, partial(self._answer_unique, wish))
-            case Put() | Erase() | Add() | Subtract() | Clear():
-                self._store.apply(wish, _ignore)
+            case Put() | PutUnique() | Erase() | Add() | Subtract() | Clear():
+                writer.taken = writer.consumer.next - 1
+                by = By(sender, writer.taken)
+                self._store.apply(wish, partial(self._granted, writer, by.number, wish), by)
             case _:  # `hear` lets nothing else pass
                 self._counters.unexpected += 1
 
-    def _answer_unique(self, wish: PutUnique, inserted: bool) -> None:  # noqa: FBT001 -- called with what it is
-        self._produce(PutUniqueResult(inserted, wish.who, wish.request, self._own))
+    def _granted(self, writer: _Writer, taken: int, wish: Wish, inserted: bool, number: int = 0, /) -> None:  # noqa: FBT001 -- see `Granted`
+        writer.kept = taken
+        if isinstance(wish, PutUnique):
+            self._produce(PutUniqueResult(inserted, wish.who, wish.request, self._own), number)
 
 
-def _ignore(_: bool) -> None:  # noqa: FBT001 -- as above
-    """Stand in where nobody waits for an answer."""
+def nothing(own: bytes) -> PutUniqueResult:
+    """Return an action that takes a number and means nothing: an answer that nobody waits for."""
+    return PutUniqueResult(False, NIL_ENTITY, 0, own)

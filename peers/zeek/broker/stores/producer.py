@@ -16,8 +16,12 @@ C++ clones take no keepalive that does not name them, and C++ masters name nobod
 unnoticed until the next one. Here, whoever had not acknowledged the last action at one keepalive gets the next one by
 name.
 
+A consumer that was there before the producer was is taken in where it is (`adopt`): what it lacks below the floor is
+what the owner can recall.
+
 Owner: one master, or one clone that writes. Invariants: the buffer holds all numbers above the floor; a consumer that
-is silent, asks nonsense, or is removed by the owner holds nothing back. Cost: O(1) an action and an acknowledgement,
+is silent, asks nonsense, or is removed by the owner holds nothing back; none is sent more than `REPEATED`
+actions again in a tick, however often it asks. Cost: O(1) an action and an acknowledgement,
 O(consumers) a heartbeat and each time the floor rises. No I/O, no clock.
 """
 
@@ -26,6 +30,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from typing import Final
 
 from peers.zeek.broker.stores.channel import (
     HEARTBEAT_TICKS,
@@ -46,10 +51,13 @@ from peers.zeek.broker.stores.command import (
     encode_command,
 )
 
-__all__ = ["FIRST_NUMBER", "Producer"]
+__all__ = ["FIRST_NUMBER", "REPEATED", "Producer"]
 
 FIRST_NUMBER = 1
 """The number before that of the first action."""
+
+REPEATED: Final = 2 * NACK_NUMBERS
+"""Most actions that are sent again to one consumer in one tick. It asks every other tick, if it does as it should."""
 
 _HANDSHAKE = (0,)
 """What a nack asks for that wants a handshake."""
@@ -58,7 +66,7 @@ _HANDSHAKE = (0,)
 class _Path:
     """One consumer, as the producer knows it."""
 
-    __slots__ = ("acked", "handshake", "lagged", "last_seen", "offset")
+    __slots__ = ("acked", "handshake", "lagged", "last_seen", "offset", "repeated", "repeated_tick")
 
     def __init__(self, offset: int, handshake: bytes, tick: int) -> None:
         self.offset = offset
@@ -70,11 +78,17 @@ class _Path:
         self.last_seen = tick
         self.lagged = False
         """Whether it lacked something at the last keepalive."""
+        self.repeated = self.repeated_tick = 0
+        """How many actions were sent to it again in which tick."""
 
     @property
     def has(self) -> int:
         """Up to which number it needs nothing any more."""
         return max(self.acked, self.offset)
+
+
+def _nothing(_: int) -> None:
+    """Stand in where nothing is known but what the buffer holds."""
 
 
 class Producer:
@@ -89,6 +103,8 @@ class Producer:
         limits: Of the buffer, see `is_full`.
         counters: Raised here.
         removes_silent: Whether a consumer that says nothing for `SILENT_TICKS` is removed.
+        number: That of the last action before the first.
+        recall: Returns what stands under a number that the buffer does not hold; None if nobody knows.
     """
 
     __slots__ = (
@@ -100,6 +116,7 @@ class Producer:
         "_limits",
         "_own",
         "_paths",
+        "_recall",
         "_receiver",
         "_removes_silent",
         "_send",
@@ -118,6 +135,8 @@ class Producer:
         limits: ChannelLimits,
         counters: ChannelCounters,
         removes_silent: bool = True,
+        number: int = FIRST_NUMBER,
+        recall: Callable[[int], Action | None] = _nothing,
     ) -> None:
         self._own = own
         self._receiver = receiver
@@ -126,9 +145,10 @@ class Producer:
         self._limits = limits
         self._counters = counters
         self._removes_silent = removes_silent
-        self.number = FIRST_NUMBER
+        self._recall = recall
+        self.number = number
         """That of the last action."""
-        self._floor = FIRST_NUMBER
+        self._floor = number
         """Every consumer has all up to this number; the buffer begins behind it."""
         self._buffer: deque[bytes] = deque()
         """The commands behind the floor."""
@@ -189,6 +209,17 @@ class Producer:
         self._send(NIL_ENTITY, command)
         return True
 
+    def skip(self, number: int) -> None:
+        """Have used all numbers up to this one; there must be no consumers."""
+        self.number = self._floor = number
+
+    def adopt(self, consumer: bytes, number: int) -> None:
+        """Take in a consumer that has everything up to a number of before, and send it the next of what it lacks."""
+        path = self._paths[consumer] = _Path(number, b"", self._tick)
+        path.acked = number
+        for each in range(number + 1, min(number + NACK_NUMBERS, self.number) + 1):
+            self._repeat_action(consumer, path, each)
+
     def add(self, consumer: bytes) -> bool:
         """Take in a consumer, and send it the handshake; return whether there can be one."""
         content = self._handshake(self.number, self.number)
@@ -220,7 +251,7 @@ class Producer:
         path.last_seen = self._tick
         if path.acked <= number <= self.number:
             path.handshake = b""
-            was_floor = path.has == self._floor
+            was_floor = path.has <= self._floor
             path.acked = number
             if was_floor:
                 self._raise_floor()
@@ -238,13 +269,14 @@ class Producer:
             return self._repeat_handshake(consumer, path)
         if path is None:
             return True
+        numbers = numbers[:NACK_NUMBERS]
         if not numbers or numbers[0] == 0 or any(one >= other for one, other in pairwise(numbers)):
             self._counters.wrong += 1
             self.remove(consumer)
             return True
         self.acknowledge(consumer, numbers[0] - 1)
-        for number in numbers[:NACK_NUMBERS]:
-            self._repeat_action(consumer, number)
+        for number in numbers:
+            self._repeat_action(consumer, path, number)
         return True
 
     def insist(self) -> None:
@@ -295,13 +327,25 @@ class Producer:
         path.handshake = self._shake_hands(consumer, content)
         return True
 
-    def _repeat_action(self, consumer: bytes, number: int) -> None:
+    def _repeat_action(self, consumer: bytes, path: _Path, number: int) -> None:
+        if number > self.number:
+            return
+        if path.repeated_tick != self._tick:
+            path.repeated_tick, path.repeated = self._tick, 0
+        path.repeated += 1
+        if path.repeated > REPEATED:
+            return
         place = number - self._floor - 1
         if 0 <= place < len(self._buffer):
             self._counters.repeated += 1
             self._send(consumer, self._buffer[place])
-        elif number <= self.number:
+            return
+        action = self._recall(number)
+        if action is None:
             self.fail(consumer, number)
+        else:
+            self._counters.recalled += 1
+            self._send(consumer, encode_command(Command(number, self._own, consumer, action)))
 
     def _control(self, consumer: bytes, content: Content) -> None:
         self._send(consumer, encode_command(Command(0, self._own, consumer, content)))

@@ -12,6 +12,9 @@ Zeeks, and counted; a clone that has had another value under its key is told tha
 Who has made a change is told to others as text, `zeek UUID#7` for an entity. What Broker knows as an expiry goes from
 when it is told; a clone keeps none, and is told when an entry expires.
 
+Where the store is kept over restarts, a `Ledger` knows under which numbers clones are told of what, and this is the
+`History` that their master asks.
+
 Owner: the connections of one hub. Cost: 2 to 5 µs an entry in a snapshot, or a change. No I/O; the time is asked for.
 """
 
@@ -20,6 +23,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from struct import error as StructError  # noqa: N812  an exception, named as one
 from typing import Protocol
 
@@ -41,19 +45,22 @@ from peers.values import (
 )
 from peers.values.layout import Tag
 from peers.zeek.broker.stores.command import (
+    Action,
     Add,
     Clear,
     Erase,
     Expire,
     Put,
     PutUnique,
+    PutUniqueResult,
     Subtract,
     entity,
     node_of,
     object_of,
 )
+from peers.zeek.broker.stores.ledger import By, Ledger
 from peers.zeek.broker.stores.master import Change as Told
-from peers.zeek.broker.stores.master import Wish
+from peers.zeek.broker.stores.master import Granted, Wish, nothing
 
 __all__ = ["HubStore", "StoreOwner", "entity_of", "publisher_of"]
 
@@ -85,8 +92,13 @@ class StoreOwner(Protocol):
         commands: Iterable[Command | StoreError],
         then: Callable[[list[Change | StoreError | None], HubError | None], object],
         publisher: object = None,
+        user: str | None = None,
+        note: Callable[[list[Change | StoreError | None]], Mapping[str, bytes | None]] | None = None,
     ) -> None:
-        """Carry commands out, and call `then` with what came of each, or why it could not be kept."""
+        """Carry commands out, and call `then` with what came of each, or why it could not be kept.
+
+        What `note` makes of what came of them is kept beside the changes.
+        """
 
 
 def publisher_of(of: bytes) -> str:
@@ -111,9 +123,10 @@ class HubStore:
         owner: Changes the store.
         entries: Of the store, by key.
         now_ns: The time, ns since 1970, by which entries expire.
+        ledger: What is kept over restarts of how clones are told; None where nothing is.
     """
 
-    __slots__ = ("_entries", "_now_ns", "_own", "_owner", "refused", "unwritable")
+    __slots__ = ("_entries", "_keys", "_ledger", "_now_ns", "_own", "_owner", "refused", "unwritable")
 
     def __init__(
         self,
@@ -121,11 +134,15 @@ class HubStore:
         owner: StoreOwner,
         entries: Callable[[], Mapping[bytes, Entry]],
         now_ns: Callable[[], int],
+        ledger: Ledger | None = None,
     ) -> None:
         self._own = own
         self._owner = owner
         self._entries = entries
         self._now_ns = now_ns
+        self._ledger = ledger
+        self._keys: dict[int, bytes] | None = None
+        """The keys of entries by their versions, while somebody goes through them."""
         self.refused = 0
         """Wishes that were not granted: a clash of types, a full store, a value that is none."""
         self.unwritable = 0
@@ -143,21 +160,102 @@ class HubStore:
             except InvalidDataError:
                 self.unwritable += 1
 
-    def apply(self, wish: Wish, then: Callable[[bool], object]) -> None:
+    def apply(self, wish: Wish, then: Granted, by: By | None = None) -> None:
         """Grant a wish, if it can be."""
+        command: Command | StoreError
         try:
             command = _command_of(wish)
-        except (InvalidDataError, StoreError):
-            self.refused += 1
-            then(False)
+        except (InvalidDataError, StoreError) as error:
+            command = StoreError(str(error))
+        publisher = publisher_of(wish.publisher)
+        ledger = self._ledger
+        if ledger is None:
+            self._owner.apply([command], partial(self._answer, then, 0), publisher)
             return
+        number = 0
+
+        def note(outcomes: list[Change | StoreError | None]) -> Mapping[str, bytes | None]:
+            nonlocal number
+            answer = None
+            if isinstance(wish, PutUnique):
+                answer = PutUniqueResult(isinstance(outcomes[0], Change), wish.who, wish.request, self._own)
+            notes, number = ledger.note(by, answer)
+            return notes
 
         def done(outcomes: list[Change | StoreError | None], error: HubError | None) -> None:
-            if error is not None or isinstance(outcomes[0], StoreError):
+            if error is None:
+                self._answer(then, number, outcomes, None)
+            else:  # it is told as soon as anything is kept behind it
                 self.refused += 1
-            then(error is None and isinstance(outcomes[0], Change))
 
-        self._owner.apply([command], done, publisher_of(wish.publisher))
+        self._owner.apply([command], done, publisher, None, note)
+
+    def _answer(
+        self, then: Granted, number: int, outcomes: list[Change | StoreError | None], error: HubError | None
+    ) -> None:
+        if error is not None or isinstance(outcomes[0], StoreError):
+            self.refused += 1
+        inserted = error is None and isinstance(outcomes[0], Change)
+        if number:
+            then(inserted, number)
+        else:
+            then(inserted)
+
+    # What is known of numbers.
+
+    @property
+    def last(self) -> int:
+        """See `History`."""
+        return self._known.last
+
+    @property
+    def _known(self) -> Ledger:
+        if self._ledger is None:
+            raise AssertionError("only a store that is kept has a history")
+        return self._ledger
+
+    def remembers(self, number: int) -> bool:
+        """See `History`."""
+        return self._known.remembers(number)
+
+    def position(self, writer: bytes) -> int | None:
+        """See `History`."""
+        return self._known.position(writer)
+
+    def recall(self, number: int) -> Action | None:
+        """See `History`."""
+        ledger = self._known
+        if not ledger.remembers(number):
+            return None
+        record = ledger.record(number)
+        if record is not None:
+            return record
+        if self._keys is None:
+            self._keys = {version: key for key, (_, version, _) in self._entries().items()}
+        version = ledger.version_of(number)
+        key = self._keys.get(version)
+        entry = None if key is None else self._entries().get(key)
+        if key is None or entry is None or entry[1] != version:
+            return nothing(self._own)  # a later change of this key has made it void
+        try:
+            return self._put_of(key, entry[0], None, self._own)
+        except InvalidDataError:
+            return nothing(self._own)
+
+    def rest(self) -> None:
+        """See `History`."""
+        self._keys = None
+
+    def note(self, changes: Sequence[Change]) -> Mapping[str, bytes | None]:
+        """Return what is to be kept beside changes, whoever has made them."""
+        contents: dict[int, Erase | Expire | Clear | None] = {}
+        for change in changes:
+            content = None
+            if change.kind != ChangeKind.PUT:
+                with suppress(InvalidDataError):
+                    content = self._content_of(change)
+            contents[change.number] = None if isinstance(content, Put) else content
+        return self._known.note_changes(contents)
 
     def told(self, changes: Sequence[Change]) -> Iterator[Told]:
         """Return what clones are to be told of changes, as far as they have a Broker form."""
@@ -177,12 +275,15 @@ class HubStore:
         if change.kind == ChangeKind.EXPIRE or change.value is None:
             return Expire(key, self._own)
         expiry_ns = None if change.expires_ns is None else max(1, change.expires_ns - self._now_ns())
+        return self._put_of(change.key, change.value, expiry_ns, publisher)
+
+    def _put_of(self, key: bytes, value: bytes, expiry_ns: int | None, publisher: bytes) -> Put | Erase:
+        body = from_msgpack(key)
         try:
-            value = from_msgpack(change.value)
+            return Put(body, from_msgpack(value), expiry_ns, publisher)
         except InvalidDataError:
             self.unwritable += 1
-            return Erase(key, publisher)  # or clones would keep the value before
-        return Put(key, value, expiry_ns, publisher)
+            return Erase(body, publisher)  # or clones would keep the value before
 
 
 def _command_of(wish: Wish) -> Command:

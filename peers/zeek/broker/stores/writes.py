@@ -12,6 +12,8 @@ asked of an entry that the copy has is tried there first, so that a clash of typ
 a master at a Zeek would log it, or do something else that goes with the type. Broker has no versions, and no condition
 but that there is no entry.
 
+What a user asks for is charged to him while it is on its way (`charges`), and in the copy as in any other store.
+
 Owner: the connections of one hub. Invariants: each command is answered once; what has no answer when the master is lost
 is answered with that. A wish is not sent to another master. Bounds: those of the clone. Cost: 10 µs a command.
 No I/O, no clock. Not here: who may write (`peers.stores.master`), the channel (`peers.zeek.broker.stores.clone`).
@@ -30,6 +32,7 @@ from hub.stores.command import Command
 from hub.stores.store import Store
 from peers.values import InvalidDataError, encode, from_msgpack
 from peers.values.layout import Tag
+from peers.zeek.broker.stores.charges import Charges
 from peers.zeek.broker.stores.clone import Clone
 from peers.zeek.broker.stores.command import Add, Clear, Erase, Put, Subtract
 from peers.zeek.broker.stores.master import Wish
@@ -54,14 +57,18 @@ class Written:
         command: Which, with its canonical key.
         publisher: Who has asked for it, as those are told who read changes.
         done: Called once with what has become of it.
+        user: Who is charged.
     """
 
-    __slots__ = ("command", "done", "number", "publisher")
+    __slots__ = ("command", "done", "number", "publisher", "user")
 
-    def __init__(self, command: Command, publisher: object, done: Callable[[Outcome], object]) -> None:
+    def __init__(
+        self, command: Command, publisher: object, done: Callable[[Outcome], object], user: str | None = None
+    ) -> None:
         self.command = command
         self.publisher = publisher
         self.done = done
+        self.user = user
         self.number = 0
         """Its number among the wishes to the master; 0 until it has one."""
 
@@ -93,7 +100,7 @@ class Writes:
         entities: Makes a new entity of this node at each call.
     """
 
-    __slots__ = ("_entities", "_keys", "_known", "_store", "_written", "clone")
+    __slots__ = ("_charges", "_entities", "_keys", "_known", "_store", "_written", "clone")
 
     clone: Clone
     """Where wishes go; set by whoever makes both."""
@@ -105,6 +112,7 @@ class Writes:
         # By publisher, in the order of their numbers; and how many of them there are of each key.
         self._written: OrderedDict[bytes, Written] = OrderedDict()
         self._keys: Counter[bytes] = Counter()
+        self._charges = Charges(store)
 
     def __len__(self) -> int:
         """Return how many wait for their answers."""
@@ -115,7 +123,7 @@ class Writes:
         commands: Iterable[Command | StoreError],
         then: Then,
         publisher: object = None,
-        user: str | None = None,  # noqa: ARG002 -- what a Zeek's store holds is charged to nobody
+        user: str | None = None,
     ) -> None:
         """Have commands carried out; see `peers.stores.master.Master.apply`."""
         asked = list(commands)
@@ -127,20 +135,24 @@ class Writes:
             try:
                 if isinstance(command, StoreError):
                     raise command
-                self._ask(command, publisher, done)
+                self._ask(command, publisher, done, user)
             except StoreError as error:
                 done(error)
 
-    def _ask(self, command: Command, publisher: object, done: Callable[[Outcome], object]) -> None:
+    def _ask(self, command: Command, publisher: object, done: Callable[[Outcome], object], user: str | None) -> None:
         if command.if_version is not None:
             text = f"the store follows {self._known!r} of a Zeek, which knows no versions: put_unique does"
             raise StoreError(text)
         if not self.clone.is_attached:
             text = f"the store follows {self._known!r} of a Zeek, and no Zeek has its master now"
             raise StoreError(text, CloseCode.TRY_AGAIN_LATER)
-        command = self._checked(command)
+        command, size = self._checked(command)
+        if user is not None and size:
+            self._charges.add(user, command.key, size)
+        else:
+            user = None
         who = self._entities()
-        written = self._written[who] = Written(command, publisher, done)
+        written = self._written[who] = Written(command, publisher, done, user)
         self._keys[command.key] += 1
         try:
             if command.kind == "put_unique":
@@ -155,23 +167,27 @@ class Writes:
                 raise
             raise StoreError(str(error), CloseCode.TRY_AGAIN_LATER) from error
 
-    def _checked(self, command: Command) -> Command:
-        """Return a command with its canonical key.
+    def _checked(self, command: Command) -> tuple[Command, int]:
+        """Return a command with its canonical key, and how large the entry may become by it (0: there will be none).
 
         Raises:
             StoreError: The copy could not do that.
         """
         if command.kind == "clear":
-            return command
+            return command, 0
         operations, limits = self._store.operations, self._store.limits
         key = operations.canonical(command.key)
         size = len(key) + len(command.value or b"")
         if size > limits.entry_bytes:
             raise StoreError(f"an entry of {size} bytes, the limit is {limits.entry_bytes}", CloseCode.TOO_BIG)
         entry = self._store.entries.get(key)
-        if command.kind not in _PLAIN and entry is not None and not self._keys[key]:
-            operations.apply(command.kind, entry[0], command.value, command.empty)
-        return Command(command.kind, key, command.value, command.expiry_ns, None, command.empty)
+        if command.kind == "erase":
+            size = 0
+        elif command.kind not in _PLAIN and entry is not None:
+            size += len(entry[0])  # at most: what it becomes is for the master to say
+            if not self._keys[key]:
+                size = len(key) + len(operations.apply(command.kind, entry[0], command.value, command.empty))
+        return Command(command.kind, key, command.value, command.expiry_ns, None, command.empty), size
 
     # What becomes of them.
 
@@ -210,6 +226,8 @@ class Writes:
     def _pop(self, who: bytes) -> Written:
         written = self._written.pop(who)
         key = written.command.key
+        if written.user is not None:
+            self._charges.remove(written.user, key)
         self._keys[key] -= 1
         if not self._keys[key]:
             del self._keys[key]

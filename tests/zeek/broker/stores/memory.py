@@ -8,6 +8,7 @@ from typing import Any
 from peers.values import Count, decode, encode
 from peers.values.layout import Tag
 from peers.zeek.broker.stores.command import Add, Clear, Erase, Expire, Put, PutUnique, Subtract
+from peers.zeek.broker.stores.ledger import By
 from peers.zeek.broker.stores.master import Change, Wish
 
 __all__ = ["MemoryReplica", "MemoryStore"]
@@ -29,7 +30,7 @@ class MemoryStore:
         """As `ServedStore`."""
         return len(self.content)
 
-    def apply(self, wish: Wish, then: Callable[[bool], object] = lambda _: None) -> None:
+    def apply(self, wish: Wish, then: Callable[[bool], object] = lambda _: None, _: By | None = None) -> None:
         """As `ServedStore`."""
         then(self._apply(wish))
 

@@ -35,13 +35,15 @@ class Copy:
         commands: Iterable[Command | StoreError],
         then: Callable[[list[Change | StoreError | None], HubError | None], object],
         publisher: object = None,
+        user: str | None = None,
+        _: object = None,
     ) -> None:
         """As `StoreOwner`."""
         outcomes: list[Change | StoreError | None] = []
         for command in commands:
             assert isinstance(command, Command)
             try:
-                outcomes.append(self.store.apply(command, 0, publisher))
+                outcomes.append(self.store.apply(command, 0, publisher, user))
             except StoreError as error:
                 outcomes.append(error)
         self.changes += [outcome for outcome in outcomes if isinstance(outcome, Change)]

@@ -11,6 +11,7 @@ import pytest
 from hub.errors import CloseCode, StoreError
 from hub.stores.change import Change, ChangeKind
 from hub.stores.command import Command
+from hub.stores.limits import StoreLimits
 from peers.values import Count, decode, encode, from_msgpack, to_msgpack
 from peers.zeek.broker.stores.channel import SILENT_TICKS, ChannelLimits
 from peers.zeek.broker.stores.clone import Clone
@@ -37,9 +38,11 @@ def asked(kind: str, key: Any, *operand: Any, **terms: Any) -> Command:
 class Followed:
     """A store of the hub that follows the master of a simulation, and what its clients are answered."""
 
-    def __init__(self, simulation: Simulation, limits: ChannelLimits | None = None) -> None:
+    def __init__(
+        self, simulation: Simulation, limits: ChannelLimits | None = None, store: StoreLimits | None = None
+    ) -> None:
         self.simulation = simulation
-        self.copy = Copy()
+        self.copy = Copy(store)
         numbers = iter(range(1, 1_000_000))
         self.writes = Writes("db", self.copy.store, lambda: entity(HUB, next(numbers)))
         self.copy.followed = FollowedStore(
@@ -65,11 +68,11 @@ class Followed:
         if reason:
             self.writes.lose(reason)
 
-    def ask(self, *commands: Command, publisher: str = "alice") -> int:
+    def ask(self, *commands: Command, publisher: str = "alice", user: str | None = None) -> int:
         """Let a client ask; return the number of the first answer."""
         first = self.asked
         self.asked += len(commands)
-        self.writes.apply(commands, partial(self._answer, first), publisher)
+        self.writes.apply(commands, partial(self._answer, first), publisher, user)
         return first
 
     def _answer(self, first: int, outcomes: list[Change | StoreError | None], error: object) -> None:
@@ -78,9 +81,9 @@ class Followed:
             assert number not in self.answers
             self.answers[number] = outcome
 
-    def answer(self, command: Command) -> Change | StoreError | None:
+    def answer(self, command: Command, user: str | None = None) -> Change | StoreError | None:
         """Ask, and wait for the answer."""
-        number = self.ask(command)
+        number = self.ask(command, user=user)
         for _ in range(100):
             if number in self.answers:
                 return self.answers[number]
