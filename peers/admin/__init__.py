@@ -8,6 +8,8 @@
 | `topics` | which topics bring how much |
 | `probe` | the ways of a topic, and their times, found out by a probe |
 | `rights` | what whoever asks may do |
+| `policy`, `policy_change` | what a policy would decide, and what it would change for those who are connected |
+| `audit` | what was refused, and what admins did, before one looked |
 | `kick`, `queue` | connections that are closed, or get more room for what waits |
 | `steps` | an answer that takes more than a turn |
 | `services` | all of them, as a node has them |

@@ -5,6 +5,9 @@ there, which Zeeks they have, the addresses that they tell everybody, and how mu
 topics, no users. Owner: nobody. Cost: about 0.5 µs for each hub of the mesh, and 1 µs for each hub, link and Zeek of
 the answer, which has about `PAGE` of them; 10 µs for each link of this hub.
 
+Where the hub is several processes, each is a hub of the mesh, and what a link carries is told by whichever of them has
+it: by the one that is asked, if it has one itself.
+
 Pages are looked at one after the other, and the mesh may change between them; each is as things stand at that time.
 """
 
@@ -19,10 +22,14 @@ from hub.errors import UsageError
 from hub.handler import Handler
 from hub.mesh.record import Record
 from hub.requests.hub_services import Function
+from peers.admin.steps import Work, in_steps
 from peers.node.node import Node
 from peers.node.traffic import Standing
 
-__all__ = ["PAGE", "graph"]
+__all__ = ["PAGE", "graph", "links_here"]
+
+Links = dict[str, dict[str, Any]]
+"""What links have carried, by the id of the hub at the far end."""
 
 PAGE: Final = 1000
 """About how many hubs, links and Zeeks are in an answer: the hub with which there are so many is the last one, with all
@@ -40,26 +47,45 @@ def graph(node: Node) -> Function:
     empty one says that there are no more.
     """
 
-    def answer(_: Handler, value: Any) -> list[dict[str, Any]]:
+    def answer(_: Handler, value: Any) -> Any:
         try:
             after = bytes.fromhex(msgspec.convert({} if value is None else value, _Page).after)
         except (msgspec.ValidationError, ValueError) as error:
             raise UsageError(f"expected null, or a map with `after`, the id of a hub: {error}") from error
-        mesh = node.core.mesh
-        links = {link.peer.hub: link for link in node.traffic.standing()}
-        page: list[dict[str, Any]] = []
-        left = PAGE
-        for hub in sorted(hub for hub in mesh.records if hub > after):
-            page.append(_described(node, mesh.records[hub], links.get(hub)))
-            left -= 1 + len(page[-1]["links"]) + len(page[-1]["zeeks"])
-            if left <= 0:
-                break
-        return page
+        if node.whole is None:
+            return _page(node, after, links_here(node))
+        return in_steps(node, _of_all(node, after))
 
     return answer
 
 
-def _described(node: Node, record: Record, link: Standing | None) -> dict[str, Any]:
+def links_here(node: Node) -> Links:
+    """Return what the links of this process have carried, by the id of the hub at the far end."""
+    now_s, here = node.loop.time(), node.id.hex()
+    return {link.peer.hub.hex(): _measured(link, now_s) | {"at": here} for link in node.traffic.standing()}
+
+
+def _of_all(node: Node, after: bytes) -> Work[list[dict[str, Any]]]:
+    links: Links = {}
+    for part in (yield node.whole.ask("links")) if node.whole is not None else ():
+        links = part | links
+    return _page(node, after, links | links_here(node))
+
+
+def _page(node: Node, after: bytes, links: Links) -> list[dict[str, Any]]:
+    mesh = node.core.mesh
+    page: list[dict[str, Any]] = []
+    left = PAGE
+    for hub in sorted(hub for hub in mesh.records if hub > after):
+        link = None if hub == node.id else links.get(hub.hex())
+        page.append(_described(node, mesh.records[hub], link))
+        left -= 1 + len(page[-1]["links"]) + len(page[-1]["zeeks"])
+        if left <= 0:
+            break
+    return page
+
+
+def _described(node: Node, record: Record, link: dict[str, Any] | None) -> dict[str, Any]:
     graph = node.core.mesh.graph
     return {
         "hub": record.hub.hex(),
@@ -72,7 +98,7 @@ def _described(node: Node, record: Record, link: Standing | None) -> dict[str, A
         "lost": None if record.hub in graph.reached else _lost_at(node, record),
         "links": {other.hex(): cost for other, cost in sorted(graph.links.get(record.hub, {}).items())},
         "zeeks": _zeeks(node, record.hub),
-        "link": None if link is None else _measured(link, node.loop.time()),
+        "link": link,
     }
 
 

@@ -5,15 +5,19 @@ Owner: the core, which keeps them.
 
 from __future__ import annotations
 
+from hub.events import AUDIT_TOPIC
 from hub.topics import RESERVED
+from peers.admin.audit import audited
 from peers.admin.graph import graph
 from peers.admin.history import history
 from peers.admin.journal import JOURNAL_TOPIC, journal
 from peers.admin.kick import kick
 from peers.admin.nodes import NODES_TOPIC, nodes
+from peers.admin.policy import POLICY_TOPIC, PolicyTests
 from peers.admin.probe import probe
 from peers.admin.queue import queue
 from peers.admin.rights import rights
+from peers.admin.served import SERVED_TOPIC, served
 from peers.admin.state import losses, state
 from peers.admin.topics import topics
 from peers.admin.trace import trace
@@ -33,11 +37,14 @@ def add_services(node: Node) -> None:
     services.add(RESERVED + "kick", kick(node), for_admins=True)
     services.add(RESERVED + "queue", queue(node), for_admins=True)
     services.add(RESERVED + "rights", rights(node), judges_itself=True)
+    services.add(AUDIT_TOPIC, audited(node), for_admins=True)
+    services.add(POLICY_TOPIC, PolicyTests(node).answer, for_admins=True)
     services.add(RESERVED + "history", history(node))
     services.add(RESERVED + "state", state(node))
     services.add(RESERVED + "losses", losses(node))
     services.add(RESERVED + "mesh/graph", graph(node))
     services.add(NODES_TOPIC, nodes(node))
+    services.add(SERVED_TOPIC, served(node))
     services.add(JOURNAL_TOPIC, journal(node))
     services.add(RESERVED + "mesh/trace", trace(node), for_admins=True)
     services.add(RESERVED + "mesh/probe", probe(node), for_admins=True)

@@ -30,6 +30,7 @@ def totals(node: Node) -> dict[str, Any]:
         "handlers": len(node.core.handlers),
         "memory_bytes": memory.resident_bytes,
         "memory_limit_bytes": memory.limit_bytes,
+        "dropped_log_lines": node.log_statistics().dropped_lines_total,
         "users": [share._asdict() for share in node.core.quotas.largest(USERS_SHOWN)],
         "state": node.pulse.state.fields(),
         "links": [link.fields() for link in node.traffic.statistics(node.loop.time())],

@@ -248,6 +248,7 @@ class Greeting:
             rights=rights_of(self._node, connection),
         )
         handler.narrows = handler.narrows or hello.narrow
+        handler.is_inner = self._trusted
         connection.join(handler)
         return handler
 

@@ -54,6 +54,7 @@ from peers.daemon.part import Part
 from peers.daemon.reviewing import review
 from peers.daemon.sources import Loaded
 from peers.daemon.stopping import Stopping
+from peers.daemon.telemetry.telemetry import Telemetry, open_telemetry
 from peers.daemon.telling import Telling
 from peers.journal.journal import Journal
 from peers.node.memory import MemoryWatch
@@ -117,6 +118,8 @@ class Daemon:
         self._tasks: list[asyncio.Task[None]] = []
         # The timer of the next second; None before `start`.
         self._tick: asyncio.TimerHandle | None = None
+        # What follows some of the messages, where that is wanted, from `start` on.
+        self._telemetry: Telemetry | None = None
         # The journal, where there is one, from `start` on.
         self._journal: Journal | None = None
         self._memory_watch = MemoryWatch(self.node.memory)
@@ -143,7 +146,7 @@ class Daemon:
             ConfigError: CURVE cannot be set up as the settings say; nothing is left open.
             JournalCorruptError, JournalUnavailableError: The journal cannot be opened; nothing is left open.
             StorageError: A store cannot be opened; nothing is left open.
-            UsageError, RejectedError: What the settings call a store is none.
+            UsageError, RejectedError: What the settings call a store is none; what they ask for is not installed.
         """
         self._fit_descriptors()
         settings = self.node.settings
@@ -153,6 +156,7 @@ class Daemon:
         try:
             self.node.stores.open(settings.stores)
             self._peerings.stores.open()
+            self._telemetry = open_telemetry(self.node)
             for endpoint in self._loaded.listen:
                 if self.part.is_open(endpoint):
                     await self._open(endpoint)
@@ -162,6 +166,8 @@ class Daemon:
             await self.node.stores.stop()
             if self._journal is not None:
                 await self._journal.stop()
+            if self._telemetry is not None:
+                await self._telemetry.stop()
             raise
         self._tell_exposure()
         for peer in self._loaded.peers:
@@ -233,6 +239,8 @@ class Daemon:
         await node.stores.stop()
         if self._journal is not None:
             await self._journal.stop()
+        if self._telemetry is not None:
+            await self._telemetry.stop()
 
     async def settle(self) -> None:
         """Write what this turn has brought, and wait until what was taken to be recorded is, and is confirmed."""

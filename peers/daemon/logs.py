@@ -4,7 +4,7 @@ Purpose: set up structlog and the standard library's logging once, so that the h
 libraries (asyncio, websockets) pass the same filter and have the same form.
 
 ```
-log.info("connected", peer=...)  --structlog-->  logging  --RateLimit-->  one handler  --form-->  stderr
+log.info("connected", peer=...)  --structlog-->  logging  --RateLimit-->  one handler  --form-->  OutputQueue --> stderr
 asyncio, websockets ...          ------------->     ^
 ```
 
@@ -18,7 +18,8 @@ Cost: about 40 µs a line, 12 µs one that the limit drops, 3 µs one below the 
 second asks `RateLimit.admit` first.
 
 Not here: how many lines are too many (`peers.daemon.rate_limit`), how values are bounded (`peers.daemon.log_values`),
-files and rotation (the service manager's business). A reader of stderr that stalls stalls the hub, as with any program.
+what becomes of lines that nobody reads (`peers.daemon.output_queue`), files and rotation (the service manager's
+business).
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from hub.settings import LogSettings
 from peers.daemon.log_values import VALUE_CHARACTERS, bounded, escaped, shortened
+from peers.daemon.output_queue import OutputQueue
 from peers.daemon.rate_limit import RateLimit
 
 __all__ = ["configure", "report_suppressed"]
@@ -46,6 +48,10 @@ __all__ = ["configure", "report_suppressed"]
 _HANDLER_NAME = "topichub"
 
 _OWN_LOGGERS = ("hub", "peers")
+
+_RETOLD_LOGGERS = ("opentelemetry",)
+"""Several lines for each request to a collector that fails: `peers.daemon.telemetry.export` says it in one, when it
+begins and when it ends."""
 
 _TALKATIVE_LOGGERS = ("websockets",)
 """Libraries whose lines of level debug hold whole requests and messages, and so tokens and `Authorization`."""
@@ -70,8 +76,8 @@ def configure(
     because it may hold secrets. Lines of level debug are not limited in rate: whoever asks for them wants all of them.
 
     Args:
-        settings: Level and form.
-        stream: Where the lines go; None for standard error.
+        settings: Level and form, and how much a queue holds.
+        stream: Where the lines go; None for standard error. A queue tells in the same form what it drops.
         limit: The limit to obey; None for one of the usual size. At a reload it is the one in force, else what that has
             counted is not told.
         clock: Returns seconds, and never goes back.
@@ -89,6 +95,8 @@ def configure(
     handler.set_name(_HANDLER_NAME)
     handler.addFilter(_rate_filter(limit, clock))
     handler.setFormatter(_text_form(colours=terminal and not environ.get("NO_COLOR")) if text else _json_form())
+    if isinstance(stream, OutputQueue):
+        stream.adopt(settings.queue_bytes, lambda lines: handler.format(_dropped(lines)))
     _install(handler, logging.getLevelNamesMapping()[settings.level.upper()])
     structlog.configure(
         processors=[
@@ -114,6 +122,16 @@ def report_suppressed(limit: RateLimit, now_s: float) -> None:
         log.warning("log lines suppressed", lines=sum(told.values()), events=told)
 
 
+def _dropped(lines: int) -> logging.LogRecord:
+    """Return what is told where lines are missing, as structlog hands its own to `ProcessorFormatter`.
+
+    It is no line that is logged: it must be there whatever the level is, and stand where it belongs.
+    """
+    event = {"event": "log lines dropped: nobody read them", "lines": lines}
+    level = {"levelno": logging.WARNING, "levelname": "WARNING", "created": time.time()}
+    return logging.makeLogRecord(level | {"name": __name__, "msg": event, "_logger": None, "_name": "warning"})
+
+
 def _install(handler: logging.Handler, level: int) -> None:
     """Put our handler in the place of the one we put there before; leave those of others alone."""
     root = logging.getLogger()
@@ -125,6 +143,8 @@ def _install(handler: logging.Handler, level: int) -> None:
         logging.getLogger(name).setLevel(level)
     for name in _TALKATIVE_LOGGERS:
         logging.getLogger(name).setLevel(max(level, logging.INFO))
+    for name in _RETOLD_LOGGERS:
+        logging.getLogger(name).propagate = False
 
 
 def _rate_filter(limit: RateLimit, clock: Callable[[], float]) -> Callable[[logging.LogRecord], bool]:

@@ -24,6 +24,7 @@ from peers.daemon.draining import Draining
 from peers.daemon.garbage import GarbageWatch
 from peers.daemon.logs import configure, report_suppressed
 from peers.daemon.memory import keep_freed_memory
+from peers.daemon.output_queue import OutputQueue, queue_output
 from peers.daemon.part import Part
 from peers.daemon.rate_limit import RateLimit
 from peers.daemon.reloading import Reloading
@@ -104,11 +105,12 @@ def run(
     """
     manager = ServiceManager.taken_from(os.environ)
     loaded = load()
+    log_queue = queue_output()
     limit = configure(loaded.settings.log)
     keep_freed_memory()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         try:
-            runner.run(_serve(loaded, load, announce, make_crew, limit=limit, manager=manager))
+            runner.run(_serve(loaded, load, announce, make_crew, limit=limit, log_queue=log_queue, manager=manager))
         finally:
             manager.end()
 
@@ -130,12 +132,14 @@ async def _serve(  # noqa: PLR0913 -- what a process has once
     make_crew: Callable[[Daemon], Crew],
     *,
     limit: RateLimit,
+    log_queue: OutputQueue,
     manager: ServiceManager,
 ) -> None:
     log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
     loop = asyncio.get_running_loop()
     has_crew = loaded.settings.workers > 1
     daemon = Daemon(loaded, loaded.settings.name or host_name(), Part.CORE if has_crew else Part.WHOLE)
+    daemon.node.log_statistics = log_queue.statistics
     crew = make_crew(daemon) if has_crew else NoCrew()
     manager.begin()
     await daemon.start()

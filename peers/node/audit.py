@@ -19,21 +19,32 @@ while nobody subscribes. Not here: logs, who may do what (`hub.policy`).
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
+from itertools import takewhile
 from typing import Any, Final, NamedTuple
 
 from hub.errors import RejectedError
 from hub.events import AUDIT_TOPIC, Event
 from hub.handler import Handler
 
-__all__ = ["KINDS", "KINDS_OF_USER", "Audit", "By", "who_did"]
+__all__ = ["KEPT", "KINDS", "KINDS_OF_USER", "RECOGNISED", "Audit", "By", "who_did"]
 
 KINDS: Final = 256
 """Most pairs of a user and a reason that are counted apart in one second."""
 
 KINDS_OF_USER: Final = 32
 """Most of one user: else whoever is refused under many topics would keep what others try out of the audit."""
+
+
+KEPT: Final = 1_024
+"""How many events are kept for those who look later (`Audit.before`), 1 KiB each, about; the journal keeps more."""
+
+_KEPT_CHARACTERS = 1_000
+"""How much of a text is kept there: what an admin tells those whom he closes may be long."""
+
+RECOGNISED: Final = "recognised"
+"""Of this kind no events are kept: thousands who connect anew would leave nothing of what was refused."""
 
 
 class _Kind(NamedTuple):
@@ -73,12 +84,14 @@ class Audit:
         """How many refusals of further kinds there were since the last tick."""
         self.refused_total = 0
         """How many messages and requests were refused since the start because their user may not do that."""
+        self._kept: deque[dict[str, Any]] = deque(maxlen=KEPT)
+        """What was told last, the newest at the end; texts are cut."""
 
     # What happens at the door.
 
     def recognised(self, handler: Handler, how: str) -> None:
         """Somebody was recognised, and is a part of the hub now."""
-        self._tell("recognised", who_did(handler) | {"how": how})
+        self._tell(RECOGNISED, who_did(handler) | {"how": how})
 
     def turned_away(self, address: str, reason: str, text: str) -> None:
         """Somebody was not recognised.
@@ -142,7 +155,32 @@ class Audit:
             self._tell("refused", fields | {"action": what, "count": count})
 
     def _tell(self, what: str, fields: dict[str, Any]) -> None:
-        self._announce(Event(AUDIT_TOPIC, {"what": what, "at": round(self._now_s(), 3)} | fields))
+        told = {"what": what, "at": round(self._now_s(), 3)} | fields
+        self._announce(Event(AUDIT_TOPIC, told))
+        if what != RECOGNISED:
+            self._kept.append({name: _cut(value) for name, value in told.items()})
+
+    # What was told before.
+
+    def before(self, at_s: float, limit: int) -> list[dict[str, Any]]:
+        """Return what was told before a time, the newest first: so many events, and those of the same moment.
+
+        Thus whoever asks for what was before the last of them misses nothing.
+
+        Args:
+            at_s: The time, s since 1970.
+            limit: How many, at least 1.
+        """
+        found = [event for event in reversed(self._kept) if event["at"] < at_s]
+        if len(found) <= limit:
+            return found
+        last = found[limit - 1]["at"]
+        return found[:limit] + list(takewhile(lambda event: event["at"] == last, found[limit:]))
+
+
+def _cut(value: Any) -> Any:
+    is_long = isinstance(value, str) and len(value) > _KEPT_CHARACTERS
+    return value[:_KEPT_CHARACTERS] + "…" if is_long else value
 
 
 By = Handler | Mapping[str, Any]

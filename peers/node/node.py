@@ -42,11 +42,13 @@ from peers.node.common_share import CHANGES_PER_TURN, EVENTS_PER_TURN, CommonSha
 from peers.node.handshakes import Handshakes
 from peers.node.keepalive import Keepalive
 from peers.node.links import Links
+from peers.node.log_statistics import LogStatistics
 from peers.node.memory import memory_limit_bytes, resident_bytes
 from peers.node.mesh_clock import MeshClock
 from peers.node.probes import Probes
 from peers.node.pulse import Pulse
 from peers.node.read_times import ReadTimes
+from peers.node.span_statistics import SpanStatistics
 from peers.node.surplus import Surplus
 from peers.node.traffic import Traffic
 from peers.node.vacancies import Vacancies
@@ -220,6 +222,8 @@ class Node:
         many had something unread when their time to read it was over (`limits.linger_s`, `limits.linger_unread_s`)."""
         self.rejected_messages = 0
         """How many messages were refused since the start."""
+        self.left_out_messages = 0
+        """How many messages were not sent to clients that want a sample, (`peers.connections.sample`)."""
         self.drained_clients = 0
         """How many clients were moved off since the start (`hub drain`)."""
         self.draining = False
@@ -234,6 +238,10 @@ class Node:
         """Looks at everything once a second, and knows what was before."""
         self.audit = self._make_audit()
         self.log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
+        self.log_statistics: Callable[[], LogStatistics] = LogStatistics
+        self.span_statistics: Callable[[], SpanStatistics] = SpanStatistics
+        """Of the spans that a collector is told of (`peers.daemon.telemetry`), where there is one."""
+        """Tells how the log does. Whoever gives this process a queue for it puts that here."""
 
     def _journal_without_file(self) -> Recording:
         """Return what stands where no file is: the journal of the hub that the settings name, or none."""
@@ -399,6 +407,11 @@ class Node:
     def journal_trouble(self) -> str:
         """Why nothing can be recorded; empty if that is not so, or nothing is to be."""
         return self.journal.trouble
+
+    @property
+    def log_trouble(self) -> str:
+        """Why lines of the log are lost, or wait; empty if they are not."""
+        return self.log_statistics().trouble
 
     def after_turn(self, act: Callable[[], object]) -> None:
         """Call `act` once this turn of the loop is over."""

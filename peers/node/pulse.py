@@ -65,6 +65,10 @@ class Source(Protocol):
     def journal_trouble(self) -> str:
         """Why nothing can be recorded; empty if that is not so."""
 
+    @property
+    def log_trouble(self) -> str:
+        """Why lines of the log are lost, or wait; empty if they are not."""
+
 
 class _Sums:
     """What had been done in all, at one look."""
@@ -242,6 +246,8 @@ class Pulse:
             yield "the hub is stopping"
         if source.journal_trouble:
             yield source.journal_trouble
+        if source.log_trouble:
+            yield source.log_trouble
         if source.memory.is_over:
             yield "there is too little memory, and what is new is refused"
 

@@ -20,8 +20,8 @@ class Whole(Protocol):
         """Ask all of them the same, and put their answers together.
 
         Args:
-            what: "metrics", "statistics", "state", "losses", "history", "who", "users", "kick", "queue", "drain" or
-                "reload";
+            what: "metrics", "statistics", "state", "losses", "history", "who", "users", "kick", "queue", "topics",
+                "subscribers", "services", "links", "drain" or "reload";
                 "ready", which is answered with why the hub is not, or an empty text; "alive", which the core answers.
             value: What to ask with.
             by: Who wants to know; None for nobody in particular.

@@ -29,7 +29,7 @@ from __future__ import annotations
 import ssl
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import structlog
 
@@ -37,18 +37,22 @@ from hub.errors import NotRecognisedError
 from hub.policy.certificate_name import names_of, parse_certificate_name
 from hub.policy.policy import ANONYMOUS, LOCAL, Policy, Rights
 from hub.policy.roles import ADMIN
+from hub.settings import AccessSettings, ZeekSettings
 from hub.topics import printable
 from peers.users.failures import Failures
 from peers.users.identity import How, Identity
 from peers.users.proof import Proof
 from peers.users.refusal import Reason, Refusal
 from peers.users.tokens import SCHEME
-from peers.users.users import Users
+from peers.users.users import Users, users_by
 from peers.zeek.zmtp.curve.z85 import decode_key
 
-__all__ = ["Access"]
+__all__ = ["Access", "Tested"]
 
 _ADMIN = frozenset({ADMIN})
+
+Tested = Literal["asked", "tried", "wrong", "too_large", "busy"]
+"""The policy in force was asked; another one was tried, had a mistake, was too large; there was too much to do."""
 
 
 class Access:
@@ -70,6 +74,8 @@ class Access:
         """How many were recognised since the start, by how."""
         self.refused: Counter[Reason] = Counter()
         """How many were not, by why."""
+        self.tested: Counter[Tested] = Counter()
+        """How often somebody has asked what a policy says, by what came of that (`peers.admin.policy`)."""
         self.on_refused: Callable[[str, Reason, str], object] = _ignore
         """Called with address, reason and text where somebody is not recognised; the node tells its audit."""
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
@@ -97,6 +103,16 @@ class Access:
     def adopt(self, users: Users) -> None:
         """Recognise by these users from now on."""
         self._users = users
+
+    def tried(self, text: str, settings: AccessSettings, zeek: ZeekSettings) -> Access:
+        """Return what would recognise, and give rights, if this text was the policy; called in any thread.
+
+        Nothing of that is in force, and nothing that it finds is counted here.
+
+        Raises:
+            ConfigError: Something is wrong with the text.
+        """
+        return Access(users_by(text, self._users, settings, zeek), self._now_s, self._wall_s)
 
     def rights(self, identity: Identity) -> Rights | None:
         """Return what somebody may do; None for everything."""

@@ -1,4 +1,4 @@
-"""`read_file`, `read_toml`: files that people write, read whole or refused with one line that names them.
+"""`read_file`, `read_toml`, `parse_toml`: files that people write, read whole or refused with one line that names them.
 
 Owner: nobody. Not here: what the files hold.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from hub.config import ConfigError
 
-__all__ = ["read_file", "read_toml"]
+__all__ = ["decoded", "parse_toml", "read_file", "read_toml"]
 
 
 def read_file(path: Path, largest_bytes: int, what: str) -> bytes:
@@ -42,13 +42,35 @@ def read_toml(path: Path, largest_bytes: int, what: str) -> dict[str, object]:
     Raises:
         ConfigError: It cannot be read, or is no TOML; the text names the line.
     """
-    content = read_file(path, largest_bytes, what)
+    return parse_toml(decoded(read_file(path, largest_bytes, what), str(path)), str(path))
+
+
+def decoded(content: bytes, source: str) -> str:
+    """Return the text of a file.
+
+    Raises:
+        ConfigError: It is not UTF-8; the text names the line.
+    """
     try:
-        return tomllib.loads(content.decode())
+        return content.decode()
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise ConfigError(str(path), "", f"not UTF-8 (at line {line})") from error
+        raise ConfigError(source, "", f"not UTF-8 (at line {line})") from error
+
+
+def parse_toml(text: str, source: str) -> dict[str, object]:
+    """Return the tables that a text in TOML holds.
+
+    Args:
+        text: Whatever it is.
+        source: Where it stands, for the error.
+
+    Raises:
+        ConfigError: It is no TOML; the text names the line.
+    """
+    try:
+        return tomllib.loads(text)
     except ValueError as error:  # TOMLDecodeError names the line; a number of thousands of digits is a plain ValueError
-        raise ConfigError(str(path), "", f"not TOML: {error}") from error
+        raise ConfigError(source, "", f"not TOML: {error}") from error
     except RecursionError as error:
-        raise ConfigError(str(path), "", "not TOML that can be read: nested too deep") from error
+        raise ConfigError(source, "", "not TOML that can be read: nested too deep") from error

@@ -16,19 +16,20 @@ from typing import TYPE_CHECKING, NamedTuple
 from hub.config import ConfigError
 from hub.policy.certificate_name import CertificateName
 from hub.policy.language import Accounts, read_accounts, read_policy
+from hub.policy.lines import LONGEST_KEY, long_key
 from hub.policy.policy import Policy
 from hub.settings import AccessSettings, ZeekSettings
 from hub.topics import printable
 from peers.users.admin_token import AdminToken
 from peers.users.curve_keys import read_clients
-from peers.users.files import read_toml
+from peers.users.files import decoded, parse_toml, read_file
 from peers.users.token_file import TokenFile
 from peers.users.tokens import NO_TOKENS, Tokens
 
 if TYPE_CHECKING:
     from peers.users.jwts import Jwts
 
-__all__ = ["NOBODY", "Users", "policy_of", "read_policy_file", "read_users"]
+__all__ = ["NOBODY", "TRIED", "Users", "policy_of", "read_policy_file", "read_users", "users_by"]
 
 _LARGEST_POLICY_BYTES = 64 * 1024 * 1024
 """Twenty times what 100,000 rules and 10,000 users take."""
@@ -37,6 +38,9 @@ _UID_DIGITS = 10
 """Numbers of accounts have 32 bits."""
 
 _BUILT_IN = "the built-in policy"
+
+TRIED = "the policy"
+"""What a policy is called, in errors, that was sent to be tried."""
 
 
 class Users(NamedTuple):
@@ -83,10 +87,7 @@ def read_users(settings: AccessSettings, zeek: ZeekSettings = _ZEEK) -> Users:
     tokens, jwts, curve_clients = _tokens(settings), _jwts(settings), read_clients(zeek)
     source = settings.policy or _BUILT_IN
     policy, accounts = _compiled(settings.policy)
-    for key, role in (("access.anonymous", settings.anonymous), ("zeek.role", zeek.role)):
-        if role and role not in policy.roles:
-            known = ", ".join(sorted(policy.roles)[:8])
-            raise ConfigError("", key, f"there is no role {printable(role)} in {source}; there are {known}")
+    _check_roles(policy, source, settings, zeek)
     return Users(
         policy,
         accounts.certificates,
@@ -97,6 +98,34 @@ def read_users(settings: AccessSettings, zeek: ZeekSettings = _ZEEK) -> Users:
         settings.anonymous,
         curve_clients,
     )
+
+
+def users_by(text: str, users: Users, settings: AccessSettings, zeek: ZeekSettings = _ZEEK) -> Users:
+    """Return what would be if a policy was read from a text, and all else stayed as it is. Like `read_users`, slow.
+
+    Args:
+        text: Whatever somebody has written.
+        users: What there is.
+        settings: Of the hub.
+        zeek: What is set of Zeeks.
+
+    Raises:
+        ConfigError: Something is wrong with the text; the error names the place in it, and what is expected there.
+    """
+    line = long_key(text)
+    if line is not None:
+        raise ConfigError(TRIED, "", f"a key has more than {LONGEST_KEY} parts (at line {line})")
+    policy, accounts = _of_text(text, TRIED)
+    _check_roles(policy, TRIED, settings, zeek)
+    return users._replace(policy=policy, certificates=accounts.certificates, unix=_unix(accounts, TRIED))
+
+
+def _check_roles(policy: Policy, source: str, settings: AccessSettings, zeek: ZeekSettings) -> None:
+    """See to it that the roles that settings name are there."""
+    for key, role in (("access.anonymous", settings.anonymous), ("zeek.role", zeek.role)):
+        if role and role not in policy.roles:
+            known = ", ".join(sorted(policy.roles)[:8])
+            raise ConfigError("", key, f"there is no role {printable(role)} in {source}; there are {known}")
 
 
 def policy_of(settings: AccessSettings) -> tuple[Policy, str]:
@@ -121,9 +150,13 @@ def read_policy_file(path: str) -> Policy:
 
 def _compiled(path: str) -> tuple[Policy, Accounts]:
     """Return the policy of a file, and whose accounts are whose by it; the built-in roles where the path is empty."""
-    tree = read_toml(Path(path), _LARGEST_POLICY_BYTES, "a policy") if path else {}
-    source = path or _BUILT_IN
-    policy = read_policy(tree, source)
+    text = decoded(read_file(Path(path), _LARGEST_POLICY_BYTES, "a policy"), path) if path else ""
+    return _of_text(text, path or _BUILT_IN)
+
+
+def _of_text(text: str, source: str) -> tuple[Policy, Accounts]:
+    tree = parse_toml(text, source)
+    policy = read_policy(tree, source, text)
     return policy, read_accounts(tree, policy, source)
 
 

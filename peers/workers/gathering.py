@@ -19,13 +19,19 @@ from hub.errors import HubError, InternalError, PeerError, UsageError
 from hub.handler import Handler
 from hub.requests.later import Later
 from hub.topics import RESERVED
+from peers.admin.audit import audited
+from peers.admin.graph import links_here
 from peers.admin.history import history
 from peers.admin.journal import JOURNAL_TOPIC, journal
 from peers.admin.kick import kick
 from peers.admin.nodes import NODES_TOPIC, nodes
+from peers.admin.policy import PolicyTests
 from peers.admin.queue import queue
+from peers.admin.served import served_here
 from peers.admin.state import losses, state
 from peers.admin.statistics import statistics
+from peers.admin.steps import in_steps
+from peers.admin.topics import counted_here, subscribers_here
 from peers.admin.users import users
 from peers.admin.who import who
 from peers.node.audit import By, who_did
@@ -33,7 +39,7 @@ from peers.node.node import Node
 from peers.node.whole import Whole
 from peers.stores.stores import STORES_TOPIC
 from peers.workers.control import Control
-from peers.workers.merging import MERGES, merged_page, why_unready
+from peers.workers.merging import MERGES, PAGES, why_unready
 from peers.workers.metrics import WorkerCounts, exposition_of_all, plain
 
 __all__ = ["ANSWER_S", "CORE_S", "FromWorker", "Gathering", "Part", "Parts", "share_services"]
@@ -49,7 +55,7 @@ _TAKES_ITS_TIME = frozenset({"reload"})
 Part = Callable[[Any, Any], Any]
 """Answers one question for one process, as a service of the hub does: by whom, and with what value, it is asked."""
 
-_OF_ALL = ("who", "users", "kick", "queue")
+_OF_ALL = ("who", "users", "kick", "queue", "policy/test", "audit")
 """Services that every hub has, and that all of its processes answer together; for admins."""
 
 _OF_ALL_BY_GRANT = ("state", "losses", "history")
@@ -76,6 +82,12 @@ class Parts:
             "history": history(node),
             "kick": kick(node),
             "queue": queue(node),
+            "services": lambda _by, after: in_steps(node, served_here(node, after)),
+            "links": lambda _by, _value: links_here(node),
+            "topics": lambda _by, under: in_steps(node, counted_here(node, under)),
+            "subscribers": lambda _by, prefixes: in_steps(node, subscribers_here(node, prefixes)),
+            "policy/test": PolicyTests(node).answer,
+            "audit": audited(node),
         }
         """By what is asked."""
 
@@ -150,7 +162,7 @@ class Gathering:
                 later.give(why_unready(counts, answers))
             else:
                 parts = [answer for _, answer in answers]
-                later.give(merged_page(parts, value) if what == "who" else MERGES[what](parts))
+                later.give(PAGES[what](parts, value) if what in PAGES else MERGES[what](parts))
             if what in self.afterwards:  # whoever has asked has his answer by then
                 self.afterwards[what](by)
         except HubError as error:

@@ -14,11 +14,13 @@ from hub.history import merged
 from hub.losses import KEPT
 from hub.quotas.quotas import USERS_SHOWN
 from hub.state import State
+from peers.admin import audit as all_audited
+from peers.admin import policy_change as all_changes
 from peers.admin import users as all_users
 from peers.admin import who as all_who
 from peers.workers.metrics import WorkerCounts
 
-__all__ = ["MERGES", "merged_page", "why_unready"]
+__all__ = ["MERGES", "PAGES", "merged_page", "why_unready"]
 
 
 def merged_page(parts: Sequence[list[dict[str, Any]]], value: Any = None) -> list[dict[str, Any]]:
@@ -30,6 +32,13 @@ def merged_page(parts: Sequence[list[dict[str, Any]]], value: Any = None) -> lis
     """
     rows = sorted((row for part in parts for row in part), key=lambda row: row["id"])
     return rows[: all_who.limit_of(value)]
+
+
+def _audited(parts: Sequence[list[dict[str, Any]]], value: Any) -> list[dict[str, Any]]:
+    """Return the newest events of all: as many as are asked for, and those of the same moment as the last."""
+    events = sorted((event for part in parts for event in part), key=lambda event: -event["at"])
+    limit = all_audited.limit_of(value)
+    return [event for place, event in enumerate(events) if place < limit or event["at"] == events[limit - 1]["at"]]
 
 
 _SUMMED = ("connections", "queued_bytes", "published_messages", "dropped_messages")
@@ -69,6 +78,12 @@ def _of_one(parts: Sequence[Any]) -> Any:
     return parts[0]
 
 
+def _policy_tested(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return what one process says of the policy, which is the same for all, and what would change at all of them."""
+    changes = [part["change"] for part in parts if part["change"] is not None]
+    return dict(parts[0]) | {"change": all_changes.merged(changes) if changes else None}
+
+
 def _drained(parts: Sequence[dict[str, float]]) -> dict[str, float]:
     """Return how many clients there are, and how long the slowest takes."""
     return {
@@ -82,6 +97,7 @@ def _statistics(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return dict(parts[0]) | {
         "memory_bytes": sum(part["memory_bytes"] for part in parts),
         "memory_limit_bytes": sum(part["memory_limit_bytes"] for part in parts),
+        "dropped_log_lines": sum(part["dropped_log_lines"] for part in parts),
         "users": _largest([share for part in parts for share in part["users"]]),
         "state": _state([part["state"] for part in parts]),
         "links": [link for part in parts for link in part["links"]],
@@ -96,6 +112,11 @@ def _state(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 def _losses(parts: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
     """Return the losses of all, the newest first, as many as one process has room for."""
     return sorted((loss for part in parts for loss in part), key=lambda loss: -loss["at"])[:KEPT]
+
+
+def _added(parts: Sequence[Sequence[int]]) -> list[int]:
+    """Return the sums of what all processes have counted for each of the same things."""
+    return [sum(counts) for counts in zip(*parts, strict=True)]
 
 
 _NOBODY: Final = {"user": "", "users": 0, "held": {}, "refused_total": 0, "held_back_s": 0.0}
@@ -137,15 +158,23 @@ def why_unready(counts: WorkerCounts, parts: Sequence[tuple[str, str]]) -> str:
     return "" if answered >= counts.limit else f"{answered} of {counts.limit} workers serve"
 
 
+PAGES: Final[Mapping[str, Callable[[Sequence[Any], Any], Any]]] = {"who": merged_page, "audit": _audited}
+"""Those that depend on what was asked, by what that was; they are told its value, too."""
+
 MERGES: Final[Mapping[str, Callable[[Sequence[Any]], Any]]] = {
-    "who": merged_page,
     "users": _users,
     "kick": _kicked,
     "queue": _of_one,
+    "policy/test": _policy_tested,
     "drain": _drained,
     "statistics": _statistics,
     "state": _state,
     "losses": _losses,
     "history": merged,
+    "topics": list,
+    "services": list,
+    "links": list,
+    "subscribers": _added,
 }
-"""By what was asked."""
+"""By what was asked. What topics bring, and who serves what, is put together by the process that was asked
+(`peers.admin`): the core has enough to do."""

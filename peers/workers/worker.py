@@ -29,6 +29,7 @@ from peers.daemon.daemon import Daemon
 from peers.daemon.draining import Draining
 from peers.daemon.logs import configure
 from peers.daemon.memory import keep_freed_memory
+from peers.daemon.output_queue import OutputQueue, queue_output
 from peers.daemon.part import Part
 from peers.daemon.rate_limit import RateLimit
 from peers.daemon.reloading import Reloading
@@ -55,10 +56,12 @@ class Worker:
 
     Args:
         link: Its end of what leads to the core.
+        log_queue: Where its log goes.
     """
 
-    def __init__(self, link: socket.socket) -> None:
+    def __init__(self, link: socket.socket, log_queue: OutputQueue) -> None:
         self._link = link
+        self._log_queue = log_queue
         self._loop = asyncio.get_running_loop()
         # What the core has ordered at first.
         self._orders: asyncio.Future[Orders] = self._loop.create_future()
@@ -100,6 +103,7 @@ class Worker:
             loaded = orders.loaded()
             limit = configure(loaded.settings.log)
             daemon = Daemon(loaded, orders.own_name, Part.WORKER)
+            daemon.node.log_statistics = self._log_queue.statistics
             daemon.node.core.number_from(orders.start * IDS_PER_START)
             self._join(daemon)
             link = await self._linked(daemon)
@@ -201,9 +205,9 @@ class Worker:
             self._reloading.signal()
 
 
-async def _run(control: int, link: int) -> int:
+async def _run(control: int, link: int, log_queue: OutputQueue) -> int:
     loop = asyncio.get_running_loop()
-    worker = Worker(_socket(link))
+    worker = Worker(_socket(link), log_queue)
     await loop.create_unix_connection(lambda: worker.control, sock=_socket(control))
     return await worker.run()
 
@@ -221,8 +225,9 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     structlog.contextvars.bind_contextvars(worker=int(sys.argv[1]))
     keep_freed_memory()
+    log_queue = queue_output()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
-        code = runner.run(_run(int(sys.argv[2]), int(sys.argv[3])))
+        code = runner.run(_run(int(sys.argv[2]), int(sys.argv[3]), log_queue))
     sys.exit(code)
 
 

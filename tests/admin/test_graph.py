@@ -67,6 +67,7 @@ async def test_a_row_of_hubs_as_its_end_knows_it(start_hub: StartHub) -> None:
             "lag_s": None,
             "cost": 1,
             "dropped_messages": 0,
+            "at": ids[0],
         }
         await middle.stop_dialling()
         await far.crash()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.forked.readers import forked_readers
 from tests.hubs.fixtures import default_url, hub, pytest_asyncio_loop_factories, start_hub, uncaught
 
-__all__ = ["default_url", "hub", "pytest_asyncio_loop_factories", "start_hub", "uncaught"]
+__all__ = ["default_url", "forked_readers", "hub", "pytest_asyncio_loop_factories", "start_hub", "uncaught"]

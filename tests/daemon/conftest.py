@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -72,8 +73,14 @@ async def start_process() -> AsyncIterator[StartProcess]:
     """Start hubs as processes; those that still run when the test is over are killed."""
     processes: list[HubProcess] = []
 
-    async def start(*arguments: str, descriptors: int | None = None, **variables: str) -> HubProcess:
-        process = await HubProcess.start(arguments, variables, descriptors)
+    async def start(
+        *arguments: str,
+        descriptors: int | None = None,
+        stderr: int = asyncio.subprocess.PIPE,
+        stdout: int = asyncio.subprocess.PIPE,
+        **variables: str,
+    ) -> HubProcess:
+        process = await HubProcess.start(arguments, variables, descriptors, stderr, stdout)
         processes.append(process)
         return process
 

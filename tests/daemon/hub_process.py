@@ -17,7 +17,7 @@ from tests.suite.imports import python_path
 ROOT = Path(__file__).parents[2]
 
 OUTPUT_BYTES = 1 << 30
-"""So much of what a hub says is kept for a test that asks for it: a hub whose log nobody takes serves nobody."""
+"""So much of what a hub says is kept for a test that asks for it: a hub drops lines that nobody takes."""
 
 
 class HubProcess:
@@ -32,7 +32,12 @@ class HubProcess:
 
     @classmethod
     async def start(
-        cls, arguments: Sequence[str], variables: Mapping[str, str], descriptors: int | None = None
+        cls,
+        arguments: Sequence[str],
+        variables: Mapping[str, str],
+        descriptors: int | None = None,
+        stderr: int = asyncio.subprocess.PIPE,
+        stdout: int = asyncio.subprocess.PIPE,
     ) -> HubProcess:
         """Start it; it may fail, see `wait_ended`.
 
@@ -40,6 +45,8 @@ class HubProcess:
             arguments: Of `hub run`.
             variables: Of its environment, which has no others that begin with HUB_.
             descriptors: Most files that it may open; None leaves the test's own limit.
+            stderr: A descriptor for its log, which the test reads itself; else this object reads it.
+            stdout: The same for what it announces: `wait_up` is of no use then.
         """
         limit = [] if descriptors is None else ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh"]
         clean = {name: value for name, value in os.environ.items() if not name.startswith("HUB_")}
@@ -50,8 +57,8 @@ class HubProcess:
             "peers.cli",
             "run",
             *arguments,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+            stdout=stdout,
+            stderr=stderr,
             limit=OUTPUT_BYTES,
             env=clean | python_path() | dict(variables),
         )
@@ -66,7 +73,7 @@ class HubProcess:
         """Read what it announces: its name, so many endpoints, and a page for each of them that is a WebSocket's."""
         assert self._process.stdout is not None
         up = (await self._process.stdout.readline()).decode()
-        assert up.startswith("topichub "), (up, await self._rest_of_stderr())
+        assert up.startswith("topichub "), (up, await self.wait_ended())
         self.name = up.split("'")[1]
         for _ in range(endpoints):
             words = (await self._process.stdout.readline()).decode().split()
@@ -97,7 +104,7 @@ class HubProcess:
 
     async def wait_ended(self) -> tuple[int, str]:
         """Wait for the end; return the exit code and what is left of standard error."""
-        rest = await self._rest_of_stderr()
+        rest = await self._rest_of_stderr() if self._process.stderr is not None else ""
         return await self._process.wait(), rest
 
     async def _rest_of_stderr(self) -> str:

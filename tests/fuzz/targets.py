@@ -7,6 +7,7 @@ from tests.fuzz.hub_targets import HUB_TARGETS
 from tests.fuzz.journal_targets import JOURNAL_TARGETS
 from tests.fuzz.mesh_targets import MESH_TARGETS
 from tests.fuzz.segment_targets import SEGMENT_TARGETS
+from tests.fuzz.services_targets import SERVICES_TARGETS
 from tests.fuzz.store_targets import STORE_TARGETS
 from tests.fuzz.stores_targets import STORES_TARGETS
 from tests.fuzz.text_targets import TEXT_TARGETS
@@ -33,6 +34,7 @@ TARGETS = (
     *TEXT_TARGETS,
     *STORE_TARGETS,
     *STORES_TARGETS,
+    *SERVICES_TARGETS,
     *USERS_TARGETS,
     *ZMTP_TARGETS,
     *CURVE_TARGETS,

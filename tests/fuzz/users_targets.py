@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import time
 import tomllib
 from collections.abc import Sequence
 from functools import cache
@@ -15,12 +16,15 @@ from hub.config import ConfigError
 from hub.errors import InvalidNameError
 from hub.policy.certificate_name import parse_certificate_name
 from hub.policy.language import read_accounts, read_policy
-from hub.policy.policy import Action
-from hub.settings import AccessSettings
+from hub.policy.policy import Action, Policy
+from hub.policy.verdict import DEEDS, verdict
+from hub.settings import AccessSettings, ZeekSettings
+from peers.users.access import Access
 from peers.users.jwt_keys import read_keys
 from peers.users.jwts import Jwts, Key
 from peers.users.refusal import Refusal
 from peers.users.tokens import hash_of, read_tokens
+from peers.users.users import NOBODY
 from tests.fuzz.target import Target
 from tests.users.keys import ALGORITHMS, SECRET, jwk, public_pem, token
 
@@ -28,16 +32,18 @@ __all__ = ["USERS_TARGETS"]
 
 _NOW_S = 1_800_000_000.0
 _CLAIMS = {"iss": "i", "aud": "hub", "sub": "alice", "exp": _NOW_S + 60, "roles": ["reader"]}
+_ACCESS = Access(NOBODY, time.monotonic, time.time)
 _JWTS = Jwts([Key("hs256", "HS256", SECRET)], AccessSettings(jwt_issuer="i", jwt_audience="hub"))
 
 
 def _run_policy(data: bytes) -> None:
     try:
-        tree = tomllib.loads(data.decode())
+        text = data.decode()
+        tree = tomllib.loads(text)
     except (ValueError, RecursionError):
         return
     try:
-        policy = read_policy(tree, "policy.toml")
+        policy = read_policy(tree, "policy.toml", text)
         read_accounts(tree, policy, "policy.toml")
     except ConfigError as error:
         assert str(error).isprintable(), str(error)
@@ -49,6 +55,26 @@ def _run_policy(data: bytes) -> None:
                 decisive = rights.grant(action, topic)
                 assert rights.may(action, topic) is (decisive is not None and decisive.allowed)
                 assert not rights.may_all(action, topic) or not topic or rights.may(action, topic)
+                _look_where(policy, user, action, topic)
+
+
+def _look_where(policy: Policy, user: str, action: Action, topic: str) -> None:
+    """What decides stands in a line of the text, unless it is built in."""
+    found = verdict(policy, user, (), DEEDS[action.value], topic)
+    assert found.text.isprintable(), found.text
+    if found.place is not None and found.place.source:
+        assert found.place.text.isprintable(), found.place.text
+        assert policy.places.line(found.place), found.place
+
+
+def _run_tried(data: bytes) -> None:
+    try:
+        access = _ACCESS.tried(data.decode("utf-8", "replace"), AccessSettings(anonymous="reader"), ZeekSettings())
+    except ConfigError as error:
+        assert str(error).isprintable(), str(error)
+        return
+    assert access.policy is not None
+    assert _ACCESS.policy is None
 
 
 def _run_tokens(data: bytes) -> None:
@@ -150,6 +176,9 @@ _NAMES = (rb"CN=alice,O=Example\, Inc.,C=US", rb"CN=\C3\89+UID=7", b"DNS:a.examp
 
 USERS_TARGETS = (
     Target("policy", _run_policy, lambda: [_POLICY], [b"{user}", b'"*"', b"'$hub'", b"[]", b"{}", b"deny", b"'/a/'"]),
+    Target(
+        "tried_policy", _run_tried, lambda: [_POLICY], [b"[unix]", b".a" * 200, b"'" * 3, b'"' * 3, b"[[", b"\\", b"{"]
+    ),
     Target("tokens", _run_tokens, lambda: [_TOKENS], [b'"user"', b'"ends"', b"null", b"\n", b"Z", b"9999999999"]),
     Target("jwt_keys", _run_keys, _key_seeds, [b'"kid"', b'"d"', b'"alg"', b"HS256", b"none", b"null", b"AQAB"], 500),
     Target("jwt", _run_jwt, lambda: [one.encode() for one in _right_tokens()], [b".", b"e30", b"=", b"bm9uZQ"]),

@@ -9,7 +9,7 @@ from hub.events import AUDIT_TOPIC, Event
 from hub.handler import Handler
 from hub.overflow import QueueLimits
 from hub.policy.language import read_policy
-from peers.node.audit import KINDS, KINDS_OF_USER, Audit
+from peers.node.audit import KEPT, KINDS, KINDS_OF_USER, Audit
 from tests.hub.fakes import FakeOutlet
 from tests.hubs.slow_journal import SlowJournal
 
@@ -120,3 +120,30 @@ async def test_admins_hear_of_it() -> None:
     core.flush()
     assert {user: len(outlet.batches) for user, outlet in outlets.items()} == {"ada": 1, "bob": 0, "": 1}
     assert len(journal.entries) == 1
+
+
+def test_what_was_told_before() -> None:
+    """Is kept for those who look later, the newest first and page by page; nothing is missed, nor told twice."""
+    moments = iter([1.0, 2.0, 2.0, 2.0, 3.0])
+    audit = Audit(lambda _: None, lambda: next(moments))
+    for number in range(5):
+        audit.did(handler_of("ada"), "kick", of={"id": number})
+    first = audit.before(9.0, 2)
+    assert [event["of"]["id"] for event in first] == [4, 3, 2, 1], "those of the same moment, too"
+    assert [event["of"]["id"] for event in audit.before(first[-1]["at"], 2)] == [0]
+    assert audit.before(1.0, 2) == []
+
+
+def test_what_is_kept_is_bounded() -> None:
+    """By how many there are and how long they are; whoever was recognised takes no place of what was refused."""
+    heard = Heard()
+    heard.audit.refused(handler_of("bob"), "publish", REFUSED)
+    for _ in range(KEPT + 1):
+        heard.audit.recognised(handler_of("bob"), "token")
+    (event,) = heard.audit.before(99.0, 10)
+    assert event["what"] == "refused"
+    for _ in range(KEPT + 1):
+        heard.audit.did(handler_of("ada"), "kick", of={"id": 1}, text="x" * 100_000)
+    assert len(heard.audit.before(99.0, 2 * KEPT)) == KEPT
+    assert len(heard.audit.before(99.0, 1)[0]["text"]) == 1_001
+    assert len(heard.take()[-1]["text"]) == 100_000, "events are told whole"  # type: ignore[arg-type]

@@ -47,6 +47,7 @@ class Source:
         self.received_bytes_before = 0
         self.draining = False
         self.journal_trouble = ""
+        self.log_trouble = ""
         self.connections: dict[Any, str] = {}
         self.turns: list[Callable[[], object]] = []
         self.pulse = Pulse(self, self.turns.append)
@@ -205,5 +206,10 @@ def test_what_is_wrong_with_the_hub() -> None:
     """It stands in the state, each as a clause."""
     source = Source()
     source.draining, source.journal_trouble = True, "the journal cannot be written: disk full"
+    source.log_trouble = "nobody reads the log"
     source.beat(1.0)
-    assert source.pulse.state.troubles == ("the hub is stopping", "the journal cannot be written: disk full")
+    assert source.pulse.state.troubles == (
+        "the hub is stopping",
+        "the journal cannot be written: disk full",
+        "nobody reads the log",
+    )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import socket
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from peers.client import Client, connect
 from peers.wire.hello import QueueWish
 from tests.daemon.conftest import StartProcess
 from tests.daemon.hub_process import HubProcess
+from tests.hubs.ports import free_ports
 from tests.workers.conftest import SpreadClients, StartWorkers, workers_of
 from tests.workers.test_workers import asked, heard
 
@@ -196,14 +196,6 @@ async def test_two_hubs_elsewhere(
             assert found == {0: list(range(TOTAL))}
 
 
-def free_port() -> int:
-    """Return a port that nobody listens on now."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        port: int = one.getsockname()[1]
-        return port
-
-
 async def test_the_core_confirms_to_hubs_elsewhere(
     start_workers: StartWorkers, start_process: StartProcess, tmp_path: Path
 ) -> None:
@@ -230,10 +222,9 @@ async def until_recorded(client: Client) -> None:
 @pytest.mark.parametrize("degree", [0, 2], ids=["others-dial", "all-dial"])
 async def test_spare_links(start_workers: StartWorkers, start_process: StartProcess, degree: int) -> None:
     """A row of hubs becomes a ring: the address that the core advertises leads to its workers, who will do."""
-    url = f"tcp://127.0.0.1:{free_port()}"
+    url, first_url, second_url = (f"tcp://127.0.0.1:{port}" for port in free_ports(3))
     flags = ("--mesh-advertise", url, "--mesh-degree", str(degree))
     await start_workers(*flags, listen=(url,))
-    first_url, second_url = (f"tcp://127.0.0.1:{free_port()}" for _ in range(2))
     spares = ("--mesh-degree", "2")
     await start_far(
         start_process, "first", "--listen", first_url, "--peer", url, "--mesh-advertise", first_url, *spares

@@ -9,13 +9,13 @@ from hub.quotas.quotas import USERS_SHOWN
 from hub.state import State
 from peers.admin import users as all_users
 from peers.admin import who as all_who
-from peers.workers.merging import MERGES, merged_page
+from peers.workers.merging import MERGES, PAGES, merged_page
 
 
 def test_a_page_of_connections() -> None:
     """By id, as many as one process would tell: the next page goes on behind them."""
     parts = [[{"id": first + 3 * number} for number in range(all_who.PAGE)] for first in (1, 2, 3)]
-    assert [row["id"] for row in MERGES["who"](parts)] == list(range(1, all_who.PAGE + 1))
+    assert [row["id"] for row in merged_page(parts)] == list(range(1, all_who.PAGE + 1))
 
 
 def test_a_larger_page_of_connections() -> None:
@@ -64,6 +64,7 @@ def process(name: str, *ids: int, users: list[dict[str, Any]]) -> dict[str, Any]
         "handlers": len(ids),
         "memory_bytes": 10,
         "memory_limit_bytes": 100,
+        "dropped_log_lines": 5,
         "links": [name],
         "state": State(connections=len(ids), subscribers=1).fields(),
     }
@@ -82,7 +83,7 @@ def test_handlers_of_all_processes() -> None:
     assert found["state"]["connections"] == 3
     assert (found["hub"], found["at_s"]) == ("hub", 1.0)
     assert [row["id"] for row in found["some"]] == [1, 7, 8]
-    assert (found["memory_bytes"], found["memory_limit_bytes"]) == (30, 300)
+    assert (found["memory_bytes"], found["memory_limit_bytes"], found["dropped_log_lines"]) == (30, 300, 15)
     assert found["links"] == ["hub", "hub/1", "hub/2"]
     assert [(one["user"], one["held"], one["users"]) for one in found["users"]] == [
         ("bob", {"prefixes": 9}, 1),
@@ -118,3 +119,25 @@ def test_losses_of_all_processes() -> None:
     found = [one["at"] for one in MERGES["losses"](parts)]
     assert found[:3] == [KEPT + 0.5, KEPT, KEPT - 0.5]
     assert len(found) == KEPT
+
+
+def test_what_another_policy_would_change() -> None:
+    """What it says is the same for all; what would change is added up, where that was asked."""
+    only = {"verdict": {"allowed": True}, "policy": None, "change": None}
+    assert MERGES["policy/test"]([only, only]) == only
+    sums = ("connections", "unasked", "closed", "losing", "lost", "held")
+    change: dict[str, Any] = dict.fromkeys((*sums, "users", "users_losing", "users_gaining", "users_uncompared"), 1)
+    part = only | {"change": change | {"rows": [], "user_rows": [], "you": None, "text": ""}}
+    assert MERGES["policy/test"]([part, part])["change"]["connections"] == 2
+
+
+def test_audited_events() -> None:
+    """The newest of all come first; those of the same moment as the last are not parted."""
+    parts = [
+        [{"at": 9.0}, {"at": 5.0, "of": 1}, {"at": 2.0}],
+        [{"at": 7.0}, {"at": 5.0, "of": 2}, {"at": 5.0, "of": 3}],
+    ]
+    found = PAGES["audit"](parts, {"limit": 3})
+    assert found == [{"at": 9.0}, {"at": 7.0}, {"at": 5.0, "of": 1}, {"at": 5.0, "of": 2}, {"at": 5.0, "of": 3}]
+    assert len(PAGES["audit"](parts, None)) == 6
+    assert PAGES["audit"]([[], []], {"limit": 1}) == []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import urllib.request
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from hub.errors import ConnectionLostError, RejectedError, RequestError
 from peers.cli.rates import Assembly, Snapshot
 from peers.client import Client, connect
+from peers.users.token_file import TokenFile
 from tests.daemon.hub_process import HubProcess
 from tests.workers.conftest import SpreadClients, StartWorkers, is_worker, workers_of
 
@@ -188,6 +191,42 @@ async def test_users_are_those_of_the_hub(start_workers: StartWorkers, tmp_path:
     assert users["admin"]["shares"]["connections"]["held"] == len(clients)
     for client in clients:
         await client.close()
+
+
+async def test_what_a_policy_would_change_for_all(start_workers: StartWorkers, tmp_path: Path) -> None:
+    """Whichever worker is asked; links between the processes of the hub are nobody's, and refusals are told of all."""
+    policy = '[users]\nada = ["admin"]\nbob = ["reader"]\n'
+    (tmp_path / "policy.toml").write_text(policy)
+    file = TokenFile(str(tmp_path / "tokens"))
+    token = {user: file.add(user, datetime.now(UTC))[0] for user in ("ada", "bob")}
+    flags = ("--access-policy", str(tmp_path / "policy.toml"), "--access-tokens", str(tmp_path / "tokens"))
+    hub = await start_workers(*flags)
+    url = hub.endpoints[0].location
+    async with AsyncExitStack() as stack:
+        clients: dict[str, list[Client]] = {}
+        for user in ("ada", "bob"):
+            at: dict[str, Client] = {}
+            clients[user] = []
+            while len(at) < 2:
+                client = await stack.enter_async_context(connect(url, name=user, token=token[user]))
+                assert client.hub is not None
+                at[client.hub.name] = client
+                clients[user].append(client)
+        for bob in clients["bob"]:
+            with pytest.raises(RejectedError):
+                await bob.publish_confirmed("/a", 1)
+        everybody = len(clients["ada"]) + len(clients["bob"])
+        for ada in clients["ada"]:
+            without = {"policy": policy.replace('bob = ["reader"]', ""), "connected": True}
+            change = (await ada.request("$hub/policy/test", without))["change"]
+            assert (change["closed"], change["losing"]) == (len(clients["bob"]), 0)
+            assert change["connections"] - change["unasked"] == everybody
+            assert change["you"] == {"closed": False, "admin": True}
+            asked = {"action": "publish", "topic": "/a", "user": "bob"}
+            assert not (await ada.request("$hub/policy/test", asked))["verdict"]["allowed"]
+            told = await ada.request("$hub/audit", None)
+            assert sum(event["count"] for event in told if event["what"] == "refused") >= 1
+            assert {event["user"] for event in told if event["what"] == "refused"} == {"bob"}
 
 
 async def test_the_state_is_that_of_all(start_workers: StartWorkers, spread: SpreadClients) -> None:

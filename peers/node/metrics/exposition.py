@@ -20,12 +20,14 @@ from peers.node.metrics.consumers import far_consumer_metrics
 from peers.node.metrics.far_journals import far_confirmation_metrics, far_journal_metrics, mark_metrics
 from peers.node.metrics.journal import journal_metrics
 from peers.node.metrics.links import link_metrics, lost_metrics
+from peers.node.metrics.log import log_metrics
 from peers.node.metrics.memory import memory_metrics
 from peers.node.metrics.mesh import leaf_metrics, mesh_metrics, probe_metrics, spare_metrics
 from peers.node.metrics.messages import handler_metrics, message_metrics
 from peers.node.metrics.requests import name_metrics, request_metrics
 from peers.node.metrics.routes import route_metrics
 from peers.node.metrics.shared_memory import shared_memory_metrics
+from peers.node.metrics.spans import span_metrics
 from peers.node.metrics.stores import store_metrics
 from peers.node.metrics.times import time_metrics
 from peers.node.metrics.users import share_metrics, user_metrics
@@ -69,9 +71,11 @@ class HubCollector:
         statistics = core.statistics()
         yield from handler_metrics(statistics, len(core.handlers))
         yield from time_metrics(node)
-        yield from message_metrics(statistics, node.rejected_messages)
+        yield from message_metrics(statistics, node.rejected_messages, node.left_out_messages)
         yield from route_metrics(core, statistics.routing)
         yield from memory_metrics(node.memory.statistics())
+        yield from log_metrics(node.log_statistics())
+        yield from span_metrics(node.span_statistics())
         yield from request_metrics(core.requests.statistics(), node.settings.requests.pending_total)
         yield from name_metrics(core.names.statistics())
         yield from shared_memory_metrics(node)

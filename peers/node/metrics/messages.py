@@ -29,7 +29,7 @@ def handler_metrics(statistics: CoreStatistics, handlers: int) -> Iterator[Metri
     yield gauge("hub_queued_bytes", "Memory that waits for slow handlers.", statistics.queued_bytes)
 
 
-def message_metrics(statistics: CoreStatistics, rejected: int) -> Iterator[Metric]:
+def message_metrics(statistics: CoreStatistics, rejected: int, left_out: int) -> Iterator[Metric]:
     """Yield what was taken, written and lost."""
     dropped = statistics.dropped_messages_total
     yield counter("hub_messages_published", "Messages taken.", statistics.published_messages_total)
@@ -38,6 +38,7 @@ def message_metrics(statistics: CoreStatistics, rejected: int) -> Iterator[Metri
         "Messages written, once for each handler.",
         statistics.delivered_messages_total,
     )
+    yield counter("hub_messages_left_out", "Messages that clients did not want, as they want a sample.", left_out)
     yield counter("hub_messages_rejected", "Messages refused: bad topic, not allowed.", rejected)
     lost = CounterMetricFamily("hub_messages_dropped", "Messages lost, by overflow policy.", labels=("overflow",))
     for policy in Overflow:

@@ -13,6 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from hub.quotas.quotas import USERS_SHOWN, Quotas
 from peers.node.metrics.family import counter, gauge
 from peers.node.node import Node
+from peers.users.access import Tested
 from peers.users.identity import How
 from peers.users.refusal import Reason
 
@@ -32,6 +33,12 @@ def user_metrics(node: Node) -> Iterator[Metric]:
         refused.add_metric((reason.value,), access.refused[reason])
     yield refused
     yield counter("hub_users_denied", "Messages and requests that their user may not send.", node.audit.refused_total)
+    tested = CounterMetricFamily(
+        "hub_policy_tests", "Asked what a policy says, by what came of it.", labels=("outcome",)
+    )
+    for outcome in get_args(Tested):
+        tested.add_metric((outcome,), access.tested[outcome])
+    yield tested
     forgotten = node.core.authority.forgotten_total
     yield counter("hub_users_forgotten", "Times that what was decided for a user was too much.", forgotten)
     yield gauge("hub_users_slowed", "Addresses that failed lately.", access.failures.addresses)

@@ -7,6 +7,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from tests.connections.bridge.zeeks import Zeek
+from tests.loops import on_the_hubs_loop as pytest_asyncio_loop_factories
+
+__all__ = ["pytest_asyncio_loop_factories"]
 
 
 @pytest.fixture

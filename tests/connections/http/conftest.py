@@ -12,8 +12,9 @@ import pytest
 from hub.settings import JournalSettings, Settings
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
+from tests.loops import on_the_hubs_loop as pytest_asyncio_loop_factories
 
-__all__ = ["StartRecording"]
+__all__ = ["StartRecording", "pytest_asyncio_loop_factories"]
 
 StartRecording = Callable[..., Awaitable[Hub]]
 

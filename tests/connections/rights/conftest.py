@@ -18,7 +18,10 @@ from tests.hub.rights.hall import policy_of
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
+from tests.loops import on_the_hubs_loop as pytest_asyncio_loop_factories
 from tests.shm.hubs import shared_settings
+
+__all__ = ["pytest_asyncio_loop_factories"]
 
 POLICY = policy_of(f"""
 [roles.tried]

@@ -1,0 +1,101 @@
+"""`Question`: may somebody do something? As `hub policy test` asks it of a file, and `$hub/policy/test` of a hub.
+
+Owner: nobody, these are values. Cost: some 10 µs, and for the line of the rule what `Places.line` costs. Not here: what
+the policy says, and why (`hub.policy.verdict`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from hub.errors import UsageError
+from hub.policy.places import Place
+from hub.policy.policy import ANONYMOUS, LOCAL, ZEEK, Policy, check_user
+from hub.policy.roles import ADMIN
+from hub.policy.verdict import ANYBODY, DEEDS, Verdict, verdict
+from hub.settings import Settings
+from hub.topics import check_prefix, printable
+
+__all__ = ["Question", "decide", "own_roles", "told"]
+
+_SHOWN_ROLES = 8
+
+
+class Question(NamedTuple):
+    """What is asked."""
+
+    user: str
+    """Who; empty for whoever has the roles."""
+    roles: tuple[str, ...]
+    """What his token vouches for, beside what the policy gives him."""
+    action: str
+    """One of `DEEDS`."""
+    topic: str
+    """To what."""
+
+
+def own_roles(settings: Settings) -> Mapping[str, str]:
+    """Return the roles of those users to whom the hub itself gives one; empty for who is not let in."""
+    return {ANONYMOUS: settings.access.anonymous, LOCAL: ADMIN, ZEEK: settings.zeek.role}
+
+
+def decide(policy: Policy, question: Question, own: Mapping[str, str]) -> Verdict:
+    """Return what a policy says.
+
+    Args:
+        policy: The policy.
+        question: What is asked.
+        own: As `own_roles` gives it.
+
+    Raises:
+        UsageError: It makes no sense: there is no such role or action, nobody can be called so, that is no topic.
+    """
+    user, roles, action, topic = question
+    if user:
+        check_user(user)
+    elif not roles:
+        raise UsageError("expected a user, or a role, or both")
+    if action not in DEEDS:
+        raise UsageError(f"there is no action {printable(action)}; there are {', '.join(DEEDS)}")
+    check_prefix(topic)
+    if own.get(user):
+        roles = (*roles, own[user])
+    for name in roles:
+        if name not in policy.roles:
+            shown = ", ".join(sorted(policy.roles)[:_SHOWN_ROLES])
+            raise UsageError(f"there is no role {printable(name)}; there are {shown}")
+    if user and not roles and user not in policy:
+        return Verdict(False, f"there is no user {printable(user)}, and no role is given: he would not be let in")
+    return verdict(policy, user or ANYBODY, roles, DEEDS[action], topic)
+
+
+def told(policy: Policy, question: Question, found: Verdict) -> dict[str, Any]:
+    """Return a verdict as programs get it, with the lines where rules stand: called in a thread, as that may take long.
+
+    Args:
+        policy: The policy.
+        question: What was asked.
+        found: What it says.
+    """
+    rule = found.rule
+    return {
+        "user": question.user,
+        "roles": list(question.roles),
+        "action": question.action,
+        "topic": question.topic,
+        "allowed": found.allowed,
+        "text": found.text,
+        "rule": None if rule is None else rule._asdict(),
+        "place": _shown(policy, found.place),
+        "limits": [
+            {"key": bound.key, "most": bound.most, "place": _shown(policy, bound.place)} for bound in found.bounds
+        ],
+    }
+
+
+def _shown(policy: Policy, place: Place | None) -> dict[str, Any] | None:
+    """Return where something stands; None if nothing does, and for what is built in a place without a file."""
+    if place is None:
+        return None
+    return {"file": place.source, "line": policy.places.line(place), "key": place.text}

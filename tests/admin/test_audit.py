@@ -1,0 +1,44 @@
+"""`$hub/audit`, asked of a hub that listens: what was told there before."""
+
+from __future__ import annotations
+
+import pytest
+
+from hub.errors import CloseCode, NotAllowedError, RejectedError, RequestFailedError
+from peers.admin.audit import PAGE
+from peers.client import connect
+from tests.admin.conftest import give_rights
+from tests.hubs.hub import Hub
+
+
+async def test_pages(hub: Hub) -> None:
+    """An admin goes back from the newest to the oldest that is kept, and misses nothing."""
+    moments = iter(range(1, 10_000))
+    hub.node.audit._now_s = lambda: float(next(moments))
+    async with connect(hub.endpoint.location, name="ada") as client:
+        give_rights(hub, ada="ada")
+        (handler,) = hub.node.core.handlers.values()
+        for number in range(PAGE + 30):
+            hub.node.audit.refused(handler, "publish", RejectedError(CloseCode.NOT_ALLOWED, f"no {number}"))
+            hub.node.audit.tick()
+        seen: list[str] = []
+        page = await client.request("$hub/audit", {"limit": 7})
+        assert len(page) == 7
+        while page:
+            seen += [event["text"] for event in page]
+            page = await client.request("$hub/audit", {"before": page[-1]["at"]})
+            assert len(page) <= PAGE
+        assert seen == [f"no {number}" for number in reversed(range(PAGE + 30))]
+        assert len(await client.request("$hub/audit", None)) == PAGE
+
+
+async def test_who_may_ask(hub: Hub) -> None:
+    """Admins; and what makes no sense is told so."""
+    async with connect(hub.endpoint.location, name="eve") as client:
+        for senseless in (7, {"after": 1}, {"before": "x"}, {"limit": "x"}):
+            with pytest.raises(RequestFailedError, match="expected null, or a map"):
+                await client.request("$hub/audit", senseless)
+        assert await client.request("$hub/audit", {"limit": -5}) == []
+        give_rights(hub, eve="eve")
+        with pytest.raises(NotAllowedError):
+            await client.request("$hub/audit", None)

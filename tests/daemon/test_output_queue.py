@@ -1,0 +1,219 @@
+"""`OutputQueue`: whoever writes never waits; what has no room is dropped, counted and told where it would stand."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TextIO
+
+import pytest
+
+from peers.daemon.output_queue import OutputQueue
+from tests.suite.imports import python_path
+
+PIPE_BYTES = 4096
+"""What the smallest pipe takes."""
+
+LIMIT_BYTES = 32 * 1024
+LINE = "x" * 99 + "\n"
+
+
+class Pipe:
+    """A small pipe; the end that is written to is a stream."""
+
+    def __init__(self) -> None:
+        self.reader, writer = os.pipe()
+        fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        self.stream: TextIO = os.fdopen(writer, "w")
+
+    def read(self) -> str:
+        """Take what there is; wait if there is nothing."""
+        return os.read(self.reader, 1 << 20).decode()
+
+    def read_until(self, text: str) -> str:
+        """Take everything up to where some text is."""
+        found = ""
+        while text not in found:
+            found += self.read()
+        return found
+
+
+@pytest.fixture
+def pipe() -> Iterator[Pipe]:
+    """A small pipe."""
+    pipe = Pipe()
+    yield pipe
+    pipe.stream.close()
+    os.close(pipe.reader)
+
+
+@pytest.fixture
+def queue(pipe: Pipe) -> Iterator[OutputQueue]:
+    """A small queue in front of it."""
+    queue = OutputQueue(pipe.stream)
+    queue.adopt(LIMIT_BYTES, lambda lines: f"{lines} missing")
+    yield queue
+    while queue.statistics().queued_bytes:  # else its thread writes to who has this descriptor next
+        if select.select([pipe.reader], [], [], 0.001)[0]:
+            pipe.read()
+
+
+def until(condition: Callable[[], object]) -> None:
+    """Wait for the thread."""
+    while not condition():
+        time.sleep(0.001)
+
+
+def fill(queue: OutputQueue) -> int:
+    """Write numbered lines of 100 bytes until the first ones are dropped; return how many there are."""
+    lines = 0
+    while not queue.statistics().dropped_lines_total:
+        queue.write(f"{lines:<99}\n")
+        lines += 1
+    return lines
+
+
+def test_lines_come_as_they_were_written(queue: OutputQueue, pipe: Pipe) -> None:
+    """In their order, and with nothing between them."""
+    for number in range(20):
+        print(number, "\u00e9\udcff", file=queue)
+    found = pipe.read_until("19 ")
+    assert found == "".join(f"{number} \u00e9\\udcff\n" for number in range(20))
+
+
+def test_lines_are_dropped_while_nobody_reads(queue: OutputQueue, pipe: Pipe) -> None:
+    """A stretch of them; one line at its place says how many; what came before and behind it is there."""
+    lines = fill(queue)
+    for _ in range(5):
+        queue.write("dropped\n")
+    statistics = queue.statistics()
+    assert statistics.dropped_lines_total == 6
+    assert statistics.queued_bytes <= LIMIT_BYTES
+    assert statistics.trouble == "nobody reads the log"
+    found = pipe.read_until("missing\n").splitlines()
+    assert found == [f"{number:<99}" for number in range(lines - 1)] + ["6 missing"]
+    until(lambda: not queue.statistics().trouble)
+    queue.write("behind\n")
+    assert pipe.read_until("behind\n") == "behind\n"
+    until(lambda: not queue.statistics().queued_bytes)
+    assert queue.statistics().dropped_lines_total == 6
+
+
+def test_nothing_is_taken_before_half_of_the_room_is_free(queue: OutputQueue, pipe: Pipe) -> None:
+    """Else a slow reader would get a line, a gap, a line, a gap."""
+    fill(queue)
+    found = ""
+    while queue.statistics().queued_bytes > LIMIT_BYTES // 2:
+        assert "missing" not in found
+        before = queue.statistics()
+        if before.queued_bytes > LIMIT_BYTES // 2 + PIPE_BYTES:  # the thread may have written as much meanwhile
+            queue.write("also dropped\n")
+            assert queue.statistics().dropped_lines_total > before.dropped_lines_total
+        found += os.read(pipe.reader, 100).decode()
+    assert pipe.read_until("missing\n").count("missing") == 1
+
+
+def test_pieces_of_a_line_stay_together(queue: OutputQueue, pipe: Pipe) -> None:
+    """What a line is printed in, as the interpreter prints tracebacks, is one line, and one that counts."""
+    queue.write("a")
+    queue.write("b")
+    queue.flush()
+    assert queue.statistics().queued_bytes == 0
+    queue.write("c\nd\ne")
+    assert pipe.read_until("d\n") == "abc\nd\n"
+    assert queue.end()
+    assert pipe.read() == "e\n"
+
+
+def test_a_piece_is_bounded(queue: OutputQueue, pipe: Pipe) -> None:
+    """What never ends a line is written all the same."""
+    for _ in range(70):
+        queue.write("y" * 1024)
+    assert "y" * PIPE_BYTES in pipe.read()
+
+
+def test_a_line_may_be_longer_than_the_queue(queue: OutputQueue, pipe: Pipe) -> None:
+    """A traceback of 32 KiB is not lost because the queue is small: it is taken where nothing waits before it."""
+    queue.write("z" * 32_768 + "\n")
+    assert pipe.read_until("\n") == "z" * 32_768 + "\n"
+    assert queue.statistics().dropped_lines_total == 0
+
+
+def test_a_full_disk_keeps_what_it_does_not_take(tmp_path: Path) -> None:
+    """It is tried again, and nothing is lost that fits into the queue."""
+    with Path("/dev/full").open("w") as stream, (tmp_path / "log").open("w") as file:
+        queue = OutputQueue(stream)
+        queue.write("first\n")
+        until(lambda: queue.statistics().trouble)
+        assert queue.statistics().trouble == "the log cannot be written: No space left on device"
+        queue.write("second\n")
+        os.dup2(file.fileno(), stream.fileno())
+        until(lambda: not queue.statistics().queued_bytes)
+        assert queue.statistics().trouble == ""
+        assert Path(file.name).read_text() == "first\nsecond\n"
+
+
+def test_the_end_waits_for_the_last_lines(queue: OutputQueue, pipe: Pipe) -> None:
+    """What is queued when the process ends is written, where somebody reads."""
+    for _ in range(20):
+        queue.write(LINE)
+    assert queue.end()
+    assert pipe.read() == LINE * 20
+
+
+def test_the_end_does_not_wait_for_ever(queue: OutputQueue, pipe: Pipe) -> None:  # noqa: ARG001 -- nobody reads it
+    """Neither for a reader that does not read, nor for a descriptor that takes nothing."""
+    fill(queue)
+    assert not queue.end()
+    with Path("/dev/full").open("w") as stream:
+        full = OutputQueue(stream)
+        full.write("first\n")
+        until(lambda: full.statistics().trouble)
+        assert full.end()
+
+
+def test_a_pipe_that_does_not_let_wait(pipe: Pipe) -> None:
+    """Somebody else who has the same pipe has told it not to let anybody wait: lines wait here then."""
+    os.set_blocking(pipe.stream.fileno(), False)
+    queue = OutputQueue(pipe.stream)
+    for _ in range(100):
+        queue.write(LINE)
+    found = ""
+    while len(found) < 100 * len(LINE):
+        found += pipe.read()
+    assert found == LINE * 100
+
+
+_ENDS = """
+import sys
+from peers.daemon.output_queue import queue_output
+queue = queue_output()
+print("announced")
+for number in range(100):
+    print("a line before the end", number, file=sys.stderr)
+raise ValueError("the reason of the end")
+"""
+
+
+def test_a_traceback_is_the_last_that_is_said() -> None:
+    """A process that ends by an exception says so behind all that it has logged; what it has announced is there."""
+    command = [sys.executable, "-c", _ENDS]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | python_path())
+    assert (done.returncode, done.stdout) == (1, "announced\n")
+    said = done.stderr.splitlines()
+    assert said[:100] == [f"a line before the end {number}" for number in range(100)]
+    assert said[100].startswith("Traceback")
+    assert said[-1] == "ValueError: the reason of the end"
+
+
+def test_a_process_ends_though_nobody_reads(pipe: Pipe) -> None:
+    """Its traceback has no room, and is not waited for for ever."""
+    command = [sys.executable, "-c", _ENDS]
+    done = subprocess.run(command, stdout=pipe.stream, stderr=pipe.stream, check=False, env=os.environ | python_path())
+    assert done.returncode == 1

@@ -1,0 +1,196 @@
+"""A hub whose log nobody reads, or whose log cannot be written, serves on, and ends when it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import json
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from peers.transport.endpoints import Endpoint
+from tests.daemon.conftest import Connect, StartProcess
+from tests.daemon.hub_process import HubProcess
+from tests.hubs.eventually import eventually
+from tests.hubs.raw_client import RawClient
+from tests.hubs.raw_http import RawHttp
+
+SMALL = ("--log-queue-bytes", "4KiB")
+TCP = ("--listen", "tcp://127.0.0.1:0", *SMALL)
+
+PIPE_BYTES = 4096
+"""The smallest pipe that there is: it is full after some lines."""
+
+MISSING = "log lines dropped: nobody read them"
+
+REFUSED = 70
+"""So many refused connections are more lines than fit into such a pipe, and such a queue."""
+
+
+class Pipe:
+    """Where the log goes; nobody reads it unless the test does."""
+
+    def __init__(self) -> None:
+        self.reader, self.writer = os.pipe()
+        fcntl.fcntl(self.writer, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        os.set_blocking(self.reader, False)
+        self._read = b""
+
+    def events(self) -> list[str]:
+        """Of these lines."""
+        return [line["event"] for line in self.lines()]
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Read what there is now; return all whole lines of the log since the start."""
+        with contextlib.suppress(BlockingIOError):
+            while read := os.read(self.reader, 1 << 16):
+                self._read += read
+        return [json.loads(line) for line in self._read.split(b"\n")[:-1]]
+
+
+@pytest.fixture
+def pipe() -> Iterator[Pipe]:
+    """A small pipe."""
+    pipe = Pipe()
+    yield pipe
+    for descriptor in (pipe.reader, pipe.writer):
+        os.close(descriptor)
+
+
+async def be_refused(endpoint: Endpoint) -> None:
+    """Let the hub log a line: a stranger comes who speaks something else."""
+    stranger = await RawClient.connect(endpoint)
+    await stranger.send(b"nobody speaks so" * 4)
+    with contextlib.suppress(EOFError, ConnectionResetError):
+        while True:
+            await stranger.read()
+    stranger.close()
+
+
+async def dropped_lines(endpoint: Endpoint) -> float:
+    """Ask Prometheus' page how many lines the hub has dropped."""
+    client = await RawHttp.connect(endpoint)
+    body = (await client.ask("GET", "/metrics")).body.decode()
+    client.close()
+    (line,) = [line for line in body.splitlines() if line.startswith("hub_log_dropped_lines_total ")]
+    return float(line.split()[1])
+
+
+async def exchange_while_strangers_come(hub: HubProcess, connect: Connect) -> None:
+    """Let the hub log more than there is room for; a quiet pair of clients has its messages all the time."""
+    endpoint = hub.endpoints[0]
+    subscriber = await connect(endpoint, "/quiet")
+    publisher = await connect(endpoint)
+    for number in range(REFUSED):
+        await be_refused(endpoint)
+        await publisher.publish("/quiet", number)
+        assert await subscriber.values(1) == [("/quiet", number)]
+
+
+async def test_it_serves_on(start_process: StartProcess, connect: Connect, pipe: Pipe) -> None:
+    """Lines that nobody reads keep nobody waiting: neither who is connected, nor who comes. They are counted, and told.
+
+    Once somebody reads, the lines from before are there, then how many are missing, and then new ones.
+    """
+    hub = await (await start_process(*TCP, "--listen", "ws://127.0.0.1:0", stderr=pipe.writer)).wait_up(2)
+    await exchange_while_strangers_come(hub, connect)
+    while not (dropped := await dropped_lines(hub.endpoints[1])):
+        await be_refused(hub.endpoints[0])
+    await eventually(lambda: MISSING in pipe.events())
+    place = pipe.events().index(MISSING)
+    assert "connection closed" in pipe.events()[:place]
+    told = pipe.lines()[place]
+    assert told["level"] == "warning"
+    assert told["lines"] >= dropped
+    while "connection closed" not in pipe.events()[place:]:  # a storm is cut off: not each of them is logged
+        await be_refused(hub.endpoints[0])
+
+
+async def test_nobody_takes_what_it_announces(
+    start_process: StartProcess, connect: Connect, pipe: Pipe, tmp_path: Path
+) -> None:
+    """Standard output may be the same pipe, and full before the hub has begun: it serves, and ends in order."""
+    os.write(pipe.writer, bytes(PIPE_BYTES))
+    path = tmp_path / "socket"
+    flags = ("--listen", f"unix://{path}", *SMALL)
+    hub = await start_process(*flags, stdout=pipe.writer, stderr=pipe.writer)
+    endpoint = Endpoint.parse(f"unix://{path}")
+    await eventually(path.exists)
+    while True:
+        with contextlib.suppress(ConnectionRefusedError):  # it is there a moment before somebody listens
+            _, writer = await asyncio.open_unix_connection(path)
+            break
+    writer.close()
+    await writer.wait_closed()
+    hub.endpoints.append(endpoint)
+    await exchange_while_strangers_come(hub, connect)
+    hub.signal(signal.SIGTERM)
+    assert (await hub.wait_ended())[0] == 0
+
+
+async def test_the_last_lines_are_there(start_process: StartProcess) -> None:
+    """Somebody who reads has all of them when the process has ended."""
+    hub = await (await start_process(*TCP)).wait_up()
+    hub.signal(signal.SIGTERM)
+    code, log = await hub.wait_ended()
+    assert (code, json.loads(log.splitlines()[-1])["event"]) == (0, "stopping")
+
+
+async def test_a_full_disk(start_process: StartProcess, connect: Connect) -> None:
+    """It takes no line, and the hub serves on, and ends in order."""
+    full = os.open("/dev/full", os.O_WRONLY)
+    hub = await (await start_process(*TCP, stderr=full)).wait_up()
+    os.close(full)
+    await exchange_while_strangers_come(hub, connect)
+    hub.signal(signal.SIGTERM)
+    assert (await hub.wait_ended())[0] == 0
+
+
+async def test_a_reader_that_is_gone(start_process: StartProcess, connect: Connect) -> None:
+    """The same where nobody is at the other end of the pipe any more."""
+    reader, writer = os.pipe()
+    hub = await (await start_process(*TCP, stderr=writer)).wait_up()
+    os.close(reader)
+    os.close(writer)
+    await exchange_while_strangers_come(hub, connect)
+    hub.signal(signal.SIGTERM)
+    assert (await hub.wait_ended())[0] == 0
+
+
+async def test_workers_serve_on(start_process: StartProcess, connect: Connect, pipe: Pipe) -> None:
+    """They have the pipe of the core, and queues of their own."""
+    hub = await (await start_process(*TCP, "--workers", "2", stderr=pipe.writer)).wait_up()
+    await exchange_while_strangers_come(hub, connect)
+    hub.signal(signal.SIGTERM)
+    assert (await hub.wait_ended())[0] == 0
+
+
+async def test_the_service_manager_hears_of_it(
+    start_process: StartProcess, connect: Connect, pipe: Pipe, tmp_path: Path
+) -> None:
+    """A hub whose log nobody reads gives signs of life, and ends in order, though its last lines have no room."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(tmp_path / "notify"))
+        manager.setblocking(False)
+        watched = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "100000"}
+        hub = await (await start_process(*TCP, stderr=pipe.writer, **watched)).wait_up()
+        await exchange_while_strangers_come(hub, connect)
+
+        def said() -> set[bytes]:
+            found = set()
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    found.add(manager.recv(100))
+            return found
+
+        said()  # what it has said before
+        await eventually(lambda: b"WATCHDOG=1" in said())
+        hub.signal(signal.SIGTERM)
+        assert (await hub.wait_ended())[0] == 0
