@@ -17,12 +17,13 @@ import errno
 import gc
 import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from typing import NoReturn
 
 from hub.errors import HubError, InvalidNameError, InvalidTopicError
 from peers.cli.errors import FlagError
 from peers.cli.streams import discard, flush_output, open_closed_streams
-from peers.transport.endpoints import InvalidEndpointError
 
 __all__ = ["main"]
 
@@ -30,8 +31,8 @@ EXIT_ERROR = 1
 EXIT_SENSELESS = 2
 EXIT_INTERRUPTED = 130
 
-_SENSELESS = (FlagError, InvalidEndpointError, InvalidNameError, InvalidTopicError)
-"""Topics, names and addresses come from the command line, too: those in files are errors of the lines there."""
+_SENSELESS = (FlagError, InvalidNameError, InvalidTopicError)
+"""Topics and names come from the command line, too: those in files are errors of the lines there."""
 
 _UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 """How a disk refuses output. Commands that open files translate these errors themselves, so what arrives here is about
@@ -52,9 +53,10 @@ _EXTRAS = {
 
 def main() -> None:
     """Run the command that the arguments name, and end the process with its exit code."""
+    gc.disable()  # until the command begins: all that is imported stays, and would be walked over ten times
     open_closed_streams()
     try:
-        _run()
+        sys.exit(_run())
     except HubError as error:
         _end(str(error), EXIT_SENSELESS if _is_senseless(error) else EXIT_ERROR)
     except ImportError as error:
@@ -78,21 +80,41 @@ def main() -> None:
         gc.freeze()  # else all that was imported is walked over once more for garbage, as the process ends: 20 ms
 
 
-def _run() -> None:
-    """Run the command; what it has printed is written out before it counts as done."""
+def _run() -> int | None:
+    """Run the command; what it has printed is written out before it counts as done.
+
+    Returns:
+        Its exit code; None for 0.
+    """
+    command = _command()
+    gc.freeze()
+    gc.enable()
+    try:
+        code = command()
+    except SystemExit:
+        flush_output()
+        raise
+    flush_output()
+    return code
+
+
+def _command() -> Callable[[], int | None]:
+    """Return the command that the arguments name, with what they say.
+
+    Raises:
+        FlagError: They make no sense.
+    """
     from cyclopts import CycloptsError  # noqa: PLC0415 -- it may not be installed
 
     from peers.cli.commands import app  # noqa: PLC0415 -- what it needs may not be installed
 
     try:
-        app()
+        command, bound, _ = app.parse_args()
     except CycloptsError as error:
         from peers.cli.misuse import told  # noqa: PLC0415 -- only where something is wrong
 
         raise FlagError(told(error)) from error
-    except SystemExit:
-        flush_output()
-        raise
+    return partial(command, *bound.args, **bound.kwargs)
 
 
 def _is_senseless(error: HubError) -> bool:
@@ -100,7 +122,10 @@ def _is_senseless(error: HubError) -> bool:
     if isinstance(error, _SENSELESS):
         return True
     from hub.config import ConfigError  # noqa: PLC0415 -- only where something is wrong
+    from peers.transport.endpoints import InvalidEndpointError  # noqa: PLC0415 -- the same
 
+    if isinstance(error, InvalidEndpointError):  # addresses, too, come from the command line
+        return True
     return isinstance(error, ConfigError) and error.source.startswith("flag ")
 
 

@@ -3,7 +3,7 @@
 The hub announces its handlers once a second while somebody listens (`$hub/statistics`); the sums are done here, in
 `peers.cli.rates`. Above stands how the hub does, in its own words. Where the hub has links, another table shows how
 these do; where it has users, one shows what those hold who hold most. On a terminal they are drawn in place, elsewhere
-they follow one another.
+they follow one another; for programs, each look is a line of JSON (`peers.cli.look`).
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from rich.text import Text
 
 from hub.errors import CloseCode, ConnectionLostError
 from peers.cli.errors import FlagError
+from peers.cli.look import look_line
 from peers.cli.notices import Notices
 from peers.cli.rates import (
     Activity,
@@ -75,17 +76,18 @@ def top(
     sort: Annotated[Sort, Parameter(help="What comes first.")] = Sort.RATE,
     interval: Annotated[float, Parameter(help="Time between two tables, seconds, 1 or more.")] = _ANNOUNCED_S,
     once: Annotated[bool, Parameter(help="Print one table and end.", negative=())] = False,
+    json: Annotated[bool, Parameter(help="A JSON object a line, in place of each table.", negative=())] = False,
 ) -> int:
     """Show what each client and peer of a hub does, until Ctrl-C."""
     if not interval >= _ANNOUNCED_S:  # so that `nan` is none either
         raise FlagError(f"--interval {interval:g}: hubs announce their handlers once a second, give 1 or more")
-    asyncio.run(_show(hub, sort, interval, once=once))
+    asyncio.run(_show(hub, sort, interval, once=once, json=json))
     return 0
 
 
-async def _show(hub: HubFlags, sort: Sort, interval_s: float, *, once: bool) -> None:
+async def _show(hub: HubFlags, sort: Sort, interval_s: float, *, once: bool, json: bool) -> None:
     console = Console()
-    live = console.is_terminal and not once
+    live = console.is_terminal and not once and not json
     if not console.is_terminal:
         console.width = _PIPE_COLUMNS
     async with (
@@ -94,11 +96,11 @@ async def _show(hub: HubFlags, sort: Sort, interval_s: float, *, once: bool) -> 
     ):
         if not live:
             async for before, now in pairs:
-                if now.state:
-                    console.print(escaped(now.state), soft_wrap=True, markup=False, highlight=False)
-                console.print(handler_table(now, activities(before, now, sort), wide=console.width >= _WIDE_COLUMNS))
-                for table in _other_tables(now):
-                    console.print(table)
+                looked = activities(before, now, sort)
+                if json:
+                    print(look_line(now, looked), flush=True)
+                else:
+                    _print_tables(console, now, looked)
                 if once:
                     return
         with Live(console=console, auto_refresh=False, screen=True) as screen:
@@ -114,6 +116,14 @@ async def _show(hub: HubFlags, sort: Sort, interval_s: float, *, once: bool) -> 
                 found = activities(before, now, sort)
                 table = handler_table(now, found, limit_rows=max(1, rows), wide=wide)
                 screen.update(Group(*_sentence(now), table, *others), refresh=True)
+
+
+def _print_tables(console: Console, now: Snapshot, rows: Sequence[Activity]) -> None:
+    if now.state:
+        console.print(escaped(now.state), soft_wrap=True, markup=False, highlight=False)
+    console.print(handler_table(now, rows, wide=console.width >= _WIDE_COLUMNS))
+    for table in _other_tables(now):
+        console.print(table)
 
 
 def _sentence(now: Snapshot) -> list[Text]:

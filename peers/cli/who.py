@@ -13,6 +13,10 @@ from peers.cli.url import HubFlags
 
 __all__ = ["who"]
 
+_PAGE = 1_000
+"""How many connections are asked for at once: about 400 KiB. 10,000 take ten answers, each of which the hub makes over
+several turns, instead of the 160 of pages as they are without it."""
+
 _HEADINGS = ("id", "user", "by", "role", "name", "over", "address", "since (UTC)", "prefixes", "in", "out")
 _WAITING = ("queued", "queued bytes", "dropped")
 
@@ -25,7 +29,8 @@ def who(
     json: Annotated[bool, Parameter(help="A JSON object a line.", negative=())] = False,
 ) -> None:
     """List the connections of a hub, for admins. What is counted is in messages, since each has connected."""
-    rows = ask_pages("who", hub, {} if user is None else {"user": user}, lambda row: row["id"])
+    whom = {} if user is None else {"user": user}
+    rows = ask_pages("who", hub, {"limit": _PAGE} | whom, lambda row: row["id"])
     for line in json_lines(rows) if json else columns((*_HEADINGS, *_WAITING), [_cells(row) for row in rows]):
         print(line)
 

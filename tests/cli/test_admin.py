@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
+import urllib.request
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,7 @@ from hub.errors import CloseCode, RejectedError
 from hub.quotas.resource import Resource
 from peers.cli.columns import columns
 from peers.client.blocking import connect
+from peers.wire.hello import Hello
 from tests.cli.programs import PATIENCE_S, RunningHub, hub, run_hub
 
 
@@ -52,6 +56,32 @@ def test_who(running_hub: RunningHub) -> None:
         (watched,) = [one for one in found if one["name"] == "watched"]
         assert (watched["protocol"], watched["prefixes"], watched["user"]) == ("unix", 1, "")
         assert printed(running_hub, "who", "nobody") == []
+
+
+def asked(running_hub: RunningHub) -> float:
+    """How many requests the hub has taken."""
+    with urllib.request.urlopen(running_hub.ws.replace("ws://", "http://") + "/metrics") as answer:  # noqa: S310 -- a hub's
+        (line,) = [line for line in answer if line.startswith(b"hub_requests_total ")]
+    return float(line.split()[1])
+
+
+def test_who_of_many(running_hub: RunningHub) -> None:
+    """All of them stand there; hundreds come in one answer, and one more request finds that there are no others."""
+    host, _, port = running_hub.tcp.removeprefix("tcp://").rpartition(":")
+    with ExitStack() as stack:
+        for number in range(_MANY):
+            sock = stack.enter_context(socket.create_connection((host, int(port))))
+            sock.sendall(Hello(protocol=1, role="client", name=f"one of many {number}").encode())
+            sock.recv(1)
+        before = asked(running_hub)
+        found = [json.loads(line) for line in printed(running_hub, "who", "--json")]
+        assert asked(running_hub) - before == 2
+    assert {f"one of many {number}" for number in range(_MANY)} <= {one["name"] for one in found}
+    assert len(found) == len({one["id"] for one in found})
+
+
+_MANY = 200
+"""More than three pages of a hub that is asked for nothing in particular."""
 
 
 def test_users(running_hub: RunningHub) -> None:

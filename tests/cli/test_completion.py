@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -10,13 +11,17 @@ import pytest
 from peers.cli.commands import app
 from tests.cli.programs import environment_of_shell, hub
 
-SCRIPT = app.generate_completion(shell="bash")  # noqa: S604 -- no command is run
+
+@cache
+def script() -> str:
+    """The script for bash; it takes half a second."""
+    return app.generate_completion(shell="bash")  # noqa: S604 -- no command is run
 
 
-def offered(tmp_path: Path, *words: str, script: str = SCRIPT) -> list[str]:
+def offered(tmp_path: Path, *words: str) -> list[str]:
     """What bash offers in place of the last word."""
     file = tmp_path / "hub.bash"
-    file.write_text(script)
+    file.write_text(script())
     quoted = " ".join(f"'{word}'" for word in words)
     asked = f'source "$0"; COMP_WORDS=(hub {quoted}); COMP_CWORD={len(words)}; _hub; printf "%s\\n" "${{COMPREPLY[@]}}"'
     done = subprocess.run(
@@ -57,4 +62,4 @@ def test_the_command_writes_the_script() -> None:
     """To standard output, and nothing else."""
     done = hub("completion", "bash")
     assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.decode() == SCRIPT + "\n"
+    assert done.stdout.decode() == script() + "\n"

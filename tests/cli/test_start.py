@@ -1,4 +1,4 @@
-"""What `hub pub` loads before it publishes: scripts call it again and again, so it loads nothing that it does not need.
+"""What commands load: scripts call `hub pub` again and again, so it loads nothing that it does not need.
 
 Not a time is asserted, but names of modules: each of these costs 5 to 50 ms with what it brings.
 """
@@ -39,46 +39,28 @@ NOT_FOR_EVERYBODY = (
     "cyclopts.completion",
     "cyclopts.help",
     "email",
+    "getpass",  # only where a token is asked for
+    "hub.journal.block",
     "hub.stores",  # only for `hub store`
+    "json",
+    "opentelemetry",
+    "peers.client.consumer_stream",
+    "peers.client.follower",  # only for streams that begin in the journal
+    "peers.client.history",
     "peers.client.stores",
+    "peers.client.writer",
     "peers.stores",
     "peers.values",  # Zeek's types: only for --zeek-event, and stores
     "peers.client.websocket",  # only for ws:// and wss://
     "http",
     "websockets",
     "rich",  # tables, and progress on a terminal
+    "secrets",
 )
 
 
 def loaded(running_hub: RunningHub, *arguments: str) -> set[str]:
-    """The modules that a command has loaded when it ends; it must succeed."""
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments],
-        cwd=PROJECT,
-        env=environment(HUB_URL=running_hub.tcp),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return set(done.stderr.split())
-
-
-def within(modules: set[str], names: tuple[str, ...]) -> list[str]:
-    """Those of the modules that are, or are part of, one of some."""
-    return sorted(one for one in modules if one.startswith(tuple(f"{name}." for name in names)) or one in names)
-
-
-@pytest.mark.parametrize("arguments", [("pub", "/start", '{"a": 1}'), ("pub", "/start", "words"), ("pub", "/start")])
-def test_pub(running_hub: RunningHub, arguments: tuple[str, ...]) -> None:
-    """One value, or the lines of standard input."""
-    modules = loaded(running_hub, *arguments)
-    assert "peers.client.client" in modules
-    assert within(modules, NOT_FOR_CLIENTS + NOT_FOR_EVERYBODY) == []
-
-
-@pytest.mark.parametrize("arguments", [("sub", "/start", "--timeout", "0.01"), ("names",), ("request", "/nobody", "1")])
-def test_others_that_talk_to_a_hub(running_hub: RunningHub, arguments: tuple[str, ...]) -> None:
-    """Nothing of the hub itself: a client is no hub."""
+    """The modules that a command has loaded when it ends, whatever its exit code."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, *arguments],
         cwd=PROJECT,
@@ -89,5 +71,43 @@ def test_others_that_talk_to_a_hub(running_hub: RunningHub, arguments: tuple[str
         check=False,
     )
     modules = set(done.stderr.split())
+    assert "peers.cli.commands" in modules
+    return modules
+
+
+def within(modules: set[str], names: tuple[str, ...]) -> list[str]:
+    """Those of the modules that are, or are part of, one of some."""
+    return sorted(one for one in modules if one.startswith(tuple(f"{name}." for name in names)) or one in names)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("pub", "/start", '{"a": 1}'),
+        ("pub", "/start", "words"),
+        ("pub", "/start"),
+        ("sub", "/start", "--timeout", "0.01"),
+        ("who",),
+        ("names",),
+        ("request", "$hub/names", "null"),
+    ],
+)
+def test_what_talks_to_a_hub(running_hub: RunningHub, arguments: tuple[str, ...]) -> None:
+    """One value, lines of standard input, what is subscribed to or asked for: nothing of the hub, and no luxuries."""
+    modules = loaded(running_hub, *arguments)
     assert "peers.client.client" in modules
-    assert within(modules, ("hub.core", "hub.handler", "peers.daemon", "peers.node", "prometheus_client")) == []
+    assert within(modules, NOT_FOR_CLIENTS + NOT_FOR_EVERYBODY) == []
+
+
+def test_help_of_a_client(running_hub: RunningHub) -> None:
+    """A help text is drawn with rich, and loads nothing of the hub."""
+    modules = loaded(running_hub, "top", "--help")
+    assert "cyclopts.help" in modules
+    assert within(modules, NOT_FOR_CLIENTS) == []
+
+
+@pytest.mark.parametrize("arguments", [("__complete", "bash", "pub", "--context", ""), ("--version",), ("--help",)])
+def test_what_talks_to_nobody(running_hub: RunningHub, arguments: tuple[str, ...]) -> None:
+    """What a shell asks for at each press of Tab, and what is told of all commands, loads none of them."""
+    modules = loaded(running_hub, *arguments)
+    assert within(modules, ("asyncio", "peers.client", "peers.cli.run", *NOT_FOR_CLIENTS)) == []

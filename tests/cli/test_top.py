@@ -132,6 +132,22 @@ def test_once_prints_one_table(running_hub: RunningHub) -> None:
     assert "hub top" in result.stdout.decode()
 
 
+def test_a_look_for_programs(running_hub: RunningHub) -> None:
+    """A line of JSON has the sentence, each handler with its rates, and the sums."""
+    subscriber = start("sub", "/top/json", "--name", "told", url=running_hub.unix)
+    wait_subscribed(running_hub.tcp, "told")
+    result = hub("top", "--once", "--json", "--sort", "name", url=running_hub.tcp)
+    subscriber.terminate()
+    subscriber.communicate()
+    (line,) = result.stdout.splitlines()
+    look = msgspec.json.decode(line)
+    (told,) = [one for one in look["handlers"] if one["name"] == "told"]
+    assert (told["sample"], told["dropped_lately"], told["overflow"]) == (["/top/json"], 0, "drop-oldest")
+    assert look["total"]["in_per_s"] == pytest.approx(sum(one["in_per_s"] for one in look["handlers"]))
+    assert "dropped in the last minute" in look["state"]
+    assert [one["name"] for one in look["handlers"]] == sorted(one["name"] for one in look["handlers"])
+
+
 def test_it_works_over_websocket(running_hub: RunningHub) -> None:
     """The statistics reach a WebSocket client as well."""
     assert b"hub top" in hub("top", "--once", url=running_hub.ws).stdout

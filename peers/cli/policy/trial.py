@@ -1,32 +1,53 @@
-"""`hub policy test`: may a user do something, and which rule says so?"""
+"""`hub policy test`: may a user do something, and which rule says so? By a file, or by a hub that runs."""
 
 from __future__ import annotations
 
 import os
-from typing import Annotated, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from hub.policy.policy import LOCAL, Action, check_user
-from hub.policy.roles import ADMIN
+from hub.errors import UsageError
+from peers.cli.admin import ask
 from peers.cli.errors import FlagError
-from peers.cli.policy.verdict import Verdict, verdict
 from peers.cli.texts import encoder, escaped
+from peers.cli.url import HubFlags
 from peers.daemon.sources import load
+from peers.users.question import Question, decide, own_roles, told
 from peers.users.users import policy_of
 
 __all__ = ["trial"]
 
 _REFUSED = 1
 
-ActionName = Literal["publish", "subscribe", "request", "serve", "claim", "journal", "bring", "take"]
+Action = Literal[
+    "publish",
+    "subscribe",
+    "request",
+    "serve",
+    "claim",
+    "journal",
+    "bring",
+    "take",
+    "consume",
+    "label",
+    "read-store",
+    "write-store",
+    "watch-store",
+]
+"""The keys of `hub.policy.verdict.DEEDS`."""
 
 
 def trial(  # noqa: PLR0913 -- flags
-    user: Annotated[str, Parameter(help="Who.")],
-    action: Annotated[ActionName, Parameter(help="What he wants to do.")],
+    user: Annotated[str, Parameter(help='Who; "" for whoever has the roles of --role.')],
+    action: Annotated[Action, Parameter(help="What he wants to do.")],
     topic: Annotated[
-        str, Parameter(help="To what: a topic; a prefix for subscribe, serve, journal and take; a name for claim.")
+        str,
+        Parameter(
+            help="To what: a topic; a prefix for subscribe, serve, journal, take, consume and label; a name for claim "
+            "and for stores."
+        ),
     ],
     /,
     *,
@@ -39,26 +60,50 @@ def trial(  # noqa: PLR0913 -- flags
     config: Annotated[
         str | None, Parameter(help="The hub's TOML file with settings; HUB_CONFIG or ./hub.toml without it.")
     ] = None,
+    running: Annotated[
+        bool, Parameter(help="Ask the hub at --url, for admins, instead of reading files.", negative=())
+    ] = False,
+    hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
     json: Annotated[bool, Parameter(help="A JSON object.", negative=())] = False,
 ) -> int:
-    """Say whether a user may do something, and which rule decides: exit code 0 if he may, 1 if he may not."""
-    check_user(user)
-    compiled, source = policy_of(load({"access": {"policy": policy}}, os.environ, config).settings.access)
-    roles = tuple(role or ()) + ((ADMIN,) if user == LOCAL else ())
-    for name in roles:
-        if name not in compiled.roles:
-            raise FlagError(f"--role {name}: there is no such role in {source}; there are {_listed(compiled.roles)}")
-    if not roles and user not in compiled:
-        found = Verdict(False, f"{source} has no user {user!r}, and no --role is given: he would not be let in")
+    """Say whether a user may do something, which rule decides and where it stands, and what bounds him.
+
+    Exit code 0 if he may, 1 if he may not.
+    """
+    question = Question(user, tuple(role or ()), action, topic)
+    if running:
+        if policy is not None or config is not None:
+            raise FlagError("--running asks a hub: leave out --policy and --config, or use `hub policy try FILE`")
+        asked = question._asdict()
+        found: dict[str, Any] = ask("policy test", hub, asked, topic="policy/test")["verdict"]
     else:
-        found = verdict(compiled, user, roles, Action(action), topic)
-    if json:
-        told = {"user": user, "action": action, "topic": topic, **found._asdict()}
-        print(escaped(encoder.encode(told).decode()))
-    else:
-        print(escaped(f"{'allowed' if found.allowed else 'refused'}: {found.text}"))
-    return 0 if found.allowed else _REFUSED
+        found = _by_files(question, policy, config)
+    print(escaped(encoder.encode(found).decode()) if json else "\n".join(map(escaped, _lines(found))))
+    return 0 if found["allowed"] else _REFUSED
 
 
-def _listed(roles: frozenset[str]) -> str:
-    return ", ".join(sorted(roles)[:8])
+def _by_files(question: Question, policy: str | None, config: str | None) -> dict[str, Any]:
+    settings = load({"access": {"policy": policy}}, os.environ, config).settings
+    compiled, _ = policy_of(settings.access)
+    try:
+        found = decide(compiled, question, own_roles(settings))
+    except UsageError as error:
+        raise FlagError(str(error)) from error
+    return told(compiled, question, found)
+
+
+def _lines(found: dict[str, Any]) -> Iterator[str]:
+    yield f"{'allowed' if found['allowed'] else 'refused'}: {found['text']}"
+    place = found["place"]
+    if place is not None:
+        yield f"  rule: {_place(place)}"
+    for limit in found["limits"]:
+        if limit["most"] is not None:
+            yield f"  limit: {limit['key']} {limit['most']:,} ({_place(limit['place'])})"
+
+
+def _place(place: dict[str, Any]) -> str:
+    if not place["file"]:
+        return "a built-in role"
+    line = "" if place["line"] is None else f", line {place['line']}"
+    return f"{place['file']}{line}: {place['key']}"

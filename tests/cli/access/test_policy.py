@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from hub.policy.policy import Action, Policy
-from peers.cli.policy.verdict import verdict
+from hub.policy.verdict import DEEDS, verdict
 from peers.users.users import read_policy_file
 from tests.cli.access.programs import run
+from tests.cli.programs import RunningHub
 
 POLICY = """
 [roles.sensor]
@@ -47,15 +48,15 @@ def policy(tmp_path: Path) -> Policy:
 )
 def test_verdicts(action: Action, topic: str, allowed: bool, told: str, policy: Policy) -> None:  # noqa: FBT001
     """The rule that decides is named, and so is what is granted beneath a prefix."""
-    found = verdict(policy, "alice", (), action, topic)
+    found = verdict(policy, "alice", (), DEEDS[action.value], topic)
     assert found.allowed is allowed
     assert told in found.text
 
 
 def test_roles_that_a_token_vouches_for(policy: Policy) -> None:
     """They count beside those of the policy."""
-    assert verdict(policy, "alice", ("reader",), Action.SUBSCRIBE, "").allowed
-    assert "roles of eve: none" in verdict(policy, "eve", (), Action.SUBSCRIBE, "").text
+    assert verdict(policy, "alice", ("reader",), DEEDS["subscribe"], "").allowed
+    assert "roles of eve: none" in verdict(policy, "eve", (), DEEDS["subscribe"], "").text
 
 
 def test_whose_policy_it_is(tmp_path: Path) -> None:
@@ -63,7 +64,7 @@ def test_whose_policy_it_is(tmp_path: Path) -> None:
     (tmp_path / "policy.toml").write_text(POLICY)
     alice = ("policy", "test", "alice", "publish", "/zeek")
     assert run(tmp_path, *alice).stdout == (
-        "refused: the built-in policy has no user 'alice', and no --role is given: he would not be let in\n"
+        "refused: there is no user 'alice', and no role is given: he would not be let in\n"
     )
     assert run(tmp_path, *alice, "--role", "member").returncode == 0
     assert run(tmp_path, *alice, HUB_ACCESS_POLICY="policy.toml").stdout.startswith("allowed: ")
@@ -78,9 +79,43 @@ def test_verdicts_for_programs(tmp_path: Path) -> None:
     refused = run(tmp_path, *words)
     told = json.loads(refused.stdout)
     assert (refused.returncode, told["user"], told["action"], told["topic"]) == (1, "alice", "publish", "/zeek")
-    assert (told["allowed"], told["text"].startswith("the built-in policy has no user 'alice'")) == (False, True)
+    assert (told["allowed"], told["text"].startswith("there is no user 'alice'")) == (False, True)
     allowed = run(tmp_path, *words, "--role", "member")
     assert (allowed.returncode, json.loads(allowed.stdout)["allowed"]) == (0, True)
+
+
+def test_where_rules_and_limits_stand(tmp_path: Path) -> None:
+    """With the file, the line and the keys; of what is built in that it is."""
+    (tmp_path / "policy.toml").write_text(POLICY + "[limits.roles.sensor]\nmessages_per_s = 5000\n")
+    words = ("policy", "test", "alice", "publish", "/zeek", "--policy", "policy.toml")
+    assert run(tmp_path, *words).stdout.splitlines()[1:] == [
+        "  rule: policy.toml, line 3: roles.sensor.publish.allow[0]",
+        "  limit: messages_per_s 5,000 (policy.toml, line 10: limits.roles.sensor.messages_per_s)",
+    ]
+    built_in = run(tmp_path, "policy", "test", "", "publish", "/x", "--role", "member")
+    assert built_in.stdout.splitlines()[1] == "  rule: a built-in role"
+
+
+def test_of_a_hub_that_runs(running_hub: RunningHub, tmp_path: Path) -> None:
+    """It is asked what its policy says, and what a file would change; that is not done."""
+    (tmp_path / "policy.toml").write_text(POLICY)
+    (tmp_path / "broken.toml").write_text("[roles.x]\npublish = 7\n")
+    url = ("--url", running_hub.tcp)
+    asked = run(tmp_path, "policy", "test", "alice", "publish", "/x", "--running", *url)
+    assert (asked.returncode, asked.stdout) == (0, "allowed: this hub has no users: everybody may do everything\n")
+    tried = run(tmp_path, "policy", "try", "policy.toml", *url)
+    assert tried.returncode == 1
+    said, empty, head, row = tried.stdout.splitlines()
+    assert said.startswith("With this policy 1 of 1 connection would be closed.")
+    assert (empty, head.split()) == ("", ["id", "name", "user", "what", "loses"])
+    assert row.split()[1:] == ["hub", "policy", "try", "-", "closed", "-"]
+    told = json.loads(run(tmp_path, "policy", "try", "policy.toml", "--json", *url).stdout)
+    assert (told["connections"], told["closed"], told["rows"][0]["closed"]) == (1, 1, True)
+    broken = run(tmp_path, "policy", "try", "broken.toml", *url)
+    assert (broken.returncode, broken.stdout) == (1, "")
+    assert "roles.x.publish: a int given, expected a list of paths" in broken.stderr
+    both = run(tmp_path, "policy", "test", "a", "publish", "/x", "--running", "--policy", "policy.toml", *url)
+    assert (both.returncode, both.stderr.count("--running asks a hub")) == (2, 1)
 
 
 def test_mistakes(tmp_path: Path) -> None:
@@ -92,7 +127,7 @@ def test_mistakes(tmp_path: Path) -> None:
         (("check", "none.toml"), 1, "hub: none.toml: there is no such file"),
         (("test", "alice", "publish", "/x", "--policy", "policy.toml"), 1, broken),
         (("test", "a/b", "publish", "/x"), 2, "hub: 'a/b' is no name of a user"),
-        (("test", "a", "publish", "/x", "--role", "no"), 2, "hub: --role no: there is no such role"),
+        (("test", "a", "publish", "/x", "--role", "no"), 2, "hub: there is no role 'no'; there are"),
         (("test", "a", "push", "/x"), 2, "hub: ACTION push: give one of publish,"),
         (("check",), 2, "hub: FILE is missing"),
     ):
