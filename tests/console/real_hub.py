@@ -7,6 +7,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from tests.forked.program import Program
 
@@ -28,6 +29,11 @@ class RealHub:
         self.port = port
 
     @property
+    def pid(self) -> int:
+        """Of its process."""
+        return self._process.pid
+
+    @property
     def url(self) -> str:
         """Where clients connect."""
         return f"ws://127.0.0.1:{self.port}/v1/hub"
@@ -44,18 +50,20 @@ class RealHub:
 
 
 @contextmanager
-def run_hub(*flags: str, port: int = 0) -> Iterator[RealHub]:
+def run_hub(*flags: str, port: int = 0, folder: Path | None = None) -> Iterator[RealHub]:
     """Run a hub for as long as the block lasts.
 
     Args:
         *flags: Further flags of `hub run`.
         port: Where to listen; 0 picks one.
+        folder: In which it runs; None for the one of the tests.
 
     Raises:
         RuntimeError: It did not say where it listens; what it said instead is in the text.
     """
     command = ("run", "--listen", f"ws://127.0.0.1:{port}", *flags)
-    process = Program(*command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    where = {} if folder is None else {"cwd": folder}
+    process = Program(*command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **where)
     assert process.stdout is not None
     with process, process.stdout as output:
         impatience = threading.Timer(START_S, process.kill)

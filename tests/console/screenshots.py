@@ -15,15 +15,18 @@ import socket
 import sys
 import tempfile
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from websockets.asyncio.client import connect as connect_websocket
 
+from hub.errors import RejectedError
 from peers.client import Client, MessageStream, connect
+from peers.users.token_file import TokenFile
 from tests.console.browser import Browser, Chromium, Page, chromium_path
 from tests.console.real_hub import RealHub, run_hub
-from tests.console.seeing import wait_messages, wait_shown, wait_view
+from tests.console.seeing import wait_connected, wait_messages, wait_shown, wait_view
 
 __all__ = ["main"]
 
@@ -46,6 +49,11 @@ LONG_S, SHORT_S = 30, 12
 """How much the charts show at least, of the hub, and of what begins when one looks at it."""
 
 WIDTH_PX, HEIGHT_PX, PHONE_PX = 1180, 640, 390
+
+ACCESS_HEIGHT_PX = 1000
+"""That view has three parts beneath one another."""
+MESH_PX, JOURNAL_PX = 1140, 900
+"""These views are shown whole."""
 
 
 @contextlib.asynccontextmanager
@@ -93,6 +101,14 @@ async def read(messages: MessageStream) -> None:
         pass
 
 
+async def work(client: Client, name: str, prefix: str, pause_s: float) -> None:
+    """Work through the journal under a name, and rest after each batch."""
+    async with client.consume(name, prefix, prefetch=500) as messages:
+        while batch := await messages.batch():
+            await messages.ack(*batch)
+            await asyncio.sleep(pause_s)
+
+
 @contextlib.asynccontextmanager
 async def crowd(hub: RealHub) -> AsyncIterator[None]:
     """Sensors that publish, readers, and one reader that is too slow."""
@@ -104,6 +120,9 @@ async def crowd(hub: RealHub) -> AsyncIterator[None]:
             reader = await enter(connect(hub.url, name=f"panel-{number}"))
             messages = await enter(reader.subscribe(f"/site/hall-{number % 4}/"))
             tasks.append(asyncio.create_task(read(messages)))
+        for name, prefix, pause_s in (("billing", "/site/hall-1/", 0.0), ("quality", "/site/", 0.5)):
+            client = await enter(connect(hub.url, name=name))
+            tasks.append(asyncio.create_task(work(client, name, prefix, pause_s)))
         await enter(slow_reader(hub, "archive"))
         tasks.append(asyncio.create_task(publish(sensors)))
         try:
@@ -186,11 +205,125 @@ async def take_phone(page: Page, folder: Path) -> None:
 
 
 async def take_journal(page: Page, folder: Path) -> None:
-    """What is recorded, after some time."""
+    """What is recorded, after some time; and a consumer."""
     await page.evaluate("location.hash = '#/journal'")
     await wait_view(page, "journal")
+    await page.resize(WIDTH_PX, JOURNAL_PX)
     await wait_history(page, SHORT_S)
     await page.screenshot(folder / "journal.png")
+    await page.resize(WIDTH_PX, HEIGHT_PX)
+
+
+async def take_mesh(browser: Browser, folder: Path, sockets: Path) -> None:
+    """Three hubs in a row, with what flows over their links, a service, a name and a store."""
+    between = [f"unix://{sockets}/{name}.sock" for name in ("east", "north")]
+    kept = ("--store", "last=:memory:", "--store-from", "last=/site/hall-1/")
+    with (
+        run_hub("--name", "east", "--listen", between[0], *kept) as east,
+        run_hub("--name", "north", "--listen", between[1], "--peer", between[0]) as north,
+        run_hub("--name", "west", "--peer", between[1]) as west,
+    ):
+        async with contextlib.AsyncExitStack() as stack:
+            enter = stack.enter_async_context
+            sensors = [await enter(connect(east.url, name=f"sensor-{number:02}")) for number in range(SENSORS)]
+            readers = [await enter(connect(hub.url, name="panel")) for hub in (north, west)]
+            tasks = [asyncio.create_task(publish(sensors))]
+            for reader, prefix in zip(readers, ("/site/hall-1/", "/site/"), strict=True):
+                messages = await enter(reader.subscribe(prefix))
+                tasks.append(asyncio.create_task(read(messages)))
+            await enter(sensors[0].serve("/convert/", lambda request: request.value))
+            await enter(readers[1].serve("/draw/", lambda request: request.value))
+            await readers[1].claim("org.example.site.Panel", ["west"])
+            async with browser.open(f"{east.page_url}#/mesh") as page:
+                await page.resize(WIDTH_PX, MESH_PX)
+                for shown in (
+                    "document.querySelectorAll('.mesh-picture g').length === 3",
+                    "document.querySelectorAll('#mesh-names tr, #mesh-services tr').length === 4",
+                    "document.querySelector('.mesh-picture .rate')?.textContent.includes('k/s out')",
+                ):
+                    await wait_shown(page, shown)
+                await page.evaluate("location.hash = '#/mesh?topic=/site/hall-1/sensor-01'")
+                await wait_shown(page, "document.querySelectorAll('#way tr[data-outcome=taken]').length === 3")
+                await page.screenshot(folder / "mesh.png")
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+POLICY = """
+[roles.sensor]
+publish = ["/plant/{user}", "/plant/common"]
+subscribe = { allow = ["/control/{user}"], deny = ["/control/{user}/secret"] }
+
+[roles.panel]
+subscribe = { allow = ["/plant"], deny = ["/plant/press-03"] }
+
+[users]
+ada = ["admin"]
+press-01 = ["sensor"]
+press-02 = ["sensor"]
+press-03 = ["sensor"]
+wall = ["panel", "reader"]
+
+[limits.roles.sensor]
+connections = 2
+prefixes = 10
+"""
+
+REFUSED = ("/plant/press-01/temperature", "/plant/press-03/pressure", "/control/press-02")
+
+
+async def take_access(browser: Browser, folder: Path) -> None:
+    """Users, a question about one of them, what another policy would change, and refusals."""
+    with tempfile.TemporaryDirectory() as files:
+        tokens = TokenFile(f"{files}/tokens")
+        (Path(files) / "policy.toml").write_text(POLICY)
+        users = ("ada", "press-01", "press-02", "press-03", "wall")
+        token = {user: tokens.add(user, datetime.now(UTC))[0] for user in users}
+        flags = ("--access-policy", "policy.toml", "--access-tokens", "tokens")
+        async with contextlib.AsyncExitStack() as stack:
+            hub = stack.enter_context(run_hub(*flags, folder=Path(files)))
+            for user in users[1:]:
+                client = await stack.enter_async_context(connect(hub.url, name=user, token=token[user]))
+                if user == "wall":
+                    await stack.enter_async_context(client.subscribe("/plant/press-01/", "/plant/press-02/"))
+                    continue
+                await stack.enter_async_context(client.subscribe(f"/control/{user}/orders/"))
+                for topic in REFUSED:
+                    with contextlib.suppress(RejectedError):
+                        await client.publish_confirmed(topic, 1)
+            page = await stack.enter_async_context(browser.open(f"{hub.page_url}#token={token['ada']}"))
+            await page.resize(WIDTH_PX, ACCESS_HEIGHT_PX)
+            await wait_connected(page)
+            await page.evaluate("location.hash = '#/access'")
+            await wait_shown(page, "document.querySelectorAll('#users tr').length === 5")
+            await wait_shown(page, "document.querySelectorAll('#audit tr').length >= 6")
+            await try_policy(page)
+            await page.screenshot(folder / "access.png")
+
+
+async def try_policy(page: Page) -> None:
+    """Ask whether somebody may do something, and what another policy would change."""
+    await page.evaluate(
+        """
+        const fill = (fields) => {
+          for (const [name, value] of Object.entries(fields)) document.getElementById(`trial-${name}`).value = value;
+        };
+        document.querySelector(".trial details").open = true;
+        fill({user: "wall", action: "subscribe", topic: "/plant/press-03/"});
+        document.getElementById("trial-user").form.requestSubmit();
+        """
+    )
+    await wait_shown(page, "document.querySelector('#trial-answers .refused')")
+    await page.evaluate(
+        """
+        const field = document.getElementById("trial-policy");
+        field.value = policy;
+        field.form.requestSubmit();
+        """,
+        policy=POLICY.lstrip().replace('deny = ["/plant/press-03"]', 'deny = ["/plant/press-02"]'),
+    )
+    await wait_shown(page, "document.querySelector('#trial-change .refused')")
 
 
 async def take_all(chromium: Chromium, folder: Path, journal: Path) -> None:
@@ -200,8 +333,11 @@ async def take_all(chromium: Chromium, folder: Path, journal: Path) -> None:
             await page.resize(WIDTH_PX, HEIGHT_PX)
             for take in (take_overview, take_connections, take_topics, take_messages, take_journal, take_phone):
                 await take(page, folder)
+            await take_access(browser, folder)
             for complaint in page.complaints:
                 sys.stderr.write(f"the page complains: {complaint}\n")
+    async with Browser.connect(chromium.url) as browser:
+        await take_mesh(browser, folder, journal.parent)
 
 
 def main() -> None:

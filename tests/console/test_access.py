@@ -95,6 +95,34 @@ async def test_refusals_as_they_come(browser: Browser, telling_hub: ScriptedHub)
         ]
 
 
+async def test_what_was_before(browser: Browser, telling_hub: ScriptedHub) -> None:
+    """The last events stand there at once, and older ones as one asks for them; none of them twice."""
+    kept = [
+        {"what": "refused", "at": 1_700_000_000.0 + number, "user": "bob", "action": "publish", "text": f"no {number}"}
+        for number in reversed(range(120))
+    ]
+    asked: list[Any] = []
+
+    def audited(question: dict[str, Any]) -> list[dict[str, Any]]:
+        asked.append(question)
+        return [event for event in kept if event["at"] < question.get("before", 1e12)][: question["limit"]]
+
+    telling_hub.answers["$hub/audit"] = audited
+    telling_hub.answers["$hub/rights"] = RIGHTS | {"asks": [*RIGHTS["asks"], "$hub/audit"]}  # type: ignore[misc]
+    async with browser.open(f"{telling_hub.page_url}#/access") as page:
+        await wait_shown(page, "document.querySelectorAll('#audit tr').length === 50")
+        assert (await events(page))[0] == ["bob", "was refused publish", "no 119"]
+        await publish(page, ("$hub/audit", {"what": "refused", "user": "eve", "text": "now"}))
+        await wait_shown(page, "document.querySelectorAll('#audit tr').length === 51")
+        for count in (101, 121):
+            await wait_shown(page, "document.getElementById('audit-earlier').checkVisibility()")
+            await page.evaluate("document.getElementById('audit-earlier').click()")
+            await wait_shown(page, f"document.querySelectorAll('#audit tr').length === {count}")
+        assert [why for _, _, why in await events(page)] == ["now", *(str(event["text"]) for event in kept)]
+        await wait_shown(page, "!document.getElementById('audit-earlier').checkVisibility()")
+        assert [question.get("before") for question in asked] == [None, kept[49]["at"], kept[99]["at"]]
+
+
 async def test_hostile_names_and_very_many(browser: Browser, telling_hub: ScriptedHub) -> None:
     """Markup is text, a direction is written out; of users and events no more are made than can be read."""
     markup = "<img src=x onerror='globalThis.broken = true'>"

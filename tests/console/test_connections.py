@@ -178,6 +178,18 @@ async def test_the_page_of_one(crowd: Page, crowded_hub: ScriptedHub) -> None:
     assert await text(crowd, "problem") == "It is not connected any more."
 
 
+async def test_earlier_losses(crowd: Page, crowded_hub: ScriptedHub) -> None:
+    """More of them are asked for as long as the hub has more."""
+    loss = {"at": 1_700_000_000.0, "id": 7, "label": "a", "messages": 5, "why": "drop-oldest"}
+    crowded_hub.answers["$hub/losses"] = lambda question: [loss] * min(question["limit"], 70)
+    await crowd.evaluate("location.hash = '#/connections/7'")
+    await wait_shown(crowd, "document.querySelectorAll('#losses tr').length === 50")
+    assert await crowd.evaluate("return document.getElementById('losses-earlier').checkVisibility()")
+    await crowd.evaluate("document.getElementById('losses-earlier').click()")
+    await wait_shown(crowd, "document.querySelectorAll('#losses tr').length === 70")
+    assert not await crowd.evaluate("return document.getElementById('losses-earlier').checkVisibility()")
+
+
 async def test_closing_a_connection(crowd: Page, crowded_hub: ScriptedHub) -> None:
     """It is asked first, with what the other side is told; nothing is done if one thinks better of it."""
     await crowd.evaluate("location.hash = '#/connections/7'")

@@ -13,7 +13,6 @@ import pytest
 from hub.policy.language import read_policy
 from hub.settings import Settings, StoresSettings
 from peers.client import Client, connect
-from peers.console import page
 from peers.values import Count, Enum, Port, Set, Table, Timespan, Timestamp
 from tests.console.engine import Engine
 from tests.console.node import Node
@@ -160,6 +159,22 @@ async def test_values_keep_their_types(engine: Engine, storing: Hub, python: Cli
         assert same == [True, True]
         again = await python.store("s").get("again")
         assert (type(again), again) == (type(meant), meant)
+
+
+async def test_values_with_many_numbers_arrive(engine: Engine, storing: Hub, python: Client) -> None:
+    """However long a value is, and of whichever size are the numbers at whose turn more room is needed."""
+    await use(engine, storing.url)
+    numbers = [0.5, 200, 60_000, 4_000_000_000, 2**50, -100, -30_000, -2_000_000_000, -(2**50)]
+    values = [[number] * 300 for number in numbers]
+    result = await engine.evaluate(
+        """
+        for (const [index, value] of values.entries()) await store.put(index, value);
+        return Promise.all(values.map((_, index) => store.get(index)));
+        """,
+        values=values,
+    )
+    assert result == values
+    assert [await python.store("s").get(index) for index in range(len(values))] == values
 
 
 async def test_keys_are_told_apart_by_type(engine: Engine, storing: Hub, python: Client) -> None:
@@ -577,13 +592,3 @@ async def test_the_example_of_the_page_about_stores(engine: Engine, start_hub: S
     body = block.replace('connect("ws://127.0.0.1:7401/v1/hub")', "start()").replace("console.log(", "shown.push(")
     result = await engine.evaluate(f"const shown = []; {body} return shown;")
     assert result == [None, {"open": "443/tcp"}, 1, "512", "put", "visits", 1, True, 1, True]
-
-
-def test_what_is_exported_has_types() -> None:
-    """hub.d.ts names everything that hub.js exports."""
-    modules = [page(path) for path in ("/hub.js", "/hub.d.ts")]
-    names = []
-    for found in modules:
-        assert found is not None
-        names.append(set(re.findall(r"^export (?:class|function) (\w+)", found[1].decode(), re.MULTILINE)))
-    assert names[0] == names[1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import secrets
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -42,7 +44,15 @@ STANDS: dict[str, Any] = {
 def consumer(name: str, **fields: Any) -> dict[str, Any]:
     """A consumer, as the hub lists it."""
     counters = dict.fromkeys(("acknowledged_total", "redelivered_total", "dead_total"), 0)
-    usual = {"prefixes": ["/a"], "members": 1, "lag": 0, "out": 0, "error": "", "counters": counters}
+    usual = {
+        "prefixes": ["/a"],
+        "members": 1,
+        "lag": 0,
+        "out": 0,
+        "error": "",
+        "counters": counters,
+        "committed_s": None,
+    }
     return {"name": name} | usual | fields
 
 
@@ -85,7 +95,8 @@ async def note(page: Page, selector: str, *, under: str) -> None:
         """
         globalThis.seen = [];
         const look = () => seen.push(document.querySelector(selector)?.textContent ?? "");
-        new MutationObserver(look).observe(document.getElementById(under), {childList: true, subtree: true});
+        const changes = {childList: true, characterData: true, subtree: true};
+        new MutationObserver(look).observe(document.getElementById(under), changes);
         """,
         selector=selector,
         under=under,
@@ -124,14 +135,19 @@ async def test_how_far_behind(browser: Browser, telling_hub: ScriptedHub) -> Non
     """The furthest behind stands first; whether one gets nearer is found out between two looks."""
     slow, quick = consumer("slow", lag=500), consumer("quick", lag=400)
     others = [consumer("done"), consumer("left", lag=3, members=0), consumer("broken", lag=1, error="damaged")]
-    telling_hub.answers["$hub/consumers"] = [slow, quick, *others]
+    queries = [consumer("idle", members=0, committed_s=2.5), consumer("query", lag=2, members=0, committed_s=120.0)]
+    telling_hub.answers["$hub/consumers"] = [slow, quick, *others, *queries]
     async with browser.open(f"{telling_hub.page_url}#/journal") as page:
-        await wait_shown(page, "document.querySelectorAll('#consumers tr').length === 5")
-        assert [row[0] for row in await consumers(page)] == ["slow", "quick", "left", "broken", "done"]
+        await wait_shown(page, "document.querySelectorAll('#consumers tr').length === 7")
+        order = ["slow", "quick", "left", "query", "broken", "done", "idle"]
+        assert [row[0] for row in await consumers(page)] == order
+        assert await page.evaluate("return document.querySelectorAll('#consumers tr')[3].dataset.state") == "bad"
         assert {row[0]: row[2] for row in await consumers(page)} | {"slow": "", "quick": ""} == {
             "slow": "",
             "quick": "",
             "left": "nobody takes its messages",
+            "query": "is behind: a query, heard of 2 min ago",
+            "idle": "keeps up: a query, heard of 2.5 s ago",
             "broken": "damaged",
             "done": "keeps up",
         }
@@ -217,3 +233,133 @@ async def test_a_refusal_is_told(browser: Browser, telling_hub: ScriptedHub) -> 
     telling_hub.answers["$hub/rights"] = RIGHTS | {"asks": []}
     async with browser.open(f"{telling_hub.page_url}#/journal") as page:
         await wait_shown(page, "document.querySelector('.told')?.textContent.startsWith('Journal is nothing')")
+
+
+CHOOSES = """
+    globalThis.saved = {name: null, text: "", ends: []};
+    const write = async (bytes) => { saved.text += new TextDecoder().decode(bytes); await globalThis.written?.(); };
+    const end = (how) => async () => { saved.ends.push(how); };
+    globalThis.showSaveFilePicker = async ({suggestedName}) => {
+      saved.name = suggestedName;
+      return {createWritable: async () => ({write, close: end("closed"), abort: end("aborted")})};
+    };
+"""
+"""Stands for a reader who chooses a file."""
+
+RECORD = """
+    const {connect} = await import("/hub.js");
+    const publisher = connect();
+    await Promise.all(values.map((value) => publisher.publish(topic, value, {confirm: "recorded"})));
+    await publisher.close();
+"""
+
+
+@pytest.fixture
+def place() -> str:
+    """A prefix under which nothing was recorded before: the hub is there for all tests."""
+    return f"/place/{secrets.token_hex(8)}/"
+
+
+async def export(page: Page, prefix: str) -> None:
+    """Ask for an export of a prefix, once the page knows how the journal stands."""
+    await wait_shown(page, "document.getElementById('journal-records').textContent !== '\N{EN DASH}'")
+    await page.evaluate(
+        """
+        document.getElementById("export-prefix").value = prefix;
+        document.getElementById("export-begin").click();
+        """,
+        prefix=prefix,
+    )
+
+
+async def test_an_export(page: Page, place: str) -> None:
+    """What was recorded under a prefix up to now is written as lines of JSON, in order, into the chosen file."""
+    hostile = "</script>\n\N{RIGHT-TO-LEFT OVERRIDE}"
+    await page.evaluate(CHOOSES + RECORD, topic=place + "a", values=[{"n": 1}, hostile, None])
+    await page.evaluate(RECORD, topic="/other", values=[1])
+    await export(page, place)
+    await wait_shown(page, "document.getElementById('export-told').textContent.startsWith('Exported: 3 records')")
+    saved = await page.evaluate("return saved")
+    lines = [json.loads(line) for line in saved["text"].splitlines()]
+    assert [(line["topic"], line["value"]) for line in lines] == [
+        (place + "a", value) for value in ({"n": 1}, hostile, None)
+    ]
+    assert [line["offset"] for line in lines] == sorted(line["offset"] for line in lines)
+    assert (saved["ends"], saved["name"].endswith(".ndjson")) == (["closed"], True)
+    assert await page.evaluate("return document.getElementById('export-cancel').checkVisibility()") is False
+
+
+async def test_an_export_of_a_time(page: Page, place: str) -> None:
+    """Records before and behind it are left out."""
+    await page.evaluate(CHOOSES + RECORD, topic=place + "a", values=[1, 2])
+    await page.evaluate("document.getElementById('export-to').value = '2001-01-01T00:00'")
+    await export(page, place)
+    await wait_shown(page, "document.getElementById('export-told').textContent.startsWith('Exported: 0 records')")
+    await page.evaluate("""
+        document.getElementById("export-from").value = "2001-01-01T00:00";
+        document.getElementById("export-to").value = "2999-01-01T00:00";
+    """)
+    await export(page, place)
+    await wait_shown(page, "document.getElementById('export-told').textContent.startsWith('Exported: 2 records')")
+
+
+async def test_an_export_is_cancelled(page: Page, place: str) -> None:
+    """A slow disk holds up the reading; nothing is left of what was cancelled, and another one may begin."""
+    await page.evaluate(CHOOSES + RECORD, topic=place + "a", values=["x" * 10_000] * 100)
+    await page.evaluate("globalThis.written = () => new Promise(() => {})")
+    await export(page, place)
+    await wait_shown(page, "saved.text.length > 0")
+    assert await page.evaluate("return document.getElementById('export-begin').disabled") is True
+    length = await page.evaluate("return saved.text.length")
+    await page.evaluate("document.getElementById('export-cancel').click()")
+    assert await text(page, "export-told") == "Cancelled: nothing was saved."
+    assert await page.evaluate("return [saved.ends, saved.text.length]") == [["aborted"], length]
+    assert length < 1_000_000
+    await page.evaluate("globalThis.written = undefined; saved.text = ''")
+    await export(page, place)
+    await wait_shown(page, "document.getElementById('export-told').textContent.startsWith('Exported: 100 records')")
+    await wait_shown(page, "saved.text.length > 1e6")
+
+
+async def test_an_export_ends_with_the_view(page: Page, place: str) -> None:
+    """Whoever goes elsewhere keeps nothing of it."""
+    await page.evaluate(CHOOSES + RECORD, topic=place + "a", values=["x"] * 10)
+    await page.evaluate("globalThis.written = () => new Promise(() => {})")
+    await export(page, place)
+    await wait_shown(page, "saved.text.length > 0")
+    await page.evaluate("location.hash = '#/overview'")
+    await wait_shown(page, "saved.ends.includes('aborted')")
+
+
+async def test_an_export_by_a_browser_without_a_choice_of_files(page: Page, place: str) -> None:
+    """It is kept until all is there, and saved as a download; a disk that is full is told."""
+    await page.evaluate(
+        """
+        globalThis.showSaveFilePicker = undefined;
+        const keep = URL.createObjectURL;
+        URL.createObjectURL = (blob) => {
+          globalThis.blob = blob;
+          return keep.call(URL, blob);
+        };
+        HTMLAnchorElement.prototype.click = function () { globalThis.download = this.download; };
+        """
+        + RECORD,
+        topic=place + "a",
+        values=[1, 2],
+    )
+    await export(page, place)
+    await wait_shown(page, "globalThis.download !== undefined")
+    name, saved = await page.evaluate("return [download, await blob.text()]")
+    assert name.endswith(".ndjson")
+    assert [json.loads(line)["value"] for line in saved.splitlines()] == [1, 2]
+    await page.evaluate(CHOOSES)
+    await page.evaluate("globalThis.written = async () => { throw new Error('the disk is full'); }")
+    await export(page, place)
+    await wait_shown(page, "document.getElementById('export-told').textContent.includes('the disk is full')")
+
+
+async def test_who_may_not_read_exports_nothing(browser: Browser, telling_hub: ScriptedHub) -> None:
+    """It is not offered."""
+    async with browser.open(f"{telling_hub.page_url}#/journal") as page:
+        await wait_shown(page, "document.getElementById('journal-range')?.textContent.startsWith('100 ')")
+        assert await page.evaluate("return document.getElementById('export-begin').checkVisibility()") is False

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from peers.client import connect
+from peers.client import ServiceRequest, connect
 from tests.console.browser import Browser, Page
 from tests.console.real_hub import RealHub, run_hub
 from tests.console.scripted_hub import RIGHTS, ScriptedHub
@@ -16,9 +16,9 @@ from tests.console.seeing import publish, text, wait_shown
 
 GRAPH = "$hub/mesh/graph"
 
-ASKS = [GRAPH, "$hub/mesh/probe", "$hub/names", "$hub/nodes", "$hub/rights", "$hub/stores"]
+ASKS = [GRAPH, "$hub/mesh/probe", "$hub/names", "$hub/nodes", "$hub/rights", "$hub/services", "$hub/stores", "$hub/who"]
 
-LINK = {"sent_messages": 0, "received_messages": 0, "lag_s": 0.002, "dropped_messages": 3}
+LINK = {"at": f"{0:032x}", "sent_messages": 0, "received_messages": 0, "lag_s": 0.002, "dropped_messages": 3}
 
 
 LOOK_FOR_THE_WAY = """
@@ -34,6 +34,11 @@ LOOK_FOR_THE_WAY = """
 """Asks until somebody takes it: a hub is told a little later of who subscribes at another one."""
 
 
+def echo(request: ServiceRequest) -> Any:
+    """Answer with what was asked."""
+    return request.value
+
+
 def hub_row(number: int, *linked: int, **fields: Any) -> dict[str, Any]:
     """A hub, as the one with number 0 tells of it."""
     links = {f"{other:032x}": 1 for other in linked}
@@ -45,7 +50,7 @@ def hub_row(number: int, *linked: int, **fields: Any) -> dict[str, Any]:
 def telling_hub(hub: ScriptedHub) -> ScriptedHub:
     """A hub that is linked with another one, and has nothing else to tell."""
     hub.answers["$hub/rights"] = RIGHTS | {"asks": ASKS}
-    hub.answers |= {"$hub/names": [], "$hub/nodes": [], "$hub/stores": []}
+    hub.answers |= {"$hub/names": [], "$hub/nodes": [], "$hub/services": [], "$hub/stores": []}
     hub.answers[GRAPH] = [hub_row(0, 1), hub_row(1, 0, link=LINK)]
     return hub
 
@@ -101,6 +106,16 @@ async def test_two_hubs(browser: Browser, mesh: tuple[RealHub, RealHub]) -> None
             assert await page.evaluate("return location.hash") == "#/mesh?topic=%2Fway%2Fx"
             assert [row[0] for row in await cells(page, "way", 0)] == ["east", "west"]
             assert await page.evaluate("return document.querySelectorAll('.mesh-picture line.way').length") == 1
+
+        rows = "[...document.querySelectorAll('#mesh-services tr')]"
+        served = f"{rows}.find((row) => row.cells[0].textContent === '/convert/')"
+        async with connect(east.url, name="converter") as near, connect(west.url) as far:
+            async with near.serve("/convert/", echo), far.serve("/convert/", echo):
+                await wait_shown(page, f"{served}?.cells[1].textContent === 'converter, somebody at west'")
+                await page.evaluate(f"{served}.querySelector('a').click()")
+                await wait_shown(page, "document.getElementById('connection-title')?.textContent === 'converter'")
+                await page.evaluate("history.back()")
+            await wait_shown(page, f"document.getElementById('mesh-services') && {served} === undefined")
 
         await publish(page, ("/store/a", {"n": 1}), ("/store/b", "<b>"))
         await wait_shown(page, "document.querySelector('#stores tr')?.cells[2].textContent === '2'")
@@ -158,6 +173,25 @@ async def test_a_picture_stays(browser: Browser, telling_hub: ScriptedHub) -> No
         assert sorted(row[1:] for row in again) == sorted(row[1:] for row in first)
 
 
+async def test_a_row_of_hubs(browser: Browser, telling_hub: ScriptedHub) -> None:
+    """Whoever is further away stands beyond the one before him, and no link crosses the hub in the middle."""
+    telling_hub.answers[GRAPH] = [
+        hub_row(0, 1, 3),
+        hub_row(1, 0, 2),
+        hub_row(2, 1),
+        hub_row(3, 0),
+        hub_row(4, lost=1.0),
+    ]
+    async with browser.open(f"{telling_hub.page_url}#/mesh") as page:
+        await wait_shown(page, "document.querySelectorAll('.mesh-picture g').length === 5")
+        at = {row[0]: (float(row[2]), float(row[3])) for row in await places(page)}
+        assert at["h0"] == (0, 0)
+        assert 0 < at["h1"][0] < at["h2"][0]
+        assert at["h1"][1] == at["h2"][1] == 0
+        assert at["h3"][0] < 0
+        assert at["h4"] not in {at["h1"], at["h2"], at["h3"]}
+
+
 async def test_very_many_hubs(browser: Browser, telling_hub: ScriptedHub) -> None:
     """Too many for a picture stand in a table alone, and no more rows are made than can be read."""
     telling_hub.answers[GRAPH] = [hub_row(0, *range(1, 900)), *(hub_row(n, 0) for n in range(1, 900))]
@@ -174,8 +208,11 @@ async def test_hostile_names(browser: Browser, telling_hub: ScriptedHub) -> None
     own = hub_row(0, 1, name=markup)
     telling_hub.answers[GRAPH] = [own, hub_row(1, 0, name="\u202ertl" + "x" * 10_000)]
     telling_hub.answers["$hub/names"] = [{"name": markup, "labels": [markup], "owner": 1, "hub": own["hub"]}]
+    serves = {"id": 7, "name": markup, "pending": 1}
+    row = {"prefix": markup, "connections": [serves], "connections_total": 9, "pending": 1, "hubs": [own["hub"]]}
+    telling_hub.answers["$hub/services"] = [row | {"hubs_total": 1}]
     telling_hub.answers["$hub/nodes"] = [{"name": markup, "cluster": markup, "id": markup}]
-    store = {"name": markup, "fed_from": [markup], "entries": 1, "bytes": 1, "number": 1, "refused_total": 0}
+    store = {"name": markup, "fed_from": [markup], "entries": 1, "bytes": 1, "commands_total": 1, "refused_total": 0}
     telling_hub.answers["$hub/stores"] = [store]
     probe = {"hub": own["hub"], "name": markup, "before": None, "hops": 0, "outcome": markup, "subscribers": None}
     telling_hub.answers["$hub/mesh/probe"] = [probe | dict.fromkeys(("round_trip_ms", "link_ms", "waited_ms"))]
@@ -184,6 +221,9 @@ async def test_hostile_names(browser: Browser, telling_hub: ScriptedHub) -> None
         await wait_shown(page, "document.querySelector('#way td') !== null")
         assert await cells(page, "mesh-nodes", 0, 1) == [[markup, markup]]
         assert (await cells(page, "mesh-names", 0))[0] == [markup]
+        said = f"{markup}, somebody at {markup}, and 8 more"
+        assert await cells(page, "mesh-services", 0, 1, 2) == [[markup, said, "1"]]
+        assert await page.evaluate("return document.querySelector('#mesh-services a').hash") == "#/connections/7"
         assert (await cells(page, "way", 1))[0] == [markup]
         assert (await cells(page, "mesh-hubs", 0))[1][0].startswith("\\u202ertl")
         assert await page.evaluate("return [document.images.length, globalThis.broken ?? null]") == [0, None]

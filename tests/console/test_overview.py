@@ -17,6 +17,22 @@ from tests.console.seeing import number, publish, text, wait_shown, wait_view
 SEVEN = State(300, 214, 3, 12_400, (("sensor-7", 12_000), ("b", 400)), 2, (7, 8, 9))
 
 
+SLOW: dict[str, Any] = {
+    "id": 7,
+    "name": "sensor-7",
+    "address": "127.0.0.1:1",
+    "delivered_messages": 100,
+    "dropped_messages": 12_000,
+    "queued_messages": 5_000,
+    "queued_bytes": 1_000,
+    "overflow": "drop-oldest",
+    "queue": {"messages": 5_000, "bytes": 1_000_000},
+    "sample": ["/plant/"],
+    "prefixes": 1,
+}
+"""A connection, as far as the overview looks at it."""
+
+
 def history(*points: float | None, first: int = 100, span: str = "1m", step_s: int = 1) -> dict[str, Any]:
     """What a hub has done: each figure the same."""
     figures = {name: list(points) for name in FIGURES}
@@ -27,7 +43,7 @@ def history(*points: float | None, first: int = 100, span: str = "1m", step_s: i
 @pytest.fixture
 def telling_hub(hub: ScriptedHub) -> ScriptedHub:
     """A hub that says how it does."""
-    hub.answers |= {"$hub/state": SEVEN.fields(), "$hub/history": history(1, 2, 3)}
+    hub.answers |= {"$hub/state": SEVEN.fields(), "$hub/history": history(1, 2, 3), "$hub/who": []}
     return hub
 
 
@@ -94,6 +110,64 @@ async def test_who_is_slow_and_why(browser: Browser, telling_hub: ScriptedHub) -
         losers = await page.evaluate("return [...document.querySelectorAll('#losers li')].map((it) => it.textContent)")
         assert losers == ["sensor-712,000", "b400"]
         assert await page.evaluate("return document.querySelector('#losers a').hash") == "#/connections?search=sensor-7"
+
+
+async def reasons(page: Page) -> list[list[str]]:
+    """Who is shown as slow, and why."""
+    found: list[list[str]] = await page.evaluate("""
+        return [...document.querySelectorAll("#slow li")].map((it) => [...it.children].map((part) => part.textContent));
+    """)
+    return found
+
+
+async def test_why_somebody_is_slow(browser: Browser, telling_hub: ScriptedHub) -> None:
+    """How much comes for him, how much of it he takes, and what becomes of the rest; his name leads to him."""
+    telling_hub.answers["$hub/state"] = SEVEN._replace(slow_ids=(7,)).fields()
+    telling_hub.answers["$hub/who"] = [SLOW]
+    async with browser.open(telling_hub.page_url) as page:
+        await wait_shown(page, "document.querySelector('#slow .why')?.textContent.startsWith('It reads /plant/. Its')")
+        rest = "Its queue is full: 5,000 messages wait, and the oldest ones are dropped."
+        assert await reasons(page) == [["sensor-7", f"It reads /plant/. {rest}"]]
+        telling_hub.answers["$hub/who"] = [SLOW | {"dropped_messages": 20_000, "delivered_messages": 200}]
+        await wait_shown(
+            page,
+            "/^It takes [1-9].* of the .*[1-9].* that come/.test(document.querySelector('#slow .why').textContent)",
+        )
+        assert await page.evaluate("return document.querySelector('#slow a').hash") == "#/connections/7"
+        await wait_shown(page, "document.querySelector('#sentence a')?.hash === '#/connections/7'")
+        assert (await text(page, "sentence")).endswith("most of them by `sensor-7`.")
+        telling_hub.answers["$hub/who"] = [SLOW | {"queued_messages": 50, "dropped_messages": 20_000}]
+        await wait_shown(
+            page,
+            "document.querySelector('#slow .why').textContent.endsWith('50 messages wait for it, of 5,000 that may.')",
+        )
+        telling_hub.answers["$hub/state"] = State(300, 214).fields()
+        await wait_shown(page, "!document.getElementById('slow').checkVisibility()")
+        assert await page.evaluate("return document.querySelector('#sentence a')") is None
+
+
+async def test_more_slow_ones_than_are_shown(browser: Browser, telling_hub: ScriptedHub) -> None:
+    """Few are asked for; a link leads to all of them. Who left meanwhile is left out."""
+    telling_hub.answers["$hub/state"] = SEVEN._replace(slow=40, slow_ids=tuple(range(1, 41))).fields()
+    telling_hub.answers["$hub/who"] = [SLOW | {"id": 3, "name": "<b>\u202e", "sample": ["<i>"] * 5}]
+    async with browser.open(telling_hub.page_url) as page:
+        await wait_shown(page, "document.querySelectorAll('#slow li').length > 0")
+        assert {name for name, _ in await reasons(page)} == {"<b>\\u202e"}
+        assert (await reasons(page))[0][1].startswith("It reads <i>, <i>, <i>.")
+        requests = [one for one in telling_hub.of_type("request") if one["topic"] == "$hub/who"]
+        values = [value for one in requests for value in one.get("values", [one.get("value")])]
+        assert {value["id"] for value in values} == {1, 2, 3, 4, 5}
+        assert await page.evaluate("return document.querySelector('#slow > a').hash") == "#/connections?slow=1"
+
+
+async def test_who_may_not_ask_for_connections(browser: Browser, telling_hub: ScriptedHub) -> None:
+    """He is told how the hub does, and nothing is asked for him that would be refused."""
+    telling_hub.answers["$hub/rights"] = RIGHTS | {"asks": ["$hub/history", "$hub/rights", "$hub/state"]}
+    async with browser.open(telling_hub.page_url) as page:
+        await wait_shown(page, "document.querySelectorAll('#losers li').length === 2")
+        await wait_shown(page, "document.querySelector('.overview').dataset.points === '3'")
+        assert await page.evaluate("return document.getElementById('slow').checkVisibility()") is False
+        assert not [one for one in telling_hub.of_type("request") if one["topic"] == "$hub/who"]
 
 
 async def test_hostile_names(browser: Browser, telling_hub: ScriptedHub) -> None:

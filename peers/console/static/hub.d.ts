@@ -42,13 +42,15 @@ export interface JournalRecord extends Message {
   readonly time: Date;
 }
 
-/** Where to begin in the hub's journal: one of the two. */
+/** Where to begin in the hub's journal: one of the first two; or with what comes, if it is to be `recorded` alone. */
 export interface From {
   fromOffset?: number;
   /** The first record that is not older. */
   fromTime?: Date;
   /** Whose journal: the name or the id of another hub of the mesh. Then that journal is followed. */
   hub?: string;
+  /** Only what is recorded, each message with its offset and time, as it is committed. */
+  recorded?: boolean;
 }
 
 /** A message of a named consumer. */
@@ -82,6 +84,8 @@ export interface ReadOptions {
   end?: number;
   /** Whose journal: the name or the id of another hub of the mesh. Default: that of the hub that is connected. */
   hub?: string;
+  /** What of each record is wanted; what is not is not there. Default: all. */
+  columns?: readonly ("offset" | "time" | "topic" | "value")[];
 }
 
 /** The hub's queue for a client: what was wished for, or what was granted. */
@@ -140,6 +144,9 @@ export interface Options {
   token?: string | (() => string | Promise<string>);
   /** Whether a subscription to more than this client may see is taken, for the part that it may see. Default: refused. */
   narrow?: boolean;
+  /** How many messages a second are wanted at most, 1 to 65,536: the hub leaves out the rest, and tells it by `sampled`.
+   *  Default: all. Not for subscriptions that begin in the journal, which must not miss any. */
+  sample?: number;
   /** A WebSocket constructor, where there is no global one. */
   WebSocket?: new (url: string, protocols: string[]) => Socket;
   /** Bound of what waits to be sent, roughly bytes. Default 16 MiB; over it `publish` fails with code 1013. */
@@ -315,6 +322,8 @@ export interface Statistics {
   readonly receivedBatches: number;
   /** Lost in the hub, as told by it. */
   readonly droppedMessages: number;
+  /** Left out by the hub, where a `sample` is wanted. */
+  readonly sampledOutMessages: number;
   /** Lost in buffers of `messages()`. */
   readonly skippedMessages: number;
   readonly publishedMessages: number;
@@ -336,6 +345,8 @@ export interface Events {
   close: (code: number, reason: string) => void;
   /** So many messages were lost in the hub, at this point of the stream. */
   dropped: (count: number) => void;
+  /** So many messages were left out by the hub, at this point of the stream, since a `sample` is wanted. */
+  sampled: (count: number) => void;
   /** Refused by the hub, thrown by a callback, or not understood. Without a listener it goes to the console. */
   error: (error: Error) => void;
   /** The next attempt is so many milliseconds away. */

@@ -10,18 +10,42 @@
  * limit of connections. Not here: who asks, and when; what is shown.
  */
 
+/**
+ * @import { Connection } from "./services.d.ts"
+ *
+ * @typedef {object} Rates What it does a second, where that is known.
+ * @property {number | null} inPerS
+ * @property {number | null} outPerS
+ * @property {number | null} outBytesPerS
+ * @property {number | null} inBytesPerS
+ * @property {number | null} droppedPerS
+ *
+ * @typedef {object} Kept Of the page.
+ * @property {number} at When it was told, seconds of any clock.
+ * @property {string | number} sortedBy
+ *
+ * @typedef {Connection & Rates & Kept} Row
+ */
+
 /** Fields that only grow, and what they are a second. */
-const RATES = {
+const RATES = /** @type {const} */ ({
   published_messages: "inPerS",
   delivered_messages: "outPerS",
   delivered_bytes: "outBytesPerS",
   received_bytes: "inBytesPerS",
   dropped_messages: "droppedPerS",
-};
+});
+const FIELDS = /** @type {(keyof typeof RATES)[]} */ (Object.keys(RATES));
+
+/** @type {Rates} */
+const UNKNOWN = { inPerS: null, outPerS: null, outBytesPerS: null, inBytesPerS: null, droppedPerS: null };
 
 export class Connections {
-  #rows = new Map(); // id → row
+  /** @type {Map<number, Row>} By id. */
+  #rows = new Map();
+  /** @type {Set<number>} */
   #seen = new Set();
+  /** @type {Set<number>} */
   #slow = new Set();
 
   /** All rows that are known. */
@@ -33,6 +57,7 @@ export class Connections {
     return this.#rows.size;
   }
 
+  /** @param {number} id */
   find(id) {
     return this.#rows.get(id);
   }
@@ -43,7 +68,7 @@ export class Connections {
   }
 
   /**
-   * @param {object[]} page As the hub tells it.
+   * @param {Connection[]} page As the hub tells it.
    * @param {number} at When it came, seconds of any clock.
    */
   take(page, at) {
@@ -60,11 +85,16 @@ export class Connections {
     for (const id of this.#rows.keys()) if (!this.#seen.has(id)) this.#rows.delete(id);
   }
 
-  /** Say which are slow, by what the hub says. */
+  /**
+   * Say which are slow, by what the hub says.
+   *
+   * @param {number[]} slowIds
+   */
   mark(slowIds) {
     this.#slow = new Set(slowIds);
   }
 
+  /** @param {Row} row */
   isSlow(row) {
     return this.#slow.has(row.id);
   }
@@ -76,34 +106,110 @@ export class Connections {
   }
 }
 
+/**
+ * @param {Connection} told
+ * @param {number} at
+ * @returns {Row}
+ */
 function fresh(told, at) {
-  const row = { ...told, at };
-  for (const rate of Object.values(RATES)) row[rate] = null;
-  return row;
+  return Object.assign(told, UNKNOWN, { at, sortedBy: "" });
 }
 
+/**
+ * In place, field by field: ten thousand of these are a look, and what they would leave behind is to be collected.
+ *
+ * @param {Row} row
+ * @param {Connection} told
+ * @param {number} at
+ */
 function update(row, told, at) {
   const seconds = at - row.at;
   if (seconds <= 0) return;
-  const rates = Object.entries(RATES).map(([field, rate]) => [rate, (told[field] - row[field]) / seconds]);
-  Object.assign(row, told, Object.fromEntries(rates), { at });
+  for (const field of FIELDS) row[RATES[field]] = (told[field] - row[field]) / seconds;
+  const [into, from] = [fieldsOf(row), fieldsOf(told)];
+  for (const field in from) into[field] = from[field];
+  row.at = at;
 }
 
-/** How full the queue of a connection is, 0 to 1, by messages or bytes, whichever is fuller. */
+/**
+ * @param {object} row
+ * @returns {Record<string, unknown>} The same.
+ */
+function fieldsOf(row) {
+  return /** @type {Record<string, unknown>} */ (row);
+}
+
+
+/**
+ * How full the queue of a connection is, 0 to 1, by messages or bytes, whichever is fuller.
+ *
+ * @param {Connection} row
+ */
 export function fullness({ queued_messages: messages, queued_bytes: size, queue }) {
   return Math.min(1, Math.max(messages / queue.messages, size / queue.bytes));
 }
 
-/** How a row is called by people: its name, or its address. */
+/**
+ * How a row is called by people: its name, or its address.
+ *
+ * @param {Connection} row
+ */
 export function labelOf(row) {
   return row.name || row.address;
 }
 
-/** Whether a row is among what is looked for: all words of the search are in something that is shown of it. */
-export function isWanted(row, { search, role, user }) {
-  if (role && row.role !== role) return false;
-  if (user && row.user !== user) return false;
-  if (!search) return true;
+/** @type {Record<string, (row: Row) => string | number>} By what rows are sorted, by the key of a column. */
+export const ORDERS = {
+  name: (row) => labelOf(row).toLowerCase(),
+  user: (row) => row.user,
+  role: (row) => row.role,
+  in: (row) => row.inPerS ?? -1,
+  out: (row) => row.outPerS ?? -1,
+  bytes: (row) => row.outBytesPerS ?? -1,
+  queue: (row) => fullness(row),
+  dropped: (row) => row.dropped_messages,
+  overflow: (row) => row.overflow,
+  prefixes: (row) => row.prefixes,
+  address: (row) => row.address,
+  protocol: (row) => row.protocol,
+  since: (row) => row.since,
+};
+
+/**
+ * Sort rows by a column (`name`), the other way round where a `-` stands before it; those that are alike by number.
+ * What a row is sorted by is found out once for each, and not with each comparison.
+ *
+ * @param {Row[]} rows
+ * @param {string} by
+ */
+export function sort(rows, by) {
+  const isDescending = by.startsWith("-");
+  const value = ORDERS[isDescending ? by.slice(1) : by];
+  const [before, behind] = isDescending ? [1, -1] : [-1, 1];
+  for (const row of rows) row.sortedBy = value(row);
+  return rows.sort((one, other) => {
+    if (one.sortedBy < other.sortedBy) return before;
+    if (one.sortedBy > other.sortedBy) return behind;
+    return one.id < other.id ? before : behind;
+  });
+}
+
+/**
+ * What rows must be to be among what is looked for: all words of the search are in something that is shown of it.
+ *
+ * @param {{search: string, role: string, user: string}} wanted
+ * @returns {(row: Row) => boolean}
+ */
+export function wanted({ search, role, user }) {
+  const words = search.toLowerCase().split(/\s+/);
+  return (row) => (!role || row.role === role) && (!user || row.user === user) && (!search || has(row, words));
+}
+
+/**
+ * @param {Row} row
+ * @param {string[]} words
+ */
+function has(row, words) {
   const text = [row.id, row.name, row.address, row.user, row.protocol, row.overflow, row.software, ...row.sample].join("\n").toLowerCase();
-  return search.toLowerCase().split(/\s+/).every((word) => text.includes(word));
+  return words.every((word) => text.includes(word));
 }

@@ -6,10 +6,13 @@
  * span has. Not here: who asks, and when.
  */
 
+/** @import { Figures } from "./services.d.ts" */
+
 export class History {
   #span;
   #first = 0;
-  #columns = {}; // figure → values, the newest last
+  /** @type {Record<string, (number | null)[]>} By figure, the newest value last. */
+  #columns = {};
   #length = 0;
   #step = 1;
   #zero = 0; // when point 0 began, seconds since 1970
@@ -29,7 +32,11 @@ export class History {
     return { span: this.#span, after: this.#first + this.#length - 2 };
   }
 
-  /** Take the hub's answer. One that does not follow what is there, as of a hub that has begun anew, is all there is. */
+  /**
+   * Take the hub's answer. One that does not follow what is there, as of a hub that has begun anew, is all there is.
+   *
+   * @param {Figures} answer
+   */
   take({ step_s: step, points, first, figures, now_s: now, clock_s: clock }) {
     const told = Object.values(figures)[0]?.length ?? 0;
     const kept = first - this.#first; // so many of the points that are here stay as they are
@@ -56,12 +63,21 @@ export class History {
     return Array.from({ length: this.#length }, (_, at) => this.#zero + (this.#first + at + 1) * this.#step);
   }
 
-  /** The values of a figure, null where it is not known. */
+  /**
+   * The values of a figure, null where it is not known.
+   *
+   * @param {string} figure
+   * @returns {(number | null)[]}
+   */
   values(figure) {
     return this.#columns[figure] ?? [];
   }
 
-  /** The newest value that is known; null where none is. */
+  /**
+   * The newest value that is known; null where none is.
+   *
+   * @param {string} figure
+   */
   newest(figure) {
     return this.values(figure).findLast((value) => value !== null) ?? null;
   }

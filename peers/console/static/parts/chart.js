@@ -28,6 +28,8 @@ export const STEPS = {
 };
 
 /**
+ * @import { Options } from "./uplot.d.ts"
+ *
  * @typedef {object} Line
  * @property {string} name What it is called.
  * @property {string} colour A variable of the style.
@@ -86,12 +88,22 @@ export class Chart {
     columns.forEach((column, at) => say(this.#values[at], this.#format(column.findLast((it) => it !== null) ?? null)));
   }
 
+  /**
+   * @param {Line} line
+   * @param {boolean} isNamed
+   * @param {HTMLElement} value
+   */
   #legend(line, isNamed, value) {
     const mark = element("span", { class: "mark", "aria-hidden": "true" });
     mark.style.background = `var(${line.colour})`;
     return element("span", { class: "legend" }, mark, isNamed ? `${line.name} ` : "", value);
   }
 
+  /**
+   * @param {string} group
+   * @param {boolean} fits
+   * @returns {Options}
+   */
   #options(group, fits) {
     const quiet = () => colour("--quiet");
     const grid = { stroke: () => colour("--line"), width: 1 };
@@ -104,7 +116,7 @@ export class Chart {
       padding: [8, 8, 0, 0],
       legend: { show: false },
       cursor: { sync: { key: group }, y: false, points: { size: 6 }, drag: { x: false, y: false } },
-      scales: { y: { range: (_plot, low, high) => (fits ? around(low, high) : [0, high > 0 ? high * 1.05 : 1]) } },
+      scales: { y: { range: (_plot, low, high) => (fits ? around(low, high) : [0, high !== null && high > 0 ? high * 1.05 : 1]) } },
       axes: [
         {
           stroke: quiet, grid: { show: false }, ticks: { show: false }, font: FONT, size: 22, space: 90,
@@ -130,14 +142,24 @@ export class Chart {
   }
 }
 
-/** From below the least to above the most; where both are the same, or there is nothing, some room. */
+/**
+ * From below the least to above the most; where both are the same, or there is nothing, some room.
+ *
+ * @param {number | null} low
+ * @param {number | null} high
+ * @returns {[number, number]}
+ */
 function around(low, high) {
   if (low === null || high === null) return [0, 1];
   const room = (high - low) * 0.05 || Math.abs(high) * 0.05 || 1;
   return [low - room, high + room];
 }
 
-/** `rgb(1, 2, 3)` or `color(srgb ...)` with little of it. */
+/**
+ * `rgb(1, 2, 3)` or `color(srgb ...)` with little of it.
+ *
+ * @param {string} solid
+ */
 function faded(solid) {
   return solid.startsWith("rgb(") ? solid.replace("rgb(", "rgba(").replace(")", ", 0.14)") : solid.replace(")", " / 0.14)");
 }

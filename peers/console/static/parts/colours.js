@@ -7,16 +7,26 @@
 const probe = document.createElement("span");
 probe.hidden = true;
 
-/** Return what `var(NAME)` is now, as `rgb(...)`. */
+/**
+ * Return what `var(NAME)` is now, as `rgb(...)`.
+ *
+ * @param {string} name
+ */
 export function colour(name) {
   if (!probe.isConnected) document.body.append(probe);
   probe.style.color = `var(${name})`;
   return getComputedStyle(probe).color;
 }
 
+/** @type {Set<() => void>} */
 const listeners = new Set();
 
-/** Tell `act` when colours have changed, until `signal` ends that. */
+/**
+ * Tell `act` when colours have changed, until `signal` ends that.
+ *
+ * @param {() => void} act
+ * @param {AbortSignal} [signal]
+ */
 export function onColours(act, signal) {
   listeners.add(act);
   signal?.addEventListener("abort", () => listeners.delete(act), { once: true });

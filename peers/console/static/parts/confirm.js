@@ -14,12 +14,12 @@ import { words } from "../words.js";
 export function confirm(question, action, text = null) {
   return new Promise((resolve) => {
     const field = text && element("input", { type: "text", id: "confirm-text", maxlength: 100, value: text.value });
-    const end = (result) => {
+    const end = (/** @type {string | null} */ result) => {
       dialog.close();
       dialog.remove();
       resolve(result);
     };
-    const submit = (event) => {
+    const submit = (/** @type {Event} */ event) => {
       event.preventDefault();
       end(field ? field.value : "");
     };

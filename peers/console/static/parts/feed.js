@@ -12,6 +12,59 @@
  * most, whatever the rate; the queue of this connection in the hub is its own, so that nobody else loses anything by it.
  */
 
+/**
+ * @import { Field } from "./fields.js"
+ * @import { Row } from "./sampler.js"
+ * @import { Top } from "./topic_counts.js"
+ *
+ * @typedef {{at?: number, offset?: number}} From Where in the journal: a time, milliseconds since 1970, or an offset.
+ *
+ * @typedef {object} Followed
+ * @property {number} number
+ * @property {string} prefix
+ * @property {string[]} labels Such as messages must bear.
+ * @property {boolean} exact Whether longer topics are left out.
+ * @property {string} search
+ * @property {boolean} held
+ * @property {boolean} withFields
+ *
+ * @typedef {object} Commands What the page says.
+ * @property {{token: string | undefined}} open
+ * @property {Followed} follow
+ * @property {{}} stop
+ * @property {{held: boolean}} hold
+ * @property {{number: number, prefix: string}} range
+ * @property {{number: number, prefix: string, search: string} & From} history
+ *
+ * @typedef {{offset: number, at: number} | null} Oldest The oldest record; null where there is none.
+ *
+ * @typedef {object} Problem
+ * @property {number} code 0 where there is none.
+ * @property {string} message
+ * @property {number} [first] The oldest offset, where what was asked for was deleted.
+ *
+ * @typedef {object} Told What the thread says.
+ * @property {{}} open
+ * @property {{}} confirmed
+ * @property {{rows: Row[], received: number, matched: number, taken: number}} rows
+ * @property {Top} topics
+ * @property {{fields: Field[], values: number, leftOut: number}} fields
+ * @property {{rows: Row[], looked: number, next: number | null, more: boolean}} history
+ * @property {{oldest: Oldest}} range
+ * @property {{count: number}} dropped
+ * @property {Problem} problem
+ *
+ * @typedef {{[Kind in keyof Told]?: (told: Told[Kind]) => void}} Listeners
+ */
+
+/**
+ * @template {keyof Told} Kind
+ * @typedef {object} Message How it travels.
+ * @property {Kind} kind
+ * @property {number} [number] Of the subscription, or the reading, that it is of.
+ * @property {Told[Kind]} told
+ */
+
 export class Feed {
   #worker;
   #number = 0; // of the subscription, or of the reading, that is meant
@@ -19,28 +72,28 @@ export class Feed {
 
   /**
    * @param {string | undefined} token What is shown to the hub.
-   * @param {Record<string, (told: any) => void>} listeners By what is told: `rows`, `topics`, `fields`, `history`,
-   *   `range`, `confirmed`, `dropped`, `problem`, `open`.
+   * @param {Listeners} listeners By what is told.
    * @param {AbortSignal} signal
    */
   constructor(token, listeners, signal) {
     this.#listeners = listeners;
     this.#worker = new Worker(new URL("./feed_worker.js", import.meta.url), { type: "module", name: "messages" });
     this.#worker.addEventListener("message", ({ data }) => this.#hear(data));
-    this.#worker.addEventListener("error", (event) => this.#hear({ kind: "problem", number: this.#number, code: 0, message: event.message }));
+    this.#worker.addEventListener("error", (event) => this.#hear({ kind: "problem", number: this.#number, told: { code: 0, message: event.message } }));
     signal.addEventListener("abort", () => this.#worker.terminate(), { once: true });
     this.#say("open", { token });
   }
 
-  /** Follow what comes under a prefix; `labels` are such as messages must bear, `exact` leaves out longer topics. */
+  /**
+   * Follow what comes under a prefix; `labels` are such as messages must bear, `exact` leaves out longer topics.
+   *
+   * @param {{prefix: string, labels?: string[], exact?: boolean, search?: string, held?: boolean, withFields?: boolean}} what
+   */
   follow({ prefix, labels = [], exact = false, search = "", held = false, withFields = false }) {
     this.#say("follow", { number: (this.#number += 1), prefix, labels, exact, search, held, withFields });
   }
 
-  search(text) {
-    this.#say("search", { text });
-  }
-
+  /** @param {boolean} held */
   hold(held) {
     this.#say("hold", { held });
   }
@@ -48,26 +101,43 @@ export class Feed {
   /** Follow nothing, and read nothing. */
   stop() {
     this.#number += 1;
-    this.#say("stop");
+    this.#say("stop", {});
   }
 
-  /** Ask where the journal begins, for a prefix. */
+  /**
+   * Ask where the journal begins, for a prefix.
+   *
+   * @param {string} prefix
+   */
   range(prefix) {
     this.#say("range", { number: this.#number, prefix });
   }
 
-  /** Read the journal from an offset, or from a time (milliseconds since 1970), until there are rows enough. */
+  /**
+   * Read the journal from an offset, or from a time (milliseconds since 1970), until there are rows enough.
+   *
+   * @param {{prefix: string, search?: string} & From} what
+   */
   history({ prefix, search = "", offset, at }) {
     this.#number += 1;
-    this.#say("stop");
+    this.#say("stop", {});
     this.#say("history", { number: this.#number, prefix, search, offset, at });
   }
 
-  #say(command, more = {}) {
-    this.#worker.postMessage({ command, ...more });
+  /**
+   * @template {keyof Commands} Command
+   * @param {Command} command
+   * @param {Commands[Command]} said
+   */
+  #say(command, said) {
+    this.#worker.postMessage({ command, said });
   }
 
-  #hear({ kind, number, ...told }) {
+  /**
+   * @template {keyof Told} Kind
+   * @param {Message<Kind>} told
+   */
+  #hear({ kind, number, told }) {
     if (number !== undefined && number !== this.#number) return;
     this.#listeners[kind]?.(told);
   }

@@ -1,19 +1,24 @@
 /**
  * A thread that follows messages for the page: it reads, counts and samples, so that the page draws what can be seen
- * however fast they come. `Feed` (`feed.js`) is its face in the page; what both say is told there.
+ * however fast they come. It asks the hub for a sample, as much as is shown, and for how many that is of: what is left out
+ * costs neither of them anything. A search looks at all messages, so that it asks for all, and takes what it is given.
+ * `Feed` (`feed.js`) is its face in the page; what both say is told there.
  *
  * Owner of the state: this thread: a connection of its own, and at most one subscription and one reading of the journal.
  * Invariants: whatever is told of an earlier subscription or reading bears its number, by which the page leaves it out.
  */
 
-import { connect } from "../hub.js";
+import { connect, HubError } from "../hub.js";
 import { Fields } from "./fields.js";
-import { Sampler, isFound, rowOf } from "./sampler.js";
+import { ROWS_PER_S, Sampler, isFound, rowOf } from "./sampler.js";
 import { TopicCounts } from "./topic_counts.js";
 
 /** How often rows are told, and how often topics and fields, milliseconds. */
-const ROWS_MS = 50;
+const ROWS_MS = 100;
 const SUMS_MS = 500;
+
+/** So many messages a second are wanted of the hub: as many as are shown, with room for such as are left out of them. */
+const SAMPLE = ROWS_PER_S;
 
 /** Values that are looked at for their fields in so many milliseconds. */
 const LOOKED_AT = 50;
@@ -25,32 +30,57 @@ const RESERVED = "$hub/";
 const HISTORY_ROWS = 500;
 const HISTORY_RECORDS = 200_000;
 
-let client = null;
-let followed = null; // {number, subscription, sampler, counts, fields, looked, stop}
+/**
+ * @import { Client, Subscription } from "../hub.js"
+ * @import { Commands, Told } from "./feed.js"
+ *
+ * @typedef {object} Following
+ * @property {number} number
+ * @property {Subscription | null} subscription
+ * @property {Sampler} sampler
+ * @property {TopicCounts} counts
+ * @property {Fields | null} fields
+ * @property {number} looked Values that were looked at for their fields since these were told.
+ * @property {number} told How many messages had been received as rows were told last.
+ * @property {number} came Messages of the subscription, since the hub has left out some.
+ * @property {number} kept Of these, such as are meant.
+ * @property {() => void} [stop]
+ */
+
+/** @type {string | undefined} */
+let token;
+/** @type {Client} Made by the first command. */
+let client;
+let isWhole = false; // whether the client gets all messages, and not a sample
+/** @type {Following | null} */
+let followed = null;
 let reading = 0; // number of the reading that goes on
 
+/** @type {{[Command in keyof Commands]: (said: Commands[Command]) => void}} */
 const commands = {
-  open({ token }) {
-    client = connect("/", { name: "console, messages", token, narrow: true });
-    client.on("dropped", (count) => postMessage({ kind: "dropped", number: followed?.number ?? 0, count }));
-    client.on("error", (error) => tellProblem(followed?.number ?? 0, error));
-    client.on("open", () => postMessage({ kind: "open" }));
+  open(told) {
+    token = told.token;
+    dial(false);
   },
 
   follow({ number, prefix, labels, exact, search, held, withFields }) {
     stop();
+    if (Boolean(search) !== isWhole) dial(Boolean(search));
     const sampler = new Sampler();
     const counts = new TopicCounts(performance.now());
-    sampler.search(search ?? "");
-    sampler.held = held ?? false;
-    followed = { number, sampler, counts, fields: withFields ? new Fields() : null, looked: 0, subscription: null, told: 0 };
+    sampler.search(search);
+    sampler.held = held;
+    /** @type {Following} */
+    const mine = { number, sampler, counts, fields: withFields ? new Fields() : null, looked: 0, subscription: null, told: 0, came: 0, kept: 0 };
     const hidesHub = !prefix.startsWith("$");
-    const mine = followed;
+    followed = mine;
     try {
-      const what = labels?.length ? { labels, prefix } : prefix;
+      const what = labels.length ? { labels, prefix } : prefix;
       mine.subscription = client.subscribe(what, (message) => {
+        mine.came += 1;
         if (hidesHub && message.topic.startsWith(RESERVED)) return;
         if (exact && message.topic !== prefix) return;
+        mine.kept += 1;
         const at = Date.now();
         sampler.add({ ...message, at });
         counts.add(message.topic);
@@ -63,16 +93,12 @@ const commands = {
       tellProblem(number, error);
       return;
     }
-    mine.subscription.confirmed.then(() => postMessage({ kind: "confirmed", number }), () => {});
+    mine.subscription.confirmed.then(() => tell("confirmed", {}, number), () => {});
     const timers = [setInterval(() => tellRows(mine), ROWS_MS), setInterval(() => tellSums(mine), SUMS_MS)];
     mine.stop = () => timers.forEach(clearInterval);
   },
 
   stop,
-
-  search({ text }) {
-    followed?.sampler.search(text);
-  },
 
   hold({ held }) {
     if (followed) followed.sampler.held = held;
@@ -82,10 +108,10 @@ const commands = {
   async range({ number, prefix }) {
     try {
       for await (const { offset, time } of client.read(prefix, { startTime: new Date(0), columns: ["offset", "time"] })) {
-        postMessage({ kind: "range", number, oldest: { offset, at: Number(time) } });
+        tell("range", { oldest: { offset, at: Number(time) } }, number);
         return;
       }
-      postMessage({ kind: "range", number, oldest: null });
+      tell("range", { oldest: null }, number);
     } catch (error) {
       tellProblem(number, error);
     }
@@ -93,7 +119,7 @@ const commands = {
 
   async history({ number, prefix, search, offset, at }) {
     reading = number;
-    const wanted = (search ?? "").toLowerCase();
+    const wanted = search.toLowerCase();
     const rows = [];
     let looked = 0;
     let next = offset ?? null;
@@ -106,16 +132,48 @@ const commands = {
           rows.push(rowOf({ topic: record.topic, value: record.value, offset: record.offset, at: Number(record.time) }));
         }
         if (rows.length === HISTORY_ROWS || looked === HISTORY_RECORDS) {
-          postMessage({ kind: "history", number, rows, looked, next, more: true });
+          tell("history", { rows, looked, next, more: true }, number);
           return;
         }
       }
-      if (reading === number) postMessage({ kind: "history", number, rows, looked, next, more: false });
+      if (reading === number) tell("history", { rows, looked, next, more: false }, number);
     } catch (error) {
       if (reading === number) tellProblem(number, error);
     }
   },
 };
+
+/**
+ * Connect, in place of the connection that was there: to get all, or as much as is shown.
+ *
+ * @param {boolean} whole
+ */
+function dial(whole) {
+  client?.close();
+  isWhole = whole;
+  const mine = connect("/", { name: "console, messages", token, narrow: true, sample: whole ? undefined : SAMPLE });
+  client = mine;
+  const number = () => followed?.number ?? 0;
+  const isCurrent = () => client === mine;
+  mine.on("dropped", (count) => isCurrent() && tell("dropped", { count }, number()));
+  mine.on("sampled", (count) => isCurrent() && leaveOut(followed, count));
+  mine.on("error", (error) => isCurrent() && tellProblem(number(), error));
+  mine.on("open", () => isCurrent() && tell("open", {}));
+}
+
+/**
+ * Count what the hub has left out: as much of it as of what came just before is one's own, where that is not all.
+ *
+ * @param {Following | null} mine
+ * @param {number} count
+ */
+function leaveOut(mine, count) {
+  if (mine === null) return;
+  const own = mine.came > 0 ? Math.round((count * mine.kept) / mine.came) : count;
+  mine.came = mine.kept = 0;
+  mine.sampler.leaveOut(own);
+  mine.counts.leaveOut(own);
+}
 
 function stop() {
   followed?.stop?.();
@@ -124,25 +182,50 @@ function stop() {
   reading = 0;
 }
 
+/** @param {Following} mine */
 function tellRows(mine) {
   const { sampler, number } = mine;
   const rows = sampler.take(performance.now());
   if (sampler.received === mine.told && rows.length === 0) return;
   mine.told = sampler.received;
   const { received, matched, taken } = sampler;
-  postMessage({ kind: "rows", number, rows, received, matched, taken });
+  tell("rows", { rows, received, matched, taken }, number);
 }
 
+/** @param {Following} mine */
 function tellSums(mine) {
   const { counts, fields, number } = mine;
-  postMessage({ kind: "topics", number, ...counts.top(performance.now()) });
+  tell("topics", counts.top(performance.now()), number);
   if (!fields) return;
   mine.looked = 0;
-  postMessage({ kind: "fields", number, fields: fields.list(), values: fields.values, leftOut: fields.leftOut });
+  tell("fields", { fields: fields.list(), values: fields.values, leftOut: fields.leftOut }, number);
 }
 
+/**
+ * @param {number} number
+ * @param {unknown} error
+ */
 function tellProblem(number, error) {
-  postMessage({ kind: "problem", number, code: error.code ?? 0, message: String(error.message), first: error.first });
+  const { code, first } = error instanceof HubError ? error : { code: 0 };
+  tell("problem", { code, message: error instanceof Error ? error.message : String(error), first }, number);
 }
 
-addEventListener("message", ({ data }) => commands[data.command](data));
+/**
+ * @template {keyof Told} Kind
+ * @param {Kind} kind
+ * @param {Told[Kind]} told
+ * @param {number} [number] Of the subscription, or the reading, that it is of.
+ */
+function tell(kind, told, number) {
+  postMessage({ kind, number, told });
+}
+
+/**
+ * @template {keyof Commands} Command
+ * @param {{command: Command, said: Commands[Command]}} data
+ */
+function obey({ command, said }) {
+  commands[command](said);
+}
+
+addEventListener("message", ({ data }) => obey(data));

@@ -11,6 +11,25 @@
 
 import { kindOf } from "./kinds.js";
 
+/**
+ * @import { Kind } from "./kinds.js"
+ *
+ * @typedef {object} Field
+ * @property {string} path
+ * @property {Kind[]} kinds
+ * @property {number} part In how many of the values it is, 0 to 1 and more.
+ * @property {number} [least]
+ * @property {number} [most]
+ * @property {number} [last]
+ *
+ * @typedef {object} Seen
+ * @property {Set<Kind>} kinds
+ * @property {number} count
+ * @property {number | undefined} least
+ * @property {number | undefined} most
+ * @property {number | undefined} last
+ */
+
 export const FIELDS = 200;
 const DEPTH = 8;
 const NODES = 2_000;
@@ -23,17 +42,20 @@ export class Fields {
   values = 0;
   /** How many parts of values were not. */
   leftOut = 0;
-  #fields = new Map(); // path → {kinds, count, least, most, last}
+  /** @type {Map<string, Seen>} By path. */
+  #fields = new Map();
 
+  /** @param {any} value */
   add(value) {
     this.values += 1;
+    /** @type {[path: string, part: any, depth: number][]} */
     const waiting = [["", value, 0]];
-    for (let looked = 0; waiting.length > 0; looked += 1) {
+    for (let looked = 0, next = waiting.pop(); next !== undefined; looked += 1, next = waiting.pop()) {
       if (looked >= NODES) {
-        this.leftOut += waiting.length;
+        this.leftOut += waiting.length + 1;
         return;
       }
-      const [path, part, depth] = waiting.pop();
+      const [path, part, depth] = next;
       const kind = kindOf(part);
       if (kind !== "list" && kind !== "map") {
         this.#note(path, kind, part);
@@ -51,7 +73,11 @@ export class Fields {
     }
   }
 
-  /** Fields by path: `{path, kinds, part, least, most, last}`; `part` is in how many of the values one is, 0 to 1 and more. */
+  /**
+   * Fields by path.
+   *
+   * @returns {Field[]}
+   */
   list() {
     const rows = [...this.#fields].map(([path, { kinds, count, least, most, last }]) => (
       { path, kinds: [...kinds].sort(), part: count / this.values, least, most, last }
@@ -59,6 +85,11 @@ export class Fields {
     return rows.sort((one, other) => (one.path < other.path ? -1 : 1));
   }
 
+  /**
+   * @param {string} path
+   * @param {Kind} kind
+   * @param {unknown} part
+   */
   #note(path, kind, part) {
     let field = this.#fields.get(path);
     if (field === undefined) {
@@ -78,6 +109,10 @@ export class Fields {
   }
 }
 
+/**
+ * @param {string} path
+ * @param {string} name
+ */
 function joined(path, name) {
   const shown = name.slice(0, NAME_CHARACTERS);
   return path === "" ? shown : `${path}.${shown}`;

@@ -17,37 +17,68 @@ const MOMENT = new Intl.DateTimeFormat(language, {
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 const PREFIXES = ["", "k", "M", "G", "T"];
 
+/** @typedef {number | null | undefined} Figure One that may not be known. */
+
 /** What stands where something is not known. */
 export const UNKNOWN = "–";
 
+/**
+ * @param {Figure} value
+ * @returns {value is number}
+ */
 const isKnown = (value) => typeof value === "number" && Number.isFinite(value);
 
-/** A whole number, with its digits in groups. */
+/**
+ * A whole number, with its digits in groups.
+ *
+ * @param {Figure} value
+ */
 export function whole(value) {
   return isKnown(value) ? WHOLE.format(value) : UNKNOWN;
 }
 
-/** A number in three digits: 0.25, 12.4k, 3.1M. */
+/**
+ * A number in three digits: 0.25, 12.4k, 3.1M.
+ *
+ * @param {Figure} value
+ */
 export function short(value) {
   return isKnown(value) ? scaled(value, 1000, PREFIXES, "") : UNKNOWN;
 }
 
-/** Bytes in three digits. */
+/**
+ * Bytes in three digits.
+ *
+ * @param {Figure} value
+ */
 export function bytes(value) {
   return isKnown(value) ? scaled(value, 1024, UNITS, " ") : UNKNOWN;
 }
 
-/** The same a second, of what `format` writes. */
+/**
+ * The same a second, of what `format` writes.
+ *
+ * @param {(value: number) => string} format
+ * @returns {(value: Figure) => string}
+ */
 export function perSecond(format) {
   return (value) => (isKnown(value) ? `${format(value)}/s` : UNKNOWN);
 }
 
-/** A part of one, in percent. */
+/**
+ * A part of one, in percent.
+ *
+ * @param {Figure} value
+ */
 export function percent(value) {
   return isKnown(value) ? `${THREE.format(100 * value)} %` : UNKNOWN;
 }
 
-/** A time in seconds: 3.1 ms, 12 s, 2 h 5 min. */
+/**
+ * A time in seconds: 3.1 ms, 12 s, 2 h 5 min.
+ *
+ * @param {Figure} seconds
+ */
 export function duration(seconds) {
   if (!isKnown(seconds)) return UNKNOWN;
   if (seconds < 1) return `${THREE.format(seconds * 1000)} ms`;
@@ -59,16 +90,30 @@ export function duration(seconds) {
   return `${Math.floor(hours / 24)} d ${hours % 24} h`;
 }
 
-/** A moment, seconds since 1970, by the reader's clock. */
+/**
+ * A moment, seconds since 1970, by the reader's clock.
+ *
+ * @param {Figure} seconds
+ */
 export function moment(seconds) {
   return isKnown(seconds) ? MOMENT.format(seconds * 1000) : UNKNOWN;
 }
 
-/** The same, shorter: in a table. */
+/**
+ * The same, shorter: in a table.
+ *
+ * @param {Figure} seconds
+ */
 export function since(seconds) {
   return isKnown(seconds) ? SHORT_MOMENT.format(seconds * 1000) : UNKNOWN;
 }
 
+/**
+ * @param {number} value
+ * @param {number} step
+ * @param {string[]} units
+ * @param {string} space
+ */
 function scaled(value, step, units, space) {
   let left = value;
   let unit = 0;

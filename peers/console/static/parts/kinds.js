@@ -4,13 +4,18 @@
  * Pure functions. Not here: what the hub's own encodings know beside it; a page is given JSON.
  */
 
+/** @typedef {"null" | "boolean" | "integer" | "number" | "text" | "time" | "address" | "list" | "map"} Kind */
+
 const TIME = /^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(\.\d+)?(Z|[+-]\d{2}:?\d{2})?$/;
 const ADDRESS = /^(\d{1,3}(\.\d{1,3}){3}|(?=[0-9a-f:.]*:[0-9a-f:.]*:)[0-9a-f:.]{2,45})(\/\d{1,3})?$/i;
 
 /** The longest text that is looked at for what it is used for, characters. */
 const LOOKED_AT = 64;
 
-/** @returns {"null" | "boolean" | "integer" | "number" | "text" | "time" | "address" | "list" | "map"} */
+/**
+ * @returns {"null" | "boolean" | "integer" | "number" | "text" | "time" | "address" | "list" | "map"}
+ * @param {unknown} value
+ */
 export function kindOf(value) {
   if (value === null || value === undefined) return "null";
   if (Array.isArray(value)) return "list";
@@ -22,6 +27,7 @@ export function kindOf(value) {
   }
 }
 
+/** @param {string} text */
 function textKind(text) {
   if (text.length > LOOKED_AT) return "text";
   if (TIME.test(text)) return "time";

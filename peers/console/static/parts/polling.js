@@ -12,7 +12,7 @@ import { every } from "./timing.js";
  * @param {number} ms How often, at most.
  * @param {() => Promise<void>} ask
  * @param {AbortSignal} signal Of the view.
- * @param {(error: Error) => void} [fail]
+ * @param {(error: unknown) => void} [fail]
  */
 export function poll(session, ms, ask, signal, fail = () => {}) {
   let isAsking = false;

@@ -9,9 +9,31 @@
  * What is taken are the newest, in one piece, as they came behind one another: so one sees what follows what, where every
  * fiftieth would show neither. Up to `BURST` messages that come at once are all taken.
  *
- * Owner of the state: `Sampler`. Bounded: it holds `BURST` messages at most, and only until they are taken, 20 times a
+ * Owner of the state: `Sampler`. Bounded: it holds `BURST` messages at most, and only until they are taken, ten times a
  * second; a row has `ROW_CHARACTERS` at most, rows together `CHARACTERS_PER_S`. Cost: a slot of a ring a message; with a
  * search, its JSON text, too. No clock: times are arguments, milliseconds.
+ */
+
+/**
+ * @typedef {object} Sampled A message, and when it came, or was recorded.
+ * @property {string} topic
+ * @property {any} value
+ * @property {number} at Milliseconds since 1970.
+ * @property {number} [offset] In the journal.
+ * @property {readonly string[]} [labels]
+ * @property {string} [sender]
+ * @property {string} [to]
+ *
+ * @typedef {object} Row What is shown of it.
+ * @property {string} topic
+ * @property {string} text Of its value, as JSON; cut if it is not `whole`.
+ * @property {boolean} whole
+ * @property {number} characters Of the whole text.
+ * @property {number} at
+ * @property {number} [offset]
+ * @property {readonly string[]} [labels]
+ * @property {string} [sender]
+ * @property {string} [to]
  */
 
 export const BURST = 1_000;
@@ -28,17 +50,23 @@ export class Sampler {
   taken = 0;
   held = false;
   #search = "";
-  #waiting = []; // a ring of the newest
+  /** @type {Sampled[]} A ring of the newest. */
+  #waiting = [];
   #next = 0;
   #rows = BURST;
   #characters = CHARACTERS_PER_S;
   #filledAt = 0;
 
-  /** Take only what has this text in its topic or value from now on, in whatever case. */
+  /**
+   * Take only what has this text in its topic or value from now on, in whatever case.
+   *
+   * @param {string} text
+   */
   search(text) {
     this.#search = text.toLowerCase();
   }
 
+  /** @param {Sampled} message */
   add(message) {
     this.received += 1;
     if (this.#search && !isFound(message, this.#search)) return;
@@ -48,7 +76,21 @@ export class Sampler {
     this.#next = (this.#next + 1) % BURST;
   }
 
-  /** The newest of what has come since the last time, oldest first. */
+  /**
+   * So many more have come, and are not here: the hub has left them out.
+   *
+   * @param {number} count
+   */
+  leaveOut(count) {
+    this.received += count;
+    this.matched += count;
+  }
+
+  /**
+   * The newest of what has come since the last time, oldest first.
+   *
+   * @param {number} now
+   */
   take(now) {
     const passedS = Math.max(0, now - this.#filledAt) / 1000;
     this.#filledAt = now;
@@ -59,8 +101,9 @@ export class Sampler {
     this.#waiting = [];
     this.#next = 0;
     const rows = [];
-    while (inOrder.length > 0 && this.#rows >= 1 && this.#characters > 0) {
-      const row = rowOf(inOrder.pop());
+    for (const message of inOrder.reverse()) {
+      if (this.#rows < 1 || this.#characters <= 0) break;
+      const row = rowOf(message);
       rows.push(row);
       this.#rows -= 1;
       this.#characters -= row.text.length;
@@ -70,7 +113,12 @@ export class Sampler {
   }
 }
 
-/** What is shown of a message, and can be sent to another thread: a cut text is not `whole`. */
+/**
+ * What is shown of a message, and can be sent to another thread: a cut text is not `whole`.
+ *
+ * @param {Sampled} sampled
+ * @returns {Row}
+ */
 export function rowOf({ value, at, ...others }) {
   const text = JSON.stringify(value);
   const whole = text.length <= ROW_CHARACTERS;
@@ -79,7 +127,12 @@ export function rowOf({ value, at, ...others }) {
   return { ...others, text: kept, whole, characters: text.length, at };
 }
 
-/** Whether a message has a text, in lower case, in its topic or its value. */
+/**
+ * Whether a message has a text, in lower case, in its topic or its value.
+ *
+ * @param {{topic: string, value: unknown}} message
+ * @param {string} text
+ */
 export function isFound({ topic, value }, text) {
   return topic.toLowerCase().includes(text) || JSON.stringify(value).toLowerCase().includes(text);
 }

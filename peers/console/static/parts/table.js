@@ -24,16 +24,27 @@ const ROW_PX = 30;
 const SPARE = 2;
 
 /**
+ * @template Row
  * @typedef {object} Column
  * @property {string} key
  * @property {string} title
  * @property {string} width As in `grid-template-columns`.
  * @property {boolean} [number] Whether it stands at the right.
  * @property {boolean} [narrow] Whether a phone shows it.
- * @property {(cell: HTMLElement, row: any) => void} fill
+ * @property {(cell: HTMLElement, row: Row) => void} fill
  */
 
-/** A column that says a text of its row. */
+/**
+ * A column that says a text of its row.
+ *
+ * @template Row
+ * @param {string} key
+ * @param {string} title
+ * @param {string} width
+ * @param {(row: Row) => string | number} text
+ * @param {Partial<Column<Row>>} [more]
+ * @returns {Column<Row>}
+ */
 export function textual(key, title, width, text, more = {}) {
   return { key, title, width, fill: (cell, row) => {
     const said = String(text(row));
@@ -42,25 +53,40 @@ export function textual(key, title, width, text, more = {}) {
   }, ...more };
 }
 
-/** A column that says a figure of its row. */
+/**
+ * A column that says a figure of its row.
+ *
+ * @template Row
+ * @param {string} key
+ * @param {string} title
+ * @param {string} width
+ * @param {(row: Row) => string} text
+ * @param {Partial<Column<Row>>} [more]
+ * @returns {Column<Row>}
+ */
 export function numeric(key, title, width, text, more = {}) {
   return { key, title, width, number: true, fill: (cell, row) => say(cell, text(row)), ...more };
 }
 
+/** @template {{id: number}} Row */
 export class Table {
   #columns;
+  /** @type {Row[]} */
   #rows = [];
-  #lines = []; // {root, cells, row}
-  #chosen = null; // id of a row
+  /** @type {{root: HTMLElement, cells: HTMLElement[], row: Row | undefined}[]} */
+  #lines = [];
+  /** @type {number | null} The id of a row. */
+  #chosen = null;
   #open;
-  #isDue = false;
+  #isDue = false; // a frame was asked for
+  #hasChanged = true; // rows, lines or the choice: not only where one looks
   #first = -1;
 
   /**
    * @param {string} label
-   * @param {Column[]} columns
+   * @param {Column<Row>[]} columns
    * @param {number} leastPx How wide it is at least, CSS pixels; where there is less room, one scrolls.
-   * @param {{open: (row: any) => void, sort: (key: string) => void}} does
+   * @param {{open: (row: Row) => void, sort: (key: string) => void}} does
    * @param {AbortSignal} signal
    */
   constructor(label, columns, leastPx, { open, sort }, signal) {
@@ -85,13 +111,17 @@ export class Table {
     this.element.style.setProperty("--least", `${leastPx}px`);
     this.element.style.setProperty("--columns", columns.map(({ width }) => width).join(" "));
     this.element.style.setProperty("--columns-narrow", columns.filter(({ narrow }) => narrow).map(({ width }) => width).join(" "));
-    this.element.addEventListener("scroll", () => this.draw(), { passive: true, signal });
+    this.element.addEventListener("scroll", () => this.#drawSoon(), { passive: true, signal });
     const sizes = new ResizeObserver(() => this.#resized());
     sizes.observe(this.element);
     signal.addEventListener("abort", () => sizes.disconnect());
   }
 
-  /** Show these rows, each with an `id`, in this order. */
+  /**
+   * Show these rows, each with an `id`, in this order.
+   *
+   * @param {Row[]} rows
+   */
   set(rows) {
     this.#rows = rows;
     this.body.style.height = `${(rows.length + 1) * ROW_PX}px`;
@@ -99,7 +129,12 @@ export class Table {
     this.draw();
   }
 
-  /** Say by which column the rows are sorted. */
+  /**
+   * Say by which column the rows are sorted.
+   *
+   * @param {string} key
+   * @param {boolean} isDescending
+   */
   sorted(key, isDescending) {
     this.#columns.forEach((column, at) => {
       const order = column.key === key ? (isDescending ? "descending" : "ascending") : "none";
@@ -107,8 +142,13 @@ export class Table {
     });
   }
 
-  /** Draw with the next frame. */
+  /** Draw all lines with the next frame. */
   draw() {
+    this.#hasChanged = true;
+    this.#drawSoon();
+  }
+
+  #drawSoon() {
     if (this.#isDue) return;
     this.#isDue = true;
     requestAnimationFrame(() => {
@@ -121,7 +161,9 @@ export class Table {
     const most = Math.max(0, this.#rows.length - this.#lines.length + SPARE);
     const first = Math.min(Math.max(0, Math.floor(this.element.scrollTop / ROW_PX)), most);
     if (first !== this.#first) this.lines.style.transform = `translateY(${first * ROW_PX}px)`;
+    else if (!this.#hasChanged) return; // one has scrolled by less than a row
     this.#first = first;
+    this.#hasChanged = false;
     this.#lines.forEach((line, at) => {
       const row = this.#rows[first + at];
       line.row = row;
@@ -146,14 +188,17 @@ export class Table {
     this.draw();
   }
 
+  /** @param {Event} event */
   #click(event) {
-    const line = this.#lines.find(({ root }) => root.contains(event.target));
+    const line = this.#lines.find(({ root }) => root.contains(/** @type {Node} */ (event.target)));
     if (line?.row) this.#open(line.row);
   }
 
+  /** @param {KeyboardEvent} event */
   #key(event) {
     const page = Math.max(1, this.#lines.length - SPARE - 2);
     const at = this.#rows.findIndex(({ id }) => id === this.#chosen);
+    /** @type {Record<string, number>} */
     const moves = { ArrowDown: at + 1, ArrowUp: at - 1, PageDown: at + page, PageUp: at - page, Home: 0, End: this.#rows.length - 1 };
     if (event.key === "Enter" && at >= 0 && event.target === this.element) {
       this.#open(this.#rows[at]);
@@ -166,7 +211,11 @@ export class Table {
     }
   }
 
-  /** Scroll so far that a row is seen. */
+  /**
+   * Scroll so far that a row is seen.
+   *
+   * @param {number} at
+   */
   #show(at) {
     const { scrollTop, clientHeight } = this.element;
     const top = at * ROW_PX;
@@ -175,6 +224,7 @@ export class Table {
   }
 }
 
+/** @param {Column<any>} column */
 function classOf({ number, narrow, key }) {
   return ["cut", `column-${key}`, number ? "number" : "", narrow ? "" : "wide"].filter(Boolean).join(" ");
 }

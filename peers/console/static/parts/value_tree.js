@@ -12,6 +12,8 @@ import { element } from "./element.js";
 import { kindOf } from "./kinds.js";
 import { visible } from "./visible.js";
 
+/** @import { Kind } from "./kinds.js" */
+
 const SHOWN = 100;
 
 /** Text of one leaf, characters; what is longer is shown in part. */
@@ -21,11 +23,20 @@ const TEXT_CHARACTERS = 10_000;
 const OPEN_PARTS = 40;
 const OPEN_DEPTH = 2;
 
-/** Return the element for a value. */
+/**
+ * Return the element for a value.
+ *
+ * @param {any} value
+ */
 export function valueTree(value) {
   return element("div", { class: "tree mono" }, part(null, value, 0));
 }
 
+/**
+ * @param {string | number | null} name
+ * @param {any} value
+ * @param {number} depth
+ */
 function part(name, value, depth) {
   const kind = kindOf(value);
   if (kind !== "list" && kind !== "map") return leaf(name, value, kind);
@@ -46,6 +57,14 @@ function part(name, value, depth) {
   return branch;
 }
 
+/**
+ * @param {HTMLDetailsElement} branch
+ * @param {any} value
+ * @param {string[] | null} names
+ * @param {number} from
+ * @param {number} size
+ * @param {number} depth
+ */
 function more(branch, value, names, from, size, depth) {
   const to = Math.min(size, from + SHOWN);
   for (let index = from; index < to; index += 1) {
@@ -61,6 +80,11 @@ function more(branch, value, names, from, size, depth) {
   branch.append(button);
 }
 
+/**
+ * @param {string | number | null} name
+ * @param {unknown} value
+ * @param {Kind} kind
+ */
 function leaf(name, value, kind) {
   const text = typeof value === "string" ? JSON.stringify(value) : String(kind === "list" ? "[]" : kind === "map" ? "{}" : value);
   const shown = text.length > TEXT_CHARACTERS ? `${text.slice(0, TEXT_CHARACTERS)}… ${words.values.characters(text.length)}` : text;
@@ -70,6 +94,7 @@ function leaf(name, value, kind) {
   );
 }
 
+/** @param {string | number | null} name */
 function title(name) {
   return name === null ? [] : [element("span", { class: "name" }, visible(String(name))), element("span", { class: "quiet" }, ": ")];
 }

@@ -18,10 +18,13 @@ const brand = () =>
     shape("circle", { cx: 13.5, cy: 3.5, r: 1.7 }), shape("circle", { cx: 8, cy: 14, r: 1.7 }),
   );
 
+/** @import { View } from "./views.js" */
+
 export class Frame {
   #session;
   #views;
-  #links = new Map(); // name of a view → its entry
+  /** @type {Map<string, HTMLAnchorElement>} The entries, by the names of the views. */
+  #links = new Map();
 
   /**
    * @param {import("./session.js").Session} session
@@ -53,7 +56,11 @@ export class Frame {
     this.#sayTheme();
   }
 
-  /** Show which entries there are, and which one is open. */
+  /**
+   * Show which entries there are, and which one is open.
+   *
+   * @param {string | undefined} openName
+   */
   mark(openName) {
     const entitled = this.#views.filter((view) => this.#session.rights !== null && view.isFor(this.#session));
     const names = entitled.map(({ name }) => name);
@@ -92,12 +99,17 @@ export class Frame {
     this.theme.dataset.theme = theme();
   }
 
+  /** @param {Event} event */
   #skip(event) {
     event.preventDefault(); // the fragment says which view is open
     this.main.focus();
   }
 }
 
+/**
+ * @param {View} view
+ * @param {number} index
+ */
 function entry(view, index) {
   const key = index < 9 ? String(index + 1) : "";
   return element("a", { href: fragmentOf(view.name), title: key, "aria-keyshortcuts": key || undefined }, view.title);

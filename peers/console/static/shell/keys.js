@@ -10,13 +10,14 @@ export function listenToKeys(entries) {
     if (event.ctrlKey || event.metaKey || event.altKey || isTypedInto(event.target)) return;
     if (/^[1-9]$/.test(event.key)) entries.querySelectorAll("a")[Number(event.key) - 1]?.click();
     if (event.key !== "/") return;
-    const field = document.querySelector("main [data-search]");
+    const field = /** @type {HTMLElement | null} */ (document.querySelector("main [data-search]"));
     if (!field) return;
     event.preventDefault();
     field.focus();
   });
 }
 
+/** @param {EventTarget | null} target */
 function isTypedInto(target) {
   return target instanceof HTMLElement && (target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName));
 }

@@ -9,6 +9,8 @@
  * @property {string} name Of the view; empty for the one that one begins with.
  * @property {string[]} rest What follows it, such as an id.
  * @property {URLSearchParams} parameters
+ *
+ * @typedef {Record<string, string | number | null | undefined>} Parameters
  */
 
 /**
@@ -25,18 +27,30 @@ export function placeOf(fragment, isView) {
   return { name: "messages", rest: [], parameters: new URLSearchParams({ prefix: decoded(text) }) };
 }
 
-/** Return the fragment of a place; parameters that are empty or not there are left out. */
+/**
+ * Return the fragment of a place; parameters that are empty or not there are left out.
+ *
+ * @param {string} name
+ * @param {(string | number)[]} [rest]
+ * @param {Parameters} [parameters]
+ */
 export function fragmentOf(name, rest = [], parameters = {}) {
   const said = Object.entries(parameters).filter(([, value]) => value !== undefined && value !== null && value !== "");
   const query = new URLSearchParams(said.map(([key, value]) => [key, String(value)])).toString();
   return `#/${[name, ...rest].map((part) => encodeURIComponent(part)).join("/")}${query ? `?${query}` : ""}`;
 }
 
+/**
+ * @param {string} text
+ * @param {string} at
+ * @returns {[string, string?]}
+ */
 function split(text, at) {
   const place = text.indexOf(at);
   return place < 0 ? [text] : [text.slice(0, place), text.slice(place + 1)];
 }
 
+/** @param {string} text */
 function decoded(text) {
   try {
     return decodeURIComponent(text);

@@ -11,6 +11,8 @@
 import { element, say } from "../parts/element.js";
 import { words } from "../words.js";
 
+/** @import { Welcome } from "../hub.js" */
+
 const KEY = "topichub token";
 const FRAGMENT = "#token=";
 
@@ -23,6 +25,18 @@ const ANONYMOUS = "anonymous";
 
 export class SignIn {
   #reload;
+  /** @type {HTMLInputElement} */
+  field;
+  /** @type {HTMLElement} */
+  problem;
+  /** @type {HTMLFormElement} */
+  form;
+  /** @type {HTMLElement} */
+  who;
+  /** @type {HTMLButtonElement} */
+  toggle;
+  /** @type {HTMLElement} */
+  strangers;
 
   /** @param {() => void} [reload] Begins anew, as somebody else. */
   constructor(reload = () => location.reload()) {
@@ -71,7 +85,11 @@ export class SignIn {
     return sessionStorage.getItem(KEY) ?? undefined;
   }
 
-  /** Show who one is, as the hub's greeting says it. */
+  /**
+   * Show who one is, as the hub's greeting says it.
+   *
+   * @param {Welcome} welcome
+   */
   welcomed({ user, strangers }) {
     this.form.hidden = true;
     this.who.textContent = user ?? "";
@@ -81,7 +99,12 @@ export class SignIn {
     say(this.strangers, strangers === undefined ? "" : words.shell.strangers(strangers, user === ANONYMOUS));
   }
 
-  /** The hub has ended the connection: ask for a token, if it was for want of one. */
+  /**
+   * The hub has ended the connection: ask for a token, if it was for want of one.
+   *
+   * @param {number} code
+   * @param {string} reason
+   */
   refused(code, reason) {
     if (code !== NOT_RECOGNISED && code !== FORBIDDEN) return;
     const problem = this.token ? `${code}: ${reason}` : "";
@@ -89,6 +112,7 @@ export class SignIn {
     this.#ask(problem);
   }
 
+  /** @param {string} problem */
   #ask(problem) {
     this.form.hidden = false;
     this.who.textContent = "";

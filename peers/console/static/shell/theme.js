@@ -7,11 +7,13 @@
 import { coloursChanged } from "../parts/colours.js";
 
 const KEY = "topichub colours";
+/** @typedef {"auto" | "light" | "dark"} Theme */
+
+/** @type {Theme[]} */
 const THEMES = ["auto", "light", "dark"];
 
 export function theme() {
-  const kept = document.documentElement.dataset.theme;
-  return THEMES.includes(kept) ? kept : "auto";
+  return known(document.documentElement.dataset.theme);
 }
 
 /** Take what was chosen last. */
@@ -38,7 +40,16 @@ function read() {
   }
 }
 
+/**
+ * @param {string | null | undefined} name
+ * @returns {Theme}
+ */
+function known(name) {
+  return THEMES.find((one) => one === name) ?? "auto";
+}
+
+/** @param {string | null} name */
 function apply(name) {
-  document.documentElement.dataset.theme = THEMES.includes(name) ? name : "auto";
+  document.documentElement.dataset.theme = known(name);
   coloursChanged();
 }

@@ -14,6 +14,7 @@
  */
 
 import { element } from "../parts/element.js";
+import { reason } from "../parts/complaint.js";
 import { words } from "../words.js";
 import { fragmentOf, placeOf } from "./place.js";
 
@@ -21,7 +22,7 @@ import { fragmentOf, placeOf } from "./place.js";
  * @typedef {object} Shell What a view is given.
  * @property {import("./session.js").Session} session
  * @property {boolean} wall Whether nobody acts here.
- * @property {(name: string, rest?: string[], parameters?: object) => void} go To another place.
+ * @property {(name: string, rest?: (string | number)[], parameters?: import("./place.js").Parameters) => void} go To another place.
  *
  * @typedef {object} Opened
  * @property {HTMLElement} element
@@ -39,9 +40,17 @@ export class Views {
   #views;
   #session;
   #frame;
+  /** @type {Shell} */
   #shell;
-  #open = null; // {name, opened, ending}
+  /** @type {{name: string, opened: Opened | null, ending: AbortController} | null} */
+  #open = null;
 
+  /**
+   * @param {View[]} views
+   * @param {import("./session.js").Session} session
+   * @param {import("./frame.js").Frame} frame
+   * @param {boolean} wall
+   */
   constructor(views, session, frame, wall) {
     this.#views = views;
     this.#session = session;
@@ -52,7 +61,13 @@ export class Views {
     session.onReady(() => this.follow());
   }
 
-  /** Go to a place, or to it again. */
+  /**
+   * Go to a place, or to it again.
+   *
+   * @param {string} name
+   * @param {(string | number)[]} [rest]
+   * @param {import("./place.js").Parameters} [parameters]
+   */
   go(name, rest = [], parameters = {}) {
     const fragment = fragmentOf(name, rest, parameters);
     if (fragment === location.hash) this.follow();
@@ -72,19 +87,24 @@ export class Views {
     else this.#show(view, place);
   }
 
+  /**
+   * @param {View} view
+   * @param {import("./place.js").Place} place
+   */
   #show(view, place) {
     try {
       if (this.#open?.name !== view.name) {
         this.#close();
         const ending = new AbortController();
         this.#open = { name: view.name, ending, opened: null };
-        this.#open.opened = view.open(this.#shell, ending.signal);
-        this.#frame.main.replaceChildren(this.#open.opened.element);
+        const opened = view.open(this.#shell, ending.signal);
+        this.#open.opened = opened;
+        this.#frame.main.replaceChildren(opened.element);
         this.#frame.main.dataset.view = view.name;
       }
-      this.#open.opened.show?.(place);
+      this.#open.opened?.show?.(place);
     } catch (error) {
-      this.#tell(words.shell.failed(error.message));
+      this.#tell(words.shell.failed(reason(error)));
       console.error(error);
     }
   }
@@ -94,6 +114,7 @@ export class Views {
     this.#open = null;
   }
 
+  /** @param {string} text */
   #tell(text) {
     this.#close();
     delete this.#frame.main.dataset.view;

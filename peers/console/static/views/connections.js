@@ -6,7 +6,8 @@
  * the address, which has what is looked for, and the order (`#/connections?search=sensor&slow=1&sort=-dropped`).
  */
 
-import { Connections, fullness, isWanted, labelOf } from "../feeds/connections.js";
+import { Connections, fullness, labelOf, ORDERS, sort, wanted } from "../feeds/connections.js";
+import { reason } from "../parts/complaint.js";
 import { element, say } from "../parts/element.js";
 import { bytes, short, since, whole } from "../parts/figures.js";
 import { poll } from "../parts/polling.js";
@@ -18,8 +19,9 @@ import { ConnectionPage } from "./connections/page.js";
 const WHO_TOPIC = "$hub/who";
 const STATE_TOPIC = "$hub/state";
 
-/** Connections in an answer: the most that the hub gives. */
+/** Connections in an answer: the most that the hub gives; of a look at a hub of which nothing is shown yet, a screenful. */
 const PAGE = 1024;
+const FIRST_PAGE = 64;
 
 /** How often it is asked who is slow, and whether it is time for a further look, milliseconds. */
 const ASK_MS = 1_000;
@@ -35,22 +37,20 @@ const LEAST_PX = 976;
 
 const ROLES = ["client", "link", "leaf"];
 
-/** By what rows are sorted, by the key of a column: numbers come with the largest first. */
-const ORDERS = {
-  name: (row) => labelOf(row).toLowerCase(),
-  user: (row) => row.user,
-  role: (row) => row.role,
-  in: (row) => row.inPerS ?? -1,
-  out: (row) => row.outPerS ?? -1,
-  bytes: (row) => row.outBytesPerS ?? -1,
-  queue: (row) => fullness(row),
-  dropped: (row) => row.dropped_messages,
-  overflow: (row) => row.overflow,
-  prefixes: (row) => row.prefixes,
-  address: (row) => row.address,
-  protocol: (row) => row.protocol,
-  since: (row) => row.since,
-};
+/**
+ * @import { Row } from "../feeds/connections.js"
+ * @import { Place } from "../shell/place.js"
+ * @import { Shell } from "../shell/views.js"
+ *
+ * @typedef {object} Filter What is looked for, as it stands in the address.
+ * @property {string} search
+ * @property {string} role
+ * @property {string} user
+ * @property {string} slow
+ * @property {string} sort
+ */
+
+/** Columns whose largest values come first. */
 const NUMBERS = new Set(["in", "out", "bytes", "queue", "dropped", "prefixes", "since"]);
 
 /** @type {import("../shell/views.js").View} */
@@ -64,13 +64,40 @@ export const connections = {
 class ConnectionsView {
   #shell;
   #known = new Connections();
-  #filter = {};
-  #page = null; // of one connection: {page, ending}
+  /** @type {Filter} */
+  #filter = { search: "", role: "", user: "", slow: "", sort: "-dropped" };
+  /** @type {{page: ConnectionPage, ending: AbortController} | null} Of one connection. */
+  #page = null;
   #shownUsers = "";
   #nextAt = 0;
   #shown = 0; // rows in the table
-  #due; // the timer of the next drawing
+  /** @type {ReturnType<typeof setTimeout> | undefined} The timer of the next drawing. */
+  #due;
+  /** @type {HTMLInputElement} */
+  searchField;
+  /** @type {HTMLSelectElement} */
+  roleField;
+  /** @type {HTMLSelectElement} */
+  userField;
+  /** @type {HTMLInputElement} */
+  slowField;
+  /** @type {HTMLElement} */
+  count;
+  /** @type {HTMLElement} */
+  sentence;
+  /** @type {HTMLElement} */
+  problem;
+  /** @type {Table<Row>} */
+  table;
+  /** @type {HTMLElement} */
+  list;
+  /** @type {HTMLElement} */
+  element;
 
+  /**
+   * @param {Shell} shell
+   * @param {AbortSignal} signal
+   */
   constructor(shell, signal) {
     this.#shell = shell;
     const { session } = shell;
@@ -79,7 +106,7 @@ class ConnectionsView {
       this.#known.forget();
       this.#nextAt = 0;
     }, signal);
-    const fail = (error) => this.#complain(error.message);
+    const fail = (/** @type {unknown} */ error) => this.#complain(reason(error));
     poll(session, ASK_MS, () => this.#look(), signal, fail);
     if (session.mayAsk(STATE_TOPIC)) poll(session, ASK_MS, () => this.#askState(), signal, fail);
     signal.addEventListener("abort", () => {
@@ -88,6 +115,7 @@ class ConnectionsView {
     });
   }
 
+  /** @param {Place} place */
   show({ rest, parameters }) {
     this.#page?.ending.abort();
     this.#page = null;
@@ -114,17 +142,18 @@ class ConnectionsView {
 
   async #look() {
     if (this.#page || performance.now() < this.#nextAt) return;
-    const { client } = this.#shell.session;
     const known = this.#known;
     let after = 0;
+    let limit;
     let page;
     known.begin();
     do {
-      page = await client.request(WHO_TOPIC, { after, limit: PAGE });
+      limit = known.size === 0 ? FIRST_PAGE : PAGE;
+      page = await this.#shell.session.ask(WHO_TOPIC, { after, limit });
       known.take(page, performance.now() / 1000);
       after = page.at(-1)?.id ?? after;
       this.#drawSoon();
-    } while (page.length === PAGE);
+    } while (page.length === limit);
     known.end();
     this.#nextAt = performance.now() + Math.floor(known.size / 1000) * 1000;
     this.#complain("");
@@ -133,7 +162,7 @@ class ConnectionsView {
   }
 
   async #askState() {
-    const state = await this.#shell.session.client.request(STATE_TOPIC, null);
+    const state = await this.#shell.session.ask(STATE_TOPIC, null);
     this.#known.mark(state.slow_ids);
     say(this.sentence, state.text);
     this.#drawSoon();
@@ -150,22 +179,19 @@ class ConnectionsView {
     this.#due = undefined;
     if (this.#page) return;
     const all = this.#known.rows;
-    const { slow, sort } = this.#filter;
-    const found = all.filter((row) => (!slow || this.#known.isSlow(row)) && isWanted(row, this.#filter));
-    const isDescending = sort.startsWith("-");
-    const value = ORDERS[sort.replace(/^-/, "")];
-    found.sort((one, other) => {
-      const [left, right] = [value(one), value(other)];
-      const order = left < right ? -1 : left > right ? 1 : one.id - other.id;
-      return isDescending ? -order : order;
-    });
-    this.table.set(found);
+    const isWanted = wanted(this.#filter);
+    const found = all.filter((row) => (!this.#filter.slow || this.#known.isSlow(row)) && isWanted(row));
+    this.table.set(sort(found, this.#filter.sort));
     this.#shown = found.length;
     say(this.count, words.connections.shown(found.length, all.length));
     this.#drawUsers(all);
   }
 
-  /** Let one choose from the users that there are. */
+  /**
+   * Let one choose from the users that there are.
+   *
+   * @param {Row[]} all
+   */
   #drawUsers(all) {
     const names = [...new Set(all.map(({ user }) => user))].filter(Boolean).sort().slice(0, USERS_SHOWN);
     const { user } = this.#filter;
@@ -189,7 +215,11 @@ class ConnectionsView {
     this.table.sorted(sort.replace(/^-/, ""), sort.startsWith("-"));
   }
 
-  /** Look for something else: it stands in the address, and going back does not lead through every letter. */
+  /**
+   * Look for something else: it stands in the address, and going back does not lead through every letter.
+   *
+   * @param {Partial<Filter>} changes
+   */
   #seek(changes) {
     this.#filter = { ...this.#filter, ...changes };
     const { sort, ...others } = this.#filter;
@@ -199,35 +229,39 @@ class ConnectionsView {
     this.#draw();
   }
 
+  /** @param {string} key */
   #sort(key) {
     const { sort } = this.#filter;
     if (sort.replace(/^-/, "") === key) this.#seek({ sort: sort.startsWith("-") ? key : `-${key}` });
     else this.#seek({ sort: NUMBERS.has(key) ? `-${key}` : key });
   }
 
+  /** @param {string} text */
   #complain(text) {
     this.problem.hidden = text === "";
     say(this.problem, text);
   }
 
+  /** @param {AbortSignal} signal */
   #make(signal) {
     const { connections: said } = words;
-    const wish = (name) => (event) => this.#seek({ [name]: event.target.value });
+    const wish = (/** @type {keyof Filter} */ name) => (/** @type {Event} */ event) =>
+      this.#seek({ [name]: /** @type {HTMLInputElement | HTMLSelectElement} */ (event.target).value });
     this.searchField = element("input", {
       id: "search", type: "search", placeholder: said.search, "aria-label": said.search, spellcheck: "false",
       "data-search": true, maxlength: 1024, signal, on: { input: wish("search") },
     });
-    const role = (name) => element("option", { value: name }, name ? said.roles[name] : said.anyRole);
+    const role = (/** @type {string} */ name) => element("option", { value: name }, name ? said.roles[name] : said.anyRole);
     this.roleField = element("select", { id: "role", "aria-label": said.columns.role, signal, on: { change: wish("role") } }, role(""), ...ROLES.map(role));
     this.userField = element("select", { id: "of-user", "aria-label": said.columns.user, hidden: true, signal, on: { change: wish("user") } });
-    const onSlow = (event) => this.#seek({ slow: event.target.checked ? "1" : "" });
+    const onSlow = () => this.#seek({ slow: this.slowField.checked ? "1" : "" });
     this.slowField = element("input", { id: "only-slow", type: "checkbox", signal, on: { change: onSlow } });
     this.count = element("span", { id: "count", class: "quiet", role: "status" });
     this.sentence = element("p", { id: "sentence", class: "quiet", role: "status" });
     this.problem = element("p", { id: "problem", class: "notice", role: "alert", hidden: true });
     const does = {
-      open: (row) => this.#shell.go("connections", [row.id]),
-      sort: (key) => this.#sort(key),
+      open: (/** @type {Row} */ row) => this.#shell.go("connections", [row.id]),
+      sort: (/** @type {string} */ key) => this.#sort(key),
     };
     this.table = new Table(said.title, this.#columns(said.columns), LEAST_PX, does, signal);
     this.list = element(
@@ -243,8 +277,13 @@ class ConnectionsView {
     this.element = element("div", { class: "connections-view" });
   }
 
+  /**
+   * @param {typeof words.connections.columns} titles
+   * @returns {import("../parts/table.js").Column<Row>[]}
+   */
   #columns(titles) {
-    const perS = (value) => short(value);
+    const { roles } = words.connections;
+    const perS = short;
     return [
       {
         key: "name", title: titles.name, width: "minmax(94px, 2fr)", narrow: true,
@@ -256,7 +295,7 @@ class ConnectionsView {
         },
       },
       textual("user", titles.user, "minmax(50px, 1fr)", (row) => row.user),
-      textual("role", titles.role, "52px", (row) => words.connections.roles[row.role] ?? row.role),
+      textual("role", titles.role, "52px", (row) => roles[row.role] ?? row.role),
       numeric("in", titles.in, "50px", (row) => perS(row.inPerS)),
       numeric("out", titles.out, "50px", (row) => perS(row.outPerS), { narrow: true }),
       numeric("bytes", titles.bytes, "76px", (row) => bytes(row.outBytesPerS)),
@@ -271,7 +310,12 @@ class ConnectionsView {
   }
 }
 
-/** How much waits, with a bar for how full the queue is. */
+/**
+ * How much waits, with a bar for how full the queue is.
+ *
+ * @param {HTMLElement} cell
+ * @param {Row} row
+ */
 function fillQueue(cell, row) {
   const part = fullness(row);
   say(cell, whole(row.queued_messages));

@@ -10,11 +10,13 @@
  */
 
 import { Chart, STEPS } from "../parts/chart.js";
+import { complaint } from "../parts/complaint.js";
 import { element, say } from "../parts/element.js";
 import { bytes, duration, moment, percent, short, whole } from "../parts/figures.js";
 import { poll } from "../parts/polling.js";
 import { words } from "../words.js";
 import { Consumers } from "./journal/consumers.js";
+import { Export } from "./journal/export.js";
 
 const JOURNAL_TOPIC = "$hub/journal";
 const CONSUMERS_TOPIC = "$hub/consumers";
@@ -25,7 +27,12 @@ const ASK_MS = 2_000;
 /** What is shown in the chart: ten minutes. */
 const SAMPLES = 300;
 
-const perSecond = (value) => (value === null ? short(value) : `${short(value)}/s`);
+const perSecond = (/** @type {number | null} */ value) => (value === null ? short(value) : `${short(value)}/s`);
+
+/**
+ * @import { Consumer, Journal as Told } from "../feeds/services.d.ts"
+ * @import { Shell } from "../shell/views.js"
+ */
 
 /** @type {import("../shell/views.js").View} */
 export const journal = {
@@ -37,12 +44,43 @@ export const journal = {
 
 class Journal {
   #session;
-  #last = null; // what was told before
+  /** @type {Told | null} What was told before. */
+  #last = null;
+  /** @type {number[]} */
   #times = [];
+  /** @type {(number | null)[]} */
   #rates = [];
+  /** @type {number[]} */
   #waiting = [];
+  /** @type {{id: string, first: number, at: number | null}} */
   #oldest = { id: "", first: -1, at: null };
+  /** @type {HTMLElement} */
+  sentence;
+  /** @type {HTMLElement} */
+  problem;
+  /** @type {HTMLElement} */
+  card;
+  /** @type {Record<string, HTMLElement>} By `words.journal.labels`. */
+  figures;
+  /** @type {Record<string, HTMLElement>} By `words.journal.facts`. */
+  facts;
+  /** @type {Chart} */
+  rates;
+  /** @type {Chart} */
+  waits;
+  /** @type {Consumers} */
+  consumers;
+  /** @type {Export} */
+  export;
+  /** @type {HTMLElement} */
+  body;
+  /** @type {HTMLElement} */
+  element;
 
+  /**
+   * @param {Shell} shell
+   * @param {AbortSignal} signal
+   */
   constructor({ session }, signal) {
     this.#session = session;
     this.#make(signal);
@@ -51,8 +89,7 @@ class Journal {
   }
 
   async #ask() {
-    const { client } = this.#session;
-    const told = await client.request(JOURNAL_TOPIC, null);
+    const told = await this.#session.ask(JOURNAL_TOPIC, null);
     const consumers = await this.#askConsumers(told !== null);
     this.#complain(null);
     this.#draw(told, consumers !== null);
@@ -60,11 +97,16 @@ class Journal {
     if (told !== null) await this.#findOldest(told);
   }
 
-  /** Return how all consumers stand; null where there can be none, or where one may not know. */
+  /**
+   * Return how all consumers stand; null where there can be none, or where one may not know.
+   *
+   * @param {boolean} records
+   * @returns {Promise<Consumer[] | null>}
+   */
   async #askConsumers(records) {
     if (!this.#session.mayAsk(CONSUMERS_TOPIC)) return null;
     try {
-      return await this.#session.client.request(CONSUMERS_TOPIC, null);
+      return await this.#session.ask(CONSUMERS_TOPIC, null);
     } catch (error) {
       if (records || !this.#session.isOpen) throw error;
       return null; // neither a journal here, nor one elsewhere that is used from here
@@ -77,6 +119,10 @@ class Journal {
     this.consumers.forget();
   }
 
+  /**
+   * @param {Told | null} told
+   * @param {boolean} hasConsumers
+   */
   #draw(told, hasConsumers) {
     const { journal: said } = words;
     this.body.hidden = told === null;
@@ -94,17 +140,22 @@ class Journal {
     say(figures.size, bytes(told.size_bytes));
     say(figures.waiting, bytes(told.waiting_bytes));
     say(figures.lost, whole(told.lost_messages_total));
-    figures.lost.parentElement.classList.toggle("alarm", told.lost_messages_total > 0);
+    figures.lost.parentElement?.classList.toggle("alarm", told.lost_messages_total > 0);
     say(this.facts.range, said.range(whole(told.first), whole(told.committed)));
     say(this.facts.kept, said.kept(bytes(told.keep_bytes), duration(told.keep_s), percent(Math.round((1_000 * told.size_bytes) / told.keep_bytes) / 1_000)));
     say(this.facts.pauses, said.pauses(told.pauses_total, bytes(told.buffer_bytes)));
     say(this.facts.reading, said.reading(told.fetches, told.readers));
     say(this.facts.staged, said.staged(told.staged_transactions, bytes(told.staged_bytes)));
+    this.export.set(told);
     this.#drawTier(told);
     this.#keep(rate, told.waiting_bytes);
   }
 
-  /** Messages recorded a second since the last look; null at the first. */
+  /**
+   * Messages recorded a second since the last look; null at the first.
+   *
+   * @param {Told} told
+   */
   #rate(told) {
     const before = this.#last;
     this.#last = told;
@@ -113,26 +164,35 @@ class Journal {
     return seconds > 0 ? (told.recorded_messages_total - before.recorded_messages_total) / seconds : null;
   }
 
+  /**
+   * @param {number | null} rate
+   * @param {number} waiting
+   */
   #keep(rate, waiting) {
-    for (const [kept, value] of [[this.#times, Date.now() / 1000], [this.#rates, rate], [this.#waiting, waiting]]) {
-      kept.push(value);
-      if (kept.length > SAMPLES) kept.shift();
-    }
+    this.#times.push(Date.now() / 1000);
+    this.#rates.push(rate);
+    this.#waiting.push(waiting);
+    for (const kept of [this.#times, this.#rates, this.#waiting]) if (kept.length > SAMPLES) kept.shift();
     this.rates.set(this.#times, [this.#rates]);
     this.waits.set(this.#times, [this.#waiting]);
   }
 
+  /** @param {Told} told */
   #drawTier({ tier, committed }) {
     const { journal: said } = words;
     if (tier === null) say(this.facts.tier, said.noTier);
     else if (tier.error) say(this.facts.tier, said.tierFailed(tier.error));
     else say(this.facts.tier, said.tier(whole(Math.max(0, committed - tier.next)), whole(tier.files), bytes(tier.size_bytes), whole(tier.first)));
     const missed = tier?.missed ?? 0;
-    this.facts.missed.parentElement.hidden = missed === 0;
+    /** @type {HTMLElement} */ (this.facts.missed.parentElement).hidden = missed === 0;
     say(this.facts.missed, whole(missed));
   }
 
-  /** When the oldest record was taken that one may read. */
+  /**
+   * When the oldest record was taken that one may read.
+   *
+   * @param {Told} told
+   */
   async #findOldest({ id, first, committed }) {
     if (this.#oldest.id === id && this.#oldest.first === first && this.#oldest.at !== null) {
       this.#sayOldest();
@@ -154,11 +214,13 @@ class Journal {
     say(this.facts.oldest, at === null ? words.journal.unknown : words.journal.since(moment(at), duration(Math.max(0, Date.now() / 1000 - at))));
   }
 
+  /** @param {unknown} error */
   #complain(error) {
     this.problem.hidden = error === null;
-    say(this.problem, error === null ? "" : `${error.code ? `${error.code}: ` : ""}${error.message}`);
+    say(this.problem, error === null ? "" : complaint(error));
   }
 
+  /** @param {AbortSignal} signal */
   #make(signal) {
     const { journal: said } = words;
     this.sentence = element("p", { id: "journal-state", role: "status" }, said.asking);
@@ -179,11 +241,13 @@ class Journal {
     this.rates = new Chart(said.charts.rate, [{ name: said.charts.rate, colour: "--accent", filled: true }], perSecond, STEPS.whole, "journal", signal);
     this.waits = new Chart(said.charts.waiting, [{ name: said.charts.waiting, colour: "--waiting", filled: true }], bytes, STEPS.bytes, "journal", signal);
     this.consumers = new Consumers();
+    this.export = new Export(this.#session, signal);
     this.body = element(
       "div", { class: "stack", hidden: true },
       figures,
       element("section", { class: "charts", "aria-label": said.history }, this.rates.element, this.waits.element),
       element("section", { class: "card", "aria-label": said.about }, element("h2", {}, said.about), facts),
+      this.export.element,
     );
     this.element = element("div", { class: "journal stack" }, this.card, this.problem, this.body, this.consumers.element);
   }

@@ -13,6 +13,7 @@
  * one of how many that is; all are counted.
  */
 
+import { complaint } from "../parts/complaint.js";
 import { element, say } from "../parts/element.js";
 import { Feed } from "../parts/feed.js";
 import { whole } from "../parts/figures.js";
@@ -35,6 +36,22 @@ const SHARE_FROM = 1.5;
 /** Whoever goes to the journal begins so long ago, milliseconds. */
 const HISTORY_MS = 300_000;
 
+/**
+ * @import { Told } from "../parts/feed.js"
+ * @import { Place } from "../shell/place.js"
+ * @import { Shell } from "../shell/views.js"
+ * @import { Attributes } from "../parts/element.js"
+ *
+ * @typedef {object} Wanted What is looked at, as it stands in the address.
+ * @property {string} prefix
+ * @property {string} labels
+ * @property {string} search
+ * @property {string} at
+ * @property {string} offset
+ *
+ * @typedef {{prefix?: string, labels?: string, search?: string, at?: string, offset?: string | number}} Changes
+ */
+
 /** @type {import("../shell/views.js").View} */
 export const messages = {
   name: "messages",
@@ -46,12 +63,64 @@ export const messages = {
 class Messages {
   #shell;
   #feed;
-  #place = null; // {prefix, labels, search, at, offset} of the address
+  /** @type {Wanted | null} */
+  #place = null;
   #counted = { received: 0, matched: 0, taken: 0 };
   #dropped = 0;
-  #shares = []; // {at, matched, shown} of the last moments
+  /** @type {{at: number, matched: number, shown: number}[]} Of the last moments. */
+  #shares = [];
   #isHeld = false; // as the feed was told
+  /** @type {Topics} */
+  topics;
+  /** @type {Inspector} */
+  inspector;
+  /** @type {Stream} */
+  stream;
+  /** @type {Selection} */
+  selection;
+  /** @type {History} */
+  history;
+  /** @type {HTMLElement} */
+  figures;
+  /** @type {HTMLElement} */
+  receivedFigure;
+  /** @type {HTMLElement} */
+  topicFigure;
+  /** @type {HTMLElement} */
+  droppedFigure;
+  /** @type {HTMLElement} */
+  skipped;
+  /** @type {HTMLElement} */
+  share;
+  /** @type {HTMLElement} */
+  problem;
+  /** @type {HTMLElement} */
+  emptyConnected;
+  /** @type {HTMLElement} */
+  emptyDisconnected;
+  /** @type {HTMLElement} */
+  topicRows;
+  /** @type {HTMLElement} */
+  otherTopics;
+  /** @type {HTMLInputElement} */
+  prefix;
+  /** @type {HTMLInputElement} */
+  labels;
+  /** @type {HTMLInputElement} */
+  search;
+  /** @type {HTMLButtonElement} */
+  hold;
+  /** @type {HTMLButtonElement} */
+  turn;
+  /** @type {import("./messages/stream.js").Elements} */
+  streamParts;
+  /** @type {HTMLElement} */
+  element;
 
+  /**
+   * @param {Shell} shell
+   * @param {AbortSignal} signal
+   */
   constructor(shell, signal) {
     this.#shell = shell;
     this.#make(signal);
@@ -72,9 +141,13 @@ class Messages {
     every(FIGURES_MS, () => this.#draw(), signal);
   }
 
-  /** Another place begins anew, and so does the same one when it is asked for again. */
+  /**
+   * Another place begins anew, and so does the same one when it is asked for again.
+   *
+   * @param {Place} place
+   */
   show({ parameters }) {
-    const said = (name) => parameters.get(name) ?? "";
+    const said = (/** @type {string} */ name) => parameters.get(name) ?? "";
     const place = { prefix: said("prefix"), labels: said("labels"), search: said("search"), at: said("at"), offset: said("offset") };
     this.prefix.value = place.prefix;
     this.labels.value = place.labels;
@@ -85,9 +158,10 @@ class Messages {
   }
 
   get #isHistory() {
-    return this.#place.at !== "" || this.#place.offset !== "";
+    return this.#place !== null && (this.#place.at !== "" || this.#place.offset !== "");
   }
 
+  /** @param {Wanted} wanted */
   #begin({ prefix, labels, search, at, offset }) {
     this.#clear();
     this.#isHeld = false;
@@ -116,11 +190,13 @@ class Messages {
     this.#feed.range(prefix);
   }
 
+  /** @param {Told["rows"]} told */
   #take({ rows, ...counted }) {
     this.#counted = counted;
     for (const row of rows) this.stream.add(row);
   }
 
+  /** @param {Told["history"]} told */
   #showHistory(told) {
     this.stream.replace(told.rows);
     this.history.show(told);
@@ -133,6 +209,7 @@ class Messages {
     this.streamParts.viewport.setAttribute("aria-busy", "false");
   }
 
+  /** @param {Changes} changes */
   #go(changes) {
     const { prefix, labels, search } = { ...this.#place, ...changes };
     const { at, offset } = changes;
@@ -140,16 +217,22 @@ class Messages {
     this.#shell.go("messages", [], { prefix, labels, search, at, offset });
   }
 
+  /** @param {unknown} error */
   #fail(error) {
     this.history.fail();
     this.#complain(error);
   }
 
-  /** Show an error under the toolbar, or take it away. */
+  /**
+   * Show an error under the toolbar, or take it away.
+   *
+   * @param {unknown} error
+   */
   #complain(error) {
     this.problem.hidden = error === null;
-    const first = error?.first === undefined ? "" : ` ${words.messages.oldest(error.first)}`;
-    say(this.problem, error === null ? "" : `${error.code ? `${error.code}: ` : ""}${error.message}${first}`);
+    const { first: oldest } = /** @type {{first?: number}} */ (error ?? {});
+    const first = oldest === undefined ? "" : ` ${words.messages.oldest(oldest)}`;
+    say(this.problem, error === null ? "" : `${complaint(error)}${first}`);
   }
 
   /** What comes while the list is held need not be sent here. */
@@ -173,7 +256,7 @@ class Messages {
     say(this.receivedFigure, whole(received));
     say(this.topicFigure, whole(this.topics.size));
     say(this.droppedFigure, whole(this.#dropped));
-    this.droppedFigure.parentElement.classList.toggle("alarm", this.#dropped > 0);
+    this.droppedFigure.parentElement?.classList.toggle("alarm", this.#dropped > 0);
     this.skipped.hidden = skipped === 0;
     say(this.skipped, words.messages.skipped(skipped));
     this.#drawShare(matched, matched - skipped);
@@ -183,7 +266,12 @@ class Messages {
     this.emptyDisconnected.hidden = isOpen;
   }
 
-  /** Say which part of what came lately is shown. */
+  /**
+   * Say which part of what came lately is shown.
+   *
+   * @param {number} matched
+   * @param {number} shown
+   */
   #drawShare(matched, shown) {
     const at = performance.now();
     this.#shares.push({ at, matched, shown });
@@ -200,11 +288,12 @@ class Messages {
     this.#complain(null);
   }
 
+  /** @param {AbortSignal} signal */
   #make(signal) {
     const { messages: said } = words;
-    const figure = (id, label, title, box) => {
+    const figure = (/** @type {string} */ id, /** @type {string} */ label, /** @type {string} */ title = "", /** @type {string} */ box = "") => {
       const output = element("output", { id }, "0");
-      this.figures.append(element("div", { class: "figure", title, id: box }, element("span", { class: "label" }, label), output));
+      this.figures.append(element("div", { class: "figure", title: title || null, id: box || null }, element("span", { class: "label" }, label), output));
       return output;
     };
     this.figures = element("section", { class: "figures" });
@@ -257,12 +346,16 @@ class Messages {
     );
   }
 
+  /**
+   * @param {typeof words.messages} said
+   * @param {AbortSignal} signal
+   */
   #makeFilter(said, signal) {
-    const field = (id, hint, more = {}) => element("input", { id, type: "text", spellcheck: "false", placeholder: hint, maxlength: 1024, ...more });
+    const field = (/** @type {string} */ id, /** @type {string} */ hint, /** @type {Attributes} */ more = {}) => element("input", { id, type: "text", spellcheck: "false", placeholder: hint, maxlength: 1024, ...more });
     this.prefix = field("prefix", said.prefixHint, { "data-search": true });
     this.labels = field("labels", said.labelsHint);
     this.search = field("search", said.searchHint);
-    const apply = (event) => {
+    const apply = (/** @type {Event} */ event) => {
       event.preventDefault();
       const { at, offset } = this.#place ?? {};
       this.#go({ prefix: this.prefix.value, labels: this.labels.value, search: this.search.value, at, offset });
@@ -276,8 +369,18 @@ class Messages {
     );
   }
 
+  /**
+   * @param {typeof words.messages} said
+   * @param {AbortSignal} signal
+   */
   #makeTools(said, signal) {
     const { session } = this.#shell;
+    /**
+     * @param {string} id
+     * @param {string} text
+     * @param {() => void} click
+     * @param {Attributes} [more]
+     */
     const button = (id, text, click, more = {}) => element("button", { id, type: "button", signal, on: { click }, ...more }, text);
     const turn = () => {
       this.stream.pause(!this.stream.held);
@@ -298,6 +401,7 @@ class Messages {
     );
   }
 
+  /** @param {typeof words.messages} said */
   #makeStream(said) {
     const rows = element("div", { id: "rows", class: "rows" });
     const spacer = element("div", { id: "spacer", class: "spacer" }, rows);

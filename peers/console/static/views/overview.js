@@ -2,16 +2,18 @@
  * Overview: how the hub does, in one sentence of its own, and what it has done, over a minute to a day.
  *
  * Asks `$hub/state` and `$hub/history`, once a second; of the history only what is new. Owner of the state: `History`.
- * Cost to the hub: some 20 µs a second. The span stands in the address (`?span=1h`).
+ * Cost to the hub: some 20 µs a second, and what `Slow` asks. The span stands in the address (`?span=1h`).
  */
 
 import { History } from "../feeds/history.js";
 import { Chart, STEPS } from "../parts/chart.js";
+import { reason } from "../parts/complaint.js";
 import { element, say } from "../parts/element.js";
 import { bytes, duration, percent, perSecond, short, whole } from "../parts/figures.js";
 import { poll } from "../parts/polling.js";
 import { fragmentOf } from "../shell/place.js";
 import { words } from "../words.js";
+import { Slow } from "./overview/slow.js";
 
 const STATE_TOPIC = "$hub/state";
 const HISTORY_TOPIC = "$hub/history";
@@ -19,10 +21,12 @@ const HISTORY_TOPIC = "$hub/history";
 /** The hub looks once a second, milliseconds. */
 const ASK_MS = 1_000;
 
-const SPANS = ["1m", "10m", "1h", "1d"];
+const SPANS = /** @type {const} */ (["1m", "10m", "1h", "1d"]);
+
+const FIGURES = /** @type {const} */ (["in", "out", "connections", "subscribers", "slow", "lost"]);
 
 /** Each chart: what it is called in `words.overview.charts`, how its values are written, the steps of its grid, its lines. */
-const CHARTS = [
+const CHARTS = /** @type {const} */ ([
   ["messages", perSecond(short), STEPS.whole, [["in_messages", "--accent"], ["out_messages", "--good"]]],
   ["bytes", perSecond(bytes), STEPS.bytes, [["in_bytes", "--accent"], ["out_bytes", "--good"]]],
   ["dropped", perSecond(short), STEPS.whole, [["dropped_messages", "--bad"]]],
@@ -31,7 +35,13 @@ const CHARTS = [
   ["cpu", percent, STEPS.parts, [["cpu", "--accent"]]],
   ["memory", bytes, STEPS.bytes, [["memory_bytes", "--accent"]]],
   ["connections", whole, STEPS.whole, [["connections", "--accent"]]],
-];
+]);
+
+/**
+ * @import { State } from "../feeds/services.d.ts"
+ * @import { Place } from "../shell/place.js"
+ * @import { Shell } from "../shell/views.js"
+ */
 
 /** @type {import("../shell/views.js").View} */
 export const overview = {
@@ -45,23 +55,49 @@ class Overview {
   #session;
   #history = new History(SPANS[0]);
   #span = "";
+  /** @type {HTMLElement} */
+  sentence;
+  /** @type {HTMLElement} */
+  problem;
+  /** @type {HTMLElement} */
+  card;
+  /** @type {Record<typeof FIGURES[number], HTMLElement>} */
+  figures;
+  /** @type {Slow} */
+  slow;
+  /** @type {HTMLElement} */
+  losers;
+  /** @type {HTMLElement} */
+  spans;
+  /** @type {[Chart, typeof CHARTS[number][3]][]} */
+  charts;
+  /** @type {HTMLElement} */
+  element;
 
+  /**
+   * @param {Shell} shell
+   * @param {AbortSignal} signal
+   */
   constructor({ session }, signal) {
     this.#session = session;
     this.#make(signal);
-    const fail = (error) => this.#complain(error.message);
+    const fail = (/** @type {unknown} */ error) => this.#complain(reason(error));
     poll(session, ASK_MS, () => this.#askState(), signal, fail);
     poll(session, ASK_MS, () => this.#askHistory(), signal, fail);
     session.onReady(() => this.#history.forget(), signal);
   }
 
-  /** Another span is asked for at once. */
+  /**
+   * Another span is asked for at once.
+   *
+   * @param {Place} place
+   */
   async show({ parameters }) {
     const wanted = parameters.get("span") ?? SPANS[0];
-    const span = SPANS.includes(wanted) ? wanted : SPANS[0];
+    const span = SPANS.find((one) => one === wanted) ?? SPANS[0];
     if (span === this.#span) return;
     this.#span = span;
-    for (const link of this.spans.children) {
+    for (const link of this.spans.querySelectorAll("a")) {
       if (link.dataset.span === span) link.setAttribute("aria-current", "true");
       else link.removeAttribute("aria-current");
     }
@@ -71,23 +107,24 @@ class Overview {
   }
 
   async #askState() {
-    const state = await this.#session.client.request(STATE_TOPIC, null);
+    const state = await this.#session.ask(STATE_TOPIC, null);
     this.#complain("");
-    say(this.sentence, state.text);
+    this.slow.set(state.slow_ids);
+    this.#drawSentence(state);
     const isBad = state.troubles.length > 0 || state.dropped_messages > 0;
     this.card.dataset.state = isBad ? "bad" : state.slow > 0 ? "slow" : "good";
     const { figures } = this;
     say(figures.subscribers, whole(state.subscribers));
     say(figures.slow, whole(state.slow));
     say(figures.lost, whole(state.dropped_messages));
-    figures.slow.parentElement.classList.toggle("alarm", state.slow > 0);
-    figures.lost.parentElement.classList.toggle("alarm", state.dropped_messages > 0);
+    figures.slow.parentElement?.classList.toggle("alarm", state.slow > 0);
+    figures.lost.parentElement?.classList.toggle("alarm", state.dropped_messages > 0);
     this.#drawLosers(state);
   }
 
   async #askHistory() {
     const history = this.#history;
-    const answer = await this.#session.client.request(HISTORY_TOPIC, history.question);
+    const answer = await this.#session.ask(HISTORY_TOPIC, history.question);
     if (history !== this.#history) return; // of a span that is not shown any more
     history.take(answer);
     const { times } = history;
@@ -98,8 +135,29 @@ class Overview {
     this.element.dataset.points = String(history.length);
   }
 
+  /**
+   * The name of who has lost most leads to him.
+   *
+   * @param {State} state
+   */
+  #drawSentence({ text, dropped_by: [most] }) {
+    const label = most?.[0] ?? "";
+    const id = this.slow.find(label);
+    const at = label ? text.indexOf(`\`${label}\``) : -1;
+    const key = `${id ?? ""} ${text}`;
+    if (this.sentence.dataset.shown === key) return;
+    this.sentence.dataset.shown = key;
+    if (at < 0) {
+      say(this.sentence, text);
+      return;
+    }
+    const href = id === undefined ? fragmentOf("connections", [], { search: label }) : fragmentOf("connections", [String(id)]);
+    this.sentence.replaceChildren(text.slice(0, at + 1), element("a", { href }, label), text.slice(at + 1 + label.length));
+  }
+
+  /** @param {State} state */
   #drawLosers({ dropped_by: by }) {
-    this.losers.hidden = by.length === 0;
+    this.losers.hidden = by.every(([label]) => this.slow.find(label) !== undefined); // what these lose stands there
     const rows = by.map(([label, messages]) =>
       element(
         "li", {},
@@ -108,26 +166,32 @@ class Overview {
       ));
     if (by.map(String).join("\n") === this.losers.dataset.shown) return;
     this.losers.dataset.shown = by.map(String).join("\n");
-    this.losers.querySelector("ul").replaceChildren(...rows);
+    this.losers.querySelector("ul")?.replaceChildren(...rows);
   }
 
+  /** @param {string} text */
   #complain(text) {
     this.problem.hidden = text === "";
     say(this.problem, text);
   }
 
+  /** @param {AbortSignal} signal */
   #make(signal) {
     const { overview: said } = words;
     this.sentence = element("p", { id: "sentence", role: "status" }, said.asking);
     this.problem = element("p", { id: "problem", class: "notice", role: "alert", hidden: true });
     this.card = element("section", { class: "card sentence", "aria-label": said.state }, this.sentence);
-    this.figures = {};
+    const output = (/** @type {string} */ name) => element("output", { id: `figure-${name}` }, "–");
+    this.figures = {
+      in: output("in"), out: output("out"), connections: output("connections"),
+      subscribers: output("subscribers"), slow: output("slow"), lost: output("lost"),
+    };
     const figures = element("section", { class: "figures", "aria-label": said.figures });
-    for (const name of ["in", "out", "connections", "subscribers", "slow", "lost"]) {
-      this.figures[name] = element("output", { id: `figure-${name}` }, "–");
+    for (const name of FIGURES) {
       const label = element("span", { class: "label" }, said[name]);
       figures.append(element("div", { class: "figure", title: said.hints[name] }, label, this.figures[name]));
     }
+    this.slow = new Slow(this.#session, signal);
     this.losers = element(
       "section", { id: "losers", class: "card", "aria-label": said.losers, hidden: true },
       element("h2", {}, said.losers), element("ul"),
@@ -142,7 +206,7 @@ class Overview {
     });
     this.element = element(
       "div", { class: "overview" },
-      this.card, this.problem, figures, this.losers, this.spans,
+      this.card, this.problem, this.slow.element, figures, this.losers, this.spans,
       element("section", { class: "charts", "aria-label": said.history }, ...this.charts.map(([chart]) => chart.element)),
     );
   }

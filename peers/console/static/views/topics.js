@@ -7,6 +7,7 @@
  * level that is open, in steps.
  */
 
+import { complaint } from "../parts/complaint.js";
 import { element, say } from "../parts/element.js";
 import { whole } from "../parts/figures.js";
 import { poll } from "../parts/polling.js";
@@ -22,6 +23,12 @@ const ASK_MS = 2_000;
 /** Levels that are asked for at one time, as the hub answers so many requests a turn. */
 const LEVELS = 12;
 
+/**
+ * @import { Topics as Level } from "../feeds/services.d.ts"
+ * @import { Place } from "../shell/place.js"
+ * @import { Shell } from "../shell/views.js"
+ */
+
 /** @type {import("../shell/views.js").View} */
 export const topics = {
   name: "topics",
@@ -35,6 +42,10 @@ class Topics {
   #search = "";
   #signal;
 
+  /**
+   * @param {Shell} shell
+   * @param {AbortSignal} signal
+   */
   constructor(shell, signal) {
     this.#shell = shell;
     this.#signal = signal;
@@ -43,13 +54,13 @@ class Topics {
     this.tree = new Tree((prefix, isTopic) => this.#look(prefix, isTopic), () => this.#ask(), signal);
     this.told = element("p", { id: "topics-told", class: "quiet told-line", role: "status" });
     this.problem = element("p", { id: "topics-problem", class: "notice", role: "alert", hidden: true });
-    const go = (event) => {
+    const go = (/** @type {Event} */ event) => {
       event.preventDefault();
       this.#shell.go("topics", [], { search: this.search.value, topic: this.#topic });
     };
     this.search = element("input", { id: "topics-search", type: "text", spellcheck: "false", maxlength: 1024, placeholder: said.searchHint, "aria-label": said.search, "data-search": true });
     this.order = element(
-      "select", { id: "topics-order", "aria-label": said.order, signal, on: { change: () => this.tree.sort(this.order.value) } },
+      "select", { id: "topics-order", "aria-label": said.order, signal, on: { change: () => this.tree.sort(/** @type {import("./topics/tree.js").Order} */ (this.order.value)) } },
       ...Object.entries(said.orders).map(([value, text]) => element("option", { value }, text)),
     );
     this.element = element(
@@ -72,6 +83,7 @@ class Topics {
 
   #topic = "";
 
+  /** @param {Place} place */
   show({ parameters }) {
     const search = parameters.get("search") ?? "";
     this.search.value = search;
@@ -84,6 +96,10 @@ class Topics {
     this.#ask();
   }
 
+  /**
+   * @param {string} prefix
+   * @param {boolean} isTopic
+   */
   #look(prefix, isTopic) {
     this.detail.show(prefix, isTopic);
     this.#shell.go("topics", [], { search: this.#search, topic: prefix });
@@ -96,10 +112,10 @@ class Topics {
   }
 
   async #askAll() {
-    const { client } = this.#shell.session;
+    const { session } = this.#shell;
     const search = this.#search;
     if (search) {
-      const level = await client.request(TOPICS_TOPIC, { search });
+      const level = await session.ask(TOPICS_TOPIC, { search });
       if (search !== this.#search) return;
       this.tree.find(level);
       this.#say(level);
@@ -108,7 +124,7 @@ class Topics {
     const open = [...this.tree.open];
     for (let first = 0; first < open.length && !this.#signal.aborted; first += LEVELS) {
       await Promise.all(open.slice(first, first + LEVELS).map(async (prefix) => {
-        const level = await client.request(TOPICS_TOPIC, { under: prefix });
+        const level = await session.ask(TOPICS_TOPIC, { under: prefix });
         this.tree.set(prefix, level);
         if (prefix === "") this.#say(level);
       }));
@@ -116,6 +132,7 @@ class Topics {
     this.tree.draw();
   }
 
+  /** @param {Level} level */
   #say({ counted, places, forgotten_total: forgotten, looked_at_one_in: every, rows }) {
     const { topics: said } = words;
     this.#complain(null);
@@ -124,8 +141,9 @@ class Topics {
     else say(this.told, said.counted(whole(counted), whole(places), forgotten, whole(every)));
   }
 
+  /** @param {unknown} error */
   #complain(error) {
     this.problem.hidden = error === null;
-    say(this.problem, error === null ? "" : `${error.code ? `${error.code}: ` : ""}${error.message}`);
+    say(this.problem, error === null ? "" : complaint(error));
   }
 }

@@ -7,10 +7,12 @@
 
 import { Connections, fullness, labelOf } from "../../feeds/connections.js";
 import { Chart, STEPS } from "../../parts/chart.js";
+import { reason } from "../../parts/complaint.js";
 import { confirm } from "../../parts/confirm.js";
 import { element, say } from "../../parts/element.js";
 import { bytes, duration, moment, percent, perSecond, short, whole } from "../../parts/figures.js";
 import { poll } from "../../parts/polling.js";
+import { Slowness } from "../../parts/slowness.js";
 import { fragmentOf } from "../../shell/place.js";
 import { words } from "../../words.js";
 import { QUEUE_TOPIC, QueueForm } from "./queue_form.js";
@@ -25,49 +27,104 @@ const POINTS = 300;
 
 const LOSSES_SHOWN = 50;
 
+/**
+ * @import { Row } from "../../feeds/connections.js"
+ * @import { Shell } from "../../shell/views.js"
+ */
+
 /** Each chart: its name, how it is written, its grid, its lines: how they are called, colour, and the value of a row. */
-const CHARTS = [
+const CHARTS = /** @type {const} */ ([
   ["messages", perSecond(short), STEPS.whole, [["in_messages", "--accent", "inPerS"], ["out_messages", "--good", "outPerS"]]],
   ["dropped", perSecond(short), STEPS.whole, [["dropped_messages", "--bad", "droppedPerS"]]],
   ["queued", bytes, STEPS.bytes, [["queued_bytes", "--waiting", "queued_bytes"]]],
-];
+]);
+
+/** What is kept of a row for the charts. */
+const FIELDS = CHARTS.flatMap(([, , , lines]) => lines.map(([, , field]) => field));
 
 export class ConnectionPage {
+  /** @type {import("../../shell/session.js").Session} */
   #session;
   #id;
   #known = new Connections();
-  #points = []; // [seconds, row]
+  #slowness = new Slowness();
+  /** @type {[seconds: number, values: (number | null)[]][]} Values of `FIELDS`: not whole rows, which may hold a thousand prefixes each. */
+  #points = [];
+  /** @type {QueueForm | null} */
+  queue;
+  /** @type {HTMLElement} */
+  title;
+  /** @type {HTMLElement} */
+  problem;
+  /** @type {HTMLElement} */
+  why;
+  /** @type {HTMLElement} */
+  done;
+  /** @type {HTMLElement} */
+  facts;
+  /** @type {HTMLElement} */
+  prefixTitle;
+  /** @type {HTMLElement} */
+  prefixes;
+  /** @type {HTMLElement} */
+  morePrefixes;
+  /** @type {HTMLElement} */
+  losses;
+  /** @type {HTMLElement} */
+  noLosses;
+  /** @type {HTMLButtonElement} */
+  earlier;
+  #wanted = LOSSES_SHOWN; // losses
+  /** @type {[Chart, typeof CHARTS[number][3]][]} */
+  charts;
+  /** @type {HTMLElement} */
+  element;
 
+  /**
+   * @param {Shell} shell
+   * @param {number} id
+   * @param {AbortSignal} signal
+   */
   constructor(shell, id, signal) {
     this.#session = shell.session;
     this.#id = id;
     this.#make(shell, signal);
-    const fail = (error) => this.#complain(error.message);
+    const fail = (/** @type {unknown} */ error) => this.#complain(reason(error));
     poll(this.#session, ASK_MS, () => this.#ask(), signal, fail);
     if (this.#session.mayAsk(LOSSES_TOPIC)) poll(this.#session, ASK_MS, () => this.#askLosses(), signal, fail);
-    this.#session.onReady(() => this.#known.forget(), signal);
+    this.#session.onReady(() => {
+      this.#known.forget();
+      this.#slowness = new Slowness();
+    }, signal);
   }
 
   async #ask() {
-    const [told] = await this.#session.client.request(WHO_TOPIC, { id: this.#id });
+    const [told] = await this.#session.ask(WHO_TOPIC, { id: this.#id });
     this.element.dataset.state = told ? "there" : "gone";
     this.#complain(told ? "" : words.connection.gone);
     if (!told) return;
-    this.#known.take([told], performance.now() / 1000);
+    const now = performance.now() / 1000;
+    this.#known.take([told], now);
+    const why = this.#slowness.why(told, now);
+    this.why.hidden = why === "";
+    say(this.why, why);
     const row = this.#known.find(this.#id);
+    if (row === undefined) return;
     this.#drawFacts(row);
     this.#drawPrefixes(row);
     this.queue?.show(row);
-    this.#points = [...this.#points, [Date.now() / 1000, { ...row }]].slice(-POINTS);
+    this.#points.push([Date.now() / 1000, FIELDS.map((field) => row[field])]);
+    this.#points = this.#points.slice(-POINTS);
     const times = this.#points.map(([at]) => at);
     this.element.dataset.looks = String(this.#points.length);
     for (const [chart, lines] of this.charts) {
-      chart.set(times, lines.map(([, , field]) => this.#points.map(([, one]) => one[field])));
+      chart.set(times, lines.map(([, , field]) => this.#points.map(([, values]) => values[FIELDS.indexOf(field)])));
     }
   }
 
   async #askLosses() {
-    const found = await this.#session.client.request(LOSSES_TOPIC, { id: this.#id, limit: LOSSES_SHOWN });
+    const found = await this.#session.ask(LOSSES_TOPIC, { id: this.#id, limit: this.#wanted });
+    this.earlier.hidden = found.length < this.#wanted;
     const shown = found.map(({ at, messages, why }) =>
       element("tr", {}, element("td", {}, moment(at)), element("td", {}, why), element("td", {}, whole(messages))));
     const key = JSON.stringify(found);
@@ -77,6 +134,7 @@ export class ConnectionPage {
     this.noLosses.hidden = found.length > 0;
   }
 
+  /** @param {Row} row */
   #drawFacts(row) {
     const { connection: said, connections: { roles, queued } } = words;
     say(this.title, labelOf(row));
@@ -100,14 +158,17 @@ export class ConnectionPage {
       [said.paused, row.paused ? said.yes : said.no],
       [said.rules, whole(row.rules)],
     ];
-    facts.forEach(([name, value], at) => {
-      let line = this.facts.children[at];
-      if (!line) this.facts.append((line = element("div", {}, element("dt", {}, name), element("dd"))));
-      say(line.lastChild, String(value || "–"));
-      line.lastChild.title = String(value);
+    if (this.facts.childElementCount === 0) {
+      this.facts.append(...facts.map(([name]) => element("div", {}, element("dt", {}, String(name)), element("dd"))));
+    }
+    this.facts.querySelectorAll("dd").forEach((node, at) => {
+      const [, value] = facts[at];
+      say(node, String(value || "–"));
+      node.title = String(value);
     });
   }
 
+  /** @param {Row} row */
   #drawPrefixes(row) {
     say(this.prefixTitle, words.connection.prefixes(row.prefixes));
     const key = row.sample.join("\n");
@@ -123,25 +184,31 @@ export class ConnectionPage {
     const text = await confirm(said.kickQuestion(this.title.textContent), said.kick, { label: said.kickText, value: said.kickDefault });
     if (text === null) return;
     try {
-      await this.#session.client.request(KICK_TOPIC, { id: this.#id, text });
+      await this.#session.ask(KICK_TOPIC, { id: this.#id, text });
       say(this.done, said.kicked);
     } catch (error) {
-      say(this.done, error.message);
+      say(this.done, reason(error));
     }
   }
 
+  /** @param {string} text */
   #complain(text) {
     this.problem.hidden = text === "";
     say(this.problem, text);
   }
 
+  /**
+   * @param {Shell} shell
+   * @param {AbortSignal} signal
+   */
   #make(shell, signal) {
     const { connection: said, overview } = words;
     const mayChange = !shell.wall && this.#session.mayAsk(QUEUE_TOPIC);
-    this.queue = mayChange ? new QueueForm(this.#session.client, this.#id, signal) : null;
+    this.queue = mayChange ? new QueueForm(this.#session, this.#id, signal) : null;
     const mayKick = !shell.wall && this.#session.mayAsk(KICK_TOPIC);
     this.title = element("h2", { id: "connection-title", class: "cut" }, `${said.id} ${this.#id}`);
     this.problem = element("p", { id: "problem", class: "notice", role: "status", hidden: true });
+    this.why = element("p", { id: "why-slow", class: "card sentence", role: "status", hidden: true, dataset: { state: "bad" } });
     this.done = element("span", { id: "kicked", role: "status", class: "quiet" });
     this.facts = element("dl", { class: "facts" });
     this.prefixTitle = element("h3", {}, said.prefixes(0));
@@ -149,6 +216,11 @@ export class ConnectionPage {
     this.morePrefixes = element("p", { class: "quiet", hidden: true });
     this.losses = element("tbody", { id: "losses" });
     this.noLosses = element("p", { class: "quiet" }, said.noLosses);
+    const goBack = () => {
+      this.#wanted += LOSSES_SHOWN;
+      this.#askLosses().catch((error) => this.#complain(reason(error)));
+    };
+    this.earlier = element("button", { id: "losses-earlier", type: "button", hidden: true, signal, on: { click: goBack } }, said.earlier);
     this.charts = CHARTS.map(([name, format, steps, lines]) => {
       const named = lines.map(([line, colour]) => ({ name: overview.lines[line], colour, filled: lines.length === 1 }));
       return [new Chart(overview.charts[name], named, format, steps, "connection", signal), lines];
@@ -161,6 +233,7 @@ export class ConnectionPage {
         mayKick ? element("button", { id: "kick", type: "button", class: "danger", signal, on: { click: () => this.#kick() } }, said.kick) : null,
       ),
       this.problem,
+      this.why,
       element("div", { class: "card" }, this.facts),
       this.queue?.element,
       element("div", { class: "charts" }, ...this.charts.map(([chart]) => chart.element)),
@@ -171,7 +244,7 @@ export class ConnectionPage {
           ? element(
             "div", { class: "card half" },
             element("h3", {}, said.losses), this.noLosses,
-            element("table", {}, this.losses),
+            element("table", {}, this.losses), this.earlier,
           )
           : null,
       ),

@@ -4,6 +4,7 @@
  * Owner of the state: its fields, which show what the hub has told, until one types.
  */
 
+import { reason } from "../../parts/complaint.js";
 import { element, say } from "../../parts/element.js";
 import { words } from "../../words.js";
 
@@ -14,12 +15,17 @@ const POLICIES = ["drop-oldest", "drop-newest", "disconnect"];
 export class QueueForm {
   #isTouched = false;
 
-  constructor(client, id, signal) {
+  /**
+   * @param {import("../../shell/session.js").Session} session
+   * @param {number} id
+   * @param {AbortSignal} signal
+   */
+  constructor(session, id, signal) {
     const { connection: said } = words;
     const touch = () => {
       this.#isTouched = true;
     };
-    const field = (name) => element("input", { id: `queue-${name}`, type: "number", min: 1, required: true, signal, on: { input: touch } });
+    const field = (/** @type {string} */ name) => element("input", { id: `queue-${name}`, type: "number", min: 1, required: true, signal, on: { input: touch } });
     this.messages = field("messages");
     this.bytes = field("bytes");
     this.overflow = element(
@@ -27,18 +33,18 @@ export class QueueForm {
       ...POLICIES.map((policy) => element("option", { value: policy }, policy)),
     );
     this.done = element("span", { id: "queue-changed", class: "quiet", role: "status" });
-    const submit = async (event) => {
+    const submit = async (/** @type {Event} */ event) => {
       event.preventDefault();
       const wanted = { messages: this.messages.valueAsNumber, bytes: this.bytes.valueAsNumber, overflow: this.overflow.value };
       try {
-        await client.request(QUEUE_TOPIC, { id, ...wanted });
+        await session.ask(QUEUE_TOPIC, { id, ...wanted });
         this.#isTouched = false;
         say(this.done, said.changed);
       } catch (error) {
-        say(this.done, error.message);
+        say(this.done, reason(error));
       }
     };
-    const label = (text, input) => element("label", {}, element("span", { class: "label" }, text), input);
+    const label = (/** @type {string} */ text, /** @type {HTMLElement} */ input) => element("label", {}, element("span", { class: "label" }, text), input);
     this.element = element(
       "form", { id: "queue", class: "card queue-form", autocomplete: "off", "aria-label": said.queueTitle, signal, on: { submit } },
       element("h3", {}, said.queueTitle),
@@ -47,11 +53,15 @@ export class QueueForm {
     );
   }
 
-  /** Show what holds now, unless one has begun to change it. */
+  /**
+   * Show what holds now, unless one has begun to change it.
+   *
+   * @param {import("../../feeds/services.d.ts").Connection} row
+   */
   show({ queue, overflow }) {
     if (this.#isTouched) return;
-    this.messages.value = queue.messages;
-    this.bytes.value = queue.bytes;
+    this.messages.value = String(queue.messages);
+    this.bytes.value = String(queue.bytes);
     this.overflow.value = overflow;
   }
 }

@@ -15,8 +15,14 @@ const ROWS = 200;
 /** So much less a second is no progress worth telling. */
 const LEAST_RATE = 0.05;
 
+/** A query that is behind and was not heard of for so long is in trouble, s: micro-batches may take some time. */
+const SILENT_S = 60;
+
+/** @import { Consumer } from "../../feeds/services.d.ts" */
+
 export class Consumers {
-  #before = new Map(); // name → {lag, at}
+  /** @type {Map<string, {lag: number, at: number}>} By name. */
+  #before = new Map();
 
   constructor() {
     const { journal: said } = words;
@@ -37,7 +43,11 @@ export class Consumers {
     this.#before.clear();
   }
 
-  /** Show them as the hub lists them; null hides it all. */
+  /**
+   * Show them as the hub lists them; null hides it all.
+   *
+   * @param {Consumer[] | null} listed
+   */
   set(listed) {
     const { journal: said } = words;
     this.element.hidden = listed === null;
@@ -47,18 +57,27 @@ export class Consumers {
     this.#before = new Map(listed.map(({ name, lag }) => [name, { lag, at: now }]));
     const shown = [...listed].sort((one, other) => other.lag - one.lag || (one.name < other.name ? -1 : 1)).slice(0, ROWS);
     this.table.hidden = listed.length === 0;
-    this.rows.replaceChildren(...shown.map((one) => row(one, rates.get(one.name))));
+    this.rows.replaceChildren(...shown.map((one) => row(one, rates.get(one.name) ?? null)));
     const left = listed.length - shown.length;
     say(this.told, listed.length === 0 ? said.noConsumers : left > 0 ? said.others(left) : "");
   }
 
-  /** How fast one falls behind, records a second; null at the first look. */
+  /**
+   * How fast one falls behind, records a second; null at the first look.
+   *
+   * @param {Consumer} consumer
+   * @param {number} now
+   */
   #rate({ name, lag }, now) {
     const before = this.#before.get(name);
     return before === undefined || now <= before.at ? null : (lag - before.lag) / (now - before.at);
   }
 }
 
+/**
+ * @param {Consumer} one
+ * @param {number | null} rate
+ */
 function row(one, rate) {
   const [state, text] = standing(one, rate);
   const prefixes = one.prefixes.map(visible).join(" ") || "/";
@@ -76,12 +95,43 @@ function row(one, rate) {
   );
 }
 
-/** Return how one does: `good`, `slow` or `bad`, and in words. */
-function standing({ error, lag, members }, rate) {
+/**
+ * Return how one does: `good`, `slow` or `bad`, and in words.
+ *
+ * @param {Consumer} consumer
+ * @param {number | null} rate
+ * @returns {[state: string, text: string]}
+ */
+function standing({ error, lag, members, committed_s }, rate) {
   const { journal: said } = words;
   if (error) return ["bad", visible(error)];
+  if (typeof committed_s === "number") return standingOfQuery(committed_s, lag, rate);
+  return lag > 0 && members === 0 ? ["bad", said.nobody] : pace(lag, rate);
+}
+
+/**
+ * Return how a query does, which reads by itself: also when it was heard of.
+ *
+ * @param {number} heard How long ago, s.
+ * @param {number} lag
+ * @param {number | null} rate
+ * @returns {[state: string, text: string]}
+ */
+function standingOfQuery(heard, lag, rate) {
+  const [state, text] = pace(lag, rate);
+  return [lag > 0 && heard > SILENT_S ? "bad" : state, words.journal.query(text, duration(heard))];
+}
+
+/**
+ * Return how one gets on.
+ *
+ * @param {number} lag
+ * @param {number | null} rate
+ * @returns {[state: string, text: string]}
+ */
+function pace(lag, rate) {
+  const { journal: said } = words;
   if (lag === 0) return ["good", said.keepsUp];
-  if (members === 0) return ["bad", said.nobody];
   if (rate === null) return ["slow", said.waits];
   if (rate > LEAST_RATE) return ["bad", said.fallsBehind(short(rate))];
   if (rate < -LEAST_RATE) return ["slow", said.catchesUp(duration(lag / -rate))];

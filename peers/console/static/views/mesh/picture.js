@@ -9,6 +9,11 @@ import { visible } from "../../parts/visible.js";
 import { words } from "../../words.js";
 import { layout } from "./layout.js";
 
+/**
+ * @import { Hub } from "../../feeds/services.d.ts"
+ * @import { Node } from "./layout.js"
+ */
+
 /** More hubs and Zeeks than this are no picture any more. */
 export const PICTURED = 60;
 
@@ -16,46 +21,69 @@ export const PICTURED = 60;
 const HALF = 250;
 const MARGIN_X = 90;
 const MARGIN_Y = 34;
+/** Most pixels for a unit of the drawing. */
+const LARGEST = 1.4;
 const RADIUS = { own: 12, hub: 9, lost: 9, zeek: 6 };
 
 /** A longer name is cut, characters. */
 const NAME = 24;
 
-/** Return how many there are to be drawn. */
+/**
+ * Return how many there are to be drawn.
+ *
+ * @param {Hub[]} hubs
+ */
 export function pictured(hubs) {
   return hubs.length + new Set(hubs.flatMap(({ zeeks }) => Object.keys(zeeks))).size;
 }
 
 /**
- * @param {any[]} hubs As `$hub/mesh/graph` tells them.
- * @param {Map<string, string>} rates By the id of a hub that is linked with this one: what its link carries.
+ * @param {Hub[]} hubs As `$hub/mesh/graph` tells them.
+ * @param {Map<string, string>} rates What links carry, as the hub at one end has counted it: by the ids of this and the other one.
  * @param {Set<string>} way Links of a way, as `before id`.
  */
 export function picture(hubs, rates, way) {
   const { nodes, edges } = layout(hubs);
   const at = new Map(nodes.map((node) => [node.id, { ...node, x: HALF * node.x, y: HALF * 0.6 * node.y }]));
-  const own = nodes.find(({ kind }) => kind === "own")?.id;
+  const placed = (/** @type {string} */ id) => /** @type {Node} */ (at.get(id));
   const lines = edges.map(({ one, other, kind }) => {
     const isWay = way.has(`${one} ${other}`) || way.has(`${other} ${one}`);
-    return line(at.get(one), at.get(other), isWay ? `${kind} way` : kind);
+    return line(placed(one), placed(other), isWay ? `${kind} way` : kind);
   });
   const labels = edges.flatMap(({ one, other }) => {
-    const far = one === own ? other : other === own ? one : null;
-    const said = far === null ? undefined : rates.get(far);
-    return said === undefined ? [] : [text((at.get(one).x + at.get(other).x) / 2, (at.get(one).y + at.get(other).y) / 2 - 5, said, "rate")];
+    const said = rates.get(`${one} ${other}`) ?? rates.get(`${other} ${one}`);
+    return said === undefined ? [] : [text((placed(one).x + placed(other).x) / 2, (placed(one).y + placed(other).y) / 2 - 5, said, "rate")];
   });
-  const width = 2 * (HALF + MARGIN_X);
-  const height = 2 * (HALF * 0.6 + MARGIN_Y);
-  return shape(
-    "svg", { viewBox: `${-width / 2} ${-height / 2} ${width} ${height}`, class: "mesh-picture", role: "img", "aria-label": words.mesh.picture(hubs.length) },
+  const [left, right] = range([...at.values()].map(({ x }) => x), MARGIN_X);
+  const [top, bottom] = range([...at.values()].map(({ y }) => y), MARGIN_Y);
+  const made = shape(
+    "svg", { viewBox: [left, top, right - left, bottom - top].map((it) => it.toFixed(1)).join(" "), class: "mesh-picture", role: "img", "aria-label": words.mesh.picture(hubs.length) },
     ...lines, ...[...at.values()].map(disc), ...labels,
   );
+  made.style.maxWidth = `${Math.round(LARGEST * (right - left))}px`; // few hubs are not drawn as large as the page
+  return made;
 }
 
+/**
+ * Return from where to where something reaches, with room for what is written beside it.
+ *
+ * @param {number[]} places
+ * @param {number} margin
+ */
+function range(places, margin) {
+  return [Math.min(...places) - margin, Math.max(...places) + margin];
+}
+
+/**
+ * @param {Node} from
+ * @param {Node} to
+ * @param {string} kind
+ */
 function line(from, to, kind) {
   return shape("line", { x1: from.x.toFixed(1), y1: from.y.toFixed(1), x2: to.x.toFixed(1), y2: to.y.toFixed(1), class: kind });
 }
 
+/** @param {Node} node */
 function disc({ id, name, kind, x, y }) {
   const called = visible(name || id.slice(0, 8));
   const shown = called.length > NAME ? `${called.slice(0, NAME)}…` : called;
@@ -64,6 +92,12 @@ function disc({ id, name, kind, x, y }) {
   return shape("g", { class: `node-${kind}` }, title, circle, text(x, y + RADIUS[kind] + 14, shown, "name"));
 }
 
+/**
+ * @param {number} x
+ * @param {number} y
+ * @param {string} said
+ * @param {string} kind
+ */
 function text(x, y, said, kind) {
   return shape("text", { x: x.toFixed(1), y: y.toFixed(1), class: kind }, said);
 }

@@ -6,8 +6,9 @@
  */
 
 import { untyped } from "../../hub.js";
+import { complaint } from "../../parts/complaint.js";
 import { element, say } from "../../parts/element.js";
-import { bytes, duration, whole } from "../../parts/figures.js";
+import { bytes, duration, short, whole } from "../../parts/figures.js";
 import { visible } from "../../parts/visible.js";
 import { words } from "../../words.js";
 
@@ -16,13 +17,28 @@ const STORES = 200;
 const ENTRIES = 200;
 const CHARACTERS = 500;
 
+/**
+ * @import { StoreEntry } from "../../hub.js"
+ * @import { Store as Listed } from "../../feeds/services.d.ts"
+ * @import { Session } from "../../shell/session.js"
+ */
+
 export class Stores {
   #session;
   #open = ""; // name
 
+  /**
+   * @param {Session} session
+   * @param {AbortSignal} signal
+   */
   constructor(session, signal) {
     const { mesh: said } = words;
     this.#session = session;
+    /**
+     * @param {string} id
+     * @param {string[]} columns
+     * @returns {[HTMLElement, HTMLTableSectionElement]}
+     */
     const table = (id, columns) => {
       const rows = element("tbody", { id });
       const heads = element("tr", {}, ...columns.map((it) => element("th", { scope: "col" }, it)));
@@ -37,12 +53,16 @@ export class Stores {
     this.opened = element("div", { hidden: true }, this.name, entries, this.told);
     this.element = element("section", { class: "card", "aria-label": said.stores, hidden: true }, element("h2", {}, said.stores), list, this.opened);
     rows.addEventListener("click", ({ target }) => {
-      const name = target.closest?.("button")?.dataset.store;
+      const name = target instanceof Element ? target.closest("button")?.dataset.store : undefined;
       if (name !== undefined) this.#show(name);
     }, { signal });
   }
 
-  /** Show them as the hub lists them. */
+  /**
+   * Show them as the hub lists them.
+   *
+   * @param {Listed[]} listed
+   */
   set(listed) {
     this.element.hidden = listed.length === 0;
     const shown = listed.slice(0, STORES);
@@ -51,12 +71,13 @@ export class Stores {
       this.rows.replaceChildren(...shown.map(({ name }) => row(name)));
     }
     shown.forEach((one, at) => {
-      const { cells } = this.rows.children[at];
-      [visible((one.fed_from ?? []).join(" ")), whole(one.entries), bytes(one.bytes), whole(one.number), whole(one.refused_total)]
+      const { cells } = this.rows.rows[at];
+      [visible(one.fed_from.join(" ")), whole(one.entries), bytes(one.bytes), short(one.commands_total), whole(one.refused_total)]
         .forEach((text, column) => say(cells[column + 1], text));
     });
   }
 
+  /** @param {string} name */
   async #show(name) {
     const { mesh: said } = words;
     this.#open = name;
@@ -64,6 +85,7 @@ export class Stores {
     say(this.name, visible(name));
     this.entryRows.replaceChildren();
     say(this.told, said.reading);
+    /** @type {HTMLElement[]} */
     const found = [];
     let isMore = false;
     try {
@@ -75,17 +97,19 @@ export class Stores {
       if (this.#open !== name) return;
       say(this.told, isMore ? said.firstEntries(ENTRIES) : found.length === 0 ? said.noEntries : "");
     } catch (error) {
-      if (this.#open === name) say(this.told, `${error.code ? `${error.code}: ` : ""}${error.message}`);
+      if (this.#open === name) say(this.told, complaint(error));
     }
     if (this.#open === name) this.entryRows.replaceChildren(...found);
   }
 }
 
+/** @param {string} name */
 function row(name) {
   const button = element("button", { type: "button", class: "cut", dataset: { store: name } }, visible(name));
   return element("tr", {}, element("td", { class: "cut" }, button), ...Array.from({ length: 5 }, () => element("td", { class: "cut" })));
 }
 
+/** @param {StoreEntry} entry */
 function entryRow({ key, value, version, expiresS }) {
   const [keyText, valueText] = [textOf(key), textOf(value)];
   return element(
@@ -95,6 +119,7 @@ function entryRow({ key, value, version, expiresS }) {
   );
 }
 
+/** @param {unknown} value */
 function textOf(value) {
   const text = JSON.stringify(untyped(value)) ?? "";
   return visible(text.length > CHARACTERS ? `${text.slice(0, CHARACTERS)}…` : text);

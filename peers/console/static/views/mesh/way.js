@@ -4,6 +4,7 @@
  * Owner of the state: `Way`: which question was asked last; what is answered to another one is left out. Nothing is asked before somebody wants it.
  */
 
+import { complaint } from "../../parts/complaint.js";
 import { element, say } from "../../parts/element.js";
 import { short, whole } from "../../parts/figures.js";
 import { visible } from "../../parts/visible.js";
@@ -17,18 +18,27 @@ const ANSWER_MS = 15_000;
 /** Rows that are shown. */
 const ROWS = 200;
 
+/**
+ * @import { Probed } from "../../feeds/services.d.ts"
+ * @import { Shell } from "../../shell/views.js"
+ */
+
 export class Way {
   #shell;
   #onFound;
   #asked = 0; // number of the question whose answer is meant
 
-  /** @param {(links: Set<string>) => void} onFound Told the links of the way, as `before id`. */
+  /**
+   * @param {Shell} shell
+   * @param {(links: Set<string>) => void} onFound Told the links of the way, as `before id`.
+   * @param {AbortSignal} signal
+   */
   constructor(shell, onFound, signal) {
     const { mesh: said } = words;
     this.#shell = shell;
     this.#onFound = onFound;
     this.topic = element("input", { id: "way-topic", type: "text", spellcheck: "false", maxlength: 1024, placeholder: "/plant/east/press-00", "aria-label": said.wayOf, "data-search": true });
-    const go = (event) => {
+    const go = (/** @type {Event} */ event) => {
       event.preventDefault();
       shell.go("mesh", [], { topic: this.topic.value });
     };
@@ -47,7 +57,11 @@ export class Way {
     );
   }
 
-  /** Ask for the way of a topic; an empty one forgets it. */
+  /**
+   * Ask for the way of a topic; an empty one forgets it.
+   *
+   * @param {string} topic
+   */
   async find(topic) {
     this.topic.value = topic;
     this.#asked += 1;
@@ -59,13 +73,17 @@ export class Way {
     }
     say(this.told, words.mesh.probing);
     try {
-      const rows = await session.client.request(PROBE_TOPIC, { topic }, { timeoutMs: ANSWER_MS });
+      const rows = await session.ask(PROBE_TOPIC, { topic }, { timeoutMs: ANSWER_MS });
       if (this.#asked === mine) this.#show(rows, "");
     } catch (error) {
-      if (this.#asked === mine) this.#show([], `${error.code ? `${error.code}: ` : ""}${error.message}`);
+      if (this.#asked === mine) this.#show([], complaint(error));
     }
   }
 
+  /**
+   * @param {Probed[]} rows
+   * @param {string} problem
+   */
   #show(rows, problem) {
     const { mesh: said } = words;
     const shown = inOrder(rows).slice(0, ROWS);
@@ -77,21 +95,26 @@ export class Way {
   }
 }
 
-/** Each hub behind the one that the probe has come from. */
+/**
+ * Each hub behind the one that the probe has come from.
+ *
+ * @param {Probed[]} rows
+ */
 function inOrder(rows) {
   const known = new Set(rows.map(({ hub }) => hub));
-  const behind = new Map([[null, []], ...rows.map(({ hub }) => [hub, []])]);
-  for (const one of rows) behind.get(known.has(one.before) ? one.before : null).push(one);
+  /** @type {Map<string | null, Probed[]>} */
+  const behind = new Map([null, ...known].map((hub) => [hub, []]));
+  for (const one of rows) behind.get(one.before !== null && known.has(one.before) ? one.before : null)?.push(one);
   const found = [];
-  const waiting = behind.get(null).reverse();
-  while (waiting.length > 0) {
-    const one = waiting.pop();
+  const waiting = (behind.get(null) ?? []).reverse();
+  for (let one = waiting.pop(); one !== undefined; one = waiting.pop()) {
     found.push(one);
-    waiting.push(...behind.get(one.hub).reverse());
+    waiting.push(...(behind.get(one.hub) ?? []).reverse());
   }
   return found;
 }
 
+/** @param {Probed} one */
 function row(one) {
   const outcome = words.mesh.outcomes[one.outcome] ?? visible(one.outcome);
   const name = element("td", { class: "cut", title: one.hub }, visible(one.name || one.hub));
@@ -105,4 +128,5 @@ function row(one) {
   );
 }
 
+/** @type {(value: number | null) => string} */
 const milliseconds = (value) => (value === null ? "" : `${short(value)} ms`);

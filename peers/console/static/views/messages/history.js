@@ -12,8 +12,14 @@ import { words } from "../../words.js";
 /** Steps of the slider. */
 const STEPS = 1_000;
 
+/**
+ * @import { From, Oldest, Told } from "../../parts/feed.js"
+ */
+
 export class History {
-  #oldest = null; // {offset, at}
+  /** @type {Oldest} */
+  #oldest = null;
+  /** @type {number | null} */
   #next = null;
 
   /**
@@ -22,7 +28,7 @@ export class History {
    */
   constructor(go, signal) {
     const { messages: said } = words;
-    const toTime = (at) => go({ at: new Date(at).toISOString() });
+    const toTime = (/** @type {number | Date} */ at) => go({ at: new Date(at).toISOString() });
     this.slider = element("input", {
       id: "history-slider", type: "range", min: 0, max: STEPS, step: 1, value: STEPS, "aria-label": said.slider, signal,
       on: { input: () => this.#sayTime(), change: () => toTime(this.#timeOfSlider()) },
@@ -31,8 +37,8 @@ export class History {
     this.time = element("input", { id: "history-at", type: "datetime-local", step: "0.001", "aria-label": said.time });
     this.offset = element("input", { id: "history-offset", type: "number", min: 0, step: 1, placeholder: said.offset, "aria-label": said.offset });
     this.told = element("span", { id: "history-told", class: "quiet", role: "status" });
-    this.later = element("button", { id: "history-later", type: "button", disabled: true, signal, on: { click: () => go({ offset: this.#next }) } }, said.later);
-    const jump = (event) => {
+    this.later = element("button", { id: "history-later", type: "button", disabled: true, signal, on: { click: () => go({ offset: this.#next ?? 0 }) } }, said.later);
+    const jump = (/** @type {Event} */ event) => {
       event.preventDefault();
       if (this.offset.value !== "") go({ offset: Number(this.offset.value) });
       else if (this.time.value !== "") toTime(new Date(this.time.value));
@@ -48,17 +54,25 @@ export class History {
     );
   }
 
-  /** Show where one reads from. */
+  /**
+   * Show where one reads from.
+   *
+   * @param {From} from
+   */
   begin({ at, offset }) {
     this.#next = null;
     this.later.disabled = true;
-    this.offset.value = offset ?? "";
+    this.offset.value = offset === undefined ? "" : String(offset);
     this.time.value = at === undefined ? "" : local(new Date(at));
     if (at !== undefined) this.#setSlider(at);
     say(this.told, words.messages.reads);
   }
 
-  /** The journal begins there; null for an empty one. */
+  /**
+   * The journal begins there; null for an empty one.
+   *
+   * @param {Oldest} oldest
+   */
   setRange(oldest) {
     this.#oldest = oldest;
     this.slider.disabled = oldest === null;
@@ -66,7 +80,11 @@ export class History {
     this.#sayTime();
   }
 
-  /** So much was read. */
+  /**
+   * So much was read.
+   *
+   * @param {Told["history"]} told
+   */
   show({ rows, looked, next, more }) {
     this.#next = next;
     this.later.disabled = !more;
@@ -78,6 +96,7 @@ export class History {
     say(this.told, "");
   }
 
+  /** @param {number} at */
   #setSlider(at) {
     if (this.#oldest === null) return;
     const whole = Math.max(1, Date.now() - this.#oldest.at);
@@ -95,7 +114,11 @@ export class History {
   }
 }
 
-/** As a field for times has it: by the reader's clock, without a zone. */
+/**
+ * As a field for times has it: by the reader's clock, without a zone.
+ *
+ * @param {Date} time
+ */
 function local(time) {
   return new Date(time.getTime() - time.getTimezoneOffset() * 60_000).toISOString().slice(0, -1);
 }

@@ -11,10 +11,14 @@ import { valueTree } from "../../parts/value_tree.js";
 import { visible } from "../../parts/visible.js";
 import { words } from "../../words.js";
 
+/** @import { Row } from "../../parts/sampler.js" */
+
 export class Inspector {
+  /** @type {Row | null} */
   #row = null;
   #asText = false;
 
+  /** @param {AbortSignal} signal */
   constructor(signal) {
     const { messages: said } = words;
     this.topic = element("strong", { id: "inspected-topic" });
@@ -37,7 +41,7 @@ export class Inspector {
     );
   }
 
-  /** @param {import("./stream.js").Row | null} row Null closes it. */
+  /** @param {Row | null} row Null closes it. */
   show(row) {
     this.#row = row;
     this.element.hidden = row === null;

@@ -5,27 +5,25 @@
  * Owner of the state: the dialog. Not here: what is selected (`stream.js`).
  */
 
+import { complaint } from "../../parts/complaint.js";
 import { element, say } from "../../parts/element.js";
+import { lineOf } from "../../parts/ndjson.js";
 import { words } from "../../words.js";
+
+/** @import { Row } from "../../parts/sampler.js" */
 
 /** So many are published before the hub is asked whether it has them. */
 const TOGETHER = 100;
 
-/** Return rows as lines of JSON, each a message. */
-export function ndjson(rows) {
-  return rows.map(({ topic, text, at, offset, labels, sender, to }) => {
-    const beside = { topic, time: new Date(at).toISOString(), offset, labels: labels?.length ? labels : undefined, sender: sender || undefined, to: to || undefined };
-    return `${JSON.stringify(beside).slice(0, -1)},"value":${text}}\n`;
-  }).join("");
-}
-
 export class Selection {
+  /** @type {{whole: Row[], cut: number}} What is asked about. */
+  rows = { whole: [], cut: 0 };
   #stream;
   #client;
 
   /**
    * @param {import("./stream.js").Stream} stream
-   * @param client What publishes; null where nobody may.
+   * @param {import("../../hub.js").Client | null} client What publishes; null where nobody may.
    * @param {AbortSignal} signal
    */
   constructor(stream, client, signal) {
@@ -66,7 +64,7 @@ export class Selection {
 
   #export() {
     const { whole, cut } = this.#chosen();
-    const link = URL.createObjectURL(new Blob([ndjson(whole)], { type: "application/x-ndjson" }));
+    const link = URL.createObjectURL(new Blob(whole.map(lineOf), { type: "application/x-ndjson" }));
     element("a", { href: link, download: "messages.ndjson" }).click();
     setTimeout(() => URL.revokeObjectURL(link), 60_000); // the browser has begun to save it by then
     say(this.told, words.messages.exported(whole.length, cut));
@@ -94,13 +92,13 @@ export class Selection {
       while (published < whole.length && this.dialog.open) {
         const some = whole.slice(published, published + TOGETHER);
         await Promise.all(some.map(({ topic, text, labels }) => (
-          this.#client.publish(to || topic, JSON.parse(text), { confirm: true, labels: labels ?? [] })
+          this.#client?.publish(to || topic, JSON.parse(text), { confirm: true, labels: labels ?? [] })
         )));
         published += some.length;
         say(this.outcome, said.replayed(published, whole.length));
       }
     } catch (error) {
-      say(this.outcome, `${said.replayed(published, whole.length)} ${error.code ? `${error.code}: ` : ""}${error.message}`);
+      say(this.outcome, `${said.replayed(published, whole.length)} ${complaint(error)}`);
     }
   }
 }

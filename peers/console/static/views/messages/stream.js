@@ -12,6 +12,7 @@
  * Not here: where rows come from (`parts/feed.js`), what becomes of those selected (`selection.js`).
  */
 
+import { say } from "../../parts/element.js";
 import { visible } from "../../parts/visible.js";
 
 export const RING_ROWS = 1_000;
@@ -29,19 +30,25 @@ const ROW_CHARACTERS = 600;
 const SPARE_ROWS = 2;
 
 /**
- * @typedef {object} Row
- * @property {string} topic
- * @property {string} text Of its value, as JSON; cut if it is not `whole`.
- * @property {boolean} whole
- * @property {number} characters Of the whole text.
- * @property {number} at When it came, or was recorded, milliseconds since 1970.
- * @property {number} [offset] In the journal.
- * @property {string[]} [labels]
- * @property {string} [sender]
- * @property {string} [to]
+ * @import { Row } from "../../parts/sampler.js"
+ *
+ * @typedef {object} Elements What is drawn into.
+ * @property {HTMLElement} viewport
+ * @property {HTMLElement} spacer
+ * @property {HTMLElement} rows
+ * @property {HTMLElement} empty
+ *
+ * @typedef {object} Line
+ * @property {HTMLElement} root
+ * @property {HTMLElement} time
+ * @property {HTMLElement} topic
+ * @property {HTMLElement} value
+ * @property {number} hue Of the topic, as it was set last.
+ * @property {Row | undefined} row
  */
 
 class Ring {
+  /** @type {(Row | undefined)[]} */
   #rows = new Array(RING_ROWS);
   #added = 0;
   #length = 0;
@@ -56,7 +63,11 @@ class Ring {
     return this.#added;
   }
 
-  /** Returns the rows that had to go. */
+  /**
+   * Returns the rows that had to go.
+   *
+   * @param {Row} row
+   */
   add(row) {
     const gone = [];
     while (this.#length === RING_ROWS || (this.#length > 0 && this.#characters + row.text.length > RING_CHARACTERS)) {
@@ -69,7 +80,11 @@ class Ring {
     return gone;
   }
 
-  /** 0 is the newest. */
+  /**
+   * 0 is the newest.
+   *
+   * @param {number} index
+   */
   newest(index) {
     return index < this.#length ? this.#rows[(this.#added - 1 - index) % RING_ROWS] : undefined;
   }
@@ -81,7 +96,7 @@ class Ring {
 
   #drop() {
     const slot = (this.#added - this.#length) % RING_ROWS;
-    const row = this.#rows[slot];
+    const row = /** @type {Row} */ (this.#rows[slot]);
     this.#rows[slot] = undefined;
     this.#length -= 1;
     this.#characters -= row.text.length;
@@ -93,18 +108,21 @@ export class Stream {
   skipped = 0;
   #ring = new Ring();
   #elements;
-  #lines = []; // {root, time, topic, value, row}
+  /** @type {Line[]} */
+  #lines = [];
+  /** @type {WeakSet<Row>} */
   #drawn = new WeakSet();
+  /** @type {Set<Row>} */
   #selected = new Set();
-  #anchor = null; // the row that was clicked last
+  /** @type {Row | null} The row that was clicked last. */
+  #anchor = null;
   #onSelect;
   #paused = false;
   #scrollTop = 0;
   #changed = true;
 
   /**
-   * Draws into `elements` (viewport, spacer, rows, empty).
-   *
+   * @param {Elements} elements
    * @param {(row: Row | null) => void} onSelect Called with the row that was clicked last, whenever other rows are selected.
    */
   constructor(elements, onSelect) {
@@ -114,7 +132,7 @@ export class Stream {
     viewport.addEventListener("scroll", () => this.#scrolled(), { passive: true });
     viewport.addEventListener("keydown", (event) => this.#pressed(event));
     rows.addEventListener("click", (event) => {
-      const line = this.#lines.find(({ root }) => root.contains(event.target));
+      const line = this.#lines.find(({ root }) => root.contains(/** @type {Node} */ (event.target)));
       if (line?.row) this.#choose(line.row, event.ctrlKey || event.metaKey, event.shiftKey);
     });
     new ResizeObserver(() => this.#resized()).observe(viewport);
@@ -130,8 +148,18 @@ export class Stream {
 
   /** What is selected, or else all rows; oldest first, as far as they are here. */
   chosen() {
-    const rows = Array.from({ length: this.#ring.length }, (_, index) => this.#ring.newest(index)).reverse();
+    const rows = this.#between(0, this.#ring.length - 1).reverse();
     return this.#selected.size > 0 ? rows.filter((row) => this.#selected.has(row)) : rows;
+  }
+
+  /**
+   * The rows from the one with this number, 0 being the newest, to that one.
+   *
+   * @param {number} least
+   * @param {number} most
+   */
+  #between(least, most) {
+    return Array.from({ length: most - least + 1 }, (_, at) => /** @type {Row} */ (this.#ring.newest(least + at)));
   }
 
   get selected() {
@@ -147,12 +175,17 @@ export class Stream {
     this.#put(row);
   }
 
-  /** Show other rows, the first of them above all others. */
+  /**
+   * Show other rows, the first of them above all others.
+   *
+   * @param {Row[]} rows
+   */
   replace(rows) {
     this.clear();
     for (const row of rows.slice(0, RING_ROWS).reverse()) this.#put(row);
   }
 
+  /** @param {Row} row */
   #put(row) {
     for (const gone of this.#ring.add(row)) {
       if (!this.#drawn.has(gone)) this.skipped += 1;
@@ -161,7 +194,11 @@ export class Stream {
     this.#changed = true;
   }
 
-  /** Hold, or let go and return to the newest. */
+  /**
+   * Hold, or let go and return to the newest.
+   *
+   * @param {boolean} paused
+   */
   pause(paused) {
     this.#paused = paused;
     if (!paused) this.#elements.viewport.scrollTop = this.#scrollTop = 0;
@@ -188,7 +225,7 @@ export class Stream {
       const row = this.#ring.newest(first + index);
       line.root.hidden = row === undefined;
       line.root.classList.toggle("odd", (this.#ring.added - first - index) % 2 === 1); // stripes move with their rows
-      line.root.classList.toggle("selected", this.#selected.has(row));
+      line.root.classList.toggle("selected", row !== undefined && this.#selected.has(row));
       if (row !== undefined && line.row !== row) {
         this.#drawn.add(row);
         fill(line, row);
@@ -197,8 +234,13 @@ export class Stream {
     });
   }
 
+  /**
+   * @param {Row} row
+   * @param {boolean} further
+   * @param {boolean} upTo
+   */
   #choose(row, further, upTo) {
-    const index = (wanted) => {
+    const index = (/** @type {Row} */ wanted) => {
       for (let at = 0; at < this.#ring.length; at += 1) if (this.#ring.newest(at) === wanted) return at;
       return -1;
     };
@@ -206,7 +248,7 @@ export class Stream {
     if (upTo && from >= 0) {
       const to = index(row);
       const [least, most] = from < to ? [from, to] : [to, from];
-      this.#select(Array.from({ length: most - least + 1 }, (_, at) => this.#ring.newest(least + at)), row);
+      this.#select(this.#between(least, most), row);
       return;
     }
     this.#anchor = row;
@@ -215,6 +257,10 @@ export class Stream {
     else this.#select([...this.#selected, row], row);
   }
 
+  /**
+   * @param {Row[]} rows
+   * @param {Row | null} [last]
+   */
   #select(rows, last = null) {
     this.#selected = new Set(rows);
     if (last === null) this.#anchor = null;
@@ -222,15 +268,16 @@ export class Stream {
     this.#onSelect(last);
   }
 
+  /** @param {KeyboardEvent} event */
   #pressed(event) {
     if (event.key === "Escape") return this.#select([]);
-    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (!step || this.#ring.length === 0) return undefined;
+    const step = event.key === "ArrowDown" ? 1 : event.key === "ArrowUp" ? -1 : 0;
+    if (step === 0 || this.#ring.length === 0) return undefined;
     event.preventDefault();
     let at = -1;
     while (at + 1 < this.#ring.length && this.#ring.newest(at) !== this.#anchor) at += 1;
     const next = this.#anchor === null ? 0 : Math.max(0, Math.min(this.#ring.length - 1, at + step));
-    this.#choose(this.#ring.newest(next), false, false);
+    this.#choose(/** @type {Row} */ (this.#ring.newest(next)), false, false);
     const { viewport } = this.#elements;
     const top = next * ROW_PX;
     if (top < viewport.scrollTop) viewport.scrollTop = top;
@@ -252,13 +299,21 @@ export class Stream {
   }
 }
 
-/** A colour for each topic's first components, so that topics of one kind look alike. 0 to 359, degrees. */
+/**
+ * A colour for each topic's first components, so that topics of one kind look alike. 0 to 359, degrees.
+ *
+ * @param {string} topic
+ */
 export function hue(topic) {
   let hash = 0;
-  for (const character of topic.split("/", 3).join("/")) hash = (hash * 31 + character.codePointAt(0)) >>> 0;
+  for (const character of topic.split("/", 3).join("/")) hash = (hash * 31 + Number(character.codePointAt(0))) >>> 0;
   return (hash * 137) % 360;
 }
 
+/**
+ * @param {HTMLElement} parent
+ * @returns {Line}
+ */
 function makeLine(parent) {
   const [root, time, topic, value] = ["div", "span", "span", "span"].map((name) => document.createElement(name));
   root.className = "row";
@@ -267,20 +322,27 @@ function makeLine(parent) {
   value.className = "value";
   root.append(time, topic, value);
   parent.append(root);
-  return { root, time, topic, value, row: undefined };
+  return { root, time, topic, value, hue: -1, row: undefined };
 }
 
+/**
+ * @param {Line} line
+ * @param {Row} row
+ */
 function fill(line, row) {
-  line.time.textContent = clock(row.at);
-  line.time.title = row.offset === undefined ? "" : String(row.offset);
-  line.topic.textContent = visible(row.topic);
-  line.topic.style.setProperty("--hue", hue(row.topic));
-  line.value.textContent = visible(row.text.slice(0, ROW_CHARACTERS));
+  say(line.time, clock(row.at));
+  const offset = row.offset === undefined ? "" : String(row.offset);
+  if (line.time.title !== offset) line.time.title = offset;
+  say(line.topic, visible(row.topic));
+  const colour = hue(row.topic);
+  if (line.hue !== colour) line.topic.style.setProperty("--hue", String((line.hue = colour)));
+  say(line.value, visible(row.text.slice(0, ROW_CHARACTERS)));
 }
 
+/** @param {number} at */
 function clock(at) {
   const time = new Date(at);
-  const two = (number) => String(number).padStart(2, "0");
+  const two = (/** @type {number} */ number) => String(number).padStart(2, "0");
   const milliseconds = String(time.getMilliseconds()).padStart(3, "0");
   return `${two(time.getHours())}:${two(time.getMinutes())}:${two(time.getSeconds())}.${milliseconds}`;
 }

@@ -8,34 +8,54 @@ import { visible } from "../../parts/visible.js";
 import { words } from "../../words.js";
 import { hue } from "./stream.js";
 
+/**
+ * @import { Busy, Top } from "../../parts/topic_counts.js"
+ *
+ * @typedef {object} Line
+ * @property {HTMLElement} root
+ * @property {HTMLElement} name
+ * @property {HTMLElement} count
+ * @property {HTMLElement} rate
+ * @property {string} topic
+ */
+
 export class Topics {
   /** How many distinct topics there were. */
   size = 0;
   #body;
   #note;
+  /** @type {Line[]} */
   #lines = [];
 
-  /** @param choose Called with the topic of a clicked line. */
+  /**
+   * @param {HTMLElement} body
+   * @param {HTMLElement} note
+   * @param {(topic: string) => void} choose Called with the topic of a clicked line.
+   */
   constructor(body, note, choose) {
     this.#body = body;
     this.#note = note;
     body.addEventListener("click", (event) => {
-      const line = this.#lines.find(({ root }) => root.contains(event.target));
+      const line = this.#lines.find(({ root }) => root.contains(/** @type {Node} */ (event.target)));
       if (line) choose(line.topic);
     });
   }
 
   clear() {
-    this.draw({ shown: [], topics: 0, otherTopics: 0, otherMessages: 0 });
+    this.draw({ shown: [], topics: 0, otherTopics: 0, otherMessages: 0, isEstimate: false });
   }
 
-  /** Draw what `TopicCounts.top` has told. */
-  draw({ shown, topics, otherTopics, otherMessages }) {
+  /**
+   * Draw what `TopicCounts.top` has told.
+   *
+   * @param {Top} top
+   */
+  draw({ shown, topics, otherTopics, otherMessages, isEstimate }) {
     this.size = topics;
     while (this.#lines.length < shown.length) this.#lines.push(makeLine(this.#body));
     this.#lines.forEach((line, index) => {
       line.root.hidden = index >= shown.length;
-      if (index < shown.length) fill(line, shown[index]);
+      if (index < shown.length) fill(line, shown[index], isEstimate ? "≈ " : "");
     });
     for (const line of this.#lines.splice(shown.length)) line.root.remove();
     this.#note.hidden = otherTopics === 0;
@@ -43,22 +63,32 @@ export class Topics {
   }
 }
 
+/**
+ * @param {HTMLElement} parent
+ * @returns {Line}
+ */
 function makeLine(parent) {
   const [root, name, count, rate] = ["tr", "td", "td", "td"].map((element) => document.createElement(element));
   name.className = "topic";
   root.append(name, count, rate);
   parent.append(root);
-  return { root, name, count, rate, topic: null };
+  return { root, name, count, rate, topic: "" };
 }
 
-/** The bar behind a line is the topic's share of all messages, so that even topics have short bars. */
-function fill(line, { topic, count, perSecond, share }) {
+/**
+ * The bar behind a line is the topic's share of all messages, so that even topics have short bars.
+ *
+ * @param {Line} line
+ * @param {Busy} busy
+ * @param {string} about
+ */
+function fill(line, { topic, count, perSecond, share }, about) {
   if (line.topic !== topic) {
     line.topic = topic;
     line.name.textContent = line.root.title = visible(topic);
-    line.name.style.setProperty("--hue", hue(topic));
+    line.name.style.setProperty("--hue", String(hue(topic)));
   }
-  line.count.textContent = count.toLocaleString();
-  line.rate.textContent = Math.round(perSecond).toLocaleString();
+  say(line.count, about + Math.round(count).toLocaleString());
+  say(line.rate, Math.round(perSecond).toLocaleString());
   line.root.style.setProperty("--share", `${100 * share}%`);
 }

@@ -6,6 +6,7 @@
  */
 
 import { Chart, STEPS } from "../../parts/chart.js";
+import { complaint } from "../../parts/complaint.js";
 import { element, say } from "../../parts/element.js";
 import { Feed } from "../../parts/feed.js";
 import { moment, percent, short, whole } from "../../parts/figures.js";
@@ -20,19 +21,39 @@ const SAMPLES = 600;
 const PICKED = 5;
 const COLOURS = ["--accent", "--good", "--waiting", "--bad", "--quiet"];
 
+/**
+ * @import { Field } from "../../parts/fields.js"
+ * @import { Told } from "../../parts/feed.js"
+ * @import { Row } from "../../parts/sampler.js"
+ * @import { Shell } from "../../shell/views.js"
+ */
+
 export class Detail {
   #shell;
   #signal;
+  /** @type {string | null} */
   #prefix = null;
-  #ending = null; // of the topic that is looked at
+  /** @type {AbortController | null} Of the topic that is looked at. */
+  #ending = null;
+  /** @type {Feed | null} */
   #feed = null;
-  #row = null; // the last one, if it is not drawn yet
+  /** @type {Row | null} The last one, if it is not drawn yet. */
+  #row = null;
+  /** @type {Field[]} */
   #fields = [];
-  #picked = []; // paths
+  /** @type {string[]} Paths. */
+  #picked = [];
+  /** @type {number[]} */
   #times = [];
-  #samples = []; // fields by path, for each time
+  /** @type {Map<string, number | undefined>[]} Fields by path, for each time. */
+  #samples = [];
+  /** @type {Chart | null} */
   #chart = null;
 
+  /**
+   * @param {Shell} shell
+   * @param {AbortSignal} signal
+   */
   constructor(shell, signal) {
     const { topics: said } = words;
     this.#shell = shell;
@@ -66,7 +87,12 @@ export class Detail {
     signal.addEventListener("abort", () => this.#stop(), { once: true });
   }
 
-  /** Look at a prefix, or a topic. */
+  /**
+   * Look at a prefix, or a topic.
+   *
+   * @param {string} prefix
+   * @param {boolean} isTopic
+   */
   show(prefix, isTopic) {
     if (prefix === this.#prefix) return;
     this.#stop();
@@ -106,9 +132,9 @@ export class Detail {
     this.#feed = new Feed(this.#shell.session.token, {
       rows: (told) => this.#take(told),
       fields: (told) => this.#takeFields(told),
-      problem: ({ code, message }) => say(this.told, `${code ? `${code}: ` : ""}${message}`),
+      problem: (problem) => say(this.told, complaint(problem)),
     }, this.#ending.signal);
-    this.#feed.follow({ prefix: this.#prefix, exact: true, withFields: true });
+    this.#feed.follow({ prefix: this.#prefix ?? "", exact: true, withFields: true });
   }
 
   #stop() {
@@ -117,6 +143,7 @@ export class Detail {
     this.plot.replaceChildren();
   }
 
+  /** @param {Told["rows"]} told */
   #take({ rows, received }) {
     say(this.told, words.topics.received(whole(received)));
     this.#row = rows.at(-1) ?? this.#row;
@@ -132,6 +159,7 @@ export class Detail {
     else this.last.replaceChildren(element("pre", {}, visible(row.text.slice(0, 10_000)), `… ${words.values.characters(row.characters)}`));
   }
 
+  /** @param {Told["fields"]} told */
   #takeFields({ fields, values, leftOut }) {
     this.#fields = fields;
     if (values > 0) say(this.fieldsTold, words.topics.seen(whole(values), leftOut));
@@ -148,16 +176,16 @@ export class Detail {
 
   #drawFields() {
     while (this.rows.childElementCount < this.#fields.length) this.rows.append(fieldRow());
-    while (this.rows.childElementCount > this.#fields.length) this.rows.lastElementChild.remove();
+    while (this.rows.childElementCount > this.#fields.length) this.rows.lastElementChild?.remove();
     this.#fields.forEach(({ path, kinds, part, least, most, last }, index) => {
-      const row = this.rows.children[index];
+      const row = this.rows.rows[index];
       const [name, kind, share, range, now, pick] = [...row.cells];
       say(name, path === "" ? words.topics.itself : visible(path));
       say(kind, kinds.map((one) => words.values.kinds[one]).join(", "));
       say(share, percent(Math.min(1, part)));
       say(range, least === undefined ? "" : `${short(least)} … ${short(most)}`);
       say(now, last === undefined ? "" : short(last));
-      const box = pick.firstElementChild;
+      const box = /** @type {HTMLInputElement} */ (pick.firstElementChild);
       box.hidden = last === undefined;
       box.checked = this.#picked.includes(path);
       box.disabled = !box.checked && this.#picked.length >= PICKED;
@@ -166,9 +194,11 @@ export class Detail {
     });
   }
 
+  /** @param {Event} event */
   #pick(event) {
-    const { path } = event.target.dataset;
-    this.#picked = event.target.checked ? [...this.#picked, path] : this.#picked.filter((other) => other !== path);
+    const box = /** @type {HTMLInputElement} */ (event.target);
+    const path = box.dataset.path ?? "";
+    this.#picked = box.checked ? [...this.#picked, path] : this.#picked.filter((other) => other !== path);
     this.#chart = null;
     this.plot.replaceChildren();
     if (this.#picked.length > 0) {

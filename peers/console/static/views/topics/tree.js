@@ -21,6 +21,30 @@ import { words } from "../../words.js";
 /** Most rows in sight. */
 const SHOWN = 2_000;
 
+/**
+ * @import { Topics as Level, OtherTopics, TopicRow } from "../../feeds/services.d.ts"
+ *
+ * @typedef {"rate" | "bytes" | "topics" | "name"} Order
+ *
+ * @typedef {object} Drawn Beside what the hub tells of a row.
+ * @property {number} depth
+ * @property {string} name
+ * @property {boolean} isOpen
+ * @property {boolean} isOthers Whether it stands for those that are not told of.
+ *
+ * @typedef {TopicRow & Drawn} Shown
+ *
+ * @typedef {object} Line The elements of a row in sight.
+ * @property {HTMLElement} root
+ * @property {HTMLElement} mark
+ * @property {HTMLElement} name
+ * @property {HTMLElement} messages
+ * @property {HTMLElement} size
+ * @property {HTMLElement} subscribers
+ * @property {Shown} row
+ */
+
+/** @type {Record<Order, (one: TopicRow, other: TopicRow) => number>} */
 const ORDERS = {
   rate: (one, other) => other.messages_per_s - one.messages_per_s || other.messages - one.messages,
   bytes: (one, other) => other.bytes_per_s - one.bytes_per_s || other.messages - one.messages,
@@ -28,16 +52,17 @@ const ORDERS = {
   name: (one, other) => (one.prefix < other.prefix ? -1 : 1),
 };
 
-/** @typedef {keyof typeof ORDERS} Order */
-
 export class Tree {
   /** Prefixes that are open, those under which is asked. */
   open = new Set([""]);
-  #levels = new Map(); // prefix → {rows, others}
+  /** @type {Map<string | null, Level>} By prefix; null for what was found. */
+  #levels = new Map();
   /** @type {Order} */
   #order = "rate";
-  #lines = []; // {root, ..., row}
+  /** @type {Line[]} */
+  #lines = [];
   #at = ""; // the prefix of the row that the keys are at
+  /** @type {string | null} */
   #chosen = null;
   #isFound = false;
   #look;
@@ -46,6 +71,7 @@ export class Tree {
   /**
    * @param {(prefix: string, isTopic: boolean) => void} look Called with what is looked at.
    * @param {() => void} changed Called when other nodes are open.
+   * @param {AbortSignal} signal
    */
   constructor(look, changed, signal) {
     this.#look = look;
@@ -62,12 +88,21 @@ export class Tree {
     this.draw();
   }
 
-  /** What stands under a prefix, as the hub has told it. */
+  /**
+   * What stands under a prefix, as the hub has told it.
+   *
+   * @param {string} prefix
+   * @param {Level} level
+   */
   set(prefix, level) {
     this.#levels.set(prefix, level);
   }
 
-  /** Show what was found, or, with null, the tree. */
+  /**
+   * Show what was found, or, with null, the tree.
+   *
+   * @param {Level | null} level
+   */
   find(level) {
     this.#isFound = level !== null;
     if (level !== null) this.#levels.set(null, level);
@@ -82,7 +117,11 @@ export class Tree {
     this.draw();
   }
 
-  /** Show which row is looked at. */
+  /**
+   * Show which row is looked at.
+   *
+   * @param {string} prefix
+   */
   mark(prefix) {
     this.#chosen = prefix;
     this.draw();
@@ -91,45 +130,59 @@ export class Tree {
   draw() {
     const wanted = this.#isFound ? this.#level(null, 0) : this.#level("", 0);
     const rows = wanted.slice(0, SHOWN);
-    while (this.#lines.length < rows.length) this.#lines.push(this.#line());
+    for (const row of rows.slice(this.#lines.length)) this.#lines.push(this.#line(row));
     for (const { root } of this.#lines.splice(rows.length)) root.remove();
     rows.forEach((row, index) => this.#fill(this.#lines[index], row));
     if (rows.length > 0 && !rows.some(({ prefix }) => prefix === this.#at)) this.#at = rows[0].prefix;
     this.#drawFocus();
   }
 
+  /**
+   * @param {string | null} prefix
+   * @param {number} depth
+   * @returns {Shown[]}
+   */
   #level(prefix, depth) {
     const level = this.#levels.get(prefix);
     if (level === undefined) return [];
+    /** @type {Shown[]} */
     const rows = [];
     for (const row of [...level.rows].sort(ORDERS[this.#order])) {
       const isOpen = !row.is_topic && this.open.has(row.prefix);
-      rows.push({ ...row, depth, isOpen, name: prefix === null ? row.prefix : row.prefix.slice(prefix.length) || row.prefix });
+      rows.push({ ...row, depth, isOpen, isOthers: false, name: prefix === null ? row.prefix : row.prefix.slice(prefix.length) || row.prefix });
       if (isOpen) rows.push(...this.#level(row.prefix, depth + 1));
     }
-    if (level.others) rows.push({ ...level.others, prefix: `${prefix}\n`, isOthers: true, depth, name: words.topics.others(level.others.nodes) });
+    if (level.others) rows.push(othersOf(level.others, `${prefix}\n`, depth));
     return rows;
   }
 
-  #line() {
-    const parts = { mark: "mark", name: "name cut", messages: "number", size: "number", subscribers: "number" };
-    const spans = Object.fromEntries(Object.entries(parts).map(([key, name]) => [key, element("span", { class: name })]));
+  /**
+   * @param {Shown} row
+   * @returns {Line}
+   */
+  #line(row) {
+    const span = (/** @type {string} */ name) => element("span", { class: name });
+    const spans = { mark: span("mark"), name: span("name cut"), messages: span("number"), size: span("number"), subscribers: span("number") };
     const root = element("div", { class: "node", role: "treeitem" }, ...Object.values(spans));
     this.element.append(root);
-    return { root, row: null, ...spans };
+    return { root, row, ...spans };
   }
 
+  /**
+   * @param {Line} line
+   * @param {Shown} row
+   */
   #fill(line, row) {
     const { root } = line;
     line.row = row;
     root.dataset.prefix = row.prefix;
-    root.style.setProperty("--depth", row.depth);
+    root.style.setProperty("--depth", String(row.depth));
     root.setAttribute("aria-level", String(row.depth + 1));
     root.setAttribute("aria-selected", String(row.prefix === this.#chosen));
     const opens = !row.is_topic && !row.isOthers;
     if (opens) root.setAttribute("aria-expanded", String(row.isOpen));
     else root.removeAttribute("aria-expanded");
-    root.classList.toggle("others", row.isOthers === true);
+    root.classList.toggle("others", row.isOthers);
     say(line.mark, opens ? (row.isOpen ? "▾" : "▸") : "");
     say(line.name, visible(row.name));
     line.name.title = row.isOthers ? "" : `${visible(row.prefix)} · ${words.topics.has(whole(row.topics))}`;
@@ -137,7 +190,7 @@ export class Tree {
     say(line.messages, `${excess ? "≤ " : ""}${short(row.messages_per_s)}/s`);
     line.messages.title = excess;
     say(line.size, `${bytes(row.bytes_per_s)}/s`);
-    say(line.subscribers, row.subscribers === null || row.subscribers === undefined ? "" : whole(row.subscribers));
+    say(line.subscribers, row.subscribers === null ? "" : whole(row.subscribers));
   }
 
   #drawFocus() {
@@ -151,20 +204,23 @@ export class Tree {
     for (const { root, row } of this.#lines) if (row.prefix !== this.#at) root.removeAttribute("id");
   }
 
+  /** @param {Event} event */
   #clicked(event) {
-    const line = this.#lines.find(({ root }) => root.contains(event.target));
+    const line = this.#lines.find(({ root }) => root.contains(/** @type {Node} */ (event.target)));
     if (!line || line.row.isOthers) return;
     this.#at = line.row.prefix;
     if (!line.row.is_topic && event.target === line.mark) this.#toggle(line.row);
     else this.#choose(line.row);
   }
 
+  /** @param {Shown} row */
   #choose(row) {
     if (!row.is_topic && !row.isOpen) this.#toggle(row);
     this.#look(row.prefix, row.is_topic);
     this.draw();
   }
 
+  /** @param {Shown} row */
   #toggle(row) {
     if (this.open.has(row.prefix)) this.open.delete(row.prefix);
     else this.open.add(row.prefix);
@@ -172,16 +228,18 @@ export class Tree {
     this.draw();
   }
 
+  /** @param {KeyboardEvent} event */
   #pressed(event) {
     const rows = this.#lines.map(({ row }) => row);
     const index = rows.findIndex(({ prefix }) => prefix === this.#at);
     if (index < 0) return;
     const row = rows[index];
-    const go = (to) => {
+    const go = (/** @type {number} */ to) => {
       this.#at = rows[Math.max(0, Math.min(rows.length - 1, to))].prefix;
       this.#drawFocus();
-      this.#lines.find((line) => line.row.prefix === this.#at).root.scrollIntoView({ block: "nearest" });
+      this.#lines.find((line) => line.row.prefix === this.#at)?.root.scrollIntoView({ block: "nearest" });
     };
+    /** @type {Record<string, () => void>} */
     const acts = {
       ArrowDown: () => go(index + 1),
       ArrowUp: () => go(index - 1),
@@ -196,10 +254,25 @@ export class Tree {
         if (row.isOpen) this.#toggle(row);
         else go(rows.findLastIndex((other, at) => at < index && other.depth < row.depth));
       },
-      Enter: () => row.isOthers || this.#choose(row),
+      Enter: () => {
+        if (!row.isOthers) this.#choose(row);
+      },
     };
     if (!acts[event.key]) return;
     event.preventDefault();
     acts[event.key]();
   }
+}
+
+/**
+ * The line of those that are not told of.
+ *
+ * @param {OtherTopics} others
+ * @param {string} prefix Of no topic.
+ * @param {number} depth
+ * @returns {Shown}
+ */
+function othersOf(others, prefix, depth) {
+  const name = words.topics.others(others.nodes);
+  return { ...others, prefix, name, depth, is_topic: false, excess_per_s: 0, messages: 0, subscribers: null, isOpen: false, isOthers: true };
 }

@@ -1,0 +1,85 @@
+/**
+ * Places in a journal, and its records, as they travel.
+ *
+ * Pure functions, but `goOn`, which changes the order that it is given.
+ */
+
+/**
+ * @import { From, JournalRecord } from "../hub.js"
+ *
+ * @typedef {object} Order What is asked of a journal; it goes on behind each piece.
+ * @property {string[]} prefixes
+ * @property {string} journal Its id; empty before the first piece.
+ * @property {string} [hub]
+ * @property {number} [start]
+ * @property {number} [time_ms]
+ * @property {number} [end]
+ * @property {number} [wait_ms]
+ * @property {readonly string[]} [columns]
+ *
+ * @typedef {object} Found A piece of it.
+ * @property {({time_ms?: number} & Omit<JournalRecord, "time">)[]} records
+ * @property {number} next The offset to go on at.
+ * @property {number} head The one behind the newest record.
+ * @property {string} [journal]
+ */
+
+/** A time behind all records, milliseconds since 1970: who begins there begins with what comes. */
+export const END_OF_TIME_MS = Number.MAX_SAFE_INTEGER;
+
+/**
+ * Where in the journal: an offset or, where it is given, a time.
+ *
+ * @param {number} start
+ * @param {Date | number} [time]
+ * @returns {{time_ms: number} | {start: number}}
+ */
+export function place(start, time) {
+  if (time !== undefined) return { time_ms: Number(time) };
+  if (!Number.isSafeInteger(start) || start < 0) throw new TypeError(`an offset is a whole number from 0 on, not ${start}`);
+  return { start };
+}
+
+/**
+ * Whose journal is read: that of the hub that is connected, or of another one. Its id is told with the first piece.
+ *
+ * @param {string} [hub]
+ * @returns {{journal: string, hub?: string}}
+ */
+export function whose(hub) {
+  return hub === undefined || hub === "" ? { journal: "" } : { journal: "", hub: String(hub) };
+}
+
+/**
+ * Whether a subscription has no place in a journal to begin at.
+ *
+ * @param {From} from
+ */
+export function isLive({ fromOffset, fromTime, hub, recorded }) {
+  if (fromOffset !== undefined || fromTime !== undefined || recorded) return false;
+  if (hub !== undefined && hub !== "") throw new TypeError("hub: give fromOffset, fromTime or recorded as well");
+  return true;
+}
+
+/**
+ * Let an order go on behind a piece, in the same journal.
+ *
+ * @param {Order} order
+ * @param {Found} found
+ */
+export function goOn(order, found) {
+  order.start = found.next;
+  order.journal = found.journal ?? order.journal;
+  delete order.time_ms;
+}
+
+/**
+ * A record as the hub has sent it: without what was not asked for.
+ *
+ * @param {{time_ms?: number} & Omit<JournalRecord, "time">} record
+ * @returns {JournalRecord}
+ */
+export function recordOf({ time_ms, ...fields }) {
+  const record = time_ms === undefined ? fields : { time: new Date(time_ms), ...fields };
+  return /** @type {JournalRecord} */ (record);
+}

@@ -1,0 +1,207 @@
+/**
+ * What was asked and not answered yet.
+ *
+ * Owner of the state: `Requests`, of one client. Invariants: each asker is settled once: by the answer, by the end of its time, or by that of
+ * the connection. Nothing is sent twice. Knows no socket.
+ */
+
+import { HubError, RequestError, TIMED_OUT } from "./errors.js";
+import { BATCH_CHARACTERS, OBJECT_BYTES } from "./outbox.js";
+import { deferred, now } from "./waiting.js";
+
+/**
+ * @import { Deferred } from "./waiting.js"
+ *
+ * @typedef {object} Target
+ * @property {string} topic
+ * @property {number} timeoutMs
+ * @property {boolean} service Whether the topic is a service's name.
+ *
+ * @typedef {object} Batch
+ * @property {Target} target
+ * @property {string[]} texts
+ * @property {Deferred<any>[]} askers
+ * @property {number} size
+ * @property {number} left
+ * @property {boolean} sent
+ * @property {number} endsAt
+ * @property {number} first The number of its first request, once it is sent.
+ * @property {boolean} spared Whether its time is over, and the hub has a little more to say so.
+ * @property {ReturnType<typeof setTimeout>} [timer]
+ *
+ * @typedef {object} Reply
+ * @property {number} request
+ * @property {unknown} [value]
+ * @property {unknown[]} [values]
+ * @property {number} [status]
+ * @property {string} [text]
+ * @property {number} [count]
+ */
+
+/** Default of how long an answer to a request may take, milliseconds; as a hub's. */
+export const REQUEST_MS = 30_000;
+
+/** Requests, or replies, that travel together. */
+export const REQUESTS = 4_096;
+
+/** Numbers of requests are counted modulo this. */
+export const TRANSACTIONS = 2 ** 32;
+
+/** What is asked and not answered, frame by frame: it waits to be sent, then for its answers. */
+export class Requests {
+  size = 0;
+  #options;
+  /** @type {Map<string, Batch>} The batches of this turn, by target and time. */
+  #open = new Map();
+  /** @type {Batch[]} To be sent. */
+  #waiting = [];
+  /** @type {Map<number, {asker: Deferred<any>, batch: Batch}>} By number. */
+  #askers = new Map();
+  #next = 1;
+
+  /** @param {{outboundBytes: number, answerMs: number}} options */
+  constructor(options) {
+    this.#options = options;
+  }
+
+  get pending() {
+    return this.#askers.size + this.#waiting.reduce((sum, batch) => sum + batch.texts.length, 0);
+  }
+
+  /**
+   * @param {Target} target
+   * @param {string} text
+   * @param {number} socketBytes
+   * @returns {Promise<any>}
+   */
+  add(target, text, socketBytes) {
+    const { topic, timeoutMs, service } = target;
+    if (!(timeoutMs > 0 && timeoutMs <= 3_600_000)) throw new TypeError(`timeoutMs is ${timeoutMs}: 1 to 3,600,000`);
+    if (this.size + socketBytes + text.length + OBJECT_BYTES > this.#options.outboundBytes) {
+      throw new HubError(1013, `the outbound buffer is full (outboundBytes: ${this.#options.outboundBytes})`);
+    }
+    const key = `${service} ${timeoutMs} ${topic}`;
+    let batch = this.#open.get(key);
+    if (!batch || batch.texts.length >= REQUESTS || batch.size + text.length > BATCH_CHARACTERS) {
+      /** @type {Batch} */
+      const made = { target, texts: [], askers: [], size: 0, left: 0, sent: false, endsAt: now() + timeoutMs, first: 0, spared: false };
+      made.timer = setTimeout(() => this.#overdue(made), timeoutMs);
+      batch = made;
+      this.#open.set(key, batch);
+      this.#waiting.push(batch);
+    }
+    /** @type {Deferred<any>} */
+    const asker = deferred();
+    batch.texts.push(text);
+    batch.askers.push(asker);
+    batch.left += 1;
+    batch.size += text.length + OBJECT_BYTES;
+    this.size += text.length + OBJECT_BYTES;
+    return asker.promise;
+  }
+
+  /** Returns the messages to be sent now. */
+  take() {
+    this.#open.clear();
+    const batches = this.#waiting.splice(0);
+    this.size = 0;
+    return batches.map((batch) => {
+      const first = this.#next + batch.texts.length > TRANSACTIONS ? 1 : this.#next;
+      this.#next = first + batch.texts.length;
+      batch.askers.forEach((asker, at) => this.#askers.set(first + at, { asker, batch }));
+      const { topic, service } = batch.target;
+      const values = `"values":[${batch.texts.join(",")}]`;
+      batch.sent = true;
+      batch.first = first;
+      batch.texts = [];
+      const timeoutMs = Math.max(1, Math.ceil(batch.endsAt - now()));
+      const name = `"${service ? "service" : "topic"}":${JSON.stringify(topic)}`;
+      return `{"type":"request","request":${first},${name},"timeout_ms":${timeoutMs},${values}}`;
+    });
+  }
+
+  /** @param {Reply} reply */
+  answer({ request, value, values, status = 0, text = "", count = 1 }) {
+    if (status) {
+      for (let at = 0; at < count; at += 1) this.#settle(request + at, new RequestError(status, text));
+    } else if (values === undefined) {
+      this.#settle(request, null, value);
+    } else {
+      values.forEach((each, at) => this.#settle(request + at, null, each));
+    }
+  }
+
+  /**
+   * The hub does not take a message; true if it is one of these.
+   *
+   * @param {number} first
+   * @param {Error} error
+   */
+  refuse(first, error) {
+    const batch = this.#askers.get(first)?.batch;
+    if (batch === undefined) return false;
+    batch.askers.forEach((_, at) => this.#settle(first + at, error));
+    return true;
+  }
+
+  /**
+   * The connection is lost: what was sent has no answer.
+   *
+   * @param {Error} error
+   */
+  fail(error) {
+    for (const number of [...this.#askers.keys()]) this.#settle(number, error);
+  }
+
+  /** @param {Error} error */
+  failAll(error) {
+    this.fail(error);
+    this.#open.clear();
+    for (const batch of this.#waiting.splice(0)) this.#drop(batch, error);
+    this.size = 0;
+  }
+
+  /**
+   * @param {number} number
+   * @param {Error | null} error
+   * @param {unknown} [value]
+   */
+  #settle(number, error, value) {
+    const found = this.#askers.get(number);
+    if (found === undefined) return; // late
+    this.#askers.delete(number);
+    found.batch.left -= 1;
+    if (found.batch.left === 0) clearTimeout(found.batch.timer);
+    found.asker.settle(error, value);
+  }
+
+  /**
+   * @param {Batch} batch
+   * @param {Error} error
+   */
+  #drop(batch, error) {
+    clearTimeout(batch.timer);
+    batch.askers.forEach((asker) => asker.reject(error));
+  }
+
+  /**
+   * The hub keeps the time of what was sent; it is given up only where the hub does not even say that time is up.
+   *
+   * @param {Batch} batch
+   */
+  #overdue(batch) {
+    if (!batch.sent) {
+      this.#waiting = this.#waiting.filter((other) => other !== batch);
+      for (const [key, open] of this.#open) if (open === batch) this.#open.delete(key);
+      this.size -= batch.size;
+      this.#drop(batch, new RequestError(TIMED_OUT, "there was no connection in time"));
+    } else if (batch.spared) {
+      batch.askers.forEach((_, at) => {
+        this.#settle(batch.first + at, new RequestError(TIMED_OUT, "the hub has not answered in time"));
+      });
+    } else {
+      batch.spared = true;
+      batch.timer = setTimeout(() => this.#overdue(batch), this.#options.answerMs);
+    }
+  }
+}

@@ -1,0 +1,398 @@
+/**
+ * What the hub's own services answer, as far as the page asks them: docs/observability.md says what each field is.
+ *
+ * `Answers` has the services by topic; `Session.ask` in shell/session.js gives each answer its type. tests/console/test_services.py
+ * compares every field with what a hub really answers. Text ids are 32 hexadecimal digits; units are in the names.
+ */
+
+export interface Answers {
+  "$hub/consumers": Consumer[];
+  "$hub/history": Figures;
+  "$hub/journal": Journal | null;
+  "$hub/kick": Kicked;
+  "$hub/losses": Loss[];
+  "$hub/mesh/graph": Hub[];
+  "$hub/mesh/probe": Probed[];
+  "$hub/names": Name[];
+  "$hub/nodes": ClusterNode[];
+  "$hub/policy/test": PolicyTested;
+  "$hub/queue": QueueLimits;
+  "$hub/rights": Rights;
+  "$hub/services": Served[];
+  "$hub/state": State;
+  "$hub/stores": Store[];
+  "$hub/topics": Topics;
+  "$hub/users": User[];
+  "$hub/who": Connection[];
+}
+
+export type ServiceTopic = keyof Answers;
+
+export interface Rights {
+  user: string;
+  roles: string[];
+  admin: boolean;
+  may: string[];
+  asks: string[];
+  hears: string[];
+}
+
+export interface State {
+  text: string;
+  connections: number;
+  subscribers: number;
+  slow: number;
+  dropped_messages: number;
+  dropped_by: [label: string, messages: number][];
+  droppers: number;
+  slow_ids: number[];
+  troubles: string[];
+}
+
+export interface Figures {
+  span: string;
+  step_s: number;
+  points: number;
+  first: number;
+  figures: Record<string, (number | null)[]>;
+  clock_s: number;
+  now_s: number;
+}
+
+export interface Connection {
+  id: number;
+  role: string;
+  name: string;
+  address: string;
+  prefixes: number;
+  sample: string[];
+  published_messages: number;
+  delivered_messages: number;
+  delivered_bytes: number;
+  queued_messages: number;
+  queued_bytes: number;
+  dropped_messages: number;
+  overflow: string;
+  paused: boolean;
+  user: string;
+  how: string;
+  protocol: string;
+  queue: Queue;
+  received_bytes: number;
+  software: string;
+  since: number;
+  rules: number;
+}
+
+export interface Queue {
+  messages: number;
+  bytes: number;
+}
+
+export interface QueueLimits {
+  messages: number;
+  bytes: number;
+  overflow: string;
+}
+
+export interface Kicked {
+  kicked: number;
+}
+
+export interface Loss {
+  at: number;
+  id: number;
+  label: string;
+  messages: number;
+  why: string;
+}
+
+export interface User {
+  user: string;
+  roles: string[];
+  connections: number;
+  queued_bytes: number;
+  published_messages: number;
+  dropped_messages: number;
+  shares: Record<string, Share>;
+}
+
+export interface Share {
+  held: number;
+  most: number;
+  set: boolean;
+  unit: string;
+  refused: number;
+}
+
+export interface Topics {
+  at_s: number;
+  counted: number;
+  places: number;
+  forgotten_total: number;
+  looked_at_one_in: number;
+  unknown_per_s: number;
+  rows: TopicRow[];
+  others: OtherTopics | null;
+}
+
+export interface TopicRow {
+  prefix: string;
+  is_topic: boolean;
+  topics: number;
+  messages_per_s: number;
+  bytes_per_s: number;
+  excess_per_s: number;
+  messages: number;
+  subscribers: number | null;
+}
+
+export interface OtherTopics {
+  nodes: number;
+  topics: number;
+  messages_per_s: number;
+  bytes_per_s: number;
+}
+
+export interface Hub {
+  hub: string;
+  name: string;
+  own: boolean;
+  prefixes: number;
+  left_out: number;
+  addresses: string[];
+  spares: string[];
+  lost: number | null;
+  links: Record<string, number>;
+  zeeks: Record<string, boolean>;
+  link: Link | null;
+}
+
+export interface Link {
+  at: string;
+  received_messages: number;
+  received_bytes: number;
+  sent_messages: number;
+  sent_bytes: number;
+  path_changes: number;
+  queued_messages: number;
+  waiting_s: number;
+  lag_s: number | null;
+  cost: number;
+  dropped_messages: number;
+}
+
+export interface Served {
+  prefix: string;
+  connections: Serving[];
+  connections_total: number;
+  pending: number;
+  hubs: string[];
+  hubs_total: number;
+}
+
+export interface Serving {
+  id: number | null;
+  name: string;
+  pending: number;
+}
+
+export interface Probed {
+  hub: string;
+  name: string;
+  own: boolean;
+  before: string | null;
+  hops: number | null;
+  outcome: string;
+  subscribers: number | null;
+  round_trip_ms: number | null;
+  waited_ms: number | null;
+  link_ms: number | null;
+  at: number | null;
+  links: NextLink[];
+  unwanted: number | null;
+}
+
+export interface NextLink {
+  hub: string;
+  name: string;
+  state: string;
+}
+
+export interface Name {
+  name: string;
+  labels: string[];
+  owner: number;
+  hub: string;
+}
+
+export interface ClusterNode {
+  id: string;
+  name: string;
+  cluster: string;
+}
+
+export interface Store {
+  name: string;
+  epoch: number;
+  fed_from: string[];
+  entries: number;
+  bytes: number;
+  expiring: number;
+  number: number;
+  kept_changes: number;
+  kept_changes_bytes: number;
+  refused_total: number;
+  expired_total: number;
+  commands_total: number;
+  reads_total: number;
+  snapshots_total: number;
+  published_total: number;
+  keep_failures_total: number;
+}
+
+export interface Journal {
+  id: string;
+  at_s: number;
+  topics: string[];
+  keep_bytes: number;
+  keep_s: number;
+  buffer_bytes: number;
+  first: number;
+  committed: number;
+  size_bytes: number;
+  recorded_messages_total: number;
+  lost_messages_total: number;
+  waiting_bytes: number;
+  pauses_total: number;
+  error: string;
+  readers: number;
+  fetches: number;
+  staged_transactions: number;
+  staged_bytes: number;
+  tier: Tier | null;
+}
+
+export interface Tier {
+  first: number;
+  next: number;
+  files: number;
+  size_bytes: number;
+  missed: number;
+  failures_total: number;
+  restarts_total: number;
+  error: string;
+}
+
+export interface Consumer {
+  name: string;
+  prefixes: string[];
+  members: number;
+  position: number;
+  lag: number;
+  held: number;
+  out: number;
+  held_bytes: number;
+  counters: ConsumerCounters;
+  error: string;
+  clients: ConsumerClient[];
+  committed_s: number | null;
+}
+
+export interface ConsumerCounters {
+  delivered_total: number;
+  redelivered_total: number;
+  acknowledged_total: number;
+  late_total: number;
+  dead_total: number;
+  missed_total: number;
+}
+
+export interface ConsumerClient {
+  id: number;
+  hub: string;
+  out: number;
+}
+
+export interface PolicyTested {
+  verdict: Verdict | null;
+  policy: PolicySize | null;
+  change: PolicyChange | null;
+}
+
+export interface PolicySize {
+  roles: number;
+  users: number;
+}
+
+export interface Verdict {
+  user: string;
+  roles: string[];
+  action: string;
+  topic: string;
+  allowed: boolean;
+  text: string;
+  rule: Rule | null;
+  place: RulePlace | null;
+  limits: Bound[];
+}
+
+export interface Rule {
+  role: string;
+  path: string;
+  allowed: boolean;
+}
+
+export interface RulePlace {
+  file: string;
+  line: number | null;
+  key: string;
+}
+
+export interface Bound {
+  key: string;
+  most: number | null;
+  place: RulePlace | null;
+}
+
+export interface PolicyChange {
+  text: string;
+  connections: number;
+  unasked: number;
+  closed: number;
+  losing: number;
+  lost: number;
+  held: number;
+  users: number;
+  users_losing: number;
+  users_gaining: number;
+  users_uncompared: number;
+  rows: ChangedConnection[];
+  user_rows: ChangedUser[];
+  you: ChangedSelf | null;
+}
+
+export interface ChangedConnection {
+  id: number;
+  name: string;
+  address: string;
+  user: string;
+  closed: boolean;
+  loses: string[];
+  lost: number;
+}
+
+export interface ChangedUser {
+  user: string;
+  roles: string[];
+  complete: boolean;
+  loses: string[];
+  lost: number;
+  gains: string[];
+  gained: number;
+}
+
+export interface ChangedSelf {
+  closed: boolean;
+  admin: boolean;
+}

@@ -1,0 +1,287 @@
+"""The view of access in a real Chromium, with a real hub that has users, roles, quotas and refusals."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hub.errors import HubError, NotAllowedError, RejectedError
+from peers.client import Client, connect
+from peers.users.token_file import TokenFile
+from tests.console.browser import Browser, Page
+from tests.console.real_hub import RealHub, run_hub
+from tests.console.seeing import text, wait_shown
+from tests.console.test_access import events, users
+
+POLICY = """
+[roles.sensor]
+publish = ["/zeek", "/status/{user}"]
+subscribe = { allow = ["/zeek"], deny = ["/zeek/secret"] }
+
+[roles.watcher]
+subscribe = ["$hub/audit", "/zeek"]
+request = ["$hub/users", "$hub/policy/test", "$hub/state"]
+
+[users]
+ada = ["admin"]
+bob = ["sensor"]
+vera = ["watcher"]
+nils = []
+
+[limits.users.bob]
+prefixes = 3
+connections = 2
+"""
+
+MARKUP = "<img src=x onerror='globalThis.broken = true'>"
+
+
+class Site:
+    """A hub with users, and their tokens."""
+
+    def __init__(self, hub: RealHub, tokens: dict[str, str]) -> None:
+        self.hub = hub
+        self.tokens = tokens
+
+    @contextlib.asynccontextmanager
+    async def page(
+        self, browser: Browser, user: str, view: str = "#/access", *, width_px: int = 1280
+    ) -> AsyncIterator[Page]:
+        """Open a view as somebody."""
+        async with browser.open(f"{self.hub.page_url}#token={self.tokens[user]}", width_px=width_px) as page:
+            await wait_shown(page, "document.getElementById('state')?.textContent === 'connected'")
+            await page.evaluate("location.hash = view", view=view)
+            yield page
+
+    def client(self, user: str, name: str = "") -> Any:
+        """Connect as somebody."""
+        return connect(self.hub.url, name=name or user, token=self.tokens[user])
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    """A hub with an admin, a sensor, somebody who may look, and one who may do nothing."""
+    (tmp_path / "policy.toml").write_text(POLICY)
+    file = TokenFile(str(tmp_path / "tokens"))
+    tokens = {user: file.add(user, datetime.now(UTC))[0] for user in ("ada", "bob", "vera", "nils")}
+    flags = ("--access-policy", str(tmp_path / "policy.toml"), "--access-tokens", str(tmp_path / "tokens"))
+    with run_hub(*flags) as hub:
+        yield Site(hub, tokens)
+
+
+async def wait_listening(page: Page) -> None:
+    """Wait until refusals are heard as they come."""
+    await wait_shown(page, "document.getElementById('audit')?.getAttribute('aria-busy') === 'false'")
+
+
+async def refused(client: Client, *topics: str) -> None:
+    """Publish what one may not."""
+    for topic in topics:
+        with pytest.raises(RejectedError):
+            await client.publish_confirmed(topic, 1)
+
+
+async def test_users_shares_and_refusals(browser: Browser, site: Site) -> None:
+    """An admin sees who there is, what each holds of his limits, who is refused what, and how often."""
+    async with site.page(browser, "ada") as page, site.client("bob") as bob:
+        await wait_listening(page)
+        async with bob.subscribe("/zeek/a/", "/zeek/b/"):
+            with pytest.raises(RejectedError, match="the limit for this user is 3"):
+                await bob.subscribe("/zeek/c/", "/zeek/d/").open()
+            with pytest.raises(RejectedError):
+                await bob.subscribe("/zeek/secret/").open()
+            with pytest.raises(NotAllowedError):
+                await bob.request("$hub/users", None)
+            of_bob = "[...document.querySelectorAll('#users tr')].find((row) => row.cells[0].textContent === 'bob')"
+            await wait_shown(page, f"{of_bob}?.cells[2].textContent.includes('prefixes 2 of 3')")
+            await wait_shown(page, f"Number({of_bob}.cells[7].textContent) >= 1")
+            assert [row[:2] for row in await users(page, 0, 1)] == [
+                ["ada", "admin"],
+                ["bob", "sensor"],
+                ["nils", ""],
+                ["vera", "watcher"],
+            ]
+            await wait_shown(page, "document.querySelectorAll('#audit [data-what=refused]').length >= 2")
+            told = [row for row in await events(page) if row[0] == "bob" and row[1].startswith("was refused")]
+            assert ["bob", "was refused request", "request '$hub/users': not granted to user 'bob'"] in told
+            assert any(row[1] == "was refused subscribe" and "/zeek/secret" in row[2] for row in told)
+        assert page.complaints == []
+
+
+async def test_closing_somebody(browser: Browser, site: Site) -> None:
+    """From the list of users to his connection; whoever is closed reads why, and the admin sees that it was done."""
+    async with site.page(browser, "ada") as page:
+        bob = await site.client("bob")
+        of_bob = "[...document.querySelectorAll('#users a')].find((it) => it.textContent === 'bob')"
+        await wait_shown(page, f"{of_bob}?.closest('tr').cells[3].textContent === '1'")
+        await page.evaluate(f"{of_bob}.click()")
+        await wait_shown(page, "location.hash === '#/connections?search=bob'")
+        async with site.client("ada", name="asks") as ada:
+            (row,) = await ada.request("$hub/who", {"user": "bob"})
+        await page.evaluate("location.hash = `#/connections/${id}`", id=row["id"])
+        await wait_shown(page, "document.getElementById('connection-title')?.textContent === 'bob'")
+        await page.evaluate("document.getElementById('kick').click()")
+        await wait_shown(page, "document.querySelector('dialog[open]') !== null")
+        await page.evaluate("""
+            document.getElementById("confirm-text").value = "go <b>away</b>";
+            document.querySelector("dialog .danger").click();
+        """)
+        await wait_shown(page, "document.getElementById('kicked').textContent === 'closed'")
+        with pytest.raises(HubError, match="go <b>away</b>"):
+            await bob.request("$hub/rights", None)
+        await bob.close()
+        await page.evaluate("location.hash = '#/access'")
+        await wait_shown(page, f"{of_bob}?.closest('tr').cells[3].textContent === '0'")
+
+
+async def test_refusals_of_before(browser: Browser, site: Site) -> None:
+    """What was refused before anybody looked is told, page by page, and what comes meanwhile is told once."""
+    async with site.client("bob") as bob:
+        for number in range(2 * 30 + 1):  # 30 of one user are told apart in a second; the others are one event
+            await refused(bob, f"/no/{number}")
+        async with site.client("ada", name="asks") as ada:
+            kept = await ada.request("$hub/audit", {"limit": 200})
+        async with site.page(browser, "ada") as page:
+            await wait_listening(page)
+            await refused(bob, "/now")
+            while await page.evaluate("return document.getElementById('audit-earlier').checkVisibility()"):
+                shown = await page.evaluate("return document.querySelectorAll('#audit tr').length")
+                await page.evaluate("document.getElementById('audit-earlier').click()")
+                await wait_shown(page, "!document.getElementById('audit-earlier').disabled")
+                assert await page.evaluate("return document.querySelectorAll('#audit tr').length") >= shown
+            whys = [why for _, _, why in await events(page)]
+            for event in kept:
+                if "text" in event:
+                    assert whys.count(event["text"]) >= 1, event
+            assert whys.count("publish '/no/0': not granted to user 'bob'") == 1
+            assert page.complaints == []
+
+
+async def test_hostile_names_and_topics(browser: Browser, site: Site) -> None:
+    """What somebody calls himself, and what he tries, is text; nothing of it runs, turns or overflows."""
+    async with site.page(browser, "ada") as page, site.client("bob", name=MARKUP) as bob:
+        await wait_listening(page)
+        await refused(bob, f"/{MARKUP}", "/\u202ertl", "/\\x1b[31mred", "/" + "x" * 1_000)
+        await wait_shown(page, "document.querySelectorAll('#audit [data-what=refused]').length >= 4")
+        whys = " ".join(row[2] for row in await events(page))
+        assert MARKUP.replace("'", "\\'") in whys or MARKUP in whys
+        assert "\u202e" not in whys
+        assert "\\u202e" in whys
+        await page.evaluate("document.getElementById('trial-policy').value = '#'.repeat(1_048_577)")
+        await change(page, None)
+        await wait_shown(page, "document.querySelector('#trial-change .refused')")
+        assert "at most 1048576 are tried" in await text(page, "trial-change")
+        for value in (f"[{MARKUP}]", "[roles.'\u202e']\nx = 1", "\u001b[31m"):
+            await change(page, value)
+            await wait_shown(page, "document.querySelector('#trial-change .refused')")
+            assert "the policy" in await text(page, "trial-change")
+            assert "\u202e" not in await text(page, "trial-change")
+        await ask(page, topic="/zeek", user="bob")
+        assert "With this one: 4101: the policy: not TOML" in await text(page, "trial-answers")
+        await page.evaluate("document.getElementById('trial-policy').value = ''")
+        await ask(page, topic=f"/{MARKUP}\u202e", user="bob")
+        assert "\\u202e" in await text(page, "trial-answers")
+        await ask(page, topic="x" * 1_048_576, user="bob")
+        assert "the limit is" in await text(page, "trial-answers")
+        await ask(page, topic="/a", user=MARKUP)
+        assert "no name of a user" in await text(page, "trial-answers")
+        assert await page.evaluate("return [document.images.length, globalThis.broken ?? null]") == [0, None]
+        assert await page.evaluate("return document.documentElement.scrollWidth === innerWidth")
+
+
+async def ask(page: Page, **fields: str) -> None:
+    """Fill in a question, and wait for its answer."""
+    await page.evaluate(
+        """
+        for (const [name, value] of Object.entries(fields)) document.getElementById(`trial-${name}`).value = value;
+        document.getElementById("trial-answers").replaceChildren();
+        document.getElementById("trial-user").form.requestSubmit();
+        """,
+        fields=fields,
+    )
+    await wait_shown(page, "document.querySelector('#trial-answers .allowed, #trial-answers .refused')")
+
+
+async def change(page: Page, policy: str | None) -> None:
+    """Ask what a policy would change; None for the one that stands there."""
+    await page.evaluate(
+        """
+        document.querySelector(".trial details").open = true;
+        const field = document.getElementById("trial-policy");
+        if (policy !== null) field.value = policy;
+        document.getElementById("trial-change").replaceChildren();
+        field.form.requestSubmit();
+        """,
+        policy=policy,
+    )
+    await wait_shown(page, "document.querySelector('#trial-change .allowed, #trial-change .refused')")
+
+
+async def test_which_rule_decides(browser: Browser, site: Site) -> None:
+    """A sentence says whether somebody may, and the file and line of the rule; limits that are set stand beneath."""
+    async with site.page(browser, "ada") as page:
+        await wait_shown(page, "document.querySelectorAll('#trial-users option').length === 4")
+        await ask(page, user="bob", action="subscribe", topic="/zeek/dns/")
+        told = await text(page, "trial-answers")
+        assert told.startswith(
+            "Allowed. subscribe '/zeek/dns/': role sensor allows '/zeek' (roles of bob: sensor)The rule: "
+        )
+        assert "policy.toml, line 4: roles.sensor.subscribe.allow[0]" in told
+        assert "At most 3 prefixes: " in told
+        await ask(page, user="bob", action="publish", topic="/zeek/secret")
+        assert (await text(page, "trial-answers")).startswith("Allowed.")
+        await ask(page, user="nils", action="publish", topic="/zeek")
+        assert "Refused. publish '/zeek': not granted to user 'nils'" in await text(page, "trial-answers")
+        await ask(page, user="", role="sensor", action="publish", topic="/status/{user}")
+        assert (await text(page, "trial-answers")).startswith("Allowed.")
+        await ask(page, user="", role="", topic="/zeek")
+        assert "expected a user, or a role" in await text(page, "trial-answers")
+
+
+async def test_what_another_policy_would_change(browser: Browser, site: Site) -> None:
+    """Who would lose what is listed; a mistake is told with its place; both policies are asked, and nothing changes."""
+    async with site.page(browser, "ada") as page, site.client("bob") as bob:
+        async with bob.subscribe("/zeek/dns/", "/zeek/conn/"):
+            await bob.request("$hub/rights", None)
+            text_of_it = POLICY.replace('subscribe = { allow = ["/zeek"]', 'subscribe = { allow = ["/zeek/dns"]')
+            await change(page, text_of_it)
+            told = await text(page, "trial-change")
+            assert "1 of 2 connections would lose 1 of the 2 prefixes, rules and names" in told
+            rows = await page.evaluate(
+                "return [...document.querySelectorAll('#trial-connections tr')].map((row) => row.cells[3].textContent)"
+            )
+            assert rows == ["subscribe '/zeek/conn/'"]
+            await ask(page, user="bob", action="subscribe", topic="/zeek/conn/")
+            assert "In force: Allowed." in await text(page, "trial-answers")
+            assert "With this one: Refused." in await text(page, "trial-answers")
+            await change(page, POLICY.replace('"/zeek", "/status', '"/zeek/", "/status'))
+            assert "roles.sensor.publish[0]: path '/zeek/' ends with '/'" in await text(page, "trial-change")
+            await change(page, POLICY.replace('ada = ["admin"]\n', ""))
+            assert (await text(page, "trial-change")).count("You would be closed yourself.") == 1
+            assert (await bob.request("$hub/rights", None))["user"] == "bob"
+        assert page.complaints == []
+
+
+async def test_who_may_only_look(browser: Browser, site: Site) -> None:
+    """What one may not ask is not shown, and refused by the hub all the same; who may do nothing has no such entry."""
+    async with site.page(browser, "vera") as page:
+        await wait_shown(page, "document.querySelector('.told')?.textContent.startsWith('Access is nothing')")
+        assert await page.evaluate("return document.getElementById('trial-user')") is None
+        async with site.client("vera") as vera:
+            for topic, value in (
+                ("$hub/policy/test", {"policy": ""}),
+                ("$hub/users", None),
+                ("$hub/kick", {"user": "bob"}),
+            ):
+                with pytest.raises(NotAllowedError):
+                    await vera.request(topic, value)
+    async with site.page(browser, "nils") as page:
+        await wait_shown(page, "document.querySelector('.told')?.textContent.startsWith('Access is nothing')")
+        entries = await page.evaluate("return [...document.querySelectorAll('nav a')].map((it) => it.textContent)")
+        assert "Access" not in json.dumps(entries)

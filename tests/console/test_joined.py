@@ -1,0 +1,116 @@
+"""`/hub.js`: one file made of modules, which does what these do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from peers.console import page
+from peers.console.joined import joined
+from tests.console.conftest import HUB_JS
+
+SERVED = page("/hub.js")
+
+MODULES = {
+    "/main.js": """/** What it is. */
+
+import { helper } from "./parts/helper.js";
+
+export { One } from "./parts/one.js";
+export {
+  Two, TWO,
+} from "./parts/two.js";
+
+export function main() {
+  return helper();
+}
+""",
+    "/parts/helper.js": 'import { One } from "./one.js";\n\nexport function helper() {\n  return new One();\n}\n',
+    "/parts/one.js": "/** One. */\n\nexport class One {}\n",
+    "/parts/two.js": """import { One } from "./one.js";\n\nexport class Two extends One {}\nexport const TWO = 2;\n""",
+}
+
+
+def test_modules_stand_behind_those_that_they_import() -> None:
+    """Each once, under the head of the module that one imports, which exports what it did."""
+    assert (
+        joined("/main.js", MODULES.__getitem__)
+        == """/** What it is. */
+
+/** One. */
+
+class One {}
+
+function helper() {
+  return new One();
+}
+
+class Two extends One {}
+const TWO = 2;
+
+export function main() {
+  return helper();
+}
+
+export { One, Two, TWO };
+"""
+    )
+
+
+def test_modules_that_import_each_other_are_refused() -> None:
+    """Which of them was to stand first nobody could say."""
+    modules = {
+        "/a.js": 'export { b } from "./b.js";\n',
+        "/b.js": 'import { c } from "./c.js";\n',
+        "/c.js": 'import { b } from "./b.js";\n',
+    }
+    with pytest.raises(ValueError, match=r"/b\.js imports itself"):
+        joined("/a.js", modules.__getitem__)
+
+
+def test_all_modules_are_in_it() -> None:
+    """None lies there that nobody imports, and what is served imports nothing."""
+    assert SERVED is not None
+    text = SERVED[1].decode()
+    assert not re.search(r"^import ", text, re.MULTILINE)
+    for module in HUB_JS.with_name("client").rglob("*.js"):
+        purpose = module.read_text().split("\n")[1]
+        assert text.count(f"{purpose}\n") == 1, module
+
+
+def test_its_types_name_all_that_it_exports() -> None:
+    """Both name the same."""
+    assert SERVED is not None
+    types = page("/hub.d.ts")
+    assert types is not None
+    (listed,) = re.findall(r"^export \{ (.*) \};$", SERVED[1].decode(), re.MULTILINE)
+    found = {*listed.split(", "), *re.findall(r"^export function (\w+)", SERVED[1].decode(), re.MULTILINE)}
+    assert found == set(re.findall(r"^export (?:class|function) (\w+)", types[1].decode(), re.MULTILINE))
+
+
+async def test_what_is_saved_as_one_file_is_all_of_it(node_start: list[str], tmp_path: Path) -> None:
+    """It needs nothing beside it, and has what the modules have together."""
+    assert SERVED is not None
+    saved = tmp_path / "hub.mjs"
+    saved.write_bytes(SERVED[1])
+    program = """
+        const all = await Promise.all(process.argv.slice(1).map((one) => import(one)));
+        console.log(JSON.stringify(all.map((one) => Object.keys(one))));
+    """
+    process = await asyncio.create_subprocess_exec(
+        *node_start,
+        "--input-type=module",
+        "-e",
+        program,
+        saved.as_uri(),
+        HUB_JS.as_uri(),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    said, _ = await process.communicate()
+    one, other = json.loads(said)
+    assert "connect" in one
+    assert one == other
