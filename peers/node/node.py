@@ -223,7 +223,7 @@ class Node:
         self.rejected_messages = 0
         """How many messages were refused since the start."""
         self.left_out_messages = 0
-        """How many messages were not sent to clients that want a sample, (`peers.connections.sample`)."""
+        """How many messages were not sent to clients that want a sample (`peers.connections.sample`)."""
         self.drained_clients = 0
         """How many clients were moved off since the start (`hub drain`)."""
         self.draining = False
@@ -239,9 +239,9 @@ class Node:
         self.audit = self._make_audit()
         self.log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
         self.log_statistics: Callable[[], LogStatistics] = LogStatistics
+        """Tells how the log does. Whoever gives this process a queue for it puts that here."""
         self.span_statistics: Callable[[], SpanStatistics] = SpanStatistics
         """Of the spans that a collector is told of (`peers.daemon.telemetry`), where there is one."""
-        """Tells how the log does. Whoever gives this process a queue for it puts that here."""
 
     def _journal_without_file(self) -> Recording:
         """Return what stands where no file is: the journal of the hub that the settings name, or none."""
