@@ -42,8 +42,9 @@ from hub.settings import LogSettings
 from peers.daemon.log_values import VALUE_CHARACTERS, bounded, escaped, shortened
 from peers.daemon.output_queue import OutputQueue
 from peers.daemon.rate_limit import RateLimit
+from peers.node.log_statistics import LogStatistics
 
-__all__ = ["configure", "report_suppressed"]
+__all__ = ["configure", "log_statistics", "report_suppressed"]
 
 _HANDLER_NAME = "topichub"
 
@@ -120,6 +121,11 @@ def report_suppressed(limit: RateLimit, now_s: float) -> None:
     if told := limit.take_suppressed(now_s):
         log: BoundLogger = structlog.stdlib.get_logger(__name__)
         log.warning("log lines suppressed", lines=sum(told.values()), events=told)
+
+
+def log_statistics(queue: OutputQueue, limit: RateLimit) -> LogStatistics:
+    """Return how the log of a process does: what waits, what there was no room for, and what was left out."""
+    return queue.statistics()._replace(suppressed_lines_total=limit.suppressed_lines)
 
 
 def _dropped(lines: int) -> logging.LogRecord:

@@ -140,7 +140,7 @@ class OutputQueue(io.TextIOBase):
             trouble = self._failure and f"the log cannot be written: {self._failure}"
             if self._untold_lines and not trouble:
                 trouble = "nobody reads the log"
-            return LogStatistics(self._queued_bytes, self._limit_bytes, self._dropped_lines, trouble)
+            return LogStatistics(self._queued_bytes, self._limit_bytes, self._dropped_lines, trouble=trouble)
 
     def end(self) -> bool:
         """Wait until all is written, `END_S` at most; what cannot be written is given up.

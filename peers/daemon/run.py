@@ -22,7 +22,7 @@ from hub.topics import RESERVED
 from peers.daemon.daemon import Daemon
 from peers.daemon.draining import Draining
 from peers.daemon.garbage import GarbageWatch
-from peers.daemon.logs import configure, report_suppressed
+from peers.daemon.logs import configure, log_statistics, report_suppressed
 from peers.daemon.memory import keep_freed_memory
 from peers.daemon.output_queue import OutputQueue, queue_output
 from peers.daemon.part import Part
@@ -139,7 +139,7 @@ async def _serve(  # noqa: PLR0913 -- what a process has once
     loop = asyncio.get_running_loop()
     has_crew = loaded.settings.workers > 1
     daemon = Daemon(loaded, loaded.settings.name or host_name(), Part.CORE if has_crew else Part.WHOLE)
-    daemon.node.log_statistics = log_queue.statistics
+    daemon.node.log_statistics = lambda: log_statistics(log_queue, limit)
     crew = make_crew(daemon) if has_crew else NoCrew()
     manager.begin()
     await daemon.start()

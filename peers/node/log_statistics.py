@@ -20,5 +20,7 @@ class LogStatistics(NamedTuple):
     """How much that may be; 0 where there is no queue."""
     dropped_lines_total: int = 0
     """Lines for which there was no room, since the start."""
+    suppressed_lines_total: int = 0
+    """Lines that were left out, as their event had many of them, since the start."""
     trouble: str = ""
     """What is wrong, in words that go on a sentence; empty if nothing is."""

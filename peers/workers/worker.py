@@ -27,7 +27,7 @@ from hub.errors import HubError
 from peers.connections.connection import Connection
 from peers.daemon.daemon import Daemon
 from peers.daemon.draining import Draining
-from peers.daemon.logs import configure
+from peers.daemon.logs import configure, log_statistics
 from peers.daemon.memory import keep_freed_memory
 from peers.daemon.output_queue import OutputQueue, queue_output
 from peers.daemon.part import Part
@@ -103,7 +103,7 @@ class Worker:
             loaded = orders.loaded()
             limit = configure(loaded.settings.log)
             daemon = Daemon(loaded, orders.own_name, Part.WORKER)
-            daemon.node.log_statistics = self._log_queue.statistics
+            daemon.node.log_statistics = lambda: log_statistics(self._log_queue, limit)
             daemon.node.core.number_from(orders.start * IDS_PER_START)
             self._join(daemon)
             link = await self._linked(daemon)

@@ -157,3 +157,14 @@ async def test_a_refusal_is_told(browser: Browser, hub: ScriptedHub) -> None:
     hub.answers["$hub/rights"] = RIGHTS | {"asks": []}
     async with browser.open(f"{hub.page_url}#/topics") as page:
         await wait_shown(page, "document.querySelector('.told')?.textContent.startsWith('Topics is nothing')")
+
+
+async def test_more_topics_than_places(browser: Browser) -> None:
+    """Below the tree stands how much a topic may bring that has no place in it."""
+    with run_hub("--limits-counted-topics", "2") as hub:
+        async with browser.reuse_tab(f"{hub.page_url}#/topics") as page:
+            await wait_view(page, "topics")
+            await publish(page, *[(f"/many/{number % 3}", 1) for number in range(60)])
+            told = r"/^2 of 2 topics; .*; one that is not here brings [0-9.]+ messages\/s at most$/"
+            await wait_shown(page, f"{told}.test(document.getElementById('topics-told').textContent)")
+            assert page.complaints == []

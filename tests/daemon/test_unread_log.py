@@ -74,12 +74,12 @@ async def be_refused(endpoint: Endpoint) -> None:
     stranger.close()
 
 
-async def dropped_lines(endpoint: Endpoint) -> float:
-    """Ask Prometheus' page how many lines the hub has dropped."""
+async def counted_lines(endpoint: Endpoint, why: str) -> float:
+    """Ask Prometheus' page how many lines of its log the hub has left out: "dropped" or "suppressed"."""
     client = await RawHttp.connect(endpoint)
     body = (await client.ask("GET", "/metrics")).body.decode()
     client.close()
-    (line,) = [line for line in body.splitlines() if line.startswith("hub_log_dropped_lines_total ")]
+    (line,) = [line for line in body.splitlines() if line.startswith(f"hub_log_{why}_lines_total ")]
     return float(line.split()[1])
 
 
@@ -101,7 +101,7 @@ async def test_it_serves_on(start_process: StartProcess, connect: Connect, pipe:
     """
     hub = await (await start_process(*TCP, "--listen", "ws://127.0.0.1:0", stderr=pipe.writer)).wait_up(2)
     await exchange_while_strangers_come(hub, connect)
-    while not (dropped := await dropped_lines(hub.endpoints[1])):
+    while not (dropped := await counted_lines(hub.endpoints[1], "dropped")):
         await be_refused(hub.endpoints[0])
     await eventually(lambda: MISSING in pipe.events())
     place = pipe.events().index(MISSING)
@@ -111,6 +111,20 @@ async def test_it_serves_on(start_process: StartProcess, connect: Connect, pipe:
     assert told["lines"] >= dropped
     while "connection closed" not in pipe.events()[place:]:  # a storm is cut off: not each of them is logged
         await be_refused(hub.endpoints[0])
+
+
+async def test_a_storm_is_counted(start_process: StartProcess) -> None:
+    """Lines of an event that has too many of them are counted where they are left out, and as many are told."""
+    hub = await (await start_process(*TCP, "--listen", "ws://127.0.0.1:0")).wait_up(2)
+    while not await counted_lines(hub.endpoints[1], "suppressed"):
+        await be_refused(hub.endpoints[0])
+    suppressed = await counted_lines(hub.endpoints[1], "suppressed")
+    hub.signal(signal.SIGTERM)
+    _, log = await hub.wait_ended()
+    lines = [json.loads(line) for line in log.splitlines()]
+    told = sum(line.get("suppressed", 0) for line in lines)
+    told += sum(line["lines"] for line in lines if line["event"] == "log lines suppressed")
+    assert told >= suppressed
 
 
 async def test_nobody_takes_what_it_announces(

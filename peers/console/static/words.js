@@ -236,8 +236,8 @@ const ENGLISH = {
     notCounted: "This hub counts no topics (limits.counted_topics is 0).",
     none: "Nothing was published yet that you may see.",
     notFound: "No topic has that in it.",
-    counted: (/** @type {string} */ counted, /** @type {string} */ places, /** @type {number} */ forgotten, /** @type {string} */ every) =>
-      `${counted} of ${places} topics${forgotten ? `; ${plural(forgotten, "quieter one has", "quieter ones have")} given way` : ""}${every === "1" ? "" : `; 1 in ${every} messages is looked at`}`,
+    counted: (/** @type {string} */ counted, /** @type {string} */ places, /** @type {number} */ forgotten, /** @type {string} */ every, /** @type {string} */ unknown) =>
+      `${counted} of ${places} topics${forgotten ? `; ${plural(forgotten, "quieter one has", "quieter ones have")} given way` : ""}${unknown && `; one that is not here brings ${unknown} messages/s at most`}${every === "1" ? "" : `; 1 in ${every} messages is looked at`}`,
     detail: "What a topic brings",
     watch: "Look at it",
     unwatch: "Stop looking",

@@ -16,7 +16,8 @@ __all__ = ["log_metrics"]
 
 
 def log_metrics(statistics: LogStatistics) -> Iterator[Metric]:
-    """Yield what nobody has read yet, how much that may be, and what was dropped."""
+    """Yield what nobody has read yet, how much that may be, and what was dropped or left out."""
     yield gauge("hub_log_queued_bytes", "Lines of the log that are not written yet.", statistics.queued_bytes)
     yield gauge("hub_log_queue_limit_bytes", "How much that may be.", statistics.limit_bytes)
     yield counter("hub_log_dropped_lines", "Lines for which there was no room.", statistics.dropped_lines_total)
+    yield counter("hub_log_suppressed_lines", "Lines of events that had many.", statistics.suppressed_lines_total)
