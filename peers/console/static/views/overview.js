@@ -136,7 +136,7 @@ class Overview {
   }
 
   /**
-   * The name of who has lost most leads to him.
+   * The name of who has lost most leads to him; what it stands in where there are no links goes.
    *
    * @param {State} state
    */
@@ -152,7 +152,7 @@ class Overview {
       return;
     }
     const href = id === undefined ? fragmentOf("connections", [], { search: label }) : fragmentOf("connections", [String(id)]);
-    this.sentence.replaceChildren(text.slice(0, at + 1), element("a", { href }, label), text.slice(at + 1 + label.length));
+    this.sentence.replaceChildren(text.slice(0, at), element("a", { href }, label), text.slice(at + 2 + label.length));
   }
 
   /** @param {State} state */
