@@ -19,9 +19,9 @@
  *     client.subscribe({ labels: ["door", "urgent"] }, ({ topic, value, labels }) => console.log(topic, value, labels));
  *     client.publish("/house/door", "open", { labels: ["urgent", "door", "north"] });
  *
- * Owner of state: the `Client`. It owns one `Filter` (what is subscribed), one `Outbox` (what waits to be sent), one
- * `Requests` (what is asked), one `Services` (what is answered) and at most one socket: a new one is made only after the
- * last was let go, and events of a socket let go are ignored.
+ * Owner of state: the `Client`, which is a `Line` (at most one socket: a new one is made only after the last was let go, and
+ * events of a socket let go are ignored) and what is said over it, each part with its own: `Subscriptions`, `Publishing`,
+ * `Requests`, `Services`, `Names`, `JournalAccess`.
  *
  * Invariants: what is published leaves in the order of the calls, over all topics. A prefix is sent to the hub once
  * however many subscriptions share it. After `close()` nothing is sent, called or opened again.
@@ -38,7 +38,8 @@
  * that there is one address to load, and one file to copy.
  */
 
-import { Client, endpoint } from "./client/client.js";
+import { Client } from "./client/client.js";
+import { endpoint } from "./client/endpoint.js";
 
 export { HubError, RequestError } from "./client/errors.js";
 export {

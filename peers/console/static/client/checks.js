@@ -1,8 +1,10 @@
 /**
- * Topics, prefixes, labels and values as a hub takes them: what is none throws a TypeError before anything is sent.
+ * Topics, prefixes, labels and values as a hub takes them: what is none throws before anything is sent.
  *
  * Pure functions. Cost: one look at the text.
  */
+
+import { HubError } from "./errors.js";
 
 /** Topics and prefixes, bytes of UTF-8, as in the protocol. */
 const TOPIC_BYTES = 1_024;
@@ -59,4 +61,18 @@ export function jsonOf(value) {
   const text = JSON.stringify(value);
   if (text === undefined) throw new TypeError(`a ${typeof value} has no JSON form`);
   return text;
+}
+
+/**
+ * @throws {HubError} 1009
+ * @param {string} topic
+ * @param {string} text
+ * @param {number} [limitBytes] The largest message that the hub takes; unknown without a connection.
+ */
+export function assertFits(topic, text, limitBytes = Infinity) {
+  const roomBytes = limitBytes - 3 * topic.length - 80; // beside topic and value stand the names of the fields
+  if (3 * text.length <= roomBytes) return; // no character takes more than three bytes
+  if (new TextEncoder().encode(text).length > roomBytes) {
+    throw new HubError(1009, `the value is larger than this hub takes (${limitBytes} bytes a message)`);
+  }
 }

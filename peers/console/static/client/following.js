@@ -6,7 +6,7 @@
  * ```
  *
  * Owner of the state: `Following`: how far it is. Each connection is one attempt; one that loses something at the seam is
- * followed by another. Bounded: `ASIDE_MESSAGES` wait at the seam. Not here: connections (`client.js`).
+ * followed by another. Bounded: `ASIDE_MESSAGES` wait at the seam. Not here: connections (`followers.js`).
  */
 
 import { codeOf, HubError } from "./errors.js";
@@ -16,7 +16,7 @@ import { pause } from "./waiting.js";
 /**
  * @import { Client, Message } from "../hub.js"
  * @import { Found, Order } from "./journal.js"
- * @import { Deliver, Subscription } from "./subscriptions.js"
+ * @import { Deliver, Subscription } from "./subscription.js"
  *
  * @typedef {object} JournalLine The connection that it has for itself.
  * @property {(order: Order) => Promise<Found>} fetch

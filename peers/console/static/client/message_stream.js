@@ -9,7 +9,7 @@ import { deferred } from "./waiting.js";
 
 /**
  * @import { Message } from "../hub.js"
- * @import { Subscription } from "./subscriptions.js"
+ * @import { Subscription } from "./subscription.js"
  * @import { Deferred } from "./waiting.js"
  */
 

@@ -2,14 +2,18 @@
  * What was asked and not answered yet.
  *
  * Owner of the state: `Requests`, of one client. Invariants: each asker is settled once: by the answer, by the end of its time, or by that of
- * the connection. Nothing is sent twice. Knows no socket.
+ * the connection. Nothing is sent twice.
  */
 
+import { assertFits, checkedTopic, jsonOf } from "./checks.js";
 import { HubError, RequestError, TIMED_OUT } from "./errors.js";
 import { BATCH_CHARACTERS, OBJECT_BYTES } from "./outbox.js";
 import { deferred, now } from "./waiting.js";
 
 /**
+ * @import { RequestOptions } from "../hub.js"
+ * @import { Line } from "./line.js"
+ * @import { Turn } from "./turn.js"
  * @import { Deferred } from "./waiting.js"
  *
  * @typedef {object} Target
@@ -51,6 +55,8 @@ export const TRANSACTIONS = 2 ** 32;
 export class Requests {
   size = 0;
   #options;
+  #line;
+  #turn;
   /** @type {Map<string, Batch>} The batches of this turn, by target and time. */
   #open = new Map();
   /** @type {Batch[]} To be sent. */
@@ -59,9 +65,15 @@ export class Requests {
   #askers = new Map();
   #next = 1;
 
-  /** @param {{outboundBytes: number, answerMs: number}} options */
-  constructor(options) {
+  /**
+   * @param {{outboundBytes: number, answerMs: number}} options
+   * @param {Line} line
+   * @param {Turn} turn
+   */
+  constructor(options, line, turn) {
     this.#options = options;
+    this.#line = line;
+    this.#turn = turn;
   }
 
   get pending() {
@@ -69,55 +81,18 @@ export class Requests {
   }
 
   /**
-   * @param {Target} target
-   * @param {string} text
-   * @param {number} socketBytes
+   * @param {string} topic
+   * @param {unknown} value
+   * @param {RequestOptions} options
    * @returns {Promise<any>}
    */
-  add(target, text, socketBytes) {
-    const { topic, timeoutMs, service } = target;
-    if (!(timeoutMs > 0 && timeoutMs <= 3_600_000)) throw new TypeError(`timeoutMs is ${timeoutMs}: 1 to 3,600,000`);
-    if (this.size + socketBytes + text.length + OBJECT_BYTES > this.#options.outboundBytes) {
-      throw new HubError(1013, `the outbound buffer is full (outboundBytes: ${this.#options.outboundBytes})`);
-    }
-    const key = `${service} ${timeoutMs} ${topic}`;
-    let batch = this.#open.get(key);
-    if (!batch || batch.texts.length >= REQUESTS || batch.size + text.length > BATCH_CHARACTERS) {
-      /** @type {Batch} */
-      const made = { target, texts: [], askers: [], size: 0, left: 0, sent: false, endsAt: now() + timeoutMs, first: 0, spared: false };
-      made.timer = setTimeout(() => this.#overdue(made), timeoutMs);
-      batch = made;
-      this.#open.set(key, batch);
-      this.#waiting.push(batch);
-    }
-    /** @type {Deferred<any>} */
-    const asker = deferred();
-    batch.texts.push(text);
-    batch.askers.push(asker);
-    batch.left += 1;
-    batch.size += text.length + OBJECT_BYTES;
-    this.size += text.length + OBJECT_BYTES;
-    return asker.promise;
-  }
-
-  /** Returns the messages to be sent now. */
-  take() {
-    this.#open.clear();
-    const batches = this.#waiting.splice(0);
-    this.size = 0;
-    return batches.map((batch) => {
-      const first = this.#next + batch.texts.length > TRANSACTIONS ? 1 : this.#next;
-      this.#next = first + batch.texts.length;
-      batch.askers.forEach((asker, at) => this.#askers.set(first + at, { asker, batch }));
-      const { topic, service } = batch.target;
-      const values = `"values":[${batch.texts.join(",")}]`;
-      batch.sent = true;
-      batch.first = first;
-      batch.texts = [];
-      const timeoutMs = Math.max(1, Math.ceil(batch.endsAt - now()));
-      const name = `"${service ? "service" : "topic"}":${JSON.stringify(topic)}`;
-      return `{"type":"request","request":${first},${name},"timeout_ms":${timeoutMs},${values}}`;
-    });
+  async request(topic, value, { timeoutMs = REQUEST_MS, service = false }) {
+    this.#line.assertNotClosed();
+    const text = jsonOf(value);
+    assertFits(checkedTopic(topic), text, this.#line.welcome?.frame);
+    const answer = this.#add({ topic, timeoutMs, service }, text);
+    this.#turn.schedule();
+    return answer;
   }
 
   /** @param {Reply} reply */
@@ -144,21 +119,79 @@ export class Requests {
     return true;
   }
 
-  /**
-   * The connection is lost: what was sent has no answer.
-   *
-   * @param {Error} error
-   */
-  fail(error) {
-    for (const number of [...this.#askers.keys()]) this.#settle(number, error);
+  write() {
+    for (const text of this.#take()) this.#line.write(text);
+  }
+
+  opened() {}
+
+  /** What was sent has no answer. */
+  lost() {
+    this.#fail(new HubError(1006, "connection lost before the answer; the service may have done what was asked"));
   }
 
   /** @param {Error} error */
-  failAll(error) {
-    this.fail(error);
+  finish(error) {
+    this.#fail(error);
     this.#open.clear();
     for (const batch of this.#waiting.splice(0)) this.#drop(batch, error);
     this.size = 0;
+  }
+
+  /**
+   * @param {Target} target
+   * @param {string} text
+   * @returns {Promise<any>}
+   */
+  #add(target, text) {
+    const { topic, timeoutMs, service } = target;
+    if (!(timeoutMs > 0 && timeoutMs <= 3_600_000)) throw new TypeError(`timeoutMs is ${timeoutMs}: 1 to 3,600,000`);
+    if (this.size + this.#line.bufferedBytes + text.length + OBJECT_BYTES > this.#options.outboundBytes) {
+      throw new HubError(1013, `the outbound buffer is full (outboundBytes: ${this.#options.outboundBytes})`);
+    }
+    const key = `${service} ${timeoutMs} ${topic}`;
+    let batch = this.#open.get(key);
+    if (!batch || batch.texts.length >= REQUESTS || batch.size + text.length > BATCH_CHARACTERS) {
+      /** @type {Batch} */
+      const made = { target, texts: [], askers: [], size: 0, left: 0, sent: false, endsAt: now() + timeoutMs, first: 0, spared: false };
+      made.timer = setTimeout(() => this.#overdue(made), timeoutMs);
+      batch = made;
+      this.#open.set(key, batch);
+      this.#waiting.push(batch);
+    }
+    /** @type {Deferred<any>} */
+    const asker = deferred();
+    batch.texts.push(text);
+    batch.askers.push(asker);
+    batch.left += 1;
+    batch.size += text.length + OBJECT_BYTES;
+    this.size += text.length + OBJECT_BYTES;
+    return asker.promise;
+  }
+
+  /** Returns the messages to be sent now. */
+  #take() {
+    this.#open.clear();
+    const batches = this.#waiting.splice(0);
+    this.size = 0;
+    return batches.map((batch) => {
+      const first = this.#next + batch.texts.length > TRANSACTIONS ? 1 : this.#next;
+      this.#next = first + batch.texts.length;
+      batch.askers.forEach((asker, at) => this.#askers.set(first + at, { asker, batch }));
+      const { topic, service } = batch.target;
+      const values = `"values":[${batch.texts.join(",")}]`;
+      batch.sent = true;
+      batch.first = first;
+      batch.texts = [];
+      const timeoutMs = Math.max(1, Math.ceil(batch.endsAt - now()));
+      const name = `"${service ? "service" : "topic"}":${JSON.stringify(topic)}`;
+      return `{"type":"request","request":${first},${name},"timeout_ms":${timeoutMs},${values}}`;
+    });
+  }
+
+  /** @param {Error} error */
+  #fail(error) {
+    for (const number of [...this.#askers.keys()]) this.#settle(number, error);
   }
 
   /**

@@ -1,7 +1,7 @@
 /**
  * What is subscribed to: prefixes, or one rule, of labels, a prefix and a sender, or of a name that it is sent to.
  *
- * Pure functions. Not here: who holds which of them (`subscriptions.js`).
+ * Pure functions. Not here: who holds which of them (`filter.js`).
  */
 
 import { checkedLabels, checkedPrefixes, checkedText } from "./checks.js";

@@ -1,18 +1,20 @@
 /**
- * Who answers the requests that the hub passes on, and what was answered.
+ * Who answers the requests that the hub passes on, and what the hub is told of that.
  *
- * Owner of the state: `Services`, of one client. Invariants: the longest prefix answers; what came over a connection that is lost is not
- * answered. Knows no socket.
+ * Owner of the state: `Services`, of one client. Invariant: the longest prefix answers.
  */
 
-import { jsonOf } from "./checks.js";
-import { FAILED } from "./errors.js";
-import { BATCH_CHARACTERS } from "./outbox.js";
-import { REQUESTS, TRANSACTIONS } from "./requests.js";
+import { Answers } from "./answers.js";
+import { checkedPrefixes } from "./checks.js";
+import { TRANSACTIONS } from "./requests.js";
+import { Service } from "./service.js";
 import { deferred, handled } from "./waiting.js";
 
 /**
  * @import { Message } from "../hub.js"
+ * @import { Line } from "./line.js"
+ * @import { Reports } from "./reports.js"
+ * @import { Turn } from "./turn.js"
  *
  * @typedef {object} Asked A request of a hub, or several in a row.
  * @property {number} request
@@ -22,156 +24,94 @@ import { deferred, handled } from "./waiting.js";
  * @property {unknown[]} [values]
  */
 
-/** What one caller of `serve` holds. */
-export class Service {
-  #close;
-  #confirmed = handled(deferred());
-
-  /**
-   * @param {string[]} prefixes
-   * @param {(request: Message) => unknown} answer
-   * @param {(service: Service) => Promise<void>} close
-   */
-  constructor(prefixes, answer, close) {
-    this.prefixes = Object.freeze(prefixes);
-    this.answer = answer;
-    this.#close = close;
-  }
-
-  /** A promise that the hub has taken it: it stays open while there is no connection. */
-  get confirmed() {
-    return this.#confirmed.promise;
-  }
-
-  /** Serve no longer; resolves when the hub sends nothing more. What runs is still answered. */
-  close() {
-    return this.#close(this);
-  }
-
-  /** @param {Error | null} error */
-  confirmedBy(error) {
-    this.#confirmed.settle(error);
-  }
-}
-
-/** Who answers which requests, and what they have answered in this turn. */
 export class Services {
+  #line;
+  #turn;
+  #reports;
+  #answers;
   /** @type {Set<Service>} */
-  all = new Set();
-  #schedule;
-  #report;
-  /** @type {{request: number, text: string}[]} */
-  #replies = [];
-  /** @type {{type: "reply", request: number, status: number, text: string}[]} */
-  #failures = [];
-  #connection = 0; // answers to what came over an earlier one are thrown away
+  #all = new Set();
 
   /**
-   * @param {() => void} schedule
-   * @param {(error: unknown) => void} report
+   * @param {Line} line
+   * @param {Turn} turn
+   * @param {Reports} reports
    */
-  constructor(schedule, report) {
-    this.#schedule = schedule;
-    this.#report = report;
+  constructor(line, turn, reports) {
+    this.#line = line;
+    this.#turn = turn;
+    this.#reports = reports;
+    this.#answers = new Answers(() => turn.schedule(), (error) => reports.report(error));
   }
 
-  /** @param {Service} service */
-  add(service) {
+  /**
+   * @param {string | readonly string[]} prefixes
+   * @param {(request: Message) => unknown} answer
+   */
+  serve(prefixes, answer) {
+    this.#line.assertNotClosed();
+    const service = new Service(checkedPrefixes(prefixes), answer, (it) => this.#close(it));
     for (const prefix of service.prefixes) {
       if (this.#find(prefix)?.prefixes.includes(prefix)) throw new TypeError(`this client serves ${prefix} already`);
     }
-    this.all.add(service);
-  }
-
-  /** @param {Service} service */
-  remove(service) {
-    this.all.delete(service);
+    this.#all.add(service);
+    if (this.#line.isOpen) this.#tell(service);
+    return service;
   }
 
   /** @param {Asked} asked */
   receive({ request, topic, service, value, values }) {
     const target = topic ?? service ?? "";
     const found = this.#find(target);
-    (values ?? [value]).forEach((each, at) => this.#ask(found, target, each, (request + at) % TRANSACTIONS));
+    (values ?? [value]).forEach((each, at) => this.#answers.ask(found, target, each, (request + at) % TRANSACTIONS));
   }
 
-  /** Returns the messages to be sent now: replies whose numbers follow one another are one. */
-  take() {
-    const texts = [];
-    const replies = this.#replies.splice(0).sort((one, other) => one.request - other.request);
-    for (let start = 0, end = 0; start < replies.length; start = end) {
-      let size = 0;
-      do {
-        size += replies[end].text.length;
-        end += 1;
-      } while (end < replies.length && replies[end].request === replies[end - 1].request + 1
-        && end - start < REQUESTS && size + replies[end].text.length <= BATCH_CHARACTERS);
-      const values = replies.slice(start, end).map((reply) => reply.text).join(",");
-      texts.push(`{"type":"reply","request":${replies[start].request},"values":[${values}]}`);
-    }
-    for (const failure of this.#failures.splice(0)) texts.push(JSON.stringify(failure));
-    return texts;
+  write() {
+    for (const text of this.#answers.take()) this.#line.write(text);
   }
 
-  /** The connection is lost, and with it whoever asked. */
-  forget() {
-    this.#connection += 1;
-    this.#replies = [];
-    this.#failures = [];
+  opened() {
+    for (const service of this.#all) this.#tell(service);
+  }
+
+  lost() {
+    this.#answers.forget();
   }
 
   /** @param {Error} error */
-  close(error) {
-    this.forget();
-    for (const service of this.all) service.confirmedBy(error);
-    this.all.clear();
+  finish(error) {
+    this.#answers.forget();
+    for (const service of this.#all) service.confirmedBy(error);
+    this.#all.clear();
+  }
+
+  /** @param {Service} service */
+  #tell(service) {
+    this.#line.ask({ type: "serve", prefixes: service.prefixes }, (error, lost) => {
+      if (lost) return;
+      service.confirmedBy(error);
+      if (error === null) return;
+      this.#all.delete(service);
+      this.#reports.report(error);
+    });
   }
 
   /**
-   * @param {Service | undefined} service
-   * @param {string} topic
-   * @param {unknown} value
-   * @param {number} request
+   * @param {Service} service
+   * @returns {Promise<void>}
    */
-  #ask(service, topic, value, request) {
-    if (service === undefined) return this.#fail(request, "this client no longer serves that", this.#connection);
-    const connection = this.#connection;
-    const put = (/** @type {unknown} */ answer) => this.#put(request, answer, connection);
-    const fail = (/** @type {unknown} */ error) => {
-      this.#fail(request, String(/** @type {{message?: unknown} | null | undefined} */ (error)?.message ?? error), connection);
-      this.#report(error);
-    };
-    try {
-      const answer = service.answer({ topic, value });
-      if (isPromise(answer)) return Promise.resolve(answer).then(put).catch(fail);
-      put(answer);
-    } catch (error) {
-      fail(error);
+  #close(service) {
+    if (!this.#all.has(service) || !this.#line.isOpen) {
+      this.#all.delete(service);
+      return Promise.resolve();
     }
-    return undefined;
-  }
-
-  /**
-   * @param {number} request
-   * @param {unknown} answer
-   * @param {number} connection
-   */
-  #put(request, answer, connection) {
-    const text = jsonOf(answer ?? null);
-    if (connection !== this.#connection) return;
-    this.#replies.push({ request, text });
-    this.#schedule();
-  }
-
-  /**
-   * @param {number} request
-   * @param {string} text
-   * @param {number} connection
-   */
-  #fail(request, text, connection) {
-    if (connection !== this.#connection) return;
-    this.#failures.push({ type: "reply", request, status: FAILED, text });
-    this.#schedule();
+    this.#turn.flush();
+    const done = handled(deferred());
+    this.#line.ask({ type: "unserve", prefixes: service.prefixes }, (error, lost) => {
+      this.#all.delete(service); // until now the hub could have sent it requests
+      done.settle(lost ? null : error);
+    });
+    return done.promise;
   }
 
   /**
@@ -183,19 +123,11 @@ export class Services {
   #find(topic) {
     let found;
     let length = -1;
-    for (const service of this.all) {
+    for (const service of this.#all) {
       for (const prefix of service.prefixes) {
         if (prefix.length > length && topic.startsWith(prefix)) [found, length] = [service, prefix.length];
       }
     }
     return found;
   }
-}
-
-/**
- * @param {unknown} answer
- * @returns {answer is PromiseLike<unknown>}
- */
-function isPromise(answer) {
-  return typeof (/** @type {PromiseLike<unknown> | null | undefined} */ (answer)?.then) === "function";
 }

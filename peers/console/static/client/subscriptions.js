@@ -1,174 +1,161 @@
 /**
- * Subscriptions: what a caller holds, and which of them want a message.
+ * What the hub is told of subscriptions, and who gets what it sends.
  *
- * Owner of the state: `Filter`, of one client. Invariants: a prefix, or a rule, is told to the hub once, however many hold it. Cost: one
- * map lookup for a topic that was seen lately. Knows no socket.
+ * Owner of the state: `Subscriptions`, of one client. Invariant: a prefix, or a rule, is told to the hub once over each connection,
+ * however many hold it. Cost: one map lookup a batch, one call a message.
  */
 
-import { HubError } from "./errors.js";
-import { isMatch } from "./rules.js";
+import { Filter } from "./filter.js";
+import { wanted } from "./rules.js";
+import { Subscription } from "./subscription.js";
 import { deferred, handled } from "./waiting.js";
 
 /**
- * @import { BesideMessage, Keyed, Rule } from "./rules.js"
- * @import { Deferred } from "./waiting.js"
- *
- * @typedef {(message: any, size: number) => unknown} Deliver
- *
- * @typedef {object} Entry What is told the hub once.
- * @property {string} prefix Or the text of a rule.
- * @property {Rule | null} rule Null for a prefix.
- * @property {Set<Subscription>} subscriptions
- * @property {Deferred<void>} confirmed
+ * @import { Wanted } from "../hub.js"
+ * @import { Entry } from "./filter.js"
+ * @import { Line } from "./line.js"
+ * @import { Reports } from "./reports.js"
+ * @import { Deliver } from "./subscription.js"
+ * @import { Turn } from "./turn.js"
  */
 
-/** Topics whose subscriptions are remembered; the cache starts anew when it is full. */
-const CACHED_TOPICS = 10_000;
+/** Prefixes of one subscribe message; with prefixes of 1 KiB far below the 16 MiB that a hub takes. */
+const SUBSCRIBE_PREFIXES = 1_000;
 
-/** What one caller of `subscribe` holds. */
-export class Subscription {
-  #leave;
-  #ended;
-  #confirmed = handled(deferred());
-  active = true;
+export class Subscriptions {
+  receivedMessages = 0;
+  receivedBatches = 0;
+  /** @type {number | undefined} Offset of the journal at which what was confirmed last begins. */
+  began;
+  #line;
+  #turn;
+  #reports;
+  #filter = new Filter();
 
   /**
-   * @param {Keyed} keyed
-   * @param {Deliver} callback
+   * @param {Line} line
+   * @param {Turn} turn
+   * @param {Reports} reports
+   */
+  constructor(line, turn, reports) {
+    this.#line = line;
+    this.#turn = turn;
+    this.#reports = reports;
+  }
+
+  /** How many different prefixes and rules there are. */
+  get size() {
+    return this.#filter.entries.size;
+  }
+
+  /**
+   * @param {Wanted} what
+   * @param {Deliver} deliver
    * @param {(error: Error | null) => void} ended
-   * @param {(subscription: Subscription) => Promise<void>} leave
    */
-  constructor({ keys, rule }, callback, ended, leave) {
-    this.keys = keys;
-    this.rule = rule;
-    this.prefixes = Object.freeze(rule === null ? keys : []);
-    this.callback = callback;
-    this.#ended = ended;
-    this.#leave = leave;
+  subscribe(what, deliver, ended) {
+    this.#line.assertNotClosed();
+    const subscription = new Subscription(wanted(what), deliver, ended, (it) => this.#unsubscribe(it));
+    const fresh = this.#filter.add(subscription);
+    if (this.#line.isOpen && fresh.length > 0) {
+      this.#turn.flush(); // what was published before the subscription is before it on the wire too
+      this.#tell(fresh);
+    }
+    return subscription;
   }
-
-  /** A promise that the hub has confirmed every prefix: it stays open while there is no connection. */
-  get confirmed() {
-    return this.#confirmed.promise;
-  }
-
-  /** Stop the calls at once; resolves when the hub has confirmed, or had nothing to do. */
-  unsubscribe() {
-    return this.active ? this.#leave(this) : Promise.resolve();
-  }
-
-  /** @param {Promise<unknown>[]} confirmations */
-  confirmedBy(confirmations) {
-    Promise.all(confirmations).then(() => this.#confirmed.resolve());
-  }
-
-  /** @param {Error | null} error */
-  ended(error) {
-    this.active = false;
-    this.#confirmed.reject(error ?? new HubError(1000, "unsubscribed before the hub confirmed"));
-    this.#ended(error);
-  }
-}
-
-/** Which subscriptions hold which prefix, and which of them want a topic. Counts references; knows no socket. */
-export class Filter {
-  /** @type {Map<string, Entry>} By prefix, or the text of a rule. */
-  entries = new Map();
-  /** @type {Set<Entry & {rule: Rule}>} Those that are rules. */
-  #rules = new Set();
-  /** @type {Map<number, number>} By the length of a prefix: how many have it. */
-  #lengths = new Map();
-  /** @type {Map<string, Subscription[]>} By topic; a cache. */
-  #routes = new Map();
 
   /**
-   * Returns the entries that are new and so have to be told to the hub.
-   *
-   * @param {Subscription} subscription
+   * @param {{topic: string, values: unknown[], labels?: string[], sender?: string, to?: string}} batch
+   * @param {number} characters
    */
-  add(subscription) {
-    this.#routes.clear();
-    /** @type {Entry[]} */
-    const fresh = [];
-    const { rule } = subscription;
-    const held = subscription.keys.map((prefix) => {
-      let entry = this.entries.get(prefix);
-      if (entry === undefined) {
-        entry = { prefix, rule, subscriptions: new Set(), confirmed: deferred() };
-        this.entries.set(prefix, entry);
-        if (rule === null) this.#lengths.set(prefix.length, (this.#lengths.get(prefix.length) ?? 0) + 1);
-        else this.#rules.add(/** @type {Entry & {rule: Rule}} */ (entry));
-        if (rule?.to) entry.confirmed.resolve(); // of no concern to the hub
-        else fresh.push(entry);
+  deliver({ topic, values, labels, sender, to }, characters) {
+    const beside = labels || sender || to ? { labels: labels ?? [], sender: sender ?? "", to: to ?? "" } : null;
+    this.receivedBatches += 1;
+    this.receivedMessages += values.length;
+    const size = Math.ceil(characters / values.length);
+    for (const subscription of beside ? this.#filter.routeBeside(topic, beside) : this.#filter.route(topic)) {
+      for (const value of values) {
+        if (!subscription.active) break;
+        try {
+          subscription.callback(beside ? { topic, value, ...beside } : { topic, value }, size);
+        } catch (error) {
+          this.#reports.report(error);
+        }
       }
-      entry.subscriptions.add(subscription);
-      return entry.confirmed.promise;
-    });
-    subscription.confirmedBy(held);
-    return fresh;
+    }
   }
 
-  /**
-   * Returns the entries that nobody holds any more.
-   *
-   * @param {Subscription} subscription
-   */
-  remove(subscription) {
-    this.#routes.clear();
-    /** @type {Entry[]} */
-    const unused = [];
-    for (const prefix of subscription.keys) {
-      const entry = this.entries.get(prefix);
-      if (!entry?.subscriptions.delete(subscription) || entry.subscriptions.size > 0) continue;
-      this.entries.delete(prefix);
-      if (entry.rule !== null) {
-        this.#rules.delete(/** @type {Entry & {rule: Rule}} */ (entry));
-        if (!entry.rule.to) unused.push(entry);
-        continue;
+  opened() {
+    this.#tell([...this.#filter.entries.values()]);
+  }
+
+  lost() {}
+
+  /** @param {Error} error */
+  finish(error) {
+    for (const subscription of this.#filter.clear()) subscription.ended(error);
+  }
+
+  /** @param {Entry[]} all */
+  #tell(all) {
+    for (const entries of [all.filter(({ rule }) => rule === null), all.filter(({ rule }) => rule !== null && !rule.to)]) {
+      for (let start = 0; start < entries.length; start += SUBSCRIBE_PREFIXES) {
+        const part = entries.slice(start, start + SUBSCRIBE_PREFIXES);
+        this.#line.ask(change(part, "subscribe", "rule"), (error, lost, { offset }) => {
+          if (lost) return;
+          if (error === null) this.began = offset;
+          this.#answered(part, error);
+        });
       }
-      const left = (this.#lengths.get(prefix.length) ?? 1) - 1;
-      if (left > 0) this.#lengths.set(prefix.length, left);
-      else this.#lengths.delete(prefix.length);
-      unused.push(entry);
     }
-    return unused;
-  }
-
-  /** Returns all subscriptions there were. */
-  clear() {
-    const subscriptions = new Set([...this.entries.values()].flatMap((entry) => [...entry.subscriptions]));
-    for (const subscription of subscriptions) this.remove(subscription);
-    return subscriptions;
   }
 
   /**
-   * O(1) for a topic seen lately, else one lookup for each distinct length of a prefix.
+   * A refused list is tried again one by one, so that only the prefixes at fault lose their subscriptions.
    *
-   * @param {string} topic
+   * @param {Entry[]} entries
+   * @param {Error | null} error
    */
-  route(topic) {
-    let found = this.#routes.get(topic);
-    if (found === undefined) {
-      const matches = [...this.#lengths.keys()].map((length) => this.entries.get(topic.slice(0, length)));
-      found = [...new Set(matches.flatMap((entry) => [...(entry?.subscriptions ?? [])]))];
-      if (this.#routes.size >= CACHED_TOPICS) this.#routes.clear();
-      this.#routes.set(topic, found);
+  #answered(entries, error) {
+    const current = entries.filter((entry) => this.#filter.entries.get(entry.prefix) === entry);
+    if (error === null) {
+      for (const entry of current) entry.confirmed.resolve();
+    } else if (entries.length > 1) {
+      for (const entry of current) this.#tell([entry]);
+    } else if (current.length > 0) {
+      for (const subscription of [...current[0].subscriptions]) this.#end(subscription, error, entries);
     }
-    return found;
   }
 
   /**
-   * The same of a message with labels or names.
-   *
-   * @param {string} topic
-   * @param {BesideMessage} beside
+   * @param {Subscription} subscription
+   * @param {Error} error
+   * @param {Entry[]} refused
    */
-  routeBeside(topic, beside) {
-    const found = new Set(this.route(topic));
-    for (const { rule, subscriptions } of this.#rules) {
-      if (isMatch(rule, topic, beside)) subscriptions.forEach((subscription) => found.add(subscription));
-    }
-    return found;
+  #end(subscription, error, refused) {
+    const unused = this.#filter.remove(subscription).filter((entry) => !refused.includes(entry));
+    subscription.ended(error);
+    if (unused.length > 0) this.#tellUnused(unused);
+    this.#reports.report(error);
+  }
+
+  /**
+   * @param {Subscription} subscription
+   * @returns {Promise<void>}
+   */
+  #unsubscribe(subscription) {
+    const unused = this.#filter.remove(subscription);
+    subscription.ended(null);
+    if (unused.length === 0 || !this.#line.isOpen) return Promise.resolve();
+    this.#turn.flush();
+    return this.#tellUnused(unused);
+  }
+
+  /** @param {Entry[]} entries */
+  #tellUnused(entries) {
+    const done = handled(deferred());
+    this.#line.ask(change(entries, "unsubscribe", "unrule"), (error, lost) => done.settle(lost ? null : error));
+    return done.promise;
   }
 }
 

@@ -12,7 +12,7 @@ import { StoreWatch } from "./watch.js";
 
 /**
  * @import { Client, Expiring, StoreEntry, StoreState, StoreValue } from "../../hub.js"
- * @import { Deliver, Subscription } from "../subscriptions.js"
+ * @import { Deliver, Subscription } from "../subscription.js"
  * @import { Change } from "./copy.js"
  *
  * @typedef {object} Line What a store needs of a client.

@@ -1,0 +1,176 @@
+/**
+ * All that a client and its hub have to say to each other: parts, and the line that they share.
+ *
+ * ```
+ *        ┌── subscriptions   services   names   journal   publishing   requests   followers   renewal ──┐
+ *        │      ▲ what the hub says, each to its part            what they say, together in a turn ▼    │
+ *        └── Line: opened ─▶ each part │ lost ─▶ each part │ closed, or refused for good: finish ───────┘
+ * ```
+ *
+ * Owner of the state: each part of its own (`Part` of `line.js`), and nobody of another's. Invariants: each is told of the line's life
+ * in the order of the list; once it is open, what still holds is said before what waited to be published, and that before
+ * requests. `Client` is the face of this for programs; a subscription that begins in the journal has one without a face.
+ */
+
+import { checkedText } from "./checks.js";
+import { HubError } from "./errors.js";
+import { Followers } from "./followers.js";
+import { isLive } from "./journal.js";
+import { JournalAccess } from "./journal_access.js";
+import { Line } from "./line.js";
+import { Names } from "./names.js";
+import { settled } from "./options.js";
+import { Publishing } from "./publishing.js";
+import { Reports } from "./reports.js";
+import { Requests } from "./requests.js";
+import { Services } from "./services.js";
+import { Subscriptions } from "./subscriptions.js";
+import { TokenRenewal } from "./token_renewal.js";
+import { TokenSource } from "./token_source.js";
+import { Turn } from "./turn.js";
+
+/**
+ * @import { From, Options, Statistics, Wanted, Welcome } from "../hub.js"
+ * @import { OwnLine } from "./followers.js"
+ * @import { Part } from "./line.js"
+ * @import { Deliver } from "./subscription.js"
+ */
+
+export class Exchange {
+  reports = new Reports();
+  /** @type {readonly Part[]} */
+  #parts;
+  #turn = new Turn(() => this.#write());
+
+  /**
+   * @param {string} url
+   * @param {Options} given
+   */
+  constructor(url, given) {
+    const options = settled(given);
+    const tokens = new TokenSource(options);
+    this.line = new Line(url, options, tokens, this.reports, {
+      opened: (welcome) => this.#opened(welcome),
+      granted: (welcome) => this.renewal.before(welcome.until),
+      heard: (message, characters) => this.#heard(message, characters),
+      lost: () => this.#parts.forEach((part) => part.lost()),
+      finish: (error) => this.#parts.forEach((part) => part.finish(error)),
+    });
+    this.subscriptions = new Subscriptions(this.line, this.#turn, this.reports);
+    this.services = new Services(this.line, this.#turn, this.reports);
+    this.names = new Names(this.line, this.reports);
+    this.journal = new JournalAccess(this.line);
+    this.publishing = new Publishing(options.outboundBytes, this.line, this.#turn);
+    this.requests = new Requests(options, this.line, this.#turn);
+    this.followers = new Followers(this.line, this.reports, () => new Exchange(url, options).#ownLine());
+    this.renewal = new TokenRenewal(tokens, options.backoff.random, this.line, this.reports);
+    this.#parts = [
+      this.subscriptions, this.services, this.names, this.journal, this.publishing, this.requests, this.followers, this.renewal,
+    ];
+    this.line.begin();
+  }
+
+  /**
+   * Subscribe to what comes, or from a place in the journal on.
+   *
+   * @param {Wanted} prefixes
+   * @param {From} from
+   * @param {Deliver} deliver
+   * @param {(error: Error | null) => void} ended
+   * @param {() => Promise<void> | undefined} room Gives a promise while whoever reads is behind.
+   */
+  subscribe(prefixes, from, deliver, ended, room) {
+    if (isLive(from)) return this.subscriptions.subscribe(prefixes, deliver, ended);
+    return this.followers.follow(prefixes, from, deliver, ended, room);
+  }
+
+  /** @returns {Statistics} */
+  statistics() {
+    const { reports, line, subscriptions, publishing, requests } = this;
+    return Object.freeze({
+      state: line.state,
+      hub: line.welcome?.hub ?? null,
+      connections: line.connections,
+      receivedMessages: subscriptions.receivedMessages,
+      receivedBatches: subscriptions.receivedBatches,
+      droppedMessages: reports.droppedMessages,
+      sampledOutMessages: reports.sampledOutMessages,
+      skippedMessages: reports.skippedMessages,
+      publishedMessages: publishing.publishedMessages,
+      publishedBatches: publishing.publishedBatches,
+      discardedMessages: publishing.discardedMessages,
+      errors: reports.errors,
+      prefixes: subscriptions.size,
+      unconfirmed: line.confirmations.size,
+      pendingRequests: requests.pending,
+      outboundBytes: publishing.size + requests.size + line.bufferedBytes,
+    });
+  }
+
+  /** Send what is ready to be sent, then close, for good. */
+  close() {
+    if (this.line.state !== "closed") {
+      this.#turn.flush();
+      this.line.close();
+    }
+    return this.line.closed;
+  }
+
+  /** @returns {OwnLine} What of this a followed journal needs. */
+  #ownLine() {
+    return {
+      fetch: (order) => this.journal.fetch(order),
+      subscribe: (prefixes, deliver) => this.subscriptions.subscribe(prefixes, deliver, () => {}),
+      on: (event, listener) => this.reports.on(event, listener),
+      began: () => this.subscriptions.began,
+      journal: () => this.line.welcome?.journal,
+      close: () => this.close(),
+    };
+  }
+
+  /** @param {Welcome} welcome */
+  #opened(welcome) {
+    for (const part of this.#parts) part.opened(welcome);
+    this.#turn.flush();
+  }
+
+  /** Write all that waits, if there is somebody to write it to. */
+  #write() {
+    this.publishing.seal();
+    if (!this.line.isSending) return;
+    this.publishing.write();
+    this.requests.write();
+    this.services.write();
+  }
+
+  /**
+   * What the hub says, to the part that it is for.
+   *
+   * @param {any} message
+   * @param {number} characters
+   */
+  #heard(message, characters) {
+    switch (message.type) {
+      case "messages": return this.subscriptions.deliver(message, characters);
+      case "confirmed": // the same, but for what stands in it
+      case "recorded": return this.line.confirmations.settle(message.request, null, message);
+      case "records": return this.journal.receive(message);
+      case "dropped": return this.reports.dropped(message.count);
+      case "sampled": return this.reports.sampled(message.count);
+      case "reply": return this.requests.answer(message);
+      case "request": return this.services.receive(message);
+      case "name": return this.names.stands(message);
+      case "error": return this.#refused(message);
+      default: return checkedText(message.type, "type of a message"); // pong, and what later hubs may say
+    }
+  }
+
+  /** @param {{request: number, code: number, text: string, offset?: number, about?: string}} refusal */
+  #refused({ request, code, text, offset, about }) {
+    const error = new HubError(code, text, offset);
+    if (about === "request" && this.requests.refuse(request, error)) return;
+    if (this.line.confirmations.settle(request, error) || this.journal.refuse(request, error)) return;
+    this.reports.report(error);
+    this.line.refused();
+  }
+}
