@@ -121,6 +121,8 @@ class Bench:
             yield tiered.rates("batch of a tier → noop", lambda: noop(frame))
             two = tiered.read("offset BIGINT, topic STRING", tier=str(tier))
             yield tiered.rates("the same, offset and topic", lambda: noop(two))
+            files = self.spark.read.parquet(*map(str, tier.glob("*/data")))
+            yield tiered.rates("its files by Spark's own reader → noop", lambda: noop(files))
             one = tiered.read(tier=str(tier), topics=TOPICS[0])
             yield tiered.rates("the same, one topic of 40; rows passed over count, too", lambda: noop(one))
 

@@ -46,3 +46,14 @@ def test_a_stream(spark: SparkSession, tiered: Tiered, tmp_path: Path) -> None:
 
     run_stream(spark, tiered.options(startingOffsets="earliest", maxOffsetsPerTrigger="70"), look, tmp_path / "check")
     assert seen == list(range(COUNT))
+
+
+def test_files_that_spark_reads_itself(spark: SparkSession, tiered: Tiered) -> None:
+    """Without the hub and the connector they are the same rows, of the same types, with the column `encoding`."""
+    frame = spark.read.parquet(*map(str, tiered.tier.glob("*/data")))
+    through_hub = spark.read.format("hub").options(url=tiered.hub.url, endingOffsets=str(SEALED)).load()
+    assert frame.drop("encoding").dtypes == through_hub.dtypes
+    assert (
+        frame.filter("encoding = 0").drop("encoding").sort("offset").collect() == through_hub.sort("offset").collect()
+    )
+    assert frame.filter("topic = '/n/1'").count() == SEALED // 4
