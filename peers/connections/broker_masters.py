@@ -98,7 +98,7 @@ class Masters:
         new_object = node.wall_us() * 1_000 + number
         ledger = self._ledger(known, owner, new_object)
         own = entity(self._id, new_object if ledger is None else ledger.object)
-        store = HubStore(own, owner, lambda: owner.store.entries, lambda: node.wall_us() * 1_000, ledger)
+        store = HubStore(own, owner, owner.store, lambda: node.wall_us() * 1_000, ledger)
         topic = clone_topic(known).encode()
         limits = MasterLimits(snapshot_bytes=node.settings.limits.frame_bytes)
         history = None if ledger is None else store

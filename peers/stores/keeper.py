@@ -1,7 +1,9 @@
 """`Keeper`: where the entries of a store are when the hub is not running; `InMemory` is nowhere.
 
 A master applies commands first, and hands their changes to its keeper; it tells nobody of a change, and confirms no
-command, before the keeper says that they are kept. (Reads at the master may see them before.)
+command, before the keeper says that they are kept. (Reads at the master may see them before.) Whatever else is made of
+what the store holds, and outlives the hub elsewhere, waits for the same word: to keep no changes is to wait for those
+before.
 """
 
 from __future__ import annotations
@@ -55,7 +57,8 @@ class Keeper(Protocol):
         """Keep changes, behind all those that came before, and call `then`: at once, or in a later turn.
 
         Calls of `then` are in the order of `keep`. Changes of one call are kept together or not at all, and so are
-        they and their notes.
+        they and their notes. Where there is neither, `then` is called once all that came before is kept, also what
+        could not be kept at first.
         """
 
     async def close(self) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Callable
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,16 +14,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hub.errors import HubError, StorageError
+from hub.errors import HubError, RequestFailedError, RequestOverflowError, StorageError
+from hub.settings import Settings, StoresSettings
 from hub.stores.command import Command
 from hub.stores.limits import StoreLimits
 from hub.stores.store import Store
+from peers.client import connect
 from peers.stores.keeping import in_file
 from peers.stores.keeping.database import Database
 from peers.stores.keeping.in_file import InFile
 from peers.stores.keeping.unkept import Unkept
 from peers.stores.operations import TypedOperations
 from tests.hubs.eventually import eventually
+from tests.hubs.fixtures import StartHub
+from tests.hubs.hub import Hub
 from tests.stores.packed import pack
 
 NOW_NS = 1_700_000_000 * 10**9
@@ -113,6 +118,37 @@ async def test_what_comes_at_once_is_one_transaction(start: Callable[..., Kept])
     await eventually(lambda: len(order) == 1_000)
     assert order == list(range(1_000))
     assert kept.keeper.commits_total == 1
+
+
+async def test_to_wait_for_what_is_kept(start: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch) -> None:
+    """To keep nothing is to wait for what came before: not at all, for what is being written, or until it can be."""
+    kept = start()
+    order: list[HubError | str | None] = []
+    kept.keeper.keep((), order.append)
+    assert order == [None]
+    kept.apply(put(KEYS[0], "one"))
+    kept.keeper.keep((), lambda _: order.append("one is kept"))
+    await asyncio.sleep(0)  # it is being written now
+    kept.keeper.keep((), lambda _: order.append("nothing comes behind it"))
+    assert len(order) == 1
+    await eventually(lambda: order[1:] == ["one is kept", "nothing comes behind it"])
+    assert kept.keeper.commits_total == 1
+
+    def fail(*_: object) -> None:
+        raise apsw.FullError("database or disk is full")
+
+    write = Database.write
+    monkeypatch.setattr(in_file, "RETRY_S", 0.01)
+    monkeypatch.setattr(Database, "write", fail)
+    kept.apply(put(KEYS[0], "two"))
+    kept.keeper.keep((), order.append)
+    await eventually(lambda: len(order) == 4)
+    assert "disk is full" in str(order[3])
+    kept.keeper.keep((), order.append)
+    monkeypatch.setattr(Database, "write", write)
+    await eventually(lambda: len(order) == 5)
+    kept.keeper.keep((), order.append)
+    await eventually(lambda: order[-1] is None)
 
 
 async def test_a_file_that_cannot_be_written(start: Callable[..., Kept], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,3 +244,84 @@ async def test_closing_while_it_fails(start: Callable[..., Kept], monkeypatch: p
         await kept.keeper.close()
     assert all(error is not None for error in kept.told)
     assert kept.told
+
+
+class Disk:
+    """A disk that writes when it is told to, or not at all."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.goes_on = threading.Event()
+        self.error: Exception | None = None
+        write = Database.write
+
+        def wait(database: Database, unkept: Unkept) -> None:
+            self.goes_on.wait()
+            if self.error is not None:
+                raise self.error
+            write(database, unkept)
+
+        monkeypatch.setattr(Database, "write", wait)
+
+
+@pytest.fixture
+def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
+    """The disk of all stores of a test."""
+    made = Disk(monkeypatch)
+    yield made
+    made.goes_on.set()
+
+
+READ, WRITE = "$store/s/read", "$store/s/write"
+
+
+async def test_nobody_hears_of_what_is_not_kept(start_hub: StartHub, tmp_path: Path, disk: Disk) -> None:
+    """Neither by changes that are asked for, nor by an answer that says that there was an entry; reads show it."""
+    disk.goes_on.set()
+    hub = await start_hub(settings=Settings(stores=StoresSettings(open=(f"s={tmp_path / 's.db'}",))))
+    async with connect(hub.url) as client:
+        first = await client.request(WRITE, ["put", pack("k"), pack(0)])
+        disk.goes_on.clear()
+        putting = asyncio.ensure_future(client.request(WRITE, ["put", pack("k"), pack(1)]))
+        await eventually(lambda: _number(hub) == first + 1)
+        asked = [
+            asyncio.ensure_future(client.request(READ, ["since", first])),
+            asyncio.ensure_future(client.request(WRITE, ["put_unique", pack("k"), pack(2)])),
+            asyncio.ensure_future(client.store("s").replica().__aenter__()),
+        ]
+        assert (await client.request(READ, ["get", pack("k")]))[0] == pack(1)
+        assert (await client.request(READ, ["rows", "", False]))[2:] == [first + 1, first + 1, [pack("k")]]
+        await client.request(READ, ["state"])  # behind the others' questions
+        assert not any(each.done() for each in (putting, *asked))
+        disk.goes_on.set()
+        assert await putting == first + 1
+        (_, _, rows), was_new, replica = await asyncio.gather(*asked)
+        assert [row[0] for row in rows] == [first + 1]
+        assert was_new is None
+        assert replica.get("k") == 1
+        await replica.close()
+
+
+async def test_what_cannot_be_kept_is_not_told_as_changes(start_hub: StartHub, tmp_path: Path, disk: Disk) -> None:
+    """Whoever asks for changes is told to come again, and gets them once they are in the file."""
+    disk.goes_on.set()
+    hub = await start_hub(settings=Settings(stores=StoresSettings(open=(f"s={tmp_path / 's.db'}",))))
+    async with connect(hub.url) as client:
+        first = await client.request(WRITE, ["put", pack("k"), pack(0)])
+        disk.error = apsw.FullError("database or disk is full")
+        for asked in (["put", pack("k"), pack(1)], ["put_unique", pack("k"), pack(1)]):
+            with pytest.raises(RequestFailedError, match="disk is full"):
+                await client.request(WRITE, asked)
+        outcomes = await client.request_many(READ, [["since", first], ["exists", pack("k")]], return_exceptions=True)
+        assert isinstance(outcomes[0], RequestOverflowError)
+        assert outcomes[1] is True
+        disk.error = None
+        async with client.store("s").replica() as replica:
+            assert replica.get("k") == 1
+        assert (await client.request(READ, ["since", first]))[1] == first + 1
+
+
+def _number(hub: Hub) -> int:
+    """The number of the last change of the store."""
+    master = hub.node.stores.get("s")
+    assert master is not None
+    return master.store.number

@@ -94,8 +94,12 @@ class InFile:
         self.notes = self._database.notes()
 
     def keep(self, changes: Sequence[Change], then: Then, notes: Notes = NO_NOTES) -> None:
-        """Keep changes with the next transaction."""
-        self._waiting.add(changes, self._store, notes)
+        """Keep changes with the next transaction; call `then` at once where there is nothing to be kept."""
+        if changes or notes:
+            self._waiting.add(changes, self._store, notes)
+        elif not self._waiting and self._writing is None:
+            then(None)
+            return
         self._thens.append(then)
         if self._retry is None and self._writing is None:
             self._begin()
@@ -119,8 +123,14 @@ class InFile:
             self._retry = loop.call_later(RETRY_S, self._begin)
         for then in thens:
             then(error)
-        if self._waiting and self._writing is None and self._retry is None and not self._is_closed:
+        if self._writing is not None or self._retry is not None or self._is_closed:
+            return
+        if self._waiting:
             self._begin()
+            return
+        thens, self._thens = self._thens, []
+        for then in thens:  # they have waited for this transaction alone
+            then(None)
 
     def _fail(self, unkept: Unkept, cause: Exception) -> HubError:
         """Put back what could not be written; return what those are told who wait."""

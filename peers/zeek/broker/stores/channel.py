@@ -7,6 +7,7 @@ clone that writes to the master. Both ends live by ticks, which their owner call
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum, auto
 from typing import Final, NamedTuple
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "TICK_S",
     "ChannelCounters",
     "ChannelLimits",
+    "Later",
 ]
 
 TICK_S: Final = 0.1
@@ -33,6 +35,13 @@ SILENT_TICKS: Final = HEARTBEAT_TICKS * 100
 
 NACK_NUMBERS: Final = 1_000
 """Most numbers that are asked for, or sent again, at once: what is still missing then is asked for two ticks later."""
+
+
+class Later(Enum):
+    """In place of an action."""
+
+    LATER = auto()
+    """Nobody can say yet what stands under its number: it is asked for again."""
 
 
 class ChannelLimits(NamedTuple):

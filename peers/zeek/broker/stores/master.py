@@ -13,7 +13,7 @@ Some things are better than in Broker. A clone that is not known (any more), sin
 hub has started again, goes on where it is, if the store can tell what it lacks (`History`). If not, it is told that
 something will never come, so that it begins anew, or says so in its log, rather than going stale unnoticed. A writer
 that is not known, or was silent for long, is asked for its handshake; where it is known how far it had come, it goes on
-there. And what a writer wishes is acknowledged once it is kept.
+there. And what a writer wishes is acknowledged once it is kept; nor is a clone given a content before (`Producer`).
 
 Owner: the connections of one hub, which call `tick` each 100 ms. Limits: clones, writers, what is buffered for them
 (`ChannelLimits`), the bytes of one snapshot (it must fit into one frame, as there is no way to split it), and those of
@@ -28,7 +28,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from peers.zeek.broker.stores.channel import HEARTBEAT_TICKS, SILENT_TICKS, ChannelCounters, ChannelLimits
+from hub.errors import HubError
+from peers.zeek.broker.stores.channel import HEARTBEAT_TICKS, SILENT_TICKS, ChannelCounters, ChannelLimits, Later
 from peers.zeek.broker.stores.command import (
     NIL_ENTITY,
     AckClone,
@@ -102,6 +103,9 @@ class ServedStore(Protocol):
     def entries(self) -> Iterable[tuple[bytes, bytes]]:
         """Return the whole content."""
 
+    def when_kept(self, then: Callable[[HubError | None], object]) -> None:
+        """Call `then` once all of the content of now is kept; later with an error if that has failed once."""
+
 
 class History(Protocol):
     """What a store knows of the numbers of its master's channel, also of those from before the hub was started."""
@@ -113,8 +117,8 @@ class History(Protocol):
     def remembers(self, number: int) -> bool:
         """Return whether `recall` knows a number."""
 
-    def recall(self, number: int) -> Action | None:
-        """Return what stands under a number, as the store is now; None if nobody knows."""
+    def recall(self, number: int) -> Action | Later | None:
+        """Return what stands under a number, as the store is now, and is kept; None if nobody knows."""
 
     def position(self, writer: bytes) -> int | None:
         """Return the number of the last wish of a clone that was granted; None if nobody knows."""
@@ -219,6 +223,7 @@ class Master:
             counters=self._counters.channel,
             number=FIRST_NUMBER if history is None else history.last,
             recall=self._recall,
+            when_kept=store.when_kept,
         )
         self._history = history
         self._writers: dict[bytes, _Writer] = {}
@@ -297,7 +302,8 @@ class Master:
             producer.skip(max(producer.number, number))
             return
         while number and producer.number + 1 < number:
-            self._produce_next(self._recall(producer.number + 1) or nothing(self._own))
+            recalled = self._recall(producer.number + 1)
+            self._produce_next(nothing(self._own) if recalled is None or recalled is Later.LATER else recalled)
         if not number or number > producer.number:
             self._produce_next(action)
 
@@ -306,7 +312,7 @@ class Master:
             self._producer.remove_slowest()
         self._producer.produce(action)
 
-    def _recall(self, number: int) -> Action | None:
+    def _recall(self, number: int) -> Action | Later | None:
         return None if self._history is None else self._history.recall(number)
 
     def _snapshot(self, number: int, _: int) -> AckClone | None:

@@ -19,6 +19,10 @@ name.
 A consumer that was there before the producer was is taken in where it is (`adopt`): what it lacks below the floor is
 what the owner can recall.
 
+What a handshake holds may be ahead of what the owner has on its disk, and must not be known elsewhere if that is never
+written. So it is sent once the owner says that it is kept (`when_kept`); actions that come meanwhile have higher
+numbers, and go ahead: its consumer lets them wait.
+
 Owner: one master, or one clone that writes. Invariants: the buffer holds all numbers above the floor; a consumer that
 is silent, asks nonsense, or is removed by the owner holds nothing back; none is sent more than `REPEATED`
 actions again in a tick, however often it asks. Cost: O(1) an action and an acknowledgement,
@@ -32,12 +36,14 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Final
 
+from hub.errors import HubError
 from peers.zeek.broker.stores.channel import (
     HEARTBEAT_TICKS,
     NACK_NUMBERS,
     SILENT_TICKS,
     ChannelCounters,
     ChannelLimits,
+    Later,
 )
 from peers.zeek.broker.stores.command import (
     NIL_ENTITY,
@@ -66,7 +72,7 @@ _HANDSHAKE = (0,)
 class _Path:
     """One consumer, as the producer knows it."""
 
-    __slots__ = ("acked", "handshake", "lagged", "last_seen", "offset", "repeated", "repeated_tick")
+    __slots__ = ("acked", "handshake", "is_held", "lagged", "last_seen", "offset", "repeated", "repeated_tick")
 
     def __init__(self, offset: int, handshake: bytes, tick: int) -> None:
         self.offset = offset
@@ -75,6 +81,8 @@ class _Path:
         """What it has acknowledged last; 0 before the first time."""
         self.handshake = handshake
         """Sent again until the first acknowledgement, empty from then on."""
+        self.is_held = False
+        """Whether its handshake holds what is not kept yet, and is not sent."""
         self.last_seen = tick
         self.lagged = False
         """Whether it lacked something at the last keepalive."""
@@ -91,6 +99,11 @@ def _nothing(_: int) -> None:
     """Stand in where nothing is known but what the buffer holds."""
 
 
+def _at_once(then: Callable[[HubError | None], object]) -> None:
+    """Stand in where nothing is kept."""
+    then(None)
+
+
 class Producer:
     """One end of a channel.
 
@@ -105,6 +118,8 @@ class Producer:
         removes_silent: Whether a consumer that says nothing for `SILENT_TICKS` is removed.
         number: That of the last action before the first.
         recall: Returns what stands under a number that the buffer does not hold; None if nobody knows.
+        when_kept: Calls what it is given, at once or later, once all is kept that a handshake may hold now; later with
+            an error if that has failed, and may be waited for again.
     """
 
     __slots__ = (
@@ -121,6 +136,7 @@ class Producer:
         "_removes_silent",
         "_send",
         "_tick",
+        "_when_kept",
         "buffered_bytes",
         "number",
     )
@@ -136,7 +152,8 @@ class Producer:
         counters: ChannelCounters,
         removes_silent: bool = True,
         number: int = FIRST_NUMBER,
-        recall: Callable[[int], Action | None] = _nothing,
+        recall: Callable[[int], Action | Later | None] = _nothing,
+        when_kept: Callable[[Callable[[HubError | None], object]], object] = _at_once,
     ) -> None:
         self._own = own
         self._receiver = receiver
@@ -146,6 +163,7 @@ class Producer:
         self._counters = counters
         self._removes_silent = removes_silent
         self._recall = recall
+        self._when_kept = when_kept
         self.number = number
         """That of the last action."""
         self._floor = number
@@ -227,8 +245,8 @@ class Producer:
             return False
         if not self._paths:
             self._floor = self.number  # the buffer is empty
-        path = _Path(content.offset, self._shake_hands(consumer, content), self._tick)
-        self._paths[consumer] = path
+        path = self._paths[consumer] = _Path(content.offset, b"", self._tick)
+        self._shake_hands(consumer, path, content)
         return True
 
     def remove(self, consumer: bytes) -> None:
@@ -282,7 +300,7 @@ class Producer:
     def insist(self) -> None:
         """Send all handshakes again that were never acknowledged."""
         for consumer, path in self._paths.items():
-            if path.handshake:
+            if path.handshake and not path.is_held:
                 self._send(consumer, path.handshake)
 
     def fail(self, consumer: bytes, number: int) -> None:
@@ -309,22 +327,37 @@ class Producer:
                 self._control(consumer, Keepalive(self.number))
             path.lagged = path.acked < self.number
 
-    def _shake_hands(self, consumer: bytes, content: AckClone | AttachWriter) -> bytes:
+    def _shake_hands(self, consumer: bytes, path: _Path, content: AckClone | AttachWriter) -> None:
         seq = content.offset if isinstance(content, AckClone) else 0
-        command = encode_command(Command(seq, self._own, consumer, content))
-        self._send(consumer, command)
-        return command
+        path.handshake = encode_command(Command(seq, self._own, consumer, content))
+        self._hold(consumer, path, path.handshake)
+
+    def _hold(self, consumer: bytes, path: _Path, handshake: bytes) -> None:
+        """Send a handshake once what it holds is kept, if it is still wanted then."""
+
+        def then(error: HubError | None) -> None:
+            if self._paths.get(consumer) is not path or path.handshake is not handshake:
+                return
+            if error is not None:
+                self._hold(consumer, path, handshake)
+                return
+            path.is_held = False
+            self._send(consumer, handshake)
+
+        path.is_held = True
+        self._when_kept(then)
 
     def _repeat_handshake(self, consumer: bytes, path: _Path) -> bool:
         path.last_seen = self._tick
         if path.handshake:
-            self._send(consumer, path.handshake)
+            if not path.is_held:
+                self._send(consumer, path.handshake)
             return True
         content = self._handshake(self.number, path.has)  # it was there already, and has lost what it knew
         if content is None:
             self.remove(consumer)
             return False
-        path.handshake = self._shake_hands(consumer, content)
+        self._shake_hands(consumer, path, content)
         return True
 
     def _repeat_action(self, consumer: bytes, path: _Path, number: int) -> None:
@@ -343,7 +376,7 @@ class Producer:
         action = self._recall(number)
         if action is None:
             self.fail(consumer, number)
-        else:
+        elif action is not Later.LATER:
             self._counters.recalled += 1
             self._send(consumer, encode_command(Command(number, self._own, consumer, action)))
 

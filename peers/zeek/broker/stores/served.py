@@ -13,7 +13,8 @@ Who has made a change is told to others as text, `zeek UUID#7` for an entity. Wh
 when it is told; a clone keeps none, and is told when an entry expires.
 
 Where the store is kept over restarts, a `Ledger` knows under which numbers clones are told of what, and this is the
-`History` that their master asks.
+`History` that their master asks. What a change has made void that is not kept yet is not void yet: it is found among
+the last changes of the store, or cannot be said before that change is kept.
 
 Owner: the connections of one hub. Cost: 2 to 5 µs an entry in a snapshot, or a change. No I/O; the time is asked for.
 """
@@ -30,7 +31,7 @@ from typing import Protocol
 from hub.errors import HubError, StoreError
 from hub.stores.change import Change, ChangeKind
 from hub.stores.command import Command
-from hub.stores.store import Entry
+from hub.stores.store import Store
 from peers.values import (
     Count,
     InvalidDataError,
@@ -44,6 +45,7 @@ from peers.values import (
     to_msgpack,
 )
 from peers.values.layout import Tag
+from peers.zeek.broker.stores.channel import Later
 from peers.zeek.broker.stores.command import (
     Action,
     Add,
@@ -100,6 +102,9 @@ class StoreOwner(Protocol):
         What `note` makes of what came of them is kept beside the changes.
         """
 
+    def when_kept(self, then: Callable[[HubError | None], object]) -> None:
+        """Call `then` once all that the store has now is kept, or with why that has failed once."""
+
 
 def publisher_of(of: bytes) -> str:
     """Return how an entity is named to those who read changes."""
@@ -121,28 +126,30 @@ class HubStore:
     Args:
         own: The entity of the master, which stands for everybody who is at no Zeek.
         owner: Changes the store.
-        entries: Of the store, by key.
+        store: The store itself, to be looked at.
         now_ns: The time, ns since 1970, by which entries expire.
         ledger: What is kept over restarts of how clones are told; None where nothing is.
     """
 
-    __slots__ = ("_entries", "_keys", "_ledger", "_now_ns", "_own", "_owner", "refused", "unwritable")
+    __slots__ = ("_are_kept", "_keys", "_ledger", "_now_ns", "_own", "_owner", "_store", "refused", "unwritable")
 
     def __init__(
         self,
         own: bytes,
         owner: StoreOwner,
-        entries: Callable[[], Mapping[bytes, Entry]],
+        store: Store,
         now_ns: Callable[[], int],
         ledger: Ledger | None = None,
     ) -> None:
         self._own = own
         self._owner = owner
-        self._entries = entries
+        self._store = store
         self._now_ns = now_ns
         self._ledger = ledger
         self._keys: dict[int, bytes] | None = None
         """The keys of entries by their versions, while somebody goes through them."""
+        self._are_kept = False
+        """Whether all of the store is kept that was there when these were gathered."""
         self.refused = 0
         """Wishes that were not granted: a clash of types, a full store, a value that is none."""
         self.unwritable = 0
@@ -150,15 +157,19 @@ class HubStore:
 
     def __len__(self) -> int:
         """Return how many entries there are."""
-        return len(self._entries())
+        return len(self._store.entries)
 
     def entries(self) -> Iterator[tuple[bytes, bytes]]:
         """Return the whole content, as far as it has a Broker form."""
-        for key, (value, _, _) in self._entries().items():
+        for key, (value, _, _) in self._store.entries.items():
             try:
                 yield from_msgpack(key), from_msgpack(value)
             except InvalidDataError:
                 self.unwritable += 1
+
+    def when_kept(self, then: Callable[[HubError | None], object]) -> None:
+        """Call `then` once all of the content of now is kept; later with an error if that has failed once."""
+        self._owner.when_kept(then)
 
     def apply(self, wish: Wish, then: Granted, by: By | None = None) -> None:
         """Grant a wish, if it can be."""
@@ -222,7 +233,7 @@ class HubStore:
         """See `History`."""
         return self._known.position(writer)
 
-    def recall(self, number: int) -> Action | None:
+    def recall(self, number: int) -> Action | Later | None:
         """See `History`."""
         ledger = self._known
         if not ledger.remembers(number):
@@ -230,15 +241,39 @@ class HubStore:
         record = ledger.record(number)
         if record is not None:
             return record
-        if self._keys is None:
-            self._keys = {version: key for key, (_, version, _) in self._entries().items()}
         version = ledger.version_of(number)
-        key = self._keys.get(version)
-        entry = None if key is None else self._entries().get(key)
-        if key is None or entry is None or entry[1] != version:
+        key = self._gathered().get(version)
+        if key is None and self._are_kept:
             return nothing(self._own)  # a later change of this key has made it void
+        entry = None if key is None else self._store.entries.get(key)
+        if key is None or entry is None or entry[1] != version:
+            return self._overwritten(version)
+        return self._put_or_nothing(key, entry[0])
+
+    def _gathered(self) -> dict[int, bytes]:
+        """Return the keys of entries by their versions, as they were a moment ago."""
+        if self._keys is None:
+            keys = self._keys = {version: key for key, (_, version, _) in self._store.entries.items()}
+            self._are_kept = False
+
+            def then(error: HubError | None) -> None:
+                if self._keys is keys:
+                    self._are_kept = error is None
+
+            self.when_kept(then)
+        return self._keys
+
+    def _overwritten(self, version: int) -> Action | Later:
+        """Return what a change has put that a later one, which may not be kept yet, has made void."""
+        found = self._store.since(version - 1, 1, 1)
+        if not found:
+            return Later.LATER
+        (change,) = found
+        return nothing(self._own) if change.value is None else self._put_or_nothing(change.key, change.value)
+
+    def _put_or_nothing(self, key: bytes, value: bytes) -> Put | Erase | PutUniqueResult:
         try:
-            return self._put_of(key, entry[0], None, self._own)
+            return self._put_of(key, value, None, self._own)
         except InvalidDataError:
             return nothing(self._own)
 

@@ -66,7 +66,7 @@ class KeptHub:
             limits=self.limits,
         )
         own = entity(HUB, self.ledger.object)
-        self.served = HubStore(own, self, lambda: self.store.entries, lambda: self.now_ns, self.ledger)
+        self.served = HubStore(own, self, self.store, lambda: self.now_ns, self.ledger)
         self._keep([], lambda _: None, self.ledger.begin())
         self.master = Master(
             own, self.served, self._send, limits=self.master_limits, counters=self.counters, history=self.served
@@ -110,6 +110,13 @@ class KeptHub:
 
     def _keep(self, changes: list[Change], then: Callable[[HubError | None], object], notes: Notes) -> None:
         self.waiting.append((changes, then, notes))
+
+    def when_kept(self, then: Callable[[HubError | None], object]) -> None:
+        """As the owner of a store."""
+        if self.waiting:
+            self._keep([], then, {})
+        else:
+            then(None)
 
     def commit(self) -> None:
         """Write what waits into the file, and tell it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from hub.errors import HubError
 from peers.values import Count, decode, encode
 from peers.values.layout import Tag
 from peers.zeek.broker.stores.command import Add, Clear, Erase, Expire, Put, PutUnique, Subtract
@@ -67,6 +68,10 @@ class MemoryStore:
         if isinstance(decode(wish.value), Count):
             value = Count(value)
         return self._put(Put(wish.key, encode(value), None, wish.publisher))
+
+    def when_kept(self, then: Callable[[HubError | None], object]) -> None:
+        """As `ServedStore`: nothing is kept."""
+        then(None)
 
     def expire(self, key: bytes) -> None:
         """A key's time is over."""

@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from hub.errors import HubError, StorageError
 from hub.stores.command import Command
 from peers.values import Count, encode, to_msgpack
 from peers.values.layout import Tag
@@ -111,6 +112,97 @@ def test_what_was_not_kept_was_not_told() -> None:
     assert hub.clones[0].events[5:] == [("update", encode("k2"), encode(Count(200)))]
 
 
+def test_a_content_is_given_once_it_is_kept() -> None:
+    """A clone that comes meanwhile waits for that, and for no more: others may write all the time."""
+    hub = hub_with(1)
+    put(hub, "k1", 100)
+    new = hub.attach()
+    hub.tick(5, commits=False)
+    assert not new.content
+    for number in range(5):
+        put(hub, "k2", number)
+        waiting, hub.waiting = hub.waiting, []
+        put(hub, "k3", 100 + number)
+        behind, hub.waiting = hub.waiting, waiting
+        hub.commit()
+        hub.waiting = behind
+        hub.tick(1, commits=False)
+    assert new.content[encode("k1")] == encode(Count(100))
+    hub.settle()
+    assert hub.is_equal()
+
+
+def test_a_clone_never_has_what_the_master_has_lost() -> None:
+    """Killed before a content is kept, the hub has given it to nobody: behind the restart, all are as the file is."""
+    hub = hub_with(1)
+    put(hub, "k1", 100)
+    put(hub, "new", 1)
+    hub.attach()
+    hub.tick(5, commits=False)
+    restart(hub)
+    put(hub, "k2", 200)
+    hub.settle()
+    assert hub.content[encode("k1")] == encode(Count(1))
+    assert hub.is_equal()
+
+
+def test_a_content_that_cannot_be_kept_at_once() -> None:
+    """It is waited for until it can be, however often that fails."""
+    hub = hub_with(0)
+    put(hub, "k1", 100)
+    clone = hub.attach()
+    for _ in range(3):
+        hub.tick(3, commits=False)
+        waiting, hub.waiting = hub.waiting, []
+        hub.waiting = [(changes, _nobody, notes) for changes, _, notes in waiting]
+        for _, then, _ in waiting:
+            then(StorageError("the disk is full"))
+    assert not clone.content
+    hub.settle()
+    assert hub.is_equal()
+
+
+def _nobody(_: HubError | None) -> None:
+    """Nobody waits for it any more."""
+
+
+def test_what_is_void_by_a_change_that_is_lost() -> None:
+    """A clone lacks a change from before a restart that another one has overwritten, which the next kill loses."""
+    hub = hub_with(1)
+    hub.network.cut.add("clone 1")
+    put(hub, "k1", 100)
+    hub.tick(2)
+    restart(hub)
+    put(hub, "k1", 101)
+    hub.network.cut.clear()
+    hub.tick(10, commits=False)
+    restart(hub)
+    hub.settle()
+    assert hub.content[encode("k1")] == encode(Count(100))
+    assert hub.is_equal()
+
+
+def test_what_is_void_by_a_change_that_comes_to_be_kept() -> None:
+    """Nobody waits for ever, although something is always on its way to the file."""
+    hub = hub_with(1)
+    hub.network.cut.add("clone 1")
+    put(hub, "k1", 100)
+    hub.tick(2)
+    restart(hub)
+    hub.network.cut.clear()
+    for number in range(20):
+        put(hub, "k1", 200 + number)
+        waiting, hub.waiting = hub.waiting, []
+        put(hub, "k1", 300 + number)
+        behind, hub.waiting = hub.waiting, waiting
+        hub.commit()
+        hub.waiting = behind
+        hub.tick(1, commits=False)
+    assert hub.clones[0].content[encode("k1")] != encode(Count(1))
+    hub.settle()
+    assert hub.is_equal()
+
+
 def test_a_wish_that_was_granted_is_not_granted_again() -> None:
     """The hub is killed behind having granted it, and before it could say so."""
     hub = hub_with(1)
@@ -167,7 +259,7 @@ def test_answers_of_put_unique_survive() -> None:
 def test_many_kills(seed: int) -> None:
     """Everybody writes at random, over a bad network, and the hub is killed again and again: all are equal in the end.
 
-    Sums show that no wish is granted twice, or never.
+    Others come meanwhile. Sums show that no wish is granted twice, or never.
     """
     chance = random.Random(seed)  # noqa: S311 -- to be repeatable
     hub = KeptHub(seed)
@@ -178,25 +270,37 @@ def test_many_kills(seed: int) -> None:
     sums = 0
     for _ in range(15):
         for _ in range(chance.randrange(5, 60)):
-            for clone in hub.clones:
-                if chance.random() < 0.3:
-                    add(clone)
-                    sums += 1
-                if chance.random() < 0.2:
-                    wish = any_wish(chance, clone.own)
-                    if not isinstance(wish, Clear):  # or the sum would be gone
-                        clone.write(wish)
-                if chance.random() < 0.05:
-                    clone.put_unique(encode(f"u{chance.randrange(50)}"), encode(Count(chance.randrange(9))))
+            sums += _write(hub, chance)
             if chance.random() < 0.3:
                 put(hub, f"k{chance.randrange(30)}", chance.randrange(100), chance.choice([None, 10**9]))
             hub.tick(commits=chance.random() < 0.6)
+        if chance.random() < 0.3:
+            hub.attach()
+        hub.tick(chance.randrange(3), commits=False)
         restart(hub, chance.randrange(40))
     hub.settle(300)
     assert hub.is_equal()
     assert hub.content[SUM] == encode(Count(sums))
     assert sum(bool(clone.unconfirmed) for clone in hub.clones) == 0
     assert hub.master.is_idle
+
+
+def _write(hub: KeptHub, chance: random.Random) -> int:
+    """Clones that have a master wish something, or not; return by how much the sum grows."""
+    sums = 0
+    for clone in hub.clones:
+        if not clone.master:
+            continue  # what it wishes is dropped
+        if chance.random() < 0.3:
+            add(clone)
+            sums += 1
+        if chance.random() < 0.2:
+            wish = any_wish(chance, clone.own)
+            if not isinstance(wish, Clear):  # or the sum would be gone
+                clone.write(wish)
+        if chance.random() < 0.05:
+            clone.put_unique(encode(f"u{chance.randrange(50)}"), encode(Count(chance.randrange(9))))
+    return sums
 
 
 @pytest.mark.parametrize("has_restarted", [False, True])

@@ -36,7 +36,7 @@ class Backed:
         self.now_ns = 1_000_000_000_000
         self.store = Store("db", TypedOperations())
         self.tell: Callable[[Told], object] = lambda _: None
-        self.hub_store = HubStore(own, self, lambda: self.store.entries, lambda: self.now_ns)
+        self.hub_store = HubStore(own, self, self.store, lambda: self.now_ns)
         self.error: HubError | None = None
 
     # As the owner of the store.
@@ -54,6 +54,10 @@ class Backed:
     def _tell(self, changes: list[Change]) -> None:
         for told in self.hub_store.told(changes):
             self.tell(told)
+
+    def when_kept(self, then: Callable[[HubError | None], object]) -> None:
+        """As both: nothing is kept."""
+        then(None)
 
     # As what a master serves.
 
