@@ -21,7 +21,8 @@ import msgspec
 
 from hub.errors import InvalidTopicError, UsageError
 from hub.keys import KEYS, SECTIONS, SHOWN_CHARACTERS, closest, value_at
-from hub.settings import Settings, StoresSettings
+from hub.settings.settings import Settings
+from hub.settings.stores import StoresSettings
 from hub.stores.naming import parse_feed, parse_served, parse_store
 from hub.topics import check_prefix
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ssl
 
-from hub.settings import ZeekSettings
+from hub.settings.zeek import ZeekSettings
 from peers.transport.tls import TlsError, bound, load_authorities, load_certificate
 
 __all__ = ["client_context", "server_context"]

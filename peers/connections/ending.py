@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 from hub.delivery import Role
 from hub.errors import CloseCode, NotRecognisedError
-from hub.settings import Limits
+from hub.settings.limits import Limits
 from peers.connections.ended import ENDED
 from peers.connections.unread import unread_bytes
 from peers.transport.transport import end_writing

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 
-from hub.settings import Limits
+from hub.settings.limits import Limits
 
 __all__ = ["Progress"]
 

@@ -27,7 +27,7 @@ import structlog
 from hub.config import reloaded
 from hub.overflow import Overflow, QueueLimits
 from hub.quotas.resource import Resource
-from hub.settings import Settings
+from hub.settings.settings import Settings
 from peers.admin.services import add_services
 from peers.connections import broker_tls
 from peers.connections.bridge_dialler import bridge_dialler

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from hub.settings import Settings
+from hub.settings.settings import Settings
 from peers.daemon.sources import Loaded
 from peers.transport.endpoints import Endpoint, Scheme
 from peers.users.admin_token import AdminToken, usual_place

@@ -38,7 +38,7 @@ from structlog.dev import Column, ConsoleRenderer, KeyValueColumnFormatter, LogL
 from structlog.stdlib import BoundLogger, LoggerFactory, ProcessorFormatter, filter_by_level
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from hub.settings import LogSettings
+from hub.settings.telemetry import LogSettings
 from peers.daemon.log_values import VALUE_CHARACTERS, bounded, escaped, shortened
 from peers.daemon.output_queue import OutputQueue
 from peers.daemon.rate_limit import RateLimit

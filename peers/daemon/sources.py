@@ -19,7 +19,7 @@ from typing import cast
 from hub.config import ConfigError, merge
 from hub.keys import KEYS, Key, closest
 from hub.limits import ADDRESS_LIMIT_BYTES
-from hub.settings import Settings
+from hub.settings.settings import Settings
 from peers.transport.endpoints import Endpoint, InvalidEndpointError, Scheme
 from peers.users.files import read_toml
 

@@ -26,7 +26,8 @@ from hub.core import Core
 from hub.errors import CloseCode, InvalidTopicError, JournalUnavailableError, RejectedError, UsageError
 from hub.handler import Handler
 from hub.routes import Route
-from hub.settings import JournalSettings, Limits
+from hub.settings.journal import JournalSettings
+from hub.settings.limits import Limits
 from hub.topics import check_prefix
 from peers.journal.consumers.positions import Positions, positions_path
 from peers.journal.consumers.service import Consumers

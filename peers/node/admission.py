@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Protocol
 
-from hub.settings import Limits
+from hub.settings.limits import Limits
 from peers.node.newcomers import Newcomers
 from peers.transport.host import host_of
 

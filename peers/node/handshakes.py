@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 from itertools import islice
 
-from hub.settings import Limits
+from hub.settings.limits import Limits
 from peers.node.newcomers import Newcomers
 from peers.transport.host import host_of
 from peers.transport.tls_transport import TlsTransport

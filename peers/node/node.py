@@ -26,7 +26,7 @@ from hub.mesh.spares import Spares
 from hub.overflow import QueueLimits
 from hub.quotas.quotas import Quotas
 from hub.quotas.resource import Resource
-from hub.settings import Settings
+from hub.settings.settings import Settings
 from peers.journal.consumers.far_consumers import FarConsumers
 from peers.journal.elsewhere import JournalElsewhere
 from peers.journal.far_confirmations import FarConfirmations

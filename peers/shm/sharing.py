@@ -10,7 +10,7 @@ Owner: one connection. Invariants: a descriptor is taken out of the transport's 
 before anything else is looked at, so that frames and descriptors stay in step also behind a refusal; what a client was
 sent and has not taken is bounded (`is_full`).
 
-Limits: `hub.settings.SharedMemorySettings`. What is beyond `descriptors` is not refused but copied.
+Limits: `hub.settings.shm.SharedMemorySettings`. What is beyond `descriptors` is not refused but copied.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from collections.abc import Callable
 from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.frame import BATCH_LIMIT_MESSAGES
 from hub.quotas.usage import Usage
-from hub.settings import SharedMemorySettings
+from hub.settings.shm import SharedMemorySettings
 from peers.shm import memory
 from peers.shm.batch import Memfd, Shared
 from peers.shm.descriptor import Account, Descriptor

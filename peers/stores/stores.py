@@ -11,7 +11,8 @@ from typing import Any
 
 from hub.core import Core
 from hub.errors import UsageError
-from hub.settings import FOREVER_S, StoresSettings
+from hub.settings.ranges import FOREVER_S
+from hub.settings.stores import StoresSettings
 from hub.stores.limits import StoreLimits
 from hub.stores.naming import parse_feed, parse_store
 from hub.topics import RESERVED

@@ -37,7 +37,8 @@ from hub.errors import NotRecognisedError
 from hub.policy.certificate_name import names_of, parse_certificate_name
 from hub.policy.policy import ANONYMOUS, LOCAL, Policy, Rights
 from hub.policy.roles import ADMIN
-from hub.settings import AccessSettings, ZeekSettings
+from hub.settings.access import AccessSettings
+from hub.settings.zeek import ZeekSettings
 from hub.topics import printable
 from peers.users.failures import Failures
 from peers.users.identity import How, Identity

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from hub.config import ConfigError
-from hub.settings import ZeekSettings
+from hub.settings.zeek import ZeekSettings
 from peers.users.files import read_file
 from peers.users.token_file import check_private
 from peers.zeek.zmtp.curve.z85 import decode_key, encode_key

@@ -14,7 +14,7 @@ from hub.policy.places import Place
 from hub.policy.policy import ANONYMOUS, LOCAL, ZEEK, Policy, check_user
 from hub.policy.roles import ADMIN
 from hub.policy.verdict import ANYBODY, DEEDS, Verdict, verdict
-from hub.settings import Settings
+from hub.settings.settings import Settings
 from hub.topics import check_prefix, printable
 
 __all__ = ["Question", "decide", "own_roles", "told"]

@@ -18,7 +18,8 @@ from hub.policy.certificate_name import CertificateName
 from hub.policy.language import Accounts, read_accounts, read_policy
 from hub.policy.lines import LONGEST_KEY, long_key
 from hub.policy.policy import Policy
-from hub.settings import AccessSettings, ZeekSettings
+from hub.settings.access import AccessSettings
+from hub.settings.zeek import ZeekSettings
 from hub.topics import printable
 from peers.users.admin_token import AdminToken
 from peers.users.curve_keys import read_clients

@@ -21,7 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hub.settings import Settings
+from hub.settings.settings import Settings
 from peers.daemon.sources import Loaded, given
 from peers.wire.hello import fitting_name
 

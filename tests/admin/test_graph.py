@@ -12,7 +12,8 @@ from hub.errors import NotAllowedError, RequestFailedError
 from hub.handler import Handler
 from hub.mesh.announcement import Announcement
 from hub.policy.language import read_policy
-from hub.settings import MeshSettings, Settings
+from hub.settings.mesh import MeshSettings
+from hub.settings.settings import Settings
 from peers.admin import graph as graph_module
 from peers.admin.services import add_services
 from peers.client import Client, connect

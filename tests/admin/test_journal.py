@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from hub.errors import NotAllowedError, RequestFailedError
-from hub.settings import JournalSettings, Settings
+from hub.settings.journal import JournalSettings
+from hub.settings.settings import Settings
 from peers.admin.services import add_services
 from peers.client import connect
 from tests.admin.conftest import give_rights

@@ -8,7 +8,8 @@ import pytest
 
 from hub.errors import RequestFailedError
 from hub.policy.language import read_policy
-from hub.settings import Limits, Settings
+from hub.settings.limits import Limits
+from hub.settings.settings import Settings
 from peers.admin import topics as topics_module
 from peers.admin.services import add_services
 from peers.client import Client, connect

@@ -29,7 +29,7 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from hub.frame import KIND_MESSAGES, encode_frame
-from hub.settings import Settings
+from hub.settings.settings import Settings
 from peers.connections.connection import Connection
 from peers.connections.tcp import tcp_connection
 from peers.daemon.memory import keep_freed_memory

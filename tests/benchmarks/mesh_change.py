@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from hub.batch import decode_values
 from hub.frame import encode_frame
-from hub.settings import Settings
+from hub.settings.settings import Settings
 from peers.wire.kinds import Kind
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import kept_hubs

@@ -25,7 +25,7 @@ from rich.table import Table
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from hub.mesh.announcement import Announcement, Digest
-from hub.settings import Settings
+from hub.settings.settings import Settings
 from peers.daemon.garbage import GarbageWatch
 from peers.wire.routing import encode_routing
 from tests.hubs.eventually import eventually

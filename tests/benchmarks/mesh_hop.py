@@ -30,7 +30,7 @@ from hub.frame import KIND_MESSAGES, encode_frame
 from hub.mesh.announcement import Announcement, Digest, Told
 from hub.mesh.mesh import SETTLE_S
 from hub.origin import Origin
-from hub.settings import Settings
+from hub.settings.settings import Settings
 from peers.connections.connection import Connection
 from peers.connections.tcp import tcp_connection
 from peers.node.node import Node

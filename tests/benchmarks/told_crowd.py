@@ -28,7 +28,7 @@ import uvloop
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from hub.frame import encode_frame
-from hub.settings import Settings
+from hub.settings.settings import Settings
 from peers.bench.worker import raise_descriptor_limit
 from peers.connections.connection import Connection
 from peers.connections.tcp import tcp_connection

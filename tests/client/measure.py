@@ -16,7 +16,7 @@ from typing import Any
 
 import structlog
 
-from hub.settings import Settings
+from hub.settings.settings import Settings
 from peers.client import MessageStream, QueueWish, blocking, connect
 from peers.transport.endpoints import Endpoint
 from tests.hubs.hub import Hub

@@ -19,7 +19,7 @@ import msgspec
 import structlog
 import uvloop
 
-from hub.settings import Settings
+from hub.settings.settings import Settings
 from peers.client import Client, ServiceRequest, connect
 from peers.transport.endpoints import Endpoint
 from tests.hubs.hub import Hub

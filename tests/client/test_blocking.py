@@ -21,7 +21,7 @@ from hub.errors import (
     RequestFailedError,
     UsageError,
 )
-from hub.settings import Settings
+from hub.settings.settings import Settings
 from peers.client import InvalidValueError, Message, ServiceRequest
 from peers.client.blocking import BlockingClient, connect
 from peers.client.dial import Remote

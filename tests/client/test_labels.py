@@ -10,7 +10,8 @@ import pytest
 from hub.batch import Batch
 from hub.errors import CloseCode, InvalidNameError, InvalidTopicError, RejectedError
 from hub.frame import FLAG_TAGGED
-from hub.settings import JournalSettings, Settings
+from hub.settings.journal import JournalSettings
+from hub.settings.settings import Settings
 from hub.tags.envelope import Envelope
 from peers.client import Message, connect
 from peers.client.blocking import BlockingClient

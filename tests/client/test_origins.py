@@ -16,7 +16,8 @@ from hub.batch import Batch
 from hub.errors import CloseCode, ProtocolError
 from hub.frame import FLAG_TAGGED
 from hub.origin import Origin
-from hub.settings import JournalSettings, Settings
+from hub.settings.journal import JournalSettings
+from hub.settings.settings import Settings
 from hub.tags.envelope import Envelope
 from hub.tags.message import TaggedMessage
 from peers.client import Client, Message, MessageStream, connect

@@ -12,7 +12,7 @@ from hub.delivery import Role
 from hub.errors import BusyError, CloseCode, ClosedError, InvalidTopicError, RejectedError
 from hub.handler import Handler
 from hub.overflow import QueueLimits
-from hub.settings import Settings
+from hub.settings.settings import Settings
 from peers.client import Client, InvalidValueError, connect
 from peers.client.publications import BATCH_BYTES
 from peers.client.values import decode_batch

@@ -9,7 +9,7 @@ import pytest
 from hub.delivery import Role
 from hub.frame import encode_frame
 from hub.overflow import QueueLimits
-from hub.settings import Settings
+from hub.settings.settings import Settings
 from hub.turn import STEPS_PER_TURN
 from hub.writers import WRITES_PER_TURN
 from peers.connections.connection import Connection

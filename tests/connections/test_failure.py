@@ -11,7 +11,7 @@ import structlog
 from hub.delivery import Role
 from hub.errors import CloseCode
 from hub.overflow import QueueLimits
-from hub.settings import Settings
+from hub.settings.settings import Settings
 from peers.connections.connection import Connection
 from peers.connections.failure import SHOWN_BYTES, SHOWN_CHARACTERS, describe
 from peers.connections.tcp import tcp_connection

@@ -13,7 +13,7 @@ from hub.overflow import QueueLimits
 from hub.policy.language import read_policy
 from hub.quotas.limits import QuotaLimits, RateLimits, SetLimits
 from hub.quotas.resource import Resource
-from hub.settings import Settings
+from hub.settings.settings import Settings
 from peers.connections.connection import Connection
 from peers.connections.pacing import Pacing
 from peers.connections.tcp import tcp_connection

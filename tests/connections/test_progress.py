@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hub.settings import Limits
+from hub.settings.limits import Limits
 from peers.connections.progress import Progress
 
 LIMITS = Limits()

@@ -9,7 +9,8 @@ from hub.batch import Batch
 from hub.errors import CloseCode
 from hub.quotas.limits import QuotaLimits, SetLimits
 from hub.quotas.resource import Resource
-from hub.settings import QuotaSettings, Settings
+from hub.settings.quotas import QuotaSettings
+from hub.settings.settings import Settings
 from peers.wire.control import Notice, decode_close, decode_notice, encode_subscription
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind

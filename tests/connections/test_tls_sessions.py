@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hub.settings import TlsSettings, ZeekSettings
+from hub.settings.access import TlsSettings
+from hub.settings.zeek import ZeekSettings
 from peers.connections import broker_tls
 from peers.transport import tls
 

@@ -11,7 +11,8 @@ import pytest
 
 from hub.batch import decode_values
 from hub.quotas.transit import RESERVE_BYTES, USUAL_WRITE_BYTES
-from hub.settings import QuotaSettings, Settings
+from hub.settings.quotas import QuotaSettings
+from hub.settings.settings import Settings
 from hub.statistics import HandlerStatistics
 from peers.transport.tls_transport import KEPT_BYTES
 from peers.wire.kinds import Kind

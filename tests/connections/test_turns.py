@@ -10,7 +10,7 @@ from hub.delivery import Role
 from hub.frame import encode_frame
 from hub.handler import Handler
 from hub.overflow import QueueLimits
-from hub.settings import Settings
+from hub.settings.settings import Settings
 from hub.writers import WRITES_PER_TURN
 from peers.connections.connection import Connection
 from peers.connections.own_share import TURN_EVENTS

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from hub.errors import PeerError
-from hub.settings import Settings, TlsSettings, ZeekSettings
+from hub.settings.access import TlsSettings
+from hub.settings.settings import Settings
+from hub.settings.zeek import ZeekSettings
 from peers.client import connect
 from peers.daemon.exposure import guarded, reaches_strangers
 from peers.daemon.sources import load

@@ -13,7 +13,7 @@ import pytest
 from hub.config import DEFAULT, ConfigError
 from hub.keys import KEYS, Kind, value_at
 from hub.overflow import Overflow
-from hub.settings import Settings
+from hub.settings.settings import Settings
 from peers.daemon.sources import OTHER_VARIABLES, flag, given, load, variable
 from peers.transport.endpoints import Endpoint
 

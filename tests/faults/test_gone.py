@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from hub.settings import Settings
+from hub.settings.settings import Settings
 from peers.client import connect
 from peers.transport.endpoints import Endpoint
 from peers.wire.hello import ID_BYTES, Hello

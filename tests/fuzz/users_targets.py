@@ -18,7 +18,8 @@ from hub.policy.certificate_name import parse_certificate_name
 from hub.policy.language import read_accounts, read_policy
 from hub.policy.policy import Action, Policy
 from hub.policy.verdict import DEEDS, verdict
-from hub.settings import AccessSettings, ZeekSettings
+from hub.settings.access import AccessSettings
+from hub.settings.zeek import ZeekSettings
 from peers.users.access import Access
 from peers.users.jwt_keys import read_keys
 from peers.users.jwts import Jwts, Key

@@ -12,7 +12,7 @@ from hub.config import DEFAULT, ConfigError, merge
 from hub.errors import UsageError
 from hub.keys import KEYS, Key, Kind
 from hub.overflow import Overflow, QueueLimits
-from hub.settings import Settings
+from hub.settings.settings import Settings
 
 NUMBERS = [key for key in KEYS.values() if key.kind in {Kind.COUNT, Kind.SIZE, Kind.SECONDS}]
 

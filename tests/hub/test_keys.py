@@ -9,7 +9,7 @@ import pytest
 
 from hub.keys import KEYS, Key, Kind, value_at
 from hub.overflow import Overflow
-from hub.settings import Settings
+from hub.settings.settings import Settings
 
 NUMBERS = [key for key in KEYS.values() if key.kind in {Kind.COUNT, Kind.SIZE, Kind.SECONDS}]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hub.settings import Settings
+from hub.settings.settings import Settings
 from peers.transport.endpoints import Endpoint
 from tests.hubs.hub import LOOPBACK, Hub
 from tests.loops import pytest_asyncio_loop_factories

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from hub.handler import Handler
-from hub.settings import Settings
+from hub.settings.settings import Settings
 from peers.connections.connection import Connection
 from peers.connections.dialler import Dialler, hub_dialler
 from peers.connections.listener import Listener, bind

@@ -9,7 +9,9 @@ from typing import Any
 import msgspec
 
 from hub.mesh.disjoint import has_ways
-from hub.settings import Limits, MeshSettings, Settings
+from hub.settings.limits import Limits
+from hub.settings.mesh import MeshSettings
+from hub.settings.settings import Settings
 from peers.connections.learned import Learned
 from peers.connections.spare_dialler import SpareDialler
 from peers.transport.endpoints import Endpoint

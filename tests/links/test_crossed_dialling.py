@@ -12,7 +12,7 @@ import pytest
 
 from hub.delivery import Role
 from hub.overflow import QueueLimits
-from hub.settings import Settings
+from hub.settings.settings import Settings
 from peers.connections.tcp import tcp_connection
 from peers.node.node import Node
 from tests.connections.pretend import PretendLoop, PretendTransport

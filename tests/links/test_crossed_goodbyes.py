@@ -12,7 +12,7 @@ from hub.batch import Batch
 from hub.delivery import Role
 from hub.handler import Handler
 from hub.overflow import QueueLimits
-from hub.settings import Settings
+from hub.settings.settings import Settings
 from peers.connections.tcp import tcp_connection
 from peers.node.node import Node
 from tests.connections.pretend import PretendLoop, PretendTransport

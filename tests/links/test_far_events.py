@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from hub.errors import CloseCode
-from hub.settings import JournalSettings, Settings
+from hub.settings.journal import JournalSettings
+from hub.settings.settings import Settings
 from peers.client import connect
 from peers.transport.endpoints import Endpoint
 from tests.hubs.eventually import eventually

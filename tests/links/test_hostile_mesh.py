@@ -11,7 +11,8 @@ from structlog.testing import capture_logs
 from hub.frame import Frame, encode_frame
 from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Told, Wanted
 from hub.origin import Origin
-from hub.settings import MeshSettings, Settings
+from hub.settings.mesh import MeshSettings
+from hub.settings.settings import Settings
 from peers.wire.control import decode_notice
 from peers.wire.kinds import Kind
 from peers.wire.origin import encode_origin

@@ -9,7 +9,8 @@ import pytest
 from hub.names.claim import Wish
 from hub.quotas.limits import QuotaLimits, SetLimits
 from hub.quotas.resource import Resource
-from hub.settings import AccessSettings, Settings
+from hub.settings.access import AccessSettings
+from hub.settings.settings import Settings
 from hub.tags.rule import Rule
 from peers.wire.control import encode_subscription
 from peers.wire.kinds import Kind

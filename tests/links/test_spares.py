@@ -13,7 +13,7 @@ import pytest
 import structlog
 
 from hub.mesh.announcement import Announcement, Digest
-from hub.settings import AccessSettings, TlsSettings
+from hub.settings.access import AccessSettings, TlsSettings
 from peers.transport.tls import server_context
 from peers.wire.routing import encode_routing
 from tests.hubs.authority import Authority

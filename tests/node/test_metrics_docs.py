@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from hub.settings import JournalSettings, Settings
+from hub.settings.journal import JournalSettings
+from hub.settings.settings import Settings
 from peers.journal.journal import Journal
 from peers.node.metrics.exposition import HubCollector
 from peers.node.node import Node

@@ -15,7 +15,8 @@ from hub.handler import Handler
 from hub.limits import CoreLimits
 from hub.mesh.announcement import Announcement
 from hub.overflow import Overflow, QueueLimits
-from hub.settings import Limits, Settings
+from hub.settings.limits import Limits
+from hub.settings.settings import Settings
 from peers.node.node import Node, core_limits
 from peers.node.rarely import TOLD_EVERY_S
 from peers.wire.hello import MESH_VERSION, Hello, QueueWish

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hub.settings import Settings
+from hub.settings.settings import Settings
 from peers.transport.endpoints import Endpoint
 from tests.garbage import set_aside
 from tests.hubs.fixtures import kept_hubs, pytest_asyncio_loop_factories, uncaught

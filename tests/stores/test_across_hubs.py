@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 import pytest
 
 from hub.errors import HubError
-from hub.settings import Settings, StoresSettings
+from hub.settings.settings import Settings
+from hub.settings.stores import StoresSettings
 from peers.client import Client, StoreChange, connect
 from peers.client.stores.values import Kind
 from peers.values import to_text

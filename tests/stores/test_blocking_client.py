@@ -9,7 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from hub.errors import NoResponderError, RequestFailedError, UsageError
-from hub.settings import Settings, StoresSettings
+from hub.settings.settings import Settings
+from hub.settings.stores import StoresSettings
 from peers.client.blocking import BlockingClient, connect
 from peers.client.stores.values import Kind
 from peers.values import Count, Set, Table

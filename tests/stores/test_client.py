@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from hub.errors import ClosedError, NoResponderError, RequestFailedError, UsageError
-from hub.settings import Settings, StoresSettings
+from hub.settings.settings import Settings
+from hub.settings.stores import StoresSettings
 from peers.client import Client, Store, StoreChange, StoreWatch, connect
 from peers.client.stores.values import Kind
 from peers.stores.master import Master

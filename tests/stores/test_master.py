@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from hub.errors import HubError, RequestFailedError, RequestOverflowError, UsageError
-from hub.settings import Settings, StoresSettings
+from hub.settings.settings import Settings
+from hub.settings.stores import StoresSettings
 from hub.stores.change import ChangeKind
 from peers.client import Client, connect
 from peers.stores.keeper import InMemory

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from hub.overflow import QueueLimits
-from hub.settings import Settings, StoresSettings
+from hub.settings.settings import Settings
+from hub.settings.stores import StoresSettings
 from hub.stores.limits import StoreLimits
 from hub.writers import WRITES_PER_TURN
 from peers.client import connect

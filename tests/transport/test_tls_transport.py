@@ -13,7 +13,7 @@ from typing import cast
 
 import pytest
 
-from hub.settings import Limits
+from hub.settings.limits import Limits
 from peers.node.handshakes import Handshakes
 from peers.transport.acceptor import Acceptor
 from peers.transport.tls_session import TlsSession

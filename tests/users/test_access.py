@@ -15,7 +15,8 @@ import structlog
 
 from hub.config import ConfigError
 from hub.errors import NotRecognisedError
-from hub.settings import AccessSettings, ZeekSettings
+from hub.settings.access import AccessSettings
+from hub.settings.zeek import ZeekSettings
 from peers.users.access import Access
 from peers.users.failures import FIRST_S
 from peers.users.identity import Identity

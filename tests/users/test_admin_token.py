@@ -10,7 +10,7 @@ import pytest
 
 from hub.config import ConfigError
 from hub.errors import NotRecognisedError
-from hub.settings import AccessSettings
+from hub.settings.access import AccessSettings
 from peers.users.access import Access
 from peers.users.admin_token import AdminToken, usual_place
 from peers.users.proof import Proof

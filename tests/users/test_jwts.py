@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hub.settings import AccessSettings
+from hub.settings.access import AccessSettings
 from peers.users.identity import Identity
 from peers.users.jwt_keys import read_keys
 from peers.users.jwts import LEEWAY_S, Jwts, Key

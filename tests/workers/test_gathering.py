@@ -11,7 +11,7 @@ import pytest
 
 from hub.errors import ConnectionLostError, HubError, UsageError
 from hub.requests.later import Later
-from hub.settings import Settings
+from hub.settings.settings import Settings
 from peers.node.node import Node
 from peers.workers import gathering
 from peers.workers.control import Control, Functions

@@ -13,7 +13,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from hub.policy.policy import RESERVED_USERS, check_user
-from hub.settings import AccessSettings
+from hub.settings.access import AccessSettings
 from hub.topics import printable
 from peers.cli.errors import FlagError
 from peers.cli.texts import escaped

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from hub.settings import AccessSettings
+from hub.settings.access import AccessSettings
 from peers.cli.errors import FlagError
 from peers.daemon.sources import flag, load, variable
 from peers.users.token_file import TokenFile

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from websockets.http11 import Request
 
-from hub.settings import WebSocketSettings
+from hub.settings.listeners import WebSocketSettings
 from hub.topics import printable
 from peers.connections.http.answers import path_of
 from peers.connections.http.hosts import Host, is_known, read_host

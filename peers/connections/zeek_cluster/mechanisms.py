@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from hub.config import ConfigError
 from hub.errors import UsageError
-from hub.settings import ZeekSettings
+from hub.settings.zeek import ZeekSettings
 from peers.users.curve_keys import read_public, read_secret
 from peers.zeek.zmtp.mechanism import NULL, Mechanism
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from hub.config import ConfigError
 from hub.errors import UsageError
-from hub.settings import TelemetrySettings
+from hub.settings.telemetry import TelemetrySettings
 from hub.spans import SpanTap
 from peers.daemon.telemetry.export import Collector, Export
 from peers.daemon.telemetry.headers import read_headers

@@ -45,7 +45,7 @@ from hub.overflow import QueueLimits
 from hub.request_frame import Status
 from hub.requests.later import Later
 from hub.routes import Route
-from hub.settings import JournalSettings
+from hub.settings.journal import JournalSettings
 from hub.topics import RESERVED, check_prefix, check_topic
 from peers.journal.consumers.asked import Acknowledge, Commit, Join, Leave, Remove, Take, read
 from peers.journal.consumers.client import ConsumerClient, LocalClient

@@ -12,7 +12,7 @@ from prometheus_client.core import CounterMetricFamily, Metric
 from hub.leaves import Leaves
 from hub.mesh.spares import SparesStatistics
 from hub.mesh.statistics import MeshStatistics
-from hub.settings import MeshSettings
+from hub.settings.mesh import MeshSettings
 from peers.node.metrics.family import counter, gauge
 from peers.node.probes import Probes
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from hub.settings import Settings
+from hub.settings.settings import Settings
 from tests.connections.broker.hubs import ZeekHub
 from tests.connections.broker.scripted import HIGH
 from tests.hubs.fixtures import kept_hubs

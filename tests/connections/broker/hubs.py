@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from hub.overflow import QueueLimits
-from hub.settings import Settings
+from hub.settings.settings import Settings
 from peers.connections.broker import broker_connection
 from peers.connections.broker_dialler import broker_dialler
 from peers.connections.broker_peerings import Peerings

@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from hub.settings import JournalSettings, Settings
+from hub.settings.journal import JournalSettings
+from hub.settings.settings import Settings
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
 from tests.loops import on_the_hubs_loop as pytest_asyncio_loop_factories

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from hub.settings import HttpSettings, Limits
+from hub.settings.limits import Limits
+from hub.settings.listeners import HttpSettings
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
 from peers.websocket.http.publishing import RANGES_LIMIT

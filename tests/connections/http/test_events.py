@@ -8,7 +8,7 @@ from hub.errors import CloseCode
 from hub.policy.language import read_policy
 from hub.quotas.limits import QuotaLimits, SetLimits
 from hub.quotas.resource import Resource
-from hub.settings import Settings
+from hub.settings.settings import Settings
 from peers.daemon.reviewing import review
 from peers.users.tokens import Tokens
 from tests.hubs.fixtures import StartHub

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from hub.errors import CloseCode
-from hub.settings import HttpSettings, Settings
+from hub.settings.listeners import HttpSettings
+from hub.settings.settings import Settings
 from tests.connections.http.conftest import StartRecording
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from hub.errors import CloseCode, JournalUnavailableError, RejectedError
 from hub.overflow import Overflow, QueueLimits
-from hub.settings import Settings
+from hub.settings.settings import Settings
 from peers.wire.control import Notice, encode_notice
 from tests.connections.http.conftest import StartRecording
 from tests.hubs.eventually import eventually

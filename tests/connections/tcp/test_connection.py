@@ -14,7 +14,7 @@ from hub.batch import decode_values
 from hub.errors import CloseCode
 from hub.frame import Frame, encode_frame
 from hub.overflow import Overflow, QueueLimits
-from hub.settings import Settings
+from hub.settings.settings import Settings
 from peers.wire.control import Notice, decode_notice, encode_close, encode_subscription
 from peers.wire.hello import MESH_VERSION, SOFTWARE, Hello, QueueWish
 from peers.wire.kinds import Kind

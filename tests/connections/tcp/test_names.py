@@ -14,7 +14,8 @@ from hub.names.claim import Announced, Wish
 from hub.names.names import Names
 from hub.overflow import QueueLimits
 from hub.request_frame import Reply, Request, Status
-from hub.settings import NamesSettings, Settings
+from hub.settings.mesh import NamesSettings
+from hub.settings.settings import Settings
 from peers.connections.tcp import tcp_connection
 from peers.node.node import Node
 from peers.wire.control import Notice, decode_notice, encode_subscription

@@ -9,7 +9,7 @@ from hub.frame import encode_frame, iterate_frames
 from hub.limits import RequestLimits
 from hub.overflow import QueueLimits
 from hub.request_frame import Status
-from hub.settings import Settings
+from hub.settings.settings import Settings
 from peers.connections.tcp import tcp_connection
 from peers.node.node import Node
 from peers.wire.control import Notice, decode_notice, encode_subscription

@@ -13,7 +13,8 @@ from hub.errors import CloseCode, JournalUnavailableError, RejectedError
 from hub.frame import encode_frame
 from hub.journal.block import Block
 from hub.journal.excerpt import whole_of
-from hub.settings import JournalSettings, Settings
+from hub.settings.journal import JournalSettings
+from hub.settings.settings import Settings
 from peers.websocket.codec import FETCH_LIMIT_BYTES
 from peers.wire.control import Notice, encode_notice
 from peers.wire.kinds import Kind

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from hub.errors import GoneError, JournalUnavailableError
-from hub.settings import JournalSettings, Limits
+from hub.settings.journal import JournalSettings
+from hub.settings.limits import Limits
 from peers.client import connect
 from peers.journal.journal import Journal
 from peers.journal.tier.place import Place

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hub.settings import ZeekSettings
+from hub.settings.zeek import ZeekSettings
 from peers.zeek.broker.stores.topics import (
     announces_master,
     clone_topic,
