@@ -33,10 +33,13 @@ def read_headers(path: str) -> dict[str, str]:
         return {}
     try:
         with Path(path).open("rb") as file:
-            lines = file.read(_LIMIT_BYTES + 1).decode().splitlines()
+            content = file.read(_LIMIT_BYTES + 1)
+        lines = content.decode().splitlines() if len(content) <= _LIMIT_BYTES else None
     except (OSError, ValueError) as error:
         reason = (error.strerror if isinstance(error, OSError) else "") or "it is no text"
         raise ConfigError("", "telemetry.headers", f"{printable(path)} cannot be read: {reason}") from error
+    if lines is None:
+        raise ConfigError("", "telemetry.headers", f"{printable(path)} has more than {_LIMIT_BYTES} bytes")
     headers: dict[str, str] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip() or line.startswith("#"):

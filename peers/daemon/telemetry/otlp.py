@@ -23,6 +23,7 @@ from opentelemetry.util.types import AttributeValue
 from hub import __version__
 from hub.spans import Span
 from hub.traceparent import TraceParent
+from peers.daemon.telemetry.session import bounded_session
 
 __all__ = ["Otlp", "otlp_exporter"]
 
@@ -132,4 +133,4 @@ def otlp_exporter(endpoint: str, headers: dict[str, str], timeout_s: float) -> S
         headers: Sent with each request.
         timeout_s: Most that one request takes, with those that repeat it.
     """
-    return OTLPSpanExporter(endpoint=endpoint, headers=headers, timeout=timeout_s)
+    return OTLPSpanExporter(endpoint=endpoint, headers=headers, timeout=timeout_s, session=bounded_session())

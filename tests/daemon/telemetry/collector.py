@@ -13,6 +13,8 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as Told
 
 __all__ = ["LoopbackCollector", "attributes_of", "collecting"]
 
+_PIECE_BYTES = 65_536
+
 
 @dataclass
 class LoopbackCollector:
@@ -20,6 +22,12 @@ class LoopbackCollector:
 
     status: str = "200 OK"
     answers: bool = True
+    more: str = "content-length: 0"
+    """What else stands in the head of an answer."""
+    body: bytes = b""
+    sent_bytes: int = 0
+    """Of bodies, as far as whoever asked has taken them."""
+    connections: int = 0
     url: str = ""
     requests: int = 0
     headers: list[dict[str, str]] = field(default_factory=list)
@@ -28,6 +36,7 @@ class LoopbackCollector:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer one connection."""
+        self.connections += 1
         try:
             while head := (await reader.readuntil(b"\r\n\r\n")).decode():
                 lines = head.split("\r\n")[1:-2]
@@ -40,8 +49,13 @@ class LoopbackCollector:
                     return
                 if self.status.startswith("200"):
                     self._take(body)
-                writer.write(f"HTTP/1.1 {self.status}\r\ncontent-length: 0\r\n\r\n".encode())
-        except asyncio.IncompleteReadError:
+                writer.write(f"HTTP/1.1 {self.status}\r\n{self.more}\r\n\r\n".encode())
+                for start in range(0, len(self.body), _PIECE_BYTES):
+                    piece = self.body[start : start + _PIECE_BYTES]
+                    writer.write(piece)
+                    await writer.drain()
+                    self.sent_bytes += len(piece)
+        except (asyncio.IncompleteReadError, ConnectionError):
             pass
         finally:
             writer.close()

@@ -35,3 +35,14 @@ def test_no_file(tmp_path: Path) -> None:
     (tmp_path / "bytes").write_bytes(b"\xff")
     with pytest.raises(ConfigError, match="cannot be read: it is no text"):
         read_headers(str(tmp_path / "bytes"))
+
+
+def test_a_file_that_is_too_large(tmp_path: Path) -> None:
+    """It is refused: the end of it would be left out, or a secret be cut."""
+    path = tmp_path / "headers"
+    line = f"a: {'b' * 1_020}\n"
+    path.write_text(line * 64)
+    assert read_headers(str(path)) == {"a": "b" * 1_020}
+    path.write_text(line * 64 + "c: d\n")
+    with pytest.raises(ConfigError, match="has more than 65536 bytes"):
+        read_headers(str(path))
