@@ -100,6 +100,8 @@ class BoundedQueue:
 
         A message that alone is over the limit goes itself, and all before it went to make room for it.
         """
+        if self._replace_first(batch):
+            return
         limit_bytes = self._limit_bytes
         if batch.messages > self.limits.messages or batch.size_bytes > limit_bytes:
             self.clear()
@@ -301,6 +303,27 @@ class BoundedQueue:
         if isinstance(first, int):
             raise InternalError("a queue that drops its oldest has a gap that is not in front")
         return first
+
+    def _replace_first(self, batch: Batch) -> bool:
+        """Add `batch` in exchange for the oldest one, if it is just that which must go; return whether it is so.
+
+        This is what happens again and again in the queue of a reader who has stalled, and takes half the time so.
+        """
+        first = self._items[0] if self._items and not self._skip else 0
+        if isinstance(first, int) or self.messages + batch.messages - first.messages != self.limits.messages:
+            return False
+        more_bytes = batch.size_bytes - first.size_bytes
+        if more_bytes:
+            if self.size_bytes + more_bytes > self._limit_bytes:
+                return False
+            self._grow(more_bytes)
+        del self._items[0]
+        self._items.append(batch)
+        self._held.exchange(first, batch)
+        self.messages = self.limits.messages
+        self._front_gap += first.messages
+        self.lost_messages += first.messages
+        return True
 
     def _drop_surplus_messages(self, surplus: int) -> None:
         while surplus > 0:

@@ -223,6 +223,23 @@ def test_the_level_to_which_queues_are_cut(sizes: list[int], surplus: int) -> No
     assert level == 0 or cut < surplus + len(sizes) or surplus <= 0
 
 
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=20))
+def test_a_batch_in_the_place_of_another_one(exchanges: list[tuple[int, int]]) -> None:
+    """It is charged as if the other one was let go, and it was held: also if it is the same."""
+    batches = [Batch.of("/a", [*range(count)]) for count in (1, 5, 9)]
+    exchanged, apart = (HeldBatches(Memory().account("queues")) for _ in range(2))
+    for held in (exchanged, apart):
+        held.hold(batches[0])
+        held.hold(batches[0])
+        held.hold(batches[1])
+    for gone, new in exchanges:
+        if batches[gone] in apart._holders:
+            exchanged.exchange(batches[gone], batches[new])
+            apart.let_go(batches[gone])
+            apart.hold(batches[new])
+        assert (exchanged._holders, exchanged._account.size_bytes) == (apart._holders, apart._account.size_bytes)
+
+
 def test_held_batches_are_forgotten_with_their_last_queue() -> None:
     """They are kept alive no longer than that."""
     memory = Memory()
