@@ -44,7 +44,7 @@ def _settle(response: requests.Response, **_: Any) -> None:
     length = response.headers.get("content-length", "")
     is_short = length.isascii() and length.isdigit() and len(length) <= len(str(ANSWER_BYTES))
     if is_short and int(length) <= ANSWER_BYTES and "content-encoding" not in response.headers:
-        _ = response.content  # it stays there for whoever asks for it
+        response.content  # noqa: B018 -- it is read, and stays there for whoever asks for it
         return
     response.close()
-    response._content = b""  # type: ignore[assignment]  # noqa: SLF001 -- else whoever asks for it would read on
+    response._content = b""  # noqa: SLF001 -- else whoever asks for it would read on
