@@ -40,6 +40,9 @@ __all__ = ["Masters"]
 
 _NAMESPACE = "data stores"
 
+_TOLD_REFUSALS = 100
+"""Most stores and users of which the log says that something was refused; all are counted."""
+
 _ENDPOINT = "zeek endpoint"
 """The note of the hub's endpoint id."""
 
@@ -51,7 +54,7 @@ class Masters:
         node: The hub.
     """
 
-    __slots__ = ("_by_topic", "_id", "_listening", "_node", "_told")
+    __slots__ = ("_by_topic", "_id", "_listening", "_node", "_refused", "_told")
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -62,6 +65,8 @@ class Masters:
         """Each ends that a master is told of the changes of its store."""
         self._told: set[str] = set()
         """Of which stores the log was told that a Zeek has a master, too."""
+        self._refused: set[tuple[str, str | None]] = set()
+        """Of which stores and users the log was told that a write was refused."""
 
     def open(self) -> None:
         """Serve the stores that the settings name; those must be open, and no Zeek may have come."""
@@ -98,7 +103,15 @@ class Masters:
         new_object = node.wall_us() * 1_000 + number
         ledger = self._ledger(known, owner, new_object)
         own = entity(self._id, new_object if ledger is None else ledger.object)
-        store = HubStore(own, owner, owner.store, lambda: node.wall_us() * 1_000, ledger)
+        store = HubStore(
+            own,
+            owner,
+            owner.store,
+            lambda: node.wall_us() * 1_000,
+            ledger,
+            user_of=node.zeek_stores.user_of,
+            on_refused=partial(self._log_refusal, known),
+        )
         topic = clone_topic(known).encode()
         limits = MasterLimits(snapshot_bytes=node.settings.limits.frame_bytes)
         history = None if ledger is None else store
@@ -128,6 +141,14 @@ class Masters:
         self._by_topic.clear()
         self._node.zeek_masters.clear()
         self._node.zeek_stores.leave(self._id)
+
+    def _log_refusal(self, known: str, user: str | None, reason: str) -> None:
+        """Tell the log why a store has not taken what a Zeek has written, which is not told; of each user once."""
+        refused = (known, user)
+        if refused not in self._refused and len(self._refused) < _TOLD_REFUSALS:
+            self._refused.add(refused)
+            log = self._node.log
+            log.warning("a store has not taken what a Zeek has written", store=known, user=user or "", reason=reason)
 
     def look_at(self, name: str, prefixes: Sequence[str]) -> None:
         """Tell the log if a Zeek says that it has a master of a store that is served here; of each store once."""
@@ -162,6 +183,11 @@ class Masters:
     def may_hear(self, name: str) -> bool:  # noqa: ARG002 -- see `End`
         """See `End`."""
         return True
+
+    @property
+    def user(self) -> None:
+        """See `End`: what the hub tells is charged to those who have written it."""
+        return
 
 
 def _tell(master: Master, store: HubStore, ledger: Ledger | None, changes: Sequence[Change]) -> None:

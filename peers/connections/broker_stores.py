@@ -223,6 +223,12 @@ class StoreEnd:
         handler = self._connection.handler
         return handler is not None and self._may(handler.rights, handler.acts.seeing, name, writes=False)
 
+    @property
+    def user(self) -> str | None:
+        """See `End`: the user whom the connection is charged to, as a client's is."""
+        handler = self._connection.handler
+        return None if handler is None or handler.rights is None else handler.rights.user.name
+
     def _may(self, rights: Rights | None, action: Action, name: str, *, writes: bool) -> bool:
         if rights is None or rights.may(action, name):
             return True

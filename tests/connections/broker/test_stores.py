@@ -337,6 +337,50 @@ async def test_a_clone_of_a_store_of_the_hub(start_hub: StartHub, zeeks_of: Peer
     assert "hub_zeek_store_clones{" not in generate_latest(registry(hub.node)).decode()
 
 
+async def test_what_zeeks_write_is_charged_to_them(start_hub: StartHub, zeeks_of: Peer) -> None:
+    """All Zeeks of a role are one user, who may have as much as any other; the log says once why no more is taken."""
+    hub = await start_hub(
+        settings=Settings(
+            stores=StoresSettings(open=("hosts=:memory:",), user_entries=3, entries=5),
+            zeek=ZeekSettings(masters=("db=hosts",), forwarding="off", role="copier"),
+        )
+    )
+    KnownTokens(hub)
+    grants = {"roles": {"copier": {"link": {"bring": ["db"], "take": ["db"]}}}, "users": {}}
+    hub.node.access.adopt(Users(read_policy(grants, "test")))
+    hub.node.core.authority.adopt(hub.node.access.policy)
+    zeeks = zeeks_of(hub)
+    one, two = await zeeks.peer(), await zeeks.peer(OTHER)
+    clones = [one.copy(), two.copy()]
+    owner = hub.node.stores.get("hosts")
+    assert owner is not None
+    await zeeks.until(lambda: all(cloned.clone.is_attached for cloned in clones))
+    with structlog.testing.capture_logs() as logs:
+        for number in range(6):
+            clones[number % 2].add(f"k{number}", number)
+            await zeeks.until(lambda: all(cloned.clone.is_idle for cloned in clones))
+    assert owner.store.charged("zeek") == (3, owner.store.size_bytes)
+    assert owner.store.entries.keys() == {packed(f"k{number}") for number in range(3)}
+    told = [line for line in logs if line["event"] == "a store has not taken what a Zeek has written"]
+    assert [(line["store"], line["user"]) for line in told] == [("db", "zeek")]
+    assert "3 entries of user 'zeek', as many as one may have" in told[0]["reason"]
+    assert 'hub_zeek_store_refused_total{store="db"} 3.0' in generate_latest(registry(hub.node)).decode()
+    change(hub, Command("put", packed("k0"), packed(Count(7))))  # somebody else's now
+    for number in range(3, 6):
+        clones[0].add(f"k{number}", number)
+    await zeeks.until(lambda: all(cloned.clone.is_idle for cloned in clones))
+    assert owner.store.charged("zeek")[0] == 3
+    assert len(owner.store) == 4
+    clones[1].clone.write(Erase(encode("k1"), clones[1].clone.publisher))
+    await zeeks.until(lambda: len(owner.store) == 3)
+    assert owner.store.charged("zeek")[0] == 2
+    change(hub, *(Command("put", packed(f"client {number}"), packed(1)) for number in range(9)))
+    clones[0].add("last", 1)
+    await zeeks.until(lambda: all(cloned.clone.is_idle for cloned in clones))
+    assert len(owner.store) == 5  # the bound of the whole
+    assert packed("last") not in owner.store.entries
+
+
 async def test_a_zeek_with_a_master_of_the_same_store(start_hub: StartHub, zeeks_of: Peer) -> None:
     """The hub has it, and says so to the log, once."""
     hub = await start_hub(settings=SERVED)

@@ -126,6 +126,10 @@ class End(Protocol):
     def may_hear(self, name: str) -> bool:
         """Return whether it may see what is in a store."""
 
+    @property
+    def user(self) -> str | None:
+        """Who is charged for what it writes; None for nobody."""
+
 
 class _Peer:
     """One peer, from when it comes until it is forgotten."""
@@ -223,6 +227,12 @@ class Forwarder:
     def topics_for(self, peer_id: bytes) -> frozenset[str]:
         """Return the topics of stores that this hub is to announce to a peer: those of all others."""
         return frozenset().union(*(peer.topics for peer in self._others(peer_id)))
+
+    def user_of(self, alias: bytes) -> str | None:
+        """Return who is charged for what the entity writes that an alias stands for; None for nobody."""
+        peer_id, _ = self._targets.get(object_of(alias), (NIL_ID, NIL_ENTITY))
+        peer = self._peers.get(peer_id)
+        return None if peer is None or peer.end is None else peer.end.user
 
     def _others(self, peer_id: bytes) -> Iterator[_Peer]:
         """Iterate over those that a peer hears of, and who hear of it."""

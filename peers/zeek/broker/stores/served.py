@@ -10,7 +10,8 @@ another client may have no Broker form, as it nests too deep or has too many ele
 Zeeks, and counted; a clone that has had another value under its key is told that there is none.
 
 Who has made a change is told to others as text, `zeek UUID#7` for an entity. What Broker knows as an expiry goes from
-when it is told; a clone keeps none, and is told when an entry expires.
+when it is told; a clone keeps none, and is told when an entry expires. What a clone writes is charged to the user whom
+its Zeek's connection is charged to, as a client's is.
 
 Where the store is kept over restarts, a `Ledger` knows under which numbers clones are told of what, and this is the
 `History` that their master asks. What a change has made void that is not kept yet is not void yet: it is found among
@@ -86,6 +87,14 @@ _ZEROS: dict[Tag, Value] = {
 _EMPTIES = {tag: to_msgpack(encode(zero)) for tag, zero in _ZEROS.items()}
 
 
+def _nobody(_: bytes) -> None:
+    """Stand in where nobody is charged."""
+
+
+def _ignore(_: str | None, __: str) -> None:
+    """Stand in where nobody is told of refusals."""
+
+
 class StoreOwner(Protocol):
     """Who alone changes a store of the hub, as `peers.stores.master.Master`."""
 
@@ -129,23 +138,42 @@ class HubStore:
         store: The store itself, to be looked at.
         now_ns: The time, ns since 1970, by which entries expire.
         ledger: What is kept over restarts of how clones are told; None where nothing is.
+        user_of: Returns who is charged for what a clone writes, by its entity; None for nobody but the store.
+        on_refused: Called with that user and the reason where a wish was not granted: no clone is told.
     """
 
-    __slots__ = ("_are_kept", "_keys", "_ledger", "_now_ns", "_own", "_owner", "_store", "refused", "unwritable")
+    __slots__ = (
+        "_are_kept",
+        "_keys",
+        "_ledger",
+        "_now_ns",
+        "_on_refused",
+        "_own",
+        "_owner",
+        "_store",
+        "_user_of",
+        "refused",
+        "unwritable",
+    )
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 -- each is another thing
         self,
         own: bytes,
         owner: StoreOwner,
         store: Store,
         now_ns: Callable[[], int],
         ledger: Ledger | None = None,
+        *,
+        user_of: Callable[[bytes], str | None] = _nobody,
+        on_refused: Callable[[str | None, str], object] = _ignore,
     ) -> None:
         self._own = own
         self._owner = owner
         self._store = store
         self._now_ns = now_ns
         self._ledger = ledger
+        self._user_of = user_of
+        self._on_refused = on_refused
         self._keys: dict[int, bytes] | None = None
         """The keys of entries by their versions, while somebody goes through them."""
         self._are_kept = False
@@ -179,9 +207,10 @@ class HubStore:
         except (InvalidDataError, StoreError) as error:
             command = StoreError(str(error))
         publisher = publisher_of(wish.publisher)
+        user = None if by is None else self._user_of(by.writer)
         ledger = self._ledger
         if ledger is None:
-            self._owner.apply([command], partial(self._answer, then, 0), publisher)
+            self._owner.apply([command], partial(self._answer, then, user, 0), publisher, user)
             return
         number = 0
 
@@ -195,17 +224,24 @@ class HubStore:
 
         def done(outcomes: list[Change | StoreError | None], error: HubError | None) -> None:
             if error is None:
-                self._answer(then, number, outcomes, None)
+                self._answer(then, user, number, outcomes, None)
             else:  # it is told as soon as anything is kept behind it
                 self.refused += 1
 
-        self._owner.apply([command], done, publisher, None, note)
+        self._owner.apply([command], done, publisher, user, note)
 
     def _answer(
-        self, then: Granted, number: int, outcomes: list[Change | StoreError | None], error: HubError | None
+        self,
+        then: Granted,
+        user: str | None,
+        number: int,
+        outcomes: list[Change | StoreError | None],
+        error: HubError | None,
     ) -> None:
-        if error is not None or isinstance(outcomes[0], StoreError):
+        refusal = outcomes[0] if error is None else error
+        if isinstance(refusal, HubError):
             self.refused += 1
+            self._on_refused(user, str(refusal))
         inserted = error is None and isinstance(outcomes[0], Change)
         if number:
             then(inserted, number)

@@ -102,6 +102,11 @@ class Node:
         """See `End`."""
         return self.writes if writes else self.says
 
+    @property
+    def user(self) -> str | None:
+        """As `End`."""
+        return None
+
     def may_hear(self, _: str) -> bool:
         """See `End`."""
         return self.hears

@@ -83,6 +83,7 @@ class Owned(Backed):
         what: Wish | Iterable[Command | StoreError],
         then: Callable[..., object] = lambda *_: None,
         publisher: object = None,
+        _: str | None = None,
     ) -> None:
         """As `ServedStore`, and as `StoreOwner`."""
         if isinstance(what, list):
