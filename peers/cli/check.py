@@ -31,8 +31,9 @@ from peers.cli.texts import encoder, escaped
 from peers.cli.url import DEFAULT_URL, URL_VARIABLE, TlsFiles
 from peers.transport.endpoints import Endpoint, Scheme
 from peers.transport.tls import client_context, explained
+from peers.wire.events import Closing
 from peers.wire.hello import Hello
-from peers.wire.session import NEED_DATA, Closing, Session
+from peers.wire.session import NEED_DATA, Session
 
 __all__ = ["Finding", "Health", "check"]
 

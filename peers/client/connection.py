@@ -35,10 +35,10 @@ from peers.client.settings import ClientSettings
 from peers.transport.liveness import Act, Liveness
 from peers.transport.transport import end_writing, pause_while_unwritten
 from peers.wire.control import Notice
+from peers.wire.events import Closing
 from peers.wire.hello import Hello
 from peers.wire.records import Records
 from peers.wire.retry import retry_after_s
-from peers.wire.session import Closing
 
 __all__ = ["Connection", "Ending", "Told"]
 

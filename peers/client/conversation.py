@@ -16,10 +16,10 @@ from hub.stretch import Run
 from hub.tags.rule import Rule
 from peers.client.routes import Route
 from peers.wire.control import Notice
+from peers.wire.events import Closing
 from peers.wire.hello import Hello, QueueWish
 from peers.wire.names import NameClaim, NameRelease
 from peers.wire.records import Commit, Fetch, Records, Stage
-from peers.wire.session import Closing
 from peers.wire.token import Renewal
 
 __all__ = ["ABNORMAL", "Conversation", "Event", "Introduction", "Refusal", "Unreadable"]

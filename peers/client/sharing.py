@@ -37,8 +37,8 @@ from peers.shm.received import SharedRun, ViewValues, copied
 from peers.shm.ring import Block, BlockFrame, BlockValues, Ring
 from peers.shm.views import KnownSegment, Mapping, ReadBlock, Received
 from peers.wire.control import Notice
+from peers.wire.events import Closing
 from peers.wire.hello import Hello
-from peers.wire.session import Closing
 from peers.wire.shared import (
     DESCRIPTORS,
     Handle,

@@ -61,10 +61,10 @@ from peers.client.websocket_messages import (
 )
 from peers.transport.fragments import Fragments, end_of
 from peers.wire.control import Notice, cut_text
+from peers.wire.events import Closing
 from peers.wire.hello import FRAME_LIMIT_BYTES, Hello
 from peers.wire.names import NameClaim, NameRelease
 from peers.wire.records import Commit, Fetch, Stage
-from peers.wire.session import Closing
 from peers.wire.token import Renewal
 
 __all__ = ["PATH", "SUBPROTOCOL", "WebSocketConversation"]

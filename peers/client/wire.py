@@ -16,12 +16,13 @@ from peers.client.conversation import Event, Introduction, Unreadable
 from peers.client.origins import Origins
 from peers.client.routes import LocalRoutes, Route
 from peers.wire.control import encode_subscription
+from peers.wire.events import Closing
 from peers.wire.hello import FRAME_LIMIT_BYTES, PROTOCOL, Hello
 from peers.wire.kinds import Kind
 from peers.wire.names import NameClaim, NameRelease, encode_claim, encode_release
 from peers.wire.records import Commit, Fetch, Stage, encode_commit, encode_fetch, encode_stage
 from peers.wire.rules import encode_rules
-from peers.wire.session import NEED_DATA, Closing, Phase, Session
+from peers.wire.session import NEED_DATA, Phase, Session
 from peers.wire.token import Renewal, encode_token
 
 __all__ = ["WireConversation"]

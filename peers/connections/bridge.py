@@ -32,7 +32,7 @@ from peers.transport.endpoints import Endpoint
 from peers.websocket.zeek.batches import texts
 from peers.websocket.zeek.bridge_session import Acknowledged, BridgeSession, Event, Failure, Incoming, Opened, Phase
 from peers.websocket.zeek.wanted import Wanted
-from peers.wire.session import Closing
+from peers.wire.events import Closing
 
 __all__ = ["RENEW_S", "BridgeConversation"]
 

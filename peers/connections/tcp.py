@@ -40,13 +40,14 @@ from peers.node.node import Node
 from peers.verbs.verbs import CHANGES, Verb, Verbs
 from peers.wire.account import Account
 from peers.wire.control import Notice, encode_notice
+from peers.wire.events import Closing, Event, Pong
 from peers.wire.hello import MESH_VERSION, Hello
 from peers.wire.kinds import Kind
 from peers.wire.last_messages import LastMessages
 from peers.wire.oversize import fitting
 from peers.wire.probe import Probe, ProbeReport
 from peers.wire.routing import AnnouncementPart
-from peers.wire.session import Closing, Event, Pong, Session
+from peers.wire.session import Session
 from peers.wire.token import Renewal
 
 __all__ = ["SharedValues", "TcpConversation", "render_items", "tcp_connection"]

@@ -39,7 +39,7 @@ from peers.shm.batch import Memfd, Shared, SharedBatch, SharedValues
 from peers.shm.sharing import Sharing
 from peers.shm.transport import UnixTransport
 from peers.wire.control import Notice, encode_notice
-from peers.wire.session import Confirmable, Event
+from peers.wire.events import Confirmable, Event
 from peers.wire.shared import Released, Segment, SharedMessages, decode_handle, encode_released
 
 __all__ = ["UnixValues", "unix_connection"]

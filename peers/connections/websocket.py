@@ -52,8 +52,8 @@ from peers.websocket.messages import ClientMessage, Dropped, Hello, Sampled
 from peers.websocket.session import Event, Head, Phase, Piece, Session
 from peers.websocket.zeek import INVALID_PATH, INVALID_PATH_TEXT, ZeekCodec, ZeekDialogue, client_name, is_astray
 from peers.websocket.zeek import PATH as ZEEK_PATH
+from peers.wire.events import Closing
 from peers.wire.hello import SOFTWARE_CHARACTERS
-from peers.wire.session import Closing
 from peers.wire.token import Renewal
 
 __all__ = ["PATH", "WebSocketConversation", "websocket_connection"]

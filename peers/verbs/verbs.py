@@ -35,10 +35,10 @@ from peers.verbs.journal import JournalRequests
 from peers.verbs.names import NameClaims, hear_names
 from peers.verbs.publish import Publication, publish, to_be_confirmed, way
 from peers.verbs.rules import change_rules
+from peers.wire.events import Confirmable, ServiceChange, SubscriptionChange
 from peers.wire.names import NameClaim, NameRelease, NamesHeard
 from peers.wire.records import Commit, Fetch, Stage
 from peers.wire.rules import RuleChange
-from peers.wire.session import Confirmable, ServiceChange, SubscriptionChange
 
 __all__ = ["CHANGES", "STEPS_OF_CLIENT", "STEPS_OF_PEER", "Rest", "Verb", "Verbs"]
 

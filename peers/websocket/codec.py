@@ -57,12 +57,12 @@ from peers.websocket.publication_codec import (
 )
 from peers.websocket.refusals import JSON_ENVELOPE, MSGPACK_ENVELOPE, malformed, refused, too_many
 from peers.websocket.request_codec import JsonReply, JsonRequest, RawReply, RawRequest, reply_of, request_of
+from peers.wire.events import ServiceChange, SubscriptionChange
 from peers.wire.hello import NAME_LIMIT_BYTES
 from peers.wire.malformed import MALFORMED
 from peers.wire.names import NameClaim, NameRelease
 from peers.wire.records import END_OF_TIME_US, FETCH_BYTES
 from peers.wire.rules import RuleChange
-from peers.wire.session import ServiceChange, SubscriptionChange
 from peers.wire.token import Renewal, check_token
 
 __all__ = ["FETCH_LIMIT_BYTES", "JSON", "JSON_BYTES", "JSON_LIMIT_BYTES", "MSGPACK", "Codec"]

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from peers.verbs.publish import Publication
 from peers.websocket.session import Piece, Session
+from peers.wire.events import Closing
 from peers.wire.scanner import NEED_DATA, NeedData
-from peers.wire.session import Closing
 
 __all__ = ["LastPublications"]
 

@@ -56,8 +56,8 @@ from peers.websocket.messages import (
     RefusedError,
 )
 from peers.wire.control import cut_text
+from peers.wire.events import Closing
 from peers.wire.scanner import NEED_DATA, NeedData
-from peers.wire.session import Closing
 
 __all__ = ["AnsweredError", "Event", "Head", "MessageCodec", "Phase", "Piece", "Session"]
 

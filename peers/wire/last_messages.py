@@ -20,9 +20,9 @@ from hub.errors import ProtocolError
 from hub.frame import Frame
 from hub.stretch import Run, Stretch
 from peers.wire.control import decode_close
+from peers.wire.events import Closing
 from peers.wire.kinds import Kind
 from peers.wire.scanner import NEED_DATA, NeedData, Scanner
-from peers.wire.session import Closing
 
 __all__ = ["LastMessages"]
 

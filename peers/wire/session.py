@@ -37,64 +37,32 @@ session's own answers (PONG, CLOSE after an error, NOTICE for refused messages) 
 enough for one turn of its loop stops asking and goes on later.
 
 Owner: one connection. Invariant: after a `Closing` event nothing more is read.
-Not here: who may connect (`peers.connections`), and clocks (`peers.node.keepalive` watches the limits of time).
+Not here: what frames say whose sense depends on nothing that was said before (`peers.wire.meanings`), who may connect
+(`peers.connections`), and clocks (`peers.node.keepalive` watches the limits of time).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.frame import FLAG_CONFIRM, FLAG_SHARED, Frame, encode_frame
-from hub.mesh.announcement import Digest, Wanted
-from hub.origin import Origin
 from hub.request_frame import Reply, Request
 from hub.stretch import Run, Stretch
 from peers.wire.account import Account, decode_account
-from peers.wire.control import (
-    PING_LIMIT_BYTES,
-    Notice,
-    decode_close,
-    decode_notice,
-    decode_subscription,
-    encode_close,
-    encode_notice,
-)
+from peers.wire.control import PING_LIMIT_BYTES, Notice, decode_close, encode_close, encode_notice
+from peers.wire.events import Closing, Confirmable, Event, Pong
 from peers.wire.hello import Hello
 from peers.wire.kinds import IGNORABLE, Kind
-from peers.wire.names import NameClaim, NameRelease, NamesHeard, decode_claim, decode_names, decode_release, numbered
+from peers.wire.meanings import MEANINGS, Meaning
 from peers.wire.origin import decode_origin
-from peers.wire.probe import Probe, ProbeReport
-from peers.wire.records import (
-    Commit,
-    Fetch,
-    Records,
-    Stage,
-    decode_commit,
-    decode_fetch,
-    decode_records,
-    decode_stage,
-    request_number,
-)
-from peers.wire.routing import AnnouncementPart, decode_routing
-from peers.wire.rules import RuleChange, decode_rules
+from peers.wire.routing import decode_routing
 from peers.wire.scanner import NEED_DATA, NeedData, Rejected, RouteTable, Scanner
-from peers.wire.shared import Released, Segment, SharedMessages, decode_released, decode_segment, shared_messages
-from peers.wire.token import Renewal, decode_token
+from peers.wire.shared import decode_segment, shared_messages
 
-__all__ = [
-    "HANDSHAKE_LIMIT_BYTES",
-    "NEED_DATA",
-    "Closing",
-    "Confirmable",
-    "Phase",
-    "Pong",
-    "ServiceChange",
-    "Session",
-    "SubscriptionChange",
-]
+__all__ = ["HANDSHAKE_LIMIT_BYTES", "NEED_DATA", "Phase", "Session"]
 
 HANDSHAKE_LIMIT_BYTES = 64 * 1024
 """Default of the largest frame that is taken from a stranger, who has not said HELLO yet, bytes."""
@@ -120,78 +88,6 @@ class Phase(Enum):
 
 
 _OPENING, _CLOSED = Phase.OPENING, Phase.CLOSED  # every read needs them, and looking a member up takes 70 ns
-
-
-class SubscriptionChange(NamedTuple):
-    """The far side subscribes or unsubscribes."""
-
-    subscribe: bool
-    """True to subscribe, False to unsubscribe."""
-    prefixes: list[str]
-    request: int
-    """The number to confirm, 0 for none."""
-
-
-class ServiceChange(NamedTuple):
-    """The far side begins or ends serving requests under prefixes."""
-
-    serve: bool
-    """True to begin, False to end."""
-    prefixes: list[str]
-    request: int
-    """The number to confirm, 0 for none."""
-
-
-class Confirmable(NamedTuple):
-    """Messages whose publisher wants to know their offset in the journal. The frame no longer has the flag CONFIRM."""
-
-    frame: Frame
-
-
-class Pong(NamedTuple):
-    """A peer hub has answered a PING."""
-
-    body: bytes
-
-
-class Closing(NamedTuple):
-    """The conversation is over: write what is outgoing, then close the transport."""
-
-    code: int
-    text: str
-    by_far_side: bool
-
-
-Event = (
-    Hello
-    | SubscriptionChange
-    | ServiceChange
-    | RuleChange
-    | NameClaim
-    | NameRelease
-    | NamesHeard
-    | Request
-    | Reply
-    | Notice
-    | Confirmable
-    | Fetch
-    | Records
-    | Stage
-    | Commit
-    | SharedMessages
-    | Segment
-    | Released
-    | Renewal
-    | Account
-    | Origin
-    | Digest
-    | Wanted
-    | AnnouncementPart
-    | Probe
-    | ProbeReport
-    | Pong
-    | Closing
-)
 
 
 class Session(Generic[R]):
@@ -443,7 +339,7 @@ class Session(Generic[R]):
             if self._role == "hub":  # a client cannot tell a hub, which takes no NOTICE from clients
                 self._outgoing.extend(encode_notice(notice) for notice in rejected.values())
 
-    # The rules: what each kind means.
+    # The rules: what each kind means whose sense depends on what was said before.
 
     def _hello(self, frame: Frame) -> Event:
         hello = Hello.decode(frame.body)
@@ -456,50 +352,6 @@ class Session(Generic[R]):
             self.phase = Phase.WITH_LINK if self.far.role == "hub" else Phase.WITH_CLIENT
         self._scanner.frame_limit_bytes = self._frame_limit_bytes
         return hello
-
-    def _token(self, frame: Frame) -> Event | None:
-        try:
-            return decode_token(frame.body)
-        except RejectedError as error:
-            self.reject(error, numbered(frame.body))
-            return None
-
-    def _subscription(self, frame: Frame) -> Event | None:
-        try:
-            request, prefixes = decode_subscription(frame.kind, frame.body)
-        except RejectedError as error:
-            self.reject(error)
-            return None
-        return SubscriptionChange(frame.kind == Kind.SUBSCRIBE, prefixes, request)
-
-    def _service(self, frame: Frame) -> Event | None:
-        try:
-            request, prefixes = decode_subscription(frame.kind, frame.body)
-        except RejectedError as error:
-            self.reject(error)
-            return None
-        return ServiceChange(frame.kind == Kind.SERVE, prefixes, request)
-
-    def _claim(self, frame: Frame) -> Event | None:
-        try:
-            return decode_claim(frame.body) if frame.kind == Kind.CLAIM else decode_release(frame.body)
-        except RejectedError as error:
-            self.reject(error, numbered(frame.body))
-            return None
-
-    def _names(self, frame: Frame) -> Event | None:
-        try:
-            return decode_names(frame.body)
-        except RejectedError as error:
-            self.reject(error)
-            return None
-
-    def _rule(self, frame: Frame) -> Event | None:
-        try:
-            return decode_rules(frame.kind, frame.body)
-        except RejectedError as error:
-            self.reject(error, numbered(frame.body))
-            return None
 
     def _request(self, frame: Frame) -> Event | None:
         return self._decoded(Request.decode, frame)
@@ -537,31 +389,6 @@ class Session(Generic[R]):
             raise ProtocolError(_NOT_SHARED.code, _NOT_SHARED.text)
         return decode_segment(frame.body)
 
-    def _released(self, frame: Frame) -> Event:
-        return decode_released(frame.body)
-
-    def _fetch(self, frame: Frame) -> Event | None:
-        return self._taken(decode_fetch, frame)
-
-    def _stage(self, frame: Frame) -> Event | None:
-        return self._taken(decode_stage, frame)
-
-    def _commit(self, frame: Frame) -> Event | None:
-        return self._taken(decode_commit, frame)
-
-    def _taken(self, decode: Callable[[bytes], Event], frame: Frame) -> Event | None:
-        try:
-            return decode(frame.body)
-        except RejectedError as error:
-            self.reject(error, request_number(_KINDS[frame.kind], frame.body))
-            return None
-
-    def _records(self, frame: Frame) -> Event:
-        return decode_records(frame.body)
-
-    def _notice(self, frame: Frame) -> Event:
-        return decode_notice(frame.body)
-
     def _ping(self, frame: Frame) -> None:
         if len(frame.body) > PING_LIMIT_BYTES:
             raise ProtocolError(
@@ -575,9 +402,6 @@ class Session(Generic[R]):
 
     def _pong_of_link(self, frame: Frame) -> Event:
         return Pong(frame.body)
-
-    def _account(self, frame: Frame) -> Event:
-        return decode_account(frame.body)
 
     def _origin_from_hub(self, frame: Frame) -> Event:
         if not (self.origins and self.far is not None and self.far.origins):
@@ -611,44 +435,48 @@ def _throw_away(_: bytes) -> None:
     """Stand in for the scanner of a conversation that is over."""
 
 
-def _rules(*kinds: Kind) -> dict[Kind, Callable[[Session[Any], Frame], Event | None]]:
-    meanings: dict[Kind, Callable[[Session[Any], Frame], Event | None]] = {
-        Kind.HELLO: Session._hello,  # noqa: SLF001 -- the table belongs to the class
-        Kind.MESSAGES: Session._messages,  # noqa: SLF001
-        Kind.FETCH: Session._fetch,  # noqa: SLF001
-        Kind.RECORDS: Session._records,  # noqa: SLF001
-        Kind.STAGE: Session._stage,  # noqa: SLF001
-        Kind.COMMIT: Session._commit,  # noqa: SLF001
-        Kind.SUBSCRIBE: Session._subscription,  # noqa: SLF001
-        Kind.UNSUBSCRIBE: Session._subscription,  # noqa: SLF001
-        Kind.NOTICE: Session._notice,  # noqa: SLF001
-        Kind.PING: Session._ping,  # noqa: SLF001
-        Kind.PONG: Session._pong,  # noqa: SLF001
-        Kind.CLOSE: Session._close,  # noqa: SLF001
-        Kind.REQUEST: Session._request,  # noqa: SLF001
-        Kind.REPLY: Session._reply,  # noqa: SLF001
-        Kind.SERVE: Session._service,  # noqa: SLF001
-        Kind.UNSERVE: Session._service,  # noqa: SLF001
-        Kind.CLAIM: Session._claim,  # noqa: SLF001
-        Kind.RELEASE: Session._claim,  # noqa: SLF001
-        Kind.NAMES: Session._names,  # noqa: SLF001
-        Kind.RULE: Session._rule,  # noqa: SLF001
-        Kind.UNRULE: Session._rule,  # noqa: SLF001
-        Kind.SEGMENT: Session._segment,  # noqa: SLF001
-        Kind.RELEASED: Session._released,  # noqa: SLF001
-        Kind.TOKEN: Session._token,  # noqa: SLF001
-        Kind.ACCOUNT: Session._account,  # noqa: SLF001
-        Kind.ORIGIN: Session._origin,  # noqa: SLF001
-        Kind.ROUTING: Session._routing,  # noqa: SLF001
-    }
-    return {kind: meanings[kind] for kind in kinds}
+_Rule = Callable[[Session[Any], Frame], Event | None]
+
+
+def _stateless(meaning: Meaning) -> _Rule:
+    """Make a rule of what depends on nothing that was said before; what is refused is told."""
+    decode, number = meaning
+    if number is None:
+        return lambda _, frame: decode(frame)
+
+    def rule(session: Session[Any], frame: Frame) -> Event | None:
+        try:
+            return decode(frame)
+        except RejectedError as error:
+            session.reject(error, number(frame))
+            return None
+
+    return rule
+
+
+_MEANINGS: dict[Kind, _Rule] = {kind: _stateless(meaning) for kind, meaning in MEANINGS.items()} | {
+    Kind.HELLO: Session._hello,  # noqa: SLF001 -- the table belongs to the class
+    Kind.MESSAGES: Session._messages,  # noqa: SLF001
+    Kind.PING: Session._ping,  # noqa: SLF001
+    Kind.PONG: Session._pong,  # noqa: SLF001
+    Kind.CLOSE: Session._close,  # noqa: SLF001
+    Kind.REQUEST: Session._request,  # noqa: SLF001
+    Kind.REPLY: Session._reply,  # noqa: SLF001
+    Kind.SEGMENT: Session._segment,  # noqa: SLF001
+    Kind.ORIGIN: Session._origin,  # noqa: SLF001
+    Kind.ROUTING: Session._routing,  # noqa: SLF001
+}
+
+
+def _rules(*kinds: Kind) -> dict[Kind, _Rule]:
+    return {kind: _MEANINGS[kind] for kind in kinds}
 
 
 _KINDS = {int(kind): kind for kind in Kind}
 _ALIVE = (Kind.PING, Kind.PONG, Kind.CLOSE)
 _SHARED = (Kind.SEGMENT, Kind.RELEASED)
 _SERVICES = (Kind.REQUEST, Kind.REPLY, Kind.SERVE, Kind.UNSERVE)
-_RULES: dict[Phase, dict[Kind, Callable[[Session[Any], Frame], Event | None]]] = {
+_RULES: dict[Phase, dict[Kind, _Rule]] = {
     Phase.OPENING: _rules(Kind.HELLO, Kind.CLOSE),
     Phase.WITH_CLIENT: _rules(
         Kind.SUBSCRIBE,

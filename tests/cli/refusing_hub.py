@@ -8,8 +8,9 @@ from contextlib import asynccontextmanager
 
 from hub.errors import CloseCode, RejectedError
 from peers.wire.control import Notice
+from peers.wire.events import SubscriptionChange
 from peers.wire.hello import Hello
-from peers.wire.session import NEED_DATA, Session, SubscriptionChange
+from peers.wire.session import NEED_DATA, Session
 
 __all__ = ["refusing_hub"]
 

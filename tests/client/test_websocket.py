@@ -21,9 +21,9 @@ from peers.client.routes import LocalRoutes
 from peers.client.values import decode_batch
 from peers.client.websocket import PATH, WebSocketConversation
 from peers.wire.control import Notice
+from peers.wire.events import Closing
 from peers.wire.hello import Hello, QueueWish
 from peers.wire.records import Fetch, Records
-from peers.wire.session import Closing
 from tests.client.test_routes import UNREADABLE, NamedSink
 
 WELCOME: dict[str, Any] = {

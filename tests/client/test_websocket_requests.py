@@ -11,7 +11,7 @@ from hub.errors import CloseCode
 from hub.frame import BATCH_COUNT, FLAG_BATCH
 from hub.request_frame import FLAG_NAMED, Reply, Request, Status, failure
 from peers.client.conversation import Refusal
-from peers.wire.session import Closing
+from peers.wire.events import Closing
 from tests.client.test_websocket import Pair
 
 pack = msgspec.msgpack.encode

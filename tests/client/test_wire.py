@@ -13,9 +13,10 @@ from peers.client.routes import LocalRoutes, Route
 from peers.client.values import decode_batch
 from peers.client.wire import WireConversation
 from peers.wire.control import Notice, encode_close, encode_notice
+from peers.wire.events import Closing, SubscriptionChange
 from peers.wire.hello import ID_BYTES, Hello, QueueWish
 from peers.wire.kinds import Kind
-from peers.wire.session import NEED_DATA, Closing, Phase, Session, SubscriptionChange
+from peers.wire.session import NEED_DATA, Phase, Session
 from tests.client.test_routes import UNREADABLE, NamedSink
 
 HUB = Hello(protocol=1, role="hub", id=bytes(ID_BYTES), name="memory")

@@ -17,13 +17,14 @@ from hub.mesh.mesh import Mesh
 from hub.origin import Origin
 from peers.node.accounts import Peer
 from peers.node.probes import Probes
+from peers.wire.events import Closing
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
 from peers.wire.origin import encode_origin
 from peers.wire.probe import Probe, ProbeReport, encode_probe
 from peers.wire.routing import AnnouncementPart, Assembly, decode_routing, encode_routing
 from peers.wire.scanner import NEED_DATA
-from peers.wire.session import Closing, Session
+from peers.wire.session import Session
 from tests.fuzz.hub_targets import refitted_frames
 from tests.fuzz.target import Target
 from tests.hub.fakes import FakeOutlet, Turn

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 
 from hub.frame import FLAG_BATCH, encode_frame
 from hub.request_frame import FLAG_NAMED
+from peers.wire.events import Closing
 from peers.wire.hello import ID_BYTES, Hello
 from peers.wire.kinds import Kind
 from peers.wire.scanner import NEED_DATA
-from peers.wire.session import Closing, Session
+from peers.wire.session import Session
 from tests.verbs.test_verbs import Desk
 from tests.wire.bodies import bodies
 

@@ -19,10 +19,10 @@ from peers.journal.no_journal import NoJournal
 from peers.node.audit import Audit
 from peers.verbs.publish import Publication, to_be_confirmed
 from peers.verbs.verbs import STEPS_OF_CLIENT, STEPS_OF_PEER, Verb, Verbs
+from peers.wire.events import Confirmable, ServiceChange, SubscriptionChange
 from peers.wire.names import NameClaim, NameRelease
 from peers.wire.records import Commit, Fetch, Stage
 from peers.wire.rules import RuleChange
-from peers.wire.session import Confirmable, ServiceChange, SubscriptionChange
 from tests.hub.fakes import Turn
 from tests.hub.rights.hall import policy_of
 

@@ -31,9 +31,9 @@ from peers.websocket.messages import (
     Welcome,
 )
 from peers.websocket.publication_codec import ITEMS_LIMIT
+from peers.wire.events import SubscriptionChange
 from peers.wire.hello import SOFTWARE, QueueWish
 from peers.wire.records import FETCH_BYTES
-from peers.wire.session import SubscriptionChange
 
 CODECS = {"json": JSON, "msgpack": MSGPACK}
 

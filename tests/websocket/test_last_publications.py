@@ -9,8 +9,8 @@ from hub.errors import CloseCode
 from peers.verbs.publish import Publication
 from peers.websocket.last_publications import LastPublications
 from peers.websocket.session import Piece, Session
+from peers.wire.events import Closing
 from peers.wire.scanner import NEED_DATA
-from peers.wire.session import Closing
 from tests.hubs.raw_websocket import frame, text, upgrade
 from tests.websocket.reading import events_of
 

@@ -18,7 +18,7 @@ from peers.transport.fragments import FRAGMENTS_LIMIT
 from peers.verbs.publish import Publication
 from peers.websocket.messages import Confirmed, Hello, RefusedError
 from peers.websocket.session import Event, Phase, Session
-from peers.wire.session import Closing, SubscriptionChange
+from peers.wire.events import Closing, SubscriptionChange
 from tests.hubs.raw_websocket import binary, decode, frame, request, text, upgrade
 from tests.websocket.reading import events_of
 

@@ -9,9 +9,10 @@ from itertools import pairwise
 from hub.errors import CloseCode, RejectedError
 from hub.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, Frame, encode_frame, iterate_frames
 from hub.stretch import Run, Stretch
+from peers.wire.events import Closing, Event
 from peers.wire.hello import FRAME_LIMIT_BYTES, Hello
 from peers.wire.scanner import NEED_DATA, Rejected, Scanner, Searched
-from peers.wire.session import Closing, Event, Session
+from peers.wire.session import Session
 
 HUB_ID = bytes(range(16))
 

@@ -16,6 +16,7 @@ from hub.request_frame import KIND_REPLY, KIND_REQUEST, Reply, Request
 from hub.requests.answers import cut_values
 from hub.routes import Route
 from peers.wire.control import decode_close, decode_notice, decode_subscription
+from peers.wire.events import Closing, Event
 from peers.wire.hello import ID_BYTES, Hello
 from peers.wire.kinds import Kind
 from peers.wire.names import decode_claim, decode_names, decode_release, numbered
@@ -24,7 +25,7 @@ from peers.wire.records import decode_commit, decode_fetch, decode_records, deco
 from peers.wire.routing import decode_routing
 from peers.wire.rules import decode_rules
 from peers.wire.scanner import NEED_DATA
-from peers.wire.session import Closing, Event, Session
+from peers.wire.session import Session
 from peers.wire.shared import decode_handle, decode_released, decode_segment
 from peers.wire.token import decode_token
 from tests.hub.fakes import Turn

@@ -6,11 +6,12 @@ from hub.errors import CloseCode
 from hub.frame import FLAG_CONFIRM, HEADER, encode_frame
 from hub.stretch import Run, Stretch
 from peers.wire.control import encode_close
+from peers.wire.events import Closing
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
 from peers.wire.last_messages import LastMessages
 from peers.wire.scanner import NEED_DATA
-from peers.wire.session import Closing, Session
+from peers.wire.session import Session
 from tests.wire.pair import Table, Way, message
 
 HELLO = Hello(protocol=1, role="client").encode()

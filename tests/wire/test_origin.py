@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hub.errors import CloseCode, ProtocolError
 from hub.frame import encode_frame
 from hub.origin import Origin
+from peers.wire.events import Closing
 from peers.wire.kinds import Kind
 from peers.wire.origin import decode_origin, encode_origin
-from peers.wire.session import Closing
 from tests.wire.pair import HUB_HELLO, HUB_ID, Side, frames_of, message, runs_in, side_of
 
 

@@ -20,15 +20,10 @@ from peers.wire.control import (
     encode_notice,
     encode_subscription,
 )
+from peers.wire.events import Closing, SubscriptionChange
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
-from peers.wire.session import (
-    HANDSHAKE_LIMIT_BYTES,
-    NEED_DATA,
-    Closing,
-    Phase,
-    SubscriptionChange,
-)
+from peers.wire.session import HANDSHAKE_LIMIT_BYTES, NEED_DATA, Phase
 from tests.wire.pair import (
     CLIENT_HELLO,
     HUB_HELLO,

@@ -14,6 +14,7 @@ from hub.request_frame import Reply, Request, Status
 from hub.tags.rule import Rule
 from peers.wire.account import Account, encode_account
 from peers.wire.control import Notice, decode_close, encode_close, encode_notice, encode_subscription
+from peers.wire.events import Closing
 from peers.wire.hello import Hello
 from peers.wire.kinds import IGNORABLE, Kind
 from peers.wire.names import NameClaim, NameRelease, encode_claim, encode_names, encode_release
@@ -30,7 +31,7 @@ from peers.wire.records import (
 )
 from peers.wire.routing import encode_routing
 from peers.wire.rules import encode_rules
-from peers.wire.session import Closing, Phase
+from peers.wire.session import Phase
 from peers.wire.shared import Segment, encode_released, encode_segment
 from peers.wire.token import Renewal, encode_token
 from tests.wire.pair import CLIENT_HELLO, HUB_HELLO, HUB_ID, Side, frames_of, message, side_of

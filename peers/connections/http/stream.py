@@ -37,8 +37,8 @@ from peers.values.event_stream import COMMENT, dropped_event, events_form, gone_
 from peers.verbs.verbs import Verbs
 from peers.websocket.http.following import Following, Looks
 from peers.websocket.http.query import Wanted
+from peers.wire.events import SubscriptionChange
 from peers.wire.records import END_OF_TIME_US, Fetch, decode_records
-from peers.wire.session import SubscriptionChange
 
 __all__ = ["LIVE_HEADERS", "PIECE_BYTES", "Shell", "Stream"]
 

@@ -34,10 +34,10 @@ from peers.transport.fragments import Fragments, end_of, pieces_of
 from peers.values import InvalidInputError, decode_message
 from peers.websocket.zeek.codec import PATH
 from peers.wire.control import cut_text
+from peers.wire.events import Closing
 from peers.wire.hello import SOFTWARE
 from peers.wire.malformed import MALFORMED
 from peers.wire.scanner import NEED_DATA, NeedData
-from peers.wire.session import Closing
 
 __all__ = ["APPLICATION", "Acknowledged", "BridgeSession", "Event", "Failure", "Incoming", "Opened", "Phase"]
 

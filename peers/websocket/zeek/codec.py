@@ -37,8 +37,8 @@ from peers.websocket.messages import ClientMessage, Error, HubMessage, RefusedEr
 from peers.websocket.publication_codec import ITEMS_LIMIT
 from peers.websocket.session import AnsweredError
 from peers.websocket.zeek.batches import zeek_form
+from peers.wire.events import SubscriptionChange
 from peers.wire.malformed import MALFORMED
-from peers.wire.session import SubscriptionChange
 
 __all__ = ["INVALID_PATH", "INVALID_PATH_TEXT", "PATH", "VERSION", "ZeekCodec", "refusal_of"]
 

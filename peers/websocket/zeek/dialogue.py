@@ -37,8 +37,8 @@ from peers.websocket.dialogue import Carrier
 from peers.websocket.messages import ClientMessage, RefusedError, Welcome
 from peers.websocket.session import Session
 from peers.websocket.zeek.codec import refusal_of
+from peers.wire.events import SubscriptionChange
 from peers.wire.hello import NAME_LIMIT_BYTES, fitting_name
-from peers.wire.session import SubscriptionChange
 
 __all__ = ["INTERNAL_ERROR", "ZeekDialogue", "client_name", "is_astray"]
 

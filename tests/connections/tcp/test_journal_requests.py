@@ -31,6 +31,7 @@ from peers.verbs.journal import FETCH_LIMIT_BYTES, FETCHES_LIMIT
 from peers.verbs.verbs import Verbs
 from peers.verbs.wire_far_side import WireFarSide
 from peers.wire.control import Notice, decode_notice
+from peers.wire.events import Confirmable
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
 from peers.wire.records import (
@@ -43,7 +44,7 @@ from peers.wire.records import (
     encode_fetch,
     encode_stage,
 )
-from peers.wire.session import Confirmable, Session
+from peers.wire.session import Session
 from tests.hub.fakes import Turn
 from tests.hub.rights.hall import policy_of
 from tests.hubs.eventually import eventually

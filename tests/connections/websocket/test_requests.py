@@ -16,7 +16,7 @@ from peers.values import encode as broker_value
 from peers.websocket.codec import JSON, MSGPACK, Codec
 from peers.websocket.messages import RefusedError
 from peers.websocket.poster import json_item, msgpack_item, singly
-from peers.wire.session import ServiceChange
+from peers.wire.events import ServiceChange
 from tests.hubs.hub import Hub
 from tests.hubs.raw_websocket import RawWebSocket, text
 

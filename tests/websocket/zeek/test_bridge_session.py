@@ -22,7 +22,7 @@ from peers.websocket.zeek.bridge_session import (
     Opened,
     Phase,
 )
-from peers.wire.session import Closing
+from peers.wire.events import Closing
 from tests.hubs.raw_websocket import frame
 from tests.websocket.reading import events_of
 from tests.websocket.zeek.messages import ACK, body_of, count

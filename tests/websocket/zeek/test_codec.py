@@ -22,7 +22,7 @@ from peers.websocket.messages import Confirmed, Dropped, Error, Pong, RefusedErr
 from peers.websocket.publication_codec import ITEMS_LIMIT
 from peers.websocket.session import AnsweredError, Session
 from peers.websocket.zeek import PATH, VERSION, ZeekCodec
-from peers.wire.session import Closing, SubscriptionChange
+from peers.wire.events import Closing, SubscriptionChange
 from tests.hubs.raw_websocket import frame, upgrade
 from tests.websocket.reading import events_of
 from tests.websocket.zeek.messages import body_of, count

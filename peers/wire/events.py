@@ -1,0 +1,98 @@
+"""What a session says of what the far side has said: values for whoever acts on them.
+
+Most are read from one frame and stand beside its layout, as `Notice` does in `peers.wire.control`; here are those that
+have no module of their own. `Event` is any of them. Owner of the state: nobody.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hub.frame import Frame
+from hub.mesh.announcement import Digest, Wanted
+from hub.origin import Origin
+from hub.request_frame import Reply, Request
+from peers.wire.account import Account
+from peers.wire.control import Notice
+from peers.wire.hello import Hello
+from peers.wire.names import NameClaim, NameRelease, NamesHeard
+from peers.wire.probe import Probe, ProbeReport
+from peers.wire.records import Commit, Fetch, Records, Stage
+from peers.wire.routing import AnnouncementPart
+from peers.wire.rules import RuleChange
+from peers.wire.shared import Released, Segment, SharedMessages
+from peers.wire.token import Renewal
+
+__all__ = ["Closing", "Confirmable", "Event", "Pong", "ServiceChange", "SubscriptionChange"]
+
+
+class SubscriptionChange(NamedTuple):
+    """The far side subscribes or unsubscribes."""
+
+    subscribe: bool
+    """True to subscribe, False to unsubscribe."""
+    prefixes: list[str]
+    request: int
+    """The number to confirm, 0 for none."""
+
+
+class ServiceChange(NamedTuple):
+    """The far side begins or ends serving requests under prefixes."""
+
+    serve: bool
+    """True to begin, False to end."""
+    prefixes: list[str]
+    request: int
+    """The number to confirm, 0 for none."""
+
+
+class Confirmable(NamedTuple):
+    """Messages whose publisher wants to know their offset in the journal. The frame no longer has the flag CONFIRM."""
+
+    frame: Frame
+
+
+class Pong(NamedTuple):
+    """A peer hub has answered a PING."""
+
+    body: bytes
+
+
+class Closing(NamedTuple):
+    """The conversation is over: write what is outgoing, then close the transport."""
+
+    code: int
+    text: str
+    by_far_side: bool
+
+
+Event = (
+    Hello
+    | SubscriptionChange
+    | ServiceChange
+    | RuleChange
+    | NameClaim
+    | NameRelease
+    | NamesHeard
+    | Request
+    | Reply
+    | Notice
+    | Confirmable
+    | Fetch
+    | Records
+    | Stage
+    | Commit
+    | SharedMessages
+    | Segment
+    | Released
+    | Renewal
+    | Account
+    | Origin
+    | Digest
+    | Wanted
+    | AnnouncementPart
+    | Probe
+    | ProbeReport
+    | Pong
+    | Closing
+)
