@@ -12,7 +12,10 @@ What people do with more than one right, or with a topic that the hub makes, is 
 | `read-store`, `write-store` | `request` of `$store/NAME/read` and `$store/NAME/write` |
 | `watch-store` | `subscribe` to `$store/NAME/changes` |
 
-Owner: nobody, these are values. Cost: some 10 µs; the line of a rule is found by `Places.line`.
+Some the hub lets nobody do, whatever he is granted: `withheld`.
+
+Owner: nobody, these are values. Cost: some 10 µs; the line of a rule is found by `Places.line`. Not here: what the hub
+answers to everybody, or to admins alone (`peers.admin.policy`).
 """
 
 from __future__ import annotations
@@ -26,9 +29,9 @@ from hub.policy.places import Place
 from hub.policy.policy import Action, Policy, Rights
 from hub.policy.refusal import not_granted, prefix_not_granted
 from hub.quotas.resource import Resource
-from hub.topics import RESERVED, printable
+from hub.topics import RESERVED, STORES, printable, store_that_tells
 
-__all__ = ["ANYBODY", "DEEDS", "Bound", "Deed", "Verdict", "verdict"]
+__all__ = ["ANYBODY", "DEEDS", "Bound", "Deed", "Verdict", "verdict", "withheld"]
 
 ANYBODY: Final = USER
 """The name of somebody of whom only the roles are known: his paths are shown with the place of his name in them."""
@@ -57,6 +60,10 @@ class Deed(NamedTuple):
     """To what it is done, with `{}` for what is given."""
     charged: tuple[str, ...] | None = None
     """What bounds how much of it; None: what bounds the action."""
+
+    def to(self, given: str) -> str:
+        """Return to what it is done, where this is given."""
+        return self.topic.replace("{}", given)
 
 
 DEEDS: Final[Mapping[str, Deed]] = {
@@ -94,6 +101,24 @@ class Verdict(NamedTuple):
     """What bounds how much of it; nothing where it is refused."""
 
 
+def withheld(deed: Deed, topic: str) -> str:
+    """Return why a client may not do something, whatever he is granted; empty where grants decide.
+
+    Args:
+        deed: What is to be done.
+        topic: To what, as for `verdict`.
+    """
+    action, topic = deed.action, deed.to(topic)
+    why = ""
+    if action in {Action.PUBLISH, Action.SERVE} and topic.startswith(RESERVED):
+        why = f"{RESERVED} is the hub's own"
+    elif action is Action.SERVE and topic.startswith(STORES):
+        why = "hubs alone have stores"
+    elif action is Action.PUBLISH and store_that_tells(topic) is not None:
+        why = "a store tells its changes there, and nobody else does"
+    return why and f"{action.value} {printable(topic)}: {why}"
+
+
 def verdict(policy: Policy, user: str, roles: tuple[str, ...], deed: Deed, topic: str) -> Verdict:
     """Return what a policy says.
 
@@ -104,8 +129,11 @@ def verdict(policy: Policy, user: str, roles: tuple[str, ...], deed: Deed, topic
         deed: What he wants to do.
         topic: To what: a topic, a prefix, a name, or the name of a store.
     """
+    why = withheld(deed, topic)
+    if why:
+        return Verdict(False, why)
     rights = policy.rights(user, roles)
-    action, topic = deed.action, deed.topic.replace("{}", topic)
+    action, topic = deed.action, deed.to(topic)
     is_prefix = action in _OF_PREFIXES
     held = f"roles of {user}: {', '.join(sorted(rights.user.roles)) or 'none'}"
     what = f"{action.value} {printable(topic)}"

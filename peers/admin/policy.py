@@ -23,14 +23,16 @@ import msgspec
 from hub.errors import BusyError, HubError, InternalError, UsageError
 from hub.policy.places import KEPT_CHARACTERS
 from hub.policy.policy import Action, Policy
-from hub.policy.verdict import DEEDS, Verdict
+from hub.policy.verdict import DEEDS, Verdict, withheld
+from hub.requests.directed import AT
 from hub.requests.later import Later
-from hub.topics import RESERVED
+from hub.topics import RESERVED, printable
 from peers.admin.policy_change import change
 from peers.node.audit import By
 from peers.node.node import Node
+from peers.node.undisturbed import undisturbed
 from peers.users.access import Access
-from peers.users.question import Question, decide, own_roles, told
+from peers.users.question import Question, asked_deed, decide, is_stranger, own_roles, told
 
 __all__ = ["LARGEST_TEXT", "POLICY_TOPIC", "WAITING", "PolicyTests"]
 
@@ -119,7 +121,8 @@ class PolicyTests:
             return {"verdict": await self._verdict(asked, node.access.policy), "policy": None, "change": None}
         settings = node.settings
         try:
-            access = await asyncio.to_thread(node.access.tried, asked.policy, settings.access, settings.zeek)
+            with undisturbed():
+                access = await asyncio.to_thread(node.access.tried, asked.policy, settings.access, settings.zeek)
         except UsageError:
             node.access.tested["wrong"] += 1
             raise
@@ -143,9 +146,13 @@ class PolicyTests:
         question = Question(asked.user, asked.roles, asked.action or "", asked.topic)
         if policy is None:
             policy = _NO_POLICY
-            found = Verdict(True, "this hub has no users: everybody may do everything")
+            why = withheld(asked_deed(question), asked.topic)
+            found = Verdict(not why, why or "this hub has no users: everybody may do everything")
         else:
-            found = self._of_hub(question, decide(policy, question, own_roles(self._node.settings)))
+            own = own_roles(self._node.settings)
+            found = decide(policy, question, own)
+            if not is_stranger(policy, question, own):
+                found = self._of_hub(question, found)
         return await asyncio.to_thread(told, policy, question, found)
 
     def _of_hub(self, question: Question, found: Verdict) -> Verdict:
@@ -154,6 +161,8 @@ class PolicyTests:
         target = question.topic
         if DEEDS[question.action].action is not Action.REQUEST or not target.startswith(RESERVED):
             return found
+        if target.startswith(AT):
+            return Verdict(False, f"request {printable(target)}: hubs alone ask in this way")
         if services.judges_itself(target.encode()):
             return Verdict(True, f"{target} answers everybody, of what he may see or do himself")
         if found.rule is not None and found.allowed and services.is_for_admins(target):  # an admin needs no rule

@@ -9,19 +9,15 @@ whatever refers to it lets go of it (`peers.connections.ended`, and the tests of
 one all the same, everything is walked over once after `CLOSED_LEAST` connections were closed, and where memory is
 short: a pause of 20 to 60 ms with some thousands of connections.
 
-A policy of 100,000 rules is 300,000 objects, over which the collector would walk again and again while they are made:
-half a second in all, up to 120 ms at once. So nothing is collected meanwhile (`undisturbed`).
-
-Owner: the process, as the collector is: not for hubs inside other programs.
+Owner: the process, as the collector is: not for hubs inside other programs. Not here: what keeps the collector out
+while something large is made (`peers.node.undisturbed`).
 """
 
 from __future__ import annotations
 
-import contextlib
 import gc
-from collections.abc import Iterator
 
-__all__ = ["CLOSED_LEAST", "GarbageWatch", "undisturbed"]
+__all__ = ["CLOSED_LEAST", "GarbageWatch"]
 
 CLOSED_LEAST = 50_000
 """Fewer closed connections are not worth a walk: thousands may leave in a second, and nothing of them is found."""
@@ -57,17 +53,3 @@ class GarbageWatch:
         else:
             gc.collect(_YOUNG)
         gc.freeze()
-
-
-@contextlib.contextmanager
-def undisturbed() -> Iterator[None]:
-    """Collect nothing while the block makes something large that is to stay, in whichever thread; freeze it then.
-
-    One at a time. Of what others make meanwhile, cycles stay until everything is walked over.
-    """
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()

@@ -23,11 +23,11 @@ import structlog
 from hub.errors import BusyError, HubError, InternalError, UsageError
 from hub.requests.later import Later
 from peers.daemon.daemon import Daemon
-from peers.daemon.garbage import undisturbed
 from peers.daemon.remains import Remains
 from peers.daemon.service_manager import ServiceManager
 from peers.daemon.sources import Loaded
 from peers.node.audit import By
+from peers.node.undisturbed import undisturbed
 
 __all__ = ["Reloaded", "Reloading"]
 

@@ -10,16 +10,25 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from hub.errors import UsageError
+from hub.names.grammar import check_name
 from hub.policy.places import Place
-from hub.policy.policy import ANONYMOUS, LOCAL, ZEEK, Policy, check_user
+from hub.policy.policy import ANONYMOUS, LOCAL, ZEEK, Action, Policy, check_user
 from hub.policy.roles import ADMIN
-from hub.policy.verdict import ANYBODY, DEEDS, Verdict, verdict
+from hub.policy.verdict import ANYBODY, DEEDS, Deed, Verdict, verdict
 from hub.settings.settings import Settings
-from hub.topics import check_prefix, printable
+from hub.topics import check_prefix, check_topic, printable
 
-__all__ = ["Question", "decide", "own_roles", "told"]
+__all__ = ["Question", "asked_deed", "decide", "is_stranger", "own_roles", "told"]
 
 _SHOWN_ROLES = 8
+
+_CHECKS = {
+    Action.PUBLISH: check_topic,
+    Action.REQUEST: check_topic,
+    Action.BRING: check_topic,
+    Action.CLAIM: check_name,
+}
+"""What says whether something can be published, asked, brought or claimed; all else is done to prefixes."""
 
 
 class Question(NamedTuple):
@@ -40,6 +49,25 @@ def own_roles(settings: Settings) -> Mapping[str, str]:
     return {ANONYMOUS: settings.access.anonymous, LOCAL: ADMIN, ZEEK: settings.zeek.role}
 
 
+def asked_deed(question: Question) -> Deed:
+    """Return what is asked about.
+
+    Raises:
+        UsageError: There is no such action, or it cannot be done to that, by whoever it is.
+    """
+    if question.action not in DEEDS:
+        raise UsageError(f"there is no action {printable(question.action)}; there are {', '.join(DEEDS)}")
+    deed = DEEDS[question.action]
+    _CHECKS.get(deed.action, check_prefix)(deed.to(question.topic))
+    return deed
+
+
+def is_stranger(policy: Policy, question: Question, own: Mapping[str, str]) -> bool:
+    """Return whether somebody would not be let in, as nobody gives him a role. The arguments are those of `decide`."""
+    user = question.user
+    return bool(user) and not question.roles and not own.get(user) and user not in policy
+
+
 def decide(policy: Policy, question: Question, own: Mapping[str, str]) -> Verdict:
     """Return what a policy says.
 
@@ -51,23 +79,21 @@ def decide(policy: Policy, question: Question, own: Mapping[str, str]) -> Verdic
     Raises:
         UsageError: It makes no sense: there is no such role or action, nobody can be called so, that is no topic.
     """
-    user, roles, action, topic = question
+    user, roles, _, topic = question
     if user:
         check_user(user)
     elif not roles:
         raise UsageError("expected a user, or a role, or both")
-    if action not in DEEDS:
-        raise UsageError(f"there is no action {printable(action)}; there are {', '.join(DEEDS)}")
-    check_prefix(topic)
+    deed = asked_deed(question)
     if own.get(user):
         roles = (*roles, own[user])
     for name in roles:
         if name not in policy.roles:
             shown = ", ".join(sorted(policy.roles)[:_SHOWN_ROLES])
             raise UsageError(f"there is no role {printable(name)}; there are {shown}")
-    if user and not roles and user not in policy:
+    if is_stranger(policy, question, own):
         return Verdict(False, f"there is no user {printable(user)}, and no role is given: he would not be let in")
-    return verdict(policy, user or ANYBODY, roles, DEEDS[action], topic)
+    return verdict(policy, user or ANYBODY, roles, deed, topic)
 
 
 def told(policy: Policy, question: Question, found: Verdict) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 Owner: `peers.users.access`, which swaps it whole. Invariants: a `Users` never changes; it was read from files that were
 all right, or there is none. Cost: `read_users` reads and compiles files, 0.9 s of CPU for 100,000 rules: a running hub
-calls it in a thread, within `peers.daemon.garbage.undisturbed`.
+calls it in a thread, within `peers.node.undisturbed`.
 """
 
 from __future__ import annotations

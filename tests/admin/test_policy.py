@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import itertools
+import random
 import tomllib
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -12,13 +15,20 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hub.errors import BusyError, NoResponderError, NotAllowedError, RequestFailedError
+from hub.errors import (
+    BusyError,
+    InvalidTopicError,
+    NoResponderError,
+    NotAllowedError,
+    RejectedError,
+    RequestFailedError,
+)
 from hub.policy.language import read_policy
 from peers.admin import policy as policy_module
 from peers.admin import policy_change
 from peers.admin.policy import LARGEST_TEXT, WAITING, PolicyTests
 from peers.admin.policy_change import ROWS, SHOWN, merged, sentence
-from peers.client import Client, connect
+from peers.client import Client, MessageStream, connect
 from peers.users.tokens import Token, Tokens, hash_of
 from peers.users.users import Users
 from tests.hubs.eventually import eventually
@@ -137,6 +147,12 @@ async def test_the_rule_that_decides(site: Site) -> None:
         (("request", "$hub/who", "bob"), False, "$hub/who is for admins; request '$hub/who': role analyst allows"),
         (("request", "$hub/rights", "eve"), True, "$hub/rights answers everybody"),
         (("request", "$hub/state", "eve"), False, "not granted to user 'eve'"),
+        (("request", "$hub/rights", "mallory"), False, "he would not be let in"),
+        (("request", "$hub/at/00/journal", "local"), False, "hubs alone ask in this way"),
+        (("publish", "$hub/who", "local"), False, "$hub/ is the hub's own"),
+        (("publish", "$store/s/changes", "local"), False, "a store tells its changes there"),
+        (("serve", "$hub/who", "local"), False, "$hub/ is the hub's own"),
+        (("serve", "$store/s/", "local"), False, "hubs alone have stores"),
     ],
 )
 async def test_verdicts(site: Site, question: tuple[str, str, str], allowed: bool, said: str) -> None:  # noqa: FBT001
@@ -164,6 +180,75 @@ async def test_a_verdict_is_what_happens(site: Site) -> None:
             for topic in ("/search", "$hub/who", "$hub/rights", "$hub/kick", "$hub/state", "/other"):
                 told = (await site.ask(action="request", topic=topic, user=user))["verdict"]
                 assert await is_refused(client, topic) is not told["allowed"], (user, topic)
+
+
+TOPICS = (
+    "/a",
+    "/a/b",
+    "/ab",
+    "/bob",
+    "$hub/who",
+    "$hub/a",
+    "$store/s",
+    "$store/s/changes/1",
+    "\u00e9",
+    "e\u0301",
+    "/a/",
+)
+
+PATHS = ("*", "/a", "/a/b", "/{user}", "$hub", "$hub/who", "$store", "$store/s", "\u00e9")
+
+ACTIONS = ("publish", "subscribe", "request", "serve")
+
+
+def random_policy(chance: random.Random) -> dict[str, Any]:
+    """A policy in which bob has one or two roles, that say something of the same paths."""
+    roles: dict[str, Any] = {
+        role: {
+            action: {verdict: chance.sample(PATHS, chance.randint(0, 3)) for verdict in ("allow", "deny")}
+            for action in ACTIONS
+        }
+        for role in ("one", "other")
+    }
+    of_bob = ["marks", "one", "other"][: chance.randint(2, 3)]
+    return {"roles": roles | {"marks": {"publish": ["/mark"]}}, "users": {"ada": ["admin"], "bob": of_bob}}
+
+
+async def is_let(client: Client, action: str, topic: str, seen: MessageStream) -> bool:
+    """Do something, and return whether the hub has let it happen; `seen` gets all that is published."""
+    if action == "publish":
+        with contextlib.suppress(InvalidTopicError):  # what is the hub's own a client does not even send
+            client.publish_nowait(topic, 1)
+        client.publish_nowait("/mark", 1)
+        topics = [(await anext(seen)).topic]
+        while topics[-1] != "/mark":
+            topics.append((await anext(seen)).topic)
+        return topic in topics
+    try:
+        if action == "request":
+            await client.request(topic, "makes no sense")
+        else:
+            async with client.subscribe(topic) if action == "subscribe" else client.serve(topic, lambda value: value):
+                pass
+    except (RejectedError, NotAllowedError):
+        return False
+    except (NoResponderError, RequestFailedError):
+        pass
+    return True
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_verdicts_of_random_policies_are_what_happens(site: Site, seed: int) -> None:
+    """Whatever a policy says, and whatever somebody does: the hub lets him exactly where it has said so."""
+    tree = random_policy(random.Random(seed))  # noqa: S311 -- a test
+    access = site.hub.node.access
+    policy = read_policy(tree, "random")
+    access.adopt(access._users._replace(policy=policy))
+    site.hub.node.core.authority.adopt(policy)
+    async with site.client("ada") as ada, site.client("bob") as bob, ada.subscribe("", "$store/") as seen:
+        for action, topic in itertools.product(ACTIONS, TOPICS):
+            told = await ada.request("$hub/policy/test", {"action": action, "topic": topic, "user": "bob"})
+            assert await is_let(bob, action, topic, seen) is told["verdict"]["allowed"], (tree, told["verdict"]["text"])
 
 
 async def test_roles_alone(site: Site) -> None:
@@ -295,6 +380,8 @@ async def test_questions_that_make_no_sense(site: Site) -> None:
         (ASK | {"user": "x" * 100_000}, "no name of a user"),
         (ASK | {"topic": "a\x00"}, "control character"),
         (ASK | {"topic": "x" * 100_000}, "the limit is"),
+        (ASK | {"topic": ""}, "topic is empty"),
+        (ASK | {"action": "claim", "topic": "x"}, "it takes two or more elements"),
         (ASK | {"roles": ["no"]}, "there is no role 'no'; there are admin"),
         (ASK | {"roles": ["\u202e" * 100]}, "there is no role"),
     ):
@@ -378,11 +465,35 @@ async def test_who_leaves_meanwhile(site: Site, monkeypatch: pytest.MonkeyPatch)
         assert (await site.ask(policy=POLICY, connected=True))["change"]["connections"] <= 2
 
 
+async def test_the_collector_is_kept_out(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While a policy is read it would stop everything again and again; also if there is a mistake in it."""
+    was: list[bool] = []
+    tried = site.hub.node.access.tried
+
+    def watched(*asked: Any) -> Any:
+        was.append(gc.isenabled())
+        return tried(*asked)
+
+    monkeypatch.setattr(site.hub.node.access, "tried", watched)
+    await site.ask(policy=POLICY)
+    with pytest.raises(RequestFailedError):
+        await site.ask(policy="x")
+    assert was == [False, False]
+    assert gc.isenabled()
+
+
 async def test_a_hub_without_users(hub: Hub) -> None:
     """Everything is allowed to everybody there; with a policy, everybody would have to connect again."""
     async with connect(hub.endpoint.location) as client:
         told = await client.request("$hub/policy/test", ASK)
         assert told["verdict"]["text"] == "this hub has no users: everybody may do everything"
+        told = await client.request("$hub/policy/test", ASK | {"topic": "$hub/x"})
+        assert (told["verdict"]["allowed"], told["verdict"]["text"]) == (
+            False,
+            "publish '$hub/x': $hub/ is the hub's own",
+        )
+        with pytest.raises(RequestFailedError, match="there is no action 'push'"):
+            await client.request("$hub/policy/test", ASK | {"action": "push"})
         told = await client.request("$hub/policy/test", {"policy": POLICY, "connected": True})
         assert (told["change"]["connections"], told["change"]["closed"]) == (1, 1)
 

@@ -30,7 +30,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from hub.policy.language import read_policy
 from hub.policy.policy import Action, Policy
-from peers.daemon.garbage import undisturbed
+from peers.node.undisturbed import undisturbed
 from tests.daemon.hub_process import HubProcess
 from tests.hubs.raw_client import RawClient
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import weakref
 from collections.abc import Iterator
 
 import pytest
 
-from peers.daemon.garbage import CLOSED_LEAST, GarbageWatch, undisturbed
+from peers.daemon.garbage import CLOSED_LEAST, GarbageWatch
+from peers.node.undisturbed import undisturbed
 from tests.garbage import set_aside
 
 
@@ -77,3 +79,15 @@ def test_nothing_is_collected_while_something_large_is_made() -> None:
     assert len(gc.get_objects()) < 1_000
     assert gc.isenabled()
     assert len(alive) == 100_000
+
+
+def test_what_is_made_at_the_same_time_is_not_disturbed_by_who_is_ready_first() -> None:
+    """The collector is kept out until all of them are, in whichever order they end, and whatever they raise."""
+    first, second = undisturbed(), undisturbed()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert not gc.isenabled()
+    with contextlib.suppress(ValueError):
+        second.__exit__(ValueError, ValueError(), None)
+    assert gc.isenabled()
