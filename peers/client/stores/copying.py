@@ -43,8 +43,9 @@ _RETRY_MAX_S = 5.0
 _FIRST_S = 300.0
 """How long the first state may take, seconds, where many want one at the same time."""
 
-_PAGES_AHEAD = 2
-"""How many pages of a snapshot are asked for while the one before is taken in: so hub and client work side by side."""
+_PAGES_AHEAD = 4
+"""How many pages of a snapshot, a quarter of a MiB each, are asked for while the one before is taken in: so hub and
+client work side by side."""
 
 
 class Copying:
@@ -240,6 +241,7 @@ class Copying:
                 while reading and len(ahead) < _PAGES_AHEAD:
                     ahead.append(asyncio.ensure_future(self._read(["more", reading])))
                     ahead[-1].add_done_callback(_looked_at)
+                await asyncio.sleep(0)  # until it has run, a task has asked nothing, and the hub would wait meanwhile
                 self.replica.take_rows(rows)
                 if not reading:
                     break

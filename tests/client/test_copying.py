@@ -1,0 +1,66 @@
+"""How a copy of a store is asked for, with a master that the test plays."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from hub.stores.replica import Replica
+from peers.client.stores import copying
+from peers.client.stores.copying import Copying
+from tests.stores.packed import pack
+
+PAGES = 9
+
+
+class Silent:
+    """A stream of changes on which none come."""
+
+    async def open(self) -> None:
+        """It is open at once."""
+
+    async def batch(self) -> Any:
+        """Wait for ever."""
+        await asyncio.Event().wait()
+
+    async def close(self) -> None:
+        """There is nothing to close."""
+
+
+class Master:
+    """Answers each page of one entry in the turn after it was asked for; counts what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked_pages = 0
+
+    async def read(self, order: list[Any]) -> Any:
+        """Answer."""
+        if order[0] == "state":
+            return 1, 0, 0, 0
+        page = self.asked_pages
+        self.asked_pages += 1
+        await asyncio.sleep(0)
+        return 1, 7 if page < PAGES - 1 else 0, 0, 0, [(pack(page), pack(page), page)] if page < PAGES else []
+
+
+async def test_further_pages_are_on_their_way_while_one_is_taken_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the hub would do nothing while a page is taken in, and the client nothing while the hub makes one."""
+    master = Master()
+    ahead: list[int] = []
+    take = Replica.take_rows
+
+    def taking(replica: Replica, rows: Any) -> None:
+        ahead.append(master.asked_pages - len(ahead) - 1)
+        take(replica, rows)
+
+    monkeypatch.setattr(Replica, "take_rows", taking)
+    stream: Any = Silent()
+    made = Copying(master.read, stream, "", lambda _: None, tells_loaded=False)
+    await made.open()
+    try:
+        assert len(made.replica.entries) == PAGES
+    finally:
+        await made.close()
+    assert ahead[: PAGES - copying._PAGES_AHEAD] == [copying._PAGES_AHEAD] * (PAGES - copying._PAGES_AHEAD)
