@@ -15,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hub.errors import HubError, RequestFailedError, RequestOverflowError, StorageError
-from hub.settings import Settings, StoresSettings
+from hub.settings.settings import Settings
+from hub.settings.stores import StoresSettings
 from hub.stores.command import Command
 from hub.stores.limits import StoreLimits
 from hub.stores.store import Store
