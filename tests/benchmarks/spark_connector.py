@@ -34,6 +34,7 @@ from peers.client.blocking import connect  # noqa: E402 -- the same
 from peers.journal.store import Segmenting, Store  # noqa: E402 -- the same
 from peers.journal.tier.copier import Copier, TierRetention  # noqa: E402 -- the same
 from peers.journal.tier.place import place_at  # noqa: E402 -- the same
+from peers.spark.archiving.query import CHEAP_CHECKPOINTS  # noqa: E402 -- the same
 from peers.spark.session import SessionSettings, running_job  # noqa: E402 -- the same
 from peers.spark.summary import amount, columns, show  # noqa: E402 -- the same
 from tests.journal.files import ALL  # noqa: E402 -- the same
@@ -138,7 +139,15 @@ class Bench:
             yield self.rates(f"availableNow → noop, {amount(offsets)} offsets a trigger", lambda n=offsets: run(n))  # type: ignore[misc]
 
     def overhead(self) -> Iterator[Row]:
-        """Measure what a micro-batch of 10 rows costs."""
+        """Measure what a micro-batch of 10 rows costs, also with checkpoints as the jobs of this project write them."""
+        yield self._overhead("micro-batch of 10 rows")
+        for key, value in CHEAP_CHECKPOINTS.items():
+            self.spark.conf.set(key, value)
+        yield self._overhead("the same, with the setting for checkpoints of docs/spark.md")
+        for key in CHEAP_CHECKPOINTS:
+            self.spark.conf.unset(key)
+
+    def _overhead(self, what: str) -> Row:
         stream = self.stream(startingOffsets="latest")
         query = (
             stream.writeStream.format("noop")
@@ -155,7 +164,7 @@ class Bench:
         took = [each["durationMs"]["triggerExecution"] for each in query.recentProgress if each["numInputRows"]]
         query.stop()
         took = took[WARM_STEPS:]
-        yield "micro-batch of 10 rows", "ms", amount(median(took)), f"{min(took)} to {max(took)}, {len(took)} of them"
+        return what, "ms", amount(median(took)), f"{min(took)} to {max(took)}, {len(took)} of them"
 
     def latency(self) -> Iterator[Row]:
         """Measure the time from publishing a message to seeing it in `foreachBatch`."""
