@@ -13,9 +13,10 @@ that followed one another. What stands still waits here and is written in the en
 
 Owner: one connection. Invariants: messages keep their order; each is written, waits here, or is told as left out, in
 the place where it would have stood; at most `per_s` wait, and `HELD_BYTES`, and nothing where the hub has too much to
-hold (`hub.memory`). What is left out was asked for, so it is no
-loss, does not make the client slow, and does not count as delivered. What the client takes too slowly all the same
-waits in the queue of its handler, by whose policy it is lost. The timer is there exactly while something waits here.
+hold (`hub.memory`). What is left out was asked for, so it is no loss, does not make the client slow, and does not count
+as delivered. What the client takes too slowly all the same waits in the queue of its handler, by whose policy it is
+lost; when that is told, what still waits here is left out, as it came before. The timer is there exactly while
+something waits here.
 
 Cost: some µs a read that brings more than there is credit for, and a timer of 50 ms.
 """
@@ -120,7 +121,14 @@ class Sample:
             self._go_on()
 
     def send_gap(self, lost_messages: int) -> None:
-        """Tell what was lost in the queue of the handler."""
+        """Tell what was lost in the queue of the handler; what waits here came before, and is left out."""
+        queue = self._queue
+        if queue:
+            before = queue.lost_messages
+            queue.clear()
+            if queue.lost_messages > before:
+                self._count(queue.lost_messages - before)
+            self._tell(queue.take_gap())
         self._writer.send_gap(lost_messages)
 
     def close(self, code: int, text: str) -> None:

@@ -142,3 +142,18 @@ async def test_who_does_not_even_read_the_sample_is_slow(start_hub: StartHub) ->
         total += 50
     found = await client.numbers_and_gaps(total)
     assert any(isinstance(one, Gap) and not isinstance(one, LeftOut) for one in found)
+
+
+async def test_what_is_lost_is_told_behind_what_came_before(hub: Hub, subprotocol: str) -> None:
+    """What waits for its turn when the queue of the client tells a loss is left out: so each stands in its place."""
+    client, handler = await watcher(hub, subprotocol)
+    publisher = await hub.websocket()
+    await publish(publisher, range(1000), together=500)
+    handler.outlet.send_gap(7)
+    await publish(publisher, range(1007, 1017))
+    found = await client.numbers_and_gaps(1017)
+    lost = found.index(Gap(7))
+    assert isinstance(found[lost - 1], LeftOut)
+    assert found[lost + 1 :] == list(range(1007, 1017))
+    assert hub.node.left_out_messages == sum(one.messages for one in found if isinstance(one, LeftOut))
+    assert handler.delivered_messages == sum(isinstance(one, int) for one in found)
