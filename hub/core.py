@@ -25,7 +25,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from operator import attrgetter, methodcaller
-from typing import Literal
 
 from hub.asked import Asked, OnFilter
 from hub.audience import check_may_see
@@ -38,7 +37,6 @@ from hub.drops import Drops
 from hub.entrance import Entrance
 from hub.errors import ClosedError
 from hub.events import (
-    AUDIT_TOPIC,
     Event,
     client_joined,
     client_left,
@@ -52,6 +50,7 @@ from hub.far_hubs import FarHubs
 from hub.gaps import Gaps
 from hub.handler import Handler
 from hub.holdings import Allowance
+from hub.intake import Intake
 from hub.leaves import Leaves
 from hub.limits import LINK_COST, CoreLimits
 from hub.memory import Memory
@@ -60,10 +59,10 @@ from hub.mesh.mesh import Mesh
 from hub.mesh_links import MeshLinks
 from hub.metrics import CoreStatistics, Counters, RoutingStatistics
 from hub.multimap import PrefixMultimap
-from hub.names.claim import Claim
 from hub.names.names import Names
 from hub.names.register import Register
 from hub.origin import Origin
+from hub.own_events import OwnEvents
 from hub.prefixes import PrefixSubscriptions
 from hub.prospect import Outcome, Prospect, prospect
 from hub.publisher import is_decided_by_route, may_publish
@@ -71,7 +70,7 @@ from hub.quotas.quotas import Quotas
 from hub.quotas.resource import Resource
 from hub.refusals import HandlersOf, Refusals
 from hub.relief import relieve
-from hub.requests.hub_services import HubServices, is_admin
+from hub.requests.hub_services import HubServices
 from hub.requests.requests import Requests
 from hub.routes import Route, Routes
 from hub.spans import SpanTap
@@ -177,14 +176,10 @@ class Core:
         self.writers = Writers(self._turn)
         # Those who wait; whoever begins a read lets the reader's own handler write first, if it may be one of them.
         self.late = self.writers.late
-        # Who is told that messages were lost on their way here.
-        self._gaps = Gaps(self._mark_dirty)
         # True while somebody is going to write what is offered, and need not be woken for it. Whoever begins a read
         # sets it, and calls `end_read` when the read is over. The core sets it when the shell is woken, and clears it
         # as the writing begins.
         self.write_is_due = False
-        self.announcing: Callable[[Event], object] = self.tell_here
-        """Takes what is announced. Where a hub is several processes, what is put here tells others, too."""
         # The number that the last handler got; none is given twice.
         self._last_id = 0
         # Number → handler, from `attach` to `detach`.
@@ -204,15 +199,15 @@ class Core:
             on_due=self._tell_link,
             on_clash=on_clash,
             on_check=check_mesh,
-            on_change=lambda change, names: self.announce(mesh_changed(change, names)),
+            on_change=lambda change, names: self.own_events.announce(mesh_changed(change, names)),
             on_stranded=on_stranded,
             limits=limits.mesh,
         )
-        # Which messages are taken of links, and where they go on.
-        self._traffic = self.mesh.traffic
-        self._upstreams = self._traffic.upstreams
-        # What counts messages that do not go on.
-        self._uncarried = Uncarried(self._traffic.strand, self._traffic.leave_out, self._mark_dirty)
+        # Which messages are taken of links, who is told of those that are not, and what counts those that do not go on.
+        traffic = self.mesh.traffic
+        self._upstreams = traffic.upstreams
+        self._intake = Intake(traffic, Gaps(self._mark_dirty))
+        self._uncarried = Uncarried(traffic.strand, traffic.leave_out, self._mark_dirty)
         # Who owns a name is asked of the register, and routes forget what names change: neither knows the other.
         register = Register(self.memory.account("names"))
         rule_index: RuleIndex[Handler | FarHub] = RuleIndex()
@@ -225,6 +220,8 @@ class Core:
             mesh=self.mesh,
             uncarried=self._uncarried,
         )
+        # What the hub tells of itself.
+        self.own_events = OwnEvents(self.routes)
         self.prefixes = PrefixSubscriptions(
             multimap,
             self.routes.forget,
@@ -241,7 +238,7 @@ class Core:
             self._turn,
             limits.names,
             self.memory,
-            announce=self._announce_name,
+            announce=lambda what, claim: self.own_events.announce(name_event(what, claim)),
             on_owner=self.routes.forget_name,
         )
         hub_services = HubServices(self._turn.request)
@@ -255,7 +252,7 @@ class Core:
             owner_of=register.owner_of,
             hub_services=hub_services,
             hub=hub_id,
-            way_to=self._traffic.way_to,
+            way_to=traffic.way_to,
         )
         # Which leaves this hub and others have, and who is the gateway of each.
         self.leaves = Leaves(hub_id)
@@ -266,7 +263,7 @@ class Core:
             self.requests,
             self.names,
             self.leaves,
-            self._traffic.way_to,
+            traffic.way_to,
             self._turn,
             self.memory.account("mesh"),
         )
@@ -313,7 +310,7 @@ class Core:
         if on_filter is not None:
             self.prefixes.tell(handler, on_filter, self._everybody())
         if handler.role is not Role.LOCAL:
-            self.announce((client_joined if handler.role is Role.CLIENT else peer_joined)(handler))
+            self.own_events.announce((client_joined if handler.role is Role.CLIENT else peer_joined)(handler))
 
     def link(self, handler: Handler, hub: bytes, on_mesh: Callable[[], object], *, cost: int = LINK_COST) -> None:
         """Make a link that is attached one of the mesh.
@@ -342,7 +339,7 @@ class Core:
         self._drops.forget(handler)
         self._entrance.leave(handler)
         if handler.role is not Role.LOCAL:
-            self.announce((client_left if handler.role is Role.CLIENT else peer_left)(handler, reason))
+            self.own_events.announce((client_left if handler.role is Role.CLIENT else peer_left)(handler, reason))
 
     def depart(self, give_back: Callable[[], object]) -> None:
         """Give back what a far side had that is gone: at once, or in a later turn, where many have gone in this one.
@@ -432,8 +429,12 @@ class Core:
                 batch.origin = self.mesh.origin
         else:
             is_link = source.is_link
-            if is_link and source.accepted_at != self._upstreams.turnover and not self._accepts(source, batch.messages):
-                self._tell_gaps(source, ((route, batch.messages),))
+            if (
+                is_link
+                and source.accepted_at != self._upstreams.turnover
+                and not self._intake.accepts(source, batch.messages)
+            ):
+                self._intake.tell_gaps(source, ((route, batch.messages),))
                 return
             granted = source.publishes_in
             if granted is not None and route.domains not in granted:
@@ -461,8 +462,10 @@ class Core:
             granted, handlers_of = None, _all_handlers
         else:
             if source.is_link:
-                if source.accepted_at != self._upstreams.turnover and not self._accepts(source, sum(stretch.messages)):
-                    self._tell_gaps(source, zip(stretch.routes, stretch.messages, strict=True))
+                if source.accepted_at != self._upstreams.turnover and not self._intake.accepts(
+                    source, sum(stretch.messages)
+                ):
+                    self._intake.tell_gaps(source, zip(stretch.routes, stretch.messages, strict=True))
                     return
                 origin = source.origin
                 handlers_of = methodcaller("of_way", source.way)
@@ -495,36 +498,6 @@ class Core:
             whole = stretch.only(lambda route: route.may_bring(source) and may_publish(source, route))
         self.census.look(source, whole)
 
-    def _accepts(self, link: Handler, messages: int) -> bool:
-        """Return whether what a link brings is taken; otherwise count it.
-
-        A hub that is no part of the mesh says nothing of origins, and is believed: what it brings goes no further.
-        """
-        origin = link.origin
-        if origin is None or self._traffic.accepts(link, origin.hub, origin.epoch):
-            link.accepted_at = self._upstreams.turnover
-            link.way = None if origin is None else self._traffic.way(link, origin.hub)
-            return True
-        link.published_messages += messages  # they have arrived, as far as the link is concerned
-        link.look_at += messages
-        self._traffic.refuse(link, origin, messages)
-        return False
-
-    def _tell_gaps(self, link: Handler, runs: Iterable[tuple[Route, int]]) -> None:
-        """Tell subscribers of this hub what was not taken of a link, where it is sure that they do not get it.
-
-        Args:
-            link: Which.
-            runs: Routes, each with how many messages.
-        """
-        if link.origin is None or not self._traffic.is_lost(link, link.origin.hub, link.origin.epoch):
-            return
-        granted = link.publishes_in
-        for route, messages in runs:
-            if granted is None or route.domains in granted:  # what it may not bring is missed by nobody
-                for handler in route.near:
-                    self._gaps.add(handler, messages)
-
     def prospect(self, topic: str, source: Handler | None = None) -> Prospect:
         """Return what becomes here of a message of a topic, as if one had just come.
 
@@ -534,9 +507,8 @@ class Core:
                 has brought is then taken, or not, as if a message had come.
         """
         if source is not None:
-            if source.origin is not None and not self._accepts(source, 0):
-                is_lost = self._traffic.is_lost(source, source.origin.hub, source.origin.epoch)
-                return Prospect(Outcome.OVERTAKEN if is_lost else Outcome.ANOTHER_WAY)
+            if source.origin is not None and not self._intake.accepts(source, 0):
+                return Prospect(Outcome.OVERTAKEN if self._intake.is_lost(source) else Outcome.ANOTHER_WAY)
             if source.rights is not None and not source.rights.may(source.acts.publishing, topic):
                 return Prospect(Outcome.POLICY)
         return prospect(self.routes.find(topic), source, self.mesh)
@@ -565,30 +537,6 @@ class Core:
 
     def _change_far(self, hub: bytes, change: Interests, link: Handler | None) -> None:
         self.far_hubs.change(hub, change, link)
-
-    def announce(self, event: Event) -> None:
-        """Publish a message under one of the hub's own `$hub/` topics, to subscribers of this hub only."""
-        self.announcing(event)
-
-    def tell_here(self, event: Event) -> None:
-        """Publish it to subscribers of this process, where a hub is several."""
-        here = self._subscribers_here(event.topic)
-        if here:
-            batch = Batch.of(event.topic, (event.value,))
-            for handler in here:
-                handler.offer(batch)
-
-    def _announce_name(self, what: Literal["appeared", "gone"], claim: Claim) -> None:
-        self.announce(name_event(what, claim))
-
-    def is_wanted(self, topic: str) -> bool:
-        """Return whether anybody here would get a message of the hub's own under this topic."""
-        return bool(self._subscribers_here(topic))
-
-    def _subscribers_here(self, topic: str) -> list[Handler]:
-        wanting = self.routes.find(topic).handlers
-        here = [handler for handler in wanting if handler.delivery.hears_of_hub(handler.prefixes)]
-        return here if topic != AUDIT_TOPIC else [handler for handler in here if is_admin(handler)]
 
     # The turn.
 
@@ -650,7 +598,7 @@ class Core:
         """Announce what each handler lost since the last report, and return that; to be called about once a second."""
         events = self._drops.report()
         for event in events:
-            self.announce(event)
+            self.own_events.announce(event)
         return events
 
     def tick(self, now_s: float) -> None:

@@ -84,4 +84,4 @@ class Peerings:
         self._tell("unavailable", endpoint_id, address, reason, codes)
 
     def _tell(self, what: str, endpoint_id: bytes, address: str, reason: str, codes: PeerCodes) -> None:
-        self.node.core.announce(peer_status(what, endpoint_text(endpoint_id), address, reason, codes))
+        self.node.core.own_events.announce(peer_status(what, endpoint_text(endpoint_id), address, reason, codes))

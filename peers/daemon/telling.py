@@ -38,7 +38,7 @@ class Telling:
     def tick(self) -> None:
         """Begin, if somebody wants to know, and the last look is over."""
         node = self._node
-        if self._telling is not None or self._is_asking or not node.core.is_wanted(STATISTICS_TOPIC):
+        if self._telling is not None or self._is_asking or not node.core.own_events.is_wanted(STATISTICS_TOPIC):
             return
         if node.whole is None:
             handlers = list(node.core.handlers.values())
@@ -77,5 +77,5 @@ class Telling:
                 head.pop("links", None)
                 head.pop("state", None)
             some = look(first, first + HANDLERS_PER_STEP)
-            self._node.core.announce(Event(STATISTICS_TOPIC, head | {"first": first, "some": some}))
+            self._node.core.own_events.announce(Event(STATISTICS_TOPIC, head | {"first": first, "some": some}))
             yield first

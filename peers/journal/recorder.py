@@ -358,7 +358,7 @@ class Recorder:
             self._probing = self._loop.call_later(_PROBE_S, lambda: self._submit(Probe(self._epoch)))
         if news:
             self._log.error("the journal cannot be written; messages go on, but are not recorded", reason=self._reason)
-            self._core.announce(
+            self._core.own_events.announce(
                 Event(JOURNAL_TOPIC, {"state": "failed", "reason": self._reason, "offset": next_offset})
             )
 
@@ -376,7 +376,7 @@ class Recorder:
         self.on_writes(writes)
         self._log.warning("the journal is written again", offset=progress.next, lost_messages=self._lost)
         value = {"state": "recovered", "offset": progress.next, "lost": self._lost}
-        self._core.announce(Event(JOURNAL_TOPIC, value))
+        self._core.own_events.announce(Event(JOURNAL_TOPIC, value))
 
     def _forget_entries(self) -> None:
         """Forget what was submitted: it is not written any more."""

@@ -341,7 +341,7 @@ class Node:
 
     def _make_audit(self) -> Audit:
         """Return what tells admins who was refused what; the core tells it of requests."""
-        audit = Audit(self.core.announce, time.time)
+        audit = Audit(self.core.own_events.announce, time.time)
         self.core.requests.on_not_allowed = self._audit_requests
         self.access.on_refused = lambda address, reason, text: audit.turned_away(address, reason.value, text)
         return audit
@@ -368,7 +368,7 @@ class Node:
         }
         log = self.log.warning if loss.messages else self.log.info
         log("messages lost with a link", hub=hub, name=name, address=address, **fields)
-        self.core.announce(messages_lost(hub, name, address, fields))
+        self.core.own_events.announce(messages_lost(hub, name, address, fields))
 
     def hello(
         self, granted: QueueLimits | None = None, link: bytes = b"", *, until_s: float = math.inf, token: str = ""

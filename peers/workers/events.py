@@ -56,7 +56,7 @@ _OF_ALL: Final = frozenset({"reload", "drain"})
 
 def wanted(core: Core) -> list[str]:
     """Return which topics are wanted by somebody at a process."""
-    return [topic for topic in SHARED if core.is_wanted(topic)]
+    return [topic for topic in SHARED if core.own_events.is_wanted(topic)]
 
 
 class EventsOfWorker:
@@ -74,7 +74,7 @@ class EventsOfWorker:
         self._elsewhere: frozenset[str] = frozenset()
         # What is wanted here, as the core was told last.
         self._told: list[str] = []
-        core.announcing = self._announce
+        core.own_events.announcing = self._announce
 
     def look(self) -> None:
         """Tell what is wanted here, if that has changed; to be called once in `LOOK_S`."""
@@ -86,13 +86,13 @@ class EventsOfWorker:
     def _announce(self, event: Event) -> None:
         if event.topic == AUDIT_TOPIC and event.value["what"] in _OF_ALL and "failed" not in event.value:
             return
-        self._core.tell_here(event)
+        self._core.own_events.tell_here(event)
         if event.topic in self._elsewhere:
             self._control.tell("event", list(event))
 
     def hear(self, told: Any) -> None:
         """Another process has announced something that is wanted here."""
-        self._core.tell_here(Event(*told))
+        self._core.own_events.tell_here(Event(*told))
 
     def want(self, topics: Iterable[str]) -> None:
         """The core says what is wanted elsewhere."""
@@ -116,7 +116,7 @@ class EventsOfCore:
         self._told: dict[int, frozenset[str]] = {}
         # What is wanted at the core.
         self._here: frozenset[str] = frozenset()
-        core.announcing = self._announce
+        core.own_events.announcing = self._announce
 
     def look(self) -> None:
         """Look what is wanted here, and tell workers what is wanted elsewhere; to be called once in `LOOK_S`."""
@@ -136,11 +136,11 @@ class EventsOfCore:
     def hear(self, number: int, told: Any) -> None:
         """A worker has announced something."""
         event = Event(*told)
-        self._core.tell_here(event)
+        self._core.own_events.tell_here(event)
         self._pass_on(event, but=number)
 
     def _announce(self, event: Event) -> None:
-        self._core.tell_here(event)
+        self._core.own_events.tell_here(event)
         self._pass_on(event)
 
     def _pass_on(self, event: Event, but: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""What the core tells: peers its filter, subscribers of `$hub/` who came, who left and who lost messages."""
+"""What the core tells: peers its filter, subscribers of `$hub/` who lost messages."""
 
 from __future__ import annotations
 
@@ -62,16 +62,6 @@ def test_a_link_that_joins_an_idle_hub_is_told_so() -> None:
     assert told.changes == [Change()]
 
 
-def test_links_alone_make_no_topic_wanted() -> None:
-    """Local subscribers and clients do."""
-    turn = Turn()
-    turn.join("/a", role=Role.LINK)
-    assert not turn.core.is_wanted("/a")
-    turn.join("/a", role=Role.LOCAL)
-    assert turn.core.is_wanted("/a/b")
-    assert not turn.core.is_wanted("/")
-
-
 def test_a_route_that_somebody_keeps_does_not_keep_old_ways() -> None:
     """Whoever asks again after the mesh has changed gets a route that knows the new ways."""
     turn = Turn(hub_id=HERE)
@@ -89,37 +79,7 @@ def test_a_route_that_somebody_keeps_does_not_keep_old_ways() -> None:
     assert link not in turn.core.routes.find("/a").handlers
 
 
-# The hub's own messages.
-
-
-def test_clients_and_peers_are_announced() -> None:
-    """When they join and when they leave, to subscribers here and never over a link; local ones are not announced."""
-    turn = Turn()
-    _, watcher = turn.join("$hub/", role=Role.LOCAL)
-    _, link = turn.join("$hub/", "", role=Role.LINK, name="hub-2")
-    client, own = turn.join("$hub/client/", name="one")
-    turn.core.detach(client, "done")
-    turn.core.flush()
-    seen = [(topic, value["name"], value.get("reason")) for topic, value in watcher.messages]
-    assert seen == [
-        ("$hub/peer/joined", "hub-2", None),
-        ("$hub/client/joined", "one", None),
-        ("$hub/client/left", "one", "done"),
-    ]
-    assert link.messages == []
-    assert own.messages == []
-    left = turn.join(role=Role.LINK, name="hub-3")[0]
-    turn.core.detach(left, "lost")
-    turn.core.flush()
-    assert [topic for topic, _ in watcher.messages[3:]] == ["$hub/peer/joined", "$hub/peer/left"]
-
-
-def test_nobody_pays_for_events_that_nobody_wants() -> None:
-    """Without a subscriber they are not made, and their topics are not remembered."""
-    turn = Turn()
-    turn.join("/a")
-    assert turn.wakes == 0
-    assert not turn.core.routes.table
+# Losses.
 
 
 def test_losses_are_reported_once() -> None:
@@ -166,22 +126,6 @@ def test_what_the_far_side_cannot_read_is_no_overflow() -> None:
     assert turn.core.report_drops() == []
     turn.core.flush()
     assert [value for value in watcher.values if "lost" in value] == [event.value, overflowed.value, unread.value]
-
-
-def test_whoever_is_not_meant_to_hear_the_hub() -> None:
-    """Gets its topics only by a prefix that is for them alone."""
-    turn = Turn()
-    deaf, outlet = turn.join("")
-    deaf.restrict(hub=False)
-    assert not turn.core.is_wanted("$hub/overflow")
-    turn.join(name="new")
-    turn.core.flush()
-    assert outlet.values == []
-    turn.core.subscribe(deaf, ["$hub/client/"])
-    assert turn.core.is_wanted("$hub/client/joined")
-    turn.join(name="newer")
-    turn.core.flush()
-    assert [value["name"] for value in outlet.values] == ["newer"]
 
 
 def test_a_handler_that_lost_and_left_is_still_reported() -> None:

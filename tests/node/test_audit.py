@@ -116,7 +116,7 @@ async def test_admins_hear_of_it() -> None:
         core.attach(handler)
         core.subscribe(handler, [AUDIT_TOPIC])
         handler.rights = POLICY.rights(user) if user else None
-    Audit(core.announce, lambda: 12.5).did(None, "drain")
+    Audit(core.own_events.announce, lambda: 12.5).did(None, "drain")
     core.flush()
     assert {user: len(outlet.batches) for user, outlet in outlets.items()} == {"ada": 1, "bob": 0, "": 1}
     assert len(journal.entries) == 1

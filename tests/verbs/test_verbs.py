@@ -92,7 +92,7 @@ class Desk:
             settings=SimpleNamespace(limits=Limits()),
             now_ms=lambda: 0,
             wall_us=lambda: 1,
-            audit=Audit(self.turn.core.announce, lambda: 1.0),
+            audit=Audit(self.turn.core.own_events.announce, lambda: 1.0),
         )
         self.verbs = Verbs(self.node, self.handler, self.far)  # type: ignore[arg-type]
 

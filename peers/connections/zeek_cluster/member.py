@@ -134,10 +134,10 @@ class Member(FarCluster):
                     self._say(change)
                 case Up(node_id, name):
                     self.node.log.info("Zeek node is up", node=name, id=node_id, cluster=self.address)
-                    self.node.core.announce(zeek_node("up", self.address, node_id, name))
+                    self.node.core.own_events.announce(zeek_node("up", self.address, node_id, name))
                 case Down(node_id, name, reason):
                     self.node.log.info("Zeek node is down", node=name, id=node_id, cluster=self.address, reason=reason)
-                    self.node.core.announce(zeek_node("down", self.address, node_id, name, reason))
+                    self.node.core.own_events.announce(zeek_node("down", self.address, node_id, name, reason))
                 case Odd(reason):
                     self.node.log.warning("Zeek cluster", cluster=self.address, reason=reason)
                 case _:

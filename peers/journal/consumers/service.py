@@ -347,7 +347,7 @@ class Consumers:
             core.end_read()
 
     def _announce(self, name: str, fields: dict[str, Any]) -> None:
-        self._core.announce(Event(CONSUMERS_TOPIC, {"consumer": name, **fields}))
+        self._core.own_events.announce(Event(CONSUMERS_TOPIC, {"consumer": name, **fields}))
 
     def _changed(self, served: Served) -> None:
         self._charge(served, served.consumer.size_bytes)

@@ -108,7 +108,7 @@ class Bench:
         self.said: list[Frame] = []
         self.node = SimpleNamespace(
             core=self.turn.core,
-            audit=Audit(self.turn.core.announce, lambda: 1.0),
+            audit=Audit(self.turn.core.own_events.announce, lambda: 1.0),
             journal=self.journal,
             rejected_messages=0,
             settings=SimpleNamespace(limits=Limits()),
