@@ -69,7 +69,7 @@ async def test_a_link_is_measured_though_it_is_busy(start_hub: StartHub) -> None
     way.hold()
     near.later(PING_EVERY_S + 1.0)
     near.clock.ahead_s += 100.0
-    assert (traffic(near, "far").lag_s or 0.0) >= 100.0
+    assert (traffic(near, "far").lag_s or 0.0) >= 99.9  # a difference of times: as exact as the clock's own figures
     await near.stop_dialling()
     await way.stop()
 
