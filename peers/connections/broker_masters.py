@@ -10,8 +10,10 @@ store of the hub from one at another Zeek, and a Zeek that would be the master o
 A clone of C++ Broker follows one entity, at one endpoint, for as long as it lives. So a store that is kept in a file
 keeps there which entity its master is, and under which numbers clones were told of what (`ledger`); and the first one
 that the settings name keeps the hub's endpoint id. After a restart the clones find the master that they knew, and go on
-where they were. A store in memory has another entity after each start: C++ clones that were attached before must be
-started again, as with Broker's own masters.
+where they were. A store in memory forgets all of that. Where the hub is the same endpoint again, as another store is in
+a file, its master is the same entity, with numbers behind all that were told before (`reserved`, noted in that file):
+so clones hear that everything is gone, and of all that comes. Where no store is in a file, C++ clones that were
+attached before must be started again, as with Broker's own masters.
 
 Owner: the hub's event loop; `peers.connections.broker_stores` calls `tick`. Not here: who may write
 (`peers.connections.broker_stores.StoreEnd`), what a store does (`peers.stores`).
@@ -19,6 +21,7 @@ Owner: the hub's event loop; `peers.connections.broker_stores` calls `tick`. Not
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -33,6 +36,7 @@ from peers.zeek.broker.handshake_messages import ID_BYTES, LENGTH
 from peers.zeek.broker.stores.command import InvalidCommandError, decode_command, entity
 from peers.zeek.broker.stores.ledger import Ledger
 from peers.zeek.broker.stores.master import Master, MasterLimits
+from peers.zeek.broker.stores.reserved import Reserved
 from peers.zeek.broker.stores.served import HubStore
 from peers.zeek.broker.stores.topics import announces_master, clone_topic, master_topic
 
@@ -42,6 +46,9 @@ _NAMESPACE = "data stores"
 
 _TOLD_REFUSALS = 100
 """Most stores and users of which the log says that something was refused; all are counted."""
+
+_NUMBERS = "zeek numbers "
+"""With the name of a store in memory, the note of up to which number its clones may have been told something."""
 
 _ENDPOINT = "zeek endpoint"
 """The note of the hub's endpoint id."""
@@ -54,13 +61,29 @@ class Masters:
         node: The hub.
     """
 
-    __slots__ = ("_by_topic", "_id", "_listening", "_node", "_refused", "_told")
+    __slots__ = (
+        "_by_topic",
+        "_id",
+        "_listening",
+        "_node",
+        "_noting",
+        "_refused",
+        "_reserved",
+        "_told",
+        "_waiting",
+    )
 
     def __init__(self, node: Node) -> None:
         self._node = node
         self._id = b""
         """Of the node that stands for this hub behind its forwarder, once it is known."""
         self._by_topic: dict[bytes, Master] = {}
+        self._noting: Owner | None = None
+        """The store in whose file the endpoint id is, and what stores in memory must know after a restart."""
+        self._reserved: list[tuple[Reserved, Ledger]] = []
+        """Of stores in memory."""
+        self._waiting: set[bytes] = set()
+        """Topics of masters that hear nobody yet: their numbers are not noted."""
         self._listening: list[Callable[[], object]] = []
         """Each ends that a master is told of the changes of its store."""
         self._told: set[str] = set()
@@ -82,6 +105,7 @@ class Masters:
         """Return the hub's endpoint id, as the stores know it; if none of them does, let them know it."""
         kept = [owner for owner in self._node.stores if owner.notes is not None]
         noted = [(owner.notes or {}).get(_ENDPOINT, b"") for owner in kept]
+        self._noting = kept[0] if kept else None
         endpoint_id = next((each for each in noted if len(each) == ID_BYTES and any(each)), self._node.id)
         for owner, known in zip(kept, noted, strict=True):
             if known != endpoint_id:
@@ -90,9 +114,27 @@ class Masters:
 
     def _ledger(self, known: str, owner: Owner, new_object: int) -> Ledger | None:
         if owner.notes is None:
-            return None
+            return None if self._noting is None else self._ledger_in_memory(known, owner, self._noting)
         ledger = Ledger(known, owner.notes, lambda: owner.store.number, new_object, is_certain=owner.is_certain)
         owner.apply([], _ignore, note=lambda _: ledger.begin())
+        return ledger
+
+    def _ledger_in_memory(self, known: str, owner: Owner, noting: Owner) -> Ledger:
+        name, topic = _NUMBERS + known, master_topic(known).encode()
+
+        def hear(error: HubError | None) -> None:
+            if error is None:
+                self._waiting.discard(topic)
+            else:
+                noting.when_kept(hear)
+
+        reserved = Reserved(
+            (noting.notes or {}).get(name, b""), lambda note: noting.apply([], _ignore, note=lambda _: {name: note})
+        )
+        ledger = Ledger(known, {}, lambda: owner.store.number, _lasting_object(known), began=reserved.began)
+        self._reserved.append((reserved, ledger))
+        self._waiting.add(topic)
+        noting.when_kept(hear)
         return ledger
 
     def _serve(self, known: str, name: str, number: int) -> None:
@@ -119,7 +161,7 @@ class Masters:
         master = Master(own, store, send, limits=limits, counters=counters, history=history)
         self._by_topic[master_topic(known).encode()] = master
         node.zeek_masters[known] = (master, store)
-        listener = partial(_tell, master, store, ledger)
+        listener = partial(self._tell, master, store, ledger)
         owner.listeners.append(listener)
         self._listening.append(partial(owner.listeners.remove, listener))
         if ledger is not None:
@@ -128,8 +170,19 @@ class Masters:
     def _send(self, topic: bytes, to: bytes, command: bytes) -> None:
         self._node.zeek_stores.hear(self._id, Envelope(self._id, to, EnvelopeType.COMMAND, topic, command))
 
+    def _tell(self, master: Master, store: HubStore, ledger: Ledger | None, changes: Sequence[Change]) -> None:
+        for reserved, known in self._reserved:
+            if known is ledger:
+                reserved.reach(known.last)
+        for change in changes:
+            number = 0 if ledger is None else ledger.number_of(change.number)
+            for told in store.told((change,)):
+                master.changed(told, number)
+
     def tick(self) -> None:
         """Let a tick pass."""
+        for reserved, ledger in self._reserved:
+            reserved.reach(ledger.last)
         for master in self._by_topic.values():
             master.tick()
 
@@ -139,6 +192,7 @@ class Masters:
             end()
         self._listening.clear()
         self._by_topic.clear()
+        self._reserved.clear()
         self._node.zeek_masters.clear()
         self._node.zeek_stores.leave(self._id)
 
@@ -167,7 +221,7 @@ class Masters:
         """See `End`."""
         envelope = decode_envelope(frame[LENGTH.size :])
         master = self._by_topic.get(envelope.topic)
-        if master is not None:
+        if master is not None and envelope.topic not in self._waiting:
             try:
                 command = decode_command(envelope.payload)
             except InvalidCommandError:
@@ -190,11 +244,9 @@ class Masters:
         return
 
 
-def _tell(master: Master, store: HubStore, ledger: Ledger | None, changes: Sequence[Change]) -> None:
-    for change in changes:
-        number = 0 if ledger is None else ledger.number_of(change.number)
-        for told in store.told((change,)):
-            master.changed(told, number)
+def _lasting_object(known: str) -> int:
+    """Return the number of an entity that is the same after each start."""
+    return int.from_bytes(hashlib.blake2b(known.encode(), digest_size=8).digest(), "big")
 
 
 def _ignore(_: list[Change | StoreError | None], __: HubError | None) -> None:

@@ -112,8 +112,12 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
     """Starts a hub with a store that Zeeks may clone: in a file, if nothing else is said."""
     hubs: list[HubProcess] = []
 
-    async def start_hub(store: str = f"hosts={tmp_path / 'hosts.db'}", masters: str = "db=hosts") -> HubProcess:
+    async def start_hub(
+        store: str = f"hosts={tmp_path / 'hosts.db'}", masters: str = "db=hosts", other: str = ""
+    ) -> HubProcess:
         arguments = ["--listen", "zeek+tcp://127.0.0.1:0", "--listen", "tcp://127.0.0.1:0", "--store", store]
+        if other:
+            arguments += ["--store", other]
         hub = await HubProcess.start(arguments, {"HUB_ZEEK_MASTERS": masters})
         hubs.append(hub)
         return await hub.wait_up(2)
@@ -202,8 +206,33 @@ async def test_a_connection_that_is_cut_and_mended(start: Start, zeeks: tuple[Ze
     assert other.events == one.events
 
 
+async def test_clones_of_a_store_in_memory_beside_one_in_a_file(
+    start: Start, zeeks: tuple[Zeek, Zeek], tmp_path: Path
+) -> None:
+    """They know the hub again, as its id is in the file: they forget what it has forgotten, and hear and are heard."""
+    stores = ("hosts=:memory:", "db=hosts", f"kept={tmp_path / 'kept.db'}")
+    hub = await start(*stores)
+    for zeek in zeeks:
+        await zeek.peer(hub)
+        zeek.clone.begin()
+    for life in range(1, 3):
+        async with connect(str(hub.endpoints[1])) as client:
+            await client.store("hosts").put(f"k{life}", Count(life))
+        await until(zeeks, lambda life=life: all(encode(f"k{life}") in zeek.clone.content for zeek in zeeks))
+        for zeek in zeeks:
+            zeek.add()
+        await until(zeeks, partial(_all_have, zeeks, {encode(f"k{life}"): encode(Count(life)), SUM: encode(Count(2))}))
+        await hub.kill()
+        await until(zeeks, lambda: all(zeek.far is None for zeek in zeeks))
+        hub = await start(*stores)
+        for zeek in zeeks:
+            await zeek.peer(hub)
+    await until(zeeks, partial(_all_have, zeeks, {}))
+    assert not any(zeek.clone.is_broken for zeek in zeeks)
+
+
 async def test_a_store_in_memory_has_another_master_each_time(start: Start, zeeks: tuple[Zeek, Zeek]) -> None:
-    """A clone that was there before stays with what it has, as with Broker's own masters; a new one is served."""
+    """Without a store in a file, a clone from before stays with what it has, as Broker's own; a new one is served."""
     hub = await start("hosts=:memory:")
     zeek, new = zeeks
     await zeek.peer(hub)

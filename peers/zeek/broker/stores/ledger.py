@@ -16,6 +16,11 @@ change of that key. What no entry tells is noted, too: what was erased, has expi
 Likewise how far each clone that writes has come: a wish and its number are kept in one transaction, so that it is
 granted once.
 
+A store in memory begins empty, and has numbers that clones cannot go on with. Where the master is known again
+nevertheless (`began`), as its hub is the same endpoint, its numbers go on behind all that were told before: what stands
+under those that were not told is nothing, and under the last of them that everything is gone. Then all that the store
+has ever had in this life follows, under numbers that are remembered as those of other stores are.
+
 Owner: the store that a master serves. Invariant: what `note` and `note_changes` return is kept together with the
 changes that they are called for. Limits: `records`, `record_bytes` of what is noted; older numbers are forgotten, and
 `first` is where memory begins. Cost: 1 µs a change, 3 µs an erasure. No I/O, no clock.
@@ -78,12 +83,14 @@ class Ledger:
         number: Returns the number of the last change of the store.
         new_object: The number of the master's entity, if the ledger begins anew.
         is_certain: Whether clones cannot have heard of changes that are not in the store; otherwise it begins anew.
+        began: Of a store that begins empty, behind whose channel numbers it does; above all that were ever told.
         limits: Of what is remembered.
     """
 
     __slots__ = (
         "_answer_numbers",
         "_answers",
+        "_began",
         "_gone",
         "_limits",
         "_number",
@@ -91,6 +98,7 @@ class Ledger:
         "_prefix",
         "_record_bytes",
         "_records",
+        "_shift",
         "first",
         "object",
     )
@@ -103,10 +111,14 @@ class Ledger:
         new_object: int,
         *,
         is_certain: bool = True,
+        began: int | None = None,
         limits: LedgerLimits | None = None,
     ) -> None:
         self._limits = limits or LedgerLimits()
         self._number = number
+        self._began = began
+        self._shift = 0 if began is None else number() - began
+        """What the store's numbers are ahead of those of the channel, but for answers."""
         self._prefix = f"zeek master {name} "
         self._answers = 0
         """How many there were since the store was made."""
@@ -147,7 +159,7 @@ class Ledger:
     @property
     def last(self) -> int:
         """The number of the last change or answer, whether it was told or not."""
-        return 1 + self._number() + self._answers
+        return 1 + self._number() - self._shift + self._answers
 
     def begin(self) -> dict[str, bytes | None]:
         """Return what is to be kept before anybody is told of the master."""
@@ -163,7 +175,7 @@ class Ledger:
         notes: dict[str, bytes | None] = {}
         for number, content in changes.items():
             if content is not None:
-                notes |= self._remember(1 + number + self._answers, content)
+                notes |= self._remember(1 + number - self._shift + self._answers, content)
         return {**notes, **self._state()}
 
     def note(self, by: By | None, answer: PutUniqueResult | None) -> tuple[dict[str, bytes | None], int]:
@@ -226,6 +238,7 @@ class Ledger:
     def number_of(self, version: int) -> int:
         """Return the number under which clones are told of a change of the store that was noted."""
         answers = self._answers
+        version -= self._shift
         for number in reversed(self._answer_numbers):
             if number - 1 - answers < version:
                 break
@@ -234,7 +247,12 @@ class Ledger:
 
     def remembers(self, number: int) -> bool:
         """Return whether it is known what stands under a number."""
-        return self.first < number <= self.last
+        return self.first < number <= self.last or (self._is_whole and 0 < number <= self.first)
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether all is remembered since the store was empty."""
+        return self._began is not None and self.first == 1 + self._began
 
     def record(self, number: int) -> Action | None:
         """Return what was noted under a number; None if an entry tells it."""
@@ -244,4 +262,4 @@ class Ledger:
     def version_of(self, number: int) -> int:
         """Return which change of the store stands under a number that has no record."""
         later = len(self._answer_numbers) - bisect_right(self._answer_numbers, number)
-        return number - 1 - (self._answers - later)
+        return number - 1 - (self._answers - later) + self._shift

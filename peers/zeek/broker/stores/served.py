@@ -13,9 +13,10 @@ Who has made a change is told to others as text, `zeek UUID#7` for an entity. Wh
 when it is told; a clone keeps none, and is told when an entry expires. What a clone writes is charged to the user whom
 its Zeek's connection is charged to, as a client's is.
 
-Where the store is kept over restarts, a `Ledger` knows under which numbers clones are told of what, and this is the
-`History` that their master asks. What a change has made void that is not kept yet is not void yet: it is found among
-the last changes of the store, or cannot be said before that change is kept.
+Where the store is kept over restarts, or is in memory and its clones know the hub again, a `Ledger` knows under which
+numbers clones are told of what, and this is the `History` that their master asks. What a change has made void that is
+not kept yet is not void yet: it is found among the last changes of the store, or cannot be said before that change is
+kept.
 
 Owner: the connections of one hub. Cost: 2 to 5 µs an entry in a snapshot, or a change. No I/O; the time is asked for.
 """
@@ -137,7 +138,7 @@ class HubStore:
         owner: Changes the store.
         store: The store itself, to be looked at.
         now_ns: The time, ns since 1970, by which entries expire.
-        ledger: What is kept over restarts of how clones are told; None where nothing is.
+        ledger: What is known of how clones were told; None where nobody could go on behind a restart.
         user_of: Returns who is charged for what a clone writes, by its entity; None for nobody but the store.
         on_refused: Called with that user and the reason where a wish was not granted: no clone is told.
     """
@@ -258,7 +259,7 @@ class HubStore:
     @property
     def _known(self) -> Ledger:
         if self._ledger is None:
-            raise AssertionError("only a store that is kept has a history")
+            raise AssertionError("there is no history without a ledger")
         return self._ledger
 
     def remembers(self, number: int) -> bool:
@@ -274,6 +275,8 @@ class HubStore:
         ledger = self._known
         if not ledger.remembers(number):
             return None
+        if number <= ledger.first:  # from before the store was empty
+            return Clear(self._own) if number == ledger.first else nothing(self._own)
         record = ledger.record(number)
         if record is not None:
             return record

@@ -14,12 +14,13 @@ from peers.zeek.broker.handshake_messages import NIL_ID
 from peers.zeek.broker.stores.command import decode_command, entity, node_of
 from peers.zeek.broker.stores.ledger import Ledger, LedgerLimits
 from peers.zeek.broker.stores.master import Master, MasterCounters, MasterLimits
+from peers.zeek.broker.stores.reserved import Reserved
 from peers.zeek.broker.stores.served import HubStore
 from tests.zeek.broker.stores.network import CALM, Network
 from tests.zeek.broker.stores.simulated import node_id
 from tests.zeek.broker.stores.strict import StrictClone
 
-__all__ = ["KeptHub"]
+__all__ = ["ForgetfulHub", "KeptHub"]
 
 HUB = node_id(0xFF)
 
@@ -189,3 +190,28 @@ class KeptHub:
     def is_equal(self) -> bool:
         """Whether all copies are as the store, and nobody has given up."""
         return all(clone.content == self.content and not clone.is_broken for clone in self.clones)
+
+
+class ForgetfulHub(KeptHub):
+    """One with a store in memory, which is the same endpoint after each start, as another store is in a file."""
+
+    def start(self) -> None:
+        """Begin with nothing but the note in the other file."""
+        self.store = Store("db", TypedOperations(), number=self.now_ns)
+        self.reserved = Reserved(self.notes.get("numbers", b""), lambda note: self.notes.update(numbers=note), 200)
+        self.ledger = Ledger("db", {}, lambda: self.store.number, 7, began=self.reserved.began, limits=self.limits)
+        own = entity(HUB, self.ledger.object)
+        self.served = HubStore(own, self, self.store, lambda: self.now_ns, self.ledger)
+        self.master = Master(
+            own, self.served, self._send, limits=self.master_limits, counters=self.counters, history=self.served
+        )
+        self.network.join("hub", lambda _, data: self.master.hear(decode_command(data), len(data)))
+        self.network.cut.discard("hub")
+
+    def _keep(self, changes: list[Change], then: Callable[[HubError | None], object], _: Notes) -> None:
+        self.reserved.reach(self.ledger.last)
+        for change in changes:
+            number = self.ledger.number_of(change.number)
+            for told in self.served.told((change,)):
+                self.master.changed(told, number)
+        then(None)

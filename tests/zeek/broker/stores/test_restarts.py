@@ -15,7 +15,7 @@ from peers.zeek.broker.stores.command import NIL_ENTITY, Add, Clear, CumulativeA
 from peers.zeek.broker.stores.command import Command as StoreCommand
 from peers.zeek.broker.stores.ledger import Ledger, LedgerLimits
 from peers.zeek.broker.stores.master import MasterLimits
-from tests.zeek.broker.stores.kept import KeptHub
+from tests.zeek.broker.stores.kept import ForgetfulHub, KeptHub
 from tests.zeek.broker.stores.network import Faults
 from tests.zeek.broker.stores.simulated import any_wish
 from tests.zeek.broker.stores.strict import StrictClone
@@ -285,7 +285,7 @@ def test_many_kills(seed: int) -> None:
     assert hub.master.is_idle
 
 
-def _write(hub: KeptHub, chance: random.Random) -> int:
+def _write(hub: KeptHub, chance: random.Random, uniques: float = 0.05) -> int:
     """Clones that have a master wish something, or not; return by how much the sum grows."""
     sums = 0
     for clone in hub.clones:
@@ -298,7 +298,7 @@ def _write(hub: KeptHub, chance: random.Random) -> int:
             wish = any_wish(chance, clone.own)
             if not isinstance(wish, Clear):  # or the sum would be gone
                 clone.write(wish)
-        if chance.random() < 0.05:
+        if chance.random() < uniques:
             clone.put_unique(encode(f"u{chance.randrange(50)}"), encode(Count(chance.randrange(9))))
     return sums
 
@@ -458,3 +458,91 @@ def test_the_ledger_forgets_the_oldest_writer() -> None:
     assert len([name for name in hub.notes if " writer " in name]) == 2
     ledger = Ledger("db", hub.notes, lambda: hub.number, 1)
     assert [ledger.position(clone.own) for clone in hub.clones] == [None, 2, 2]
+
+
+def test_clones_of_a_store_in_memory_go_on_behind_a_restart() -> None:
+    """They forget what the hub has forgotten, hear of what comes, and are heard: no Zeek is started again."""
+    hub = ForgetfulHub()
+    for number in range(5):
+        put(hub, f"k{number}", number)
+    for _ in range(2):
+        hub.attach()
+    hub.tick(10)
+    assert hub.is_equal()
+    for clone in hub.clones:
+        for _ in range(50):
+            add(clone)
+    hub.tick(10)
+    restart(hub)
+    put(hub, "new", 1)
+    for clone in hub.clones:
+        add(clone)
+    hub.settle(150)
+    assert hub.is_equal()
+    assert hub.content == {encode("new"): encode(Count(1)), SUM: encode(Count(2))}
+    assert hub.counters.adopted == 2
+    assert not any(clone.unconfirmed for clone in hub.clones)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_many_kills_of_a_store_in_memory(seed: int) -> None:
+    """Everybody writes at random, over a bad network: all are equal in the end, and nobody waits for anything."""
+    chance = random.Random(seed)  # noqa: S311 -- to be repeatable
+    hub = ForgetfulHub(seed)
+    for _ in range(3):
+        hub.attach()
+    hub.tick(10)
+    hub.network.faults = BAD
+    for _ in range(8):
+        for _ in range(chance.randrange(5, 60)):
+            _write(hub, chance, uniques=0)  # a store that has forgotten the first one would grant it again
+            if chance.random() < 0.3:
+                put(hub, f"k{chance.randrange(30)}", chance.randrange(100), chance.choice([None, 10**9]))
+            hub.tick()
+        if chance.random() < 0.3:
+            hub.attach()
+        restart(hub, chance.randrange(40))
+    hub.settle(300)
+    assert hub.is_equal()
+    assert sum(clone.unconfirmed for clone in hub.clones) == 0
+    assert hub.master.is_idle
+
+
+def test_a_store_in_memory_that_is_full_again_before_clones_come() -> None:
+    """More than is told at once, and others write meanwhile: those who were there hear of all of it."""
+    hub = ForgetfulHub()
+    for _ in range(3):
+        hub.attach()
+    put(hub, "old", 1)
+    hub.tick(10)
+    hub.kill()
+    hub.tick(5)
+    hub.start()
+    for number in range(3 * NACK_NUMBERS):
+        put(hub, f"n{number}", number)
+    erase(hub, "n7")
+    for number in range(60):
+        hub.tick()
+        put(hub, "k", number)
+        put(hub, f"m{number}", number)
+    hub.settle(300)
+    assert hub.is_equal()
+    assert hub.counters.adopted == 3
+
+
+def test_a_store_in_memory_that_has_forgotten_what_it_has_erased() -> None:
+    """Who lacks that is told that it will never come, as of stores in files."""
+    hub = ForgetfulHub(limits=LedgerLimits(records=3))
+    clone = hub.attach()
+    hub.tick(10)
+    hub.kill()
+    hub.start()
+    for number in range(20):
+        put(hub, "k", number)
+        erase(hub, "k")
+    hub.settle()
+    assert clone.is_broken
+    assert hub.counters.disowned > 0
+    new = hub.attach()
+    hub.settle()
+    assert new.content == hub.content
