@@ -73,7 +73,7 @@ class _Change:
         self._access = access
         self._by = by
         self._sums = dict.fromkeys(("connections", "unasked", "closed", "losing", "lost", "held"), 0)
-        self._sums |= dict.fromkeys(("users", "users_losing", "users_gaining", "users_uncompared"), 0)
+        self._sums |= dict.fromkeys(("users", "users_losing", "users_gaining", "users_uncompared", "unheard"), 0)
         self._connections: list[dict[str, Any]] = []
         self._users: list[dict[str, Any]] = []
         self._compared: set[tuple[User, User]] = set()
@@ -165,6 +165,9 @@ def sentence(told: dict[str, Any]) -> str:
     said = "; ".join(parts) or f"nothing changes for {_counted(told['connections'], 'connection')}"
     left_out = told["users_uncompared"]
     more = f" {_counted(left_out, 'user')} could not be compared: there are too many paths." if left_out else ""
+    unheard = told["unheard"]
+    if unheard:
+        more += f" {_counted(unheard, 'process')} of this hub gave no answer: what is connected there is not counted."
     return f"With this policy {said}.{more}{_of_you(told['you'])}"
 
 
@@ -178,11 +181,17 @@ def _of_you(you: dict[str, bool] | None) -> str:
 
 
 def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" + "s" * (count != 1)
+    plural = "es" if noun.endswith("s") else "s"
+    return f"{count:,} {noun}" + plural * (count != 1)
 
 
-def merged(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return the change for all processes of a hub. A user with connections at several of them counts at each."""
+def merged(parts: Sequence[dict[str, Any]], unheard: int = 0) -> dict[str, Any]:
+    """Return the change for all processes of a hub. A user with connections at several of them counts at each.
+
+    Args:
+        parts: What processes say.
+        unheard: How many others have not answered.
+    """
     told = dict(parts[0])
     for part in parts[1:]:
         for key, value in part.items():
@@ -190,5 +199,6 @@ def merged(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
                 told[key] += value
     for key in ("rows", "user_rows"):
         told[key] = [row for part in parts for row in part[key]][:ROWS]
+    told["unheard"] = unheard
     told["you"] = next((part["you"] for part in parts if part["you"] is not None), None)
     return told | {"text": sentence(told)}

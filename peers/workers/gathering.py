@@ -5,8 +5,9 @@ client ─▶ worker ── FromWorker ── control ──▶ core ── Gath
                                                                  └─ Parts (its own)
 ```
 
-Owner: each process has its own. Invariants: whoever has asked gets one answer, within `ANSWER_S`; a process that is
-gone, or does not answer in time, is left out, and counted. Not here: how answers become one (`peers.workers.merging`).
+Owner: each process has its own. Invariants: whoever has asked gets one answer, within `ANSWER_S`, or `TRIAL_S` where a
+policy is tried; a process that is gone, or does not answer in time, is left out, and counted. Not here: how answers
+become one (`peers.workers.merging`).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from peers.node.node import Node
 from peers.node.whole import Whole
 from peers.stores.stores import STORES_TOPIC
 from peers.workers.control import Control
-from peers.workers.merging import MERGES, PAGES, why_unready
+from peers.workers.merging import MERGES, PAGES, policy_tested, why_unready
 from peers.workers.metrics import WorkerCounts, exposition_of_all, plain
 
 __all__ = ["ANSWER_S", "CORE_S", "FromWorker", "Gathering", "Part", "Parts", "share_services"]
@@ -50,7 +51,13 @@ ANSWER_S: Final = 2.0
 CORE_S: Final = 2 * ANSWER_S
 """How long a worker waits for the core, which may wait for others, seconds; it reloads in the time that this takes."""
 
+TRIAL_S: Final = 50.0
+"""How long a process may take to say what a policy would change there, seconds: it may be 1 MiB, all processes read it
+at the same time, and questions wait for one another. The page waits for a minute."""
+
 _TAKES_ITS_TIME = frozenset({"reload"})
+
+_TRIAL = "policy/test"
 
 Part = Callable[[Any, Any], Any]
 """Answers one question for one process, as a service of the hub does: by whom, and with what value, it is asked."""
@@ -154,15 +161,14 @@ class Gathering:
             if what in self.of_core:
                 later.give(await _awaited(self.of_core[what](by or None, value)))
                 return
-            answers = await self._answers(question)
+            answers, unheard = await self._answers(question)
             counts = self._counts(self.silent_total)
             if what == "metrics":
                 later.give(exposition_of_all(counts, answers))
             elif what == "ready":
                 later.give(why_unready(counts, answers))
             else:
-                parts = [answer for _, answer in answers]
-                later.give(PAGES[what](parts, value) if what in PAGES else MERGES[what](parts))
+                later.give(_merged(what, value, [answer for _, answer in answers], unheard))
             if what in self.afterwards:  # whoever has asked has his answer by then
                 self.afterwards[what](by)
         except HubError as error:
@@ -171,8 +177,8 @@ class Gathering:
             self._node.log.exception("a request to the hub failed by a bug, please report it", error=repr(error))
             later.fail(InternalError("a bug of the hub, please report it; its log has more"))
 
-    async def _answers(self, question: Any) -> list[tuple[str, Any]]:
-        """Return what the processes have answered, each with its name, that of the core first.
+    async def _answers(self, question: Any) -> tuple[list[tuple[str, Any]], int]:
+        """Return what the processes have answered, each with its name, that of the core first; and how many have not.
 
         Raises:
             HubError: None has an answer; the text is that of the first reason.
@@ -184,18 +190,20 @@ class Gathering:
         except HubError as error:
             reasons.append(error)
         if asked:
-            await asyncio.wait(asked.values(), timeout=ANSWER_S)
+            await asyncio.wait(asked.values(), timeout=TRIAL_S if question[0] == _TRIAL else ANSWER_S)
+        silent = 0
         for name, one in asked.items():
             if not one.done():
                 one.cancel()
-                self.silent_total += 1
+                silent += 1
             elif (failure := one.exception()) is None:
                 answers.append((name, one.result()))
             elif not isinstance(failure, PeerError):  # that is a worker that is gone
                 reasons.append(UsageError(str(failure)))
+        self.silent_total += silent
         if not answers:
             raise reasons[0] if reasons else UsageError("no process of this hub has answered")
-        return answers
+        return answers, silent + len(reasons)
 
 
 class FromWorker:
@@ -213,15 +221,15 @@ class FromWorker:
         later = Later()
 
         asked = self._control.ask("whole", [what, value, {} if by is None else who_did(by)])
-        limit = None
+        limit, limit_s = None, 2 * TRIAL_S if what == _TRIAL else CORE_S
         if what not in _TAKES_ITS_TIME:
-            limit = asked.get_loop().call_later(CORE_S, asked.cancel)
+            limit = asked.get_loop().call_later(limit_s, asked.cancel)
 
         def settle(asked: asyncio.Future[Any]) -> None:
             if limit is not None:
                 limit.cancel()
             if asked.cancelled():
-                later.fail(UsageError(f"the core of this hub has not answered within {CORE_S:g} s"))
+                later.fail(UsageError(f"the core of this hub has not answered within {limit_s:g} s"))
                 return
             error = asked.exception()
             if error is None:
@@ -253,6 +261,13 @@ def share_services(node: Node, whole: Whole, others: Iterable[str] = ()) -> None
 
 def _asking(whole: Whole, what: str) -> Callable[[Handler, Any], Later]:
     return lambda handler, value: whole.ask(what, value, handler)
+
+
+def _merged(what: str, value: Any, parts: list[Any], unheard: int) -> Any:
+    """Return one answer of what processes have answered, while so many have not."""
+    if what == _TRIAL:
+        return policy_tested(parts, unheard)
+    return PAGES[what](parts, value) if what in PAGES else MERGES[what](parts)
 
 
 async def _awaited(answer: Any) -> Any:

@@ -78,10 +78,15 @@ def _of_one(parts: Sequence[Any]) -> Any:
     return parts[0]
 
 
-def _policy_tested(parts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Return what one process says of the policy, which is the same for all, and what would change at all of them."""
+def policy_tested(parts: Sequence[dict[str, Any]], unheard: int) -> dict[str, Any]:
+    """Return what one process says of the policy, which is the same for all, and what would change at all of them.
+
+    Args:
+        parts: What processes say.
+        unheard: How many others have not answered.
+    """
     changes = [part["change"] for part in parts if part["change"] is not None]
-    return dict(parts[0]) | {"change": all_changes.merged(changes) if changes else None}
+    return dict(parts[0]) | {"change": all_changes.merged(changes, unheard) if changes else None}
 
 
 def _drained(parts: Sequence[dict[str, float]]) -> dict[str, float]:
@@ -165,7 +170,6 @@ MERGES: Final[Mapping[str, Callable[[Sequence[Any]], Any]]] = {
     "users": _users,
     "kick": _kicked,
     "queue": _of_one,
-    "policy/test": _policy_tested,
     "drain": _drained,
     "statistics": _statistics,
     "state": _state,

@@ -516,6 +516,7 @@ def test_all_processes() -> None:
     row = {"user": "x"}
     sums = ("connections", "unasked", "closed", "losing", "lost", "held")
     one: dict[str, Any] = dict.fromkeys((*sums, "users", "users_losing", "users_gaining", "users_uncompared"), 1)
+    one["unheard"] = 0
     one |= {"rows": [row] * ROWS, "user_rows": [row], "you": None, "text": ""}
     found = merged([one, one | {"connections": 4, "you": {"closed": False, "admin": False}}])
     assert (found["connections"], found["lost"], len(found["rows"]), len(found["user_rows"])) == (5, 2, ROWS, 2)
@@ -525,3 +526,7 @@ def test_all_processes() -> None:
     )
     assert "2 users could not be compared: there are too many paths." in found["text"]
     assert found["text"].endswith("You would not be an admin any more.")
+    assert "no answer" not in found["text"]
+    found = merged([one, one], unheard=2)
+    assert found["unheard"] == 2
+    assert " 2 processes of this hub gave no answer: what is connected there is not counted." in found["text"]

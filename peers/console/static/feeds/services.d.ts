@@ -367,6 +367,7 @@ export interface PolicyChange {
   users_losing: number;
   users_gaining: number;
   users_uncompared: number;
+  unheard: number;
   rows: ChangedConnection[];
   user_rows: ChangedUser[];
   you: ChangedSelf | null;
