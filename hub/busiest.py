@@ -17,6 +17,8 @@ Owner: `hub.census.Census`. Invariants, of what `add` was told, all of it faded 
 * `excess` is never more than all topics together have brought, divided by the number of places: with 4,096 places, a
   topic is said to be too busy by 1/4,096 of everything at most.
 * A topic that has brought more than that part of everything is kept.
+* Where places are taken away (`forget`), this holds on: a topic that comes then takes over what the heaviest of those
+  weighed that had to go.
 * How many messages and bytes a topic has brought since it is kept (`messages`, `bytes`) does not fade, and has no
   excess.
 
@@ -78,12 +80,15 @@ class Busiest:
 
     def __init__(self, places: int, on_forgotten: Callable[[Topic], object]) -> None:
         self.places = places
+        """How many there may be now."""
         self._on_forgotten = on_forgotten
         # By name; at most so many as there are places.
         self._topics: dict[str, Topic] = {}
         # Each topic once, with a number that tells equals apart, under what it weighed when it was put here: the first
         # one that still weighs that is the quietest.
         self._quietest: list[tuple[float, int, Topic]] = []
+        # What the last topic weighed that had to go: none that is not kept weighs more.
+        self._gone = 0.0
         # How many topics have lost their places; nothing takes away from it.
         self.forgotten_total = 0
         # What a message weighs now, and what all have weighed together.
@@ -104,12 +109,17 @@ class Busiest:
         topic = self._topics.get(name)
         if topic is not None:
             return topic
-        excess = 0.0
         if len(self._topics) >= self.places:
-            excess = self._forget_quietest()
-        topic = self._topics[name] = Topic(name, self._now_s or 0.0, excess)
+            self._forget_quietest()
+        topic = self._topics[name] = Topic(name, self._now_s or 0.0, self._gone)
         heapq.heappush(self._quietest, (topic.weight, self.forgotten_total + len(self._topics), topic))
         return topic
+
+    def forget(self, count: int) -> None:
+        """Take the places of the quietest topics away, and give them to nobody."""
+        for _ in range(min(count, len(self._topics))):
+            self._forget_quietest()
+        self.places = max(1, len(self._topics))
 
     def add(self, topic: Topic, messages: float, size_bytes: float) -> None:
         """Count what a topic has brought now."""
@@ -148,13 +158,12 @@ class Busiest:
         return 1 / (growth * FADE_S * -math.expm1(-age_s / FADE_S))
 
     def unkept_rate(self, now_s: float) -> float:
-        """Return how many messages a second a topic may bring at most that is not kept; 0 while there are places.
+        """Return how many messages a second a topic may bring at most that is not kept; 0 if none had to go.
 
         It is what the quietest one brings that is kept, and so never more than all topics bring, divided by the places.
         """
-        if len(self._topics) < self.places:
-            return 0.0
-        return self._find_quietest().weight * self._per_s(now_s, self._began_s)
+        weight = self._gone if len(self._topics) < self.places else self._find_quietest().weight
+        return weight * self._per_s(now_s, self._began_s)
 
     def _find_quietest(self) -> Topic:
         """Return the topic that weighs least, of which there is one, and put it at the head of the heap."""
@@ -165,19 +174,20 @@ class Busiest:
                 return topic
             heapq.heapreplace(heap, (topic.weight, number, topic))
 
-    def _forget_quietest(self) -> float:
-        """Take the place of the quietest topic away; return what it weighed."""
+    def _forget_quietest(self) -> None:
+        """Take the place of the quietest topic away."""
         topic = self._find_quietest()
         heapq.heappop(self._quietest)
         del self._topics[topic.name]
         self.forgotten_total += 1
         self._on_forgotten(topic)
-        return topic.weight
+        self._gone = topic.weight
 
     def _scale_down(self) -> None:
         growth = self._growth
         self._growth = 1.0
         self._whole /= growth
+        self._gone /= growth
         for topic in self._topics.values():
             topic.weight /= growth
             topic.weight_bytes /= growth

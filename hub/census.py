@@ -23,7 +23,8 @@ batches, by 11 % for one in 1 % of them. What the sketch adds to that is in `hub
 **How much memory.** `PLACE_BYTES` for each topic, and its name; `_KEY_BYTES` for each routing key by which it is found
 at once, and the key. Keys of all topics together take `KEY_BYTES_A_PLACE` for each place at most, however long their
 labels are: a topic whose key has no room is counted as well, only slower. With the default of 4,096 places that is
-2.5 MB for topics of 40 characters, and 10 MB at most. All of it is charged to the account that is given.
+2.5 MB for topics of 40 characters, and 10 MB at most. All of it is charged to the account that is given. Where there is
+too little memory, the quietest are forgotten (`forget`), and there are fewer places for `BACK_S` seconds.
 
 Owner: the core; which message of a handler is looked at next stands on the handler. Cost: of a look, 2 µs and 0.5 µs
 for each topic that alternates with others. Not here: what people are shown (`hub.topic_tree`).
@@ -43,7 +44,7 @@ from hub.limits import CoreLimits
 from hub.memory import Account, Memory
 from hub.stretch import find_runs
 
-__all__ = ["KEY_BYTES_A_PLACE", "PLACE_BYTES", "WORK_PER_S", "Census"]
+__all__ = ["BACK_S", "KEPT_TOPICS", "KEY_BYTES_A_PLACE", "PLACE_BYTES", "WORK_PER_S", "Census"]
 
 WORK_PER_S = 4_000
 """Units of work in a second, of about 0.5 µs."""
@@ -63,6 +64,15 @@ _KEY_BYTES = 110
 
 KEY_BYTES_A_PLACE = 1024
 """So much is there for the keys of one place, on average: six keys of 40 bytes, where most topics have one."""
+
+KEPT_TOPICS = 100
+"""So many of the busiest are never forgotten for want of memory, 250 KB at most: then they say what takes it."""
+
+BACK_S = 100
+"""In so many seconds all places are there again, which were taken away: with one hundredth of them each second."""
+
+_FORGOTTEN_AT_ONCE = 5_000
+"""Most topics that are forgotten in one go, 3 µs each."""
 
 _UNKNOWN_LIMIT = 1_000
 _THINNED = 16
@@ -90,6 +100,8 @@ class Census:
         self._account = Memory().account("topics") if account is None else account
         self.busiest = Busiest(max(1, places), self._forget)
         self.is_on = places > 0
+        # How many may be counted where there is memory.
+        self._places = max(1, places)
         self._draw = draw
         # One of how many messages is drawn; 1 means that all are counted.
         self.every = 1
@@ -136,13 +148,35 @@ class Census:
             now_s: The time, of any clock that does not go back.
             sources: All who may publish: if more is looked at from now on, it is drawn for each of them anew.
         """
-        self.busiest.tick(now_s)
+        busiest = self.busiest
+        busiest.tick(now_s)
+        if busiest.places < self._places:
+            busiest.places = min(self._places, busiest.places + self._places // BACK_S + 1)
         is_idle = self._work < WORK_PER_S // 4
         self._work, self._enough = 0, WORK_PER_S
         if self.every > 1 and is_idle:
             self.every //= 2
             for source in sources:
                 self.draw_for(source)
+
+    @property
+    def size_bytes(self) -> int:
+        """How much memory all of it takes."""
+        return self._account.size_bytes
+
+    def forget(self, wanted_bytes: int) -> int:
+        """Forget the quietest topics, as there is too little memory; return how much that has freed.
+
+        Args:
+            wanted_bytes: How much would be enough. `KEPT_TOPICS` stay, however much that is.
+        """
+        before = self._account.size_bytes
+        surplus = min(len(self.busiest) - KEPT_TOPICS, _FORGOTTEN_AT_ONCE)
+        while surplus > 0 and (left := wanted_bytes - (before - self._account.size_bytes)) > 0:
+            some = min(surplus, left // PLACE_BYTES // 8 + 1)  # none takes less, some much more
+            surplus -= some
+            self.busiest.forget(some)
+        return before - self._account.size_bytes
 
     def _gap(self) -> int:
         """Return how many messages the next one is away, 1 or more: each is drawn by itself."""

@@ -584,7 +584,7 @@ class Core:
 
     def _relieve(self, wanted_bytes: int) -> int:
         """Free memory, as there is too little; what was dropped is let go at once, so that the next look sees it."""
-        freed = relieve(self.routes, self.handlers, wanted_bytes)
+        freed = relieve(self.routes, self.census, self.handlers, wanted_bytes)
         self._queue_memory.batches.let_go_abandoned()
         return freed
 

@@ -1,9 +1,10 @@
 """`relieve`: what is dropped when there is too little memory.
 
-What the routes remember goes first, if it is worth it: it can be found again. Then messages that wait for slow handlers
-go, by the policy of each, and those with the largest queues pay: all queues that are larger than the largest that can
-stay are cut to that size. The queues of one user are one queue in this: so a thousand small ones of his go before a
-large one of somebody else. Nothing else is dropped.
+What the routes remember goes first, if it is worth it: it can be found again. Then topics that are counted, likewise,
+the quietest of them, but for some: nobody loses more by that than a rate that is shown. Then messages that wait for
+slow handlers go, by the policy of each, and those with the largest queues pay: all queues that are larger than the
+largest that can stay are cut to that size. The queues of one user are one queue in this: so a thousand small ones of
+his go before a large one of somebody else. Nothing else is dropped.
 
 No state. Cost: one sort of all handlers, and what is dropped; it happens once for each sixteenth of the budget
 (`hub.memory`).
@@ -11,6 +12,7 @@ No state. Cost: one sort of all handlers, and what is dropped; it happens once f
 
 from __future__ import annotations
 
+from hub.census import Census
 from hub.handler import Handler
 from hub.quotas.quotas import Share
 from hub.routes import Routes
@@ -18,14 +20,15 @@ from hub.routes import Routes
 __all__ = ["relieve"]
 
 _WORTH_CLEARING = 8
-"""The routes are forgotten if they make up at least one of so many parts of what is wanted."""
+"""Routes, and counted topics, are forgotten if they make up at least one of so many parts of what is wanted."""
 
 
-def relieve(routes: Routes, handlers: dict[int, Handler], wanted_bytes: int) -> int:
+def relieve(routes: Routes, census: Census, handlers: dict[int, Handler], wanted_bytes: int) -> int:
     """Free memory, and return how many bytes were freed.
 
     Args:
         routes: What is remembered of them can go.
+        census: What it counts can go, but for the busiest.
         handlers: By number; what waits for them can go. Some may leave within.
         wanted_bytes: How much should be freed.
     """
@@ -33,6 +36,8 @@ def relieve(routes: Routes, handlers: dict[int, Handler], wanted_bytes: int) -> 
     if routes.size_bytes > wanted_bytes // _WORTH_CLEARING:
         freed = routes.size_bytes
         routes.clear()
+    if freed < wanted_bytes and census.size_bytes > wanted_bytes // _WORTH_CLEARING:
+        freed += census.forget(wanted_bytes - freed)
     of_users: dict[Share | Handler, list[tuple[int, int]]] = {}
     for handler in handlers.values():
         size = handler.droppable_bytes

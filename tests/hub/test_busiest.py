@@ -113,6 +113,38 @@ def test_what_several_sketches_say_together(
         assert excess <= whole / places + slack
 
 
+@given(history=events, later=events, left=st.integers(0, 12))
+def test_places_that_are_taken_away(
+    history: list[tuple[str, float]], later: list[tuple[str, float]], left: int
+) -> None:
+    """The quietest go; what is said of the others, and of those that come again, is as true as before."""
+    busiest, model = told(12, history)
+    quietest = sorted(busiest, key=lambda topic: topic.weight)[: max(0, len(busiest) - left)]
+    forgotten = busiest.forgotten_total
+    busiest.forget(len(quietest))
+    assert not set(quietest) & set(busiest)
+    assert busiest.places == max(1, len(busiest))
+    assert busiest.forgotten_total == forgotten + len(quietest)
+    for topic, amount in later:
+        if topic:
+            busiest.add(busiest.get(topic), amount, 0)
+            model.brought.append((topic, amount, model.now_s))
+        else:
+            model.now_s += amount
+            busiest.tick(model.now_s)
+            busiest.places = min(12, busiest.places + 1)
+    unit = busiest._growth
+    slack = 1e-6 * (1 + model.faded())
+    kept = {topic.name: topic for topic in busiest}
+    unknown = busiest.unkept_rate(model.now_s) / busiest._per_s(model.now_s, busiest._began_s) / unit
+    for name in "abcdefghijkl":
+        brought, found = model.faded(name), kept.get(name)
+        if found is None:
+            assert brought <= unknown + slack
+        else:
+            assert (found.weight - found.excess) / unit - slack <= brought <= found.weight / unit + slack
+
+
 def test_what_is_not_kept_brings_nothing_while_there_are_places() -> None:
     """Only where places are taken something may be missing: at most what the quietest topic brings."""
     busiest = Busiest(2, nobody)

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.batch import Batch
-from hub.census import KEY_BYTES_A_PLACE, PLACE_BYTES, WORK_PER_S, Census
+from hub.census import BACK_S, KEPT_TOPICS, KEY_BYTES_A_PLACE, PLACE_BYTES, WORK_PER_S, Census
 from hub.core import Core
 from hub.delivery import Role
 from hub.frame import FLAG_TAGGED, KIND_MESSAGES, encode_frame
@@ -195,6 +195,34 @@ def test_a_topic_whose_keys_have_no_room_is_counted() -> None:
         publish(census, handler, Batch(encode_frame(KIND_MESSAGES, b"\1", key=key, flags=FLAG_TAGGED), 1))
     assert counted(census) == {"/door": 20}
     assert memory.charged_bytes <= 2 * (PLACE_BYTES + KEY_BYTES_A_PLACE + len("/door"))
+
+
+def test_where_memory_is_short_the_quietest_topics_go() -> None:
+    """As many as give what is wanted, but for the busiest; their places come back, and are not taken at once."""
+    memory = Memory()
+    census, handler = Census(account=memory.account("topics")), source()
+    census.draw_for(handler)
+    for number in range(2_000):
+        publish(census, handler, batch_of((f"/{number:04}", number)))
+    before, all_topics = memory.charged_bytes, list(census.busiest)
+    freed = census.forget(100_000)
+    assert memory.charged_bytes == before - freed == census.size_bytes
+    assert 100_000 <= freed < 120_000
+    kept = set(census.busiest)
+    assert min(topic.weight for topic in kept) >= max(topic.weight for topic in all_topics if topic not in kept)
+    assert census.busiest.places == len(kept)
+    assert census.busiest.forgotten_total == len(all_topics) - len(kept)
+    publish(census, handler, batch_of(("/new", 5_000)))
+    assert len(census.busiest) == len(kept)
+    assert census.forget(1 << 40) < before - freed
+    assert len(census.busiest) == KEPT_TOPICS
+    assert census.forget(1 << 40) == 0
+    places = [census.busiest.places]
+    for second in range(BACK_S + 1):
+        census.tick(float(second), [handler])
+        places.append(census.busiest.places)
+    assert places == sorted(places)
+    assert places[-1] == CoreLimits().counted_topics
 
 
 def test_the_core_charges_what_is_counted() -> None:

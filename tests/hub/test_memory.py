@@ -147,6 +147,27 @@ def test_routes_that_make_up_much_are_forgotten_before_messages_are() -> None:
     assert (routes.size_bytes, stalled.dropped_messages, machine.memory.is_over) == (0, 0, False)
 
 
+def test_topics_that_are_counted_are_forgotten_before_messages_are() -> None:
+    """The quietest of them, if they make up much; nobody loses anything by it but a rate that is shown."""
+    machine = Machine()
+    core = machine.turn.core
+    stalled, _ = machine.stalled("/slow")
+    machine.publish("/slow", 1000)
+    for number in range(500):
+        machine.publish(f"/{number}", 1)
+    for _ in range(3):
+        machine.publish("/busy", 1)
+    core.routes.clear()
+    counted = core.census.size_bytes
+    assert counted > LIMIT_BYTES // 8
+    machine.beside_bytes = LIMIT_BYTES - machine.memory.charged_bytes + 1000
+    machine.memory.look()
+    assert (stalled.dropped_messages, machine.memory.is_over) == (0, False)
+    assert core.census.size_bytes < counted - LIMIT_BYTES // 16
+    assert "/busy" in {topic.name for topic in core.census.busiest}
+    assert core.memory.statistics().relieved_bytes_total == counted - core.census.size_bytes
+
+
 def test_it_is_looked_at_more_often_the_less_room_there_is() -> None:
     """While there is much room, once for half of it; close to the limit, once for a 64th part of all."""
     machine = Machine()
