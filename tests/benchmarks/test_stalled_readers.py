@@ -11,6 +11,9 @@ from peers.bench.plan import Plan
 from peers.bench.stage import Stage
 from peers.wire.hello import QueueWish
 from tests.benchmarks.goals.stalled_readers import Account, stalled_readers
+from tests.forked.load import forked_load, load_server
+
+__all__ = ["forked_load", "load_server"]
 
 pytestmark = pytest.mark.slow
 
