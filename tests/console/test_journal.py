@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import secrets
 from collections.abc import AsyncIterator, Iterator
+from http import HTTPStatus
+from http.client import HTTPConnection
 from typing import Any
 
 import pytest
@@ -238,7 +241,7 @@ async def test_a_refusal_is_told(browser: Browser, telling_hub: ScriptedHub) -> 
 CHOOSES = """
     globalThis.saved = {name: null, text: "", ends: []};
     const write = async (bytes) => { saved.text += new TextDecoder().decode(bytes); await globalThis.written?.(); };
-    const end = (how) => async () => { saved.ends.push(how); };
+    const end = (how) => async () => { saved.ends.push(how); await globalThis.ended?.(); };
     globalThis.showSaveFilePicker = async ({suggestedName}) => {
       saved.name = suggestedName;
       return {createWritable: async () => ({write, close: end("closed"), abort: end("aborted")})};
@@ -319,6 +322,42 @@ async def test_an_export_is_cancelled(page: Page, place: str) -> None:
     await export(page, place)
     await wait_shown(page, "document.getElementById('export-told').textContent.startsWith('Exported: 100 records')")
     await wait_shown(page, "saved.text.length > 1e6")
+
+
+async def test_what_is_being_saved_is_not_cancelled(page: Page, place: str) -> None:
+    """All is read then, and the browser has it: to say that nothing was saved would be wrong."""
+    await page.evaluate(CHOOSES + RECORD, topic=place + "a", values=[1])
+    await page.evaluate("globalThis.ended = () => new Promise((resolve) => { globalThis.release = resolve; })")
+    await export(page, place)
+    await wait_shown(page, "saved.ends.includes('closed')")
+    assert await page.evaluate("return document.getElementById('export-cancel').checkVisibility()") is False
+    assert await page.evaluate("return document.getElementById('export-begin').disabled") is True
+    await page.evaluate("release()")
+    await wait_shown(page, "document.getElementById('export-told').textContent.startsWith('Exported: 1 records')")
+    assert await page.evaluate("return document.getElementById('export-begin').disabled") is False
+
+
+async def test_numbers_that_a_browser_rounds(page: Page, recording_hub: RealHub, place: str) -> None:
+    """It is told of how many records that is so: nothing is changed in an export without a word."""
+    values = (2**60 + 1, {"a": [1, {"b": -(2**53)}]}, 2**53 - 1, 0.1234567890123456, "1234567890123456789")
+    lines = "\n".join(json.dumps(value) for value in values)
+    # Not by the page: a connection over which something was published brings no files.
+    status, _ = await asyncio.to_thread(posted, recording_hub, f"/v1/publish{place}a?confirm=1", lines)
+    assert status == HTTPStatus.OK
+    await page.evaluate(CHOOSES)
+    await export(page, place)
+    await wait_shown(page, "document.getElementById('export-told').textContent.startsWith('Exported: 5 records')")
+    assert " 2 of them have whole numbers above 2^53, which browsers round" in await text(page, "export-told")
+
+
+def posted(hub: RealHub, path: str, lines: str) -> tuple[int, bytes]:
+    """Publish lines of JSON over plain HTTP; return what is answered."""
+    connection = HTTPConnection("127.0.0.1", hub.port)
+    connection.request("POST", path, lines.encode(), {"Content-Type": "application/x-ndjson"})
+    answer = connection.getresponse()
+    found = answer.status, answer.read()
+    connection.close()
+    return found
 
 
 async def test_an_export_ends_with_the_view(page: Page, place: str) -> None:

@@ -309,6 +309,7 @@ const ENGLISH = {
     exportReads: "Reads …",
     exporting: (/** @type {string} */ records, /** @type {string} */ size, /** @type {string} */ at) => `${records} records, ${size}, up to ${at}`,
     exported: (/** @type {string} */ records, /** @type {string} */ size) => `Exported: ${records} records, ${size}.`,
+    exportRounded: (/** @type {string} */ records) => `${records} of them have whole numbers above 2^53, which browsers round: "hub journal export" keeps them.`,
     exportBroken: (/** @type {string} */ reason, /** @type {string} */ summary) => `It has ended early: ${reason}. ${summary}`,
     exportFailed: (/** @type {string} */ reason) => `Nothing was saved: ${reason}`,
     exportFull: (/** @type {string} */ size, /** @type {string} */ room) => `The first ${size} were saved: this browser can keep ${room}. Export the rest from a later time, or with "hub journal export".`,

@@ -12,7 +12,7 @@
 
 import { connect, HubError } from "../hub.js";
 import { reason } from "./complaint.js";
-import { lineOf } from "./ndjson.js";
+import { isRounded, lineOf } from "./ndjson.js";
 
 /**
  * @typedef {object} Progress
@@ -20,6 +20,7 @@ import { lineOf } from "./ndjson.js";
  * @property {number} first The offset of the first one.
  * @property {number} next The one behind the last one.
  * @property {number} at When the last one was recorded, milliseconds since 1970.
+ * @property {number} rounded How many have numbers that this browser has rounded.
  *
  * @typedef {Progress & ({kind: "piece", bytes: Uint8Array<ArrayBuffer>} | {kind: "done"} | {kind: "problem", code: number, message: string})} Told
  *
@@ -41,7 +42,7 @@ let onTaken = () => {};
 /** @param {Order} order */
 async function begin({ token, prefix, from, to }) {
   const client = connect("/", { name: "console, export", token, narrow: true });
-  const told = { records: 0, first: 0, next: 0, at: 0 };
+  const told = { records: 0, first: 0, next: 0, at: 0, rounded: 0 };
   /** @type {string[]} */
   let lines = [];
   let characters = 0;
@@ -60,11 +61,13 @@ async function begin({ token, prefix, from, to }) {
     for await (const { topic, offset, time, value } of client.read(prefix, { startTime: new Date(from ?? 0) })) {
       const at = Number(time);
       if (to !== null && at >= to) break;
-      const line = lineOf({ topic, at, offset, text: JSON.stringify(value) });
+      const text = JSON.stringify(value);
+      const line = lineOf({ topic, at, offset, text });
       lines.push(line);
       characters += line.length;
       if (told.records === 0) told.first = offset;
       told.records += 1;
+      told.rounded += Number(isRounded(value, text));
       told.next = offset + 1;
       told.at = at;
       if (characters >= PIECE_CHARACTERS || performance.now() - since >= PIECE_MS) await hand();

@@ -116,7 +116,7 @@ export class Export {
     if (told.kind === "piece") {
       const size = told.bytes.byteLength;
       if (running.written + size > sink.room) {
-        await sink.close();
+        if (!(await this.#isSaved(running, sink))) return;
         this.#end(said.exportFull(bytes(running.written), bytes(sink.room)));
         return;
       }
@@ -127,9 +127,23 @@ export class Export {
       worker.postMessage({ command: "taken" });
       return;
     }
-    await sink.close(); // what was read before a failure is worth having
-    const summary = said.exported(whole(told.records), bytes(running.written));
+    if (!(await this.#isSaved(running, sink))) return; // what was read before a failure is worth having
+    const rounded = told.rounded ? ` ${said.exportRounded(whole(told.rounded))}` : "";
+    const summary = said.exported(whole(told.records), bytes(running.written)) + rounded;
     this.#end(told.kind === "done" ? summary : said.exportBroken(`${told.code ? `${told.code}: ` : ""}${told.message}`, summary));
+  }
+
+  /**
+   * Have what was written saved, which may take long, and cannot be taken back; false if the view was left meanwhile.
+   *
+   * @param {Running} running
+   * @param {Sink} sink
+   */
+  async #isSaved(running, sink) {
+    this.cancel.hidden = true;
+    running.worker?.terminate();
+    await sink.close();
+    return this.#running === running;
   }
 
   /**
