@@ -17,7 +17,7 @@ PARTS = Path(__file__).parents[2] / "peers" / "console" / "static" / "parts"
 async def parts(node_start: list[str]) -> AsyncIterator[Node]:
     """Node, with everything that these modules export."""
     async with start_node(node_start) as node:
-        for name in ("sampler", "topic_counts", "fields", "kinds", "visible"):
+        for name in ("sampler", "topic_counts", "fields", "kinds", "visible", "slowness"):
             await node.evaluate(
                 "Object.assign(globalThis, await import(module));", module=(PARTS / f"{name}.js").as_uri()
             )
@@ -203,3 +203,38 @@ async def test_what_would_not_be_seen_is_written_out(parts: Node) -> None:
     assert await parts.evaluate("return visible(text)", text=text) == (
         "a\tb\nü😀\\u001b[31m\\u202e\\u200b\\ufeff\\u009b"
     )
+
+
+async def test_why_somebody_is_slow(parts: Node) -> None:
+    """What it says is what was told: what was lost, under which prefixes, how many more than those that are named."""
+    said = await parts.evaluate("""
+        const row = {
+          delivered_messages: 0, dropped_messages: 0, queued_messages: 0, queued_bytes: 0, overflow: "drop-oldest",
+          queue: {messages: 100, bytes: 1000}, sample: ["/a"], prefixes: 1,
+        };
+        const last = (...looks) => {
+          const slowness = new Slowness();
+          return looks.map((look, at) => slowness.why({...row, ...look}, at * 10)).at(-1);
+        };
+        return [
+          last({}, {delivered_messages: 50}),
+          last({queued_messages: 7}),
+          last({}, {delivered_messages: 100, queued_messages: 50}),
+          last({}, {delivered_messages: 100, dropped_messages: 100}),
+          last({}, {delivered_messages: 100, dropped_messages: 54, queued_messages: 96}),
+          last({queued_messages: 7, sample: ["/a", "/b", "/c", "/d"], prefixes: 1200}),
+          last({queued_messages: 7, sample: ["", "/b"], prefixes: 2}),
+          last({queued_messages: 7, sample: [], prefixes: 0}),
+        ];
+    """)
+    takes, waits = "It takes 10/s of the {}/s that come for it under /a. ", "7 messages wait for it, of 100 that may."
+    assert said == [
+        "",
+        f"It reads /a. {waits}",
+        takes.format(15) + "50 messages wait for it, of 100 that may.",
+        takes.format(20) + "100 messages were dropped in the last 10 s, now 0 wait.",
+        takes.format(25) + "Its queue is full: 96 messages wait, and the oldest ones are dropped.",
+        f"It reads /a, /b, /c and 1,197 more. {waits}",
+        f"It reads (everything), /b. {waits}",
+        f"It reads labels or names. {waits}",
+    ]

@@ -40,12 +40,25 @@ export class Slowness {
     if (row.queued_messages === 0 && lost === first.lost) return "";
     const { slowness: said } = words;
     const seconds = at - first.at;
-    const under = row.sample.slice(0, NAMED).map((prefix) => visible(prefix) || words.connection.everything).join(", ");
+    const under = placesOf(row);
     const takes = seconds <= 0
       ? said.readsUnder(under)
       : said.takes(short(Math.max(0, taken - first.taken) / seconds), short(Math.max(0, taken + lost + row.queued_messages - first.come) / seconds), under);
-    return fullness(row) >= FULL
-      ? said.full(takes, whole(row.queued_messages), said.overflow[row.overflow] ?? row.overflow)
+    if (fullness(row) >= FULL) return said.full(takes, whole(row.queued_messages), said.overflow[row.overflow] ?? row.overflow);
+    return lost > first.lost
+      ? said.loses(takes, whole(lost - first.lost), whole(Math.round(seconds)), whole(row.queued_messages))
       : said.waits(takes, whole(row.queued_messages), whole(row.queue.messages));
   }
+}
+
+/**
+ * Under what messages come for a connection: its first prefixes, and how many more it has.
+ *
+ * @param {Connection} row
+ */
+function placesOf({ sample, prefixes }) {
+  const { slowness: said, connection } = words;
+  const named = sample.slice(0, NAMED).map((prefix) => visible(prefix) || connection.everything).join(", ");
+  const more = prefixes - Math.min(NAMED, sample.length);
+  return more > 0 && named ? said.andMore(named, whole(more)) : named || said.noPrefix;
 }
