@@ -2,7 +2,8 @@
 
 Where reading, writing, listening and ending are tested, loops differ. What is tested above that would only be repeated
 on a second loop: a `conftest.py` imports `on_the_hubs_loop` under the name of the hook, and `make test-pure`, a part of
-`.ci/run`, runs those tests on asyncio's loop.
+`.ci/run`, runs those tests on asyncio's loop. It leaves out those of stores and tiers, which see a loop only through
+what is tested on both: connections, and processes beside the hub (`tests/journal/regroup`).
 
 `LOOP=uvloop` leaves the others out: CI does so where the tests run once more, on another Python.
 """

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from peers.journal.tier.place import Place, place_at
-from tests.hubs.fixtures import pytest_asyncio_loop_factories, uncaught
+from tests.hubs.fixtures import uncaught
 from tests.journal.tier.servers import bucket
+from tests.loops import on_the_hubs_loop as pytest_asyncio_loop_factories
 
 __all__ = ["place", "pytest_asyncio_loop_factories", "uncaught"]
 
