@@ -195,6 +195,9 @@ class HttpConversation:
         origins = request.headers.get_all("Origin")
         if origins:
             self._shared_headers = {"Access-Control-Allow-Origin": origins[0], "Vary": "Origin"}
+            if origins[0].partition("://")[2] == request.headers.get("Host"):
+                # A page of this hub: its browser would ask for further files of it over this connection.
+                self._shared_headers["Connection"] = "close"
         method = _METHODS.get(path, "POST")
         if not is_served(path):
             text = "there is nothing here: ask for the page, health and metrics on a connection of their own"

@@ -260,8 +260,8 @@ class HttpSession:
     # Answers.
 
     def respond(self, status: HTTPStatus, headers: Mapping[str, str], body: bytes = b"") -> bool:
-        """Answer the request; return whether the client may ask again."""
-        is_last = self._is_last or self.phase is Phase.BODY
+        """Answer the request; return whether the client may ask again, which headers may say that it may not."""
+        is_last = self._is_last or self.phase is Phase.BODY or headers.get("Connection") == "close"
         fields = {"Content-Length": str(len(body))} if status is not HTTPStatus.NO_CONTENT else {}
         text = _head(status, fields | dict(headers), is_last=is_last)
         self._outgoing.append(text if self._is_head else text + body)

@@ -205,6 +205,17 @@ async def test_foreign_pages(start_hub: StartHub) -> None:
     assert "Access-Control-Allow-Origin" not in answer.headers
 
 
+async def test_pages_of_this_hub(hub: Hub) -> None:
+    """Their connection ends with the answer: the browser would ask for files of the page over it, and get none."""
+    client = await http(hub)
+    answer = await client.publish("/t", 1, "Origin: http://127.0.0.1:7401")  # the host that requests name here
+    assert (answer.status, answer.headers["Connection"]) == (200, "close")
+    assert await client.ends() == b""
+    client = await http(hub)
+    for _ in range(2):
+        assert "Connection" not in (await client.publish("/t", 1)).headers
+
+
 async def test_a_name_that_was_made_to_point_here(hub: Hub) -> None:
     """It is not answered to, unless a token is shown."""
     for lines, status in (((), 421), (("Authorization: Bearer x",), 200)):
