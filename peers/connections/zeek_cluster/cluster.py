@@ -7,7 +7,7 @@ core ─ on_filter ─▶ Publisher: what clients of the hub, and other hubs, wa
 ```
 
 A node publishes only what it was told that somebody wants, and it learns that another node is up, or gone, from that
-one's subscriptions. So each of them is told as it comes, also to the node itself; the end of one only when nobody in
+one's subscriptions. So each of them is told (`telling`), also to the node itself; the end of one only when nobody in
 the cluster has it any more (`peers.zeek.zmtp.wanted`), nor the hub.
 
 Of a cluster that has a central broker of its own (`FarCluster`) the same two connections lead there: the broker's XPUB
@@ -17,7 +17,7 @@ Owner: one listener, or the two diallers of one endpoint. Invariants: those of `
 before anybody is told of it. Memory: the topics of all subscribers, each as often as the limits of a handler let it
 have them.
 
-Cost: a call for each publisher whenever a subscription comes or goes; a batch is written once for all subscribers
+Cost: a note for each publisher whenever a subscription comes or goes; a batch is written once for all subscribers
 (`peers.values.forms`).
 """
 
@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 from hub.batch import Batch
 from peers.connections.zeek_cluster.fellows import HUB_TOPIC, Fellows
 from peers.connections.zeek_cluster.mechanisms import NO_CURVE
+from peers.connections.zeek_cluster.telling import Telling
 from peers.node.node import Node
 from peers.values.forms import Form
 from peers.zeek.zmtp.discovery import NODE_ID
@@ -78,6 +79,8 @@ class Cluster:
         """What the subscribers of the cluster want."""
         self.publishers: dict[Publisher, None] = {}
         """All who are told of it, from their handshakes on."""
+        self.telling = Telling(node.after_turn, self.publishers)
+        """When they are told."""
         self.own = HUB_ID + f"{name or node.name}_{node.id.hex()[:12]}".encode()
         """The hub's own node id, the sender of what no node has published; what comes with it has come back."""
         self._writer = EventWriter(self.own, passes_on=not self.is_far)
@@ -99,6 +102,7 @@ class Cluster:
     def let_go(self, publisher: Publisher) -> None:
         """It is gone; once or more."""
         self.publishers.pop(publisher, None)
+        self.telling.leave(publisher)
 
     def speak(self, subscriber: Subscriber) -> None:
         """A subscriber is there."""
@@ -132,22 +136,17 @@ class Cluster:
     def want(self, subscriber: object, topic: bytes) -> None:
         """A subscriber has asked for a topic; once more, perhaps."""
         self.wanted.add(subscriber, topic)
-        for publisher in self.publishers:
-            publisher.tell(topic, is_wanted=True)
+        self.telling.changed(topic, again=True)
 
     def want_no_more(self, subscriber: object, topic: bytes) -> None:
         """A subscriber does not ask for it any more."""
         if self.wanted.remove(subscriber, topic):
-            self._tell_end(topic)
+            self.telling.changed(topic, again=False)
 
     def leave(self, subscriber: object) -> None:
         """A subscriber is gone."""
         for topic in self.wanted.leave(subscriber):
-            self._tell_end(topic)
-
-    def _tell_end(self, topic: bytes) -> None:
-        for publisher in self.publishers:
-            publisher.tell(topic, is_wanted=False)
+            self.telling.changed(topic, again=False)
 
 
 class FarCluster(Cluster):

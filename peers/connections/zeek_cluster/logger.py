@@ -18,13 +18,13 @@ from collections.abc import Callable
 from hub.overflow import QueueLimits
 from hub.routes import Route
 from peers.connections.connection import Connection
-from peers.connections.zeek_cluster.far_end import FarEnd
+from peers.connections.zeek_cluster.far_end import PROOF_COST, FarEnd
 from peers.connections.zeek_cluster.mechanisms import NO_CURVE
 from peers.node.node import Node
 from peers.zeek.zmtp.event_reading import NoEvent
 from peers.zeek.zmtp.log_session import LogSession
 from peers.zeek.zmtp.mechanism import Mechanism
-from peers.zeek.zmtp.session import Ended, Event, Ready
+from peers.zeek.zmtp.session import Ended, Event, Proving, Ready
 
 __all__ = ["Logger", "logger_connection"]
 
@@ -48,7 +48,7 @@ class Logger(FarEnd):
     __slots__ = ()
 
     scheme = "zeek+log"
-    changes: frozenset[type] = frozenset({Ready})
+    changes: frozenset[type] = frozenset({Proving, Ready})
 
     def __init__(self, node: Node, queue: QueueLimits, connection: Connection, mechanism: Mechanism) -> None:
         session: LogSession[Route] = LogSession(
@@ -59,6 +59,8 @@ class Logger(FarEnd):
     def act(self, event: Event | NoEvent) -> int:
         """Do what an event asks for; return its share of a turn."""
         match event:
+            case Proving():
+                return PROOF_COST
             case Ready():
                 if self._join():
                     self._node.log.info("Zeek node logs", address=self._connection.address)

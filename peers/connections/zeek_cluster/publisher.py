@@ -6,8 +6,9 @@ what subscribers of the cluster want (Cluster) ─┬─▶ SUBSCRIBE, CANCEL
 what the hub is asked for by all others (core) ─┘
 ```
 
-Zeek waits for the echo of its own subscriptions, so each one is told at once, also one that is told already. While a
-node does not read, only what is wanted counts: what has changed meanwhile is told when it reads on.
+Zeek waits for the echo of its own subscriptions, so each one is told, also one that is told already, as soon as it is
+this node's turn (`telling`). While a node does not read, only what is wanted counts: what has changed meanwhile is told
+when it reads on.
 
 Owner: one `Connection`. Invariants: a topic is told as long as the cluster or the hub wants it; what waits to be told
 is no more than what is wanted. Cost: per read for events; per publisher and subscription for these.
@@ -15,17 +16,28 @@ is no more than what is wanted. Cost: per read for events; per publisher and sub
 
 from __future__ import annotations
 
+from collections import OrderedDict
+from typing import Final
+
 from hub.filter import Change
 from hub.overflow import QueueLimits
 from hub.routes import Route
 from peers.connections.connection import Connection
 from peers.connections.zeek_cluster.cluster import Cluster
-from peers.connections.zeek_cluster.far_end import FarEnd
+from peers.connections.zeek_cluster.far_end import PROOF_COST, FarEnd
 from peers.zeek.zmtp.event_reading import Addressed, NoEvent
 from peers.zeek.zmtp.event_session import EventSession
-from peers.zeek.zmtp.session import Ended, Event, Ready, encode_subscription
+from peers.zeek.zmtp.session import Ended, Event, Proving, Ready, encode_subscription
 
 __all__ = ["Publisher", "publisher_connection"]
+
+_TOLD_AT_ONCE: Final = 64
+"""Most topics of which one node is told before it is the turn of another one."""
+
+_WRITE_COST: Final = 20
+_PLAIN_COST: Final = 1
+_SEALED_COST: Final = 5
+"""What a write takes, and a topic that is told, as it is or in a box: µs."""
 
 
 def publisher_connection(cluster: Cluster, queue: QueueLimits, address: str = "") -> Connection:
@@ -42,9 +54,9 @@ def publisher_connection(cluster: Cluster, queue: QueueLimits, address: str = ""
 class Publisher(FarEnd):
     """One node. See `peers.connections.conversation.Conversation`."""
 
-    __slots__ = ("_asked", "_cluster", "_is_behind", "_told", "is_dialled")
+    __slots__ = ("_asked", "_cluster", "_is_behind", "_told", "_untold", "is_dialled")
 
-    changes: frozenset[type] = frozenset({Ready, Addressed})
+    changes: frozenset[type] = frozenset({Proving, Ready, Addressed})
 
     def __init__(self, cluster: Cluster, queue: QueueLimits, connection: Connection) -> None:
         node = cluster.node
@@ -66,12 +78,16 @@ class Publisher(FarEnd):
         self._asked: set[bytes] = set()
         # What the node was told is wanted.
         self._told: set[bytes] = set()
+        # What it is to be told of, and whether also where it knows.
+        self._untold: OrderedDict[bytes, bool] = OrderedDict()
         # Whether something has changed that the node was not told, as it does not read.
         self._is_behind = False
 
     def act(self, event: Event | Addressed[Route] | NoEvent) -> int:
         """Do what an event asks for; return its share of a turn."""
         match event:
+            case Proving():
+                return PROOF_COST
             case Ready():
                 self._greet()
             case Addressed():
@@ -88,7 +104,7 @@ class Publisher(FarEnd):
             self._leave_out()
             self._cluster.take_in(self)
             for topic in self._cluster.wanted.topics:
-                self.tell(topic, is_wanted=True)
+                self.note(topic)
             text = "Zeek cluster joined: it publishes" if self.is_dialled else "Zeek node publishes"
             self._node.log.info(text, address=self._connection.address)
 
@@ -106,27 +122,48 @@ class Publisher(FarEnd):
             topic = prefix.encode()
             if self._cluster.may_ask(topic):
                 self._asked.add(topic)
-                self.tell(topic, is_wanted=True)
+                self.note(topic, again=True)
         for prefix in change.removed:
             topic = prefix.encode()
             self._asked.discard(topic)
-            self.tell(topic, is_wanted=False)
+            self.note(topic)
 
-    def tell(self, topic: bytes, *, is_wanted: bool) -> None:
-        """Tell the node that a topic is wanted, once more perhaps; or not any more, unless somebody else wants it."""
-        if is_wanted != (topic in self._cluster.wanted or (topic in self._asked and not self._cluster.is_left)):
-            return
+    def note(self, topic: bytes, *, again: bool = False) -> None:
+        """Take note that the node is to be told of a topic: that it is wanted, or not any more.
+
+        Args:
+            topic: Which.
+            again: Whether it is told that it is wanted also where it knows. It must not be told so for nothing: sockets
+                of libzmq count how often, and a topic is over only when its end was told as often.
+        """
+        self._untold[topic] = again or self._untold.get(topic, False)
+        self._cluster.telling.stand(self)
+
+    @property
+    def has_untold(self) -> bool:
+        """Whether there is something that it is to be told."""
+        return bool(self._untold)
+
+    def tell_some(self) -> int:
+        """Tell the node some of it; return what that has cost, about µs."""
+        untold = self._untold
         if self._connection.writer.is_choked:
+            untold.clear()
             self._is_behind = True
-            return
-        if is_wanted:
-            self._told.add(topic)
-        elif topic not in self._told:
-            return
-        else:
-            self._told.discard(topic)
-        self.session.send(encode_subscription(topic, is_wanted=is_wanted))
-        self._connection.writer.speak()
+            return 1
+        count = min(len(untold), _TOLD_AT_ONCE)
+        if said := b"".join([self._word(*untold.popitem(last=False)) for _ in range(count)]):
+            self.session.send(said)
+            self._connection.writer.speak()
+        return _WRITE_COST + count * (_SEALED_COST if self.session.is_sealed else _PLAIN_COST)
+
+    def _word(self, topic: bytes, again: bool) -> bytes:  # noqa: FBT001 -- see `note`
+        """Return what the node is told of a topic; nothing where it knows."""
+        is_wanted = topic in self._cluster.wanted or (topic in self._asked and not self._cluster.is_left)
+        if is_wanted is (topic in self._told) and not (is_wanted and again):
+            return b""
+        (self._told.add if is_wanted else self._told.discard)(topic)
+        return encode_subscription(topic, is_wanted=is_wanted)
 
     def write_more(self) -> None:
         """The node reads on: tell what has changed meanwhile."""
@@ -149,10 +186,8 @@ class Publisher(FarEnd):
         wanted = set(self._cluster.wanted.topics)
         if not self._cluster.is_left:
             wanted |= self._asked
-        for topic in wanted - self._told:
-            self.tell(topic, is_wanted=True)
-        for topic in self._told - wanted:
-            self.tell(topic, is_wanted=False)
+        for topic in wanted ^ self._told:
+            self.note(topic)
 
     def leave(self, reason: str) -> None:
         """The node is gone; once or more."""

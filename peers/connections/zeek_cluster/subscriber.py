@@ -23,9 +23,9 @@ from hub.topics import RESERVED
 from peers.connections.connection import Connection
 from peers.connections.zeek_cluster.cluster import Cluster
 from peers.connections.zeek_cluster.complaints import Complaints
-from peers.connections.zeek_cluster.far_end import FarEnd
+from peers.connections.zeek_cluster.far_end import PROOF_COST, FarEnd
 from peers.zeek.zmtp.discovery import NODE_ID
-from peers.zeek.zmtp.session import Ended, Event, Ready, Refused, Session, SocketType, Subscribed, Unsubscribed
+from peers.zeek.zmtp.session import Ended, Event, Proving, Ready, Refused, Session, SocketType, Subscribed, Unsubscribed
 
 __all__ = ["Subscriber", "subscriber_connection"]
 
@@ -46,7 +46,7 @@ class Subscriber(FarEnd):
 
     __slots__ = ("_cluster", "_put_off", "_refused", "is_dialled")
 
-    changes: frozenset[type] = frozenset({Ready, Subscribed, Unsubscribed})
+    changes: frozenset[type] = frozenset({Proving, Ready, Subscribed, Unsubscribed})
 
     def __init__(self, cluster: Cluster, queue: QueueLimits, connection: Connection) -> None:
         limit_bytes = cluster.node.settings.limits.handshake_bytes  # it sends nothing but subscriptions
@@ -66,6 +66,8 @@ class Subscriber(FarEnd):
     def act(self, event: Event) -> int:
         """Do what an event asks for; return its share of a turn."""
         match event:
+            case Proving():
+                return PROOF_COST
             case Ready():
                 if self._join():
                     self._cluster.speak(self)

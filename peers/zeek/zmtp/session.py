@@ -37,6 +37,7 @@ __all__ = [
     "HANDSHAKE_LIMIT_BYTES",
     "TOPIC_LIMIT_BYTES",
     "Ended",
+    "Proving",
     "Ready",
     "Refused",
     "Session",
@@ -82,6 +83,13 @@ class SocketType(Enum):
         return ("PULL",) if self is SocketType.PUSH else ("PUSH",)
 
 
+class Proving(NamedTuple):
+    """The far side says something in a handshake that takes long to check: it is done when the next event is asked for.
+
+    So whoever asks may put it off.
+    """
+
+
 class Ready(NamedTuple):
     """The handshake is done."""
 
@@ -120,7 +128,7 @@ class Ended(NamedTuple):
     by_far_side: bool
 
 
-Event = Ready | Message | Subscribed | Unsubscribed | Refused | Ended
+Event = Proving | Ready | Message | Subscribed | Unsubscribed | Refused | Ended
 
 
 class _State(Enum):
@@ -145,12 +153,14 @@ class Session:
         "_has_eof",
         "_hub",
         "_incoming",
+        "_is_proving",
         "_limit_bytes",
         "_mechanism",
         "_minor",
         "_outgoing",
         "_own",
         "_state",
+        "_step",
         "_withheld",
         "far_hub",
         "far_key",
@@ -192,6 +202,9 @@ class Session:
         # What is said once the far side's greeting fits.
         self._withheld = said[told:]
         self._state = _State.GREETING
+        # What the far side has said in a handshake that takes long to check: it is told before that is done.
+        self._step: Message | Command | None = None
+        self._is_proving = False
         # Set when the far side has ended the stream.
         self._has_eof = False
         self.rejected_messages = 0
@@ -214,7 +227,7 @@ class Session:
     @property
     def has_more(self) -> bool:
         """Whether `next_event` may have something to say; behind the last of what was read it says `NEED_DATA`."""
-        return self._has_eof or bool(self._incoming.held_bytes)
+        return self._has_eof or self._step is not None or bool(self._incoming.held_bytes)
 
     @property
     def unfinished(self) -> int:
@@ -286,19 +299,31 @@ class Session:
 
     def _end(self) -> None:
         self._state = _State.ENDED
+        self._step = None
         self._incoming.forget()
 
     def _next(self) -> Any:
         if self._state is _State.GREETING:
             return self._greet()
+        if self._state is _State.MECHANISM:
+            return self._next_step()
         found = self._incoming.next_message()
         if found is None:
             return NEED_DATA
-        if self._state is _State.MECHANISM:
-            return self._shake_hands(found)
         if isinstance(found, Command):
             return self._obey(found)
         return self._subscription(found) if self._own.publishes else found
+
+    def _next_step(self) -> Any:
+        """Take a step of the handshake; if that takes long, say so first."""
+        found, self._step = self._step or self._incoming.next_message(), None
+        if found is None:
+            return NEED_DATA
+        if self.is_sealed and not self._is_proving:
+            self._step, self._is_proving = found, True
+            return Proving()
+        self._is_proving = False
+        return self._shake_hands(found)
 
     def _greet(self) -> NeedData | None:
         """Read the far side's greeting, and say the mechanism's first word."""

@@ -29,6 +29,7 @@ from peers.zeek.zmtp.mechanism import NULL, Fault
 from peers.zeek.zmtp.session import (
     HANDSHAKE_LIMIT_BYTES,
     Ended,
+    Proving,
     Ready,
     Session,
     SocketType,
@@ -58,7 +59,7 @@ def events(session: Session) -> list[Any]:
     """All that a session says of what it was fed."""
     found = []
     while (event := session.next_event()) is not NEED_DATA:
-        if event is not None:
+        if event is not None and not isinstance(event, Proving):
             found.append(event)
     return found
 
@@ -200,6 +201,35 @@ def test_what_is_read_with_the_end_of_the_handshake_is_not_lost() -> None:
     ready, message = events(client)
     assert ready == Ready("PUSH", 1)
     assert message.parts == [b"first"]
+
+
+def test_what_takes_long_in_a_handshake_is_said_before_it_is_done() -> None:
+    """Each step of it, so that whoever asks may put it off, also where the stream ends behind it."""
+    server, client = served(), dialled()
+    proofs = []
+    while server.has_outgoing or client.has_outgoing:
+        for session, other in ((server, client), (client, server)):
+            session.feed(other.take_outgoing())
+            while (event := session.next_event()) is not NEED_DATA:
+                if isinstance(event, Proving):
+                    proofs.append("server" if session is server else "client")
+                    assert session.has_more
+                    assert not session.has_outgoing
+                    session.feed(b"")
+    assert proofs == ["server", "client", "server", "client"]
+    assert server.is_open
+    assert client.is_open
+    stranger = served()
+    asker = dialled()
+    stranger.feed(asker.take_outgoing())
+    asker.feed(stranger.take_outgoing())
+    events(asker)
+    stranger.feed(asker.take_outgoing())
+    while not isinstance(stranger.next_event(), Proving):
+        pass
+    stranger.feed_eof()
+    assert [type(event) for event in events(stranger)] == [Ended]
+    assert stranger.fault is Fault.ENDED
 
 
 def test_boxes_are_opened_a_few_at_a_time() -> None:

@@ -1,0 +1,128 @@
+"""When publishers are told of subscriptions: a share of them in each turn, however many there are."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Callable
+
+import pytest
+
+from peers.connections.zeek_cluster.telling import TURN_COST, Listener, Telling
+
+WORD_COST = 5
+AT_ONCE = 64
+
+
+class Loop:
+    """Turns, one after the other."""
+
+    def __init__(self) -> None:
+        self.due: deque[Callable[[], object]] = deque()
+
+    def turn(self) -> None:
+        """All that was asked for before."""
+        for _ in range(len(self.due)):
+            self.due.popleft()()
+
+
+class Told:
+    """A publisher."""
+
+    def __init__(self, telling: Telling) -> None:
+        self.telling = telling
+        self.told: list[bytes] = []
+        self.again: dict[bytes, bool] = {}
+        self.untold: OrderedDict[bytes, None] = OrderedDict()
+
+    def note(self, topic: bytes, *, again: bool = False) -> None:
+        """As `Listener`."""
+        self.untold[topic] = None
+        self.again[topic] = again
+        self.telling.stand(self)
+
+    @property
+    def has_untold(self) -> bool:
+        """As `Listener`."""
+        return bool(self.untold)
+
+    def tell_some(self) -> int:
+        """As `Listener`."""
+        count = min(len(self.untold), AT_ONCE)
+        self.told += [self.untold.popitem(last=False)[0] for _ in range(count)]
+        return count * WORD_COST
+
+
+class Crowd:
+    """Some publishers of one cluster."""
+
+    def __init__(self, count: int) -> None:
+        self.loop = Loop()
+        self.publishers: dict[Listener, None] = {}
+        self.telling = Telling(self.loop.due.append, self.publishers)
+        self.all = [Told(self.telling) for _ in range(count)]
+        self.publishers.update(dict.fromkeys(self.all))
+
+    def words(self) -> int:
+        """How often one was told of one topic."""
+        return sum(len(publisher.told) for publisher in self.all)
+
+
+@pytest.mark.parametrize("count", [1, 10, 300])
+def test_a_turn_has_a_share(count: int) -> None:
+    """Whatever has changed, and however many are to be told; in the end each knows everything, in its order."""
+    crowd = Crowd(count)
+    topics = [f"zeek.{number}".encode() for number in range(200)]
+    for topic in topics:
+        crowd.telling.changed(topic, again=False)
+    assert crowd.words() == 0
+    turns = 0
+    while crowd.loop.due:
+        before = crowd.words()
+        crowd.loop.turn()
+        turns += 1
+        assert (crowd.words() - before) * WORD_COST <= TURN_COST + AT_ONCE * WORD_COST
+        assert len(crowd.loop.due) <= 1
+    assert all(publisher.told == topics for publisher in crowd.all)
+    assert turns >= count * len(topics) * WORD_COST // (TURN_COST + AT_ONCE * WORD_COST)
+
+
+def test_those_who_wait_are_told_while_others_go_on() -> None:
+    """Nobody waits for one who is to be told very much, nor for subscriptions that come without end."""
+    crowd = Crowd(2)
+    much, little = crowd.all
+    for number in range(5_000):
+        much.note(b"%d" % number)
+    little.note(b"own")
+    crowd.loop.turn()
+    assert little.told == [b"own"]
+    assert much.has_untold
+    crowd = Crowd(300)
+    for number in range(20):
+        for each in range(100):
+            crowd.telling.changed(b"%d %d" % (number, each), again=False)
+        crowd.loop.turn()
+    assert crowd.words() >= 20 * (TURN_COST // 2) // WORD_COST
+
+
+def test_of_one_topic_the_last_counts() -> None:
+    """What waits is no more than there are topics."""
+    crowd = Crowd(3)
+    for number in range(1_000):
+        crowd.telling.changed(b"zeek.a", again=number == 3)  # somebody waits for the echo
+    while crowd.loop.due:
+        crowd.loop.turn()
+    assert all((publisher.told, publisher.again) == ([b"zeek.a"], {b"zeek.a": True}) for publisher in crowd.all)
+
+
+def test_who_is_gone_is_told_nothing() -> None:
+    """It leaves the line, once or more."""
+    crowd = Crowd(2)
+    crowd.telling.changed(b"zeek.a", again=False)
+    gone = crowd.all[0]
+    gone.note(b"zeek.b")
+    del crowd.publishers[gone]
+    crowd.telling.leave(gone)
+    crowd.telling.leave(gone)
+    while crowd.loop.due:
+        crowd.loop.turn()
+    assert [publisher.told for publisher in crowd.all] == [[], [b"zeek.a"]]
