@@ -67,6 +67,9 @@ class JournalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     consumers: Annotated[
         int, between("consumers", 1, 100_000, "Named consumers that the hub keeps; one more is refused.")
     ] = 1_000
+    user_consumers: Annotated[
+        int, between("consumers", 1, 100_000, "How many of these one user may have; one more of his is refused.")
+    ] = 250
     consumer_messages: Annotated[
         int,
         between(

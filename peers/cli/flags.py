@@ -134,6 +134,7 @@ class Flags:
     journal_staged_bytes: Annotated[str | None, _help("journal.staged_bytes")] = None
     journal_staged_s: Annotated[str | None, _help("journal.staged_s")] = None
     journal_consumers: Annotated[str | None, _help("journal.consumers")] = None
+    journal_user_consumers: Annotated[str | None, _help("journal.user_consumers")] = None
     journal_consumer_messages: Annotated[str | None, _help("journal.consumer_messages")] = None
     journal_consumer_bytes: Annotated[str | None, _help("journal.consumer_bytes")] = None
     journal_tier: Annotated[str | None, _help("journal.tier")] = None

@@ -374,6 +374,27 @@ async def test_who_may_read_the_journal_may_consume_it(bench: Bench) -> None:
     assert await bob.ask("/remove", {"name": "alice/c"}) == (Status.FAILED, ANY)
 
 
+async def test_limit_of_what_one_user_has(path: Path) -> None:
+    """Queries count, too; others have theirs all the same, and so has he once he has removed one."""
+    bench = Bench(path, consumers=4, user_consumers=2)
+    bench.turn.core.authority.adopt(_POLICY)
+    alice, bob = (Asker(bench, _POLICY.rights(name)) for name in ("alice", "bob"))
+    await alice.join("c", "/app/")
+    commit = {"prefixes": ["/app/"], "position": 0}
+    assert await alice.ask("/commit", {"name": "q", **commit}) is None
+    text = "there are 2 consumers of user 'alice', the limit is 2 (journal.user_consumers)"
+    assert await alice.ask("/join", {"name": "d", "terms": {"prefixes": ["/app/"]}}) == (Status.FAILED, text)
+    assert await alice.ask("/commit", {"name": "r", **commit}) == (Status.FAILED, text)
+    assert await alice.ask("/commit", {"name": "q", **commit}) is None
+    await alice.join("c", "/app/")
+    await bob.join("c", "/app/")
+    assert await alice.ask("/remove", {"name": "q"}) is True
+    await alice.join("d", "/app/")
+    names = [one.name for one in bench.journal.consumers.statistics().each]
+    assert names == ["alice/c", "alice/d", "bob/c"]
+    await bench.journal.stop()
+
+
 async def test_who_may_read_no_more_is_no_member_any_more(bench: Bench) -> None:
     """Rights that are taken away end a membership, also while it waits; what it had is for others."""
     bench.turn.core.authority.adopt(_POLICY)

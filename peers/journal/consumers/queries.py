@@ -9,15 +9,15 @@ Such a one has no members, is given nothing and holds nothing: what it has read,
 affair, and stands in its own checkpoint. So it may also go back, where it was started anew from an older place; that is
 told. What retention deletes before it has come that far counts as lag, until it is past that.
 
-Owner: `Consumers`, in the event loop. Bounds: `journal.consumers`, for these and the others together; one that was not
-heard of for `FORGOTTEN_S` is forgotten, and told. Cost: a question and a small map for each commit; the disk only where
-one has moved. Not here: who may say so (`peers.journal.consumers.service`).
+Owner: `Consumers`, in the event loop. Bounds: `journal.consumers` and `journal.user_consumers`, for these and
+the others together; one that was not heard of for `FORGOTTEN_S` is forgotten, and told. Cost: a question and a small
+map for each commit; the disk only where one has moved. Not here: who may say so (`peers.journal.consumers.service`).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from hub.consumers.consumer import ConsumerCounters
@@ -83,6 +83,9 @@ class Queries:
 
     def __contains__(self, name: str) -> bool:
         return name in self._queries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._queries)
 
     def restore(self, name: str, terms: Terms, position: int, heard_s: float) -> None:
         """Take one that was kept on the disk."""

@@ -14,8 +14,8 @@ consume it: the service asks the policy for `journal`, also while somebody waits
 
 Owner: the journal, in the event loop. Invariants: a client that is gone is a member of nothing; positions are written
 after what they tell has happened, so that a message may come again, and never is left out. Bounds: `journal.consumers`,
-`MEMBERS_LIMIT` of each, and what each holds. Not here: one consumer (`peers.journal.consumers.served`), one that is a
-query (`peers.journal.consumers.queries`).
+`journal.user_consumers` of each user, `MEMBERS_LIMIT` of each consumer, and what each holds. Not here: one consumer
+(`peers.journal.consumers.served`), one that is a query (`peers.journal.consumers.queries`).
 """
 
 from __future__ import annotations
@@ -112,6 +112,7 @@ class Consumers:
         self._core = core
         self._journal = journal
         self._limit = settings.consumers
+        self._user_limit = settings.user_consumers
         self._limits = ConsumerLimits(settings.consumer_messages, settings.consumer_bytes)
         self._positions = positions
         self._account = core.memory.account("consumers")
@@ -240,7 +241,7 @@ class Consumers:
         return later
 
     def _new(self, name: str, terms: Terms, start: int | None) -> tuple[Served, Later]:
-        self._check_room()
+        self._check_room(name)
         if start is None:
             start = self._journal.position()
             if start is None:
@@ -250,10 +251,22 @@ class Consumers:
         self._announce(name, {"state": "made", "prefixes": list(terms.prefixes), "position": start})
         return served, Later()
 
-    def _check_room(self) -> None:
+    def _check_room(self, name: str) -> None:
+        """See to it that there may be one more, of this name.
+
+        Raises:
+            UsageError: There are too many, or its user has too many of them.
+        """
         there = len(self._served) + len(self._queries)
         if there >= self._limit:
             raise UsageError(f"there are {there} consumers, the limit is {self._limit} (journal.consumers)")
+        owner, _, _ = name.rpartition("/")
+        if not owner or there < self._user_limit:  # nobody, where there are no users, or nobody can have so many
+            return
+        of_him = sum(other.startswith(f"{owner}/") for other in (*self._served, *self._queries))
+        if of_him >= self._user_limit:
+            limit = f"the limit is {self._user_limit} (journal.user_consumers)"
+            raise UsageError(f"there are {of_him} consumers of user {owner!r}, {limit}")
 
     def _make(self, name: str, terms: Terms, progress: Progress) -> Served:
         return Served(name, Consumer(terms, progress, self._limits), self._ground)
@@ -329,7 +342,7 @@ class Consumers:
         if commit.position > end:
             raise UsageError(f"position {commit.position} is behind the end of the journal, which is {end}")
         if name not in self._queries:
-            self._check_room()
+            self._check_room(name)
         self._queries.commit(name, terms, commit.position)
 
     # What the consumers stand on.
