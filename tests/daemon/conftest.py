@@ -69,7 +69,17 @@ async def connect() -> AsyncIterator[Connect]:
 
 
 @pytest.fixture
-async def start_process() -> AsyncIterator[StartProcess]:
+def is_new() -> bool:
+    """Whether hubs that are processes are new interpreters, as for users: tests of processes say so."""
+    return False
+
+
+NEW = pytest.mark.parametrize("is_new", [True], ids=["new"])
+"""Hubs of this test are new interpreters."""
+
+
+@pytest.fixture
+async def start_process(*, is_new: bool) -> AsyncIterator[StartProcess]:
     """Start hubs as processes; those that still run when the test is over are killed."""
     processes: list[HubProcess] = []
 
@@ -80,7 +90,7 @@ async def start_process() -> AsyncIterator[StartProcess]:
         stdout: int = asyncio.subprocess.PIPE,
         **variables: str,
     ) -> HubProcess:
-        process = await HubProcess.start(arguments, variables, descriptors, stderr, stdout)
+        process = await HubProcess.start(arguments, variables, descriptors, stderr, stdout, is_new=is_new)
         processes.append(process)
         return process
 

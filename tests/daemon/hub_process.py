@@ -6,12 +6,13 @@ import asyncio
 import json
 import os
 import signal
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from peers.transport.endpoints import Endpoint
+from tests.forked.awaited import AwaitedProgram
+from tests.forked.program import HUB
 from tests.suite.imports import python_path
 
 ROOT = Path(__file__).parents[2]
@@ -23,7 +24,7 @@ OUTPUT_BYTES = 1 << 30
 class HubProcess:
     """`hub run` with its output read line by line."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
+    def __init__(self, process: asyncio.subprocess.Process | AwaitedProgram) -> None:
         self._process = process
         self.name = ""
         self.endpoints: list[Endpoint] = []
@@ -38,31 +39,34 @@ class HubProcess:
         descriptors: int | None = None,
         stderr: int = asyncio.subprocess.PIPE,
         stdout: int = asyncio.subprocess.PIPE,
+        *,
+        before: Sequence[str] = (),
+        is_new: bool = False,
     ) -> HubProcess:
         """Start it; it may fail, see `wait_ended`.
 
         Args:
             arguments: Of `hub run`.
             variables: Of its environment, which has no others that begin with HUB_.
-            descriptors: Most files that it may open; None leaves the test's own limit.
+            descriptors: Most files that it may open; None leaves the test's own limit. With a limit it is a new
+                interpreter, too.
             stderr: A descriptor for its log, which the test reads itself; else this object reads it.
             stdout: The same for what it announces: `wait_up` is of no use then.
+            before: A command that runs the command that follows it: a new interpreter.
+            is_new: Whether it is a new interpreter, as its workers are then, rather than a fork.
         """
-        limit = [] if descriptors is None else ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh"]
+        if descriptors is not None:
+            before = (*before, "sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh")
         clean = {name: value for name, value in os.environ.items() if not name.startswith("HUB_")}
-        process = await asyncio.create_subprocess_exec(
-            *limit,
-            sys.executable,
-            "-m",
-            "peers.cli",
-            "run",
-            *arguments,
-            stdout=stdout,
-            stderr=stderr,
-            limit=OUTPUT_BYTES,
-            env=clean | python_path() | dict(variables),
-        )
-        return cls(process)
+        given: dict[str, Any] = {
+            "stdout": stdout,
+            "stderr": stderr,
+            "limit": OUTPUT_BYTES,
+            "env": clean | python_path() | dict(variables),
+        }
+        if is_new or before:
+            return cls(await asyncio.create_subprocess_exec(*before, *HUB, "run", *arguments, **given))
+        return cls(await AwaitedProgram.start("run", *arguments, **given))
 
     @property
     def pid(self) -> int:

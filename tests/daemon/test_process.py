@@ -25,6 +25,12 @@ TCP = ("--listen", "tcp://127.0.0.1:0")
 ROOMY = ("--queue-messages", "1000000", "--queue-max-messages", "1000000")
 
 
+@pytest.fixture
+def is_new() -> bool:
+    """Hubs are what users start."""
+    return True
+
+
 async def test_it_says_where_it_is(start_process: StartProcess, connect: Connect, tmp_path: Path) -> None:
     """Each endpoint with its port, and the page; then it serves."""
     unix = f"unix://{tmp_path}/hub.sock"

@@ -26,6 +26,12 @@ EXAMPLE = ROOT / "examples" / "systemd"
 TCP = ("--listen", "tcp://127.0.0.1:0")
 
 
+@pytest.fixture
+def is_new() -> bool:
+    """Hubs are what users start."""
+    return True
+
+
 class Manager:
     """What systemd has at its end."""
 

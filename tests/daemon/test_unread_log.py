@@ -34,6 +34,12 @@ REFUSED = 70
 """So many refused connections are more lines than fit into such a pipe, and such a queue."""
 
 
+@pytest.fixture
+def is_new() -> bool:
+    """Hubs are what users start."""
+    return True
+
+
 class Pipe:
     """Where the log goes; nobody reads it unless the test does."""
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -15,8 +13,7 @@ from pathlib import Path
 
 from peers.client import QueueWish, connect
 from peers.client.connecting import Connecting
-from tests.daemon.hub_process import OUTPUT_BYTES, HubProcess
-from tests.suite.imports import python_path
+from tests.daemon.hub_process import HubProcess
 
 __all__ = ["DEADLINE_S", "RunningHub", "running_hub"]
 
@@ -82,19 +79,10 @@ async def running_hub(path: Path | str, *flags: str, wrap: Sequence[str] = ()) -
     Args:
         path: Of the journal.
         flags: More flags of `hub run`.
-        wrap: A command that runs the command that follows it.
+        wrap: A command that runs the command that follows it; the hub is a new interpreter then.
     """
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("HUB_")}
     began_s = time.perf_counter()
-    process = HubProcess(
-        await asyncio.create_subprocess_exec(
-            *(*wrap, sys.executable, "-m", "peers.cli", "run", *_LISTEN, "--journal", str(path), *flags),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            limit=OUTPUT_BYTES,
-            env=clean | python_path(),
-        )
-    )
+    process = await HubProcess.start([*_LISTEN, "--journal", str(path), *flags], {}, before=wrap)
     try:
         await asyncio.wait_for(process.wait_up(2), DEADLINE_S)
         yield RunningHub(process, time.perf_counter() - began_s)

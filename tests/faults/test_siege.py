@@ -32,7 +32,7 @@ async def test_a_quiet_pair_beside_mutated_input(tmp_path: Path) -> None:
         "--log-level",
         "error",
     )
-    process = await HubProcess.start([*listen, *limits, "--journal", str(tmp_path / "journal")], {})
+    process = await HubProcess.start([*listen, *limits, "--journal", str(tmp_path / "journal")], {}, is_new=True)
     try:
         hub = await process.wait_up(4)
 

@@ -6,9 +6,9 @@ work so, and 0.2 to 0.5 s as a new interpreter: a run of all tests starts about 
 
 What only a new interpreter heeds is left to one, without a word: a variable such as PYTHONHASHSEED or LANG that is not
 that of the tests, or a closed stream. What differs all the same: commands of a worker share their hash seed; modules
-that other commands need are imported already; `/proc` shows the server's command line. So tests of imports, of memory,
-of start-up and of how a process ends start `HUB` itself (`tests/cli/test_endings`, `tests/packaging`, `tests/daemon`,
-`tests/faults`).
+that other commands need are imported already; `/proc` shows the server's command line; what a hub starts is forked, too
+(`offspring`). So tests of imports, of memory, of start-up and of how a process ends start `HUB` itself
+(`tests/cli/test_endings`, `tests/packaging`, in `tests/daemon` and `tests/workers` whatever is `is_new`).
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Program(subprocess.Popen[Any]):
             leads=asked["start_new_session"],
         )
         link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        link.connect(servers.of_commands().address)
+        link.connect(servers.address_of_commands())
         socket.send_fds(link, [packet], [*streams, *asked["pass_fds"]])
         said = link.recv(WORD_BYTES)
         if said == REFUSED:

@@ -38,7 +38,9 @@ from typing import Any, TextIO
 
 import hub
 import peers
+from tests.forked.names import bear_name
 from tests.forked.request import DESCRIPTORS, PACKET_BYTES, REFUSED, unpack
+from tests.forked.servers import PROJECT
 
 __all__: list[str] = []
 
@@ -65,6 +67,7 @@ def _import_commands() -> None:
         if not name.startswith(_LEFT_OUT):
             with suppress(ImportError):  # an extra that is not installed; a command that needs it says so
                 importlib.import_module(name)
+    importlib.import_module("tests.forked.offspring")
 
 
 def _import_workers() -> None:
@@ -147,7 +150,8 @@ class _Server:
             In the child: what it is to become.
         """
         packet, descriptors, _, _ = socket.recv_fds(link, PACKET_BYTES, DESCRIPTORS)
-        asked = unpack(packet) if packet and _is_ours(link) else None
+        asker, user = _who_asks(link)
+        asked = unpack(packet) if packet and user == os.getuid() else None
         if asked is None:
             link.close()
         elif _of_interpreters(asked["environment"]) != self._own:
@@ -157,7 +161,7 @@ class _Server:
             pid = os.fork()
             if pid == 0:
                 link.close()
-                return asked | {"descriptors": descriptors}
+                return asked | {"descriptors": descriptors, "asker": asker, "address": self._listener.getsockname()}
             self._watch(_Child(pid, link), bound=asked["bound"])
         for descriptor in descriptors:
             os.close(descriptor)
@@ -184,10 +188,10 @@ class _Server:
             signal.pidfd_send_signal(child.descriptor, signal.SIGKILL)
 
 
-def _is_ours(link: socket.socket) -> bool:
-    """Whether it is the same user who asks."""
-    _, user, _ = struct.unpack("iII", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
-    return bool(user == os.getuid())
+def _who_asks(link: socket.socket) -> tuple[int, int]:
+    """Return the process that asks, and its user."""
+    process, user, _ = struct.unpack("iII", link.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    return process, user
 
 
 def _of_interpreters(environment: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
@@ -196,8 +200,10 @@ def _of_interpreters(environment: Mapping[bytes, bytes]) -> dict[bytes, bytes]:
         for name, value in environment.items()
         if name.startswith(_OF_INTERPRETERS) and not name.startswith(_OF_SPARK)
     }
-    if b"PYTHONPATH" in found:  # an interpreter leaves out what stands there twice, and Spark adds its own so
-        found[b"PYTHONPATH"] = b":".join(dict.fromkeys(found[b"PYTHONPATH"].split(b":")))
+    # An interpreter leaves out what stands there twice, and Spark adds its own so. Where the project is not named here,
+    # it is added for those who want it (`_become`).
+    places = dict.fromkeys(found.pop(b"PYTHONPATH", b"").split(b":"))
+    found[b"PYTHONPATH"] = b":".join([place for place in places if place not in {b"", os.fsencode(PROJECT)}])
     return found
 
 
@@ -215,12 +221,17 @@ def _become(asked: dict[str, Any]) -> None:
     os.environb.update(environment)
     os.chdir(asked["folder"])
     sys.path[0] = str(Path.cwd())
+    if os.fsencode(PROJECT) in environment.get(b"PYTHONPATH", b"").split(b":") and str(PROJECT) not in sys.path[1:]:
+        sys.path.insert(1, str(PROJECT))
+    bear_name(asked["asker"])
     module, *arguments = map(os.fsdecode, asked["arguments"])
     sys.argv[1:] = arguments
     sys.orig_argv[1:] = ["-m", module, *arguments]
     sys.stdin = sys.__stdin__ = _stream(0, sys.stdin)  # type: ignore[misc]
     sys.stdout = sys.__stdout__ = _stream(1, sys.stdout)  # type: ignore[misc]
     sys.stderr = sys.__stderr__ = _stream(2, sys.stderr)  # type: ignore[misc]
+    if module == "peers.cli":
+        importlib.import_module("tests.forked.offspring").fork_offspring(asked["address"])
     sys.modules.pop(module, None)  # it is to be the main module
 
 

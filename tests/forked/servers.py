@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from threading import Lock
 
-__all__ = ["LAUNCHER", "PROJECT", "Server", "end", "of_commands", "server_pids"]
+__all__ = ["LAUNCHER", "PROJECT", "Server", "address_of_commands", "ask_at", "end", "of_commands", "server_pids"]
 
 PROJECT = Path(__file__).parents[2]
 
@@ -77,6 +77,9 @@ _running: list[Server] = []
 _commands: list[Server] = []
 """The one of commands, once it is needed."""
 
+_elsewhere: list[bytes] = []
+"""Address of the one that this process was forked from, if it was."""
+
 _starting = Lock()
 
 
@@ -88,6 +91,16 @@ def of_commands() -> Server:
             server.start(os.environ)
             _commands.append(server)
         return _commands[0]
+
+
+def ask_at(address: bytes) -> None:
+    """Have this process, which is forked itself, ask the server that it comes from."""
+    _elsewhere.append(address)
+
+
+def address_of_commands() -> bytes:
+    """Return where a command is asked for."""
+    return _elsewhere[0] if _elsewhere else of_commands().address
 
 
 def server_pids() -> set[int]:

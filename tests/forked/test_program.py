@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.forked import servers
+from tests.forked.names import asked_by
 from tests.forked.program import Program, origins
 from tests.forked.servers import LAUNCHER, PROJECT, server_pids
 
@@ -86,6 +87,26 @@ def test_it_finds_what_a_new_interpreter_finds(
     assert found(one)["folder"] == str(tmp_path)
     assert code == code_of_new == 0
     assert one.splitlines()[1:] == other.splitlines()[1:] == [b"the last word"]
+
+
+@pytest.mark.parametrize("given", [str(PROJECT), f"{PROJECT}:{PROJECT}"])
+def test_it_finds_the_project_where_another_folder_does_not_hold_it(tmp_path: Path, given: str) -> None:
+    """Behind its own folder, if its environment names the project, whether that of the tests does or not."""
+    environment = os.environ | {"PYTHONPATH": given}
+    one, other = (ended(start, "0", cwd=tmp_path, env=environment)[1] for start in (forked, new))
+    assert found(one)["path"] == found(other)["path"]
+    assert found(one)["path"][:2] == [str(tmp_path), str(PROJECT)]
+
+
+def test_it_tells_who_has_asked_for_it() -> None:
+    """By its name, as `/proc` shows another parent; a new interpreter tells nothing."""
+    for start, asker in ((forked, os.getpid()), (new, 0)):
+        with start("waits", stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            assert process.stdout.readline()
+            assert asked_by(process.pid) == asker
+            process.kill()
+    assert asked_by(process.pid) == 0
 
 
 def on_terminal(start: Start) -> dict[str, Any]:

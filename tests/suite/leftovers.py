@@ -21,6 +21,7 @@ import pytest
 from xdist.workermanage import WorkerController
 
 from tests.forked import program, servers
+from tests.forked.names import asked_by
 from tests.suite.processes import Process, adopt_orphans, below, children, is_zombie, kill, reap
 
 __all__ = ["Leftovers"]
@@ -99,8 +100,8 @@ class Leftovers:
 
 
 def _told(process: Process) -> Process:
-    """Say of a program that was forked what `/proc` says of others."""
-    origin = program.origins.get(process.pid)
+    """Say of a program that was forked, or whose hub was, what `/proc` says of others."""
+    origin = program.origins.get(process.pid) or program.origins.get(asked_by(process.pid))
     return process if origin is None else replace(process, test=origin.test, command=origin.command)
 
 

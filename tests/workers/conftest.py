@@ -13,14 +13,16 @@ import pytest
 
 from peers.client import Client, connect
 from peers.transport.endpoints import Endpoint
-from tests.daemon.conftest import StartProcess, nowhere, start_process
+from tests.daemon.conftest import StartProcess, is_new, nowhere, start_process
 from tests.daemon.hub_process import HubProcess
+from tests.forked.names import asked_by
 from tests.hubs.raw_client import RawClient
 
 __all__ = [
     "SpreadClients",
     "SpreadRaw",
     "StartWorkers",
+    "is_new",
     "nowhere",
     "spread",
     "spread_raw",
@@ -38,9 +40,10 @@ SpreadRaw = Callable[..., Awaitable[Three]]
 def is_worker(pid: int) -> bool:
     """Whether a process is a worker that has not ended."""
     try:
-        return b"peers.workers.worker" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        command = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
+    return b"peers.workers.worker" in command or (command != b"" and asked_by(pid) > 0)
 
 
 def workers_of(core: int) -> list[int]:
@@ -52,8 +55,9 @@ def workers_of(core: int) -> list[int]:
                 state, parent = (place / "stat").read_text().rpartition(")")[2].split()[:2]
             except OSError:  # it has ended meanwhile
                 continue
-            if int(parent) == core and state != "Z":
-                found.append(int(place.name))
+            pid = int(place.name)
+            if core in {int(parent), asked_by(pid)} and state != "Z":
+                found.append(pid)
     return found
 
 

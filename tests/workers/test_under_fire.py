@@ -20,7 +20,7 @@ from hub.errors import ConnectionLostError, PeerError
 from peers.client import Client, connect
 from peers.transport.backoff import Backoff
 from peers.wire.hello import QueueWish
-from tests.daemon.conftest import StartProcess
+from tests.daemon.conftest import NEW, StartProcess
 from tests.daemon.hub_process import HubProcess
 from tests.hubs.eventually import eventually
 from tests.workers.conftest import StartWorkers, is_worker, workers_of
@@ -85,6 +85,7 @@ class Load:
             await asyncio.wait(takers)
 
 
+@NEW
 async def test_workers_that_are_killed(start_workers: StartWorkers, tmp_path: Path) -> None:
     """Nothing comes twice to anybody; a quiet pair at the core notices nothing; the core holds no more than before."""
     socket = f"unix://{tmp_path}/hub.sock"

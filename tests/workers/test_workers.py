@@ -14,7 +14,7 @@ from hub.batch import decode_values
 from hub.errors import CloseCode, RequestError
 from peers.client import Client
 from peers.wire.kinds import Kind
-from tests.daemon.conftest import StartProcess
+from tests.daemon.conftest import NEW, StartProcess
 from tests.hubs.eventually import eventually
 from tests.hubs.raw_client import RawClient, numbered
 from tests.workers.conftest import SpreadClients, SpreadRaw, StartWorkers, is_worker, workers_of
@@ -41,6 +41,7 @@ async def asked(client: Client, topic: str, value: Any, *, name: bool = False) -
             await asyncio.sleep(0.01)
 
 
+@NEW
 async def test_clients_of_all_workers_are_together(start_workers: StartWorkers, spread: SpreadClients) -> None:
     """Messages, requests and service names cross from one worker to the other, in both directions."""
     hub = await start_workers()
@@ -68,6 +69,7 @@ async def test_history_is_that_of_the_core(start_workers: StartWorkers, spread: 
     assert [await client.publish_confirmed("/a", 2) for client in both] == [2, 3]
 
 
+@NEW
 async def test_a_worker_that_dies_is_replaced(start_workers: StartWorkers, spread: SpreadClients) -> None:
     """Its clients come back, to whichever worker; the others keep their connections."""
     hub = await start_workers()
@@ -143,6 +145,7 @@ async def test_what_one_worker_has_heard_reaches_the_others(start_workers: Start
     assert (await hub.wait_ended())[0] == 0
 
 
+@NEW
 async def test_nobody_outlives_the_core(start_workers: StartWorkers) -> None:
     """A core that is killed, without a chance to say anything, leaves no process behind."""
     hub = await start_workers()
@@ -153,6 +156,7 @@ async def test_nobody_outlives_the_core(start_workers: StartWorkers) -> None:
     await eventually(lambda: not any(is_worker(pid) for pid in workers))
 
 
+@NEW
 async def test_all_stop_together(start_workers: StartWorkers) -> None:
     """A signal ends the core and its workers; clients are told 1001, and nothing worse than information is logged."""
     hub = await start_workers()

@@ -1,0 +1,95 @@
+"""`AwaitedProgram`: a forked program with the face of an `asyncio.subprocess.Process`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO
+
+from tests.forked.program import Program
+
+__all__ = ["AwaitedProgram"]
+
+
+class AwaitedProgram:
+    """`hub` with arguments, started by `start`.
+
+    Args:
+        program: What runs.
+        stdout: What it says, unless that goes elsewhere.
+        stderr: Its log, the same.
+    """
+
+    def __init__(
+        self, program: Program, stdout: asyncio.StreamReader | None, stderr: asyncio.StreamReader | None
+    ) -> None:
+        self._program = program
+        self.stdout = stdout
+        self.stderr = stderr
+
+    @classmethod
+    async def start(
+        cls, *arguments: str, stdout: int, stderr: int, limit: int, env: Mapping[str, str]
+    ) -> AwaitedProgram:
+        """Start it in the folder of this process.
+
+        Args:
+            *arguments: Of the command line, behind `hub`.
+            stdout: As of `asyncio.create_subprocess_exec`.
+            stderr: The same.
+            limit: Longest line that is read of them, and half of what is kept unread, bytes.
+            env: Its environment.
+        """
+        program = Program(
+            *arguments, cwd=Path.cwd(), env=dict(env), stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr
+        )
+        return cls(program, await _reader(program.stdout, limit), await _reader(program.stderr, limit))
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._program.pid
+
+    @property
+    def returncode(self) -> int | None:
+        """How it has ended; None before `wait` has seen that."""
+        return self._program.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal."""
+        self._program.send_signal(number)
+
+    def kill(self) -> None:
+        """End it now."""
+        self._program.kill()
+
+    async def wait(self) -> int:
+        """Wait until it has ended, and return how."""
+        if self._program.returncode is None:
+            loop = asyncio.get_running_loop()
+            ended = loop.create_future()
+            descriptor = os.pidfd_open(self._program.pid)
+            try:
+                loop.add_reader(descriptor, ended.set_result, None)
+                await ended
+            finally:
+                loop.remove_reader(descriptor)
+                os.close(descriptor)
+        return self._program.wait()
+
+    async def communicate(self) -> tuple[bytes | None, bytes | None]:
+        """Read what is left of its streams, and wait until it has ended."""
+        said = [None if stream is None else await stream.read() for stream in (self.stdout, self.stderr)]
+        await self.wait()
+        return said[0], said[1]
+
+
+async def _reader(pipe: IO[bytes] | None, limit: int) -> asyncio.StreamReader | None:
+    if pipe is None:
+        return None
+    reader = asyncio.StreamReader(limit)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), pipe)
+    return reader

@@ -1,0 +1,45 @@
+"""What a forked hub starts is forked, too: its workers, and the readers of its journal.
+
+Each is 0.1 to 0.4 s of work as a new interpreter, nearly all of it imports. A hub that is a new interpreter starts new
+ones, as it does for users. They are children of the server's, not of the hub: `names` says whose they are.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from peers.journal import readers
+from peers.workers import process
+from tests.forked import servers
+from tests.forked.program import Program
+
+__all__ = ["fork_offspring", "fork_reader"]
+
+
+def fork_offspring(address: bytes) -> None:
+    """Have this process, which is forked itself, ask the server at an address for what it starts."""
+    servers.ask_at(address)
+    process._start = _fork_worker  # type: ignore[assignment]
+    readers._start = fork_reader
+
+
+def _fork_worker(number: int, control: int, link: int) -> subprocess.Popen[bytes]:
+    return _fork("peers.workers.worker", [str(number), str(control), str(link)], (control, link))
+
+
+def fork_reader(path: str, tier: str, descriptors: Sequence[int]) -> subprocess.Popen[bytes]:
+    """Start a reader of a journal, as `readers` does, but as a fork."""
+    return _fork("peers.journal.reader", [path, tier, *map(str, descriptors)], tuple(descriptors))
+
+
+def _fork(module: str, arguments: list[str], descriptors: tuple[int, ...]) -> subprocess.Popen[bytes]:
+    return Program(
+        *arguments,
+        module=module,
+        cwd=Path.cwd(),
+        pass_fds=descriptors,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+    )
