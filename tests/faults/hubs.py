@@ -17,7 +17,7 @@ from tests.daemon.hub_process import HubProcess
 
 __all__ = ["DEADLINE_S", "RunningHub", "running_hub"]
 
-DEADLINE_S = 30.0
+DEADLINE_S = 90.0
 """When a test stops waiting for what it expects."""
 
 _LISTEN = ("--listen", "tcp://127.0.0.1:0", "--listen", "ws://127.0.0.1:0", "--log-format", "json")
