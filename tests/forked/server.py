@@ -221,8 +221,9 @@ def _become(asked: dict[str, Any]) -> None:
     os.environb.update(environment)
     os.chdir(asked["folder"])
     sys.path[0] = str(Path.cwd())
-    if os.fsencode(PROJECT) in environment.get(b"PYTHONPATH", b"").split(b":") and str(PROJECT) not in sys.path[1:]:
-        sys.path.insert(1, str(PROJECT))
+    if os.fsencode(PROJECT) in environment.get(b"PYTHONPATH", b"").split(b":"):
+        # Once, as an interpreter has it: not again where the project is installed.
+        sys.path[1:] = [str(PROJECT), *(place for place in sys.path[1:] if place != str(PROJECT))]
     bear_name(asked["asker"])
     module, *arguments = map(os.fsdecode, asked["arguments"])
     sys.argv[1:] = arguments
