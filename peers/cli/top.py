@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from cyclopts import Parameter
+from rich.cells import cell_len
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
@@ -54,8 +55,9 @@ _SLACK_S = 0.25
 """An announcement that comes this early still ends the interval."""
 
 _PIPE_COLUMNS = 200
-_WIDE_COLUMNS = 120
-"""Narrower terminals get fewer columns, not unreadable ones."""
+
+_GAP = 2
+"""Spaces between two columns of a table."""
 
 _FRAME_LINES = 5
 """Lines of a table beside its rows: title, header, totals, "more", and the cursor's."""
@@ -112,16 +114,15 @@ async def _show(hub: HubFlags, sort: Sort, interval_s: float, *, once: bool, jso
                     - len(_sentence(now))
                     - sum(one.row_count + _OTHER_FRAME_LINES for one in others)
                 )
-                wide = console.width >= _WIDE_COLUMNS
                 found = activities(before, now, sort)
-                table = handler_table(now, found, limit_rows=max(1, rows), wide=wide)
+                table = handler_table(now, found, limit_rows=max(1, rows), width=console.width)
                 screen.update(Group(*_sentence(now), table, *others), refresh=True)
 
 
 def _print_tables(console: Console, now: Snapshot, rows: Sequence[Activity]) -> None:
     if now.state:
         console.print(escaped(now.state), soft_wrap=True, markup=False, highlight=False)
-    console.print(handler_table(now, rows, wide=console.width >= _WIDE_COLUMNS))
+    console.print(handler_table(now, rows, width=console.width))
     for table in _other_tables(now):
         console.print(table)
 
@@ -175,15 +176,16 @@ def _memory(now: Snapshot) -> str:
 
 
 def handler_table(
-    now: Snapshot, rows: Sequence[Activity], *, limit_rows: int | None = None, wide: bool = True
+    now: Snapshot, rows: Sequence[Activity], *, limit_rows: int | None = None, width: int = _PIPE_COLUMNS
 ) -> Table:
-    """Return the table of one look at a hub.
+    """Return the table of one snapshot of a hub.
 
     Args:
-        now: The later one of the two looks that were compared.
+        now: The later one of the two snapshots that were compared.
         rows: In the order to show.
         limit_rows: Most rows shown, None for all.
-        wide: Whether there is room for all columns.
+        width: Columns of the terminal. Where they are few, whole columns of the table are left out in the order of
+            `_Column.keep`; the name and what was dropped always stay.
     """
     shown = rows if limit_rows is None else rows[:limit_rows]
     left_out = len(rows) - len(shown)
@@ -199,18 +201,38 @@ def handler_table(
         show_footer=True,
         footer_style="bold",
     )
-    columns = [column for column in _COLUMNS if wide or not column.wide]
     sums = total(rows)
-    for column in columns:
-        # What may wrap is made narrower first; the cells themselves do not wrap, they are cut.
-        footer = column.total(sums)
-        table.add_column(
-            column.header, footer, justify="right" if column.number else "left", no_wrap=column.number or column.fixed
-        )
+    widths = _fitting({column: _natural(column, shown, sums) for column in _COLUMNS}, width)
+    for column, cells in widths.items():
+        justify = "left" if column.text_cells else "right"
+        table.add_column(column.header, column.total(sums), justify=justify, width=cells, no_wrap=True)
     for row in shown:
-        cells = [Text(column.cell(row), no_wrap=True, overflow="ellipsis") for column in columns]
-        table.add_row(*cells, style=_style(row))
+        cells_of_row = [Text(column.cell(row), no_wrap=True, overflow="ellipsis") for column in widths]
+        table.add_row(*cells_of_row, style=_style(row))
     return table
+
+
+def _natural(column: _Column, rows: Sequence[Activity], sums: Total) -> int:
+    """Return how wide a column must be to show everything in it, in cells of the terminal."""
+    return max(cell_len(text) for text in (column.header, column.total(sums), *map(column.cell, rows)))
+
+
+def _fitting(natural: dict[_Column, int], width: int) -> dict[_Column, int]:
+    """Return the columns that fit into `width` cells, with the width of each.
+
+    Text is cut as far as it may be before a column is left out. The space that is then free goes to the text again.
+    """
+    least = {column: min(cells, column.text_cells or cells) for column, cells in natural.items()}
+    for column in sorted(least, key=lambda column: column.keep):
+        if sum(least.values()) + _GAP * (len(least) - 1) <= width or len(least) == _ALWAYS_SHOWN:
+            break
+        del least[column]
+    free = width - sum(least.values()) - _GAP * (len(least) - 1)  # below 0: the name, which comes first, is cut
+    for column in sorted(least, key=lambda column: column.keep, reverse=True):
+        more = max(min(free, natural[column] - least[column]), 1 - least[column])
+        least[column] += more
+        free -= more
+    return least
 
 
 def _plain_table(title: str) -> Table:
@@ -263,42 +285,36 @@ class _Column:
     Attributes:
         header: What stands above. `in` is what a handler has published, `out` what it was sent.
         cell: Returns what stands in a row.
+        keep: Where there is little room, the column with the least number is left out first.
         total: Returns what stands below the rows.
-        number: Whether the column holds numbers, which are aligned at the right.
-        fixed: Whether the column is never made narrower.
-        wide: Whether the column is left out where there is little room.
+        text_cells: Of a column of text: the width to which it may be cut. 0 for numbers, which are never cut.
     """
 
     header: str
     cell: Callable[[Activity], str]
+    keep: int
     total: Callable[[Total], str] = lambda _: ""
-    number: bool = False
-    fixed: bool = False
-    wide: bool = False
+    text_cells: int = 0
 
+
+_ALWAYS_SHOWN = 2
+"""The name and what was dropped: a table of slow subscribers is of no use without either."""
 
 _COLUMNS = (
-    _Column("id", lambda row: str(row.handler.id), number=True, wide=True),
-    _Column("role", lambda row: row.handler.role, lambda _: "total", fixed=True),
-    _Column("name", lambda row: escaped(row.handler.name)),
-    _Column("address", lambda row: escaped(row.handler.address), wide=True),
-    _Column("prefixes", lambda row: _prefixes(row.handler)),
-    _Column("in/s", lambda row: _rate(row.in_per_s), lambda sums: _rate(sums.in_per_s), number=True),
-    _Column("out/s", lambda row: _rate(row.out_per_s), lambda sums: _rate(sums.out_per_s), number=True),
-    _Column("MB/s", lambda row: _mega(row.out_bytes_per_s), lambda sums: _mega(sums.out_bytes_per_s), number=True),
-    _Column(
-        "queued", lambda row: f"{row.handler.queued_messages:,}", lambda sums: f"{sums.queued_messages:,}", number=True
-    ),
-    _Column("bytes", lambda row: _size(row.handler.queued_bytes), lambda sums: _size(sums.queued_bytes), number=True),
-    _Column(
-        "dropped",
-        lambda row: f"{row.handler.dropped_messages:,}",
-        lambda sums: f"{sums.dropped_messages:,}",
-        number=True,
-    ),
-    _Column("lately", lambda row: _lately(row.dropped_lately), lambda sums: _lately(sums.dropped_lately), number=True),
-    _Column("policy", lambda row: row.handler.overflow, wide=True),
-    _Column("state", lambda row: "paused" if row.handler.paused else "", wide=True),
+    _Column("id", lambda row: str(row.handler.id), 1),
+    _Column("role", lambda row: row.handler.role, 7, lambda _: "total", text_cells=6),
+    _Column("name", lambda row: escaped(row.handler.name), 14, text_cells=24),
+    _Column("address", lambda row: escaped(row.handler.address), 0, text_cells=15),
+    _Column("prefixes", lambda row: _prefixes(row.handler), 6, text_cells=12),
+    _Column("in/s", lambda row: _rate(row.in_per_s), 9, lambda sums: _rate(sums.in_per_s)),
+    _Column("out/s", lambda row: _rate(row.out_per_s), 11, lambda sums: _rate(sums.out_per_s)),
+    _Column("MB/s", lambda row: _mega(row.out_bytes_per_s), 4, lambda sums: _mega(sums.out_bytes_per_s)),
+    _Column("queued", lambda row: f"{row.handler.queued_messages:,}", 10, lambda sums: f"{sums.queued_messages:,}"),
+    _Column("bytes", lambda row: _size(row.handler.queued_bytes), 5, lambda sums: _size(sums.queued_bytes)),
+    _Column("dropped", lambda row: f"{row.handler.dropped_messages:,}", 13, lambda sums: f"{sums.dropped_messages:,}"),
+    _Column("lately", lambda row: _lately(row.dropped_lately), 8, lambda sums: _lately(sums.dropped_lately)),
+    _Column("policy", lambda row: row.handler.overflow, 3, text_cells=11),
+    _Column("state", lambda row: "paused" if row.handler.paused else "", 2, text_cells=6),
 )
 
 

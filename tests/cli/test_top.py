@@ -22,7 +22,7 @@ def drawn(*handlers: dict[str, object], columns: int = 200, limit_rows: int | No
     now = Snapshot("h\x1b", 2.0, msgspec.convert(handlers, tuple[HandlerCounters, ...]))
     rows = activities(Snapshot("h\x1b", 1.0, ()), now)
     console = Console(width=columns, record=True, file=io.StringIO())
-    console.print(handler_table(now, rows, limit_rows=limit_rows, wide=columns >= 120))
+    console.print(handler_table(now, rows, limit_rows=limit_rows, width=columns))
     return [line.rstrip() for line in console.export_text().splitlines()]
 
 
@@ -107,6 +107,19 @@ def test_numbers_are_whole_on_every_terminal(columns: int) -> None:
     assert len(narrow) == len(lines) == 4
     assert "123,456" in narrow[2]
     assert max(map(len, narrow)) <= columns
+
+
+@pytest.mark.parametrize("columns", [40, 60, 80, 120])
+def test_name_and_losses_are_whole_on_every_terminal(columns: int) -> None:
+    """A table of slow subscribers says who they are and what they lost; everything else is left out before."""
+    slow = counters(
+        1, name="feed of the east wing", sample=["/plant/east/press"], queued_messages=8192, dropped_messages=71860
+    )
+    header, row, *_ = drawn(slow, columns=columns)[1:]
+    assert "feed of the east wing" in row
+    assert "71,860" in row
+    assert {"name", "dropped"} <= set(header.split())
+    assert "policy" not in header or "drop-oldest" in row
 
 
 def test_more_handlers_than_lines_are_counted() -> None:
