@@ -76,6 +76,10 @@ class CloseCode(IntEnum):
     """The user of a connection is gone, or may no longer be connected."""
 
 
+_ABNORMAL = 1006
+"""RFC 6455: the connection ended without a close frame. People learn nothing from the number."""
+
+
 class HubError(Exception):
     """Any error that this project raises on purpose."""
 
@@ -114,7 +118,7 @@ class PeerError(HubError):
         self.text = text
 
     def __str__(self) -> str:
-        return f"{self.text} ({self.code})"
+        return self.text if self.code == _ABNORMAL else f"{self.text} ({self.code})"
 
 
 class ProtocolError(PeerError):

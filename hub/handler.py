@@ -44,6 +44,7 @@ from hub.quotas.resource import Resource
 from hub.request_frame import Item, as_bytes
 from hub.standing import Standing
 from hub.statistics import HandlerStatistics, HandlerSums
+from hub.topics import RESERVED
 from hub.waiting import Waiting, WaitingMemory
 
 __all__ = ["ANY_FRAME_BYTES", "NEVER", "Handler"]
@@ -533,7 +534,7 @@ class Handler:
         look.delivered_bytes += self.delivered_bytes
         look.delivered_messages += self._offered_messages - self._dropped_messages
         look.dropped_messages += self._dropped_messages
-        if self.prefixes:
+        if any(not prefix.startswith(RESERVED) for prefix in self.prefixes):  # those that only watch the hub are none
             look.subscribers += 1
         if (waiting := self._waiting) is not None:
             look.wait(self.id, waiting.messages, waiting.size_bytes, waiting.lost_messages)

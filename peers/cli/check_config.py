@@ -11,20 +11,23 @@ from rich.table import Table
 from rich.text import Text
 
 from hub.config import DEFAULT
-from hub.keys import KEYS, value_at
-from peers.cli.flags import Flags
+from hub.keys import KEYS, Kind, value_at
+from peers.cli.flags import ConfigFile, Flags
 from peers.cli.journal.tables import print_json
-from peers.daemon.sources import load
+from peers.daemon.sources import Loaded, flag, load
 
 __all__ = ["check_config"]
+
+_NUMBERS = frozenset({Kind.COUNT, Kind.SIZE, Kind.SECONDS})
 
 
 def check_config(
     flags: Flags | None = None,
     *,
-    config: Annotated[
-        str | None, Parameter(help="TOML file with settings; HUB_CONFIG or ./hub.toml without it.")
-    ] = None,
+    config: ConfigFile = None,
+    explain: Annotated[
+        bool, Parameter(help="Say what each setting is for, what it takes, and its flag.", negative=())
+    ] = False,
     json: Annotated[bool, Parameter(help="A JSON object a line, one for each setting.", negative=())] = False,
 ) -> None:
     """Show the settings that `hub run` would use with the same flags, and where each came from.
@@ -46,6 +49,9 @@ def check_config(
             )
         )
         return
+    if explain:
+        _explain(loaded)
+        return
     table = Table("setting", "value", "unit", "from", box=None, pad_edge=False, header_style="bold")
     for path, key in KEYS.items():
         origin = loaded.origins[path]
@@ -55,6 +61,14 @@ def check_config(
     if not console.is_terminal:
         console.width = 200  # a pipe has no edge to wrap at
     console.print(table)
+
+
+def _explain(loaded: Loaded) -> None:
+    """Print a paragraph for each setting: flag, purpose, range, value, and where that came from."""
+    for path, key in KEYS.items():
+        value, unit = _shown(value_at(loaded.settings, path)), f" {key.unit}" if key.kind in _NUMBERS else ""
+        print(f"{flag(path)}\n    {key.description}\n    Takes {key.expected}.")
+        print(f"    {path} = {value}{unit} ({loaded.origins[path]})\n")
 
 
 def _shown(value: object) -> str:

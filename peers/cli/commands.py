@@ -1,13 +1,134 @@
-"""Which commands there are. Each is a module of its name, loaded when it is called, so that `hub` starts quickly."""
+"""The commands of `hub`, by group, with their help and examples.
+
+Each is a module of its name, loaded when it is called, so that `hub` starts quickly. Groups of commands, such as
+`hub token`, have their examples beside their own commands.
+"""
 
 from __future__ import annotations
 
-from cyclopts import App
+from typing import NamedTuple
+
+from cyclopts import App, Group
 
 from hub import __version__
 from peers.cli.context_flag import fill
+from peers.cli.examples import examples
 
 __all__ = ["app"]
+
+
+class _Command(NamedTuple):
+    """A command of `hub`: where it is, what it does in a line, and how it is used; groups have no examples here."""
+
+    path: str
+    help: str
+    examples: tuple[str, ...] = ()
+
+
+_GROUPS: dict[str, dict[str, _Command]] = {
+    "Start here": {
+        "run": _Command(
+            "run:run",
+            "Start a hub: listen, peer with other hubs, run until a signal.",
+            ("hub run", "hub run --listen tcp://0.0.0.0:7400 --journal journal --queue-overflow drop-newest"),
+        ),
+        "pub": _Command(
+            "pub:pub",
+            "Publish a value, lines from stdin, or a file of records.",
+            ("""hub pub /zeek/dns '{"query": "example.org"}'""", "hub pub --ndjson dns.log.gz --topic '/zeek/{_path}'"),
+        ),
+        "sub": _Command(
+            "sub:sub", "Show messages as they come.", ("hub sub /zeek/", "hub sub /zeek/ --from-offset 0 --limit 100")
+        ),
+        "top": _Command(
+            "top:top",
+            "Show clients and links with their rates and losses: a live table.",
+            ("hub top --sort dropped", "hub top --once --json"),
+        ),
+    },
+    "Messages": {
+        "request": _Command(
+            "request:request",
+            "Send a request to a service, and show the reply.",
+            ("hub request /sum '[1, 2, 3]'", "hub request org.example.Player play --service --timeout 5"),
+        ),
+        "serve": _Command(
+            "serve:serve",
+            "Answer requests with a shell command, or with the request itself.",
+            ("hub serve /upper --exec 'tr a-z A-Z'", "hub serve /echo --echo"),
+        ),
+        "consume": _Command(
+            "consume:consume",
+            "Write a named consumer's messages, and acknowledge them.",
+            ("hub consume billing /app/ --limit 10", "hub consume billing /app/ --from-offset 0"),
+        ),
+        "store": _Command("store:app", "Read, write and watch stores: shared entries by key."),
+        "names": _Command(
+            "names:names", "List service names and their owners.", ("hub names", "hub names org.example. --json")
+        ),
+    },
+    "Watch a hub": {
+        "check": _Command(
+            "check:check",
+            "Check the health of a hub; the exit code is for health checks.",
+            ("hub check", "hub check tcp://127.0.0.1:7400 --json"),
+        ),
+        "who": _Command(
+            "who:who", "List connections, with user, address and age: for admins.", ("hub who", "hub who --json")
+        ),
+        "users": _Command(
+            "users:users",
+            "List the users that a hub knows, with their roles: for admins.",
+            ("hub users", "hub users --json"),
+        ),
+        "mesh": _Command(
+            "mesh:mesh", "Show the hubs of a mesh and their links: tables or a graph.", ("hub mesh", "hub mesh --dot")
+        ),
+        "trace": _Command(
+            "trace:trace",
+            "Show the way of a topic through a mesh, with the time of each hop: for admins.",
+            ("hub trace /zeek/dns", "hub trace /zeek/dns --known"),
+        ),
+    },
+    "Administer": {
+        "kick": _Command(
+            "kick:kick",
+            "Disconnect a client, or all clients of a user: for admins.",
+            ("hub kick 17", "hub kick --user ann"),
+        ),
+        "reload": _Command(
+            "reload:reload",
+            "Let a hub read its settings and users again: for admins.",
+            ("hub reload", "hub reload --token-file admin.token"),
+        ),
+        "drain": _Command(
+            "drain:drain",
+            "Move all clients off a hub, and stop it: for admins.",
+            ("hub drain", "hub drain --url unix:///run/hub.sock"),
+        ),
+        "check-config": _Command(
+            "check_config:check_config",
+            "Show the effective settings, and where each came from.",
+            ("hub check-config --explain", "hub check-config --config hub.toml --json"),
+        ),
+        "policy": _Command("policy:app", "Check a policy, and ask it who may do what."),
+        "token": _Command("token:app", "Make, list and revoke tokens of users."),
+        "curve": _Command("curve:app", "Make CURVE keys for Zeek clusters over ZeroMQ."),
+    },
+    "Recorded messages": {
+        "journal": _Command("journal:app", "Look into a journal, export its records, check it."),
+        "spark": _Command("spark:app", "Process archives with Apache Spark, here or on a cluster."),
+    },
+    "This program": {
+        "context": _Command("context:app", "Give hubs names, with the URL and token of each."),
+        "completion": _Command(
+            "completion:completion",
+            "Write the script by which a shell completes `hub`.",
+            ("hub completion bash > ~/.local/share/bash-completion/completions/hub", "hub completion fish"),
+        ),
+        "bench": _Command("bench:app", "Measure throughput, latency and loss through a hub."),
+    },
+}
 
 app = App(
     name="hub",
@@ -18,39 +139,9 @@ app = App(
     exit_on_error=False,
     config=fill,
 )
-app.command("peers.cli.run:run", name="run", help="Start a hub: listen, peer with other hubs, run until a signal.")
-app.command("peers.cli.pub:pub", name="pub", help="Publish a value, lines from stdin, or a file of records.")
-app.command("peers.cli.sub:sub", name="sub", help="Show messages as they come.")
-app.command(
-    "peers.cli.consume:consume", name="consume", help="Write a named consumer's messages, and acknowledge them."
-)
-app.command("peers.cli.request:request", name="request", help="Ask whoever serves a topic, and show the reply.")
-app.command("peers.cli.serve:serve", name="serve", help="Answer requests with a shell command, or with themselves.")
-app.command("peers.cli.names:names", name="names", help="Which service names a hub knows, and whose they are.")
-app.command("peers.cli.mesh:mesh", name="mesh", help="Which hubs are linked to one mesh, and how: tables or a graph.")
-app.command(
-    "peers.cli.trace:trace",
-    name="trace",
-    help="The way of a topic through a mesh, and the time of each hop: for admins.",
-)
-app.command("peers.cli.top:top", name="top", help="Who is connected, how fast, and what was dropped: a live table.")
-app.command("peers.cli.who:who", name="who", help="Who is connected, since when, over what: for admins.")
-app.command("peers.cli.users:users", name="users", help="Which users a hub knows, with their roles: for admins.")
-app.command("peers.cli.kick:kick", name="kick", help="Close a connection, or all of a user: for admins.")
-app.command("peers.cli.reload:reload", name="reload", help="Let a hub read its settings and users again: for admins.")
-app.command("peers.cli.drain:drain", name="drain", help="Move all clients off a hub, and stop it: for admins.")
-app.command("peers.cli.check:check", name="check", help="Ask a hub how it is; the exit code is for health checks.")
-app.command("peers.cli.token:app", name="token", help="Tokens by which users are recognised: make, list, revoke.")
-app.command("peers.cli.curve:app", name="curve", help="CURVE keys for Zeek clusters over ZeroMQ: make a pair.")
-app.command("peers.cli.policy:app", name="policy", help="Is a policy right, and what may somebody do by it?")
-app.command("peers.cli.context:app", name="context", help="Hubs by name, with what is shown to each: add, list, use.")
-app.command("peers.cli.completion:completion", name="completion", help="Write what a shell needs to complete `hub`.")
-app.command("peers.cli.store:app", name="store", help="Stores: list, read, write, watch, export and import.")
-app.command("peers.cli.spark:app", name="spark", help="Process archives with Apache Spark, here or on a cluster.")
-app.command("peers.cli.journal:app", name="journal", help="Look into a journal, export its records, check it.")
-app.command("peers.cli.bench:app", name="bench", help="Measure throughput, latency and loss through a hub.")
-app.command(
-    "peers.cli.check_config:check_config",
-    name="check-config",
-    help="Show the effective settings and where each came from.",
-)
+for place, (title, commands) in enumerate(_GROUPS.items()):
+    group = Group(title, sort_key=place)
+    for number, (name, command) in enumerate(commands.items()):
+        epilogue = {"help_epilogue": examples(*command.examples)} if command.examples else {}
+        app.command(f"peers.cli.{command.path}", name=name, help=command.help, group=group, sort_key=number, **epilogue)
+app["--help"].group = app["--version"].group = group

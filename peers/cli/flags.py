@@ -1,29 +1,69 @@
 """The flags of a hub's settings, for `hub run` and `hub check-config`: one for each key of `hub.keys`.
 
 A text is passed on as it was given: what it means, and whether it is in range, is judged in one place for files, the
-environment and flags (`peers.daemon.sources`).
+environment and flags (`peers.daemon.sources`). Help shows the flags of the first day, `hub check-config --explain` all.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
 
-from hub.keys import KEYS
+from hub.keys import KEYS, Kind
 from peers.daemon.sources import flag
 
-__all__ = ["Flags"]
+if TYPE_CHECKING:
+    from cyclopts.help import HelpPanel
+    from rich.console import Console, ConsoleOptions
+
+__all__ = ["ConfigFile", "Flags"]
+
+_FIRST_DAY = frozenset(
+    {
+        "listen",
+        "peers",
+        "name",
+        "queue.overflow",
+        "journal.path",
+        "journal.topics",
+        "stores.open",
+        "access.policy",
+        "tls.certificate",
+    }
+)
+"""What a hub is started with before anybody reads a manual; with `--config` these are ten."""
+
+_FIRST = Group("Flags of the first day", sort_key=1)
+
+
+def _brief(console: Console, _: ConsoleOptions, panel: HelpPanel) -> None:
+    """Say where the flags of a panel are described, in place of the panel."""
+    console.print(
+        f"{len(panel.entries)} more flags, one for each setting, such as --limits-memory-bytes 256MiB:\n"
+        "hub check-config --explain lists them.",
+        highlight=False,
+    )
+
+
+_REST = Group("All other settings", sort_key=2, help_formatter=_brief)
+
+ConfigFile = Annotated[
+    str | None, Parameter(group=_FIRST, help="TOML file with settings; HUB_CONFIG or ./hub.toml without it.")
+]
+"""The flag `--config`."""
 
 
 def _help(path: str) -> Parameter:
     key = KEYS[path]
-    return Parameter(name=flag(path), help=f"{key.description} Takes {key.expected}.", negative=())
+    group = _FIRST if path in _FIRST_DAY else _REST
+    taken = "" if key.kind is Kind.TEXT else f" Takes {key.expected}."
+    return Parameter(name=flag(path), help=key.description + taken, negative=(), group=group, show_default=False)
 
 
 @Parameter(name="*")
-@dataclass
+@dataclass(kw_only=True)
 class Flags:
     """What was given on the command line; None for each flag that was not."""
 

@@ -52,14 +52,19 @@ def _flaw(error: CycloptsError) -> str:
             names = [name for argument in error.argument_collection for name in argument.names]
             return f"{flag}: there is no such flag{_closest(flag, names)}"
         case UnknownCommandError():
-            command = (error.unused_tokens or [""])[0]
-            names = [name for name in (error.app or ()) if not name.startswith("-")]
-            return f"{command}: there is no such command{_closest(command, names) or _listed(names)}"
+            return _unknown_command((error.unused_tokens or [""])[0], error.app or ())
         case UnusedCliTokensError():
             return f"{' '.join(error.unused_tokens or ())}: that is more than this command takes"
         case MissingArgumentError() if error.argument is not None:
             return _missing(error.argument.name, is_flag_given=bool(error.keyword))
     return " ".join(str(error).split()).rstrip(".")
+
+
+def _unknown_command(given: str, names: Iterable[str]) -> str:
+    if given.startswith("-"):
+        return f"{given}: there is no such flag"
+    commands = [name for name in names if not name.startswith("-")]
+    return f"{given}: there is no such command{_closest(given, commands) or _listed(commands)}"
 
 
 def _flag(error: CoercionError) -> str:

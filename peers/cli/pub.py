@@ -147,7 +147,9 @@ def _value(value: str | None, file: str | None, *, as_text: bool, as_json: bool)
         if as_json:
             return decode_json(given)
         if flaw := flaw_of_json(given):
-            print(escaped(f"hub pub: VALUE is published as text, because it is no JSON: {flaw}"), file=sys.stderr)
+            print(
+                escaped(f"hub pub: VALUE is published as text, because it is not valid JSON: {flaw}"), file=sys.stderr
+            )
         return decode_value(given)
     except UnreadableError as error:
         raise FlagError(f"VALUE is {error}; --file publishes bytes") from error

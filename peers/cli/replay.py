@@ -60,7 +60,7 @@ def decode_record(line: bytes) -> dict[str, Any]:
     try:
         return _record(line)
     except MALFORMED as error:
-        raise UnreadableError(f"no JSON object: {error}") from error
+        raise UnreadableError(f"not a JSON object: {error}") from error
 
 
 def decode_json(line: bytes) -> Any:
@@ -72,7 +72,7 @@ def decode_json(line: bytes) -> Any:
     try:
         return _value(line)
     except MALFORMED as error:
-        raise UnreadableError(f"no JSON: {error}") from error
+        raise UnreadableError(f"not valid JSON: {error}") from error
 
 
 def flaw_of_json(line: bytes) -> str:

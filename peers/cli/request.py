@@ -15,6 +15,7 @@ import asyncio
 import os
 import sys
 from collections import deque
+from collections.abc import Callable
 from itertools import count
 from typing import Annotated, Any
 
@@ -25,8 +26,8 @@ from peers.cli.errors import FlagError
 from peers.cli.lines import STDIN, Input
 from peers.cli.notices import Notices
 from peers.cli.output import Output
-from peers.cli.replay import UnreadableError, decode_text, decode_value
-from peers.cli.texts import escaped_lines, json_text
+from peers.cli.replay import UnreadableError, decode_json, decode_text, decode_value, flaw_of_json
+from peers.cli.texts import escaped, escaped_lines, json_text
 from peers.cli.url import HubFlags
 from peers.client import Client, connect
 from peers.client.requests import TIMEOUT_LIMIT_S
@@ -54,6 +55,9 @@ def request(  # noqa: PLR0913 -- one flag each
     hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
     timeout: Annotated[float, Parameter(help="Most that a reply may take, seconds.")] = 30.0,
     text: Annotated[bool, Parameter(help="VALUE or each line is text, even if it reads as JSON.", negative=())] = False,
+    json: Annotated[
+        bool, Parameter(help="VALUE or each line must be JSON; anything else is an error.", negative=())
+    ] = False,
     service: Annotated[bool, Parameter(help="TOPIC is the name of a service, not a topic.", negative=())] = False,
 ) -> int:
     """Ask a service, and show its reply as JSON.
@@ -62,13 +66,19 @@ def request(  # noqa: PLR0913 -- one flag each
     """
     if not 0 < timeout <= TIMEOUT_LIMIT_S:
         raise FlagError(f"--timeout {timeout:g}: give more than 0 and at most {TIMEOUT_LIMIT_S:g} seconds")
-    asking = _Asking(topic, timeout, named=service, as_text=text)
+    if json and text:
+        raise FlagError("--json and --text exclude each other")
+    decode = decode_text if text else decode_json if json else decode_value
+    asking = _Asking(topic, timeout, decode, named=service)
     if value == STDIN:
         return asyncio.run(_ask_lines(asking, hub))
+    given = None if value is None else os.fsencode(value)
     try:
-        packed = asking.read(os.fsencode(value)) if value is not None else None
+        packed = None if given is None else asking.read(given)
     except UnreadableError as error:
         raise FlagError(f"VALUE is {error}") from error
+    if given is not None and decode is decode_value and (flaw := flaw_of_json(given)):
+        print(escaped(f"hub request: VALUE is sent as text, because it is not valid JSON: {flaw}"), file=sys.stderr)
     return asyncio.run(_ask_once(asking, packed, hub))
 
 
@@ -78,15 +88,15 @@ class _Asking:
     Args:
         topic: The topic, or the service name, that is asked.
         timeout_s: Longest wait for one reply.
+        decode: How values are read.
         named: Whether `topic` is a service name.
-        as_text: Whether what is asked is text in any case.
     """
 
-    def __init__(self, topic: str, timeout_s: float, *, named: bool, as_text: bool) -> None:
+    def __init__(self, topic: str, timeout_s: float, decode: Callable[[bytes], Any], *, named: bool) -> None:
         self._topic = topic
         self._timeout_s = timeout_s
         self._named = named
-        self._decode = decode_text if as_text else decode_value
+        self._decode = decode
 
     def read(self, given: bytes) -> Any:
         """Return the value that stands on the command line, or in a line.

@@ -5,18 +5,13 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from typing import Annotated
-
-import structlog
-from cyclopts import Parameter
+from typing import TYPE_CHECKING
 
 from hub.twins import remark
-from peers.cli.flags import Flags
-from peers.daemon.daemon import Daemon
-from peers.daemon.run import run as run_daemon
-from peers.daemon.sources import load
-from peers.users.admin_token import AdminToken
-from peers.workers.workers import Workers
+from peers.cli.flags import ConfigFile, Flags
+
+if TYPE_CHECKING:
+    from peers.daemon.daemon import Daemon
 
 __all__ = ["run"]
 
@@ -24,14 +19,17 @@ __all__ = ["run"]
 def run(
     flags: Flags | None = None,
     *,
-    config: Annotated[
-        str | None, Parameter(help="TOML file with settings; HUB_CONFIG or ./hub.toml without it.")
-    ] = None,
+    config: ConfigFile = None,
 ) -> None:
     """Start a hub: listen, peer with other hubs, and run until SIGTERM or Ctrl-C.
 
     Settings come from a TOML file, the environment (HUB_...) and these flags; later ones win. SIGHUP reads them again.
     """
+    # Half a second of imports, which `hub run --help` does without.
+    from peers.daemon.run import run as run_daemon  # noqa: PLC0415
+    from peers.daemon.sources import load  # noqa: PLC0415
+    from peers.workers.workers import Workers  # noqa: PLC0415
+
     given = (flags or Flags()).layer()
     run_daemon(lambda: load(given, os.environ, config), _announce, Workers)
 
@@ -41,6 +39,10 @@ def _announce(daemon: Daemon) -> None:
 
     The address of the page signs the admin in at the start that has made his token, and never again.
     """
+    import structlog  # noqa: PLC0415 -- as above
+
+    from peers.users.admin_token import AdminToken  # noqa: PLC0415
+
     access = daemon.node.settings.access
     shown = f"#token={AdminToken(access.admin_token).secret()}" if daemon.has_new_admin else ""
     print(f"topichub {daemon.node.name!r} is up")

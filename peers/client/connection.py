@@ -87,7 +87,7 @@ class Ending(NamedTuple):
         return kind(int(self.code), self.text)
 
     def __str__(self) -> str:
-        return f"{self.text} ({int(self.code)})"
+        return str(self.error())
 
 
 Told = Notice | Records | Request | Reply | Refusal | Unreadable

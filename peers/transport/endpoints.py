@@ -43,6 +43,8 @@ __all__ = ["Endpoint", "InvalidEndpointError", "QueueOverride", "Scheme"]
 _UNIX_PATH_BYTES = 107
 """`sun_path` of Linux holds 108 bytes, the last of them NUL."""
 
+_CLIENT_SCHEMES = "tcp://, tls://, unix://, ws:// or wss://"
+
 _URL_CHARACTERS = 2048
 """Most characters of a URL: more than any sensible path and query have. It keeps error messages readable."""
 
@@ -118,6 +120,9 @@ class Scheme(enum.StrEnum):
     def is_zeek(self) -> bool:
         """Whether a Zeek is at the other end."""
         return self in {Scheme.ZEEK, Scheme.ZEEK_TCP, Scheme.ZEEK_WS, Scheme.ZEEK_ZMQ, Scheme.ZEEK_LOG}
+
+
+_SCHEMES = frozenset(scheme.value for scheme in Scheme)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,10 +214,14 @@ class Endpoint:
         Raises:
             InvalidEndpointError: `parse_peer` raises it, or the URL is that of a Zeek.
         """
+        scheme, separator, rest = url.partition("://")
+        if separator and scheme.lower() not in _SCHEMES:
+            meant = f"; did you mean ws{scheme[4:]}://{rest}?" if scheme.lower() in {"http", "https"} else ""
+            raise InvalidEndpointError(url, f"clients connect to {_CLIENT_SCHEMES}, not {scheme}://{meant}")
         endpoint = cls.parse_peer(url)
         if endpoint.scheme.is_zeek:
             raise InvalidEndpointError(
-                url, "clients speak tcp, tls, unix, ws or wss; a Zeek is reached by a hub: hub run --peer"
+                url, f"clients connect to {_CLIENT_SCHEMES}; a Zeek is reached by a hub: hub run --peer"
             )
         if endpoint.cost is not None:
             raise InvalidEndpointError(url, f"{_COST} {_COST_MEANS}")
@@ -362,7 +371,7 @@ def _is_ipv6(host: str) -> bool:
 def _port(url: str, rest: str) -> int:
     """Check what follows the host: a colon and digits."""
     if rest in {"", ":"}:
-        raise InvalidEndpointError(url, "port missing; the hub's own are 7400 (tcp) and 7401 (ws), 0 picks one")
+        raise InvalidEndpointError(url, "port missing; hubs listen on 7400 (tcp) and 7401 (ws) by default")
     digits = rest.removeprefix(":")
     if re.fullmatch("[0-9]{1,5}", digits) is None or int(digits) > 65535 or digits == rest:
         raise InvalidEndpointError(url, f"bad port {digits!r}, expected 0 to 65535")

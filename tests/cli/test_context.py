@@ -51,7 +51,9 @@ def file_of(tmp_path: Path) -> Path:
 
 def test_the_life_of_a_context(run: Run, tmp_path: Path, running_hub: RunningHub) -> None:
     """It is added, listed, shown, taken where no hub is named, and removed; then the default is taken again."""
-    assert run("context", "ls").stdout == b""
+    none = run("context", "ls")
+    assert (none.returncode, none.stdout) == (0, b"")
+    assert none.stderr == b"hub context: there are no contexts; hub context add NAME --url URL makes one\n"
     assert run("context", "add", "far", "--url", NOWHERE).returncode == 0
     assert run("context", "add", "near", "--url", running_hub.tcp, "--use").returncode == 0
     assert run("context", "ls").stdout.decode().splitlines() == [

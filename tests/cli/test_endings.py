@@ -142,6 +142,7 @@ def one_line(said: bytes) -> str:
         (["sub", "--name", "a", "--name", "b"], "Parameter --name specified multiple times; see `hub sub --help`"),
         (["request"], "TOPIC is missing; see `hub request --help`"),
         (["pub", "/a", "1", "2"], "2: that is more than this command takes; see `hub pub --help`"),
+        (["--nonsense"], "--nonsense: there is no such flag; see `hub --help`"),
         (["journl"], "journl: there is no such command; did you mean journal?; see `hub --help`"),
         (
             ["journal", "x"],

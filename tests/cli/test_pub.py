@@ -203,7 +203,7 @@ async def test_a_bad_line_stops_it_and_what_was_before_is_delivered(running_hub:
         (["--ndjson", "/nowhere", "--topic", "/a"], "/nowhere: cannot be read: No such file or directory"),
         (["--ndjson", "/nowhere", "--topic", "/{a"], "has no other half"),
         (["/a", "--ndjson", "/nowhere", "--topic", "/a"], "leave TOPIC, VALUE, --text and --file out"),
-        (["/a", "1", "--url", "http://x"], "unknown scheme 'http'"),
+        (["/a", "1", "--url", "http://x"], "not http://; did you mean ws://x?"),
         (["/a", "1", "--name", "n" * 65], "--name: 65 bytes given, at most 64 are taken"),
     ],
 )
@@ -230,14 +230,14 @@ async def test_what_begins_as_json_and_is_none_is_told(running_hub: RunningHub) 
         running_hub, "/pub/broken", 1, lambda: hub("pub", "/pub/broken", '{"a":', url=running_hub.tcp)
     )
     assert result.returncode == 0
-    assert result.stderr.startswith(b"hub pub: VALUE is published as text, because it is no JSON: ")
+    assert result.stderr.startswith(b"hub pub: VALUE is published as text, because it is not valid JSON: ")
     assert [message.value for message in messages] == ['{"a":']
     strict = hub("pub", "/pub/broken", '{"a":', "--json", url=running_hub.tcp)
     assert strict.returncode == 2
-    assert strict.stderr.startswith(b"hub: VALUE is no JSON: ")
+    assert strict.stderr.startswith(b"hub: VALUE is not valid JSON: ")
     lines = hub("pub", "/pub/strict", "--json", url=running_hub.tcp, stdin=b"1\nhello\n")
     assert lines.returncode == 1
-    assert lines.stderr.startswith(b"hub: standard input: line 2: no JSON: ")
+    assert lines.stderr.startswith(b"hub: standard input: line 2: not valid JSON: ")
 
 
 def test_no_hub_is_one_line(tmp_path: Path) -> None:

@@ -78,11 +78,11 @@ def test_pauses_come_with_the_messages() -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        (b"nonsense", "no JSON object: JSON is malformed: invalid character"),
-        (b"[1]", "no JSON object: Expected `object`, got `array`"),
-        (b'{"p":', "no JSON object: Input data was truncated"),
-        (b'{"p":"\xff"}', "no JSON object: .*utf-8"),
-        (b'{"p":' + b"[" * 100_000, "no JSON object: "),
+        (b"nonsense", "not a JSON object: JSON is malformed: invalid character"),
+        (b"[1]", "not a JSON object: Expected `object`, got `array`"),
+        (b'{"p":', "not a JSON object: Input data was truncated"),
+        (b'{"p":"\xff"}', "not a JSON object: .*utf-8"),
+        (b'{"p":' + b"[" * 100_000, "not a JSON object: "),
         (b'{"q":"a"}', "field 'p' is missing"),
         (b'{"p":[]}', "field 'p' is a list"),
     ],
@@ -102,7 +102,7 @@ def test_bad_lines_can_be_counted_instead() -> None:
     lines = [b"x", b'{"p":"a"}', b'{"q":1}', b'{"p":"b"}', b"y"]
     assert [topic for topic, _, _ in replay.messages(lines)] == ["/t/a", "/t/b"]
     assert replay.bad_lines == 3
-    assert replay.first_bad.startswith("file.gz: line 1: no JSON object")
+    assert replay.first_bad.startswith("file.gz: line 1: not a JSON object")
 
 
 def test_line_numbers_go_on_over_pieces_and_begin_anew_with_an_input() -> None:

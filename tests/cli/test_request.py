@@ -49,6 +49,17 @@ def test_echo(running_hub: RunningHub, arguments: list[str], reply: str) -> None
         assert ask(running_hub, "/cli/echo/x", *arguments) == (0, reply, "")
 
 
+def test_broken_json_is_sent_with_a_warning_or_refused(running_hub: RunningHub) -> None:
+    """A missing brace makes text of a value: standard error says so, and --json makes it an error."""
+    with serving(running_hub, "/cli/broken", "--echo"):
+        code, reply, warning = ask(running_hub, "/cli/broken", '{"x"')
+        assert (code, reply) == (0, '"{\\"x\\""\n')
+        assert warning.startswith("hub request: VALUE is sent as text, because it is not valid JSON: ")
+        code, reply, error = ask(running_hub, "/cli/broken", '{"x"', "--json")
+        assert (code, reply) == (2, "")
+        assert error.startswith("hub: VALUE is not valid JSON: ")
+
+
 def test_lines(running_hub: RunningHub) -> None:
     """Each line of standard input is a request; replies come in their order."""
     with serving(running_hub, "/cli/lines", "--echo"):

@@ -8,10 +8,15 @@ from __future__ import annotations
 from cyclopts import App
 
 from peers.cli.bench.throughput import bench
+from peers.cli.examples import examples
 
 __all__ = ["app"]
 
-app = App(name="bench", help="Measure a hub: throughput, CPU time, latency, losses.")
+app = App(
+    name="bench",
+    help="Measure a hub: throughput, CPU time, latency, losses.",
+    help_epilogue=examples("hub bench", "hub bench --rate 20000 --messages 200000 --html figures.html"),
+)
 app.default(bench)
 scenario = App(name="scenario", help="Benchmarks of several steps.")
 app.command(scenario)

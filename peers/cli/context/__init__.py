@@ -7,9 +7,17 @@ from __future__ import annotations
 
 from cyclopts import App
 
+from peers.cli.examples import examples
+
 __all__ = ["app"]
 
-app = App(name="context", help="Hubs by name, with what is shown to each: add, list, use.")
+app = App(
+    name="context",
+    help="Hubs by name, with what is shown to each: add, list, use.",
+    help_epilogue=examples(
+        "hub context add prod --url tls://hub.example.org:7400 --token-file prod.token", "hub context use prod"
+    ),
+)
 app.command("peers.cli.context.add:add", name="add", help="Write a hub down under a name.")
 app.command("peers.cli.context.ls:ls", name="ls", help="Which there are, and which one is in use.")
 app.command("peers.cli.context.show:show", name="show", help="What one says: the one in use, or that of a name.")

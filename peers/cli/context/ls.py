@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -22,6 +23,9 @@ def ls(*, json: Annotated[bool, Parameter(help="A JSON object a line.", negative
     if json:
         for name, context in found:
             print(encoder.encode(shown(name, context, in_use=name == contexts.use)).decode())
+        return
+    if not found:
+        print("hub context: there are no contexts; hub context add NAME --url URL makes one", file=sys.stderr)
         return
     rows = [(name, "yes" if name == contexts.use else "", one.url, one.token_file) for name, one in found]
     for line in columns(_HEADINGS, rows):

@@ -17,9 +17,15 @@ from __future__ import annotations
 
 from cyclopts import App
 
+from peers.cli.examples import examples
+
 __all__ = ["app"]
 
-app = App(name="journal", help="Look into a journal, export its records, check it.")
+app = App(
+    name="journal",
+    help="Look into a journal, export its records, check it.",
+    help_epilogue=examples("hub journal stat journal", "hub journal export journal --prefix /zeek/dns --start 100"),
+)
 app.command("peers.cli.journal.ls:ls", name="ls", help="List the blocks of a journal, or its topics.")
 app.command("peers.cli.journal.stat:stat", name="stat", help="How much a journal holds, from when to when.")
 app.command("peers.cli.journal.export:export", name="export", help="Write records as JSON lines, msgpack or frames.")

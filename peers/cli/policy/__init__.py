@@ -11,9 +11,15 @@ from __future__ import annotations
 
 from cyclopts import App
 
+from peers.cli.examples import examples
+
 __all__ = ["app"]
 
-app = App(name="policy", help="Is a policy right, and what may somebody do by it?")
+app = App(
+    name="policy",
+    help="Is a policy right, and what may somebody do by it?",
+    help_epilogue=examples("hub policy check policy.toml", "hub policy test alice publish /zeek/dns"),
+)
 app.command("peers.cli.policy.check:check", name="check", help="Read a policy, and say what is wrong with it.")
 app.command("peers.cli.policy.trial:trial", name="test", help="May a user do something? Which rule says so?")
 app.command("peers.cli.policy.change:change", name="try", help="What would a policy change for who is connected?")

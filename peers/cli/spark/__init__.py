@@ -8,9 +8,17 @@ from __future__ import annotations
 
 from cyclopts import App
 
+from peers.cli.examples import examples
+
 __all__ = ["app"]
 
-app = App(name="spark", help="Process archives with Apache Spark, here or on a cluster.")
+app = App(
+    name="spark",
+    help="Process archives with Apache Spark, here or on a cluster.",
+    help_epilogue=examples(
+        "hub spark archive --url tcp://127.0.0.1:7400 --to archive", "hub spark report archive --html report.html"
+    ),
+)
 app.command("peers.cli.spark.archive:archive", name="archive", help="Archive what a hub records, each record once.")
 app.command("peers.cli.spark.replay:replay", name="replay", help="Publish an archive to a hub, in order and at a pace.")
 app.command(

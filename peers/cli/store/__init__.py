@@ -13,9 +13,15 @@ from __future__ import annotations
 
 from cyclopts import App
 
+from peers.cli.examples import examples
+
 __all__ = ["app"]
 
-app = App(name="store", help="Stores: list, read, write, watch, export and import.")
+app = App(
+    name="store",
+    help="Stores: list, read, write, watch, export and import.",
+    help_epilogue=examples("""hub store put status sensor-7 '{"state": "up"}'""", "hub store watch status sensor-"),
+)
 app.command("peers.cli.store.ls:ls", name="ls", help="List the stores of a hub, or the entries of one.")
 app.command("peers.cli.store.get:get", name="get", help="Write the value of a key.")
 app.command("peers.cli.store.put:put", name="put", help="Set the value of a key; write the version of its entry.")

@@ -14,9 +14,15 @@ from __future__ import annotations
 
 from cyclopts import App
 
+from peers.cli.examples import examples
+
 __all__ = ["app"]
 
-app = App(name="token", help="Tokens by which users are recognised: make, list, revoke.")
+app = App(
+    name="token",
+    help="Tokens by which users are recognised: make, list, revoke.",
+    help_epilogue=examples("hub token new ann --expires 30d --role sensor", "hub token list"),
+)
 app.command("peers.cli.token.new:new", name="new", help="Make a token, and write it to standard output, once.")
 app.command("peers.cli.token.listing:listing", name="list", help="Which tokens there are: whose, since when, until.")
 app.command("peers.cli.token.revoke:revoke", name="revoke", help="Take a token away.")

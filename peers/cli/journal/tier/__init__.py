@@ -12,9 +12,15 @@ from __future__ import annotations
 
 from cyclopts import App
 
+from peers.cli.examples import examples
+
 __all__ = ["app"]
 
-app = App(name="tier", help="Look into the tier of a journal, check it.")
+app = App(
+    name="tier",
+    help="Look into the tier of a journal, check it.",
+    help_epilogue=examples("hub journal tier ls /mnt/shared/hub", "hub journal tier verify /mnt/shared/hub"),
+)
 app.command("peers.cli.journal.tier.ls:ls", name="ls", help="List the files of a tier, or its topics.")
 app.command("peers.cli.journal.tier.rebuild:rebuild", name="rebuild", help="Write lost sheets of a tier anew.")
 app.command("peers.cli.journal.tier.status:status", name="status", help="How far a journal is copied to its tier.")
