@@ -38,7 +38,7 @@ _FIRST_DAY = frozenset(
 _FIRST = Group("Flags of the first day", sort_key=1)
 
 
-def _brief(console: Console, _: ConsoleOptions, panel: HelpPanel) -> None:
+def _brief(console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:  # noqa: ARG001 -- named by cyclopts
     """Say where the flags of a panel are described, in place of the panel."""
     console.print(
         f"{len(panel.entries)} more flags, one for each setting, such as --limits-memory-bytes 256MiB:\n"

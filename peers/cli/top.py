@@ -204,8 +204,13 @@ def handler_table(
     sums = total(rows)
     widths = _fitting({column: _natural(column, shown, sums) for column in _COLUMNS}, width)
     for column, cells in widths.items():
-        justify = "left" if column.text_cells else "right"
-        table.add_column(column.header, column.total(sums), justify=justify, width=cells, no_wrap=True)
+        table.add_column(
+            column.header,
+            column.total(sums),
+            justify="left" if column.text_cells else "right",
+            width=cells,
+            no_wrap=True,
+        )
     for row in shown:
         cells_of_row = [Text(column.cell(row), no_wrap=True, overflow="ellipsis") for column in widths]
         table.add_row(*cells_of_row, style=_style(row))
