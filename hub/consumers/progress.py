@@ -20,3 +20,11 @@ class Progress(msgspec.Struct, frozen=True):
     """The offsets behind that which are done with, too, in ascending order."""
     failures: dict[int, int] = {}
     """Offset → how often that message has failed, where it has; never of one that is done with."""
+
+    def before(self, offset: int) -> Progress:
+        """Return it without what it says of records from an offset on: they are lost, and others get their offsets."""
+        return Progress(
+            min(self.position, offset),
+            tuple(each for each in self.acknowledged if each < offset),
+            {each: times for each, times in self.failures.items() if each < offset},
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from hub.settings.limits import Limits
 from peers.journal.journal import Journal
 from tests.hub.fakes import Turn
 from tests.hubs.eventually import eventually
-from tests.journal.files import segments
+from tests.journal.files import crashed, segments
 
 pytestmark = pytest.mark.usefixtures("uncaught")
 
@@ -151,6 +152,33 @@ async def test_goes_on_after_a_restart_of_the_hub(path: Path) -> None:
     joined = await asker.ask("/join", {"name": "c"})
     assert joined["position"] == 2
     assert await asker.take(joined["member"]) == [(2, 2), (4, 4)]
+    await again.journal.stop()
+
+
+async def test_a_power_loss_that_takes_records_leaves_no_new_message_out(path: Path, tmp_path: Path) -> None:
+    """What was acknowledged, or has failed, of lost records says nothing about those that get their offsets."""
+    bench = Bench(path)
+    bench.publish(*range(100))
+    await eventually(lambda: bench.journal.committed == 100)
+    written_bytes = segments(path)[-1].stat().st_size
+    bench.publish(*range(100, 200))
+    asker = Asker(bench)
+    member = await asker.join("c", terms={"key": "none", "deliveries": 3})
+    assert len(await asker.take(member)) == 200
+    await asker.done(member, *range(1, 150), *range(151, 200))
+    await asker.ask("/leave", {"member": member, "seen": [150]})
+    await asker.ask("/commit", {"name": "q", "prefixes": ["/"], "position": 180})
+    await asker.join("saved", start=0)  # answered when all before it is on the disk
+    lost = crashed(path, tmp_path / "lost")
+    os.truncate(segments(lost)[-1], written_bytes)
+    await bench.journal.stop()
+    again = Bench(lost)
+    assert (await again.row("q"))["position"] == 100
+    again.publish(*range(1000, 1100))
+    asker = Asker(again)
+    member = await asker.join("c", terms={"key": "none", "deliveries": 3})
+    rows = await asker.ask("/take", {"member": member, "wait_ms": 10_000})
+    assert [(row[0], row[2]) for row in rows] == [(0, 1), *((offset, 1) for offset in range(100, 200))]
     await again.journal.stop()
 
 

@@ -29,6 +29,7 @@ from itertools import count
 from typing import Any, Protocol
 
 import msgspec
+import structlog
 
 from hub.batch import Batch
 from hub.consumers.consumer import Consumer, ConsumerLimits
@@ -73,6 +74,9 @@ MEMBERS_LIMIT = 1_000
 
 _TAKEN_BYTES = 1024 * 1024
 """Most of one answer to `take`, bytes; a single message is never too much."""
+
+_CUT_SHOWN = 16
+"""How many consumers that were cut back the log names."""
 
 Function = Callable[[ConsumerClient, Any], Any]
 """Answers what a client asks, with a value or a `Later`."""
@@ -134,13 +138,7 @@ class Consumers:
         self._served: dict[str, Served] = {}
         # Those that read by themselves, and only say how far they are.
         self._queries = Queries(positions, self._announce)
-        head = journal.position() or 0
-        for name, kept in positions.kept.items():
-            progress = kept.progress if kept.progress.position <= head else Progress(head)
-            if kept.heard_s is not None:
-                self._queries.restore(name, kept.terms, progress.position, kept.heard_s)
-                continue
-            self._served[name] = self._make(name, kept.terms, progress)
+        self._restore(journal.position() or 0)
         services = core.requests.hub_services
         services.when_gone(lambda handler: self._gone(LocalClient(handler)))
         services.add(CONSUMERS_TOPIC, lambda _handler, _value: self._listed())
@@ -148,6 +146,27 @@ class Consumers:
         for what, function in functions.items():
             services.add(f"{CONSUMERS_TOPIC}/{what}", _for_local(function), judges_itself=True)
         self._for_hubs = ForHubs(core, functions | {"": lambda _client, _value: self._listed()}, self._gone)
+
+    def _restore(self, head: int) -> None:
+        """Take those that were kept, without what they say of records that a power loss has taken."""
+        cut: list[str] = []
+        for name, kept in self._positions.kept.items():
+            progress = kept.progress.before(head)
+            if kept.heard_s is not None:
+                self._queries.restore(name, kept.terms, progress.position, kept.heard_s)
+            else:
+                self._served[name] = self._make(name, kept.terms, progress)
+            if progress != kept.progress:
+                cut.append(name)
+                # Written at once: else a second crash would have it apply to the records that come next.
+                self._positions.put(name, partial(msgspec.structs.replace, kept, progress=progress))
+        if cut:
+            structlog.get_logger("peers").warning(
+                "consumers were further than the journal, whose end is lost: they go on where it ends",
+                end=head,
+                consumers=cut[:_CUT_SHOWN],
+                count=len(cut),
+            )
 
     # As the outlet of the handler that publishes: nothing is ever offered to it.
 
