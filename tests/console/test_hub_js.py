@@ -272,7 +272,7 @@ async def test_without_any_websocket_the_error_says_what_to_do(node: Node) -> No
     assert result == {
         "name": "TypeError",
         "code": None,
-        "text": "no WebSocket here: pass one as the option WebSocket",
+        "text": "no WebSocket here: Node 22 has one; else pass one as the option WebSocket",
     }
 
 

@@ -1,4 +1,4 @@
-"""hub.js and the hub's journal: reading, confirmations, and history that goes over into live."""
+"""hub.js and the hub's journal: reading, confirmations, streams that are read from it, and consumers."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.console.engine import Engine
 from tests.console.node import Node
 from tests.console.real_hub import RealHub, run_hub
+from tests.console.scripted_hub import ScriptedHub
 
 
 @pytest.fixture
@@ -53,35 +55,118 @@ async def test_reading_and_confirming(node: Node, recording_hub: RealHub) -> Non
     assert result["topics"] == [{"topic": topic} for topic in ("/a", "/a", "/a", "/b", "/b")]
 
 
-async def test_history_then_live_under_load(node: Node, recording_hub: RealHub) -> None:
-    """Subscriptions that begin at offset 0 while somebody publishes get everything once, in order."""
+async def test_every_recorded_message_once_in_order_however_often_connections_are_cut(
+    node: Node, recording_hub: RealHub
+) -> None:
+    """Streams that begin at several moments while messages are published; each client has one connection at a time."""
     await use(node, recording_hub)
     result = await node.evaluate("""
-        const client = start({queue: {messages: 100000}});
-        let next = 0, stop = false;
-        const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
-        const publishing = (async () => {
-          while (!stop && next < 100000) {  // slower than history is read: else nobody would ever catch up
-            for (let count = 0; count < 50; count += 1) client.publish("/n", next++);
-            await client.publish("/n", next++, {confirm: true});
-            await pause(2);
+        const sockets = new Set();
+        let others = 0, cuts = 0;
+        const Counted = class extends WebSocket {
+          constructor(...given) {
+            super(...given);
+            others += [...sockets].filter((socket) => socket.readyState === WebSocket.OPEN).length;
+            sockets.add(this);
           }
-          await client.publish("/n", next++, {confirm: "recorded"});
-        })();
+        };
+        const publisher = start();
+        const client = start({WebSocket: Counted});
+        const pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
         const readers = [];
-        for (let turn = 0; turn < 5; turn += 1) {
-          const values = [];
-          const subscription = client.subscribe("/n", ({value}) => values.push(value), {fromOffset: 0});
-          readers.push({values, subscription});
-          await pause(20);
+        let next = 0;
+        const cut = () => {
+          cuts += 1;
+          for (const socket of sockets) socket.close();
+          sockets.clear();
+        };
+        for (let turn = 0; turn < 60; turn += 1) {
+          if (turn % 3 === 0) {  // 20 streams: more than may wait at the hub at a time
+            const values = [];
+            client.subscribe("/n", ({offset, value}) => values.push([offset, value]), {fromOffset: 0});
+            readers.push(values);
+          }
+          for (let count = 0; count < 50; count += 1) publisher.publish("/n", next++);
+          await publisher.publish("/n", next++, {confirm: "recorded"});
+          if (Math.random() < 0.3) cut();
+          await pause(5);
         }
-        await Promise.all(readers.map(({subscription}) => subscription.confirmed));
-        stop = true;
-        await publishing;
-        while (readers.some(({values}) => values.length < next)) await pause(5);
-        return readers.map(({values}) => values.length === next && values.every((value, index) => value === index));
+        cut();
+        while (readers.some((values) => values.length < next)) await pause(5);
+        const isWhole = (values) => values.length === next && values.every(([offset, value], at) => offset === at && value === at);
+        return {whole: readers.map(isWhole), others, cuts, connections: client.statistics().connections};
     """)
-    assert result == [True] * 5
+    assert result["whole"] == [True] * 20
+    assert result["others"] == 0
+    assert result["connections"] > 1, result
+
+
+async def test_a_stream_that_is_overtaken_by_retention_goes_on_and_tells_how_much_is_missing(
+    engine: Engine, hub: ScriptedHub
+) -> None:
+    """Records 1 to 6 were deleted while the connection was lost."""
+    await engine.evaluate("""
+        await start().ready();
+        globalThis.stream = client.messages("/a", {fromOffset: 0});
+    """)
+
+    async def answer(records: list[int], head: int) -> None:
+        (*_, fetch) = hub.of_type("fetch")
+        found = [{"offset": one, "time_ms": 0, "topic": "/a", "value": one} for one in records]
+        reach = {"start": fetch["start"], "next": head, "first": 0, "head": head, "journal": "ab"}
+        await hub.send(type="records", request=fetch["request"], records=found, **reach)
+
+    await hub.wait_received("fetch")
+    await answer([0], 1)
+    await hub.wait_received("fetch", 2)
+    hub.drop_connections()
+    (*_, fetch) = await hub.wait_received("fetch", 3)
+    assert (fetch["start"], fetch["journal"], fetch["wait_ms"] > 0) == (1, "ab", True)
+    await hub.send(type="error", request=fetch["request"], code=4011, text="deleted", offset=7)
+    (*_, fetch) = await hub.wait_received("fetch", 4)
+    assert fetch["start"] == 7
+    await answer([7], 8)
+    result = await engine.evaluate("""
+        const offsets = [];
+        for (let count = 0; count < 2; count += 1) offsets.push((await stream.next()).value.offset);
+        return {offsets, dropped: stream.dropped, told: log.filter(([name]) => name === "dropped"), errors: count("error")};
+    """)
+    assert result == {"offsets": [0, 7], "dropped": 6, "told": [["dropped", 6]], "errors": 0}
+
+
+async def test_a_stream_of_another_journal_ends(engine: Engine, hub: ScriptedHub) -> None:
+    """Its offsets mean other records: there is no place to go on at."""
+    await engine.evaluate("""
+        await start().ready();
+        globalThis.stream = client.messages("/a", {fromOffset: 5});
+    """)
+    (fetch,) = await hub.wait_received("fetch")
+    await hub.send(type="records", request=fetch["request"], records=[], start=5, next=5, first=0, head=5, journal="ab")
+    (_, fetch) = await hub.wait_received("fetch", 2)
+    await hub.send(type="error", request=fetch["request"], code=4011, text="another journal")
+    result = await engine.evaluate("return [await failure(() => stream.next()), count('error')]")
+    assert (result[0]["code"], result[1]) == (4011, 1)
+
+
+async def test_streams_at_the_end_of_the_journal_take_turns(engine: Engine, hub: ScriptedHub) -> None:
+    """A hub lets 16 of one connection wait: 12 streams at most, so that reading goes on; one that has ended is not asked for."""
+    await engine.evaluate("""
+        await start().ready();
+        globalThis.streams = Array.from({length: 20}, () => client.subscribe("/a", collect, {fromOffset: 0}));
+    """)
+    for number in range(20):
+        fetch = (await hub.wait_received("fetch", number + 1))[number]
+        await hub.send(type="records", request=fetch["request"], records=[], start=0, next=1, first=0, head=1, journal="ab")
+    await engine.evaluate("await Promise.all(streams.map(({confirmed}) => confirmed))")
+    waits = (await hub.wait_received("fetch", 32))[20:]
+    assert [fetch["wait_ms"] for fetch in waits] == [10_000] * 12
+    await engine.evaluate("globalThis.reading = client.read('/a').next(); streams.slice(12, 19).forEach((one) => one.unsubscribe())")
+    (*_, read) = await hub.wait_received("fetch", 33)
+    assert "wait_ms" not in read
+    for fetch in waits[:2]:
+        await hub.send(type="records", request=fetch["request"], records=[], start=1, next=1, first=0, head=1, journal="ab")
+    await hub.wait_received("fetch", 35)  # of the last of the streams, and of one whose wait was over
+    assert len(hub.of_type("fetch")) == 35
 
 
 async def test_a_stream_from_an_offset_waits_for_its_reader(node: Node, recording_hub: RealHub) -> None:
@@ -92,7 +177,7 @@ async def test_a_stream_from_an_offset_waits_for_its_reader(node: Node, recordin
         for (let value = 0; value < 3000; value += 1) client.publish("/s", "x".repeat(200) + value);
         await client.publish("/s", "end", {confirm: "recorded"});
         let count = 0;
-        const messages = client.messages("/s", {fromOffset: 0, bufferMessages: 4000});
+        const messages = client.messages("/s", {fromOffset: 0, bufferMessages: 10});
         for await (const {value} of messages) {
           count += 1;
           if (value === "end") break;
@@ -149,7 +234,7 @@ async def test_what_is_recorded_over_a_lost_connection(node: Node, recording_hub
         for await (const {offset, value} of client.messages("/r", {recorded: true, fromOffset: 0})) {
           found.push([offset, value]);
           if (value === 30) break;
-          if (value % 10 === 5) socket.close();  // that of the stream: it was made last
+          if (value % 10 === 5) socket.close();
           await publisher.publish("/r", value + 1, {confirm: "recorded"});
         }
         return found;

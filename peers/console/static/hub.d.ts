@@ -9,6 +9,9 @@ export interface Message {
   readonly sender?: string;
   /** Name to whose owner alone it was sent; empty for none. */
   readonly to?: string;
+  /** Of a subscription that is read from the journal: this, and the next. */
+  readonly offset?: number;
+  readonly time?: Date;
 }
 
 /** What messages are to have: all of it. Labels or a sender there must be. */
@@ -49,7 +52,7 @@ export interface From {
   fromTime?: Date;
   /** Whose journal: the name or the id of another hub of the mesh. Then that journal is followed. */
   hub?: string;
-  /** Only what is recorded, each message with its offset and time, as it is committed. */
+  /** Read the journal from what comes on, if no place is given. */
   recorded?: boolean;
 }
 
@@ -145,7 +148,7 @@ export interface Options {
   /** Whether a subscription to more than this client may see is taken, for the part that it may see. Default: refused. */
   narrow?: boolean;
   /** How many messages a second are wanted at most, 1 to 65,536: the hub leaves out the rest, and tells it by `sampled`.
-   *  Default: all. Not for subscriptions that begin in the journal, which must not miss any. */
+   *  Default: all. What is read from the journal is not sampled. */
   sample?: number;
   /** A WebSocket constructor, where there is no global one. */
   WebSocket?: new (url: string, protocols: string[]) => Socket;
@@ -159,7 +162,7 @@ export interface Options {
 }
 
 export interface StreamOptions extends From {
-  /** Messages that may wait to be taken. Default 8,192; over it the oldest go. */
+  /** Messages that may wait to be taken. Default 8,192; over it the oldest go, but a journal is read no further. */
   bufferMessages?: number;
   /** Their JSON text, characters. Default 64 MiB; over it the oldest go. */
   bufferBytes?: number;
@@ -210,7 +213,7 @@ export interface Subscription {
 }
 
 export interface MessageStream extends AsyncIterableIterator<Message> {
-  /** Messages lost here because they were not taken in time. */
+  /** Messages lost here because they were not taken in time; of a journal, records that were deleted before they were read. */
   readonly dropped: number;
   readonly confirmed: Promise<void>;
   return(): Promise<IteratorResult<Message>>;
@@ -343,7 +346,7 @@ export interface Events {
   open: (welcome: Welcome) => void;
   /** A connection, or an attempt at one, ended. */
   close: (code: number, reason: string) => void;
-  /** So many messages were lost in the hub, at this point of the stream. */
+  /** So many messages were lost in the hub, or records of its journal deleted before they were read, at this point of the stream. */
   dropped: (count: number) => void;
   /** So many messages were left out by the hub, at this point of the stream, since a `sample` is wanted. */
   sampled: (count: number) => void;

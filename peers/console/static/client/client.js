@@ -1,12 +1,13 @@
 /**
  * The client: what a program can do with it. An overview stands at the head of hub.js.
  *
- * Owner of the state: `Exchange` and its parts (`exchange.js`). Not here: the line to the hub (`line.js`), following a journal
- * (`following.js`), consuming (`consumers.js`), and what a store is asked (`stores/store.js`).
+ * Owner of the state: `Exchange` and its parts (`exchange.js`). Not here: the line to the hub (`line.js`), reading a journal
+ * (`journal_access.js`), consuming (`consumers.js`), and what a store is asked (`stores/store.js`).
  */
 
 import { consumed } from "./consumers.js";
 import { Exchange } from "./exchange.js";
+import { isLive } from "./journal.js";
 import { MessageStream, STREAM_DEFAULTS } from "./message_stream.js";
 import { knownNames } from "./names.js";
 import { REQUEST_MS } from "./requests.js";
@@ -60,12 +61,11 @@ export class Client {
    *
    * Survives reconnects. When the hub refuses a prefix the subscription ends: `confirmed` rejects and `error` is told.
    *
-   * With `fromOffset` or `fromTime` (a Date) it begins with what the hub's journal has from there on, and goes over into
-   * live without a gap and without a duplicate; then it has a connection of its own, and `confirmed` tells that it is live.
-   * With `hub` as well, the name or the id of another hub, it follows the journal of that one: what is recorded there.
-   *
-   * With `recorded: true` it gives what is recorded alone, each message with its `offset` and `time`, as it is committed:
-   * about 0.1 s later than live, and without losses. It begins with what comes if no other place is given.
+   * With `fromOffset`, `fromTime` (a Date) or `recorded: true` it is read from the hub's journal, for ever: each message
+   * that is recorded once, in order, with its `offset` and `time`, as it is committed, about 0.1 s later than live. `recorded`
+   * alone begins with what comes. `confirmed` tells that all is delivered that was recorded when it began. Over a lost
+   * connection it goes on where it was. What is deleted before it is read is told by `dropped`, with the number of records.
+   * With `hub` as well, the name or the id of another hub, it is the journal of that one.
    *
    * @param {Wanted} prefixes
    * @param {(message: Message) => void} callback
@@ -74,24 +74,31 @@ export class Client {
    */
   subscribe(prefixes, callback, from = {}) {
     if (typeof callback !== "function") throw new TypeError("the callback is no function");
-    return this.#exchange.subscribe(prefixes, from, (message) => callback(message), () => {}, () => undefined);
+    return this.#exchange.subscribe(prefixes, from, {
+      deliver: (message) => callback(message), ended: () => {}, missed: () => {}, room: () => undefined,
+    });
   }
 
   /**
    * Iterate over the messages under the prefixes: `for await (const message of client.messages("/zeek/"))`.
    *
    * What is not taken in time waits in a buffer bounded in messages and bytes; when it is full the oldest go, counted
-   * in `dropped` of the iterator and in `statistics().skippedMessages`. Leaving the loop unsubscribes.
+   * in `dropped` of the iterator and in `statistics().skippedMessages`. A journal is read no further instead, while the
+   * buffer is half full. Leaving the loop unsubscribes.
    *
    * @param {Wanted} prefixes
    * @param {StreamOptions} [options]
    * @returns {MessageStream}
    */
   messages(prefixes, options = {}) {
-    const stream = new MessageStream({ ...STREAM_DEFAULTS, ...options }, (count) => this.#exchange.reports.skipped(count));
-    const push = (/** @type {Message} */ message, /** @type {number} */ size) => stream.push(message, size);
-    const end = (/** @type {Error | null} */ error) => stream.end(error);
-    stream.subscription = this.#exchange.subscribe(prefixes, options, push, end, () => stream.room());
+    const skipped = isLive(options) ? (/** @type {number} */ count) => this.#exchange.reports.skipped(count) : null;
+    const stream = new MessageStream({ ...STREAM_DEFAULTS, ...options }, skipped);
+    stream.subscription = this.#exchange.subscribe(prefixes, options, {
+      deliver: (message, size) => stream.push(message, size),
+      ended: (error) => stream.end(error),
+      missed: (count) => { stream.dropped += count; },
+      room: () => stream.room(),
+    });
     return stream;
   }
 

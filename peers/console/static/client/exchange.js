@@ -2,19 +2,18 @@
  * All that a client and its hub have to say to each other: parts, and the line that they share.
  *
  * ```
- *        ┌── subscriptions   services   names   journal   publishing   requests   followers   renewal ──┐
- *        │      ▲ what the hub says, each to its part            what they say, together in a turn ▼    │
- *        └── Line: opened ─▶ each part │ lost ─▶ each part │ closed, or refused for good: finish ───────┘
+ *        ┌── subscriptions   services   names   journal   publishing   requests   renewal ───────┐
+ *        │      ▲ what the hub says, each to its part     what they say, together in a turn ▼    │
+ *        └── Line: opened ─▶ each part │ lost ─▶ each part │ closed, or refused for good: finish ┘
  * ```
  *
  * Owner of the state: each part of its own (`Part` of `line.js`), and nobody of another's. Invariants: each is told of the line's life
  * in the order of the list; once it is open, what still holds is said before what waited to be published, and that before
- * requests. `Client` is the face of this for programs; a subscription that begins in the journal has one without a face.
+ * requests. `Client` is the face of this for programs.
  */
 
 import { checkedText } from "./checks.js";
 import { HubError } from "./errors.js";
-import { Followers } from "./followers.js";
 import { isLive } from "./journal.js";
 import { JournalAccess } from "./journal_access.js";
 import { Line } from "./line.js";
@@ -31,9 +30,8 @@ import { Turn } from "./turn.js";
 
 /**
  * @import { From, Options, Statistics, Wanted, Welcome } from "../hub.js"
- * @import { OwnLine } from "./followers.js"
  * @import { Part } from "./line.js"
- * @import { Deliver } from "./subscription.js"
+ * @import { Reader } from "./subscription.js"
  */
 
 export class Exchange {
@@ -59,13 +57,12 @@ export class Exchange {
     this.subscriptions = new Subscriptions(this.line, this.#turn, this.reports);
     this.services = new Services(this.line, this.#turn, this.reports);
     this.names = new Names(this.line, this.reports);
-    this.journal = new JournalAccess(this.line);
+    this.journal = new JournalAccess(this.line, this.reports);
     this.publishing = new Publishing(options.outboundBytes, this.line, this.#turn);
     this.requests = new Requests(options, this.line, this.#turn);
-    this.followers = new Followers(this.line, this.reports, () => new Exchange(url, options).#ownLine());
     this.renewal = new TokenRenewal(tokens, options.backoff.random, this.line, this.reports);
     this.#parts = [
-      this.subscriptions, this.services, this.names, this.journal, this.publishing, this.requests, this.followers, this.renewal,
+      this.subscriptions, this.services, this.names, this.journal, this.publishing, this.requests, this.renewal,
     ];
     this.line.begin();
   }
@@ -75,13 +72,11 @@ export class Exchange {
    *
    * @param {Wanted} prefixes
    * @param {From} from
-   * @param {Deliver} deliver
-   * @param {(error: Error | null) => void} ended
-   * @param {() => Promise<void> | undefined} room Gives a promise while whoever reads is behind.
+   * @param {Reader} reader
    */
-  subscribe(prefixes, from, deliver, ended, room) {
-    if (isLive(from)) return this.subscriptions.subscribe(prefixes, deliver, ended);
-    return this.followers.follow(prefixes, from, deliver, ended, room);
+  subscribe(prefixes, from, reader) {
+    if (isLive(from)) return this.subscriptions.subscribe(prefixes, reader.deliver, reader.ended);
+    return this.journal.follow(prefixes, from, reader);
   }
 
   /** @returns {Statistics} */
@@ -116,18 +111,6 @@ export class Exchange {
     return this.line.closed;
   }
 
-  /** @returns {OwnLine} What of this a followed journal needs. */
-  #ownLine() {
-    return {
-      fetch: (order) => this.journal.fetch(order),
-      subscribe: (prefixes, deliver) => this.subscriptions.subscribe(prefixes, deliver, () => {}),
-      on: (event, listener) => this.reports.on(event, listener),
-      began: () => this.subscriptions.began,
-      journal: () => this.line.welcome?.journal,
-      close: () => this.close(),
-    };
-  }
-
   /** @param {Welcome} welcome */
   #opened(welcome) {
     for (const part of this.#parts) part.opened(welcome);
@@ -154,7 +137,7 @@ export class Exchange {
       case "messages": return this.subscriptions.deliver(message, characters);
       case "confirmed": // the same, but for what stands in it
       case "recorded": return this.line.confirmations.settle(message.request, null, message);
-      case "records": return this.journal.receive(message);
+      case "records": return this.journal.receive(message, characters);
       case "dropped": return this.reports.dropped(message.count);
       case "sampled": return this.reports.sampled(message.count);
       case "reply": return this.requests.answer(message);

@@ -22,6 +22,8 @@
  * @property {number} next The offset to go on at.
  * @property {number} head The one behind the newest record.
  * @property {string} [journal]
+ * @property {number} [dropped] Records without a JSON form, which are left out.
+ * @property {number} [characters] How long its text was.
  */
 
 /** A time behind all records, milliseconds since 1970: who begins there begins with what comes. */

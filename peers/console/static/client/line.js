@@ -70,7 +70,7 @@ export class Line {
     this.#url = url;
     this.#options = options;
     this.#WebSocket = options.WebSocket ?? globalThis.WebSocket;
-    if (!this.#WebSocket) throw new TypeError("no WebSocket here: pass one as the option WebSocket");
+    if (!this.#WebSocket) throw new TypeError("no WebSocket here: Node 22 has one; else pass one as the option WebSocket");
     this.#tokens = tokens;
     this.#reports = reports;
     this.#told = told;

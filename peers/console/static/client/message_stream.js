@@ -1,7 +1,8 @@
 /**
  * The messages of a subscription to iterate over, for as many as fit its buffer.
  *
- * Owner of the state: `MessageStream`. Bounded in messages and bytes; what is older goes first, and is counted. Cost: amortised O(1).
+ * Owner of the state: `MessageStream`. Bounded in messages and bytes: of what comes live the oldest goes first, and is counted; a
+ * journal is read no further. Cost: amortised O(1).
  */
 
 import { HubError } from "./errors.js";
@@ -36,7 +37,7 @@ export class MessageStream {
 
   /**
    * @param {{bufferMessages: number, bufferBytes: number}} options
-   * @param {(count: number) => void} skipped
+   * @param {((count: number) => void) | null} skipped Is told of what is dropped; null: nothing is, who fills it waits for room.
    */
   constructor(options, skipped) {
     this.#options = options;
@@ -57,7 +58,7 @@ export class MessageStream {
     this.#buffer.push({ message, size });
     this.#bytes += size;
     const { bufferMessages, bufferBytes } = this.#options;
-    while (this.#buffer.length - this.#head > bufferMessages || this.#bytes > bufferBytes) {
+    while (this.#skipped && (this.#buffer.length - this.#head > bufferMessages || this.#bytes > bufferBytes)) {
       this.#shift();
       this.dropped += 1;
       this.#skipped(1);
@@ -67,7 +68,7 @@ export class MessageStream {
 
   /** A promise while more than half of what may wait does; for who can wait with more. */
   room() {
-    if (this.#ended || this.#buffer.length - this.#head <= this.#options.bufferMessages / 2) return undefined;
+    if (this.#ended || this.#hasRoom()) return undefined;
     this.#relieved = deferred();
     return this.#relieved.promise;
   }
@@ -113,13 +114,18 @@ export class MessageStream {
     this.#error = null;
   }
 
+  #hasRoom() {
+    const { bufferMessages, bufferBytes } = this.#options;
+    return this.#buffer.length - this.#head <= bufferMessages / 2 && this.#bytes <= bufferBytes / 2;
+  }
+
   /** Amortised O(1): the taken front is cut off once it is as long as the buffer may be. */
   #shift() {
     const { message, size } = /** @type {{message: Message, size: number}} */ (this.#buffer[this.#head]);
     this.#buffer[this.#head] = undefined;
     this.#head += 1;
     this.#bytes -= size;
-    if (this.#buffer.length - this.#head <= this.#options.bufferMessages / 2) this.#relieved?.resolve();
+    if (this.#hasRoom()) this.#relieved?.resolve();
     if (this.#head === this.#buffer.length || this.#head > this.#options.bufferMessages) {
       this.#buffer = this.#buffer.slice(this.#head);
       this.#head = 0;

@@ -11,6 +11,12 @@ import { deferred, handled } from "./waiting.js";
  * @import { Keyed } from "./rules.js"
  *
  * @typedef {(message: any, size: number) => unknown} Deliver
+ *
+ * @typedef {object} Reader Who reads a subscription.
+ * @property {Deliver} deliver
+ * @property {(error: Error | null) => void} ended
+ * @property {(count: number) => void} missed Of a journal: records that it will never get.
+ * @property {() => Promise<void> | undefined} room Of a journal: a promise while the reader is behind.
  */
 
 export class Subscription {

@@ -25,8 +25,6 @@ const SUBSCRIBE_PREFIXES = 1_000;
 export class Subscriptions {
   receivedMessages = 0;
   receivedBatches = 0;
-  /** @type {number | undefined} Offset of the journal at which what was confirmed last begins. */
-  began;
   #line;
   #turn;
   #reports;
@@ -101,10 +99,8 @@ export class Subscriptions {
     for (const entries of [all.filter(({ rule }) => rule === null), all.filter(({ rule }) => rule !== null && !rule.to)]) {
       for (let start = 0; start < entries.length; start += SUBSCRIBE_PREFIXES) {
         const part = entries.slice(start, start + SUBSCRIBE_PREFIXES);
-        this.#line.ask(change(part, "subscribe", "rule"), (error, lost, { offset }) => {
-          if (lost) return;
-          if (error === null) this.began = offset;
-          this.#answered(part, error);
+        this.#line.ask(change(part, "subscribe", "rule"), (error, lost) => {
+          if (!lost) this.#answered(part, error);
         });
       }
     }
