@@ -156,15 +156,21 @@ async def test_streams_at_the_end_of_the_journal_take_turns(engine: Engine, hub:
     """)
     for number in range(20):
         fetch = (await hub.wait_received("fetch", number + 1))[number]
-        await hub.send(type="records", request=fetch["request"], records=[], start=0, next=1, first=0, head=1, journal="ab")
+        await hub.send(
+            type="records", request=fetch["request"], records=[], start=0, next=1, first=0, head=1, journal="ab"
+        )
     await engine.evaluate("await Promise.all(streams.map(({confirmed}) => confirmed))")
     waits = (await hub.wait_received("fetch", 32))[20:]
     assert [fetch["wait_ms"] for fetch in waits] == [10_000] * 12
-    await engine.evaluate("globalThis.reading = client.read('/a').next(); streams.slice(12, 19).forEach((one) => one.unsubscribe())")
+    await engine.evaluate(
+        "globalThis.reading = client.read('/a').next(); streams.slice(12, 19).forEach((one) => one.unsubscribe())"
+    )
     (*_, read) = await hub.wait_received("fetch", 33)
     assert "wait_ms" not in read
     for fetch in waits[:2]:
-        await hub.send(type="records", request=fetch["request"], records=[], start=1, next=1, first=0, head=1, journal="ab")
+        await hub.send(
+            type="records", request=fetch["request"], records=[], start=1, next=1, first=0, head=1, journal="ab"
+        )
     await hub.wait_received("fetch", 35)  # of the last of the streams, and of one whose wait was over
     assert len(hub.of_type("fetch")) == 35
 
