@@ -93,7 +93,8 @@ async def test_every_recorded_message_once_in_order_however_often_connections_ar
         }
         cut();
         while (readers.some((values) => values.length < next)) await pause(5);
-        const isWhole = (values) => values.length === next && values.every(([offset, value], at) => offset === at && value === at);
+        const isRight = ([offset, value], at) => offset === at && value === at;
+        const isWhole = (values) => values.length === next && values.every(isRight);
         return {whole: readers.map(isWhole), others, cuts, connections: client.statistics().connections};
     """)
     assert result["whole"] == [True] * 20
@@ -129,7 +130,8 @@ async def test_a_stream_that_is_overtaken_by_retention_goes_on_and_tells_how_muc
     result = await engine.evaluate("""
         const offsets = [];
         for (let count = 0; count < 2; count += 1) offsets.push((await stream.next()).value.offset);
-        return {offsets, dropped: stream.dropped, told: log.filter(([name]) => name === "dropped"), errors: count("error")};
+        const told = log.filter(([name]) => name === "dropped");
+        return {offsets, dropped: stream.dropped, told, errors: count("error")};
     """)
     assert result == {"offsets": [0, 7], "dropped": 6, "told": [["dropped", 6]], "errors": 0}
 
@@ -149,7 +151,7 @@ async def test_a_stream_of_another_journal_ends(engine: Engine, hub: ScriptedHub
 
 
 async def test_streams_at_the_end_of_the_journal_take_turns(engine: Engine, hub: ScriptedHub) -> None:
-    """A hub lets 16 of one connection wait: 12 streams at most, so that reading goes on; one that has ended is not asked for."""
+    """A hub lets 16 of a connection wait: 12 streams at most, so that reading goes on. One that ended is left out."""
     await engine.evaluate("""
         await start().ready();
         globalThis.streams = Array.from({length: 20}, () => client.subscribe("/a", collect, {fromOffset: 0}));
