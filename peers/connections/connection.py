@@ -123,7 +123,7 @@ class Connection(asyncio.Protocol):
         self._core, self._now_s, self._liveness = node.core, node.loop.time, self.watch.liveness  # each read needs them
         self._times = node.read_times
         self.holding = Holding(node.held)
-        """What is charged for what has come of a frame, and for what is written and not read."""
+        """What is charged for what was read and not acted on, and for what is written and not read."""
         self.share = OwnShare(self)
         """What it may ask for in a turn."""
         self.charging = Charging(self)
@@ -195,6 +195,8 @@ class Connection(asyncio.Protocol):
                 self.share.work_at_much(size_bytes // BYTES_PER_EVENT)
             elif not (self.unread_for and self.unread_for & UNACTED):
                 self.work()  # otherwise it waits: uvloop hands over what it had read when reading was paused
+            if self.unread_for & UNACTED:
+                self._charge_held()
             if self.pacing is not None and self.pacing.rate.is_limited:
                 self.charging.count(size_bytes)
             if is_timed:
@@ -352,7 +354,7 @@ class Connection(asyncio.Protocol):
         if journal.is_behind and journal.taken != taken:
             self.hold_back()
         if event is NEED_DATA or self.holding.begun_bytes:  # only then may a frame have begun, or be complete
-            self._charge_begun()
+            self._charge_held()
         if self.after_read is not None and not self.unread_for & UNACTED:
             self.after_read()
 
@@ -361,13 +363,20 @@ class Connection(asyncio.Protocol):
         if self.handler is not None:
             self.handler.write_pending()
 
-    def _charge_begun(self) -> None:
-        """A frame may have begun, have grown, or be complete: a large one grows no further while there is no memory."""
+    def _charge_held(self) -> None:
+        """Charge what was read and not acted on; end the connection if that grows while there is no memory.
+
+        What waits for its turn is charged in full until all of it was acted on: an event, or the rest of a piece that
+        is being read, may hold what the session has let go of.
+        """
         held_bytes = self.session.held_bytes
         if self.is_lost or not (held_bytes > self.holding.free_bytes or self.holding.begun_bytes):
             return
-        refusal = self.holding.grow(held_bytes, self.node.memory)
+        waits = bool(self.unread_for & UNACTED)
+        refusal = self.holding.grow(held_bytes, self.node.memory, waits=waits)
         if refusal:
+            if self.ending.is_last:  # it was told its end already
+                self.abort()
             self.end(CloseCode.TRY_AGAIN_LATER, refusal)
             self.holding.begin(self.session.held_bytes)
 

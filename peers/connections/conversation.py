@@ -46,7 +46,10 @@ class Session(Protocol):
 
     @property
     def held_bytes(self) -> int:
-        """How much is held of a frame or message that is not complete."""
+        """How many bytes were read and not acted on: a frame or message that is not complete, and what waits behind.
+
+        Once it is over, that is nothing.
+        """
 
     @property
     def unfinished(self) -> int:

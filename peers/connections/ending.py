@@ -188,6 +188,7 @@ class Ending:
             connection.transport.close()
             return
         connection.read_all()
+        connection.holding.begin(connection.session.held_bytes)
         limits = connection.node.settings.limits
         self._lingering = Lingering(connection.node.loop.time(), unread_bytes(connection.transport), limits)
         connection.read_on()

@@ -1,12 +1,13 @@
 """`Holding`: what one connection holds of bytes that are neither messages nor answers, charged to the hub's memory.
 
 ```
-read  ─▶ incomplete frame ─▶ begun_bytes     ┐
+read  ─▶ not acted on     ─▶ begun_bytes     ┐
 write ─▶ transport        ─▶ unwritten_bytes ┴─▶ account "connections", and the user, once he is known
 ```
 
-A frame may be 16 MiB, and until its last byte has come it stands in no queue. What was handed to a transport stands in
-none any more. Each alone is little; those of some hundred connections may be more than the hub has.
+A frame may be 16 MiB, and until its last byte has come it stands in no queue; nor does a read that waits for its turn.
+What was handed to a transport stands in none any more. Each alone is little; those of some hundred connections may be
+more than the hub has.
 
 Owner: one connection, which tells it of large holdings only (`free_bytes`) and says when they are gone. Invariant: the
 account holds the sum of both over all connections. Cost: an addition when a holding changes, nothing while it is small.
@@ -30,7 +31,7 @@ class Holding:
         account: Where it is charged.
     """
 
-    __slots__ = ("_account", "_transit", "begun_bytes", "free_bytes", "refusal", "unwritten_bytes")
+    __slots__ = ("_account", "_acted_bytes", "_transit", "begun_bytes", "free_bytes", "refusal", "unwritten_bytes")
 
     def __init__(self, account: Account) -> None:
         self._account = account
@@ -39,30 +40,40 @@ class Holding:
         self.free_bytes = FREE_BYTES
         """What is held without being charged, in each direction; less where its user has very many connections."""
         self.refusal = ""
-        """Why a frame should not have grown, as its user holds too much; empty if he does not."""
+        """Why `begun_bytes` should not have grown to what it is, as its user holds too much; empty if it may."""
         self.begun_bytes = 0
-        """What is charged for a frame that is not complete; 0 while it is small, and once it is complete."""
+        """What is charged for what was read and not acted on; 0 while that is little."""
+        self._acted_bytes = 0
+        """`begun_bytes` when all that was read had last been acted on: what is incomplete had not grown beyond that."""
         self.unwritten_bytes = 0
         """What is charged for the transport; 0 while it holds no more than its high-water mark."""
 
-    def grow(self, size_bytes: int, memory: Memory) -> str:
-        """So much is held of a frame now, maybe more than before.
+    def grow(self, size_bytes: int, memory: Memory, *, waits: bool = False) -> str:
+        """So much was read and not acted on, maybe more than before.
 
         Args:
             size_bytes: What is held.
             memory: The hub's.
+            waits: Whether it waits for its turn, so that it is one read at most and may be whole messages: then it is
+                refused only where the hub itself has no memory.
 
         Returns:
             Why it should not have grown; empty if it may, or has not.
         """
-        if not self.begin(size_bytes):
+        if self.begin(max(size_bytes, self.begun_bytes) if waits else size_bytes):
+            if memory.is_due or memory.is_over:  # a connection that was ended just now may have left room enough
+                memory.look()
+            if memory.is_over:
+                return memory.refusal()
+        if waits:
             return ""
-        if memory.is_due or memory.is_over:  # whoever was ended just now may have left room enough
-            memory.look()
-        return memory.refusal() if memory.is_over else self.refusal
+        has_grown, self._acted_bytes = self.begun_bytes > self._acted_bytes, self.begun_bytes
+        if not has_grown or (self._transit is not None and self._transit.room):
+            self.refusal = ""
+        return self.refusal
 
     def begin(self, size_bytes: int) -> bool:
-        """So much is held of a frame now.
+        """So much was read and not acted on.
 
         Returns:
             Whether more is charged for it than before.

@@ -35,7 +35,7 @@ class LastPublications:
 
     @property
     def held_bytes(self) -> int:
-        """How many bytes of an incomplete message are held."""
+        """How many bytes were read and not acted on."""
         return self._session.held_bytes
 
     @property

@@ -233,13 +233,28 @@ class Session:
     def close(self, code: int, text: str) -> None:
         """End an open conversation from this side."""
         if self._protocol is not None and self.phase is Phase.OPEN:
-            self.phase = Phase.CLOSED
             if self._protocol.state is not OPEN:  # the library has closed already, for a frame behind this one
                 self._outgoing.extend(reversed(self._replies))
-            self._replies.clear()
             self._protocol.fail(code, cut_text(text).decode())
             self._take_from_library()
-            self._fragments = Fragments()  # the rest of the message will not be looked at
+            self._end()
+
+    def _end(self) -> None:
+        """The conversation is over: hold nothing of what the client has sent."""
+        self.phase = Phase.CLOSED
+        self._forget()
+        self._protocol = None
+
+    def _forget(self) -> None:
+        """Let go of what was read. The iterator may be the one that calls this, and then ends with its next event."""
+        self._head = bytearray()
+        self._rest = b""
+        self._unread.clear()
+        self._events = iter(())
+        self._replies.clear()
+        self._fragments = Fragments()
+        if self._protocol is not None:
+            self._protocol.reader.discard()
 
     def close_but_hear(self, code: int, text: str) -> bool:
         """Say Close in an open conversation, and go on telling what the client says until it does so, too.
@@ -285,15 +300,12 @@ class Session:
     def respond(self, response: Response) -> None:
         """Answer with plain HTTP, which ends the conversation."""
         self._outgoing.append(response.serialize())
-        self._head = bytearray()
-        self.phase = Phase.CLOSED
+        self._end()
 
     def leave(self) -> bytes:
         """Say nothing more: another session goes on. Return what stands behind the request that was returned last."""
         rest = b"".join((self._rest, *self._unread))
-        self._unread.clear()
-        self._rest = b""
-        self.phase = Phase.CLOSED
+        self._end()
         return rest
 
     def take_outgoing(self) -> bytes:
@@ -317,6 +329,11 @@ class Session:
 
     @property
     def held_bytes(self) -> int:
+        """How many bytes were read and not acted on: what is incomplete, and what was not looked at yet."""
+        return self._incomplete_bytes + len(self._rest) + sum(map(len, self._unread))
+
+    @property
+    def _incomplete_bytes(self) -> int:
         """How many bytes of an incomplete request, or of an incomplete message, are held."""
         held = len(self._head) + self._fragments.held_bytes
         return held + (len(self._protocol.reader.buffer) if self._protocol is not None else 0)
@@ -327,12 +344,14 @@ class Session:
         return self._fragments.unfinished
 
     def feed(self, data: bytes) -> None:
-        """Take what was read; ask `next_event` for what it says."""
-        self._unread.extend(pieces_of(data))
+        """Take what was read; ask `next_event` for what it says. What is not to be looked at is thrown away."""
+        if not (self._is_held or self.phase is Phase.CLOSED):
+            self._unread.extend(pieces_of(data))
 
     def hold(self) -> None:
         """Return no events any more: the conversation will be ended from this side."""
         self._is_held = True
+        self._forget()
 
     def next_event(self) -> Event | NeedData | None:
         """Return what the client says next. Bad input raises nothing: it leads to an answer and a `Closing` event.
@@ -344,12 +363,8 @@ class Session:
         is for publishing, or for events, is for another session (`leave`). None stands for something that is dealt with
         already (a ping, an error) and has cost time.
         """
-        if self._is_held and self.phase is not Phase.CLOSED:
-            return NEED_DATA
         for event in self._events:
             return event
-        if self.closed:
-            self._unread.clear()
         if not self._unread:
             return NEED_DATA
         if self.phase is Phase.OPENING:
@@ -420,7 +435,7 @@ class Session:
         ended = self._ended()  # the library may have closed for what it could not read
         if ended is not None:
             yield ended
-        elif self._is_too_much(self.held_bytes):
+        elif self._is_too_much(self._incomplete_bytes):
             yield self._refuse_size()
 
     def _is_too_much(self, size_bytes: int) -> bool:
@@ -460,7 +475,7 @@ class Session:
         end = end_of(self._protocol)
         if end is None:
             return None
-        self.phase = Phase.CLOSED
+        self._end()
         return Closing(*end)
 
     def _part(self, frame: Frame) -> Event | None:

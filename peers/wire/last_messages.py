@@ -53,8 +53,8 @@ class LastMessages(Generic[R]):
 
     @property
     def held_bytes(self) -> int:
-        """How many bytes of an incomplete frame are held."""
-        return self._scanner.held_bytes
+        """How many bytes were read and not acted on."""
+        return self._scanner.waiting_bytes
 
     def next_event(self) -> Run[R] | Stretch[R] | Closing | NeedData | None:
         """Return the next messages, or the end; None for what is thrown away."""

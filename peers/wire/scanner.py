@@ -156,9 +156,9 @@ class FrameBuffer:
 
     @property
     def waiting_bytes(self) -> int:
-        """How many bytes were fed and not taken."""
-        later = sum(len(data) - position for data, position in self._later)
-        return len(self.data) - self.position + later + self.held_bytes
+        """How many bytes were fed and not taken, those of an incomplete frame included."""
+        waiting = len(self.data) - self.position + self.held_bytes
+        return waiting + sum(len(data) - position for data, position in self._later) if self._later else waiting
 
     def feed(self, data: bytes) -> None:
         """Take what was read."""

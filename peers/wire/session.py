@@ -189,8 +189,8 @@ class Session(Generic[R]):
 
     @property
     def held_bytes(self) -> int:
-        """How many bytes of an incomplete frame are held; 0 if what was read ends with a whole frame."""
-        return self._scanner.held_bytes
+        """How many bytes were read and not acted on; 0 if all was, and ends with a whole frame."""
+        return self._scanner.waiting_bytes
 
     @property
     def unfinished(self) -> int:

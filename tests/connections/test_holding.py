@@ -95,3 +95,37 @@ def test_a_frame_that_grows_while_memory_is_over_is_refused(room_bytes: int) -> 
     assert refusal == ("" if room_bytes else "this hub has no memory left for more: 1000000 bytes are its limit")
     assert not holding.grow(FREE_BYTES + 1, memory)
     assert memory.statistics().refused_total == (not room_bytes)
+
+
+def test_what_waits_for_its_turn_is_charged_until_all_of_it_was_acted_on() -> None:
+    """An event may hold what the session has let go of."""
+    memory = Memory()
+    account = memory.account("connections")
+    holding = Holding(account)
+    assert not holding.grow(200_000, memory, waits=True)
+    assert not holding.grow(100_000, memory, waits=True)
+    assert account.size_bytes == 200_000
+    assert not holding.grow(100_000, memory)
+    assert account.size_bytes == 100_000
+
+
+@pytest.mark.parametrize("rest_bytes", [0, 250_000])
+def test_a_user_without_room_is_refused_what_is_incomplete(rest_bytes: int) -> None:
+    """A read that waits may hold whole messages, so it is charged, and refused nothing before they were acted on."""
+    memory = Memory()
+    usage = Usage(Whole(Resource.IN_TRANSIT_BYTES, 400_000), "alice", 400_000, lambda: None)
+    holding = Holding(memory.account("connections"))
+    holding.charge(Transit(usage, lambda _: None), IDLE)
+    assert not holding.grow(300_000, memory, waits=True)
+    assert usage.held == 300_000
+    assert holding.grow(rest_bytes, memory).startswith("user alice has") is bool(rest_bytes)
+    assert not holding.grow(rest_bytes, memory)
+    assert usage.held == rest_bytes
+
+
+def test_without_memory_a_read_that_waits_is_refused_too() -> None:
+    """One read of each of thousands of connections is more than there is."""
+    memory = Memory(1_000_000, lambda: 2_000_000)
+    holding = Holding(memory.account("connections"))
+    assert not holding.grow(FREE_BYTES, memory, waits=True)
+    assert "no memory left" in holding.grow(FREE_BYTES + 1, memory, waits=True)

@@ -427,3 +427,44 @@ def test_nothing_is_held_behind_the_end() -> None:
     assert talk.session.held_bytes > 4900
     talk.session.close(CloseCode.TRY_AGAIN_LATER, "no memory")
     assert talk.session.held_bytes == 0
+
+
+def test_what_was_read_is_held_until_it_is_acted_on() -> None:
+    """From the moment of the read, whether it was looked at or not: what is incomplete goes on being held."""
+    session = Conversation().session
+    whole, part = text({"type": "ping"}), frame(Opcode.TEXT, bytes(9000))[:8000]
+    session.feed(whole + part)
+    assert session.held_bytes == len(whole + part)
+    assert list(events_of(session, b"")) == []
+    assert 7900 < session.held_bytes <= len(part)
+    session.feed(bytes(500))
+    assert session.held_bytes > 8400
+
+
+def test_fragments_are_held_until_the_last_has_come() -> None:
+    """As one message, however many there are."""
+    talk = Conversation()
+    assert talk.say(frame(Opcode.TEXT, bytes(4000), fin=False) + frame(Opcode.CONT, bytes(4000), fin=False)) == []
+    assert talk.session.held_bytes == 8000
+
+
+@pytest.mark.parametrize("end", ["close", "hold", "closed by the client", "refused"])
+def test_a_session_that_is_over_holds_nothing(end: str) -> None:
+    """Neither what had come, nor what comes afterwards."""
+    talk = Conversation(is_known=end != "refused")
+    session = talk.session
+    session.feed(frame(Opcode.TEXT, bytes(3000), fin=False) + frame(Opcode.CONT, bytes(9000))[:800])
+    match end:
+        case "close":
+            session.close(CloseCode.TRY_AGAIN_LATER, "too much")
+        case "hold":
+            session.hold()
+        case "closed by the client":
+            session = Conversation().session
+            list(events_of(session, frame(Opcode.TEXT, bytes(3000), fin=False) + frame(Opcode.CLOSE) + bytes(3000)))
+        case _:
+            list(events_of(session, frame(Opcode.CONT, bytes(3000))))
+    session.feed(bytes(100_000))
+    assert session.held_bytes == 0
+    assert list(events_of(session, bytes(100_000))) == []
+    assert session.held_bytes == 0

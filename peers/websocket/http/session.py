@@ -142,21 +142,20 @@ class HttpSession:
 
     @property
     def held_bytes(self) -> int:
-        """How many bytes are held of what is not complete."""
+        """How many bytes were read and not acted on: what is incomplete, and what was not looked at yet."""
         body = 0 if self._body is None else self._body.held_bytes
-        return len(self._head) + body + (0 if self._content is None else self._content.held_bytes)
+        content = 0 if self._content is None else self._content.held_bytes
+        return len(self._head) + body + content + sum(map(len, self._unread))
 
     def feed(self, data: bytes) -> None:
-        """Take what was read; ask `next_event` for what it says."""
-        if self.phase is not Phase.STREAM:
+        """Take what was read; ask `next_event` for what it says. What is not to be looked at is thrown away."""
+        if self.phase is not Phase.STREAM and self.phase is not Phase.CLOSED:
             self._unread.extend(pieces_of(data))
 
     def next_event(self) -> Event | NeedData:
         """Return what the client says next. Bad input raises nothing: it leads to `Refused`."""
         for event in self._events:
             return event
-        if self.phase is Phase.CLOSED or self.phase is Phase.STREAM:
-            self._unread.clear()
         if not self._unread or self.phase is Phase.HELD:
             return NEED_DATA
         return Piece(_HEAD_COST if self.phase is Phase.HEAD else 1 + len(self._unread[0]) // _BYTES_PER_EVENT)
@@ -251,11 +250,16 @@ class HttpSession:
     def _refused(self, status: HTTPStatus, code: CloseCode, text: str, line: int = 0) -> Refused:
         """Look at nothing more that comes."""
         self._is_last = True
-        self._head = bytearray()
-        self._unread.clear()
-        self._body = self._content = None
+        self._forget()
         self.phase = Phase.HELD
         return Refused(status, code, text, line)
+
+    def _forget(self) -> None:
+        """Let go of what was read. The iterator may be the one that calls this, and then ends with its next event."""
+        self._head = bytearray()
+        self._unread.clear()
+        self._events = iter(())
+        self._body = self._content = None
 
     # Answers.
 
@@ -266,16 +270,19 @@ class HttpSession:
         text = _head(status, fields | dict(headers), is_last=is_last)
         self._outgoing.append(text if self._is_head else text + body)
         self._is_head = False
-        self._events = iter(())
-        self._body = self._content = None
-        self.phase = Phase.CLOSED if is_last else Phase.HEAD
+        if is_last:
+            self.close()
+        else:
+            self._events = iter(())
+            self._body = self._content = None
+            self.phase = Phase.HEAD
         self._is_last = True
         return not is_last
 
     def stream(self, headers: Mapping[str, str]) -> None:
         """Answer with a stream, whose events are written from now on. It ends with the connection."""
         self._outgoing.append(_head(HTTPStatus.OK, headers, is_last=True))
-        self._events = iter(())
+        self._forget()
         self.phase = Phase.STREAM
 
     def say(self, text: bytes) -> None:
@@ -285,7 +292,7 @@ class HttpSession:
 
     def close(self) -> None:
         """Say nothing more."""
-        self._events = iter(())
+        self._forget()
         self.phase = Phase.CLOSED
 
 

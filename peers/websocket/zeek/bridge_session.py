@@ -180,8 +180,15 @@ class BridgeSession:
             self._take_from_library()
         else:
             self._outgoing.clear()  # the request, if it was not written yet
+        self._end()
+
+    def _end(self) -> None:
+        """The conversation is over: hold nothing of what the Zeek has sent."""
         self.phase = Phase.CLOSED
-        self._fragments = Fragments()  # the rest of the message will not be looked at
+        self._unread.clear()
+        self._events = iter(())
+        self._fragments = Fragments()
+        self._protocol.reader.discard()
 
     @property
     def has_outgoing(self) -> bool:
@@ -206,8 +213,8 @@ class BridgeSession:
 
     @property
     def held_bytes(self) -> int:
-        """Size of what is held of an incomplete answer or message."""
-        return self._fragments.held_bytes + len(self._protocol.reader.buffer)
+        """How many bytes were read and not acted on: what is incomplete, and what was not looked at yet."""
+        return self._fragments.held_bytes + len(self._protocol.reader.buffer) + sum(map(len, self._unread))
 
     @property
     def unfinished(self) -> int:
@@ -215,8 +222,9 @@ class BridgeSession:
         return self._fragments.unfinished
 
     def feed(self, data: bytes) -> None:
-        """Take what was read; ask `next_event` for what it says."""
-        self._unread.extend(pieces_of(data))
+        """Take what was read; ask `next_event` for what it says. What is not to be looked at is thrown away."""
+        if self.phase is not Phase.CLOSED:
+            self._unread.extend(pieces_of(data))
 
     def next_event(self) -> Event | NeedData | None:
         """Return what the Zeek says next. Never raises for bad input: that becomes a `Failure` or a `Closing`.
@@ -226,8 +234,6 @@ class BridgeSession:
         while True:
             for event in self._events:
                 return event
-            if self.closed:
-                self._unread.clear()
             if not self._unread:
                 return NEED_DATA
             self._events = self._read(bytes(self._unread.popleft()))
@@ -255,7 +261,7 @@ class BridgeSession:
         return self._lost(f"{error}: {detail}" if detail else str(error))
 
     def _lost(self, text: str) -> Closing:
-        self.phase = Phase.CLOSED
+        self._end()
         return Closing(CloseCode.PROTOCOL_ERROR, _shown(text), by_far_side=False)
 
     def _frame(self, frame: Frame) -> Event | None:
@@ -285,7 +291,7 @@ class BridgeSession:
         end = end_of(self._protocol)
         if end is None:
             return None
-        self.phase = Phase.CLOSED
+        self._end()
         return Closing(end.code, _shown(end.text), end.by_far_side)
 
     def _message(self, payload: bytes) -> Event | None:

@@ -224,8 +224,8 @@ class Session(Generic[R]):
 
     @property
     def held_bytes(self) -> int:
-        """How many bytes of an incomplete frame are held."""
-        return self._incoming.held_bytes
+        """How many bytes were read and not acted on."""
+        return self._incoming.waiting_bytes
 
     @property
     def unfinished(self) -> int:

@@ -110,12 +110,13 @@ class EventReader(Generic[R]):
         )
         if not frames:
             return None
-        incoming.go_to(end)
         routes, _, messages = runs
         if len(routes) > 1:
+            incoming.go_to(end)
             return Stretch(frames, 0, runs)
         run = Run(routes[0], frames, messages[0])
         self._keep(run, bytes(memoryview(incoming.held)[start:end]))
+        incoming.go_to(end)
         return run
 
     def take(self, message: Message) -> Run[R] | Addressed[R] | NoEvent | None:

@@ -34,6 +34,9 @@ LONG_HEADER = Struct(">BQ")
 SHORT_HEADER_BYTES = 2
 SHORT_LIMIT = 255
 
+_TAKEN_BYTES = 256 * 1024
+"""What was taken is let go of with the next read, unless it is more than this: a far side may send nothing more."""
+
 
 class Message(NamedTuple):
     """A message as it came."""
@@ -104,9 +107,7 @@ class Incoming:
     def feed(self, data: bytes) -> None:
         """Take what was read."""
         if self._start:
-            del self._held[: self._start]
-            self._position -= self._start
-            self._start = 0
+            self._let_go()
         self._held += data
 
     @property
@@ -123,6 +124,14 @@ class Incoming:
         """Whole messages up to there were taken."""
         self._start = self._position = position
         self._starts, self._ends = [], []
+        if position > _TAKEN_BYTES:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Let go of what was taken."""
+        del self._held[: self._start]
+        self._position -= self._start
+        self._start = 0
 
     def forget(self) -> None:
         """Throw away everything that was fed and not taken."""
@@ -165,8 +174,7 @@ class Incoming:
                 message = Message(
                     bytes(memoryview(self._held)[self._start : end]), tuple(self._ends), tuple(self._starts)
                 )
-                self._start = end
-                self._starts, self._ends = [], []
+                self.go_to(end)
                 return message
         return None
 
@@ -197,8 +205,8 @@ class Incoming:
     def _command(self, start: int, end: int) -> Command:
         if self._ends:
             raise ProtocolError(CloseCode.PROTOCOL_ERROR, "ZMTP: a command between the parts of a message")
-        self._start = end
         body = bytes(memoryview(self._held)[start:end])
+        self.go_to(end)
         name_end = 1 + body[0] if body else 0
         if not 1 < name_end <= len(body):
             raise ProtocolError(CloseCode.PROTOCOL_ERROR, "ZMTP: a command without a name")

@@ -205,3 +205,37 @@ def test_any_input(pieces: list[bytes]) -> None:
         talk.say(piece)
         assert talk.session.held_bytes <= HEAD_LIMIT + BODY_LIMIT
         talk.session.take_outgoing()
+
+
+def test_what_was_read_is_held_until_it_is_acted_on() -> None:
+    """From the moment of the read, whether it was looked at or not."""
+    talk = Talk()
+    session = talk.session
+    head, half = post(bytes(60_000)).partition(b"\r\n\r\n")[0] + b"\r\n\r\n", bytes(30_000)
+    session.feed(head + half)
+    assert session.held_bytes == len(head + half)
+    assert len(talk.say(b"")) == 1
+    assert session.held_bytes == len(half)
+    session.feed(bytes(500))
+    assert session.held_bytes == len(half) + 500
+
+
+@pytest.mark.parametrize("end", ["closed", "answered", "refused", "stream"])
+def test_a_session_that_is_over_holds_nothing(end: str) -> None:
+    """Neither what had come, nor what comes afterwards."""
+    talk = Talk()
+    session = talk.session
+    talk.say(post(bytes(60_000))[:30_000])
+    session.feed(bytes(1000))
+    match end:
+        case "closed":
+            session.close()
+        case "answered":
+            session.respond(HTTPStatus.OK, {"Connection": "close"})
+        case "refused":
+            talk.say(bytes(BODY_LIMIT))
+            session.respond(HTTPStatus.BAD_REQUEST, {})
+        case _:
+            session.stream({})
+    session.feed(bytes(100_000))
+    assert session.held_bytes == 0

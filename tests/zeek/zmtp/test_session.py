@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hub.errors import CloseCode
 from peers.wire.scanner import NEED_DATA
-from peers.zeek.zmtp.frames import PARTS_LIMIT, Command, Message, encode_command, encode_frame, encode_message
+from peers.zeek.zmtp.frames import PARTS_LIMIT, Command, Incoming, Message, encode_command, encode_frame, encode_message
 from peers.zeek.zmtp.greeting import Greeting
 from peers.zeek.zmtp.properties import encode_properties
 from peers.zeek.zmtp.session import (
@@ -214,6 +214,19 @@ def test_a_stranger_is_not_listened_to_for_long() -> None:
     session.feed(GREETING + b"\x06" + (HANDSHAKE_LIMIT_BYTES + 1).to_bytes(8, "big"))
     (event,) = events(session)
     assert event.code == CloseCode.TOO_BIG
+
+
+@pytest.mark.parametrize(
+    "large", [encode_message([bytes(LIMIT // 2)]), encode_command(Command(b"X", bytes(LIMIT // 2)))]
+)
+def test_a_large_message_is_let_go_of_once_it_was_taken(large: bytes) -> None:
+    """The far side may send nothing more for hours."""
+    incoming = Incoming(LIMIT)
+    incoming.feed(large + b"\x00")
+    assert incoming.next_message() is not None
+    assert (len(incoming.held), incoming.held_bytes) == (1, 1)
+    incoming.feed(b"\x01a")
+    assert incoming.next_message() == Message(b"\x00\x01a", (3,), (2,))
 
 
 def test_a_message_that_is_too_long_is_refused_before_it_comes() -> None:
