@@ -214,8 +214,10 @@ class FarHubs:
         if link is not None:
             far.link = link
         before = far.held
-        yield from self._prefixes.changing(far, _of_kind(str, change.added), _of_kind(str, change.removed))
+        # What is new first: one prefix may take the place of many, or of rules, and no message may fall between.
+        yield from self._prefixes.changing(far, _of_kind(str, change.added), ())
         yield from self._rules.changing(far, _of_kind(Rule, change.added), _of_kind(Rule, change.removed))
+        yield from self._prefixes.changing(far, (), _of_kind(str, change.removed))
         yield from self._services.changing(far, _served(change.added), _served(change.removed))
         yield from self._change_names(far, _of_kind(Announced, change.added), _of_kind(Announced, change.removed))
         self._change_leaves(far, _of_kind(Leaf, change.added), _of_kind(Leaf, change.removed))

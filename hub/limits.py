@@ -91,14 +91,14 @@ class RequestLimits(msgspec.Struct, frozen=True):
 
 
 class MeshLimits(NamedTuple):
-    """How much of a mesh one hub keeps. What is over a limit is refused, or left out, counted, and told in one line."""
+    """How much of a mesh one hub keeps. What is over a limit is counted, and told in one line."""
 
     hubs: int = 4_096
     """Most hubs that are known, this one with them."""
     neighbours: int = 1_024
     """Most links that one hub may tell of."""
     prefixes: int = 100_000
-    """Most prefixes and rules that are kept of one hub; what it wants beyond them does not reach it by this hub."""
+    """Most prefixes and rules that are kept of one hub; one that wants more is taken to want everything."""
     prefixes_total: int = 1_000_000
     """Most prefixes and rules that are kept of all hubs; about 0.5 KB each."""
     neighbours_total: int = 262_144

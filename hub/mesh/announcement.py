@@ -74,10 +74,13 @@ class Announcement(NamedTuple):
     """URLs at which other hubs may dial it. As the name, it never changes, and stands where `base` is 0."""
     left_out: int = 0
     """How much of what is wanted was left out as it came, since it was more than one hub may want; never told on."""
+    is_whole: bool = True
+    """Whether the speaker knows all prefixes and rules that are wanted there. If not, it tells none of them, and the
+    hub is taken to want everything, until another hub tells all."""
 
 
 class Digest(NamedTuple):
-    """What the speaker knows: each hub with the number of its last announcement."""
+    """What the speaker knows: each hub with the number of the last announcement up to which it knows all of it."""
 
     known: tuple[tuple[bytes, int], ...]
 

@@ -7,7 +7,8 @@ hear(link, announcement) ─ newer ──▶ record ─▶ due on every other li
 ```
 
 Owner: `Mesh`. Invariants: of each hub the newest announcement that has come stands here; whatever stands here was told
-on every link, or is due there; what a far side has told itself is not told back. Cost: an announcement costs what it
+on every link, or is due there; what a far side has told itself is not told back. A hub whose topics are not known here
+(`hub.mesh.record`) is told on as such, so that whoever knows them tells better. Cost: an announcement costs what it
 touches, once for each link.
 
 Not here: what follows from it (`hub.mesh.graph`, `hub.mesh.mesh`), bytes (`peers.wire`).
@@ -23,7 +24,7 @@ from hub.errors import CloseCode, RejectedError
 from hub.limits import MeshLimits
 from hub.mesh.announcement import Announcement, Digest, Interest, Interests, Told, Wanted
 from hub.mesh.outgoing import Outgoing
-from hub.mesh.record import Record
+from hub.mesh.record import EVERYTHING, Record
 
 __all__ = ["Heard", "Knowledge", "contradicts"]
 
@@ -60,6 +61,7 @@ class Knowledge(Generic[L]):
 
     __slots__ = (
         "_asking",
+        "_cut",
         "_due",
         "_limits",
         "_links",
@@ -83,6 +85,8 @@ class Knowledge(Generic[L]):
         self._due: dict[L, None] = {}
         # Those whose far side has asked for something, and is not answered yet.
         self._asking: dict[L, None] = {}
+        # Hub → whether it was asked for, of those whose topics are not kept here, as there was no room.
+        self._cut: dict[bytes, bool] = {}
         # How many prefixes and rules of other hubs are kept.
         self.prefixes = 0
         # How many links other hubs tell of.
@@ -95,8 +99,11 @@ class Knowledge(Generic[L]):
 
     def add(self, link: L) -> None:
         """A link is up: the far side is told what is known here, in a few words."""
-        self._links[link] = Outgoing(self._digest())
+        outgoing = self._links[link] = Outgoing(self._digest())
         self._due[link] = None
+        for hub in self._cut:
+            if self._fits(self.records[hub]):
+                outgoing.want(hub)
 
     def discard(self, link: L) -> None:
         """A link is gone."""
@@ -119,7 +126,8 @@ class Knowledge(Generic[L]):
             self._due[link] = None
 
     def _digest(self) -> Digest:
-        return Digest(tuple((hub, record.seq) for hub, record in self.records.items()))
+        known = {hub: record.seq if record.is_cut else record.topics_seq for hub, record in self.records.items()}
+        return Digest(tuple((hub, seq) for hub, seq in known.items() if seq))
 
     def take(self, link: L) -> list[Told]:
         """Return what a link is to be told now, and forget it; nothing for a link that is gone."""
@@ -133,7 +141,7 @@ class Knowledge(Generic[L]):
         """This hub itself has something to say: its record has been changed already, but for `seq`."""
         base = self.own.seq
         self.own.seq = base + 1
-        self._spread(None, self.own, base, (*change.added, *change.removed), neighbours=neighbours)
+        self._spread(None, self.own, (base, base), (*change.added, *change.removed), neighbours=neighbours)
 
     def outbid(self, seq: int) -> None:
         """Somebody else has told of this hub, with that number: what this hub says itself must be newer."""
@@ -195,29 +203,73 @@ class Knowledge(Generic[L]):
             self._check_room()
             self._check_neighbours(announcement, 0)
             record = self.records[hub] = Record(hub)
-        outgoing.heard(hub, seq, record.seq)
-        if seq <= record.seq:
-            if not contradicts(announcement, record):
-                if seq < record.seq and not announcement.base:
-                    self._tell_newer(link, hub)
-                return None
-            if sorted(announcement.neighbours or ()) < sorted(record.neighbours.items()):
+        outgoing.heard(announcement, record)
+        is_news = seq > record.seq
+        if seq == record.seq and contradicts(announcement, record):
+            is_news = sorted(announcement.neighbours or ()) > sorted(record.neighbours.items())
+            if not is_news:
                 self._tell_newer(link, hub)  # what is known here stands
                 return None
+        if not is_news and not self._completes(link, announcement, record):
+            return None
+        if announcement.is_whole and announcement.base > record.topics_seq:
+            if record.is_cut:
+                self.left_out_total += record.count(announcement)
+            if not record.is_cut or self._fits(record):
+                outgoing.want(hub)
+                self._due[link] = None
+            if not is_news:
+                return None
+        return self._take(link, record, announcement, is_news=is_news)
+
+    def _completes(self, link: L, announcement: Announcement, record: Record) -> bool:
+        """Return whether an announcement that is no news tells topics that are not known; else tell what is newer."""
+        is_less = announcement.seq < record.seq or (record.is_whole and not announcement.is_whole)
+        if is_less and not announcement.base:
+            self._tell_newer(link, announcement.hub)
+        return announcement.is_whole and announcement.seq > record.topics_seq
+
+    def _take(self, link: L, record: Record, announcement: Announcement, *, is_news: bool) -> Heard:
+        told_neighbours = is_news and announcement.neighbours is not None
         neighbours = len(record.neighbours)
-        self._check_neighbours(announcement, neighbours)
+        if told_neighbours:
+            self._check_neighbours(announcement, neighbours)
         # Whoever knows what is contradicted takes what continues the announcement before it.
-        base, left_out = min(record.seq, seq - 1), record.left_out
-        room = self._limits.prefixes_total - self.prefixes + len(record.wants)
-        change = record.take(announcement, min(self._limits.prefixes, room))
-        self.prefixes += len(change.added) - len(change.removed)
+        base = min(record.seq, announcement.seq - 1) if is_news else record.seq
+        since, left_out, was_whole = min(base, record.topics_seq), record.left_out, record.is_whole
+        held = len(record.wants)
+        change = record.take(announcement, self._room(record), is_news=is_news)
+        self.prefixes += len(record.wants) - held
         self.neighbours += len(record.neighbours) - neighbours
         self.taken_total += 1
-        self.left_out_total += record.left_out - left_out
-        outgoing.heard(hub, seq, record.seq)
-        told_neighbours = announcement.neighbours is not None
-        self._spread(link, record, base, (*change.added, *change.removed), neighbours=told_neighbours)
-        return Heard(hub, change, told_neighbours)
+        self.left_out_total += max(0, record.left_out - left_out)
+        self._links[link].heard(announcement, record)
+        touched = (*change.added, *change.removed, *(() if was_whole and record.is_whole else (EVERYTHING,)))
+        self._spread(link, record, (base, min(since, record.topics_seq)), touched, neighbours=told_neighbours)
+        if not record.is_cut:
+            self._cut.pop(record.hub, None)
+        elif not announcement.base and announcement.is_whole:
+            self._cut[record.hub] = False
+        else:
+            self._cut.setdefault(record.hub, False)
+        self._ask_for_the_cut()
+        return Heard(record.hub, change, told_neighbours)
+
+    def _room(self, record: Record) -> int:
+        """Return how much may be kept of what a hub wants."""
+        return min(self._limits.prefixes, self._limits.prefixes_total - self.prefixes + len(record.wants))
+
+    def _fits(self, record: Record) -> bool:
+        return len(record.wants) + record.left_out <= self._room(record)
+
+    def _ask_for_the_cut(self) -> None:
+        """Ask everybody for hubs whose topics were not kept and for which there is room now: somebody knows them."""
+        for hub, is_asked in self._cut.items():
+            if not is_asked and self._fits(self.records[hub]):
+                self._cut[hub] = True
+                for link, outgoing in self._links.items():
+                    outgoing.want(hub)
+                    self._due[link] = None
 
     def _tell_newer(self, link: L, hub: bytes) -> None:
         """The far side has told all of a hub, and less than is known here: it does not know that, whatever it was told.
@@ -230,18 +282,20 @@ class Knowledge(Generic[L]):
     def forget(self, hub: bytes) -> Interests:
         """Forget a hub; return what it wanted."""
         record = self.records.pop(hub)
+        self._cut.pop(hub, None)
         self.prefixes -= len(record.wants)
         self.neighbours -= len(record.neighbours)
         for outgoing in self._links.values():
             outgoing.forget(hub)
-        return Interests(removed=tuple(record.wants))
+        self._ask_for_the_cut()
+        return Interests(removed=record.believed)
 
     def _spread(
-        self, but: L | None, record: Record, base: int, touched: Iterable[Interest], *, neighbours: bool
+        self, but: L | None, record: Record, bases: tuple[int, int], touched: Iterable[Interest], *, neighbours: bool
     ) -> None:
         for link, outgoing in self._links.items():
             if link is not but:
-                outgoing.change(record, base, touched, neighbours=neighbours)
+                outgoing.change(record, bases, touched, neighbours=neighbours)
                 self._due[link] = None
 
     def _check_room(self, wanted: int = 0) -> None:

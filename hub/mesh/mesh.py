@@ -402,6 +402,7 @@ class Mesh(Generic[L]):
             links=len(self._links),
             prefixes=knowledge.prefixes,
             epoch=self.epoch,
+            incomplete=sum(not record.is_whole for record in knowledge.records.values()),
             left_out_total=knowledge.left_out_total,
             announcements_total=knowledge.taken_total,
             refused_total=knowledge.refused_total,

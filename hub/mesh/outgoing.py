@@ -9,7 +9,8 @@ take() ─▶ Announcement(A, base 6, seq 9, added: those of the touched that A 
 ```
 
 Owner: `hub.mesh.knowledge`, one for each link. Invariant: the far side knows of each hub at least what stood at the
-`base` of what is due: it was told that on this link, or has told it.
+`base` of what is due, and its topics of `since`: it was told that on this link, or has told it. Topics that are not
+known here are owed, and told once they are.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Iterable
 
 from hub.mesh.announcement import Announcement, Digest, Interest, Told, Wanted
 from hub.mesh.pace import Pace
-from hub.mesh.record import Record
+from hub.mesh.record import Record, is_topic
 
 __all__ = ["Outgoing"]
 
@@ -34,21 +35,27 @@ _TOUCHED_LIMIT = 1_000
 class _Due:
     """What of one hub is to be told."""
 
-    __slots__ = ("base", "neighbours", "touched")
+    __slots__ = ("base", "neighbours", "since", "touched")
 
-    def __init__(self, base: int) -> None:
-        # The announcement up to which the far side knows it; 0: a full copy is due, whatever else stands here.
-        self.base = base
+    def __init__(self, base: int, since: int) -> None:
+        # The announcement up to which the far side knows it, and that up to which it knows its topics, which is not
+        # above the other; 0: a full copy is due, whatever else stands here.
+        self.base, self.since = base, since
         # Whether its neighbours have changed.
         self.neighbours = False
         # The prefixes and rules that have come or gone since.
         self.touched: dict[Interest, None] = {}
 
+    def keep(self, seq: int) -> None:
+        """The far side knows the hub up to this number, but for its topics."""
+        self.base, self.neighbours = seq, False
+        self.touched = dict.fromkeys(filter(is_topic, self.touched)) if self.since else {}
+
 
 class Outgoing:
     """One link."""
 
-    __slots__ = ("_asked_hubs", "_compared", "_digest", "_due", "_wanted", "answers", "is_told")
+    __slots__ = ("_asked_hubs", "_compared", "_digest", "_due", "_owed", "_wanted", "answers", "is_told")
 
     def __init__(self, digest: Digest) -> None:
         self._digest: Digest | None = digest
@@ -56,6 +63,8 @@ class Outgoing:
         self.is_told = False
         # Hub → what is due, in the order in which it became that.
         self._due: dict[bytes, _Due] = {}
+        # The same of hubs whose topics are not known here: what is due once they are.
+        self._owed: dict[bytes, _Due] = {}
         # Hubs of which a full copy is to be asked for.
         self._wanted: dict[bytes, None] = {}
         # What the far side has asked for since the last `answer`: hubs, and the last digest that it has told.
@@ -70,21 +79,37 @@ class Outgoing:
 
     def copy(self, hub: bytes) -> None:
         """A full copy of what is known of a hub is due."""
-        self._due[hub] = _Due(0)
+        self._owed.pop(hub, None)
+        self._due[hub] = _Due(0, 0)
 
-    def change(self, record: Record, base: int, touched: Iterable[Interest], *, neighbours: bool) -> None:
-        """Something has changed at a hub, of which the far side knows what stood at `base`."""
+    def change(self, record: Record, bases: tuple[int, int], touched: Iterable[Interest], *, neighbours: bool) -> None:
+        """Something has changed at a hub, of which the far side knows what stood at the first of `bases`.
+
+        The second is the number up to which it knows its topics.
+        """
         if not self.is_told:
             return  # the digest of the far side will be compared with what is known by then
-        hub = record.hub
+        hub, (base, since) = record.hub, bases
         due = self._due.get(hub)
         if due is None:
-            due = self._due[hub] = _Due(base)
+            due = self._owed.pop(hub, None) or _Due(base, since)
+            # What is said of topics that are not known up to now is nothing that the far side can take.
+            where = self._due if record.is_whole or base < record.seq else self._owed
+            where[hub] = due
         due.neighbours = due.neighbours or neighbours
-        if due.base:
-            due.touched.update(dict.fromkeys(touched))
-            if len(due.touched) > max(_TOUCHED_LIMIT, len(record.wants)):
+        if not due.base:
+            return
+        due.touched.update(dict.fromkeys(touched))
+        if due.since and not since:
+            due.since = 0
+        if not due.since:
+            due.touched = {one: None for one in due.touched if not is_topic(one)}
+        if len(due.touched) > max(_TOUCHED_LIMIT, len(record.wants)):
+            if hub in self._due:
                 self.copy(hub)
+            else:
+                due.since = 0
+                due.touched.clear()
 
     # What the far side asks for.
 
@@ -115,10 +140,17 @@ class Outgoing:
                 if record.seq > seq and (seq or not record.is_lost):
                     self.copy(hub)
 
-    def heard(self, hub: bytes, seq: int, known: int) -> None:
-        """The far side has told of a hub up to `seq` itself; here `known` is known."""
-        if seq >= known:
-            self._due.pop(hub, None)
+    def heard(self, announcement: Announcement, record: Record) -> None:
+        """The far side has told of a hub itself, of which this is known."""
+        hub = announcement.hub
+        if announcement.seq < record.seq or record.is_whole > announcement.is_whole:
+            return
+        due = self._due.pop(hub, None)
+        if announcement.is_whole:
+            self._owed.pop(hub, None)
+        elif due is not None:
+            due.keep(record.seq)
+            self._owed[hub] = due
 
     def tell_digest(self, digest: Digest) -> None:
         """Tell what is known here; the far side answers with what it knows beyond that."""
@@ -136,6 +168,7 @@ class Outgoing:
     def forget(self, hub: bytes) -> None:
         """A hub is forgotten."""
         self._due.pop(hub, None)
+        self._owed.pop(hub, None)
 
     def take(self, records: dict[bytes, Record]) -> list[Told]:
         """Return what is to be told now, and forget it."""
@@ -145,24 +178,30 @@ class Outgoing:
             self._digest = None
         told.extend(Wanted(hub) for hub in self._wanted)
         self._wanted.clear()
-        told.extend(_announcement(records[hub], due) for hub, due in self._due.items())
+        for hub, due in self._due.items():
+            record = records[hub]
+            told.append(_announcement(record, due))
+            if not record.is_whole:
+                due.keep(record.seq)
+                self._owed[hub] = due
         self._due.clear()
         return told
 
 
 def _announcement(record: Record, due: _Due) -> Announcement:
-    wants = record.wants
-    if not due.base:
-        neighbours = tuple(record.neighbours.items())
-        return Announcement(
-            record.hub, 0, record.seq, record.name, neighbours, tuple(wants), addresses=record.addresses
-        )
+    wants, is_whole = record.wants, record.is_whole
+    base = due.since if is_whole else due.base
+    touched: Iterable[Interest] = due.touched if base else wants
+    if not is_whole:
+        touched = [one for one in touched if not is_topic(one)]
     return Announcement(
         record.hub,
-        due.base,
+        base,
         record.seq,
-        "",
-        tuple(record.neighbours.items()) if due.neighbours else None,
-        tuple(one for one in due.touched if one in wants),
-        tuple(one for one in due.touched if one not in wants),
+        "" if base else record.name,
+        tuple(record.neighbours.items()) if due.neighbours or not base else None,
+        tuple(one for one in touched if one in wants),
+        tuple(one for one in touched if one not in wants),
+        () if base else record.addresses,
+        is_whole=is_whole,
     )

@@ -21,6 +21,8 @@ class MeshStatistics(NamedTuple):
     """How many prefixes of other hubs are kept."""
     epoch: int
     """The epoch of what enters the mesh here now."""
+    incomplete: int
+    """How many hubs are taken to want everything, as what they want is not known here."""
     left_out_total: int
     """How many prefixes of announcements were not kept, as there were too many."""
     announcements_total: int

@@ -64,6 +64,6 @@ class MeshSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             "prefixes",
             1,
             100_000_000,
-            "Prefixes, rules, names of all other hubs, at most one for 8 KiB of memory; more are left out.",
+            "Kept of all hubs, at most one for 8 KiB of memory; a hub that wants more is sent all.",
         ),
     ] = 1_000_000

@@ -93,6 +93,7 @@ def _described(node: Node, record: Record, link: dict[str, Any] | None) -> dict[
         "own": record.hub == node.id,
         "prefixes": len(record.wants),
         "left_out": record.left_out,
+        "incomplete": not record.is_whole,
         "addresses": list(record.addresses),
         "spares": sorted(hub.hex() for hub in node.spares.hubs) if record.hub == node.id else [],
         "lost": None if record.hub in graph.reached else _lost_at(node, record),

@@ -50,7 +50,8 @@ def _tables(rows: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _cells(row: dict[str, Any]) -> tuple[Cell, ...]:
-    return row["hub"], row["name"], row["prefixes"], len(row["links"]), _reachable(row), " ".join(row["addresses"])
+    prefixes = "everything" if row["incomplete"] else row["prefixes"]
+    return row["hub"], row["name"], prefixes, len(row["links"]), _reachable(row), " ".join(row["addresses"])
 
 
 def _reachable(row: dict[str, Any]) -> str:

@@ -1,7 +1,6 @@
 """`Surplus`: tells people that another hub of the mesh wants more than is kept of it here.
 
-Messages for the rest do not reach that hub by this one. It may be told again with each announcement: the log has a line
-a minute.
+That hub is sent everything. It may be told again with each announcement: the log has a line a minute.
 
 Owner: the node. Not here: how much is kept (`hub.mesh.knowledge`), how much was left out so far
 (`hub_mesh_prefixes_left_out_total`).
@@ -35,7 +34,8 @@ class Surplus:
         """Log that so many prefixes of a hub were left out, if it is time for a line."""
         if self._rarely.is_due():
             self._log.warning(
-                "another hub wants more than is kept here: see limits.prefixes_per_peer and mesh.prefixes",
+                "another hub wants more than is kept here, and is sent everything: see limits.prefixes_per_peer"
+                " and mesh.prefixes",
                 hub=hub.hex(),
                 name=name,
                 left_out=prefixes,

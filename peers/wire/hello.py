@@ -18,6 +18,7 @@ __all__ = [
     "FRAME_LIMIT_BYTES",
     "ID_BYTES",
     "MESH_VERSION",
+    "MESH_WITH_INCOMPLETE",
     "MESH_WITH_MARKS",
     "MESH_WITH_PROBES",
     "NAME_LIMIT_BYTES",
@@ -34,14 +35,18 @@ __all__ = [
 PROTOCOL = 1
 """The version of the protocol; the far side must speak the same."""
 
-MESH_VERSION = 5
-"""What a hub says as `mesh`: 4 is the same without marks, 3 without probes, 2 without leaves, 1 without addresses."""
+MESH_VERSION = 6
+"""What a hub says as `mesh`: 5 is the same without incomplete announcements, 4 without marks, 3 without probes, 2
+without leaves, 1 without addresses."""
 
 MESH_WITH_PROBES = 4
 """The first version that knows probes."""
 
 MESH_WITH_MARKS = 5
 """The first version that knows marks in ORIGIN."""
+
+MESH_WITH_INCOMPLETE = 6
+"""The first version that knows announcements of hubs whose prefixes and rules their speaker does not know."""
 
 SOFTWARE = f"topichub {__version__}"
 

@@ -8,6 +8,7 @@ The body is a msgpack array with a number in front:
 | `[2, hub]` | `Wanted`: a full copy is wanted of what is known of that hub |
 | `[3, hub, base, seq, part, last, name, neighbours, added, removed]` | `AnnouncementPart`: of an `Announcement` |
 | `[4, (the same), addresses]` | `AddressedPart`: the first one, of a hub that has addresses |
+| `[7, (the same as 4)]` | `IncompletePart`: of one whose speaker does not know all prefixes and rules |
 | `[5, ...]`, `[6, ...]` | `Probe`, `ProbeReport`: see `peers.wire.probe` |
 
 ```
@@ -16,7 +17,8 @@ Announcement ─ encode_routing ─▶ [part 0] [part 1] ... [part n, last] ─ 
 
 The parts of an announcement have the same hub, base and seq, and count up from 0. Parts about other hubs may stand
 between them. A newer announcement of the same hub takes the place of one that is not complete. A far side whose mesh is
-of version 1 takes no addresses: it is told all else.
+of version 1 takes no addresses: it is told all else. One of a version that does not know incomplete announcements is
+told that the hub wants everything.
 
 Owner: each connection has an `Assembly`; the rest is without state. Invariant: what is taken has ids of 16 bytes,
 numbers in their ranges, and valid prefixes and rules, none of the hub's own topics, which cross no link. What an
@@ -29,7 +31,7 @@ Cost: about 1 µs a prefix at each side, 5 µs beside them. Not here: what follo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import count
 from typing import Annotated, NamedTuple, cast
@@ -41,11 +43,12 @@ from hub.frame import encode_frame
 from hub.labels import LABELS_LIMIT, check_labels
 from hub.limits import ADDRESS_LIMIT_BYTES, ADDRESSES_LIMIT
 from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Interest, Leaf, Served, Told, Wanted
+from hub.mesh.record import EVERYTHING, is_topic
 from hub.names.claim import LATEST_US, Announced
 from hub.names.grammar import check_name
 from hub.tags.rule import Rule, check_rule
 from hub.topics import RESERVED, check_prefix, check_topic, printable
-from peers.wire.hello import ID_BYTES, MESH_VERSION, NAME_LIMIT_BYTES, HubId
+from peers.wire.hello import ID_BYTES, MESH_VERSION, MESH_WITH_INCOMPLETE, NAME_LIMIT_BYTES, HubId
 from peers.wire.kinds import Kind
 from peers.wire.malformed import MALFORMED
 from peers.wire.probe import Probe, ProbeReport
@@ -56,6 +59,7 @@ __all__ = [
     "AddressedPart",
     "AnnouncementPart",
     "Assembly",
+    "IncompletePart",
     "decode_routing",
     "encode_routing",
 ]
@@ -134,8 +138,17 @@ class AddressedPart(AnnouncementPart, frozen=True, array_like=True, tag=4, forbi
     addresses: Annotated[tuple[str, ...], msgspec.Meta(max_length=ADDRESSES_LIMIT)]
 
 
+class IncompletePart(AnnouncementPart, frozen=True, array_like=True, tag=7, forbid_unknown_fields=True):
+    """A part of an announcement that tells no prefixes and rules, as its speaker does not know all of them."""
+
+    addresses: Annotated[tuple[str, ...], msgspec.Meta(max_length=ADDRESSES_LIMIT)]
+    """Those of a full copy in its first part; else none."""
+
+
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_Digest | _Wanted | AnnouncementPart | AddressedPart | Probe | ProbeReport).decode
+_decode = msgspec.msgpack.Decoder(
+    _Digest | _Wanted | AnnouncementPart | AddressedPart | IncompletePart | Probe | ProbeReport
+).decode
 
 
 def encode_routing(item: Told, limit_bytes: int, version: int = MESH_VERSION) -> Iterator[bytes]:
@@ -150,6 +163,8 @@ def encode_routing(item: Told, limit_bytes: int, version: int = MESH_VERSION) ->
         case Announcement():
             if version < _LEAVES_VERSION:
                 item = _without_leaves(item)
+            if not item.is_whole and version < MESH_WITH_INCOMPLETE:
+                item = item._replace(added=(*item.added, EVERYTHING), is_whole=True)
             room_bytes = limit_bytes - _AROUND_BYTES if version >= _ADDRESSED_VERSION else 0
             if _addresses_bytes(item) > room_bytes:
                 item = item._replace(addresses=())
@@ -189,7 +204,11 @@ def _parts(announcement: Announcement, limit_bytes: int) -> Iterator[Announcemen
             return
         following = next(cut, None)
         is_addressed = part == 0 and bool(addresses)
-        made = partial(AddressedPart, addresses=addresses) if is_addressed else AnnouncementPart
+        made: Callable[..., AnnouncementPart] = AnnouncementPart
+        if not announcement.is_whole:
+            made = partial(IncompletePart, addresses=addresses if is_addressed else ())
+        elif is_addressed:
+            made = partial(AddressedPart, addresses=addresses)
         yield made(
             hub,
             base,
@@ -286,7 +305,7 @@ def _check(part: AnnouncementPart) -> None:
         raise _refusal(f"an announcement that leads from {part.base} to {part.seq}")
     if len(part.name.encode("utf-8", "replace")) > NAME_LIMIT_BYTES:
         raise _refusal(f"a name is over {NAME_LIMIT_BYTES} bytes")
-    for address in part.addresses if isinstance(part, AddressedPart) else ():
+    for address in part.addresses if isinstance(part, AddressedPart | IncompletePart) else ():
         if len(address.encode("utf-8", "replace")) > ADDRESS_LIMIT_BYTES or not address.isprintable():
             raise _refusal(f"an address is over {ADDRESS_LIMIT_BYTES} bytes, or not printable")
     if part.entries > ENTRIES_PER_PART:
@@ -379,25 +398,39 @@ class _Begun:
         """Return whether this is the next part."""
         has_neighbours = part.neighbours is not None
         is_like_first = _key(part) == _key(self._first) and has_neighbours == (self._first.neighbours is not None)
-        return is_like_first and part.part == self._parts
+        return is_like_first and _is_whole(part) == _is_whole(self._first) and part.part == self._parts
 
     def take(self, part: AnnouncementPart, prefixes_limit: int) -> None:
-        """Take the next part; wanted prefixes are left out where there are so many already."""
-        room = prefixes_limit - len(self._added)
+        """Take the next part; prefixes and rules are left out, all of them, once there are too many."""
         self._neighbours += part.neighbours or ()
-        self._added += cast("tuple[Interest, ...]", part.added[:room])  # checked, as decoded
-        self._removed += cast("tuple[Interest, ...]", part.removed)
+        self._removed += cast("tuple[Interest, ...]", part.removed)  # checked, as decoded
         self._parts += 1
-        self._left_out += max(0, len(part.added) - room)
+        added = cast("tuple[Interest, ...]", part.added)
+        entries = len(self._added) + len(added)
+        if self._left_out or entries > prefixes_limit:
+            self._added = [one for one in (*self._added, *added) if not is_topic(one)][:prefixes_limit]
+            self._left_out += entries - len(self._added)
+        else:
+            self._added += added
 
     def announcement(self) -> Announcement:
         """Return the whole."""
         first = self._first
         neighbours = None if first.neighbours is None else tuple(self._neighbours)
-        addresses = first.addresses if isinstance(first, AddressedPart) else ()
+        addresses = first.addresses if isinstance(first, AddressedPart | IncompletePart) else ()
         added, removed = tuple(self._added), tuple(self._removed)
+        is_whole = _is_whole(first)
         return Announcement(
-            first.hub, first.base, first.seq, first.name, neighbours, added, removed, addresses, self._left_out
+            first.hub,
+            first.base,
+            first.seq,
+            first.name,
+            neighbours,
+            added,
+            removed,
+            addresses,
+            self._left_out,
+            is_whole,
         )
 
 
@@ -405,8 +438,8 @@ class Assembly:
     """Puts the parts of announcements together that come over one link.
 
     Args:
-        prefixes_limit: How many wanted prefixes of one announcement are taken; further ones are left out, and the
-            announcement says how many.
+        prefixes_limit: How much of what is wanted is taken of one announcement. Of one that has more no prefixes and
+            rules are taken, and it says how many there were.
     """
 
     __slots__ = ("_begun", "_entries_limit", "_passed_over", "_prefixes_limit", "entries")
@@ -454,6 +487,10 @@ class Assembly:
     def _refuse(self, part: AnnouncementPart, code: int, text: str) -> RejectedError:
         self._passed_over = _key(part)
         return RejectedError(code, f"ROUTING: announcement {part.seq} of hub {part.hub.hex()}: {text}")
+
+
+def _is_whole(part: AnnouncementPart) -> bool:
+    return not isinstance(part, IncompletePart)
 
 
 def _key(part: AnnouncementPart) -> tuple[bytes, int, int]:

@@ -82,10 +82,19 @@ def row(
     lost: float | None = None,
     own: bool = False,
     spares: tuple[str, ...] = (),
+    incomplete: bool = False,
     **links: int,
 ) -> dict[str, Any]:
     """A hub as the hub tells of it."""
-    known = {"prefixes": 1200, "left_out": 0, "addresses": [], "spares": spares, "link": None, "zeeks": {}}
+    known = {
+        "prefixes": 1200,
+        "left_out": 0,
+        "incomplete": incomplete,
+        "addresses": [],
+        "spares": spares,
+        "link": None,
+        "zeeks": {},
+    }
     return {"hub": hub_id, "name": name, "own": own, "lost": lost, "links": links} | known
 
 
@@ -106,13 +115,13 @@ def test_a_hub_that_cannot_be_reached() -> None:
     rows = [
         row("aa", 'n"\\\n', own=True, spares=("bb",), bb=3),
         row("bb", "", aa=3, ab=1),
-        row("cc", "c", lost=1_795_000_000.0),
+        row("cc", "c", lost=1_795_000_000.0, incomplete=True),
     ]
     assert list(_tables(rows)) == [
-        "hub  name       prefixes  links  reachable                          addresses",
-        'aa   n"\\\\u000a     1,200      1  this hub                           -',
-        "bb   -             1,200      2  yes                                -",
-        "cc   c             1,200      0  no, since 2026-11-18 11:06:40 UTC  -",
+        "hub  name         prefixes  links  reachable                          addresses",
+        'aa   n"\\\\u000a       1,200      1  this hub                           -',
+        "bb   -               1,200      2  yes                                -",
+        "cc   c          everything      0  no, since 2026-11-18 11:06:40 UTC  -",
         "",
         "link between  name       and  name  cost",
         'aa            n"\\\\u000a  bb   -        3',

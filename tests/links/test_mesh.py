@@ -8,6 +8,8 @@ from random import Random
 
 import pytest
 
+from hub.settings.mesh import MeshSettings
+from hub.settings.settings import Settings
 from peers.wire.control import encode_subscription
 from peers.wire.kinds import Kind
 from tests.connections.bridge.zeeks import Bridged, Zeek, publishing
@@ -18,6 +20,7 @@ from tests.hubs.fixtures import StartHub
 from tests.hubs.raw_client import numbered, publication
 from tests.links.load import Load
 from tests.links.reader import Reader
+from tests.links.rows import know_each_other
 from tests.links.shapes import CHAIN, RING, SHAPES, Edges, Shape
 from tests.websocket.zeek.messages import count
 
@@ -163,6 +166,45 @@ async def test_what_a_link_in_the_middle_may_bring_and_take(start_shape: StartSh
     for reader in readers:
         await reader.stop()
     assert guarded.node.audit.refused_total == 20
+
+
+@pytest.mark.parametrize("linked", ["row", "ring", "ring, late"])
+async def test_a_hub_between_cannot_keep_what_is_wanted(start_hub: StartHub, linked: str) -> None:
+    """All of it arrives all the same, by that hub or around it, and so does what is left once some is taken back."""
+    small = Settings(mesh=MeshSettings(prefixes=60))
+    hubs = a, b, c = [await start_hub(name=name, settings=small if name == "b" else None) for name in "abc"]
+    a.dial(b)
+    b.dial(c)
+    if linked == "ring":
+        a.dial(c)
+    await know_each_other(hubs)
+    wanted = [f"/{number:02}" for number in range(100)]
+    reader, publisher = await c.client(*wanted), await a.client()
+    await eventually(lambda: b.wanted_by(c) == {""})
+    if linked == "ring, late":
+        await eventually(lambda: a.wanted_by(c) == {""})
+        a.dial(c)
+    await eventually(lambda: a.wanted_by(c) == ({""} if linked == "row" else set(wanted)))
+    await eventually(lambda: all(hub.node.core.mesh.is_settled for hub in hubs))
+    await publisher.send(*(publication(topic, 1) for topic in wanted))
+    assert await reader.values(100) == [(topic, 1) for topic in wanted]
+    await reader.unsubscribe(*wanted[:60])
+    await publisher.send(*(publication(topic, 2) for topic in wanted[60:]))
+    assert await reader.values(40) == [(topic, 2) for topic in wanted[60:]]
+    await eventually(lambda: a.wanted_by(c) == b.wanted_by(c) == set(wanted[60:]))
+
+
+async def test_everything_is_what_a_link_may_take(start_hub: StartHub) -> None:
+    """A hub that is sent everything, as what it wants was not kept, gets only what it may take."""
+    a, c = await start_hub(name="a", settings=Settings(mesh=MeshSettings(prefixes=1))), await start_hub(name="hub-1")
+    recognise(a, policy_of(_POLICY))
+    c.dial(a)
+    await know_each_other([a, c])
+    reader, publisher = await c.client("/taken/", "/other/"), await a.client()
+    await eventually(lambda: a.wanted_by(c) == {""})
+    await publisher.send(publication("/other/", 1), publication("/taken/", 2))
+    assert await reader.values(1) == [("/taken/", 2)]
+    assert a.handler("hub-1").delivered_messages == 1
 
 
 async def test_a_zeek_reaches_a_client_three_hops_away(start_shape: StartShape) -> None:

@@ -17,6 +17,7 @@ from operator import itemgetter
 from random import Random
 from typing import NamedTuple
 
+from hub.limits import MeshLimits
 from hub.mesh.reach import FORGET_S
 from tests.mesh_simulation.network import SILENT_S
 from tests.mesh_simulation.truth import Counts
@@ -59,6 +60,10 @@ class Plan(NamedTuple):
     """Whether all cables take the same time."""
     costs: tuple[int, ...] = (1,)
     """What links may cost."""
+    subscribers: int = 1
+    """Most subscribers of a hub at the start."""
+    limits: tuple[MeshLimits, ...] = (MeshLimits(),)
+    """What hubs may keep."""
 
 
 def large_plan(hubs: int) -> Plan:
@@ -202,10 +207,12 @@ def run(plan: Plan) -> Counts:
     chance = Random(plan.seed)  # noqa: S311 -- the same each time
     if plan.shape == "full":
         plan = plan._replace(hubs=min(plan.hubs, _FULL_HUBS_LIMIT))
-    world = World(plan.hubs, cables_of(plan.shape, plan.hubs, chance, even=plan.even), plan.seed, costs=plan.costs)
+    cables = cables_of(plan.shape, plan.hubs, chance, even=plan.even)
+    world = World(plan.hubs, cables, plan.seed, costs=plan.costs, limits=plan.limits)
     for site in range(plan.hubs):
-        if chance.random() < 0.5:
-            world.subscribe(site, chance.choice(PREFIXES))
+        for _ in range(plan.subscribers):
+            if chance.random() < 0.5:
+                world.subscribe(site, chance.choice(PREFIXES))
     publishers = [chance.randrange(plan.hubs) for _ in range(plan.publishers)]
     churn = _Churn(world, chance)
     for _ in range(plan.rounds):

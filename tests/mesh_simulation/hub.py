@@ -17,6 +17,7 @@ from math import inf
 from typing import ClassVar, NamedTuple
 
 from hub.filter import Change, Filter
+from hub.limits import MeshLimits
 from hub.mesh.announcement import Announcement, Digest, Interests, Wanted
 from hub.mesh.mesh import Mesh
 from tests.mesh_simulation.network import Clock, End, Message, Origin
@@ -43,13 +44,22 @@ class Hub:
         clock: The time of the network.
         offset_s: How much the clock of this hub is ahead; hubs do not compare their clocks.
         truth: Who is told of what becomes of messages.
+        limits: How much it keeps of what others want.
     """
 
     mesh_type: ClassVar[type[Mesh[End]]] = Mesh
     """What makes its mesh; a benchmark has one that looks at the time."""
 
-    def __init__(self, hub: bytes, clock: Clock, offset_s: float, truth: Truth) -> None:
+    def __init__(
+        self,
+        hub: bytes,
+        clock: Clock,
+        offset_s: float,
+        truth: Truth,
+        limits: MeshLimits = MeshLimits(),  # noqa: B008 -- frozen
+    ) -> None:
         self.id = hub
+        self.limits = limits
         self.is_alive = True
         self.ends: dict[bytes, End] = {}
         """The id of a neighbour → the end of the link to it, while that is up."""
@@ -63,6 +73,7 @@ class Hub:
             on_interest=self._interest,
             on_due=self._due_on,
             on_clash=self._take_for_another,
+            limits=limits,
         )
         self._clock, self._offset_s, self._truth = clock, offset_s, truth
         self._filter = Filter()

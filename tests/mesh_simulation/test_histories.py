@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from hub.limits import MeshLimits
 from tests.mesh_simulation.histories import SHAPES, Plan, large_plan, run
 
 HISTORIES = 200
@@ -38,6 +39,15 @@ def test_whatever_happens_the_mesh_does_what_it_promises(group: int) -> None:
     """No message twice, none out of order; once it is quiet all agree, and all arrives."""
     seeds = range(group * HISTORIES // GROUPS, (group + 1) * HISTORIES // GROUPS)
     assert sum(run(_plan(seed)).delivered for seed in seeds)
+
+
+def test_hubs_that_cannot_keep_what_others_want() -> None:
+    """They send too much, and nothing is lost; whoever has room knows all, and knows it once there is room."""
+    limits = MeshLimits(), MeshLimits(prefixes=1), MeshLimits(prefixes=2), MeshLimits(prefixes_total=9)
+    for seed in range(60):
+        plan = _plan(seed)._replace(hubs=5 + seed % 8, shape=SHAPES[seed % len(SHAPES)], limits=limits)
+        plan = plan._replace(rounds=4, events=40, subscribers=4)
+        assert run(plan).delivered
 
 
 def test_hundreds_of_hubs_do_so_too() -> None:

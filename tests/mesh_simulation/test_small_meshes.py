@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
+from hub.limits import MeshLimits
 from tests.mesh_simulation.histories import PREFIXES, TOPICS
 from tests.mesh_simulation.world import Cable, Ending, World
 
@@ -28,16 +29,23 @@ class SmallMesh(RuleBasedStateMachine):
         pairs=st.lists(st.tuples(_NUMBERS, _NUMBERS, _DELAYS_S), max_size=9),
         tree=st.lists(st.tuples(_NUMBERS, _DELAYS_S), min_size=5, max_size=5),
         costs=st.sampled_from([(1,), (1, 2, 3)]),
+        limits=st.sampled_from([(MeshLimits(),), (MeshLimits(), MeshLimits(prefixes=1), MeshLimits(prefixes_total=3))]),
     )
     def begin(
-        self, hubs: int, pairs: list[tuple[int, int, float]], tree: list[tuple[int, float]], costs: tuple[int, ...]
+        self,
+        hubs: int,
+        pairs: list[tuple[int, int, float]],
+        tree: list[tuple[int, float]],
+        costs: tuple[int, ...],
+        limits: tuple[MeshLimits, ...],
     ) -> None:
         """Make a graph that is connected, a tree and cables across; and there are two who want much."""
         cables = {(before % site, site): delay_s for site, (before, delay_s) in enumerate(tree[: hubs - 1], 1)}
         for a, b, delay_s in pairs:
             if a % hubs < b % hubs:
                 cables.setdefault((a % hubs, b % hubs), delay_s)
-        self.world = World(hubs, ((a, b, delay_s) for (a, b), delay_s in cables.items()), costs=costs)
+        between = [(a, b, delay_s) for (a, b), delay_s in cables.items()]
+        self.world = World(hubs, between, costs=costs, limits=limits)
         self.world.subscribe(0, "/a/")
         self.world.subscribe(hubs - 1, "/")
 

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 from random import Random
 
+from hub.limits import MeshLimits
 from tests.mesh_simulation.hub import Hub, Subscriber
 from tests.mesh_simulation.network import SILENT_S, Clock, Link, Message
 from tests.mesh_simulation.truth import BrokenPromiseError, Truth
@@ -71,6 +72,7 @@ class World:
         seed: Of ids and of the clocks of hubs.
         hub_type: What makes a hub.
         costs: One of these is drawn for each cable.
+        limits: One of these is drawn for each hub.
     """
 
     def __init__(
@@ -80,10 +82,13 @@ class World:
         seed: int = 0,
         hub_type: type[Hub] = Hub,
         costs: Sequence[int] = (1,),
+        *,
+        limits: Sequence[MeshLimits] = (MeshLimits(),),
     ) -> None:
+        self._limits = limits
         self._hub_type = hub_type
         self.clock = Clock()
-        self.truth = Truth()
+        self.truth = Truth(useless=limits != (MeshLimits(),))
         self._chance = Random(seed)  # noqa: S311 -- the same each time
         self.sites = [self._new_hub() for _ in range(hubs)]
         self.cables = [Cable((a, b), delay_s, self._chance.choice(costs)) for a, b, delay_s in cables]
@@ -235,7 +240,7 @@ class World:
             interests = {hub.id: hub.filter for hub in component.values() if hub.filter}
             for hub in component.values():
                 _check_links(hub, true_links)
-                _check_interests(hub, component, interests)
+                _check_interests(hub, component, links[hub.id], interests)
 
     def _publish_expected(self, components: Sequence[Mapping[bytes, Hub]], site: int, topic: str) -> None:
         hub = self.sites[site]
@@ -269,7 +274,8 @@ class World:
 
     def _new_hub(self) -> Hub:
         offset_s = self._chance.uniform(0.0, 1e5)
-        return self._hub_type(self._chance.randbytes(16), self.clock, offset_s, self.truth)
+        limits = self._limits[0] if len(self._limits) == 1 else self._chance.choice(self._limits)
+        return self._hub_type(self._chance.randbytes(16), self.clock, offset_s, self.truth, limits)
 
     def _neighbours(self) -> dict[bytes, set[bytes]]:
         """Return each hub with those that it is linked with."""
@@ -323,9 +329,31 @@ def _check_links(hub: Hub, true_links: Mapping[bytes, set[bytes]]) -> None:
             raise BrokenPromiseError(f"{hub.id.hex()[:8]} believes in other links of {other.hex()[:8]} than there are")
 
 
-def _check_interests(hub: Hub, component: Mapping[bytes, Hub], true_interests: Mapping[bytes, set[str]]) -> None:
+def _check_interests(
+    hub: Hub, component: Mapping[bytes, Hub], neighbours: set[bytes], true_interests: Mapping[bytes, set[str]]
+) -> None:
     believed = {other: wants for other, wants in hub.interests.items() if other in component}
-    expected = {other: wants for other, wants in true_interests.items() if other != hub.id}
+    expected = {
+        other: _expected(hub, other, [component[one] for one in neighbours], true_interests.get(other, set()))
+        for other in component
+        if other != hub.id
+    }
+    expected = {other: wants for other, wants in expected.items() if wants}
     if believed != expected:
         wrong = [other.hex()[:8] for other in component if believed.get(other) != expected.get(other)]
         raise BrokenPromiseError(f"{hub.id.hex()[:8]} does not know what is wanted at {', '.join(wrong[:5])}")
+
+
+def _expected(hub: Hub, other: bytes, neighbours: Sequence[Hub], wants: set[str]) -> set[str]:
+    """Return what a hub must believe that another one wants: everything, if it has no room, and else the truth.
+
+    Unless no neighbour can tell it the truth.
+    """
+    record = hub.mesh.records[other]
+    if record.is_whole:
+        return wants
+    can_know = any(one.mesh.records[other].is_whole for one in neighbours)
+    if record.is_cut:
+        others = hub.mesh.statistics().prefixes - len(record.wants)
+        can_know &= len(wants) <= min(hub.limits.prefixes, hub.limits.prefixes_total - others)
+    return wants if can_know else {""} | set(record.wants)

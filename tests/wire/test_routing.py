@@ -51,6 +51,7 @@ announcements = st.builds(
     added=interests,
     removed=interests,
     addresses=st.lists(st.sampled_from(["tcp://10.0.0.1:7400", "x" * 256, "ä" * 128]), max_size=8).map(tuple),
+    is_whole=st.booleans(),
 )
 
 
@@ -157,6 +158,14 @@ def test_addresses_are_for_those_who_take_them() -> None:
     assert bodies(crowded, 2000) == bodies(crowded._replace(addresses=()), 2000)
 
 
+def test_what_is_incomplete_is_everything_to_those_who_do_not_know_that() -> None:
+    """Others are told that it is, in each part."""
+    said = large(0)._replace(added=(Served("/s"),), is_whole=False)
+    assert [array[0] for array in map(msgpack.unpackb, bodies(said))] == [7]
+    (earlier,) = encode_routing(said, 1 << 24, 5)
+    assert decode_routing(frames_of(earlier)[0].body).added == (Served("/s"), "")  # type: ignore[union-attr]
+
+
 def test_a_digest_that_does_not_fit() -> None:
     """Tells of as many hubs as it can."""
     known = tuple((number.to_bytes(16, "big"), 2**32 - 1) for number in range(HUBS_LIMIT + 1))
@@ -196,7 +205,7 @@ BAD = {
     "no value": (b"\xc1", ""),
     "no array": (b"\x80", "array"),
     "an empty array": (b"\x90", ""),
-    "an unknown number": (msgpack.packb([7, HUB]), "7"),
+    "an unknown number": (msgpack.packb([8, HUB]), "8"),
     "a digest of short ids": (msgpack.packb([1, [[HUB[:15], 1]]]), "16"),
     "a digest of long ids": (msgpack.packb([1, [[HUB + b"x", 1]]]), "16"),
     "a digest of ids that are text": (msgpack.packb([1, [["h" * 16, 1]]]), "bytes"),
@@ -358,11 +367,12 @@ def test_neighbours_are_in_all_parts_or_in_none(neighbours: tuple[()] | None) ->
 
 @pytest.mark.parametrize("limit", [1, 1500, 2000])
 def test_a_hub_that_wants_too_much(limit: int) -> None:
-    """Is heard for the first of it, and with its neighbours; each announcement says how much of it was left out."""
+    """Is heard for its neighbours and for what it serves; each announcement says how much else was left out."""
     assembly = Assembly(limit)
+    said = large(5000)._replace(added=(Served("/s"), *numbered(4999)))
     for _ in range(2):
-        *_, heard = [assembly.add(part) for part in parts_of(large(5000))]
-        assert heard == large(limit)._replace(left_out=5000 - limit)
+        *_, heard = [assembly.add(part) for part in parts_of(said)]
+        assert heard == said._replace(added=(Served("/s"),), left_out=4999)
     assert assembly.entries == 0
 
 

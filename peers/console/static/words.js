@@ -330,6 +330,7 @@ const ENGLISH = {
     hubColumns: ["Hub", "State", "Linked with", "prefixes", "Zeeks", "in", "out", "round trip", "dropped"],
     own: "the one that is asked",
     reached: "reached",
+    everything: "everything",
     lost: (/** @type {string} */ time) => `cannot be reached for ${time}`,
     zeeks: (/** @type {number} */ all, /** @type {number} */ gateways) => `${all.toLocaleString("en")}, gateway of ${gateways.toLocaleString("en")}`,
     way: "Way of a topic",

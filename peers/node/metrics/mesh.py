@@ -27,6 +27,7 @@ def mesh_metrics(statistics: MeshStatistics, limits: MeshSettings) -> Iterator[M
     yield gauge("hub_mesh_prefixes", "Prefixes of other hubs that are kept.", statistics.prefixes)
     yield gauge("hub_mesh_prefixes_limit", "How many there may be.", limits.prefixes)
     yield counter("hub_mesh_prefixes_left_out", "Prefixes of other hubs, not kept.", statistics.left_out_total)
+    yield gauge("hub_mesh_hubs_incomplete", "Hubs that are sent everything.", statistics.incomplete)
     yield gauge("hub_mesh_epoch", "Of what enters the mesh here.", statistics.epoch)
     announcements = CounterMetricFamily("hub_mesh_announcements", "Of other hubs, by outcome.", labels=("outcome",))
     announcements.add_metric(("taken",), statistics.announcements_total)

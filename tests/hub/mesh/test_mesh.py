@@ -502,35 +502,127 @@ def test_hubs_links_and_prefixes_are_limited() -> None:
     settle(a, b, now_s=0)
     link = next(iter(a.links))
     a.mesh.hear(link, Announcement(b"c" * 16, 0, 1, "", (), ("/1", "/2", "/3")))
-    assert a.wanted[b"c" * 16] == {"/1", "/2"}
-    assert a.mesh.records[b"c" * 16].left_out == 1
+    assert a.wanted[b"c" * 16] == {""}
+    assert a.mesh.records[b"c" * 16].left_out == 3
+    a.mesh.hear(link, Announcement(b"c" * 16, 1, 2, "", None, ("/4",)))
+    a.mesh.hear(link, Announcement(b"c" * 16, 1, 2, "", None, ("/4",)))
+    assert a.mesh.records[b"c" * 16].left_out == 4
     a.mesh.hear(link, Announcement(b.id, 1, 100, "", None, ("/4", "/5")))
-    assert a.wanted[b.id] == {"/4"}
-    a.mesh.hear(link, Announcement(b"c" * 16, 1, 2, "", None, (), ("/1",)))
-    a.mesh.hear(link, Announcement(b.id, 1, 101, "", None, ("/5",)))
     assert a.wanted[b.id] == {"/4", "/5"}
+    assert a.mesh.take(link)[1:] == []
+    a.mesh.hear(link, Announcement(b"c" * 16, 2, 3, "", None, (), ("/1", "/2", "/3")))
+    assert a.mesh.take(link) == [Wanted(b"c" * 16)]
+    a.mesh.hear(link, Announcement(b"c" * 16, 0, 3, "", (), ("/4",)))
+    assert a.wanted[b"c" * 16] == {"/4"}
     with pytest.raises(RejectedError, match="3 hubs are known here, the limit is 3"):
         a.mesh.hear(link, Announcement(b"d" * 16, 0, 1))
     too_many = tuple((bytes([number]) * 16, 1) for number in range(3))
     with pytest.raises(RejectedError, match="3 links, the limit is 2"):
-        a.mesh.hear(link, Announcement(b"c" * 16, 2, 3, "", too_many))
+        a.mesh.hear(link, Announcement(b"c" * 16, 3, 4, "", too_many))
     counted = a.mesh.statistics()
     assert (counted.hubs, counted.links, counted.prefixes) == (3, 1, 3)
-    assert (counted.left_out_total, counted.refused_total) == (2, 2)
-    a.mesh.hear(link, Announcement(b"c" * 16, 2, 3, left_out=7))  # that was done as it came
-    assert a.mesh.statistics().left_out_total == 9
+    assert (counted.left_out_total, counted.refused_total, counted.incomplete) == (4, 2, 0)
+    a.mesh.hear(link, Announcement(b"c" * 16, 3, 4, left_out=7))  # that was done as it came
+    assert a.wanted[b"c" * 16] == {""}
     assert a.mesh.records[b"c" * 16].left_out == 8
+    assert (a.mesh.statistics().left_out_total, a.mesh.statistics().incomplete) == (12, 1)
+
+
+def three(*, short: int | None = None, kept: int = 60) -> list[Hub]:
+    """Hubs A, B and C, one of which has room for so many prefixes."""
+    small = MeshLimits(prefixes_total=kept)
+    return [Hub(number, small if number == short else MeshLimits()) for number in (1, 2, 3)]
+
+
+def test_a_hub_between_has_no_room() -> None:
+    """All that is wanted arrives; and it knows what is wanted again once there is less of it."""
+    a, b, c = three(short=2)
+    connect(a, b)
+    connect(b, c)
+    settle(a, b, c, now_s=0)
+    c.mesh.change(Change(tuple(f"/{number:02}" for number in range(100))))
+    settle(a, b, c, now_s=1)
+    assert a.wanted[c.id] == b.wanted[c.id] == {""}
+    assert ways(a, a, c) == {b}
+    assert (b.mesh.records[c.id].left_out, a.mesh.records[c.id].left_out) == (100, 0)
+    c.mesh.change(Change((), tuple(f"/{number:02}" for number in range(60))))
+    settle(a, b, c, now_s=2)
+    assert a.wanted[c.id] == b.wanted[c.id] == {f"/{number:02}" for number in range(60, 100)}
+    c.mesh.change(Change(("/more",), ("/60",)))
+    settle(a, b, c, now_s=3)
+    assert a.wanted[c.id] == b.wanted[c.id] == {"/more", *(f"/{number:02}" for number in range(61, 100))}
+
+
+@pytest.mark.parametrize("linked_late", [False, True])
+def test_who_has_room_believes_who_knows(linked_late: bool) -> None:  # noqa: FBT001
+    """In a ring, whichever link came up first."""
+    a, b, c = three(short=2)
+    connect(a, b)
+    connect(b, c)
+    if not linked_late:
+        connect(c, a)
+    settle(a, b, c, now_s=0)
+    wanted = {f"/{number:02}" for number in range(100)}
+    c.mesh.change(Change(tuple(wanted)))
+    settle(a, b, c, now_s=1)
+    if linked_late:
+        assert a.wanted[c.id] == {""}
+        connect(c, a)
+        settle(a, b, c, now_s=2)
+    assert a.wanted[c.id] == wanted
+    assert b.wanted[c.id] == {""}
+    c.mesh.change(Change(("/more",)))
+    tell_first(c, b, a)
+    assert a.wanted[c.id] == {"", *wanted}
+    settle(a, b, c, now_s=3)
+    assert a.wanted[c.id] == {"/more", *wanted}
+    disconnect(a, c)
+    c.mesh.change(Change(("/most",)))
+    settle(a, b, c, now_s=4)
+    assert a.wanted[c.id] == {"", "/more", *wanted}
+
+
+def tell_first(hub: Hub, between: Hub, far: Hub) -> None:
+    """Let what a hub announces come to another one by a third, before it comes from itself."""
+    hub.mesh.check(3)
+    tell(hub, between)
+    tell(between, far)
+
+
+def test_room_that_others_leave() -> None:
+    """What was not kept is asked for when another hub wants less, or is forgotten."""
+    a, b, c = three(short=1, kept=3)
+    connect(a, b)
+    connect(a, c)
+    settle(a, b, c, now_s=0)
+    b.mesh.change(Change(("/1", "/2")))
+    settle(a, b, c, now_s=1)
+    c.mesh.change(Change(("/3", "/4")))
+    settle(a, b, c, now_s=2)
+    assert (a.wanted[b.id], a.wanted[c.id]) == ({"/1", "/2"}, {""})
+    assert b.wanted[c.id] == {""}
+    b.mesh.change(Change((), ("/1",)))
+    settle(a, b, c, now_s=3)
+    assert a.wanted[c.id] == b.wanted[c.id] == {"/3", "/4"}
+    b.mesh.change(Change(("/5", "/6")))
+    settle(a, b, c, now_s=4)
+    assert a.wanted[b.id] == {""}
+    disconnect(a, c)
+    for now_s in (5, 6 + FORGET_S, 8 + FORGET_S):
+        settle(a, b, now_s=now_s)
+    assert (a.wanted[b.id], a.wanted[c.id]) == ({"/2", "/5", "/6"}, set())
 
 
 def test_all_that_a_hub_wants_counts_together() -> None:
-    """Prefixes, rules, what it serves, and names: what is over the limit of one hub is left out, whatever it is."""
+    """Prefixes, rules, what it serves, and names; prefixes and rules give way, as there is one that covers them all."""
     a, b = Hub(1, MeshLimits(hubs=3, neighbours=2, prefixes=4, prefixes_total=9)), Hub(2)
     connect(a, b)
     settle(a, b, now_s=0)
     kinds = ("/1", Rule(("x",)), Served("/s"), Announced("org.n", (), 1, 1), "/2", Rule(("y",)))
     a.mesh.hear(next(iter(a.links)), Announcement(b"c" * 16, 0, 1, "", (), kinds))
     record = a.mesh.records[b"c" * 16]
-    assert (tuple(record.wants), record.left_out) == (kinds[:4], 2)
+    assert (tuple(record.wants), record.left_out) == (kinds[2:4], 4)
+    assert a.wanted[b"c" * 16] == {"", *kinds[2:4]}
 
 
 def test_announcements_that_say_something_new_are_counted() -> None:

@@ -160,6 +160,7 @@ export interface Hub {
   own: boolean;
   prefixes: number;
   left_out: number;
+  incomplete: boolean;
   addresses: string[];
   spares: string[];
   lost: number | null;

@@ -230,7 +230,7 @@ class Mesh {
       one.name || one.hub,
       one.lost !== null ? said.lost(duration(Math.max(0, Date.now() / 1000 - one.lost))) : one.own ? said.own : said.reached,
       Object.keys(one.links).map((id) => names.get(id) ?? id).join(", "),
-      whole(one.prefixes),
+      one.incomplete ? said.everything : whole(one.prefixes),
       zeeks.length === 0 ? "" : said.zeeks(zeeks.length, zeeks.filter(Boolean).length),
       rate === undefined ? "" : `${short(rate.received)}/s`,
       rate === undefined ? "" : `${short(rate.sent)}/s`,
