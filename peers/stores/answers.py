@@ -11,13 +11,13 @@ from typing import Final, TypeAlias
 import msgpack
 import msgspec
 
-from hub.errors import CloseCode, StoreError
+from hub.errors import CloseCode, HubError, PeerError, StoreError
 from hub.frame import BATCH_COUNT, FLAG_BATCH
 from hub.request_frame import TRANSACTIONS, Reply, Request, Status
 from hub.stores.change import Change
 from hub.stores.command import Command
 
-__all__ = ["Answers", "answer_of", "give_answers", "refusal"]
+__all__ = ["Answers", "answer_of", "give_answers", "refusal", "unknown"]
 
 Answers: TypeAlias = list[tuple[Status, bytes]]
 """For each command or read: what has become of it, and the answer or the reason, in msgpack."""
@@ -34,6 +34,12 @@ def refusal(error: StoreError) -> tuple[Status, bytes]:
     """Return the answer to what was refused."""
     status = Status.OVERFLOW if error.code == CloseCode.TRY_AGAIN_LATER else Status.FAILED
     return status, msgpack.packb(error.text)
+
+
+def unknown(error: HubError) -> tuple[Status, bytes]:
+    """Return the answer to a command whose change is not kept yet: the hub may end before."""
+    text = error.text if isinstance(error, PeerError) else str(error)
+    return Status.TIMED_OUT, msgpack.packb(f"carried out, and it is unknown whether it will be kept: {text}")
 
 
 def answer_of(command: Command | StoreError, outcome: Change | StoreError | None) -> tuple[Status, bytes]:

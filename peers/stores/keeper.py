@@ -19,8 +19,8 @@ from hub.stores.store import Store
 __all__ = ["NO_NOTES", "InMemory", "Keeper", "Notes", "Then"]
 
 Then: TypeAlias = Callable[[HubError | None], object]
-"""Called in a turn of the loop once changes are kept, or with the reason why they never will be. In that case the
-master answers with this error, and goes on with entries that are not kept."""
+"""Called in a turn of the loop once changes are kept, or with the reason why they are not yet. In that case the master
+answers that the outcome is unknown, and goes on with entries that are not kept; the keeper tries again."""
 
 Notes: TypeAlias = Mapping[str, bytes | None]
 """What those who serve a store elsewhere must know of it after a restart, by a name; None takes a note away."""

@@ -41,7 +41,7 @@ from hub.stores.command import Command
 from hub.stores.limits import StoreLimits
 from hub.stores.naming import store_topic
 from hub.stores.store import Store, StoreStatistics
-from peers.stores.answers import Answers, answer_of, give_answers, refusal
+from peers.stores.answers import Answers, answer_of, give_answers, refusal, unknown
 from peers.stores.keeper import NO_NOTES, Keeper, Notes
 from peers.stores.operations import TypedOperations
 from peers.stores.reading import Reading
@@ -311,10 +311,10 @@ class Master:
         user = None if rights is None else rights.user.name
 
         def then(outcomes: list[Change | StoreError | None], error: HubError | None) -> None:
-            if error is not None:
-                give([(Status.FAILED, msgpack.packb(str(error)))] * len(commands))
-            else:
+            if error is None:
                 give(list(map(answer_of, commands, outcomes)))
+            else:
+                give([refusal(each) if isinstance(each, StoreError) else unknown(error) for each in outcomes])
 
         self._apply_for_clients(commands, then, user or asker.name or None, user, asker)
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hub.errors import HubError, RequestFailedError, RequestOverflowError, StorageError
+from hub.errors import HubError, RequestFailedError, RequestOverflowError, RequestTimeoutError, StorageError
 from hub.settings.settings import Settings
 from hub.settings.stores import StoresSettings
 from hub.stores.command import Command
@@ -310,7 +310,7 @@ async def test_what_cannot_be_kept_is_not_told_as_changes(start_hub: StartHub, t
         first = await client.request(WRITE, ["put", pack("k"), pack(0)])
         disk.error = apsw.FullError("database or disk is full")
         for asked in (["put", pack("k"), pack(1)], ["put_unique", pack("k"), pack(1)]):
-            with pytest.raises(RequestFailedError, match="disk is full"):
+            with pytest.raises(RequestTimeoutError, match="disk is full"):
                 await client.request(WRITE, asked)
         outcomes = await client.request_many(READ, [["since", first], ["exists", pack("k")]], return_exceptions=True)
         assert isinstance(outcomes[0], RequestOverflowError)
@@ -319,6 +319,24 @@ async def test_what_cannot_be_kept_is_not_told_as_changes(start_hub: StartHub, t
         async with client.store("s").replica() as replica:
             assert replica.get("k") == 1
         assert (await client.request(READ, ["since", first]))[1] == first + 1
+
+
+async def test_what_cannot_be_kept_is_answered_as_unknown(start_hub: StartHub, tmp_path: Path, disk: Disk) -> None:
+    """It counts once it is kept: only commands that were refused are answered as failed."""
+    disk.goes_on.set()
+    hub = await start_hub(settings=Settings(stores=StoresSettings(open=(f"s={tmp_path / 's.db'}",))))
+    async with connect(hub.url) as client:
+        store = client.store("s")
+        await store.put("text", "x")
+        disk.error = apsw.FullError("database or disk is full")
+        with pytest.raises(RequestTimeoutError, match=r"carried out, and it is unknown .* not written to .*s\.db yet.*disk is full"):
+            await store.increment("count")
+        asked = [["increment", pack("count"), pack(1)], ["increment", pack("text"), pack(1)]]
+        unknown, refused = await client.request_many(WRITE, asked, return_exceptions=True)
+        assert isinstance(unknown, RequestTimeoutError)
+        assert isinstance(refused, RequestFailedError)
+        disk.error = None
+        assert await store.increment("count") == 3
 
 
 def _number(hub: Hub) -> int:

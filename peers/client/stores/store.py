@@ -32,7 +32,8 @@ class Store:
 
     All calls raise `RequestError` where the store is not there (`NoResponderError`), may not be asked
     (`NotAllowedError`) or refuses (`RequestFailedError`: the text says why, and nothing was changed); after
-    `ConnectionLostError` nobody knows whether a command was carried out.
+    `ConnectionLostError`, `ResponderGoneError` or `RequestTimeoutError` it is unknown whether a command was carried
+    out: a store that cannot write its file answers with the last one.
 
     Args:
         name: Of the store.

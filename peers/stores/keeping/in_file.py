@@ -6,7 +6,8 @@ keep(changes) ─▶ Unkept ── a thread: one transaction ─▶ then(None), 
 ```
 
 What cannot be written is not lost while the hub runs: it stays with the changes behind it, and reaches the file when
-that can be written again, although whoever asked was told that it was not kept. So the file and the store do not part.
+that can be written again. It is not taken back, as later commands have seen it: clients are told that it is unknown
+whether it will be kept. So the file and the store do not part.
 
 Owner: the event loop; the database is used by one thread, and by nobody else after `load`. Invariants: `then` is called
 once for each `keep`, in their order, and without an error only when the changes survive that the process is killed
@@ -133,12 +134,12 @@ class InFile:
             then(None)
 
     def _fail(self, unkept: Unkept, cause: Exception) -> HubError:
-        """Put back what could not be written; return what those are told who wait."""
+        """Put back what could not be written; return the error for those who wait."""
         if not self.failures_total:
             self._log.error("a store cannot be written; it is tried again", path=self._path, reason=str(cause))
         self.failures_total += 1
         self._waiting = unkept.put_behind(self._waiting)
-        text = f"not kept, and kept as soon as {self._path} can be written: {cause}"
+        text = f"changes are not written to {self._path} yet, which is tried again: {cause}"
         return RejectedError(CloseCode.TRY_AGAIN_LATER, text)
 
     async def close(self) -> None:
