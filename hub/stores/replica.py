@@ -71,6 +71,8 @@ class Replica:
         """Of the master's life that this is a copy of."""
         self.is_ready = False
         """Whether there is a state at all."""
+        self.loaded_total = 0
+        """How many snapshots were taken in: where `hear` or `finish` counts one, what it returns are differences."""
         self._number = 0
         self._loading: _Loading | None = None
         self._must_load = True
@@ -205,6 +207,7 @@ class Replica:
         before, self.entries = self.entries, loading.entries
         self.epoch, self._number = loading.epoch, loading.number
         self.is_ready, self._loading = True, None
+        self.loaded_total += 1
         self._last = max(self._last, self._number)
         self._refresh()
         return _differences(before, self.entries, self._number) if self._tells_loaded else []
@@ -245,7 +248,11 @@ def _apply(entries: dict[bytes, tuple[bytes, int]], change: Change) -> Change:
 def _differences(
     before: dict[bytes, tuple[bytes, int]], behind: dict[bytes, tuple[bytes, int]], number: int
 ) -> list[Change]:
-    """Return what turns one state into another, as changes: those that erase have the number of the whole."""
+    """Return what turns one state into another, as changes.
+
+    Their numbers never go down: puts have the versions of their entries, erases come last, with the number of the
+    state. Only all of them together make a state that the master had.
+    """
     gone = [
         Change(number, int(ChangeKind.ERASE), key, None, entry[0], None, None)
         for key, entry in before.items()
@@ -256,4 +263,4 @@ def _differences(
         for key, entry in behind.items()
         if before.get(key) != entry
     ]
-    return gone + sorted(new)
+    return sorted(new) + gone

@@ -24,7 +24,6 @@ from functools import partial
 from itertools import groupby
 from typing import NamedTuple, Protocol, TypeVar
 
-import msgpack
 import msgspec
 
 from hub.batch import Batch, value_ends

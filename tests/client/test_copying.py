@@ -57,7 +57,7 @@ async def test_further_pages_are_on_their_way_while_one_is_taken_in(monkeypatch:
 
     monkeypatch.setattr(Replica, "take_rows", taking)
     stream: Any = Silent()
-    made = Copying(master.read, stream, "", lambda _: None, tells_loaded=False)
+    made = Copying(master.read, stream, "", lambda *_: None, tells_loaded=False)
     await made.open()
     try:
         assert len(made.replica.entries) == PAGES

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from peers.values import Count, Set, Table, Timespan
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
+from tests.stores.packed import command
 
 
 @pytest.fixture
@@ -123,7 +125,7 @@ async def test_a_watch_gives_what_is_there_and_then_each_change(store: Store) ->
     await store.put("b/1", 1)
     async with store.watch("a/") as changes:
         assert await _take(changes, 1) == [
-            StoreChange(Kind.PUT, "a/1", 1, None, changes._copying.replica.entries[b"\xa3a/1"][1], None, present=True)
+            StoreChange(Kind.PUT, "a/1", 1, None, changes._copying.replica.entries[b"\xa3a/1"][1], None, True, False)
         ]
         await store.put("b/2", 1)
         await store.put("a/2", 2)
@@ -230,6 +232,33 @@ async def test_a_replica_begins_anew_with_another_life_of_the_store(store: Store
         await _put(store, "new", 1)
         await eventually(lambda: replica.get("new") == 1)
         assert replica.get("old") is None
+
+
+async def test_a_watch_behind_a_restart_never_goes_back(start_hub: StartHub, tmp_path: Path) -> None:
+    """Entries are read again: their changes are in order, and marked until together they are the state of the store."""
+    settings = StoresSettings(open=(f"s={tmp_path / 's.db'}",), changes=1)
+    hub = await start_hub(settings=Settings(stores=settings))
+    async with connect(hub.url) as client:
+        store = client.store("s")
+        await store.put_many({"gone": 1, "changed": 1, "same": 1})
+        async with store.watch() as changes:
+            told = await _take(changes, 3)
+            assert [change.partial for change in told] == [True, True, False]
+            await hub.node.stores.stop()
+            hub.node.stores.open(settings)
+            for unheard in (command("put", "changed", 2), command("erase", "gone"), command("put", "new", 2)):
+                _master(hub).store.apply(unheard, 0)
+            told += await _take(changes, 3)
+            await _put(store, "end", 1)
+            told += await _take(changes, 1)
+        versions = [change.version for change in told]
+        assert versions == sorted(versions)
+        assert [(change.kind.value, change.key, change.partial) for change in told[3:]] == [
+            ("put", "changed", True),
+            ("put", "new", True),
+            ("erase", "gone", False),
+            ("put", "end", False),
+        ]
 
 
 async def test_a_store_that_is_not_there(client: Client, store: Store) -> None:

@@ -91,8 +91,13 @@ def test_a_replica_equals_its_master_once_quiet(seed: int) -> None:  # noqa: C90
     replica = Replica()
     mirror: dict[bytes, bytes] = {}
 
+    last = 0
+
     def told(changes: list[Change]) -> None:
+        nonlocal last
         for change in changes:
+            assert change.number >= last
+            last = change.number
             if change.kind == ChangeKind.CLEAR:
                 mirror.clear()
                 continue

@@ -55,7 +55,8 @@ class Copying:
         read: Asks the master something, and returns the answer.
         stream: Of its changes, not open.
         prefix: Only entries whose keys are strings that begin like this are copied; empty: all.
-        on_changes: Called with what was applied, in order.
+        on_changes: Called with what was applied, in order, and whether only all of it together makes a state that the
+            store had: it was read as entries.
         tells_loaded: Whether `on_changes` hears of entries that came with a snapshot.
     """
 
@@ -64,7 +65,7 @@ class Copying:
         read: Callable[[list[Any]], Awaitable[Any]],
         stream: MessageStream,
         prefix: str,
-        on_changes: Callable[[list[Change]], object],
+        on_changes: Callable[[list[Change], bool], object],
         *,
         tells_loaded: bool,
     ) -> None:
@@ -74,6 +75,7 @@ class Copying:
         self._packed_prefix = prefix.encode(errors="surrogateescape")
         self._on_changes = on_changes
         self.replica = Replica(tells_loaded=tells_loaded)
+        self._loaded = 0
         self.error: HubError | None = None
         """Why nothing comes any more; None as long as it does."""
         self.room = asyncio.Event()
@@ -146,15 +148,17 @@ class Copying:
     def _end(self, error: HubError) -> None:
         if self.error is None:
             self.error = error
-            self._on_changes([])
+            self._on_changes([], False)
         self._advanced.set()
 
     def _apply(self, changes: list[Change]) -> None:
+        are_loaded = self.replica.loaded_total != self._loaded
+        self._loaded = self.replica.loaded_total
         if changes:
             prefix = self._packed_prefix
             if prefix:
                 changes = [each for each in changes if each.kind == ChangeKind.CLEAR or text_begins(each.key, prefix)]
-            self._on_changes(changes)
+            self._on_changes(changes, are_loaded)
         self._advanced.set()
 
     # What the master tells.

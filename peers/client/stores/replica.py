@@ -94,5 +94,5 @@ class StoreReplica(Opened):
             await self._copying.wait_number(version)
         return self
 
-    def _ignore(self, _: list[Change]) -> None:
+    def _ignore(self, _: list[Change], __: bool) -> None:  # noqa: FBT001 -- a callback
         """Nobody is told."""

@@ -73,6 +73,9 @@ class StoreChange(NamedTuple):
     """The user, or else the name of the client, who has asked for it; None where nobody has said that."""
     present: bool
     """Whether it is an entry that was there as the watching began."""
+    partial: bool
+    """Whether more of the same state follows: the entries were read, and not each change. With the next change that is
+    not partial, what was told is a state that the store had."""
 
 
 def value_of(packed: bytes | None) -> Any:
@@ -84,7 +87,7 @@ def value_of(packed: bytes | None) -> Any:
     return None if packed is None else decode_body(Encoding.MSGPACK, packed)
 
 
-def change_of(change: Change, *, present: bool) -> StoreChange:
+def change_of(change: Change, *, present: bool, partial: bool) -> StoreChange:
     """Return a change with values."""
     is_clear = change.kind == ChangeKind.CLEAR
     return StoreChange(
@@ -95,6 +98,7 @@ def change_of(change: Change, *, present: bool) -> StoreChange:
         change.number,
         change.publisher,
         present,
+        partial,
     )
 
 

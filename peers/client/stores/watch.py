@@ -33,8 +33,8 @@ class StoreWatch(Opened):
 
     def __init__(self, read: Callable[[list[Any]], Awaitable[Any]], stream: MessageStream, prefix: str) -> None:
         self._copying = Copying(read, stream, prefix, self._take, tells_loaded=True)
-        # What was not read, each with whether it was there at the beginning.
-        self._changes: deque[tuple[Change, bool]] = deque()
+        # What was not read, each with `present` and `partial`.
+        self._changes: deque[tuple[Change, bool, bool]] = deque()
         self._is_present = True
         self._some = asyncio.Event()
         self._is_open = False
@@ -99,13 +99,15 @@ class StoreWatch(Opened):
         return True
 
     def _take_first(self) -> StoreChange:
-        change, present = self._changes.popleft()
+        change, present, partial = self._changes.popleft()
         if len(self._changes) < HELD_CHANGES // 2:
             self._copying.room.set()
-        return change_of(change, present=present)
+        return change_of(change, present=present, partial=partial)
 
-    def _take(self, changes: list[Change]) -> None:
-        self._changes.extend((change, self._is_present) for change in changes)
+    def _take(self, changes: list[Change], are_loaded: bool) -> None:  # noqa: FBT001 -- a callback
+        last = len(changes) - 1 if are_loaded else 0
+        present = self._is_present
+        self._changes.extend((change, present, place < last) for place, change in enumerate(changes))
         if len(self._changes) >= HELD_CHANGES:
             self._copying.room.clear()
         self._some.set()

@@ -266,6 +266,8 @@ export interface StoreChange {
   readonly publisher: string | null;
   /** Whether it is an entry that was there as the watching began. */
   readonly present: boolean;
+  /** Whether more of the same state follows: with the next change that is not partial, it is one that the store had. */
+  readonly partial: boolean;
 }
 
 /** What `watch` returns. */

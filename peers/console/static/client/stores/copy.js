@@ -19,6 +19,7 @@
  * @property {string | null} old
  * @property {string | null} publisher
  * @property {boolean} present Whether it stands for an entry that was there before.
+ * @property {boolean} partial Whether it makes a state of the store only with those behind it.
  * @property {boolean} isOther Whether it is of an entry that is not copied.
  *
  * @typedef {object} Loading A state that is being read.
@@ -220,7 +221,8 @@ function applyChange(entries, change) {
 }
 
 /**
- * What turns one state into another, as changes.
+ * What turns one state into another, as changes whose numbers never go down: puts have the versions of their entries,
+ * erases come last, with the number of the state.
  *
  * @param {Entries} before
  * @param {Entries} behind
@@ -229,7 +231,7 @@ function applyChange(entries, change) {
  * @returns {Change[]}
  */
 function differences(before, behind, number, present) {
-  const made = { old: null, publisher: null, present, isOther: false };
+  const made = { old: null, publisher: null, present, partial: false, isOther: false };
   const gone = [...before].filter(([key]) => !behind.has(key)).map(([key, { value }]) => (
     { ...made, number, kind: ERASED, key, value: null, old: value }));
   const fresh = [...behind].filter(([key, { value, version }]) => {
@@ -237,5 +239,6 @@ function differences(before, behind, number, present) {
     return old === undefined || old.version !== version || old.value !== value;
   }).map(([key, { value, version }]) => (
     { ...made, number: version, kind: PUT, key, value, old: before.get(key)?.value ?? null }));
-  return [...gone, ...fresh.sort((one, other) => one.number - other.number)];
+  const told = [...fresh.sort((one, other) => one.number - other.number), ...gone];
+  return told.map((change, place) => ({ ...change, partial: place < told.length - 1 }));
 }

@@ -150,7 +150,7 @@ export class Copying {
    */
   #changes(rows) {
     return rows.map(([number, kind, key, value, , publisher]) => {
-      const change = { number, kind, key, value, old: null, publisher, present: false, isOther: false };
+      const change = { number, kind, key, value, old: null, publisher, present: false, partial: false, isOther: false };
       if (kind === CLEARED || beginsWith(key, this.#prefix)) return change;
       return { ...change, kind: ERASED, value: null, isOther: true };
     });

@@ -252,8 +252,8 @@ export class Store {
   /**
    * Iterate over what is there, and then over each change: `for await (const change of store.watch("sensor-"))`.
    *
-   * A change is `{kind, key, value, old, version, publisher, present}`. Nothing is missing in between, also where the
-   * connection is lost meanwhile, which the client's events tell. Leaving the loop ends it.
+   * A change is `{kind, key, value, old, version, publisher, present, partial}`. Nothing is missing in between, also
+   * where the connection is lost meanwhile, which the client's events tell. Leaving the loop ends it.
    */
   watch(prefix = "") {
     return new StoreWatch((told, ended) => this.#copy(checkedString(prefix), told, ended));

@@ -110,9 +110,9 @@ export class StoreWatch {
  * @param {Change} change
  * @returns {StoreChange}
  */
-function changeOf({ number, kind, key, value, old, publisher, present }) {
+function changeOf({ number, kind, key, value, old, publisher, present, partial }) {
   return {
     kind: CHANGE_KINDS[kind], key: kind === CLEARED ? null : received(key), value: received(value), old: received(old),
-    version: number, publisher, present,
+    version: number, publisher, present, partial,
   };
 }
