@@ -116,8 +116,9 @@ class Daemon:
         self._servers: list[Listener | Reserved] = []
         # One task for each peer that is dialled.
         self._tasks: list[asyncio.Task[None]] = []
-        # The timer of the next second; None before `start`.
-        self._tick: asyncio.TimerHandle | None = None
+        # The timer of the next second, and when that begins; None before `start`.
+        self._tick: asyncio.Handle | None = None
+        self._due_s = math.inf
         # What follows some of the messages, where that is wanted, from `start` on.
         self._telemetry: Telemetry | None = None
         # The journal, where there is one, from `start` on.
@@ -176,7 +177,8 @@ class Daemon:
         if settings.mesh.degree:
             spares = SpareDialler(self.node, Learned(self.node, self._loaded.peers))
             self._tasks.append(self.node.loop.create_task(spares.run(), name="spare links"))
-        self._tick = self.node.loop.call_at(self._next_tick_s(), self._second)
+        self.node.second_s = self.node.loop.time()
+        self._plan_second()
         self.node.ready = True
 
     async def _open(self, endpoint: Endpoint) -> None:
@@ -428,31 +430,49 @@ class Daemon:
             server.close()
         self._servers = []
 
-    def _next_tick_s(self) -> float:
-        """Return when a second of the loop's clock begins next: deadlines are kept in whole ones, none waits longer."""
-        return math.floor(self.node.loop.time()) + _TICK_S
+    def _plan_second(self) -> None:
+        """Have `_second` called when a second of the loop's clock begins: deadlines are kept in whole ones.
+
+        The time is kept here, as uvloop's `call_at` returns a handle without `when` if the time has come already.
+        """
+        self._due_s = math.floor(self.node.loop.time()) + _TICK_S
+        self._tick = self.node.loop.call_at(self._due_s, self._second)
 
     def _second(self) -> None:
-        """Do what is due once a second, and plan the next one."""
-        node, due_s = self.node, self._tick.when() if self._tick is not None else math.inf
-        now_s = node.loop.time()
-        self._tick = node.loop.call_at(self._next_tick_s(), self._second)  # first: a bug below must not stop the clock
-        node.keepalive.tick(now_s)
-        node.audit.tick()
-        node.marks.tick()
-        node.far_consumers.tick()
-        for event in node.core.report_drops():
-            unreadable = event.topic.endswith("unreadable")
-            self._log.warning("messages not readable there" if unreadable else "messages dropped", **event.value)
-            node.pulse.lose(math.floor(now_s), event.value)
-        node.pulse.beat(now_s, now_s - due_s)
-        node.core.quotas.look()
-        node.core.tick(node.loop.time())
-        self._memory_watch.tick()
-        self._tell_of_memory()
+        """Plan the next second, and do what is due once a second: a bug in one part stops nothing else."""
+        node, due_s = self.node, self._due_s
+        self._plan_second()
+        now_s = node.second_s = node.loop.time()
+        parts: tuple[Callable[[], object], ...] = (
+            lambda: node.keepalive.tick(now_s),
+            node.audit.tick,
+            node.marks.tick,
+            node.far_consumers.tick,
+            lambda: self._tell_of_drops(now_s),
+            lambda: node.pulse.beat(now_s, now_s - due_s),
+            node.core.quotas.look,
+            lambda: node.core.tick(now_s),
+            self._memory_watch.tick,
+            self._tell_of_memory,
+            self._tick_journal,
+            self._telling.tick,
+        )
+        for part in parts:
+            try:
+                part()
+            except Exception as error:  # noqa: BLE001 -- the last line of defence
+                self._log.exception("what is due once a second failed by a bug, please report it", error=repr(error))
+
+    def _tick_journal(self) -> None:
         if self._journal is not None:
             self._journal.tick()
-        self._telling.tick()
+
+    def _tell_of_drops(self, now_s: float) -> None:
+        """Announce and log what each handler has dropped."""
+        for event in self.node.core.report_drops():
+            unreadable = event.topic.endswith("unreadable")
+            self._log.warning("messages not readable there" if unreadable else "messages dropped", **event.value)
+            self.node.pulse.lose(math.floor(now_s), event.value)
 
     def _tell_of_memory(self) -> None:
         """Log when there begins to be too little memory, and when there is enough again."""

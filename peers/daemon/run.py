@@ -141,7 +141,7 @@ async def _serve(  # noqa: PLR0913 -- what a process has once
     daemon = Daemon(loaded, loaded.settings.name or host_name(), Part.CORE if has_crew else Part.WHOLE)
     daemon.node.log_statistics = lambda: log_statistics(log_queue, limit)
     crew = make_crew(daemon) if has_crew else NoCrew()
-    manager.begin()
+    manager.begin(lambda: not daemon.node.clock_trouble)
     await daemon.start()
     try:
         await crew.start()

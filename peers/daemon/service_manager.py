@@ -10,7 +10,8 @@ Each is a datagram to the socket that the environment names. Where it names none
 Owner: the process that was started; of a hub of several processes its core, which is up once all workers serve. The
 variables are taken out of the environment, so that processes that this one starts do not speak for it. Invariants: the
 loop never waits for whoever listens there: what the socket does not take is said again shortly, in its order; a sign of
-life is given by a timer of the loop, and so by a loop that turns. A manager that is gone is logged once.
+life is given by a timer of the loop, and so by a loop that turns, and only while the hub is well. A manager that is
+gone is logged once.
 
 Not here: when something is so (`peers.daemon.run`, `peers.daemon.reloading`).
 """
@@ -22,7 +23,7 @@ import os
 import socket
 import time
 from collections import deque
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from typing import Final
 
 import structlog
@@ -54,6 +55,7 @@ class ServiceManager:
         # The timer of the next sign of life, and that of what was not taken; None while there is none.
         self._beating: asyncio.TimerHandle | None = None
         self._trying: asyncio.TimerHandle | None = None
+        self._is_well: Callable[[], bool] = lambda: True
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
 
     @classmethod
@@ -64,8 +66,9 @@ class ServiceManager:
         is_meant = pid in {"", str(os.getpid())}
         return cls(address, int(span_us) / 1e6 if is_meant and span_us.isdecimal() else 0.0)
 
-    def begin(self) -> None:
-        """Begin to give signs of life: the loop runs."""
+    def begin(self, is_well: Callable[[], bool] = lambda: True) -> None:
+        """Begin to give signs of life, as long as the hub is well: the loop runs."""
+        self._is_well = is_well
         if self._address.startswith(("/", "\0")) and self._socket is None:
             self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             self._socket.setblocking(False)
@@ -95,7 +98,8 @@ class ServiceManager:
     def _beat(self) -> None:
         if self._every_s > 0:
             self._beating = asyncio.get_running_loop().call_later(self._every_s, self._beat)
-            self._say(b"WATCHDOG=1")
+            if self._is_well():
+                self._say(b"WATCHDOG=1")
 
     def _say(self, text: bytes) -> None:
         if self._socket is not None:

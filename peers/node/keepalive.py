@@ -64,12 +64,22 @@ class Keepalive:
         connection.due_s = -1
 
     def tick(self, now_s: float) -> None:
-        """Look at everything that is due."""
+        """Look at everything that is due.
+
+        Raises:
+            ExceptionGroup: Some looks have failed by a bug; all others were done.
+        """
+        failed: list[Exception] = []
         now = math.floor(now_s)
         for second in range(self._last_s + 1, now + 1):
             self._last_s = second
             for connection in self._slots.pop(second, ()):
                 if connection.due_s == second:  # otherwise an earlier look of this tick has ended or moved it
                     connection.due_s = -1
-                    self.watch(connection, connection.check(now_s))
+                    try:
+                        self.watch(connection, connection.check(now_s))
+                    except Exception as error:  # noqa: BLE001 -- the others are looked at all the same
+                        failed.append(error)
         self._last_s = max(self._last_s, now)
+        if failed:
+            raise ExceptionGroup("looks that have failed", failed)

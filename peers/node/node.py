@@ -72,6 +72,9 @@ from peers.zeek.zmtp.discovery import Discovery
 __all__ = ["HUB_STOPS", "Connected", "Node", "connection_of", "core_limits"]
 
 
+CLOCK_LATE_S: Final = 5.0
+"""How late what is due once a second may be before the hub says that it is not well, seconds."""
+
 HUB_STOPS: Final = "the hub stops"
 """What everybody is told who is closed because of that."""
 
@@ -230,6 +233,8 @@ class Node:
         """Becomes True when the hub begins to stop, and stays so: no connection is admitted any more."""
         self.ready = False
         """True from when the daemon has started everything until it begins to stop."""
+        self.second_s = math.inf
+        """When the daemon last did what is due once a second, of the loop's clock; infinity before the first time."""
         # Set by the end of the last connection; None unless `wait_released` waits for that.
         self._released: asyncio.Event | None = None
         # The timer for the request that times out first; None before the first request.
@@ -292,6 +297,8 @@ class Node:
             return "the hub is stopping"
         if self.memory.is_over:
             return self.memory.refusal()
+        if self.clock_trouble:
+            return self.clock_trouble
         return self.admission.admit(connection, connection.address)
 
     def enter(self, connection: Connected) -> str:
@@ -401,7 +408,18 @@ class Node:
         """Why this hub should not be given clients now; empty if it is ready for them."""
         if self.draining:
             return "the hub is stopping"
-        return self.journal.trouble if self.ready else "the hub is starting"
+        if not self.ready:
+            return "the hub is starting"
+        return self.clock_trouble or self.journal.trouble
+
+    @property
+    def clock_trouble(self) -> str:
+        """Why what is due once a second is not done; empty if it is.
+
+        A hub in this state closes no silent connection and ends no proof: a supervisor must restart it.
+        """
+        late_s = self._loop_s() - self.second_s
+        return "" if late_s <= CLOCK_LATE_S else f"the hub's clock has stopped {late_s:.0f} s ago: restart the hub"
 
     @property
     def journal_trouble(self) -> str:

@@ -22,7 +22,8 @@ class Whole(Protocol):
         Args:
             what: "metrics", "statistics", "state", "losses", "history", "who", "users", "kick", "queue", "topics",
                 "subscribers", "services", "links", "drain" or "reload";
-                "ready", which is answered with why the hub is not, or an empty text; "alive", which the core answers.
+                "ready", which is answered with why the hub is not, or an empty text; "alive", which the core answers
+                likewise, of its clock.
             value: What to ask with.
             by: Who wants to know; None for nobody in particular.
         """

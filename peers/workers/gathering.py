@@ -132,7 +132,7 @@ class Gathering:
         self.parts = Parts(node)
         """What the core itself answers."""
         self.of_core: dict[str, Part] = {
-            "alive": lambda _by, _value: True,
+            "alive": lambda _by, _value: node.clock_trouble,
             "stores": lambda _by, _value: node.stores.listed(),
             "nodes": nodes(node),
             "journal": journal(node),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import platform
 import random
 import socket
+import urllib.error
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,7 @@ from hub.handler import Handler
 from hub.keys import KEYS, Kind, value_at
 from hub.overflow import Overflow, QueueLimits
 from hub.quotas.resource import Resource
+from peers.cli.check import check
 from peers.connections.listener import ListenError
 from peers.daemon.daemon import Daemon
 from peers.daemon.memory import keep_freed_memory
@@ -28,6 +32,7 @@ from peers.transport.endpoints import Endpoint, Scheme
 from peers.wire.hello import QueueWish
 from tests.daemon.conftest import Connect, StartDaemon
 from tests.hub.fakes import FakeOutlet
+from tests.hubs.clock import ShiftedLoop
 from tests.hubs.eventually import eventually
 from tests.hubs.raw_client import RawClient, numbered
 from tests.users.keys import public_pem
@@ -344,8 +349,8 @@ async def test_drops_are_announced(start_daemon: StartDaemon, connect: Connect) 
     assert await watcher.ping() == []
 
 
-async def test_the_clock_goes_on(start_daemon: StartDaemon) -> None:
-    """A bug in what happens once a second does not stop what happens the second after."""
+async def test_the_clock_goes_on(start_daemon: StartDaemon, connect: Connect) -> None:
+    """A bug in what happens once a second stops neither the rest of that second, nor the next one."""
 
     class Broken:
         """Raises when it is looked at."""
@@ -357,14 +362,83 @@ async def test_the_clock_goes_on(start_daemon: StartDaemon) -> None:
             raise ZeroDivisionError(now_s)
 
     daemon = await start_daemon()
-    daemon.node.keepalive._last_s -= 5
-    daemon.node.keepalive.watch(Broken(), 0.0)
-    tick = daemon._tick
-    with pytest.raises(ZeroDivisionError):
+    watcher = await connect(daemon.endpoints[0], "$hub/statistics")
+    with structlog.testing.capture_logs() as lines:
+        daemon.node.keepalive._last_s -= 5
+        daemon.node.keepalive.watch(Broken(), 0.0)
         daemon._second()
-    assert daemon._tick is not tick
-    assert daemon._tick is not None
-    assert not daemon._tick.cancelled()
+        assert [topic for topic, _ in await watcher.values(2)] == ["$hub/statistics"] * 2
+    bugs = [line for line in lines if "by a bug" in line["event"]]
+    assert len(bugs) == 1
+    assert "ExceptionGroup" in bugs[0]["error"]
+
+
+async def test_a_timer_that_is_due_already(start_daemon: StartDaemon, connect: Connect) -> None:
+    """Where the loop is late, uvloop returns a handle that does not know its time: the clock goes on."""
+
+    class Handle:
+        """All that such a handle can do."""
+
+        def __init__(self, handle: asyncio.Handle) -> None:
+            self.cancel = handle.cancel
+
+    class Late(ShiftedLoop):
+        """A loop that is late each time."""
+
+        def call_at(self, when_s: float, act: Callable[..., object], *arguments: Any) -> Any:
+            """As it says."""
+            return Handle(super().call_at(when_s, act, *arguments))
+
+    daemon = await start_daemon()
+    daemon.node.loop = Late()  # type: ignore[assignment]
+    watcher = await connect(daemon.endpoints[0], "$hub/statistics")
+    assert [topic for topic, _ in await watcher.values(3)] == ["$hub/statistics"] * 3
+
+
+async def test_a_clock_that_has_stopped(start_daemon: StartDaemon) -> None:
+    """Health checks of each kind say so, and say that all is well once it goes on."""
+
+    class Stopped(ShiftedLoop):
+        """A loop that calls nothing."""
+
+        def call_at(self, when_s: float, act: Callable[..., object], *arguments: Any) -> Any:
+            """Call nothing."""
+            handle = super().call_at(when_s, act, *arguments)
+            handle.cancel()
+            return handle
+
+    daemon = await start_daemon("tcp://127.0.0.1:0", "ws://127.0.0.1:0")
+    tcp, web = daemon.endpoints
+    urls = [tcp.location, web.location]
+
+    async def checked() -> list[int]:
+        return [await asyncio.to_thread(check, url, quiet=True) for url in urls]
+
+    async def asked(path: str) -> tuple[int, str]:
+        def ask() -> tuple[int, str]:
+            try:
+                with urllib.request.urlopen(f"http://127.0.0.1:{web.port}{path}", timeout=60) as answer:
+                    return answer.status, answer.read().decode()
+            except urllib.error.HTTPError as error:
+                with error:
+                    return error.code, error.read().decode()
+
+        return await asyncio.to_thread(ask)
+
+    assert await checked() == [0, 0]
+    assert await asked("/healthz") == (200, "ok\n")
+    loop = Stopped()
+    daemon.node.loop = loop  # type: ignore[assignment]
+    daemon._second()
+    loop.ahead_s += 4
+    assert await checked() == [0, 0]
+    loop.ahead_s += 3
+    assert await checked() == [2, 2]
+    text = "the hub's clock has stopped 7 s ago: restart the hub\n"
+    assert await asked("/healthz") == (503, text)
+    assert await asked("/readyz") == (503, f"not ready: {text}")
+    daemon._second()
+    assert await checked() == [0, 0]
 
 
 def test_freed_memory_is_kept() -> None:

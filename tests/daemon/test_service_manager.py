@@ -115,6 +115,23 @@ async def test_signs_of_life(manager: Manager, tell: Tell) -> None:
     assert manager.told_so_far() == []
 
 
+async def test_a_hub_that_is_not_well_gives_no_sign(manager: Manager) -> None:
+    """Until it is well again."""
+    told = ServiceManager.taken_from({"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "2000"})
+    seen: list[bool] = []
+
+    def is_well() -> bool:
+        seen.append(len(seen) >= 3)
+        if seen[-1]:
+            told.reloading()  # so that a sign before would be seen before
+        return seen[-1]
+
+    told.begin(is_well)
+    assert (await manager.told()).startswith("RELOADING=1")
+    assert await manager.told() == "WATCHDOG=1"
+    told.end()
+
+
 @pytest.mark.parametrize("variables", [{}, {"WATCHDOG_USEC": "2000", "WATCHDOG_PID": "1"}, {"WATCHDOG_USEC": "soon"}])
 async def test_nobody_expects_signs_of_life(manager: Manager, tell: Tell, variables: dict[str, str]) -> None:
     """Without a time, or where they are another process's: nothing comes of itself."""

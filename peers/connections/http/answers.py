@@ -3,7 +3,7 @@
 | path | answer |
 |---|---|
 | `/`, `/hub.js` and the page's other files | see `peers.console`; `/hub.js` and its types may be loaded by any page |
-| `/healthz` | 200 as long as the event loop turns; of a hub that is several processes, that of its core, too |
+| `/healthz` | 200, or 503 if the hub's clock has stopped; of a hub that is several processes, that of its core, too |
 | `/readyz` | 200, or 503 with the reason while the hub starts or stops, or its journal cannot be written |
 | `/metrics` | Prometheus text, see `peers.node.metrics.exposition` |
 
@@ -82,7 +82,10 @@ def denied(path: str, rights: Rights | None) -> str:
 
 def is_gathered(node: Node, request: Request) -> bool:
     """Return whether the answer takes several processes: how a hub does that is more than one."""
-    return node.whole is not None and path_of(request) in _GATHERED and request.method in _METHODS
+    if node.whole is None or request.method not in _METHODS:
+        return False
+    path = path_of(request)
+    return path in _GATHERED and not (path == "/healthz" and node.clock_trouble)
 
 
 def ask_all(node: Node, request: Request) -> Later:
@@ -96,7 +99,7 @@ def gathered(request: Request, later: Later) -> Response:
         return _for_method(request, plain(HTTPStatus.SERVICE_UNAVAILABLE, str(later.error)))
     match path_of(request):
         case "/healthz":
-            response = plain(HTTPStatus.OK, "ok")
+            response = _health(later.value)
         case "/readyz":
             response = _readiness(later.value)
         case _:
@@ -129,7 +132,7 @@ def plain(status: HTTPStatus, text: str, **headers: str) -> Response:
 def _resource(node: Node, path: str) -> Response:
     match path:
         case "/healthz":
-            return plain(HTTPStatus.OK, "ok")
+            return _health(node.clock_trouble)
         case "/readyz":
             return _readiness(node.unready)
         case "/metrics":
@@ -140,6 +143,10 @@ def _resource(node: Node, path: str) -> Response:
         return plain(HTTPStatus.NOT_FOUND, text)
     content_type, body = found
     return _response(HTTPStatus.OK, content_type, body, _PAGE_HEADERS | (_SHARED_HEADERS if path in _SHARED else {}))
+
+
+def _health(trouble: str) -> Response:
+    return plain(HTTPStatus.SERVICE_UNAVAILABLE if trouble else HTTPStatus.OK, trouble or "ok")
 
 
 def _readiness(reason: str) -> Response:
