@@ -176,8 +176,8 @@ class BlockGoneError(GoneError):
         self.args = (text,)
 
 
-class ConnectionLostError(PeerError):
-    """The connection ended, by the far side or by the network."""
+class ConnectionLostError(PeerError, ConnectionError):
+    """The connection ended, by the far side or by the network, or there was none."""
 
 
 _REQUEST_CODES = 4100

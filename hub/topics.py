@@ -58,8 +58,11 @@ def printable(text: str) -> str:
 
 
 def _check(text: str, what: str) -> None:
-    if text.isascii() and text.isprintable() and len(text) <= TOPIC_LIMIT_BYTES:
-        return  # nearly all; what follows says what is wrong with the others, if anything is
+    try:
+        if text.isascii() and text.isprintable() and len(text) <= TOPIC_LIMIT_BYTES:
+            return  # nearly all; what follows says what is wrong with the others, if anything is
+    except AttributeError:
+        raise InvalidTopicError(f"{what} is a str, not {type(text).__name__}: {text!r:.80}") from None
     found = _FORBIDDEN.search(text)
     if found is not None:
         raise InvalidTopicError(

@@ -42,6 +42,7 @@ from peers.client.stream import MessageStream
 from peers.client.values import BadMessage, InvalidValueError
 from peers.shm.ring import Block
 from peers.shm.views import View
+from peers.transport.endpoints import InvalidEndpointError
 from peers.wire.hello import Hello, QueueWish
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ if TYPE_CHECKING:
     from peers.client.consumer_stream import ConsumerStream
     from peers.client.stores.replica import StoreReplica
     from peers.client.stores.store import Store
-    from peers.client.stores.values import StoreChange, StoreEntry, StoreState
+    from peers.client.stores.values import StoreChange, StoreChangeKind, StoreEntry, StoreState
     from peers.client.stores.watch import StoreWatch
     from peers.client.writer import Writer
 
@@ -68,6 +69,7 @@ __all__ = [
     "GoneError",
     "Hello",
     "HubError",
+    "InvalidEndpointError",
     "InvalidNameError",
     "InvalidTopicError",
     "InvalidValueError",
@@ -94,6 +96,7 @@ __all__ = [
     "ServiceRequest",
     "Store",
     "StoreChange",
+    "StoreChangeKind",
     "StoreEntry",
     "StoreReplica",
     "StoreState",
@@ -109,6 +112,7 @@ _LATE = {
     "ConsumerStream": "peers.client.consumer_stream",
     "Store": "peers.client.stores.store",
     "StoreChange": "peers.client.stores.values",
+    "StoreChangeKind": "peers.client.stores.values",
     "StoreEntry": "peers.client.stores.values",
     "StoreReplica": "peers.client.stores.replica",
     "StoreState": "peers.client.stores.values",

@@ -22,6 +22,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
+from itertools import chain
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -321,7 +322,7 @@ class Client:
 
     def subscribe(
         self,
-        *prefixes: str,
+        *prefixes: str | Iterable[str],
         buffer_bytes: int | None = None,
         from_offset: int | None = None,
         from_time: datetime | None = None,
@@ -333,7 +334,7 @@ class Client:
         Entering waits for the hub's confirmation, and raises what `MessageStream.open` raises.
 
         Args:
-            prefixes: One or more; the empty one matches everything.
+            prefixes: One or more, also as lists; the empty one matches everything.
             buffer_bytes: Held, unread, before the client stops reading; default `stream_bytes`.
             from_offset: Begin with what the hub's journal has from this offset on, and go on live: nothing is missing
                 in between, and nothing comes twice. What the journal does not record comes live only.
@@ -347,13 +348,12 @@ class Client:
         Raises:
             UsageError: No prefix; two places to begin, or one before the first; a hub, and no place to begin.
         """
-        if not prefixes:
-            raise UsageError("subscribe to one prefix or more; the empty text matches everything")
+        wanted = _several(prefixes)
         size = self._exchange.settings.stream_bytes if buffer_bytes is None else buffer_bytes
         if from_offset is None and from_time is None and not recorded:
             if hub:
                 raise UsageError("hub: what is live comes from the whole mesh; give from_offset or from_time as well")
-            return MessageStream(self._subscriptions, prefixes, self._reports.decode, size)
+            return MessageStream(self._subscriptions, wanted, self._reports.decode, size)
         if (from_offset is not None and from_time is not None) or (from_offset or 0) < 0:
             raise UsageError("from_offset, which is 0 or more, and from_time exclude each other")
         from peers.client.follower import Follower, Start  # noqa: PLC0415 -- loaded late
@@ -362,7 +362,7 @@ class Client:
         at_us = END_OF_TIME_US if from_offset is None and from_time is None else time_us(from_time)
         start = Start(from_offset or 0, at_us, hub, recorded)
         follower = Follower(self._exchange.terms(), start, read_position, size)
-        return MessageStream(follower, prefixes, read_position.decode, size, read_position)
+        return MessageStream(follower, wanted, read_position.decode, size, read_position)
 
     def subscribe_rule(
         self, labels: Iterable[str] = (), *, prefix: str = "", sender: str = "", buffer_bytes: int | None = None
@@ -405,8 +405,7 @@ class Client:
         Raises:
             InvalidTopicError, RejectedError, ClosedError, PeerError: As `MessageStream.open`.
         """
-        several = (prefixes,) if isinstance(prefixes, str) else tuple(prefixes)
-        subscription = CallbackSubscription(self._subscriptions, several, self._reports.decode, function)
+        subscription = CallbackSubscription(self._subscriptions, _several((prefixes,)), self._reports.decode, function)
         await subscription.open()
         return subscription
 
@@ -568,6 +567,9 @@ class Client:
         """How many messages for this client the hub has lost, as told by it."""
         return self._reports.dropped_messages
 
+    def __repr__(self) -> str:
+        return f"<{self._exchange!r}>"
+
     @property
     def ended(self) -> bool:
         """Whether the client is closed, or has ended with an error."""
@@ -591,3 +593,11 @@ class Client:
         Without a connection nothing is waited for. What could not be sent is counted, and logged as a warning.
         """
         await self._exchange.close()
+
+
+def _several(prefixes: Iterable[str | Iterable[str]]) -> tuple[str, ...]:
+    """Return the prefixes that were given one by one or as lists."""
+    several = tuple(chain.from_iterable([one] if isinstance(one, str | bytes) else one for one in prefixes))
+    if not several:
+        raise UsageError("subscribe to one prefix or more; the empty text matches everything")
+    return several

@@ -203,6 +203,8 @@ async def dial(destination: Destination, make: Make, timeout_s: float) -> tuple[
             connection = await destination.connect(make)
     except TimeoutError:
         raise ConnectionLostError(ABNORMAL, f"no connection to {place} within {timeout_s:g} s") from None
+    except ConnectionLostError:
+        raise
     except OSError as error:
         raise ConnectionLostError(ABNORMAL, destination.advice(error)) from error
     try:

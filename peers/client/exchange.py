@@ -235,6 +235,11 @@ class Exchange:
 
         return await dial(self._destination, make, settings.connect_timeout_s)
 
+    def __repr__(self) -> str:
+        name = self.settings.name or "unnamed"
+        state = "closed" if self.ended is not None else "connected" if self.connection is not None else "not connected"
+        return f"client {name!r} of {self._destination.location}, {state}"
+
     def connected(self, connection: Connection, hello: Hello) -> None:
         """Tell each part that there is a connection."""
         self.connection = connection

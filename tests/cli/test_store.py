@@ -203,7 +203,7 @@ def test_no_store(storing: RunningHub) -> None:
     """It says what there is, and how there would be one."""
     code, said = refused(storing, "get", "none", "a")
     assert code == 1
-    assert "no hub that is reached has a store 'none': `hub store ls` lists those of a hub" in said
+    assert "no hub of the mesh has a store 'none'; `hub run --store none=:memory:` has one" in said
 
 
 (EXAMPLES,) = re.findall(

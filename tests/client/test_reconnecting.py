@@ -202,6 +202,7 @@ async def test_nothing_listens(url: str, advice: str, tmp_path: Path, start_hub:
     with pytest.raises(ConnectionLostError) as caught:
         await connect(url.format(**place))
     assert advice.format(**place) in caught.value.text
+    assert isinstance(caught.value, ConnectionError)
 
 
 async def test_no_socket(tmp_path: Path) -> None:

@@ -83,6 +83,7 @@ BLOCKING_ALONE = {
     (BlockingClient, "open"),  # what `connect` calls
     (BlockingClient, "stage_nowait"),  # asyncio has tasks
     (BlockingStream, "iterate"),  # asyncio has `asyncio.timeout`
+    (BlockingStoreWatch, "iterate"),
 }
 """What only the blocking client has, and why."""
 

@@ -38,6 +38,28 @@ async def test_a_stream(hub: Hub) -> None:
     ]
 
 
+async def test_prefixes_in_a_list(hub: Hub) -> None:
+    """They may be given one by one, or as a list; what is no text is named."""
+    async with connect(hub.url) as client, client.subscribe(["/a", "/b"], "/c") as messages:
+        for topic in ("/a", "/b", "/c", "/d"):
+            client.publish_nowait(topic, None)
+        assert [message.topic for message in await read(messages, 3)] == ["/a", "/b", "/c"]
+        with pytest.raises(UsageError, match="one prefix or more"):
+            client.subscribe([])
+        with pytest.raises(InvalidTopicError, match=r"topic is a str, not bytes: b'/a'"):
+            client.publish_nowait(b"/a", 1)  # type: ignore[arg-type]
+        with pytest.raises(InvalidTopicError, match=r"prefix is a str, not int: 5"):
+            async with client.subscribe([5]):  # type: ignore[list-item]
+                pass
+
+
+async def test_a_client_says_what_it_is(hub: Hub) -> None:
+    """Its name, where its hub is, and whether it is connected."""
+    async with connect(hub.url, name="sensor") as client:
+        assert repr(client) == f"<client 'sensor' of {hub.url}, connected>"
+    assert repr(client) == f"<client 'sensor' of {hub.url}, closed>"
+
+
 async def test_values_come_back(hub: Hub) -> None:
     """Every kind of value that msgpack has arrives as it was, singly and in batches."""
     moment = datetime(2024, 5, 17, 12, 30, 0, 123456, tzinfo=UTC)

@@ -109,6 +109,13 @@ SERVER_ONLY = {
 
 
 @pytest.mark.parametrize("package", SURFACES, ids=lambda package: package.__name__)
+def test_names_that_are_looked_for_in_the_wrong_package() -> None:
+    """Who installs topichub and looks into `hub` first is told where the class is."""
+    with pytest.raises(ImportError, match=r"write `from peers\.embedding import Hub`"):
+        from hub import Hub  # type: ignore[attr-defined]  # noqa: F401
+    assert not hasattr(hub, "nothing")
+
+
 def test_packages(package: object) -> None:
     """Each lists what it has for programs, and has it."""
     names = SURFACES[package]  # type: ignore[index]

@@ -13,7 +13,7 @@ from hub.errors import HubError
 from hub.settings.settings import Settings
 from hub.settings.stores import StoresSettings
 from peers.client import Client, StoreChange, connect
-from peers.client.stores.values import Kind
+from peers.client.stores.values import StoreChangeKind
 from peers.values import to_text
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
@@ -52,7 +52,7 @@ async def _reached(client: Client) -> None:
 
 def _follow(state: dict[Any, Any], change: StoreChange) -> None:
     """Apply a change to a state, which must be the one that it was made in."""
-    if change.kind is Kind.CLEAR:
+    if change.kind is StoreChangeKind.CLEAR:
         state.clear()
         return
     assert change.old == state.get(change.key)

@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import pytest
 
-from hub.errors import NoResponderError, RequestFailedError, UsageError
+from hub.errors import ClosedError, NoResponderError, RequestFailedError, UsageError
 from hub.settings.settings import Settings
 from hub.settings.stores import StoresSettings
 from peers.client.blocking import BlockingClient, connect
-from peers.client.stores.values import Kind
+from peers.client.stores.values import StoreChangeKind
 from peers.values import Count, Set, Table
 from tests.hubs.fixtures import StartHub
 
@@ -85,20 +85,30 @@ async def test_watch(start_hub: StartHub) -> None:
             iter(watch)
         with watch as changes:
             first = next(changes)
-            assert (first.kind, first.key, first.value, first.present) == (Kind.PUT, "a", 1, True)
+            assert (first.kind, first.key, first.value, first.present) == (StoreChangeKind.PUT, "a", 1, True)
             store.put("a", 2)
             store.erase("a")
             got = []
             while len(got) < 2:
                 got += changes.batch(timeout_s=30)
-            assert [(change.kind, change.value) for change in got] == [(Kind.PUT, 2), (Kind.ERASE, None)]
-            with pytest.raises(TimeoutError):
-                changes.batch(timeout_s=0.05)
+            assert [(change.kind, change.value) for change in got] == [
+                (StoreChangeKind.PUT, 2),
+                (StoreChangeKind.ERASE, None),
+            ]
+            assert (changes.batch(timeout_s=0.05), changes.ended) == ([], False)
+            with pytest.raises(TimeoutError, match=r"no change within 0\.05 s"):
+                changes.receive(timeout_s=0.05)
+            assert list(changes.iterate(0.05)) == []
+            store.put("b", 3)
+            assert changes.receive(timeout_s=30).value == 3
             rest: list[object] = []
             waiting = threading.Thread(target=lambda: rest.extend([list(changes), "ended"]))
             waiting.start()
         waiting.join()
         assert rest == [[], "ended"]
+        assert watch.ended
+        with pytest.raises(ClosedError):
+            watch.receive()
 
     await _in_thread(start_hub, use)
 

@@ -207,7 +207,7 @@ class BlockingClient:
 
     def subscribe(
         self,
-        *prefixes: str,
+        *prefixes: str | Iterable[str],
         buffer_bytes: int | None = None,
         from_offset: int | None = None,
         from_time: datetime | None = None,
@@ -217,7 +217,7 @@ class BlockingClient:
         """Subscribe, for `with client.subscribe("/zeek/") as messages: for message in messages: ...`.
 
         Args:
-            prefixes: One or more; the empty one matches everything.
+            prefixes: One or more, also as lists; the empty one matches everything.
             buffer_bytes: Held, unread, before the client stops reading; default `stream_bytes`.
             from_offset: Begin with what the hub's journal has from this offset on, and go on live.
             from_time: The same, from the first record that is not older.
@@ -488,6 +488,9 @@ class BlockingClient:
         self._thread.call(self._client.abort(transaction), timeout_s)
 
     # The rest.
+
+    def __repr__(self) -> str:
+        return repr(self._client)
 
     @property
     def ended(self) -> bool:

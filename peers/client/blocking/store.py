@@ -18,7 +18,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager
 from typing import Any, Self, TypeVar
 
 from hub.errors import ClosedError, UsageError
@@ -180,6 +180,8 @@ class BlockingStoreWatch(Opened):
         self._ready: deque[StoreChange] = deque()
         self._reading = threading.Lock()
         self._is_open = False
+        # Set when the loop thread says that nothing more comes.
+        self._ended = False
 
     def __iter__(self) -> Iterator[StoreChange]:
         if not self._is_open:
@@ -187,44 +189,82 @@ class BlockingStoreWatch(Opened):
         return self
 
     def __next__(self) -> StoreChange:
-        with self._reading:
-            if not self._ready:
-                self._fetch(None)
-            if not self._ready:
-                raise StopIteration
-            return self._ready.popleft()
+        try:
+            return self.receive()
+        except ClosedError:
+            raise StopIteration from None
 
     def open(self, *, timeout_s: float | None = None) -> None:
         """Begin to watch; raises as `StoreWatch.open`, and `TimeoutError`."""
         self._call(self._watch.open(), timeout_s)
         self._is_open = True
 
-    def batch(self, *, timeout_s: float | None = None) -> list[StoreChange]:
-        """Return all changes that are there, waiting for one; an empty list once the watch, or the client, is closed.
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more comes: the watch or the client is closed, and all is read."""
+        return self._ended and not self._ready
+
+    def receive(self, *, timeout_s: float | None = None) -> StoreChange:
+        """Return the next change, waiting for one.
 
         Raises:
             TimeoutError: None came within `timeout_s`.
+            ClosedError: None will come: the watch, or the client, is closed.
             HubError: As `StoreWatch.batch`.
         """
-        due_s = None if timeout_s is None else time.monotonic() + timeout_s
-        if not self._reading.acquire(timeout=-1 if timeout_s is None else max(0.0, timeout_s)):
-            raise TimeoutError
-        try:
-            if not self._ready:
-                self._fetch(None if due_s is None else max(0.0, due_s - time.monotonic()))
-            found = list(self._ready)
-            self._ready.clear()
+        with self._reader(timeout_s) as is_ours:
+            if is_ours and self._ready:
+                return self._ready.popleft()
+        if self._ended:
+            raise ClosedError("the watch is closed")
+        raise TimeoutError(f"no change within {timeout_s} s")
+
+    def iterate(self, timeout_s: float) -> Iterator[StoreChange]:
+        """Iterate until no change has come for `timeout_s`, or to the end."""
+        while True:
+            try:
+                yield self.receive(timeout_s=timeout_s)
+            except (TimeoutError, ClosedError):
+                return
+
+    def batch(self, *, timeout_s: float | None = None) -> list[StoreChange]:
+        """Wait for changes and return those that are there; empty when none came in time, or at the end (`ended`).
+
+        Raises:
+            HubError: As `StoreWatch.batch`.
+        """
+        with self._reader(timeout_s) as is_ours:
+            found = list(self._ready) if is_ours else []
+            if is_ours:
+                self._ready.clear()
             return found
-        finally:
-            self._reading.release()
 
     def close(self, *, timeout_s: float | None = None) -> None:
         """End it; what was not read is thrown away, but for what has crossed threads already."""
         self._call(self._watch.close(), timeout_s)
 
+    @contextmanager
+    def _reader(self, timeout_s: float | None) -> Iterator[bool]:
+        """Let one thread at a time read, with changes unless none came in time; False: others read all that time."""
+        due_s = None if timeout_s is None else time.monotonic() + timeout_s
+        if not self._reading.acquire(timeout=-1 if timeout_s is None else max(0.0, timeout_s)):
+            yield False
+            return
+        try:
+            if not self._ready and not self._ended:
+                self._fetch(None if due_s is None else max(0.0, due_s - time.monotonic()))
+            yield True
+        finally:
+            self._reading.release()
+
     def _fetch(self, timeout_s: float | None) -> None:
-        with suppress(ClosedError):
+        try:
             self._ready.extend(self._call(self._watch.batch(), timeout_s))
+        except TimeoutError:
+            return
+        except ClosedError:
+            pass
+        self._ended = not self._ready  # the watch gives an empty list at its end alone
 
 
 class BlockingStoreReplica(Opened):

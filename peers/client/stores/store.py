@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Any
 
-from hub.errors import HubError
+from hub.errors import HubError, NoResponderError
 from peers.client.requests import TIMEOUT_S, Requests
 from peers.client.stores.replica import StoreReplica
 from peers.client.stores.values import StoreEntry, StoreState, expiry_ns, value_of
@@ -101,6 +101,8 @@ class Store:
         commands = [["put", encode_value(key), encode_value(value), expiry] for key, value in pairs]
         answers = await self._requests.ask_many(self._write_topic, commands, self._timeout_s)
         for answer in answers:
+            if isinstance(answer, NoResponderError):
+                raise self._absent(answer) from answer
             if isinstance(answer, HubError):
                 raise answer
         self.written = max(self.written, max(answers, default=0))
@@ -200,10 +202,20 @@ class Store:
     # Inside.
 
     async def _write(self, command: list[Any]) -> Any:
-        return await self._requests.ask(self._write_topic, encode_value(command), self._timeout_s)
+        return await self._ask(self._write_topic, command)
 
     async def _read(self, read: list[Any]) -> Any:
-        return await self._requests.ask(self._read_topic, encode_value(read), self._timeout_s)
+        return await self._ask(self._read_topic, read)
+
+    async def _ask(self, topic: str, question: list[Any]) -> Any:
+        try:
+            return await self._requests.ask(topic, encode_value(question), self._timeout_s)
+        except NoResponderError as error:
+            raise self._absent(error) from error
+
+    def _absent(self, error: NoResponderError) -> NoResponderError:
+        text = f"no hub of the mesh has a store {self.name!r}; `hub run --store {self.name}=:memory:` has one"
+        return NoResponderError(error.status, text)
 
     async def _calculate(self, kind: str, key: Any, operand: Any, expires_s: float | None) -> Any:
         number, value = await self._write([kind, encode_value(key), encode_value(operand), expiry_ns(expires_s)])

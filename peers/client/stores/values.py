@@ -9,12 +9,12 @@ from hub.frame import Encoding
 from hub.stores.change import Change, ChangeKind
 from peers.client.values import decode_body
 
-__all__ = ["Kind", "StoreChange", "StoreEntry", "StoreState", "change_of", "expiry_ns", "value_of"]
+__all__ = ["StoreChange", "StoreChangeKind", "StoreEntry", "StoreState", "change_of", "expiry_ns", "value_of"]
 
 _SECOND_NS = 1_000_000_000
 
 
-class Kind(Enum):
+class StoreChangeKind(Enum):
     """What has become of an entry."""
 
     PUT = "put"
@@ -27,10 +27,10 @@ class Kind(Enum):
 
 
 _KINDS = {
-    ChangeKind.PUT: Kind.PUT,
-    ChangeKind.ERASE: Kind.ERASE,
-    ChangeKind.EXPIRE: Kind.EXPIRE,
-    ChangeKind.CLEAR: Kind.CLEAR,
+    ChangeKind.PUT: StoreChangeKind.PUT,
+    ChangeKind.ERASE: StoreChangeKind.ERASE,
+    ChangeKind.EXPIRE: StoreChangeKind.EXPIRE,
+    ChangeKind.CLEAR: StoreChangeKind.CLEAR,
 }
 
 
@@ -60,7 +60,7 @@ class StoreState(NamedTuple):
 class StoreChange(NamedTuple):
     """One change."""
 
-    kind: Kind
+    kind: StoreChangeKind
     key: Any
     """None where all entries are gone."""
     value: Any

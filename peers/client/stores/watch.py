@@ -71,8 +71,27 @@ class StoreWatch(Opened):
             StopAsyncIteration: The watch, or the client, is closed.
             HubError: The client has ended with an error.
         """
+        try:
+            return await self.receive()
+        except ClosedError:
+            raise StopAsyncIteration from None
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more comes: the watch, or the client, is closed, and all is read."""
+        return isinstance(self._copying.error, ClosedError) and not self._changes
+
+    async def receive(self) -> StoreChange:
+        """Return the next change, waiting for one.
+
+        Cancellation: loses nothing.
+
+        Raises:
+            ClosedError: None will come.
+            HubError: The client has ended with an error.
+        """
         if not await self._some_there():
-            raise StopAsyncIteration
+            raise ClosedError("the watch is closed")
         return self._take_first()
 
     async def batch(self) -> list[StoreChange]:
