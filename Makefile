@@ -101,7 +101,7 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 # uvloop is an extra: where no wheel fits and it cannot be built, the hub runs on asyncio's own loop.
-$(VENV)/.run: pyproject.toml setup.py $(wildcard hub/*.pyx hub/*/*.pyx hub/*/*.pxi peers/*/*/*.pyx) $(VENV)/bin/python
+$(VENV)/.run: pyproject.toml setup.py $(wildcard hub/*.pyx hub/*/*.pyx hub/*/*.pxi peers/*/*.pyx peers/*/*/*.pyx) $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --editable '.[server,fast]' $(EDITABLE) || \
 		$(BIN)/python -m pip install --quiet --editable '.[server]' $(EDITABLE)
 	@$(BIN)/python -m hub.twins || true

@@ -5,10 +5,10 @@ publish   value ─▶ encode_value ─▶ packed bytes            receive   Bat
                                                                                         └───▶ [BadMessage, ...]
 ```
 
-msgspec does the work, in C. A `datetime` with a zone travels as a timestamp, one without is refused (it would silently
-become a text, and nobody could know which time it is); bytes as `bin`, sets and tuples as arrays, dataclasses and
-structs as maps. Zeek's events and values (`peers.values`) travel as extensions 1 to 10 and arrive as what they were,
-also from a Zeek itself; other extensions arrive as `msgspec.msgpack.Ext`.
+msgspec does the work, in C. A `datetime` with a zone travels as a timestamp, bytes as `bin`, tuples as arrays,
+dataclasses and structs as maps; what msgspec would convert silently is refused (`peers.client.plain`). Zeek's events
+and values (`peers.values`) travel as extensions 1 to 10 and arrive as what they were, also from a Zeek itself; other
+extensions arrive as `msgspec.msgpack.Ext`.
 
 What is not msgpack never raises here: it becomes a `BadMessage`, and what stands beside it is delivered.
 
@@ -18,14 +18,10 @@ for a value that is a map.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
 from functools import lru_cache, partial
 from itertools import repeat
 from typing import Any, NamedTuple
-from uuid import UUID
 
 import msgspec
 
@@ -47,6 +43,7 @@ from hub.frame import (
 )
 from hub.tags.envelope import Envelope
 from hub.tags.message import TaggedMessage
+from peers.client.plain import check_convertible, is_plain
 from peers.shm.received import SharedRun, ViewValues
 from peers.shm.ring import Block
 
@@ -122,16 +119,6 @@ _ZEEK_EXTENSIONS = 10
 
 _message = partial(tuple.__new__, Message)  # `Message(...)` costs twice as much
 
-_T, _COLON = b"T:"
-_clock_in = re.compile(rb"T[0-2]\d:[0-5]\d:[0-5]\d").search
-"""Finds what msgspec makes of a `datetime` without a zone, a text like 2026-11-22T03:11:43; and texts that look so."""
-
-_FLAT = frozenset({str, bytes})
-"""Values that hold no others, and may be long."""
-
-_KEPT = (datetime, date, time, timedelta, bytes, bytearray, memoryview, UUID, Decimal)
-"""What is left as it is when a value is searched; all else becomes lists, dictionaries and plain values."""
-
 _UNDECODABLE = (msgspec.DecodeError, ValueError, OverflowError, RecursionError)
 
 
@@ -154,37 +141,19 @@ def encode_value(value: Any) -> bytes:
     """Return `value` as msgpack.
 
     Raises:
-        InvalidValueError: It has no such form: a type without one, an integer over 64 bits, a text that is not Unicode,
-            a `datetime` without a zone, nested too deep.
+        InvalidValueError: It has no such form: a type without one, or one that would arrive as another (`Decimal`,
+            `UUID`, `Enum`, `set`, `date`, `timedelta`), an integer over 64 bits, a text that is not Unicode, a
+            `datetime` without a zone, nested too deep.
     """
     try:
         packed = _encode(value)
-        if _T in packed and _COLON in packed and type(value) not in _FLAT and _clock_in(packed):
-            _refuse_naive(value)
+        if not is_plain(value):
+            check_convertible(value)
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         if isinstance(value, Block):
             return value.take()
         raise InvalidValueError(f"a value has no msgpack form: {error}") from error
     return packed
-
-
-def _refuse_naive(value: Any) -> None:
-    """Look for a `datetime` without a zone.
-
-    Raises:
-        ValueError: There is one. It would arrive as a text, at a time that depends on the reader.
-    """
-    waiting = [msgspec.to_builtins(value, builtin_types=_KEPT, enc_hook=lambda _: None)]
-    while waiting:
-        each = waiting.pop()
-        match each:
-            case datetime() if each.tzinfo is None:
-                raise ValueError(f"{each!r} has no zone: give it one, as datetime.now(UTC) or value.astimezone() have")
-            case dict():
-                waiting += each.keys()
-                waiting += each.values()
-            case list() | tuple():
-                waiting += each
 
 
 def encode_values(values: Sequence[Any]) -> bytes:

@@ -109,13 +109,6 @@ SERVER_ONLY = {
 
 
 @pytest.mark.parametrize("package", SURFACES, ids=lambda package: package.__name__)
-def test_names_that_are_looked_for_in_the_wrong_package() -> None:
-    """Who installs topichub and looks into `hub` first is told where the class is."""
-    with pytest.raises(ImportError, match=r"write `from peers\.embedding import Hub`"):
-        from hub import Hub  # type: ignore[attr-defined]  # noqa: F401
-    assert not hasattr(hub, "nothing")
-
-
 def test_packages(package: object) -> None:
     """Each lists what it has for programs, and has it."""
     names = SURFACES[package]  # type: ignore[index]
@@ -153,3 +146,10 @@ def test_a_client_needs_no_hub() -> None:
     assert rooms <= {"client", "shm", "stores", "transport", "values", "wire"}
     of_stores = {module for module in modules if module.startswith("peers.stores.")}
     assert of_stores <= {"peers.stores.operations", "peers.stores.wire"}
+
+
+def test_names_that_are_looked_for_in_the_wrong_package() -> None:
+    """Who installs topichub and looks into `hub` first is told where the class is."""
+    with pytest.raises(ImportError, match=r"write `from peers\.embedding import Hub`"):
+        from hub import Hub  # type: ignore[attr-defined]  # noqa: F401
+    assert not hasattr(hub, "nothing")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum, IntEnum
 from ipaddress import ip_address
 from typing import Any
+from uuid import UUID
 
 import msgspec
 import pytest
@@ -15,6 +19,7 @@ from hypothesis import strategies as st
 from hub.batch import Batch, Message, decode_values
 from hub.frame import FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, Encoding, encode_frame
 from hub.tags.envelope import tagged
+from peers.client.plain import is_plain, pure_is_plain
 from peers.client.values import InvalidValueError, decode_batch, decode_body, encode_value, encode_values
 from peers.values import Count, Port, Set
 from peers.values.event import Event
@@ -157,7 +162,7 @@ def test_extensions_and_rich_types() -> None:
         x: int
 
     extension = msgspec.msgpack.Ext(42, b"many")
-    packed = several("/a", *map(encode_value, (moment, extension, {1}, (1, 2), Point(3))))
+    packed = several("/a", *map(encode_value, (moment, extension, [1], (1, 2), Point(3))))
     messages, _ = decode_batch(Batch(packed, 5))
     assert [message.value for message in messages] == [moment, extension, [1], [1, 2], {"x": 3}]
 
@@ -226,7 +231,7 @@ NAIVE = datetime(2026, 11, 22, 3, 11, 43)  # noqa: DTZ001 -- that is the point
         {"a": ["T", {"b": NAIVE}]},
         {NAIVE: 1},
         [Reading(NAIVE)],
-        ("x", (1, {NAIVE.replace(microsecond=999_999)})),
+        ("x", (1, [NAIVE.replace(microsecond=999_999)])),
     ],
 )
 def test_a_time_without_a_zone(value: object) -> None:
@@ -234,6 +239,49 @@ def test_a_time_without_a_zone(value: object) -> None:
     for encode in (encode_value, lambda one: encode_values([1, one])):
         with pytest.raises(InvalidValueError, match=r"has no zone: give it one, as datetime.now\(UTC\)"):
             encode(value)
+
+
+class Colour(Enum):
+    """Any."""
+
+    RED = "red"
+
+
+class Answer(IntEnum):
+    """Any."""
+
+    ALL = 42
+
+
+@pytest.mark.parametrize(
+    ("value", "advice"),
+    [
+        (Decimal("1.50"), "Decimal '1.50' would become another type: convert it, as by str(value)"),
+        (UUID(int=1), "UUID '00000000-0000-0000-0000-000000000001' would become"),
+        (Colour.RED, "Colour 'Colour.RED' would become another type: convert it, as by value.value"),
+        (Answer.ALL, "Answer '42' would become"),
+        ({1, 2}, "set '{1, 2}' would become another type: convert it, as by sorted(value)"),
+        (frozenset(), "frozenset"),
+        (date(2026, 11, 23), "date '2026-11-23' would become another type: convert it, as by value.isoformat()"),
+        (time(3, 4), "time '03:04:00' would become"),
+        (timedelta(seconds=90), "timedelta '0:01:30' would become another type: convert it, as by value.total_s"),
+    ],
+)
+def test_no_type_changes_silently(value: object, advice: str) -> None:
+    """What would arrive as text, a number or a list is refused wherever it stands, with what to write instead."""
+    for whole in (value, [value], {"a": (1, value)}, Reading(value)):
+        with pytest.raises(InvalidValueError) as caught:
+            encode_value(whole)
+        assert advice in str(caught.value)
+
+
+@given(values)
+@pytest.mark.parametrize("check", [is_plain, pure_is_plain])
+def test_what_is_plain(check: Callable[[object], bool], value: object) -> None:
+    """Twins agree: exactly what msgpack itself has, at any depth."""
+    assert check(value) == (b"datetime" not in repr(value).encode())
+    assert not check([value, {"a": {1}}])
+    assert not check({Answer.ALL: value})
 
 
 def test_texts_that_look_like_times() -> None:
