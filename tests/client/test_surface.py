@@ -82,7 +82,7 @@ CLASSES: dict[type, set[str]] = {
         "watch", "written",
     },
     StoreReplica: {"age_s", "at_least", "close", "get", "items", "number", "open", "version"},
-    StoreWatch: {"batch", "close", "open"},
+    StoreWatch: {"batch", "close", "ended", "open", "receive"},
     ConsumerStream: {"ack", "ack_up_to", "batch", "close", "ended", "late_acks", "name", "open", "receive"},
 }  # fmt: skip
 """What programs may use of each class; the same holds for the blocking ones, see test_signatures.py."""

@@ -125,7 +125,9 @@ async def test_a_watch_gives_what_is_there_and_then_each_change(store: Store) ->
     await store.put("b/1", 1)
     async with store.watch("a/") as changes:
         assert await _take(changes, 1) == [
-            StoreChange(StoreChangeKind.PUT, "a/1", 1, None, changes._copying.replica.entries[b"\xa3a/1"][1], None, True, False)
+            StoreChange(
+                StoreChangeKind.PUT, "a/1", 1, None, changes._copying.replica.entries[b"\xa3a/1"][1], None, True, False
+            )
         ]
         await store.put("b/2", 1)
         await store.put("a/2", 2)
