@@ -72,8 +72,8 @@ def foreign(request: Request, node: Node, *, loopback: bool, any_host: bool) -> 
     """Check a request to publish, or for events.
 
     A page says where it is from when it publishes, or asks another hub than its own. When it follows events of its own
-    hub, it does not; then it is the host that shows whether that is this hub, unless a token is shown, which a page
-    that has made its own name point here does not know.
+    hub, it does not; then it is the host that shows whether that is this hub, unless a token is shown and has to be
+    recognised: a page that has made its own name point here knows none. A hub without users recognises none.
 
     Args:
         request: The request as it came.
@@ -93,7 +93,7 @@ def foreign(request: Request, node: Node, *, loopback: bool, any_host: bool) -> 
     text = refusal(origins, host, settings.origins, loopback=loopback, is_host_known=known)
     if text:
         return Refused(HTTPStatus.FORBIDDEN, text)
-    if known or origins or headers.get_all("Authorization"):
+    if known or origins or (headers.get_all("Authorization") and not node.access.is_open):
         return None
     return _misdirected(host)
 

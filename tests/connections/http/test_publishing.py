@@ -217,14 +217,22 @@ async def test_pages_of_this_hub(hub: Hub) -> None:
 
 
 async def test_a_name_that_was_made_to_point_here(hub: Hub) -> None:
-    """It is not answered to, unless a token is shown."""
-    for lines, status in (((), 421), (("Authorization: Bearer x",), 200)):
+    """It is not answered to, unless a token is recognised; a hub without users recognises none."""
+
+    async def status(first: str, *lines: str) -> int:
         client = await http(hub)
-        head = "\r\n".join(
-            ("POST /v1/publish/t HTTP/1.1", "Host: evil.example", JSON, "Content-Length: 1", *lines, "", "")
-        )
+        head = "\r\n".join((f"{first} HTTP/1.1", "Host: evil.example", JSON, "Content-Length: 1", *lines, "", ""))
         await client.send(head.encode(), b"1")
-        assert (await client.answer()).status == status
+        return (await client.answer()).status
+
+    for first in ("POST /v1/publish/t", "GET /v1/events?prefix=/"):
+        assert await status(first) == 421
+        assert await status(first, "Authorization: Bearer x") == 421
+    token = KnownTokens(hub).token("bob")
+    assert await status("POST /v1/publish/t") == 421
+    assert await status("POST /v1/publish/t", f"Authorization: Bearer {token}") == 200
+    assert await status("POST /v1/publish/t", "Authorization: Bearer x") == 401
+    assert await status("POST /v1/publish/t", "Authorization: Basic x") == 401
 
 
 # As all others.
