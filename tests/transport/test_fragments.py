@@ -40,6 +40,16 @@ def test_too_many_pieces() -> None:
     assert fragments.take(Frame(Opcode.TEXT, b"b")) == Message(Opcode.TEXT, b"b")
 
 
+def test_as_many_pieces_as_autobahn_tries() -> None:
+    """4 MiB in frames of 64 bytes, and an empty one that ends them (cases 9.3.1 and 9.4.1)."""
+    fragments = Fragments()
+    fragments.take(Frame(Opcode.BINARY, bytes(64), fin=False))
+    piece = Frame(Opcode.CONT, bytes(64), fin=False)
+    for _ in range(65_535):
+        fragments.take(piece)
+    assert fragments.take(Frame(Opcode.CONT, b"")) == Message(Opcode.BINARY, bytes(4 * 1024 * 1024))
+
+
 def test_ends() -> None:
     """Who has closed, with what; nothing while nobody has."""
     near, far = Protocol(SERVER), Protocol(CLIENT)
