@@ -23,9 +23,9 @@ from hub.errors import CloseCode, ProtocolError
 __all__ = ["FRAGMENTS_LIMIT", "End", "Fragments", "Message", "end_of", "pieces_of"]
 
 FRAGMENTS_LIMIT: Final = 65_600
-"""Most frames of one message: 4 MiB in frames of 64 bytes, which are the smallest that Autobahn's test suite tries, with
-an empty one behind them. No limit of size counts an empty frame, though it costs its sender 6 bytes and the reader 5 µs.
-"""
+"""Most frames of one message: 4 MiB in frames of 64 bytes, which are the smallest that Autobahn's test suite tries,
+and an empty one behind them. No limit of size counts an empty frame, though it costs its sender only 6 bytes and the
+reader 5 µs."""
 
 
 _PIECE_BYTES: Final = 16 * 1024

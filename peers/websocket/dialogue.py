@@ -22,7 +22,7 @@ from typing import Protocol
 
 from msgspec import UNSET
 
-from hub.errors import CloseCode, RejectedError
+from hub.errors import RejectedError
 from hub.handler import Handler
 from hub.outlet import Poster as HandlerPoster
 from hub.overflow import QueueLimits
@@ -150,9 +150,6 @@ class HubDialogue:
 
     def _greet(self, hello: Hello) -> None:
         """Take the name and the wish of the client, and welcome it again with what it is granted."""
-        if self._verbs is not None:
-            self._session.reject(RefusedError(CloseCode.NOT_ALLOWED, "hello is taken as the first message only"))
-            return
         if not self._carrier.let_in(hello.token):
             return
         most = self._node.settings.queue_max

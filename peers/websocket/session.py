@@ -50,6 +50,7 @@ from peers.websocket.messages import (
     ClientMessage,
     Confirmed,
     Error,
+    Hello,
     HubMessage,
     Ping,
     Pong,
@@ -134,6 +135,7 @@ class Session:
         "_frame_limit_bytes",
         "_handshake_limit_bytes",
         "_head",
+        "_is_first",
         "_is_held",
         "_is_known",
         "_is_last",
@@ -174,6 +176,8 @@ class Session:
         """The events in the piece that is being looked at."""
         self._spoken = ""
         """The name of what is spoken, for error messages: the subprotocol, or the path; empty before `accept`."""
+        self._is_first = True
+        """Whether `hello` is taken: no message was, but for those that were refused."""
         self._is_known = True
         """False from `accept` to `let_in` where it is not known who the client is: its messages must be small."""
         self._is_last = False
@@ -489,7 +493,7 @@ class Session:
         if self._is_too_much(len(payload)):
             return self._refuse_size()
         try:
-            message = self.codec.decode(payload)
+            message = self._decode(payload)
         except RefusedError as error:
             self.reject(error)
             return None
@@ -500,6 +504,13 @@ class Session:
         if isinstance(message, Ping):
             self.send(Pong(message.request))
             return None
+        return message
+
+    def _decode(self, payload: bytes) -> ClientMessage:
+        message = self.codec.decode(payload)
+        if isinstance(message, Hello) and not self._is_first:
+            raise RefusedError(CloseCode.NOT_ALLOWED, "hello is taken as the first message only")
+        self._is_first = False
         return message
 
     def _give_up(self, code: int, text: str) -> Closing:
