@@ -47,7 +47,7 @@ _CHARGED: Mapping[Action, tuple[str, ...]] = {
     Action.REQUEST: (Resource.PENDING_REQUESTS.value,),
     Action.SERVE: (Resource.SERVICES.value,),
     Action.CLAIM: (Resource.NAMES.value,),
-    Action.JOURNAL: (),
+    Action.JOURNAL: (Resource.JOURNAL_READS.value,),
 }
 """What bounds how much of it somebody may do."""
 
@@ -68,7 +68,7 @@ class Deed(NamedTuple):
 
 DEEDS: Final[Mapping[str, Deed]] = {
     **{action.value: Deed(action) for action in Action},
-    "consume": Deed(Action.JOURNAL),
+    "consume": Deed(Action.JOURNAL, charged=()),
     "label": Deed(Action.SUBSCRIBE, charged=(Resource.RULES.value, Resource.QUEUED_BYTES.value)),
     "read-store": Deed(Action.REQUEST, "$store/{}/read"),
     "write-store": Deed(Action.REQUEST, "$store/{}/write"),

@@ -28,6 +28,8 @@ class Resource(Enum):
     """Of shared memory; whoever has brought them pays."""
     STAGED_BYTES = "staged_bytes"
     """What waits for its COMMIT; whoever has staged it pays."""
+    JOURNAL_READS = "journal_reads"
+    """FETCHes that reader processes have to answer; whoever has asked pays."""
 
     __hash__ = object.__hash__  # an enumeration's own is a call of Python, and this is looked up for each prefix
 

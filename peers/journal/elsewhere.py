@@ -16,6 +16,7 @@ import msgspec
 from hub.batch import Batch
 from hub.errors import CloseCode, RejectedError
 from hub.handler import Handler
+from hub.quotas.usage import Usage
 from hub.routes import Route
 from hub.topics import printable
 from peers.journal.far_confirmations import FarConfirmations
@@ -89,14 +90,14 @@ class JournalElsewhere:
         """Do not call `resume` any more: the connection has ended."""
         self._confirmations.forget_room(resume)
 
-    def fetch(self, fetch: Fetch, deliver: Deliver) -> Cancel:
+    def fetch(self, fetch: Fetch, deliver: Deliver, usage: Usage | None = None) -> Cancel:
         """Have a piece read there. A hub that is not known yet may come: whoever reads is to ask again."""
         if isinstance(fetch, Order) and fetch.form == "events":
-            self._pieces.fetch(fetch, deliver)
+            self._pieces.fetch(fetch, deliver, usage)
             return nothing
-        return self._read(fetch, deliver)
+        return self._read(fetch, deliver, usage)
 
-    def _read(self, fetch: Fetch, deliver: Deliver) -> Cancel:
+    def _read(self, fetch: Fetch, deliver: Deliver, _: Usage | None) -> Cancel:
         try:
             return self._journals.fetch(msgspec.structs.replace(fetch, hub=self._of), deliver)
         except RejectedError as error:

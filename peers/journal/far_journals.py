@@ -34,6 +34,8 @@ from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.frame import BATCH_COUNT, FLAG_BATCH, HEADER, HEADER_BYTES
 from hub.handler import Handler
 from hub.policy.policy import Action, Rights
+from hub.quotas.resource import Resource
+from hub.quotas.usage import Usage
 from hub.request_frame import Reply, Status
 from hub.requests.directed import Answer, Questions, target_at
 from hub.topics import printable
@@ -125,7 +127,7 @@ class FarJournals:
 
     # For clients of this hub.
 
-    def fetch(self, fetch: Fetch, deliver: Deliver) -> Cancel:
+    def fetch(self, fetch: Fetch, deliver: Deliver, usage: Usage | None = None) -> Cancel:
         """Have a piece read of the journal of the hub that a FETCH names.
 
         Raises:
@@ -136,7 +138,7 @@ class FarJournals:
         if hub == self._core.mesh.hub:
             if not self._journal().id:
                 raise RejectedError(CloseCode.NOT_ALLOWED, f"hub {printable(fetch.hub)} has no journal of its own")
-            return self._journal().fetch(order, deliver)
+            return self._journal().fetch(order, deliver, usage)
         order = msgspec.structs.replace(order, bytes=min(order.bytes, PIECE_BYTES))
         asked = _Asked(fetch.hub, order)
         self._asked_total += 1
@@ -195,7 +197,7 @@ class FarJournals:
             deliver(error)
             return
         self._answering += 1
-        self._journal().fetch(order, settle)
+        self._journal().fetch(order, settle, None if link.share is None else link.share[Resource.JOURNAL_READS])
 
     def _taken(self, link: Handler, value: bytes) -> Order:
         """Return what is read for another hub.

@@ -25,6 +25,7 @@ from hub.batch import Batch
 from hub.core import Core
 from hub.errors import CloseCode, InvalidTopicError, JournalUnavailableError, RejectedError, UsageError
 from hub.handler import Handler
+from hub.quotas.usage import Usage
 from hub.routes import Route
 from hub.settings.journal import JournalSettings
 from hub.settings.limits import Limits
@@ -196,7 +197,7 @@ class Journal:
         """Do not call `resume` any more: the connection has ended."""
         self._recorder.forget_room(resume)
 
-    def fetch(self, fetch: Fetch, deliver: Deliver) -> Cancel:
+    def fetch(self, fetch: Fetch, deliver: Deliver, usage: Usage | None = None) -> Cancel:
         """Have a piece read; where nothing is there yet, but will be, have it read once it is there."""
         try:
             self._check(fetch.prefixes)
@@ -209,12 +210,12 @@ class Journal:
         start = fetch.start
         on_its_way = start < (recorder.position() or 0)
         if fetch.time is None and start >= recorder.committed and fetch.bytes and (on_its_way or fetch.wait_ms):
-            return self._fetch_later(fetch, deliver)
-        self._read(encode_fetch(fetch), deliver, _is_shared(fetch))
+            return self._fetch_later(fetch, deliver, usage)
+        self._read(encode_fetch(fetch), deliver, _is_shared(fetch), usage)
         return nothing
 
-    def _read(self, order: bytes, deliver: Deliver, is_shared: bool) -> None:  # noqa: FBT001 -- a part of it is bound
-        (self._pieces.fetch if is_shared else self._readers.fetch)(order, deliver)
+    def _read(self, order: bytes, deliver: Deliver, is_shared: bool, usage: Usage | None) -> None:  # noqa: FBT001 -- a part of it is bound
+        (self._pieces.fetch if is_shared else self._readers.fetch)(order, deliver, usage)
 
     def _told(self, fetch: Fetch) -> Fetch:
         """Return an order whose answer tells the id of this journal.
@@ -241,10 +242,10 @@ class Journal:
         except InvalidTopicError as error:
             raise RejectedError(CloseCode.BAD_DATA, f"FETCH: {error}") from error
 
-    def _fetch_later(self, fetch: Fetch, deliver: Deliver) -> Cancel:
+    def _fetch_later(self, fetch: Fetch, deliver: Deliver, usage: Usage | None) -> Cancel:
         """Have a piece read at the next commit, or when the time to wait is up; return what cancels that."""
         waiting = _Waiting(
-            self._waiting, self._recorder, partial(self._read, encode_fetch(fetch), deliver, _is_shared(fetch))
+            self._waiting, self._recorder, partial(self._read, encode_fetch(fetch), deliver, _is_shared(fetch), usage)
         )
         waiting.begin(self._loop.call_later(max(fetch.wait_ms / 1000, _COMMIT_WAIT_S), waiting.now), fetch.start)
         return waiting.forget

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from hub.batch import Batch
 from hub.errors import CloseCode, RejectedError
 from hub.handler import Handler
+from hub.quotas.usage import Usage
 from hub.routes import Route
 from peers.journal.readers import Deliver
 from peers.journal.recorder import Answer, OnMarked
@@ -48,7 +49,7 @@ class NoJournal:
     def forget_room(self, resume: Callable[[], None]) -> None:
         """Do nothing: nobody waits."""
 
-    def fetch(self, fetch: Fetch, deliver: Deliver) -> Cancel:  # noqa: ARG002
+    def fetch(self, fetch: Fetch, deliver: Deliver, usage: Usage | None = None) -> Cancel:  # noqa: ARG002
         """Answer that there is nothing to read."""
         deliver(_none())
         return nothing

@@ -22,18 +22,20 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import cast
 
 import structlog
 
 from hub.errors import CloseCode, RejectedError
 from hub.frame import HEADER, HEADER_BYTES
+from hub.quotas.usage import Usage
 from peers.journal.tier.poisoned import ENDED, Note, Poisoned, is_crash
 
 __all__ = ["PENDING_LIMIT", "Deliver", "Readers"]
 
 PENDING_LIMIT = 1_000
-"""Most orders that wait for the readers; one more is refused."""
+"""Most orders that wait for the readers; one more is refused. Users share them (`Resource.JOURNAL_READS`)."""
 
 _END_S = 2.0
 """How long a reader may take to end when the hub stops, seconds."""
@@ -80,8 +82,14 @@ class Readers:
         """How many orders were not answered yet."""
         return sum(len(reader.pending) for reader in self._readers)
 
-    def fetch(self, order: bytes, deliver: Deliver) -> None:
-        """Have a FETCH frame answered by the reader that has the least to do."""
+    def fetch(self, order: bytes, deliver: Deliver, usage: Usage | None = None) -> None:
+        """Have a FETCH frame answered by the reader that has the least to do.
+
+        Args:
+            order: The frame.
+            deliver: Called with the answer.
+            usage: Of the user who is charged until then; None: nobody is.
+        """
         if self._closed:
             deliver(RejectedError(CloseCode.GOING_AWAY, "the hub stops"))
             return
@@ -89,6 +97,11 @@ class Readers:
             text = f"{PENDING_LIMIT} readers wait already, which is the limit"
             deliver(RejectedError(CloseCode.TRY_AGAIN_LATER, text))
             return
+        if usage is not None:
+            if not usage.take(1):
+                deliver(usage.rejection(1))
+                return
+            deliver = partial(_settle, usage, deliver)
         try:
             reader = self._choose()
         except OSError as error:
@@ -138,6 +151,12 @@ class Readers:
             await asyncio.wait(self._ending)
         if self._poisoned is not None:
             self._poisoned.close()
+
+
+def _settle(usage: Usage, deliver: Deliver, answer: bytes | bytearray | RejectedError) -> None:
+    """Give the place of an order back, and hand its answer on."""
+    usage.give_back(1)
+    deliver(answer)
 
 
 def _load(reader: _Reader) -> int:

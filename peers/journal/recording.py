@@ -10,6 +10,7 @@ from typing import NamedTuple, Protocol
 
 from hub.batch import Batch
 from hub.handler import Handler
+from hub.quotas.usage import Usage
 from hub.routes import Route
 from peers.journal.consumers.statistics import ConsumersStatistics
 from peers.journal.readers import Deliver
@@ -78,8 +79,14 @@ class Recording(Protocol):
     def forget_room(self, resume: Callable[[], None]) -> None:
         """Do not call `resume` any more: the connection has ended."""
 
-    def fetch(self, fetch: Fetch, deliver: Deliver) -> Cancel:
-        """Have a piece read. Call what is returned when nobody waits for the answer any more."""
+    def fetch(self, fetch: Fetch, deliver: Deliver, usage: Usage | None = None) -> Cancel:
+        """Have a piece read. Call what is returned when the answer is not wanted any more.
+
+        Args:
+            fetch: What is read.
+            deliver: Called with the answer.
+            usage: Of the user who is charged while a process of this hub reads it; None: nobody is.
+        """
 
     async def settle(self) -> None:
         """Wait until all that was taken is committed and confirmed, for a second at most."""

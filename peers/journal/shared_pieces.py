@@ -23,6 +23,7 @@ from collections.abc import Callable, Hashable
 from typing import Final, Generic, TypeVar
 
 from hub.errors import RejectedError
+from hub.quotas.usage import Usage
 from peers.journal.readers import Deliver
 
 __all__ = ["ANSWERED_PER_TURN", "SharedPieces"]
@@ -42,19 +43,19 @@ class SharedPieces(Generic[Piece]):
         read: Has an order answered.
     """
 
-    def __init__(self, read: Callable[[Piece, Deliver], object]) -> None:
+    def __init__(self, read: Callable[[Piece, Deliver, Usage | None], object]) -> None:
         self._read = read
         # Those who wait, by their order; an entry goes as the answer comes.
         self._waiting: dict[Piece, deque[Deliver]] = {}
 
-    def fetch(self, order: Piece, deliver: Deliver) -> None:
-        """Have an order answered, together with all others that are the same."""
+    def fetch(self, order: Piece, deliver: Deliver, usage: Usage | None = None) -> None:
+        """Have an order answered, together with all others that are the same; who asks first is charged."""
         waiting = self._waiting.get(order)
         if waiting is not None:
             waiting.append(deliver)
             return
         self._waiting[order] = deque([deliver])
-        self._read(order, lambda answer: self._answer(order, answer))
+        self._read(order, lambda answer: self._answer(order, answer), usage)
 
     def _answer(self, order: Piece, answer: bytes | bytearray | RejectedError) -> None:
         self._hand_on(self._waiting.pop(order), answer)

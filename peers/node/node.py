@@ -33,6 +33,7 @@ from peers.journal.far_confirmations import FarConfirmations
 from peers.journal.far_journals import FarJournals
 from peers.journal.marks import Marks
 from peers.journal.no_journal import NoJournal
+from peers.journal.readers import PENDING_LIMIT
 from peers.journal.recording import Recording
 from peers.node.accounts import Accounts, Loss, Peer
 from peers.node.admission import Admission
@@ -479,6 +480,7 @@ def totals(settings: Settings, memory_bytes: int) -> dict[Resource, int]:
         Resource.IN_TRANSIT_BYTES: quotas.in_transit_bytes or memory_bytes // _IN_TRANSIT_PARTS,
         Resource.DESCRIPTORS: settings.shm.descriptors,
         Resource.STAGED_BYTES: min(settings.journal.staged_bytes, memory_bytes // STAGED_PARTS),
+        Resource.JOURNAL_READS: PENDING_LIMIT,
     }
 
 

@@ -25,6 +25,7 @@ from hub.errors import CloseCode, RejectedError
 from hub.frame import HEADER_BYTES
 from hub.handler import Handler
 from hub.policy.policy import Action, Rights
+from hub.quotas.resource import Resource
 from hub.routes import Route
 from peers.journal.granting import granted
 from peers.journal.recording import Cancel
@@ -161,7 +162,9 @@ class JournalRequests:
             order = granted(order, rights, Action.JOURNAL, narrows=self._handler.narrows)
         self._fetches[request] = _nothing  # the journal may answer within the call, and `_fetched` expects an entry
         journal = self._node.far_journals if fetch.hub else self._node.journal
-        cancel = journal.fetch(order, lambda outcome: self._fetched(outcome, fetch, rights))
+        share = self._handler.share
+        usage = None if share is None else share[Resource.JOURNAL_READS]
+        cancel = journal.fetch(order, lambda outcome: self._fetched(outcome, fetch, rights), usage)
         if request in self._fetches:  # it was not answered within the call
             self._fetches[request] = cancel
 

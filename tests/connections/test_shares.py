@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from pathlib import Path
+
 import pytest
 from websockets.frames import Opcode
 
@@ -9,11 +13,16 @@ from hub.batch import Batch
 from hub.errors import CloseCode
 from hub.quotas.limits import QuotaLimits, SetLimits
 from hub.quotas.resource import Resource
+from hub.settings.journal import JournalSettings
 from hub.settings.quotas import QuotaSettings
 from hub.settings.settings import Settings
+from peers.client import connect
+from peers.journal.readers import PENDING_LIMIT
+from peers.verbs.journal import FETCHES_LIMIT
 from peers.wire.control import Notice, decode_close, decode_notice, encode_subscription
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
+from peers.wire.records import Fetch, encode_fetch
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
@@ -21,6 +30,7 @@ from tests.hubs.known_tokens import KnownTokens
 from tests.hubs.raw_client import RawClient, publication
 from tests.hubs.raw_websocket import RawWebSocket, upgrade
 
+FETCHING = 80
 CONNECTIONS = 1000
 WHOLE = 12_000_000
 PAYLOAD = bytes(50_000)
@@ -75,6 +85,47 @@ async def test_a_thousand_stalled_connections(start_hub: StartHub) -> None:
     await eventually(lambda: len(hub.node.connections) == 3)
     assert held(hub, "alice") == third * SIZE
     assert reader is not None
+
+
+def _fetches(count: int) -> bytes:
+    return b"".join(encode_fetch(Fetch(number, prefixes=("/a",))) for number in range(1, count + 1))
+
+
+async def test_reads_of_the_journal_leave_places_for_others(start_hub: StartHub, tmp_path: Path) -> None:
+    """All reads of one user's connections together take half of the places; another user's are all answered."""
+    settings = Settings(journal=JournalSettings(path=str(tmp_path / "journal"), readers=1, commit_s=0.001))
+    hub = await start_hub(settings=settings)
+    known = KnownTokens(hub)
+    bob, alice = known.token("bob", roles=("reader",)), known.token("alice", roles=("reader",))
+    async with connect(hub.url, token=alice) as publisher:
+        await publisher.publish_confirmed("/a", 1)
+    assert hub.journal is not None
+
+    first = await hub.client(token=alice)
+    await first.send(_fetches(1))  # starts the only reader, which stands still from then on
+    assert (await first.frame()).kind == Kind.RECORDS
+    (reader,) = hub.journal._readers._readers
+    os.kill(reader._process.pid, signal.SIGSTOP)
+    try:
+        crowd = [await hub.client(token=bob) for _ in range(FETCHING)]
+        for client in crowd:
+            await client.send(_fetches(FETCHES_LIMIT))
+            assert {frame.kind for frame in await client.ping()} <= {Kind.NOTICE}
+        assert held(hub, "bob", Resource.JOURNAL_READS) == PENDING_LIMIT // 2
+        await crowd[-1].send(_fetches(1))
+        refused = await crowd[-1].notice()
+        assert refused.code == CloseCode.TRY_AGAIN_LATER
+        assert refused.text.startswith(
+            "user bob has 500 journal reads, 1 more are too many: a fair part of what is left"
+        )
+        await first.send(_fetches(FETCHES_LIMIT))
+        assert await first.ping() == []
+        crowd[0].close()
+    finally:
+        os.kill(reader._process.pid, signal.SIGCONT)
+    assert {(await first.frame()).kind for _ in range(FETCHES_LIMIT)} == {Kind.RECORDS}
+    await eventually(lambda: hub.journal is not None and not hub.journal._readers.pending)
+    assert held(hub, "bob", Resource.JOURNAL_READS) == held(hub, "alice", Resource.JOURNAL_READS) == 0
 
 
 async def test_one_connection_too_many(start_hub: StartHub) -> None:

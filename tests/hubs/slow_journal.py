@@ -7,6 +7,7 @@ from collections.abc import Callable
 from hub.batch import Batch
 from hub.core import Core
 from hub.errors import CloseCode, RejectedError
+from hub.quotas.usage import Usage
 from hub.routes import Route
 from peers.journal.forms import Order
 from peers.journal.no_journal import NoJournal
@@ -68,7 +69,7 @@ class SlowJournal(NoJournal):
         else:
             answer(RejectedError(CloseCode.NOT_ALLOWED, "topic not recorded here"))
 
-    def fetch(self, fetch: Fetch, deliver: Deliver) -> Cancel:
+    def fetch(self, fetch: Fetch, deliver: Deliver, usage: Usage | None = None) -> Cancel:  # noqa: ARG002
         """Leave it to the test."""
         assert isinstance(fetch, Order)
         self.orders.append((fetch, deliver))

@@ -41,7 +41,7 @@ class FakeJournal:
         self.id = b"0123456789abcdef"
         self.fetches: list[tuple[Fetch, Callable[[Any], None]]] = []
 
-    def fetch(self, fetch: Fetch, deliver: Callable[[Any], None]) -> Callable[[], None]:
+    def fetch(self, fetch: Fetch, deliver: Callable[[Any], None], _: object = None) -> Callable[[], None]:
         """Read later."""
         self.fetches.append((fetch, deliver))
         return lambda: None

@@ -13,7 +13,7 @@ from peers.journal.shared_pieces import ANSWERED_PER_TURN, SharedPieces
 def test_who_asks_the_same_is_answered_together() -> None:
     """It is read once; whoever asks later has it read again."""
     read: list[tuple[bytes, Deliver]] = []
-    pieces = SharedPieces(lambda order, deliver: read.append((order, deliver)))
+    pieces = SharedPieces(lambda order, deliver, _: read.append((order, deliver)))
     got: list[tuple[str, object]] = []
     for name, order in (("a", b"1"), ("b", b"2"), ("c", b"1")):
         pieces.fetch(order, lambda answer, name=name: got.append((name, answer)))  # type: ignore[misc]
@@ -30,7 +30,7 @@ def test_who_asks_the_same_is_answered_together() -> None:
 def test_who_asks_again_as_the_answer_comes() -> None:
     """It is another question."""
     read: list[Deliver] = []
-    pieces = SharedPieces(lambda _, deliver: read.append(deliver))
+    pieces = SharedPieces(lambda _, deliver, __: read.append(deliver))
     pieces.fetch(b"1", lambda _: pieces.fetch(b"1", lambda _: None))
     read[0](b"")
     assert len(read) == 2
@@ -39,7 +39,7 @@ def test_who_asks_again_as_the_answer_comes() -> None:
 async def test_very_many_are_answered_over_several_turns() -> None:
     """In their order, each once; whoever asks the same meanwhile has it read again."""
     read: list[Deliver] = []
-    pieces = SharedPieces(lambda _, deliver: read.append(deliver))
+    pieces = SharedPieces(lambda _, deliver, __: read.append(deliver))
     total = 2 * ANSWERED_PER_TURN + 3
     got: list[int] = []
     for number in range(total):

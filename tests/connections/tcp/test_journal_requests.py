@@ -79,7 +79,7 @@ class FakeJournal:
         else:
             self.confirmations.append((batch.messages, answer))
 
-    def fetch(self, fetch: Fetch, deliver: Callable[[Any], None]) -> Callable[[], None]:
+    def fetch(self, fetch: Fetch, deliver: Callable[[Any], None], _: object = None) -> Callable[[], None]:
         """Read later, or at once."""
         if self.at_once is not None:
             deliver(self.at_once)

@@ -179,9 +179,9 @@ async def test_catching_up_asks_the_hub_for_nothing_that_is_in_the_tier(
     asked: list[Fetch] = []
     original = Journal.fetch
 
-    def fetch(self: Journal, order: Fetch, deliver: Any) -> Any:
+    def fetch(self: Journal, order: Fetch, deliver: Any, usage: Any = None) -> Any:
         asked.append(order)
-        return original(self, order, deliver)
+        return original(self, order, deliver, usage)
 
     monkeypatch.setattr(Journal, "fetch", fetch)
     hub = RecordingHub(tiered.path, tier=str(tiered.tier))
