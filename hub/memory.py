@@ -118,9 +118,15 @@ class Memory:
         self._relieve = relieve
         self._on_due = on_due
 
-    def count_only_charged(self) -> None:
-        """Hold what is charged against the budget, not what is resident: in a program that holds much of its own."""
-        self._resident = lambda: self.charged_bytes
+    def count_only_charged(self, beside_bytes: int = 0) -> None:
+        """Hold what is charged against the budget, not what is resident.
+
+        So it is in a program that holds much of its own, and where nobody tells what is resident.
+
+        Args:
+            beside_bytes: What counts as well, at all times.
+        """
+        self._resident = lambda: beside_bytes + self.charged_bytes
 
     def account(self, name: str) -> Account:
         """Return the account of that name."""

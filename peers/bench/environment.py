@@ -54,7 +54,7 @@ class Environment(msgspec.Struct, frozen=True):
             hot_loop="compiled hot loop" if importlib.util.find_spec("hub._runs") else "hot loop in Python",
             kernel=f"{platform.system()} {platform.release()}",
             cpu=cpu,
-            cpus=len(os.sched_getaffinity(0)),
+            cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
             load=round(os.getloadavg()[0], 2),
         )
 

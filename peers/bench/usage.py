@@ -48,7 +48,8 @@ def read_usage(pid: int) -> Usage:
         status = _fields(process / "status")
         threads = [thread / "schedstat" for thread in (process / "task").iterdir()]
     except OSError as error:
-        raise BenchError(f"CPU time of process {pid} cannot be read: {error}") from error
+        hint = "" if Path("/proc/self").exists() else "; benchmarks need Linux, with /proc"
+        raise BenchError(f"CPU time of process {pid} cannot be read: {error}{hint}") from error
     cpu_ns, writes = (int(fields[11]) + int(fields[12])) * _TICK_NS, 0
     with suppress(OSError):
         cpu_ns = sum(int(thread.read_text().split()[0]) for thread in threads) or cpu_ns

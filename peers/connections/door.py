@@ -168,8 +168,8 @@ def own_token(node: Node) -> str:
 
 
 def _account(sock: socket.socket | None) -> int | None:
-    """Return the account that the other end of a Unix socket runs under; None for any other socket."""
-    if sock is None or sock.family != socket.AF_UNIX:
+    """Return the account that the other end of a Unix socket runs under; None for others, and where nobody tells."""
+    if sock is None or sock.family != socket.AF_UNIX or not hasattr(socket, "SO_PEERCRED"):  # Linux has that
         return None
     with suppress(OSError):
         packed = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)

@@ -20,6 +20,7 @@ import resource
 import socket
 import ssl
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 import structlog
@@ -70,6 +71,9 @@ __all__ = ["RESERVED_DESCRIPTORS", "Daemon", "Prepared"]
 
 RESERVED_DESCRIPTORS = 64
 """File descriptors kept for listeners, logs, links and the event loop, out of the process's limit."""
+
+_OPEN_MAX = 10_240
+"""The most that macOS lets a process open, whatever it says its limit is."""
 
 _SHARED_PART = 8
 """Where the process may open fewer descriptors than it should, one in so many at most is for shared memory."""
@@ -401,8 +405,12 @@ class Daemon:
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         needed = limits.connections + limits.newcomers + limits.tls_handshakes + RESERVED_DESCRIPTORS + shared
         if soft != resource.RLIM_INFINITY and soft < needed:
-            soft = needed if hard == resource.RLIM_INFINITY else min(hard, needed)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+            wanted = needed if hard == resource.RLIM_INFINITY else min(hard, needed)
+            for number in (wanted, min(wanted, _OPEN_MAX)):
+                with suppress(OSError, ValueError):
+                    resource.setrlimit(resource.RLIMIT_NOFILE, (number, hard))
+                    soft = number
+                    break
         places.limit, places.newcomers_limit = limits.connections, limits.newcomers
         places.address_limit = limits.connections_per_address
         self.node.handshakes.limit = limits.tls_handshakes

@@ -4,6 +4,9 @@ The memory is limited by the machine, by the tightest of the process's control g
 process's own limits of address space and data. The hub keeps to a part of that, because the kernel's buffers of sockets
 count as well, and because the hub must notice before the kernel does.
 
+Where there is no `/proc`, as on macOS and in some chroots, the machine's memory comes from `sysconf`, and what is
+resident is what was at the start, with what is charged since: `getrusage` knows only the peak, which never falls.
+
 `MemoryWatch` is called once a second. It has `hub.memory` look, and when much is held that no account knows of, such as
 after many clients have left, it has malloc give memory back. That takes long, so a thread does it.
 """
@@ -14,13 +17,15 @@ import asyncio
 import ctypes
 import os
 import resource
+import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
 from hub.memory import Memory
 
-__all__ = ["MEMORY_PART", "MemoryWatch", "available_bytes", "memory_limit_bytes", "resident_bytes"]
+__all__ = ["MEMORY_PART", "MemoryWatch", "available_bytes", "budget", "memory_limit_bytes", "resident_bytes"]
 
 MEMORY_PART = 0.6
 """Part of the available memory that the hub uses by default. The rest is for the kernel's buffers (the kernel may hold
@@ -58,9 +63,14 @@ def available_bytes(root: Path = _ROOT) -> int:
 
 
 def _machine_bytes(root: Path) -> int:
-    for line in (root / "proc/meminfo").read_text().splitlines():
-        if line.startswith("MemTotal:"):
-            return int(line.split()[1]) * 1024
+    with suppress(OSError):
+        for line in (root / "proc/meminfo").read_text().splitlines():
+            if line.startswith("MemTotal:"):
+                return int(line.split()[1]) * 1024
+    with suppress(OSError, ValueError):  # a name that this system does not know
+        pages = os.sysconf("SC_PHYS_PAGES")
+        if pages > 0:
+            return pages * _PAGE_BYTES
     return 1 << 62  # the kernel does not say, so only the other limits count
 
 
@@ -95,14 +105,35 @@ def _limits_upwards(mount: Path, path: str, file: str) -> Iterator[int]:
 
 
 def _own_limits() -> Iterator[int]:
-    for number in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
+    for number in (getattr(resource, "RLIMIT_AS", resource.RLIMIT_DATA), resource.RLIMIT_DATA):  # OpenBSD has no AS
         soft, _ = resource.getrlimit(number)
         if soft != resource.RLIM_INFINITY:
             yield soft
 
 
+def budget(limit_bytes: int) -> Memory:
+    """Return the budget of this process."""
+    try:
+        resident_bytes()
+    except OSError:  # there is no /proc
+        memory = Memory(limit_bytes)
+        memory.count_only_charged(_peak_bytes())
+        return memory
+    return Memory(limit_bytes, resident_bytes)
+
+
+def _peak_bytes() -> int:
+    """Return how much memory of this process was resident at most."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024
+
+
 def resident_bytes() -> int:
-    """Return how much memory of this process is resident."""
+    """Return how much memory of this process is resident.
+
+    Raises:
+        OSError: There is no /proc.
+    """
     return int(os.pread(_statm(os.getpid()), 100, 0).split()[1]) * _PAGE_BYTES
 
 

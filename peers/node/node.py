@@ -21,7 +21,7 @@ from hub.events import messages_lost
 from hub.handler import Handler
 from hub.histogram import Histogram
 from hub.limits import CoreLimits, HandlerLimits, MeshLimits, NameLimits, RouteLimits
-from hub.memory import STAGED_PARTS, Memory
+from hub.memory import STAGED_PARTS
 from hub.mesh.spares import Spares
 from hub.overflow import QueueLimits
 from hub.quotas.quotas import Quotas
@@ -44,7 +44,7 @@ from peers.node.handshakes import Handshakes
 from peers.node.keepalive import Keepalive
 from peers.node.links import Links
 from peers.node.log_statistics import LogStatistics
-from peers.node.memory import memory_limit_bytes, resident_bytes
+from peers.node.memory import budget, memory_limit_bytes
 from peers.node.mesh_clock import MeshClock
 from peers.node.probes import Probes
 from peers.node.pulse import Pulse
@@ -159,7 +159,7 @@ class Node:
         """Becomes True with the first warning about prefixes that cover data stores, which is logged only once."""
         self.id = hub_id or uuid.uuid4().bytes  # Broker tells no status of an endpoint whose id is not a UUID
         self.loop = asyncio.get_running_loop()
-        self.memory = Memory(memory_limit_bytes(settings.limits.memory_bytes, settings.workers), resident_bytes)
+        self.memory = budget(memory_limit_bytes(settings.limits.memory_bytes, settings.workers))
         self.held = self.memory.account("connections")
         """What connections hold beside queues: frames that are not complete, and what transports have not written."""
         self.core = self._make_core()

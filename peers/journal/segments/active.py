@@ -20,7 +20,7 @@ from hub.journal.segment.footer import Footer, Row, encode_footer
 from hub.journal.segment.header import Header
 from peers.journal.segments.folder import identity, segment_path, stands
 from peers.journal.segments.stored_block import stored_block
-from peers.journal.whole_file import making
+from peers.journal.whole_file import making, sync_data
 
 __all__ = ["Active"]
 
@@ -140,7 +140,7 @@ class Active:
             OSError: It could not be written there, and may be lost.
         """
         end_bytes = self.end_bytes
-        os.fdatasync(self._descriptor)
+        sync_data(self._descriptor)
         self.synced_bytes = max(self.synced_bytes, end_bytes)
 
     def seal(self, footer: Footer) -> None:

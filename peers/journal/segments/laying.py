@@ -33,7 +33,7 @@ from peers.journal.segments.folder import segment_path, stands
 from peers.journal.segments.parting import Parter
 from peers.journal.segments.segment import Segment
 from peers.journal.segments.tidying import merged
-from peers.journal.whole_file import FILE_MODE
+from peers.journal.whole_file import FILE_MODE, sync_data
 
 __all__ = ["FORM", "LAID_BYTES", "LAID_RECORDS", "LEAST_BYTES", "Laid", "check_laid", "lay_anew", "take_place"]
 
@@ -117,12 +117,13 @@ def lay_anew(segment: Segment, path: str, compressor: Compressor, breathe: Calla
             raise JournalCorruptError(f"{segment.path}: its footer counts other records than it has")
         file.write(encode_footer(footer, commit.place, commit.next))
         _sync(file)
-        os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)  # what is read back comes from the disk
+        if hasattr(os, "posix_fadvise"):  # not on macOS
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)  # what is read back comes from the disk
 
 
 def _sync(file: BinaryIO) -> int:
     file.flush()
-    os.fdatasync(file.fileno())
+    sync_data(file.fileno())
     return file.tell()
 
 

@@ -18,7 +18,7 @@ import msgspec
 
 from hub.errors import JournalCorruptError, JournalUnavailableError
 from peers.journal.segments.folder import translated
-from peers.journal.whole_file import FILE_MODE
+from peers.journal.whole_file import FILE_MODE, sync_data
 
 __all__ = ["TIER_FILE", "Copied", "Ownership", "read_copied"]
 
@@ -78,7 +78,7 @@ class Ownership:
         with translated(self._path):
             os.pwrite(self._descriptor, data, 0)
             os.ftruncate(self._descriptor, len(data))
-            os.fdatasync(self._descriptor)
+            sync_data(self._descriptor)
 
     def release(self) -> None:
         """Leave the journal to others."""
