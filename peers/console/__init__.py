@@ -1,65 +1,97 @@
 """The hub's web page and its browser client, as the bytes that an HTTP server answers with.
 
-Purpose: `page(path)` for the WebSocket edge, which serves these files beside its connections: all files of `static`
-that are of a kind which browsers load, under their paths there, and `index.html` as `/`. The modules in `client`, of
-which `hub.js` is made, are served as that one file (see `joined`). Owner of the state: nobody; the files are read once,
-as this module is imported: later there may be no descriptor left. Invariant: what was not read then cannot be reached,
-whatever a path says. Cost: one lookup; about 0.5 MB. Not here: HTTP itself, headers other than the content type, and
-what the page does (see `static/console.js`).
+`page(path)` is for the WebSocket edge, which serves these files beside its connections: `/`, its script, style sheet
+and threads, each joined to one file (see `joined`) with a hash of its content in its name; `/hub.js` with its types;
+and the licences of what is vendored. The files are read, joined and compressed once, as this module is imported: later
+there may be no descriptor left. Nothing else can be reached, whatever a path says. Not here: HTTP itself, and what the
+page does (see `static/console.js`).
 """
 
 from __future__ import annotations
 
+import gzip
+import hashlib
 from collections.abc import Iterator
 from importlib import resources
 from importlib.resources.abc import Traversable
-from typing import Final
+from typing import Final, NamedTuple
 
-from peers.console.joined import joined
+from peers.console.joined import joined, page_files
 
-__all__ = ["page"]
+__all__ = ["PageFile", "page"]
 
-_CONTENT_TYPES: Final = {
-    "html": "text/html; charset=utf-8",
-    "css": "text/css; charset=utf-8",
-    "js": "text/javascript; charset=utf-8",
-    "ts": "text/plain; charset=utf-8",
-    "txt": "text/plain; charset=utf-8",
-}
-"""By the suffix of a file: others are no files of the page."""
+_HTML: Final = "text/html; charset=utf-8"
+_CSS: Final = "text/css; charset=utf-8"
+_JS: Final = "text/javascript; charset=utf-8"
+_TEXT: Final = "text/plain; charset=utf-8"
+
+_THREADS: Final = ("/parts/feed_worker.js", "/parts/export_worker.js")
+
+_HASH_DIGITS: Final = 16
+
+_LEVEL: Final = 6
+"""Of compression: 9 takes twice the time for a hundredth of the size."""
 
 
-def _files(folder: Traversable, path: str = "/") -> Iterator[tuple[str, Traversable]]:
-    """Yield each file beneath a folder with the path that it is served under."""
+class PageFile(NamedTuple):
+    """What is answered to a GET.
+
+    Attributes:
+        compressed: The body as gzip has it.
+        is_immutable: Whether what is at this path will never be anything else.
+    """
+
+    content_type: str
+    body: bytes
+    compressed: bytes
+    is_immutable: bool
+
+
+def _files(folder: Traversable, path: str = "/") -> Iterator[tuple[str, str]]:
+    """Yield each text beneath a folder with its path there."""
     for one in folder.iterdir():
         if one.is_dir():
             yield from _files(one, f"{path}{one.name}/")
-        elif one.name.rpartition(".")[2] in _CONTENT_TYPES:
-            yield path if one.name == "index.html" else path + one.name, one
+        else:
+            yield path + one.name, one.read_text(encoding="utf-8")
 
 
-_READ: Final = {
-    path: (file.name, file.read_bytes()) for path, file in _files(resources.files(__name__).joinpath("static"))
-}
+def _made() -> dict[str, PageFile]:
+    """Return all files, by the paths that they are served under."""
+    read = dict(_files(resources.files(__name__).joinpath("static")))
+    served: dict[str, PageFile] = {}
 
-_CLIENT: Final = "/client/"
-"""What `/hub.js` is made of."""
+    def serve(path: str, content_type: str, text: str, *, is_immutable: bool = False) -> str:
+        body = text.encode()
+        if is_immutable:
+            name, _, suffix = path.rpartition(".")
+            path = f"{name}.{hashlib.sha256(body).hexdigest()[:_HASH_DIGITS]}.{suffix}"
+        served[path] = PageFile(content_type, body, gzip.compress(body, _LEVEL, mtime=0), is_immutable)
+        return path
 
-_PAGES: Final = {
-    path: (_CONTENT_TYPES[name.rpartition(".")[2]], body)
-    for path, (name, body) in _READ.items()
-    if not path.startswith(_CLIENT)
-}
-_PAGES["/hub.js"] = (_CONTENT_TYPES["js"], joined("/hub.js", lambda path: _READ[path][1].decode()).encode())
+    get = read.__getitem__
+    threads = {
+        path: serve(f"/{path.rpartition('/')[2]}", _JS, joined(path, get), is_immutable=True) for path in _THREADS
+    }
+    index, style, scripts = page_files(read["/index.html"], get)
+    script = serve("/console.js", _JS, scripts + joined("/console.js", get, threads), is_immutable=True)
+    style = serve("/console.css", _CSS, style, is_immutable=True)
+    serve("/", _HTML, index.replace("{style}", style).replace("{script}", script))
+    serve("/hub.js", _JS, joined("/hub.js", get))
+    serve("/hub.d.ts", _TEXT, read["/hub.d.ts"])
+    for path, text in read.items():
+        if path.endswith(".txt"):
+            serve(path, _TEXT, text)
+    return served
 
 
-def page(path: str) -> tuple[str, bytes] | None:
-    """Return what to answer to a GET of `path`.
+_PAGES: Final = _made()
+
+
+def page(path: str) -> PageFile | None:
+    """Return what to answer to a GET of `path`, None where there is no such page.
 
     Args:
         path: As in the request line, without a query.
-
-    Returns:
-        The content type and the body, or None where there is no such page.
     """
     return _PAGES.get(path)

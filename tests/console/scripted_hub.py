@@ -58,7 +58,7 @@ class ScriptedHub:
         refusals: Prefix or topic → (code, text) of the error that answers it.
         confirms: Whether requests are confirmed.
         answers_pings: Whether `ping` is answered.
-        refused_connections: So many further connections are answered by HTTP 503.
+        refused_connections: So many further connections are answered by HTTP 503, and files until then.
         until: How many seconds it says that what was shown holds; None for good.
         strangers: The role in which it lets in those who show nothing; empty: it says nothing of that.
         name: What it is called.
@@ -175,16 +175,16 @@ class ScriptedHub:
             await connection.close(code, reason)
 
     async def _answer_http(self, connection: ServerConnection, request: Request) -> Response | None:
-        if request.path == "/v1/hub":
-            if self.refused_connections == 0:
-                return None
-            self.refused_connections -= 1
+        if self.refused_connections > 0:
+            self.refused_connections -= request.path == "/v1/hub"
             return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, "not now\n")
+        if request.path == "/v1/hub":
+            return None
         found = page(request.path.partition("?")[0])
         if found is None:
             return connection.respond(HTTPStatus.NOT_FOUND, "no such page\n")
-        content_type, body = found
-        headers = Headers({"Content-Type": content_type, "Content-Length": str(len(body)), "Connection": "close"})
+        body = found.body
+        headers = Headers({"Content-Type": found.content_type, "Content-Length": str(len(body)), "Connection": "close"})
         if request.path == "/hub.js":
             headers["Access-Control-Allow-Origin"] = "*"
         return Response(HTTPStatus.OK, "OK", headers, body)

@@ -132,7 +132,7 @@ async def test_closing_somebody(browser: Browser, site: Site) -> None:
             document.getElementById("confirm-text").value = "go <b>away</b>";
             document.querySelector("dialog .danger").click();
         """)
-        await wait_shown(page, "document.getElementById('kicked').textContent === 'closed'")
+        await wait_shown(page, "document.getElementById('kicked').textContent === 'disconnected'")
         with pytest.raises(HubError, match="go <b>away</b>"):
             await bob.request("$hub/rights", None)
         await bob.close()

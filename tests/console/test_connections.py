@@ -205,7 +205,7 @@ async def test_closing_a_connection(crowd: Page, crowded_hub: ScriptedHub) -> No
         document.getElementById("confirm-text").value = "go";
         document.querySelector("dialog .danger").click();
     """)
-    await wait_shown(crowd, "document.getElementById('kicked').textContent === 'closed'")
+    await wait_shown(crowd, "document.getElementById('kicked').textContent === 'disconnected'")
     kicks = [one for one in crowded_hub.of_type("request") if one["topic"] == "$hub/kick"]
     assert [one.get("values", [one.get("value")]) for one in kicks] == [[{"id": 7, "text": "go"}]]
 

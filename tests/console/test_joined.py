@@ -36,21 +36,39 @@ export function main() {
 
 
 def test_modules_stand_behind_those_that_they_import() -> None:
-    """Each once, under the head of the module that one imports, which exports what it did."""
+    """Each once, with names of its own, under the head of the module that one imports, which exports what it did."""
     assert (
         joined("/main.js", MODULES.__getitem__)
         == """/** What it is. */
 
+const parts_one_js = (() => {
 /** One. */
 
 class One {}
+return { One };
+})();
+
+const parts_helper_js = (() => {
+const { One } = parts_one_js;
 
 function helper() {
   return new One();
 }
+return { helper };
+})();
+
+const parts_two_js = (() => {
+const { One } = parts_one_js;
 
 class Two extends One {}
 const TWO = 2;
+return { Two, TWO };
+})();
+
+const { helper } = parts_helper_js;
+
+const { One } = parts_one_js;
+const { Two, TWO } = parts_two_js;
 
 export function main() {
   return helper();
@@ -59,6 +77,14 @@ export function main() {
 export { One, Two, TWO };
 """
     )
+
+
+def test_threads_are_where_they_are_served() -> None:
+    """A module that starts one names it beside itself; what is joined stands elsewhere."""
+    text = 'export const thread = () => new Worker(new URL("./worker.js", import.meta.url));\n'
+    modules = {"/main.js": 'import { thread } from "./parts/thread.js";\n\nthread();\n', "/parts/thread.js": text}
+    made = joined("/main.js", modules.__getitem__, {"/parts/worker.js": "/worker.1.js"})
+    assert 'new Worker(new URL("/worker.1.js", import.meta.url))' in made
 
 
 def test_modules_that_import_each_other_are_refused() -> None:
@@ -75,7 +101,7 @@ def test_modules_that_import_each_other_are_refused() -> None:
 def test_all_modules_are_in_it() -> None:
     """None lies there that nobody imports, and what is served imports nothing."""
     assert SERVED is not None
-    text = SERVED[1].decode()
+    text = SERVED.body.decode()
     assert not re.search(r"^import ", text, re.MULTILINE)
     for module in HUB_JS.with_name("client").rglob("*.js"):
         purpose = module.read_text().split("\n")[1]
@@ -87,16 +113,16 @@ def test_its_types_name_all_that_it_exports() -> None:
     assert SERVED is not None
     types = page("/hub.d.ts")
     assert types is not None
-    (listed,) = re.findall(r"^export \{ (.*) \};$", SERVED[1].decode(), re.MULTILINE)
-    found = {*listed.split(", "), *re.findall(r"^export function (\w+)", SERVED[1].decode(), re.MULTILINE)}
-    assert found == set(re.findall(r"^export (?:class|function) (\w+)", types[1].decode(), re.MULTILINE))
+    (listed,) = re.findall(r"^export \{ (.*) \};$", SERVED.body.decode(), re.MULTILINE)
+    found = {*listed.split(", "), *re.findall(r"^export function (\w+)", SERVED.body.decode(), re.MULTILINE)}
+    assert found == set(re.findall(r"^export (?:class|function) (\w+)", types.body.decode(), re.MULTILINE))
 
 
 async def test_what_is_saved_as_one_file_is_all_of_it(node_start: list[str], tmp_path: Path) -> None:
     """It needs nothing beside it, and has what the modules have together."""
     assert SERVED is not None
     saved = tmp_path / "hub.mjs"
-    saved.write_bytes(SERVED[1])
+    saved.write_bytes(SERVED.body)
     program = """
         const all = await Promise.all(process.argv.slice(1).map((one) => import(one)));
         console.log(JSON.stringify(all.map((one) => Object.keys(one))));

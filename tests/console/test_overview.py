@@ -77,6 +77,29 @@ async def test_a_hub_says_how_it_does(page: Page) -> None:
     await wait_shown(page, f"/[1-9][.\\d]*\\/s/.test({figures})")
 
 
+async def test_a_chart_tells_value_and_time_under_the_pointer(browser: Browser, telling_hub: ScriptedHub) -> None:
+    """Those of all charts of the view are of the same moment; without the pointer, the last value stands there."""
+    telling_hub.answers["$hub/history"] = history(1, 2, 3, 4)
+    async with browser.open(telling_hub.page_url) as page:
+        await wait_shown(page, "document.querySelector('.overview')?.dataset.points === '4'")
+        first = "document.querySelector('.chart figcaption').textContent"
+        last = await page.evaluate(f"return {first}")
+        move = """
+            const over = document.querySelector(".u-over");
+            const {left, top} = over.getBoundingClientRect();
+            over.dispatchEvent(new MouseEvent(kind, {clientX: left + 1, clientY: top + 9}));
+        """
+        for kind in ("mouseenter", "mousemove"):
+            await page.evaluate(move, kind=kind)
+        await wait_shown(
+            page, r"/\d\d:\d\d:\d\d$/.test([...document.querySelectorAll('.chart-time')].at(-1).textContent)"
+        )
+        assert await page.evaluate(f"return {first}") != last
+        await page.evaluate(move, kind="mouseleave")
+        await wait_shown(page, "document.querySelector('.chart-time').textContent === ''")
+        assert await page.evaluate(f"return {first}") == last
+
+
 @pytest.mark.parametrize("span", ["10m", "1h", "1d"])
 async def test_a_span_stands_in_the_address(browser: Browser, telling_hub: ScriptedHub, span: str) -> None:
     """It is asked for whole, then only what is new; one goes to another by a link."""
@@ -124,13 +147,16 @@ async def test_why_somebody_is_slow(browser: Browser, telling_hub: ScriptedHub) 
     telling_hub.answers["$hub/state"] = SEVEN._replace(slow_ids=(7,)).fields()
     telling_hub.answers["$hub/who"] = [SLOW]
     async with browser.open(telling_hub.page_url) as page:
-        await wait_shown(page, "document.querySelector('#slow .why')?.textContent.startsWith('It reads /plant/. Its')")
+        await wait_shown(
+            page,
+            "document.querySelector('#slow .why')?.textContent.includes('; its rate is being measured. Its')",
+        )
         rest = "Its queue is full: 5,000 messages wait, and the oldest ones are dropped."
-        assert await reasons(page) == [["sensor-7", f"It reads /plant/. {rest}"]]
+        assert await reasons(page) == [["sensor-7", f"It reads /plant/; its rate is being measured. {rest}"]]
         telling_hub.answers["$hub/who"] = [SLOW | {"dropped_messages": 20_000, "delivered_messages": 200}]
         await wait_shown(
             page,
-            "/^It takes [1-9].* of the .*[1-9].* that come/.test(document.querySelector('#slow .why').textContent)",
+            "/^It takes [1-9].*, .*[1-9].* come for it/.test(document.querySelector('#slow .why').textContent)",
         )
         assert await page.evaluate("return document.querySelector('#slow a').hash") == "#/connections/7"
         await wait_shown(page, "document.querySelector('#sentence a')?.hash === '#/connections/7'")
@@ -153,7 +179,7 @@ async def test_more_slow_ones_than_are_shown(browser: Browser, telling_hub: Scri
     async with browser.open(telling_hub.page_url) as page:
         await wait_shown(page, "document.querySelectorAll('#slow li').length > 0")
         assert {name for name, _ in await reasons(page)} == {"<b>\\u202e"}
-        assert (await reasons(page))[0][1].startswith("It reads <i>, <i>, <i>.")
+        assert (await reasons(page))[0][1].startswith("It reads <i>, <i>, <i>")
         requests = [one for one in telling_hub.of_type("request") if one["topic"] == "$hub/who"]
         values = [value for one in requests for value in one.get("values", [one.get("value")])]
         assert {value["id"] for value in values} == {1, 2, 3, 4, 5}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import posixpath
+import gzip
+import hashlib
 import re
 from pathlib import Path
 
@@ -18,16 +19,16 @@ from tests.descriptors import no_descriptor_left
         ("/", "text/html; charset=utf-8", b"<!doctype html>"),
         ("/hub.js", "text/javascript; charset=utf-8", b"/**"),
         ("/hub.d.ts", "text/plain; charset=utf-8", b"/**"),
-        ("/console.js", "text/javascript; charset=utf-8", b"/**"),
-        ("/styles/shell.css", "text/css; charset=utf-8", b"/*"),
     ],
 )
 def test_a_page_is_its_content_type_and_its_bytes(path: str, content_type: str, beginning: bytes) -> None:
     """Each served path answers with a type that browsers accept for it; modules need a JavaScript type."""
     found = page(path)
     assert found is not None
-    assert found[0] == content_type
-    assert found[1].startswith(beginning)
+    assert found.content_type == content_type
+    assert found.body.startswith(beginning)
+    assert gzip.decompress(found.compressed) == found.body
+    assert not found.is_immutable
 
 
 @pytest.mark.parametrize(
@@ -38,6 +39,8 @@ def test_a_page_is_its_content_type_and_its_bytes(path: str, content_type: str, 
         "/index.html",
         "/package.json",
         "/client/client.js",
+        "/console.js",
+        "/parts/figures.js",
         "/../__init__.py",
         "/parts/../../__init__.py",
         "/parts",
@@ -56,31 +59,35 @@ def test_nothing_else_is_served(path: str) -> None:
 def test_pages_are_served_without_a_descriptor() -> None:
     """A hub that can open nothing more has its pages."""
     with no_descriptor_left():
-        assert page("/parts/figures.js") is not None
+        assert page("/") is not None
 
 
-def test_everything_that_the_page_loads_is_served() -> None:
-    """The page and its modules name no file of the hub that the hub would not serve, and nothing of anybody else."""
-    waiting, seen = ["/"], {"/"}
-    while waiting:
-        path = waiting.pop()
+def test_what_the_page_loads_is_one_script_and_one_style_sheet_with_hashes_in_their_names() -> None:
+    """It imports nothing further, and its threads are served as well; nothing is of anybody else."""
+    index = page("/")
+    assert index is not None
+    text = index.body.decode()
+    assert not re.search(r'(?:src|href)="(?:https?:)?//', text)
+    (style, script) = re.findall(r'(?:src|href)="(/[^"]*)"', text)
+    loaded = page(script)
+    assert loaded is not None
+    threads = re.findall(r'new URL\("([^"]+)", import\.meta\.url\)', loaded.body.decode())
+    assert len(threads) == 2
+    for path, content_type in ((style, "css"), (script, "javascript"), *((one, "javascript") for one in threads)):
         found = page(path)
         assert found is not None, path
-        text = found[1].decode()
-        named = set(re.findall(r'(?:src|href)="(/[^"]*)"', text))
-        imported = re.findall(r'^(?:import|export) [^"]* from "(\.[^"]*)"', text, re.MULTILINE)
-        named |= {posixpath.normpath(posixpath.join(posixpath.dirname(path), name)) for name in imported}
-        assert not re.search(rb'(?:src|href)="(?:https?:)?//', found[1])
-        waiting += named - seen
-        seen |= named
-    assert {"/console.js", "/styles/base.css", "/hub.js", "/views/messages/stream.js"} <= seen
+        assert found.content_type == f"text/{content_type}; charset=utf-8"
+        assert found.is_immutable
+        assert hashlib.sha256(found.body).hexdigest()[:16] in path
+        assert gzip.decompress(found.compressed) == found.body
+        assert not re.search(r"^import ", found.body.decode(), re.MULTILINE)
 
 
 def test_what_is_vendored_has_its_licence() -> None:
     """Whoever gets the code of somebody else gets the terms with it."""
     licence = page("/vendor/uplot/LICENSE.txt")
     assert licence is not None
-    assert licence[1].startswith(b"The MIT License")
+    assert licence.body.startswith(b"The MIT License")
 
 
 def test_the_pictures_of_the_document_are_there() -> None:

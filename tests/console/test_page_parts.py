@@ -227,14 +227,14 @@ async def test_why_somebody_is_slow(parts: Node) -> None:
           last({queued_messages: 7, sample: [], prefixes: 0}),
         ];
     """)
-    takes, waits = "It takes 10/s of the {}/s that come for it under /a. ", "7 messages wait for it, of 100 that may."
+    takes, waits = "It takes 10/s, {}/s come for it under /a. ", "7 messages wait for it, of 100 that may."
     assert said == [
         "",
-        f"It reads /a. {waits}",
+        f"It reads /a; its rate is being measured. {waits}",
         takes.format(15) + "50 messages wait for it, of 100 that may.",
         takes.format(20) + "100 messages were dropped in the last 10 s, now 0 wait.",
         takes.format(25) + "Its queue is full: 96 messages wait, and the oldest ones are dropped.",
-        f"It reads /a, /b, /c and 1,197 more. {waits}",
-        f"It reads (everything), /b. {waits}",
-        f"It reads labels or names. {waits}",
+        f"It reads /a, /b, /c and 1,197 more; its rate is being measured. {waits}",
+        f"It reads (everything), /b; its rate is being measured. {waits}",
+        f"It reads labels or names; its rate is being measured. {waits}",
     ]

@@ -60,7 +60,9 @@ async def test_signing_in_by_the_form(browser: Browser, guarded_hub: RealHub, ad
         await wait_shown(page, "!document.getElementById('sign-in').hidden")
         assert await page.evaluate("return document.getElementById('sign-in-problem').hidden") is True
         await page.load_by(sign_in, token="hub_" + "x" * 43)
-        await wait_shown(page, "document.getElementById('sign-in-problem').textContent.startsWith('4401: ')")
+        await wait_shown(page, "document.getElementById('sign-in-problem').textContent === 'This token is not valid.'")
+        assert await page.evaluate("return document.querySelector('.told').checkVisibility()") is False
+        assert [one for one in page.complaints if "Error" in one] == []
         await page.load_by(sign_in, token=f" {admin_file.secret()} ")
         await wait_connected(page)
         assert await text(page, "user") == "admin"
@@ -153,6 +155,10 @@ async def test_keys_belong_to_who_types(page: Page) -> None:
         "#/messages",
         "messages",
     ]
+    await page.evaluate("document.activeElement.blur(); dispatchEvent(new KeyboardEvent('keydown', {key: '?'}))")
+    assert "/ goes to the search" in await text(page, "keys")
+    await page.evaluate("document.querySelector('#keys button').click()")
+    await wait_shown(page, "document.getElementById('keys') === null")
 
 
 async def test_what_one_may_not_see_is_not_offered(browser: Browser, hub: ScriptedHub) -> None:
@@ -242,3 +248,49 @@ async def test_a_hub_of_another_version_behind_the_page(browser: Browser, hub: S
     async with browser.open(hub.page_url) as page:
         await wait_view(page, "messages")
         assert await entries(page) == ["Messages"]
+
+
+async def test_a_phone_has_room_for_what_is_looked_at(browser: Browser, real_hub: RealHub) -> None:
+    """The filter leaves room for the stream, headings stand over their columns, the open entry is in sight."""
+    async with browser.open(real_hub.page_url, width_px=390, height_px=844) as page:
+        await page.resize(390, 844)
+        await wait_connected(page)
+        await wait_shown(page, "document.querySelectorAll('#entries a').length > 5")
+        await page.evaluate("location.hash = '#/messages'")
+        await wait_messages(page)
+        assert await page.evaluate("return document.getElementById('filter').offsetHeight") < 150
+        await page.evaluate("location.hash = '#/topics'")
+        await wait_view(page, "topics")
+        heads = await page.evaluate("""
+            const columns = [...document.querySelector(".node.heads").children].filter((it) => it.offsetWidth > 0);
+            return columns.map((it) => it.textContent);
+        """)
+        assert heads == ["", "Topic", "Messages", "Bytes"]
+        for name in ("access", "overview"):
+            await page.evaluate("location.hash = `#/${name}`", name=name)
+            await wait_view(page, name)
+            left, right = await page.evaluate("""
+                const {left, right} = document.querySelector("#entries [aria-current]").getBoundingClientRect();
+                return [left, right];
+            """)
+            assert 0 <= left <= right < 391, name
+
+
+async def test_what_is_stale_looks_stale(browser: Browser, hub: ScriptedHub) -> None:
+    """Without a connection figures are pale, with the time that they are of; a view opened then waits for the hub."""
+    pale = "Number(getComputedStyle(document.querySelector('main > *')).opacity) < 1"
+    async with browser.open(f"{hub.page_url}#/connections") as page:
+        await wait_view(page, "connections")
+        assert await page.evaluate(f"return {pale}") is False
+        hub.refused_connections = 10**6
+        hub.drop_connections()
+        await wait_shown(
+            page, f"{pale} && /as of \\d\\d:\\d\\d:\\d\\d/.test(document.getElementById('stale').textContent)"
+        )
+        await page.evaluate("location.hash = '#/messages'")
+        await wait_view(page, "messages")
+        hub.refused_connections = 0
+        await page.evaluate("dispatchEvent(new Event('online'))")
+        await wait_connected(page)
+        await wait_messages(page)
+        assert await page.evaluate(f"return {pale}") is False

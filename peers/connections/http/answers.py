@@ -44,7 +44,7 @@ _POLICY = (
 """The page may load its own files, and connect to its own hub. No other page may show it in a frame."""
 
 _PAGE_HEADERS = {
-    "Cache-Control": "no-cache",
+    "Vary": "Accept-Encoding",
     "Content-Security-Policy": _POLICY,
     "Referrer-Policy": "no-referrer",
 }
@@ -115,7 +115,7 @@ def answer(node: Node, request: Request) -> Response:
             f"method {printable(request.method)}: GET and HEAD are answered",
             Allow="GET, HEAD",
         )
-    return _for_method(request, _resource(node, path_of(request)))
+    return _for_method(request, _resource(node, path_of(request), takes_gzip=_takes_gzip(request)))
 
 
 def _for_method(request: Request, response: Response) -> Response:
@@ -129,7 +129,16 @@ def plain(status: HTTPStatus, text: str, **headers: str) -> Response:
     return _response(status, _TEXT, f"{text}\n".encode(), {"Cache-Control": "no-store"} | headers)
 
 
-def _resource(node: Node, path: str) -> Response:
+def _takes_gzip(request: Request) -> bool:
+    """Return whether an answer may be compressed: the client names gzip, and does not refuse it by a quality of 0."""
+    for one in ",".join(request.headers.get_all("Accept-Encoding")).split(","):
+        name, _, quality = one.replace(" ", "").lower().partition(";q=")
+        if name == "gzip":
+            return quality.strip("0.") != "" or not quality
+    return False
+
+
+def _resource(node: Node, path: str, *, takes_gzip: bool) -> Response:
     match path:
         case "/healthz":
             return _health(node.clock_trouble)
@@ -141,8 +150,11 @@ def _resource(node: Node, path: str) -> Response:
     if found is None:
         text = f"there is nothing at {printable(path)}; WebSockets are at /v1/hub and /v1/messages/json"
         return plain(HTTPStatus.NOT_FOUND, text)
-    content_type, body = found
-    return _response(HTTPStatus.OK, content_type, body, _PAGE_HEADERS | (_SHARED_HEADERS if path in _SHARED else {}))
+    headers = _PAGE_HEADERS | (_SHARED_HEADERS if path in _SHARED else {})
+    headers["Cache-Control"] = "public, max-age=31536000, immutable" if found.is_immutable else "no-cache"
+    if takes_gzip:
+        headers["Content-Encoding"] = "gzip"
+    return _response(HTTPStatus.OK, found.content_type, found.compressed if takes_gzip else found.body, headers)
 
 
 def _health(trouble: str) -> Response:

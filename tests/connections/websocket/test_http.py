@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from peers.console import page
@@ -18,22 +20,44 @@ async def get(hub: Hub, path: str, method: str = "GET", *lines: str, version: st
     return await client.response()
 
 
-@pytest.mark.parametrize(
-    "path", ["/", "/console.js", "/styles/shell.css", "/views/overview.js", "/hub.js", "/hub.d.ts"]
-)
+@pytest.mark.parametrize("path", ["/", "/hub.js", "/hub.d.ts"])
 async def test_the_page(hub: Hub, path: str) -> None:
     """The page's files are served with their types, and with a policy that lets them load nothing foreign."""
     found = page(path)
     assert found is not None
     answer = await get(hub, path)
-    assert (answer.status, answer.headers["Content-Type"], answer.body) == (200, *found)
-    assert answer.headers["Content-Length"] == str(len(found[1]))
+    assert (answer.status, answer.headers["Content-Type"], answer.body) == (200, found.content_type, found.body)
+    assert answer.headers["Content-Length"] == str(len(found.body))
+    assert answer.headers["Cache-Control"] == "no-cache"
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
     policy = answer.headers["Content-Security-Policy"]
     assert "default-src 'none'" in policy
     assert "frame-ancestors 'none'" in policy
     assert "unsafe" not in policy
     assert answer.headers["Connection"] == "close"
+
+
+@pytest.mark.parametrize(
+    ("accepted", "is_compressed"),
+    [
+        ("gzip, deflate, br", True),
+        ("br;q=1.0, gzip;q=0.8", True),
+        ("gzip;q=0", False),
+        ("gzip; q=0.0", False),
+        ("br", False),
+    ],
+)
+async def test_the_page_is_compressed_for_who_takes_that(hub: Hub, accepted: str, *, is_compressed: bool) -> None:
+    """What has a hash in its name is kept by browsers for good."""
+    index = await get(hub, "/")
+    for path in re.findall(rb'(?:src|href)="(/[^"]*)"', index.body):
+        answer = await get(hub, path.decode(), "GET", f"Accept-Encoding: {accepted}")
+        found = page(path.decode())
+        assert found is not None
+        assert answer.headers.get("Content-Encoding") == ("gzip" if is_compressed else None)
+        assert answer.body == (found.compressed if is_compressed else found.body)
+        assert answer.headers["Vary"] == "Accept-Encoding"
+        assert answer.headers["Cache-Control"] == "public, max-age=31536000, immutable"
 
 
 async def test_any_page_may_load_the_client_and_nothing_else(hub: Hub) -> None:
@@ -101,7 +125,7 @@ async def test_head(hub: Hub) -> None:
     answer = await get(hub, "/hub.js", "HEAD")
     found = page("/hub.js")
     assert found is not None
-    assert (answer.status, answer.headers["Content-Length"], answer.body) == (200, str(len(found[1])), b"")
+    assert (answer.status, answer.headers["Content-Length"], answer.body) == (200, str(len(found.body)), b"")
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "get", "X\x7f"])

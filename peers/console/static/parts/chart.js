@@ -9,6 +9,7 @@
 import { language } from "../words.js";
 import { colour, onColours } from "./colours.js";
 import { element, say } from "./element.js";
+import { clock } from "./figures.js";
 
 /** Height of the plot, CSS pixels. */
 const HEIGHT_PX = 132;
@@ -17,6 +18,9 @@ const HEIGHT_PX = 132;
 const AXIS_PX = 64;
 
 const FONT = "11px system-ui, sans-serif";
+
+/** Steps of the axis of times: no part of a second, which would be written like the whole one. */
+const SECONDS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600, 43_200, 86_400];
 
 const POWERS = Array.from({ length: 60 }, (_, power) => 2 ** power);
 
@@ -42,6 +46,10 @@ export class Chart {
   #format;
   #steps;
   #values;
+  /** @type {number[]} */
+  #times = [];
+  /** @type {(number | null)[][]} */
+  #columns = [];
 
   /**
    * @param {string} title
@@ -57,6 +65,7 @@ export class Chart {
     this.#format = format;
     this.#steps = steps;
     this.#values = lines.map(() => element("output"));
+    this.at = element("span", { class: "quiet chart-time" });
     const place = element("div", { class: "plot", "aria-hidden": "true" });
     this.element = element(
       "figure", { class: "card chart", role: "group", "aria-label": title },
@@ -64,6 +73,7 @@ export class Chart {
         "figcaption", {},
         element("span", { class: "chart-title" }, title),
         ...lines.map((line, at) => this.#legend(line, lines.length > 1, this.#values[at])),
+        this.at,
       ),
       place,
     );
@@ -84,8 +94,21 @@ export class Chart {
    * @param {(number | null)[][]} columns The values of each line.
    */
   set(times, columns) {
+    this.#times = times;
+    this.#columns = columns;
     this.#plot.setData([times, ...columns]);
-    columns.forEach((column, at) => say(this.#values[at], this.#format(column.findLast((it) => it !== null) ?? null)));
+    this.#say();
+  }
+
+  /** Say the values under the pointer, with their time; without a pointer, the last ones. */
+  #say() {
+    const { left = -1, idx = null } = this.#plot?.cursor ?? {};
+    const at = left >= 0 && idx !== null && idx < this.#times.length ? idx : null;
+    this.#columns.forEach((column, line) => {
+      const value = at === null ? column.findLast((it) => it !== null) : column[at];
+      say(this.#values[line], this.#format(value ?? null));
+    });
+    say(this.at, at === null ? "" : clock(new Date(this.#times[at] * 1000)));
   }
 
   /**
@@ -107,8 +130,7 @@ export class Chart {
   #options(group, fits) {
     const quiet = () => colour("--quiet");
     const grid = { stroke: () => colour("--line"), width: 1 };
-    const clock = new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
-    const seconds = new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+    const minutes = new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit", hourCycle: "h23" });
     const format = this.#format;
     return {
       width: 300,
@@ -116,11 +138,12 @@ export class Chart {
       padding: [8, 8, 0, 0],
       legend: { show: false },
       cursor: { sync: { key: group }, y: false, points: { size: 6 }, drag: { x: false, y: false } },
+      hooks: { setCursor: [() => this.#say()] },
       scales: { y: { range: (_plot, low, high) => (fits ? around(low, high) : [0, high !== null && high > 0 ? high * 1.05 : 1]) } },
       axes: [
         {
-          stroke: quiet, grid: { show: false }, ticks: { show: false }, font: FONT, size: 22, space: 90,
-          values: (_plot, splits, _axis, _space, step) => splits.map((at) => (step < 60 ? seconds : clock).format(at * 1000)),
+          stroke: quiet, grid: { show: false }, ticks: { show: false }, font: FONT, size: 22, space: 90, incrs: SECONDS,
+          values: (_plot, splits, _axis, _space, step) => splits.map((at) => (step < 60 ? clock(new Date(at * 1000)) : minutes.format(at * 1000))),
         },
         {
           stroke: quiet, grid, ticks: { show: false }, font: FONT, size: AXIS_PX, space: 32, incrs: this.#steps,

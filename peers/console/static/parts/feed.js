@@ -12,6 +12,8 @@
  * most, whatever the rate; the queue of this connection in the hub is its own, so that nobody else loses anything by it.
  */
 
+import { words } from "../words.js";
+
 /**
  * @import { Field } from "./fields.js"
  * @import { Row } from "./sampler.js"
@@ -65,8 +67,15 @@
  * @property {Told[Kind]} told
  */
 
+/** A thread that could not be loaded, as the hub is away, is loaded again after so many milliseconds. */
+const AGAIN_MS = 1_000;
+
 export class Feed {
+  /** @type {Worker} */
   #worker;
+  /** @type {object[] | null} What was said before the thread has said anything; null since. */
+  #said = [];
+  #signal;
   #number = 0; // of the subscription, or of the reading, that is meant
   #listeners;
 
@@ -77,11 +86,30 @@ export class Feed {
    */
   constructor(token, listeners, signal) {
     this.#listeners = listeners;
-    this.#worker = new Worker(new URL("./feed_worker.js", import.meta.url), { type: "module", name: "messages" });
-    this.#worker.addEventListener("message", ({ data }) => this.#hear(data));
-    this.#worker.addEventListener("error", (event) => this.#hear({ kind: "problem", number: this.#number, told: { code: 0, message: event.message } }));
+    this.#signal = signal;
+    this.#worker = this.#load();
     signal.addEventListener("abort", () => this.#worker.terminate(), { once: true });
     this.#say("open", { token });
+  }
+
+  #load() {
+    const worker = new Worker(new URL("./feed_worker.js", import.meta.url), { type: "module", name: "messages" });
+    worker.addEventListener("message", ({ data }) => {
+      this.#said = null;
+      this.#hear(data);
+    });
+    worker.addEventListener("error", (event) => {
+      const isLoaded = event instanceof ErrorEvent; // one that is not loaded has an event without a message
+      this.#hear({ kind: "problem", number: this.#number, told: { code: 0, message: isLoaded ? event.message : words.shell.away } });
+      if (!isLoaded && !this.#signal.aborted) setTimeout(() => this.#reload(), AGAIN_MS);
+    });
+    return worker;
+  }
+
+  #reload() {
+    if (this.#signal.aborted) return;
+    this.#worker = this.#load();
+    for (const said of this.#said ?? []) this.#worker.postMessage(said);
   }
 
   /**
@@ -131,6 +159,7 @@ export class Feed {
    */
   #say(command, said) {
     this.#worker.postMessage({ command, said });
+    this.#said?.push({ command, said });
   }
 
   /**

@@ -14,6 +14,8 @@ const SHORT_MOMENT = new Intl.DateTimeFormat(language, {
 const MOMENT = new Intl.DateTimeFormat(language, {
   year: "numeric", month: "short", day: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23",
 });
+const CLOCK = new Intl.DateTimeFormat(language, { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" });
+const EXACT = new Intl.NumberFormat(language, { maximumSignificantDigits: 15 });
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 const PREFIXES = ["", "k", "M", "G", "T"];
 
@@ -44,6 +46,15 @@ export function whole(value) {
  */
 export function short(value) {
   return isKnown(value) ? scaled(value, 1000, PREFIXES, "") : UNKNOWN;
+}
+
+/**
+ * A number as it is: of a value, which is not the page's to round.
+ *
+ * @param {Figure} value
+ */
+export function exact(value) {
+  return isKnown(value) ? EXACT.format(value) : UNKNOWN;
 }
 
 /**
@@ -88,6 +99,15 @@ export function duration(seconds) {
   const hours = Math.floor(minutes / 60);
   if (hours < 48) return `${hours} h ${minutes % 60} min`;
   return `${Math.floor(hours / 24)} d ${hours % 24} h`;
+}
+
+/**
+ * A time of day, by the reader's clock.
+ *
+ * @param {Date} time
+ */
+export function clock(time) {
+  return CLOCK.format(time);
 }
 
 /**

@@ -13,6 +13,9 @@ import { visible } from "./visible.js";
 const WINDOW_S = 20;
 const LOOKS = 60;
 
+/** Over less than this no rate is told: a reader takes in gulps, seconds. */
+const LEAST_S = 3;
+
 /** A queue that is so full is called full: what is dropped makes room for a moment. */
 const FULL = 0.95;
 
@@ -41,8 +44,8 @@ export class Slowness {
     const { slowness: said } = words;
     const seconds = at - first.at;
     const under = placesOf(row);
-    const takes = seconds <= 0
-      ? said.readsUnder(under)
+    const takes = seconds < LEAST_S
+      ? said.measuring(under)
       : said.takes(short(Math.max(0, taken - first.taken) / seconds), short(Math.max(0, taken + lost + row.queued_messages - first.come) / seconds), under);
     if (fullness(row) >= FULL) return said.full(takes, whole(row.queued_messages), said.overflow[row.overflow] ?? row.overflow);
     return lost > first.lost

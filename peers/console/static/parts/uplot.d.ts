@@ -6,6 +6,7 @@ export interface Options {
   padding: number[];
   legend: { show: boolean };
   cursor: { sync: { key: string }; y: boolean; points: { size: number }; drag: { x: boolean; y: boolean } };
+  hooks: { setCursor: (() => void)[] };
   scales: { y: { range: (plot: Plot, low: number | null, high: number | null) => [number, number] } };
   axes: Axis[];
   series: Series[];
@@ -35,6 +36,7 @@ export interface Series {
 export type Columns = (number | null)[][];
 
 export interface Plot {
+  readonly cursor: { left?: number; idx?: number | null };
   setSize(size: { width: number; height: number }): void;
   setData(columns: Columns): void;
   redraw(rebuildsPaths: boolean): void;

@@ -6,6 +6,7 @@
  */
 
 import { element, say, shape } from "../parts/element.js";
+import { clock } from "../parts/figures.js";
 import { words } from "../words.js";
 import { fragmentOf } from "./place.js";
 import { nextTheme, theme } from "./theme.js";
@@ -23,6 +24,7 @@ const brand = () =>
 export class Frame {
   #session;
   #views;
+  #openAt = new Date(); // when a connection was there last
   /** @type {Map<string, HTMLAnchorElement>} The entries, by the names of the views. */
   #links = new Map();
 
@@ -38,6 +40,7 @@ export class Frame {
     document.documentElement.classList.toggle("wall", wall);
     this.hub = element("span", { id: "hub", class: "quiet" });
     this.state = element("span", { id: "state", class: "state", role: "status", dataset: { state: "connecting" } });
+    this.stale = element("span", { id: "stale", hidden: true });
     this.theme = element("button", { id: "theme", type: "button", class: "theme", on: { click: () => this.#turn() } });
     this.entries = element("ul", { id: "entries" });
     this.main = element("main", { id: "view", tabindex: -1 });
@@ -45,7 +48,7 @@ export class Frame {
       element("a", { class: "skip", href: "#view", on: { click: (event) => this.#skip(event) } }, words.shell.skip),
       element(
         "header", {},
-        element("h1", {}, brand(), "topichub"), this.hub, this.state, element("span", { class: "spring" }),
+        element("h1", {}, brand(), "topichub"), this.hub, this.state, this.stale, element("span", { class: "spring" }),
         signIn.who, this.theme, wall ? null : signIn.toggle,
       ),
       signIn.strangers,
@@ -69,8 +72,12 @@ export class Frame {
       this.entries.replaceChildren(...[...this.#links.values()].map((link) => element("li", {}, link)));
     }
     for (const [name, link] of this.#links) {
-      if (name === openName) link.setAttribute("aria-current", "page");
-      else link.removeAttribute("aria-current");
+      if (name !== openName) {
+        link.removeAttribute("aria-current");
+      } else if (!link.hasAttribute("aria-current")) {
+        link.setAttribute("aria-current", "page");
+        link.scrollIntoView({ block: "nearest", inline: "center" }); // on a phone they are wider than it
+      }
     }
     const title = this.#views.find(({ name }) => name === openName)?.title;
     const hub = this.#session.welcome?.name;
@@ -83,6 +90,10 @@ export class Frame {
     this.state.dataset.state = state;
     say(this.state, state === "waiting" ? words.shell.waiting(seconds) : words.shell.states[state]);
     if (welcome === null) return;
+    if (state === "open") this.#openAt = new Date();
+    this.stale.hidden = state === "open";
+    document.documentElement.toggleAttribute("data-stale", state !== "open");
+    say(this.stale, words.shell.stale(clock(this.#openAt)));
     say(this.hub, `${welcome.name} · ${welcome.software}`);
     this.hub.title = words.shell.hub(welcome.hub);
   }
@@ -112,5 +123,5 @@ export class Frame {
  */
 function entry(view, index) {
   const key = index < 9 ? String(index + 1) : "";
-  return element("a", { href: fragmentOf(view.name), title: key, "aria-keyshortcuts": key || undefined }, view.title);
+  return element("a", { href: fragmentOf(view.name), title: key, "aria-keyshortcuts": key || undefined, dataset: { title: view.title } }, view.title);
 }

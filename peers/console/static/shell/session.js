@@ -12,6 +12,7 @@
  */
 
 import { connect } from "../hub.js";
+import { FORBIDDEN, NOT_RECOGNISED } from "./sign_in.js";
 
 /**
  * @import { RequestOptions, Welcome } from "../hub.js"
@@ -48,6 +49,10 @@ export class Session {
     this.client.on("open", (welcome) => {
       this.welcome = welcome;
       this.#findRights();
+    });
+    this.client.on("error", (error) => {
+      const code = "code" in error ? error.code : 0;
+      if (code !== NOT_RECOGNISED && code !== FORBIDDEN) console.error(error); // those the sign-in shows
     });
     this.client.on("reconnecting", (delayMs) => {
       this.retryAt = performance.now() + delayMs;

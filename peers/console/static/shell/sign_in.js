@@ -17,8 +17,8 @@ const KEY = "topichub token";
 const FRAGMENT = "#token=";
 
 /** Close codes by which a hub says that it does not know this token, or not any more. */
-const NOT_RECOGNISED = 4401;
-const FORBIDDEN = 4403;
+export const NOT_RECOGNISED = 4401;
+export const FORBIDDEN = 4403;
 
 /** The name of those who show nothing. */
 const ANONYMOUS = "anonymous";
@@ -107,9 +107,10 @@ export class SignIn {
    */
   refused(code, reason) {
     if (code !== NOT_RECOGNISED && code !== FORBIDDEN) return;
-    const problem = this.token ? `${code}: ${reason}` : "";
+    const problem = code === NOT_RECOGNISED ? words.signIn.notValid : reason;
+    const hadToken = this.token !== undefined;
     sessionStorage.removeItem(KEY);
-    this.#ask(problem);
+    this.#ask(hadToken ? problem : "");
   }
 
   /** @param {string} problem */

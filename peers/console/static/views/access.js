@@ -12,11 +12,11 @@
 
 import { complaint } from "../parts/complaint.js";
 import { element, say } from "../parts/element.js";
-import { bytes, short, whole } from "../parts/figures.js";
+import { bytes, clock, short, since, whole } from "../parts/figures.js";
 import { poll } from "../parts/polling.js";
 import { visible } from "../parts/visible.js";
 import { fragmentOf } from "../shell/place.js";
-import { language, words } from "../words.js";
+import { words } from "../words.js";
 import { Trial } from "./access/trial.js";
 
 const USERS_TOPIC = "$hub/users";
@@ -259,7 +259,7 @@ function eventRow({ what, at, user, name, address, action, text: reason, count, 
 function timeOf(at) {
   const moment = typeof at === "number" ? new Date(at * 1000) : new Date();
   const isToday = moment.toDateString() === new Date().toDateString();
-  return isToday ? moment.toLocaleTimeString(language) : moment.toLocaleString(language, { dateStyle: "short", timeStyle: "short" });
+  return isToday ? clock(moment) : since(Number(moment) / 1000);
 }
 
 /** @param {unknown} said */

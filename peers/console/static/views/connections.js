@@ -164,7 +164,7 @@ class ConnectionsView {
   async #askState() {
     const state = await this.#shell.session.ask(STATE_TOPIC, null);
     this.#known.mark(state.slow_ids);
-    say(this.sentence, state.text);
+    say(this.sentence, state.text.replaceAll("`", ""));
     this.#drawSoon();
   }
 

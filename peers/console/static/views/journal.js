@@ -141,7 +141,7 @@ class Journal {
     say(figures.waiting, bytes(told.waiting_bytes));
     say(figures.lost, whole(told.lost_messages_total));
     figures.lost.parentElement?.classList.toggle("alarm", told.lost_messages_total > 0);
-    say(this.facts.range, said.range(whole(told.first), whole(told.committed)));
+    say(this.facts.range, said.range(told.first, told.committed));
     say(this.facts.kept, said.kept(bytes(told.keep_bytes), duration(told.keep_s), percent(Math.round((1_000 * told.size_bytes) / told.keep_bytes) / 1_000)));
     say(this.facts.pauses, said.pauses(told.pauses_total, bytes(told.buffer_bytes)));
     say(this.facts.reading, said.reading(told.fetches, told.readers));

@@ -67,6 +67,7 @@ class Messages {
   #place = null;
   #counted = { received: 0, matched: 0, taken: 0 };
   #dropped = 0;
+  #historyTopics = 0;
   /** @type {{at: number, matched: number, shown: number}[]} Of the last moments. */
   #shares = [];
   #isHeld = false; // as the feed was told
@@ -167,7 +168,7 @@ class Messages {
     this.#isHeld = false;
     this.topics.clear();
     this.#counted = { received: 0, matched: 0, taken: 0 };
-    this.#dropped = 0;
+    this.#dropped = this.#historyTopics = 0;
     this.#shares = [];
     this.streamParts.viewport.setAttribute("aria-busy", "true");
     this.history.element.hidden = !this.#isHistory;
@@ -199,6 +200,7 @@ class Messages {
   /** @param {Told["history"]} told */
   #showHistory(told) {
     this.stream.replace(told.rows);
+    this.#historyTopics = new Set(told.rows.map(({ topic }) => topic)).size;
     this.history.show(told);
     this.#counted = { received: told.looked, matched: told.rows.length, taken: told.rows.length };
     this.#settled();
@@ -254,7 +256,7 @@ class Messages {
     const { received, matched, taken } = this.#counted;
     const skipped = matched - taken + stream.skipped;
     say(this.receivedFigure, whole(received));
-    say(this.topicFigure, whole(this.topics.size));
+    say(this.topicFigure, whole(this.#isHistory ? this.#historyTopics : this.topics.size));
     say(this.droppedFigure, whole(this.#dropped));
     this.droppedFigure.parentElement?.classList.toggle("alarm", this.#dropped > 0);
     this.skipped.hidden = skipped === 0;

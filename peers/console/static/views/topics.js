@@ -88,7 +88,10 @@ class Topics {
     const search = parameters.get("search") ?? "";
     this.search.value = search;
     this.#topic = parameters.get("topic") ?? "";
-    if (this.#topic) this.detail.show(this.#topic, !this.#topic.endsWith("/"));
+    if (this.#topic) {
+      this.detail.show(this.#topic, !this.#topic.endsWith("/"));
+      this.tree.reveal(this.#topic);
+    }
     this.tree.mark(this.#topic);
     if (search === this.#search) return;
     this.#search = search;

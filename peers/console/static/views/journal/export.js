@@ -101,7 +101,7 @@ export class Export {
     worker.addEventListener("message", (/** @type {MessageEvent<Told>} */ { data }) => {
       if (this.#running === running) this.#hear(running, sink, worker, data).catch((error) => this.#fail(running, reason(error)));
     });
-    worker.addEventListener("error", ({ message }) => this.#fail(running, message));
+    worker.addEventListener("error", ({ message }) => this.#fail(running, message ?? words.shell.away));
     worker.postMessage({ command: "begin", token: this.#session.token, prefix, from: running.from, to: running.to });
   }
 

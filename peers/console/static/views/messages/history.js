@@ -21,6 +21,8 @@ export class History {
   #oldest = null;
   /** @type {number | null} */
   #next = null;
+  /** @type {number | null} Where what is shown begins, milliseconds since 1970; the range may be known later. */
+  #at = null;
 
   /**
    * @param {(place: {at?: string, offset?: number}) => void} go
@@ -34,14 +36,14 @@ export class History {
       on: { input: () => this.#sayTime(), change: () => toTime(this.#timeOfSlider()) },
     });
     this.sliderTime = element("output", { id: "history-time", class: "small", for: "history-slider" });
-    this.time = element("input", { id: "history-at", type: "datetime-local", step: "0.001", "aria-label": said.time });
+    this.time = element("input", { id: "history-at", type: "text", placeholder: said.timeHint, pattern: "\\d{4}-\\d\\d-\\d\\d[ T]\\d\\d:\\d\\d(:\\d\\d(\\.\\d{1,3})?)?", "aria-label": said.time });
     this.offset = element("input", { id: "history-offset", type: "number", min: 0, step: 1, placeholder: said.offset, "aria-label": said.offset });
     this.told = element("span", { id: "history-told", class: "quiet", role: "status" });
     this.later = element("button", { id: "history-later", type: "button", disabled: true, signal, on: { click: () => go({ offset: this.#next ?? 0 }) } }, said.later);
     const jump = (/** @type {Event} */ event) => {
       event.preventDefault();
       if (this.offset.value !== "") go({ offset: Number(this.offset.value) });
-      else if (this.time.value !== "") toTime(new Date(this.time.value));
+      else if (this.time.value !== "") toTime(new Date(this.time.value.replace(" ", "T")));
     };
     this.element = element(
       "div", { id: "history", class: "history", hidden: true },
@@ -64,6 +66,7 @@ export class History {
     this.later.disabled = true;
     this.offset.value = offset === undefined ? "" : String(offset);
     this.time.value = at === undefined ? "" : local(new Date(at));
+    this.#at = at ?? null;
     if (at !== undefined) this.#setSlider(at);
     say(this.told, words.messages.reads);
   }
@@ -77,7 +80,8 @@ export class History {
     this.#oldest = oldest;
     this.slider.disabled = oldest === null;
     if (oldest === null) say(this.told, words.messages.emptyJournal);
-    this.#sayTime();
+    if (this.#at !== null) this.#setSlider(this.#at);
+    else this.#sayTime();
   }
 
   /**
@@ -89,7 +93,9 @@ export class History {
     this.#next = next;
     this.later.disabled = !more;
     say(this.told, words.messages.looked(whole(rows.length), whole(looked), rows[0]?.offset, rows.at(-1)?.offset));
-    if (rows.length > 0) this.#setSlider(rows[0].at);
+    if (rows.length === 0) return;
+    this.#at = rows[0].at;
+    this.#setSlider(this.#at);
   }
 
   fail() {
@@ -115,10 +121,10 @@ export class History {
 }
 
 /**
- * As a field for times has it: by the reader's clock, without a zone.
+ * As the field has it: by the reader's clock, of 24 hours, without a zone.
  *
  * @param {Date} time
  */
 function local(time) {
-  return new Date(time.getTime() - time.getTimezoneOffset() * 60_000).toISOString().slice(0, -1);
+  return new Date(time.getTime() - time.getTimezoneOffset() * 60_000).toISOString().slice(0, -1).replace("T", " ");
 }

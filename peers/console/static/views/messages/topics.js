@@ -3,10 +3,13 @@
  * the feed's (`parts/topic_counts.js`). Cost: the lines, twice a second.
  */
 
-import { say } from "../../parts/element.js";
+import { element, say } from "../../parts/element.js";
 import { visible } from "../../parts/visible.js";
 import { words } from "../../words.js";
 import { hue } from "./stream.js";
+
+/** So much of the end of a name is always in sight. */
+const END_CHARACTERS = 12;
 
 /**
  * @import { Busy, Top } from "../../parts/topic_counts.js"
@@ -85,7 +88,13 @@ function makeLine(parent) {
 function fill(line, { topic, count, perSecond, share }, about) {
   if (line.topic !== topic) {
     line.topic = topic;
-    line.name.textContent = line.root.title = visible(topic);
+    const name = visible(topic);
+    const at = Math.max(0, name.length - END_CHARACTERS);
+    line.name.replaceChildren(element(
+      "span", {},
+      element("span", { class: "beginning" }, name.slice(0, at)), element("span", { class: "end" }, name.slice(at)),
+    ));
+    line.root.title = name;
     line.name.style.setProperty("--hue", String(hue(topic)));
   }
   say(line.count, about + Math.round(count).toLocaleString());

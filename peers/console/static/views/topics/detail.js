@@ -9,7 +9,7 @@ import { Chart, STEPS } from "../../parts/chart.js";
 import { complaint } from "../../parts/complaint.js";
 import { element, say } from "../../parts/element.js";
 import { Feed } from "../../parts/feed.js";
-import { moment, percent, short, whole } from "../../parts/figures.js";
+import { exact, moment, percent, whole } from "../../parts/figures.js";
 import { valueTree } from "../../parts/value_tree.js";
 import { visible } from "../../parts/visible.js";
 import { words } from "../../words.js";
@@ -39,6 +39,7 @@ export class Detail {
   #feed = null;
   /** @type {Row | null} The last one, if it is not drawn yet. */
   #row = null;
+  #shownAt = 0; // of the value that is shown, milliseconds since 1970
   /** @type {Field[]} */
   #fields = [];
   /** @type {string[]} Paths. */
@@ -102,7 +103,7 @@ export class Detail {
     this.watch.hidden = !isTopic || !this.#shell.session.may("subscribe");
     this.watched.hidden = true;
     say(this.watch, words.topics.watch);
-    say(this.told, isTopic ? "" : words.topics.isPrefix);
+    say(this.told, isTopic ? words.topics.closed : words.topics.isPrefix);
   }
 
   #turn() {
@@ -152,8 +153,13 @@ export class Detail {
   /** The last value; it stands still while one is at it with the pointer, or with keys. */
   #drawLast() {
     const row = this.#row;
-    if (row === null || this.last.matches(":hover") || this.last.contains(document.activeElement)) return;
+    if (row === null) return;
+    if (this.last.matches(":hover") || this.last.contains(document.activeElement)) {
+      say(this.at, words.topics.held(moment(this.#shownAt / 1000)));
+      return;
+    }
     this.#row = null;
+    this.#shownAt = row.at;
     say(this.at, moment(row.at / 1000));
     if (row.whole) this.last.replaceChildren(valueTree(JSON.parse(row.text)));
     else this.last.replaceChildren(element("pre", {}, visible(row.text.slice(0, 10_000)), `… ${words.values.characters(row.characters)}`));
@@ -183,8 +189,8 @@ export class Detail {
       say(name, path === "" ? words.topics.itself : visible(path));
       say(kind, kinds.map((one) => words.values.kinds[one]).join(", "));
       say(share, percent(Math.min(1, part)));
-      say(range, least === undefined ? "" : `${short(least)} … ${short(most)}`);
-      say(now, last === undefined ? "" : short(last));
+      say(range, least === undefined ? "" : `${exact(least)} … ${exact(most)}`);
+      say(now, last === undefined ? "" : exact(last));
       const box = /** @type {HTMLInputElement} */ (pick.firstElementChild);
       box.hidden = last === undefined;
       box.checked = this.#picked.includes(path);
@@ -204,7 +210,7 @@ export class Detail {
     if (this.#picked.length > 0) {
       const lines = this.#picked.map((one, at) => ({ name: visible(one) || words.topics.itself, colour: COLOURS[at] }));
       const title = lines.length === 1 ? lines[0].name : words.topics.chart;
-      this.#chart = new Chart(title, lines, (value) => short(value), STEPS.parts, "topic", this.#ending?.signal ?? this.#signal, true);
+      this.#chart = new Chart(title, lines, (value) => exact(value), STEPS.parts, "topic", this.#ending?.signal ?? this.#signal, true);
       this.plot.append(this.#chart.element);
     }
     this.#drawFields();

@@ -118,6 +118,17 @@ export class Tree {
   }
 
   /**
+   * Open what a topic stands under, for whoever comes to it by its address.
+   *
+   * @param {string} topic
+   */
+  reveal(topic) {
+    for (let at = topic.indexOf("/", 1); at > 0 && at < topic.length - 1; at = topic.indexOf("/", at + 1)) {
+      this.open.add(topic.slice(0, at + 1));
+    }
+  }
+
+  /**
    * Show which row is looked at.
    *
    * @param {string} prefix
