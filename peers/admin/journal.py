@@ -49,12 +49,14 @@ def _described(node: Node, statistics: JournalStatistics) -> dict[str, Any]:
     counted = statistics.recorder._asdict()
     return {
         "id": node.journal.id.hex(),
+        "epoch": statistics.epoch,
         "at_s": node.loop.time(),
         "topics": list(settings.topics),
         "keep_bytes": settings.keep_bytes,
         "keep_s": settings.keep_s,
         "buffer_bytes": settings.buffer_bytes,
         **{name: counted[name] for name in _OF_RECORDER},
+        "cut_total": statistics.cuts_total,
         "readers": statistics.readers,
         "fetches": statistics.fetches,
         "staged_transactions": statistics.staging.transactions,

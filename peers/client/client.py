@@ -420,11 +420,13 @@ class Client:
         piece_bytes: int = FETCH_BYTES,
         hub: str = "",
         columns: Collection[Column] | None = None,
+        epoch: int = 0,
     ) -> History:
         """Read a journal, for `async for record in client.read("/zeek/")`, or its `blocks()`.
 
-        Iterating raises `GoneError` where `start` was deleted (its `first` is the oldest that is left) or is not there
-        yet, and `RejectedError` where the hub has no journal or cannot read it.
+        Iterating raises `GoneError` where `start` was deleted (its `first` is the oldest that is left), is not there
+        yet, or records before it are lost (its `first` is where others begin that have their offsets), and
+        `RejectedError` where the hub has no journal or cannot read it.
 
         Args:
             prefixes: Prefixes of the topics wanted; without any, all topics are wanted.
@@ -437,6 +439,8 @@ class Client:
                 at `next`.
             columns: What of each record is wanted, of "offset", "time", "topic" and "value"; None for all of it.
                 What is not asked for is not sent: in a `Record` it is 0, empty, or None.
+            epoch: The epoch of the journal in which `start` was told (`History.epoch`, `JournalState.epoch`); 0 where
+                nobody knows: then nobody notices that records before it are lost.
 
         Raises:
             InvalidTopicError: One of the prefixes is none.
@@ -448,6 +452,7 @@ class Client:
             self._journal,
             prefixes,
             start=start,
+            epoch=epoch,
             end=end,
             start_time=start_time,
             piece_bytes=piece_bytes,
@@ -520,7 +525,7 @@ class Client:
             ClosedError, PeerError: The client is closed, or has ended with an error.
         """
         found = await self._journal.fetch(Fetch(1, time=END_OF_TIME_US, bytes=0, hub=hub, journal=b""))
-        return JournalState(journal_of(found, hub, self._journal.id), found.first, found.head)
+        return JournalState(journal_of(found, hub, self._journal.id), found.first, found.head, found.epoch)
 
     async def stage(self, transaction: str, part: int, frames: bytes) -> None:
         """Bring messages that wait for `commit`. What is not committed within the hub's `journal.staged_s` is dropped.

@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from hub.errors import UsageError
+from hub.errors import GoneError, UsageError
 from hub.journal.block import Block
 from hub.journal.column import COLUMNS, Column
 from hub.journal.excerpt import whole_of
@@ -32,6 +32,9 @@ __all__ = ["History", "Record", "records_of"]
 
 _WAIT_MS = 30_000
 """How long the hub waits for more, before it is asked again, where the end of a range is not there yet."""
+
+
+_LOST = "records before offset {start} were lost when the hub lost power; what has their offsets now begins at {end}"
 
 
 class Record(NamedTuple):
@@ -51,6 +54,7 @@ class History:
         access: The requests of the client.
         prefixes: Prefixes of the topics wanted.
         start: First offset.
+        epoch: In which that was told; 0 where nobody knows.
         end: The one behind the last; None for what is committed when reading begins.
         start_time: Instead of `start`: the first record that is not older.
         piece_bytes: How much one answer of the hub holds, bytes.
@@ -69,6 +73,7 @@ class History:
         prefixes: tuple[str, ...],
         *,
         start: int,
+        epoch: int = 0,
         end: int | None,
         start_time: datetime | None,
         piece_bytes: int,
@@ -86,6 +91,8 @@ class History:
         """What of each record is wanted; None for all of it."""
         self.hub = hub
         """Whose journal is read; empty for that of the hub that is connected."""
+        self.epoch = epoch
+        """The epoch of the journal in which `next` was told; 0 where nobody knows."""
         self.next = start
         """The offset at which reading goes on: everything before it was read."""
 
@@ -97,10 +104,14 @@ class History:
             RejectedError, ClosedError, PeerError: As `Client.read`.
         """
         journal_id = b""
-        asking = self._ask(self.next, journal_id, self._time)
+        start, time = self.next, self._time
+        asking = self._ask(start, journal_id, time)
         try:
             while True:
                 found = await asking
+                if time is None and found.start < start:
+                    raise GoneError(_LOST.format(start=start, end=found.start), found.start)
+                start, time, self.epoch = found.next, None, found.epoch
                 told = journal_of(found, self.hub, self._access.id)
                 if told != (journal_id or told):
                     raise replaced()
@@ -120,7 +131,17 @@ class History:
     def _ask(self, start: int, journal_id: bytes, time: int | None = None, wait_ms: int = 0) -> asyncio.Task[Records]:
         size_bytes = self._piece_bytes or FETCH_BYTES
         fetch = Fetch(
-            1, start, time, self._end, self._prefixes, size_bytes, wait_ms, self.hub, journal_id, self.columns
+            1,
+            start,
+            time,
+            self._end,
+            self._prefixes,
+            size_bytes,
+            wait_ms,
+            self.hub,
+            journal_id,
+            self.columns,
+            self.epoch,
         )
         asking = asyncio.get_running_loop().create_task(self._access.fetch(fetch))
         asking.add_done_callback(_retrieve)

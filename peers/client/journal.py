@@ -44,6 +44,9 @@ class JournalState(NamedTuple):
     """The oldest offset that is retained."""
     head: int
     """The offset behind the newest record that is committed."""
+    epoch: int = 0
+    """The epoch of the journal in which that is told: `read` takes it with an offset, and says where it does not hold
+    any more, as records that were there are lost."""
 
 
 class Committed(NamedTuple):

@@ -88,6 +88,7 @@ class HubMessage(msgspec.Struct):
     next: int = 0
     first: int = 0
     head: int = 0
+    epoch: int = 0
     blocks: list[bytes] = []
 
 
@@ -153,6 +154,8 @@ def of_fetch(fetch: Fetch) -> bytes:
         message["journal"] = fetch.journal.hex()
     if fetch.columns is not None:
         message["columns"] = fetch.columns
+    if fetch.epoch:
+        message["epoch"] = fetch.epoch
     return _encode(message)
 
 
@@ -291,7 +294,8 @@ def to_records(message: HubMessage) -> Records:
     except ValueError as error:
         raise ProtocolError(CloseCode.BAD_DATA, f"records: journal {message.journal[:40]!r}") from error
     first = message.first
-    return Records(message.request, message.start, message.next, first, message.head, message.blocks, journal)
+    head, blocks = message.head, message.blocks
+    return Records(message.request, message.start, message.next, first, head, blocks, journal, message.epoch)
 
 
 def to_request(message: HubMessage) -> Request:

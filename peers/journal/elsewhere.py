@@ -104,6 +104,10 @@ class JournalElsewhere:
             deliver(RejectedError(CloseCode.TRY_AGAIN_LATER, f"journal.of: {error.text}"))
         return nothing
 
+    def cut_back(self, position: int, epoch: int) -> int:  # noqa: ARG002 -- as `Journal`
+        """Return the position: the other hub looks at it with each piece."""
+        return position
+
     def stage(self, source: Handler, stage: Stage, answer: OnStaged) -> None:  # noqa: ARG002
         """Answer that there is nothing to write to."""
         answer(self._not_here())

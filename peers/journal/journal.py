@@ -20,11 +20,13 @@ from collections.abc import Callable
 from functools import partial
 
 import msgspec
+import structlog
 
 from hub.batch import Batch
 from hub.core import Core
 from hub.errors import CloseCode, InvalidTopicError, JournalUnavailableError, RejectedError, UsageError
 from hub.handler import Handler
+from hub.journal.epoch import end_of
 from hub.quotas.usage import Usage
 from hub.routes import Route
 from hub.settings.journal import JournalSettings
@@ -124,6 +126,10 @@ class Journal:
             compresses=settings.compression != "none",
         )
         self.id = store.id
+        self._epochs = store.epochs
+        self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
+        # How many positions were cut back.
+        self._cuts_total = 0
         self._writer = Writer(store, settings.commit_s)
         self._recorder = Recorder(
             core,
@@ -146,7 +152,8 @@ class Journal:
             after_turn=self._loop.call_soon,
         )
         try:
-            positions = Positions(positions_path(settings.path), self.id, full_sync=settings.sync == "full")
+            path, is_full = positions_path(settings.path), settings.sync == "full"
+            positions = Positions(path, self.id, epoch=self.epoch, full_sync=is_full)
         except BaseException:
             store.close()
             raise
@@ -163,6 +170,11 @@ class Journal:
     def is_behind(self) -> bool:
         """Whether those who feed it should not be read."""
         return self._recorder.is_behind
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the journal (`hub.journal.epoch`): in which all offsets are told now."""
+        return self._epochs[-1].number
 
     @property
     def committed(self) -> int:
@@ -201,8 +213,7 @@ class Journal:
         """Have a piece read; where nothing is there yet, but will be, have it read once it is there."""
         try:
             self._check(fetch.prefixes)
-            if fetch.journal is not None:
-                fetch = self._told(fetch)
+            fetch = self._told(fetch)
         except RejectedError as error:
             deliver(error)
             return nothing
@@ -218,14 +229,40 @@ class Journal:
         (self._pieces.fetch if is_shared else self._readers.fetch)(order, deliver, usage)
 
     def _told(self, fetch: Fetch) -> Fetch:
-        """Return an order whose answer tells the id of this journal.
+        """Return an order whose answer tells the epoch, and the id of this journal where that is wanted.
 
         Raises:
             RejectedError: Another journal is meant.
         """
-        if fetch.journal not in {b"", self.id}:
+        if fetch.journal not in {None, b"", self.id}:
             raise RejectedError(CloseCode.GONE, REPLACED)
-        return msgspec.structs.replace(fetch, journal=self.id)
+        journal = None if fetch.journal is None else self.id
+        start = fetch.start if fetch.time is not None else self.cut_back(fetch.start, fetch.epoch)
+        return msgspec.structs.replace(fetch, start=start, journal=journal, epoch=self.epoch)
+
+    def end_of(self, epoch: int) -> int | None:
+        """Return how far positions hold that were told in an epoch, an offset; None if it has not ended."""
+        return end_of(self._epochs, epoch)
+
+    def cut_back(self, position: int, epoch: int) -> int:
+        """Return where a reader goes on that has read up to a position: earlier, if what it has read is lost.
+
+        Args:
+            position: An offset.
+            epoch: In which it was told; 0 where nobody knows.
+        """
+        end = self.end_of(epoch) if epoch else None
+        if end is None or position <= end:
+            return position
+        if not self._cuts_total:
+            self._log.warning(
+                "a reader was further than the journal, whose end is lost: it goes on where that ended; "
+                "hub_journal_cut_total counts others",
+                position=position,
+                end=end,
+            )
+        self._cuts_total += 1
+        return end
 
     def _check(self, prefixes: tuple[str, ...]) -> None:
         """See to it that what waits is no larger than what a client may subscribe to.
@@ -286,6 +323,8 @@ class Journal:
             None if self._tiering is None else self._tiering.statistics(),
             None if self._regrouping is None else self._regrouping.statistics(),
             self._readers.crashes_total,
+            self.epoch,
+            self._cuts_total + self.consumers.cuts_total,
         )
 
     async def settle(self) -> None:

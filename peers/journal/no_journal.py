@@ -54,6 +54,10 @@ class NoJournal:
         deliver(_none())
         return nothing
 
+    def cut_back(self, position: int, epoch: int) -> int:  # noqa: ARG002 -- as `Journal`
+        """Return the position: nothing is known of it."""
+        return position
+
     def stage(self, source: Handler, stage: Stage, answer: OnStaged) -> None:  # noqa: ARG002
         """Answer that there is nothing to write to."""
         answer(_none())

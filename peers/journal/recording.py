@@ -45,6 +45,10 @@ class JournalStatistics(NamedTuple):
     """What was laid anew; None where nothing is."""
     crashes_total: int = 0
     """How many reader processes were ended by a file of the tier."""
+    epoch: int = 0
+    """The number of the epoch of the journal."""
+    cuts_total: int = 0
+    """How many positions of readers were cut back, as what they had read is lost."""
 
 
 class Recording(Protocol):
@@ -87,6 +91,9 @@ class Recording(Protocol):
             deliver: Called with the answer.
             usage: Of the user who is charged while a process of this hub reads it; None: nobody is.
         """
+
+    def cut_back(self, position: int, epoch: int) -> int:
+        """Return where a reader goes on that has read up to a position, which was told in an epoch."""
 
     async def settle(self) -> None:
         """Wait until all that was taken is committed and confirmed, for a second at most."""

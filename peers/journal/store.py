@@ -34,6 +34,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hub.errors import JournalCorruptError, JournalUnavailableError, StorageError
+from hub.journal.epoch import Epoch, begun
 from hub.journal.segment.footer import Row
 from hub.journal.segment.header import ID_BYTES, Header
 from hub.journal.segment.mark import Mark, Write
@@ -153,6 +154,10 @@ class Store:
         self._compressor = Compressor(is_on=compresses)
         self._retention = retention
         self._segmenting = (segmenting or Segmenting()).within(retention)
+        self.epochs: tuple[Epoch, ...] = ()
+        """The epochs of the journal, the last of which began when it was opened; fixed from then on."""
+        # Whether the journal has the last of them: it gets that with the first commit of each.
+        self._has_epochs = False
         # The commit that is being made; None where none is.
         self._open: Commit | None = None
         # The last batch of each writer, by its name; the oldest commit first.
@@ -207,6 +212,7 @@ class Store:
         places = firsts(self.path)
         if not places:
             self._sealed: list[_Sealed] = []
+            self._begin_epoch((), 0)
             self._begin(Header(secrets.token_bytes(ID_BYTES), 0, time.time_ns() // 1000))
         else:
             self._sealed = [_Sealed(first, _size_of(self.path, first)) for first in places[:-1]]
@@ -232,6 +238,7 @@ class Store:
         """Go on behind the last commit of the newest segment."""
         found = newest(self.path, first, before)
         self._remember(found.writes)
+        self._begin_epoch(found.epochs, found.next)
         if not found.is_final:
             self._active = Active.open(self.path, found.header, found.size_bytes, found.rows)
             self._uncounted = list(found.rows)
@@ -243,15 +250,21 @@ class Store:
             self._sealed.append(_Sealed(first, _size_of(self.path, first)))
             self._begin(Header(found.header.id, found.next, time.time_ns() // 1000))
 
+    def _begin_epoch(self, found: tuple[Epoch, ...], following: int) -> None:
+        """Begin an epoch, if the journal is opened and not looked at again, as after a failure."""
+        self.epochs = self.epochs or begun(found, following, time.time_ns() // 1_000_000_000)
+        self._has_epochs = found == self.epochs
+
     def _begin(self, header: Header) -> None:
         """Begin a segment, with what writers have committed.
 
         Raises:
             OSError: It cannot be written; nothing has changed.
         """
-        mark = mark_entry(Mark(0, tuple(self._writes.values())), header.first)
+        mark = mark_entry(Mark(0, tuple(self._writes.values()), epochs=self.epochs), header.first)
         self._active = Active.create(self.path, header, mark)
         self._noted = len(self._writes)
+        self._has_epochs = True
         self._folder.sync()
         self._topics, self._uncounted = Counter(), []
 
@@ -335,12 +348,14 @@ class Store:
                 self._look_after(now_us)
             noted = tuple(writes)
             if commit.rows or noted:
-                commit.end(Mark(self._active.synced_bytes, noted, self._noted))
+                told = () if self._has_epochs else self.epochs
+                commit.end(Mark(self._active.synced_bytes, noted, self._noted, told))
                 self._active.write(commit.take())
-                if self._full_sync:
+                if self._full_sync or told:  # else the number might be given again, where a clock was set back
                     self._active.sync()
             self._check_in_place()
         self._active.commit(commit.rows)
+        self._has_epochs |= bool(commit.rows or noted)
         self._topics.update(commit.topics)
         self._noted += len(noted)
         if commit.rows and len(self._active.rows) == len(commit.rows):
@@ -419,7 +434,7 @@ class Store:
         """
         old = self._active
         self._count_found(len(self._uncounted))
-        old.seal(footer_of(old.rows, self._topics, self.writes))
+        old.seal(footer_of(old.rows, self._topics, self.writes, self.epochs))
         try:
             self._begin(Header(self.id, following, now_us))
         except OSError:

@@ -1,7 +1,7 @@
 """Messages as server-sent events: what `GET /v1/events` writes (docs/http.md).
 
 ```
-id: 17                                         the offset of its record, where it is one
+id: 1795468563-17                              the epoch of the journal and the offset of its record, where it is one
 data: {"topic":"/a","value":1}
                                                an empty line ends an event
 event: dropped
@@ -26,7 +26,7 @@ from hub.tags.envelope import Envelope
 from peers.values.conversion import json_of, json_of_broker
 from peers.values.forms import Form, Made
 
-__all__ = ["COMMENT", "closed_event", "dropped_event", "events_form", "gone_event", "recorded_events"]
+__all__ = ["COMMENT", "closed_event", "cut_event", "dropped_event", "events_form", "gone_event", "recorded_events"]
 
 COMMENT = b":\n\n"
 """Says nothing: so that whatever is between sees that the stream is alive."""
@@ -48,6 +48,11 @@ def dropped_event(messages: int) -> bytes:
 def gone_event(first: int, following: int) -> bytes:
     """Tell that the records between two offsets were deleted before they were read."""
     return b'event: gone\ndata: {"from":%d,"to":%d}\n\n' % (first, following)
+
+
+def cut_event(position: int, start: int) -> bytes:
+    """Tell that records that were told already are lost, and that others have their offsets."""
+    return b'event: cut\ndata: {"from":%d,"to":%d}\n\n' % (position, start)
 
 
 def closed_event(code: int, text: str) -> bytes:
@@ -111,12 +116,13 @@ def _values_of_batch(frame: Frame) -> Iterator[bytes | int]:
         start = end
 
 
-def recorded_events(blocks: list[bytes], limit_bytes: int) -> tuple[list[bytes], int | None]:
+def recorded_events(blocks: list[bytes], limit_bytes: int, epoch: int) -> tuple[list[bytes], int | None]:
     """Return records as events, and the offset of the first that is left out.
 
     Args:
         blocks: Of the journal, which were checked when they were read.
         limit_bytes: Most bytes of bodies; None is left out where that is enough.
+        epoch: Of the journal.
     """
     texts: list[bytes] = []
     gap = 0
@@ -138,8 +144,8 @@ def recorded_events(blocks: list[bytes], limit_bytes: int) -> tuple[list[bytes],
                 gap = 0
             shown = topics.get(topic) or topics.setdefault(topic, _text(topic))
             texts.append(
-                b'id: %d\ndata: {"topic":%b,"time_ms":%d.%03d,"value":%b}\n\n'
-                % (offset, shown, time_us // 1000, time_us % 1000, value)
+                b'id: %d-%d\ndata: {"topic":%b,"time_ms":%d.%03d,"value":%b}\n\n'
+                % (epoch, offset, shown, time_us // 1000, time_us % 1000, value)
             )
     return _with_gap(texts, gap), None
 

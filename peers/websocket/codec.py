@@ -257,6 +257,7 @@ def _order(fetch: Fetch, form: Form, usual_bytes: int, most_bytes: int) -> Order
         hub=fetch.hub,
         journal=None if fetch.journal is None else bytes.fromhex(fetch.journal),
         columns=fetch.columns,
+        epoch=fetch.epoch,
         form=form,
     )
 

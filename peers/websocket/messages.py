@@ -187,6 +187,8 @@ class Fetch(msgspec.Struct, frozen=True, tag="fetch"):
     """The id of the journal in hexadecimal digits, or empty: see `peers.wire.records.Fetch`."""
     columns: Annotated[tuple[Column, ...], msgspec.Meta(max_length=len(COLUMNS))] | None = None
     """What of each record is wanted; None for all of it."""
+    epoch: _Offset = 0
+    """The epoch in which `start` was told: see `peers.wire.records.Fetch`."""
 
 
 ClientMessage = Hello | Renewal | Ping | Verb

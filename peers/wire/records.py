@@ -2,8 +2,8 @@
 
 ```
 FETCH     msgpack map, see `Fetch`
-RECORDS   u32 request, u32 number of blocks, u64 start, u64 next, u64 first, u64 head, then per block u64 length, block;
-          then, if the FETCH has `journal`, the id of the journal
+RECORDS   u32 request, u32 number of blocks, u64 start, u64 next, u64 first, u64 head, u64 epoch, then per block u64
+          length, block; then, if the FETCH has `journal`, the id of the journal
 STAGE     u32 request, u16 length of the transaction's name, name, u64 part, MESSAGES frames back to back
 COMMIT    msgpack map, see `Commit`
 ```
@@ -78,7 +78,7 @@ JOURNAL_ID_BYTES = 16
 REPLACED = "the hub has another journal than before; what was read of the old one does not go on in it: begin anew"
 """What a reader is told whose offsets mean other records now."""
 
-_RECORDS = Struct(">IIQQQQ")
+_RECORDS = Struct(">IIQQQQQ")
 _LENGTH = Struct(">Q")
 _STAGE = Struct(">IH")
 _REQUEST = Struct(">I")
@@ -111,6 +111,9 @@ class Fetch(msgspec.Struct, frozen=True, omit_defaults=True):
     """The id of the journal that is meant, empty for whichever it is: then the answer tells it. None: neither."""
     columns: Annotated[tuple[Column, ...], msgspec.Meta(max_length=len(COLUMNS))] | None = None
     """What of each record is wanted; None for all of it. A hub of an earlier version sends all of it anyway."""
+    epoch: _Offset = 0
+    """The epoch of the journal in which `start` was told (`hub.journal.epoch`); 0 where nobody knows. If records before
+    `start` are lost since, the answer begins where what is there since begins."""
 
 
 class Commit(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -146,7 +149,8 @@ class Records(NamedTuple):
 
     request: int
     start: int
-    """The offset at which the piece begins; the one that `time` was resolved to, if a time was asked for."""
+    """The offset at which the piece begins; the one that `time` was resolved to, if a time was asked for. If it is less
+    than what was asked for, the records from here to there are lost, and others have their offsets."""
     next: int
     """The offset from which the next FETCH should ask."""
     first: int
@@ -158,6 +162,8 @@ class Records(NamedTuple):
     were asked for."""
     journal: bytes = b""
     """The id of the journal; empty where the FETCH did not ask for it."""
+    epoch: int = 0
+    """The epoch of the journal, in which `next` and `head` are told."""
 
 
 class _Numbered(msgspec.Struct):
@@ -246,7 +252,7 @@ def decode_stage(body: bytes) -> Stage:
 
 def records_parts(records: Records) -> list[bytes]:
     """Return the body of a RECORDS frame, in parts that need not be copied together."""
-    parts = [_RECORDS.pack(records.request, len(records.blocks), *records[1:5])]
+    parts = [_RECORDS.pack(records.request, len(records.blocks), *records[1:5], records.epoch)]
     for block in records.blocks:
         parts += (_LENGTH.pack(len(block)), block)
     if records.journal:
@@ -261,11 +267,11 @@ def decode_records(body: bytes) -> Records:
         ProtocolError: It is not what it says.
     """
     ends = _block_ends(body)
-    request, count, begin, after, first, head = _RECORDS.unpack_from(body)
+    request, count, begin, after, first, head, epoch = _RECORDS.unpack_from(body)
     starts = [_RECORDS.size, *ends][:count]
     blocks = [body[start + _LENGTH.size : end] for start, end in zip(starts, ends, strict=True)]
     behind = ends[-1] if ends else _RECORDS.size
-    return Records(request, begin, after, first, head, blocks, body[behind:])
+    return Records(request, begin, after, first, head, blocks, body[behind:], epoch)
 
 
 def check_records(body: memoryview, request: int) -> None:

@@ -45,6 +45,8 @@ class FakeAccess:
         self.more = asyncio.Event()
         self.pieces: dict[int, Any] = {}
         """What is answered instead, by offset."""
+        self.lost_from = head + 1_000
+        """Whoever has read further is cut back to here."""
 
     async def fetch(self, fetch: Fetch) -> Records:
         """Answer, after a turn of the loop."""
@@ -52,13 +54,13 @@ class FakeAccess:
         await asyncio.sleep(0)
         if fetch.wait_ms and fetch.start == self.head:
             await self.more.wait()
-        start = fetch.start if fetch.time is None else fetch.time
+        start = min(fetch.start if fetch.time is None else fetch.time, self.lost_from)
         instead = self.pieces.get(start)
         if isinstance(instead, Exception):
             raise instead
         following = max(start, min(start + self.step, self.head, fetch.end if fetch.end is not None else self.head))
         blocks = [block(start, *range(start, following))] if following > start else []
-        return Records(1, start, following, 0, self.head, blocks if instead is None else [instead], self.told)
+        return Records(1, start, following, 0, self.head, blocks if instead is None else [instead], self.told, 9)
 
 
 class Bench:
@@ -150,6 +152,18 @@ async def test_a_time() -> None:
     bench = Bench(10, start_time=datetime.fromtimestamp(0.000003, UTC))
     assert await bench.values() == list(range(3, 10))
     assert [fetch.time for fetch in bench.access.asked] == [3, None]
+
+
+async def test_what_was_read_is_lost() -> None:
+    """An error says where other records begin; the epoch that was told goes with each question."""
+    bench = Bench(10, epoch=7)
+    pieces = bench.history.pieces()
+    await anext(pieces)
+    bench.access.lost_from = 2
+    with pytest.raises(GoneError, match="lost power") as caught:
+        await anext(pieces)
+    assert (caught.value.first, bench.history.next) == (2, 4)
+    assert [fetch.epoch for fetch in bench.access.asked] == [7, 9]
 
 
 async def test_what_is_asked_for() -> None:

@@ -394,13 +394,13 @@ def test_records() -> None:
     places = {"start": 1, "next": 2, "first": 3, "head": 4}
     events = pair.to_client(
         {"type": "records", "request": 2**31, "blocks": [b"one", b"two"]} | places,
-        {"type": "records", "request": 1, "blocks": [], "journal": "01" * 16} | places,
+        {"type": "records", "request": 1, "blocks": [], "journal": "01" * 16, "epoch": 9} | places,
         {"type": "error", "request": 2**31, "code": 4011, "text": "gone", "offset": 0},
         {"type": "confirmed", "request": 7, "offset": 0},
     )
     assert events == [
         Records(2**31, 1, 2, 3, 4, [b"one", b"two"]),
-        Records(1, 1, 2, 3, 4, [], b"\x01" * 16),
+        Records(1, 1, 2, 3, 4, [], b"\x01" * 16, 9),
         Notice("error", request=2**31, code=4011, text="gone", offset=0),
         Notice("confirmed", request=7, offset=0),
     ]

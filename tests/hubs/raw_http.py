@@ -35,6 +35,9 @@ class Event(NamedTuple):
     name: str
     value: Any
     id: int | None = None
+    """The offset of its record."""
+    last_id: str = ""
+    """With the epoch, as it came."""
 
 
 class RawHttp(RawSocket):
@@ -76,9 +79,10 @@ class RawHttp(RawSocket):
             lines = (await self._until(b"\n\n")).decode().split("\n")
             fields = dict(line.split(": ", 1) for line in lines if not line.startswith(":"))
             if fields:
-                number = fields.get("id")
+                last_id = fields.get("id", "")
+                number = last_id.rpartition("-")[2]
                 name = fields.get("event", "message")
-                return Event(name, json.loads(fields["data"]), None if number is None else int(number))
+                return Event(name, json.loads(fields["data"]), int(number) if number else None, last_id)
 
     async def values(self, count: int) -> list[Any]:
         """Read so many messages; return their values."""

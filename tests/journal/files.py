@@ -103,6 +103,11 @@ def crashed(path: Path, to: Path) -> Path:
     return to
 
 
+def lose_power(path: Path, written_bytes: int) -> None:
+    """Leave of the newest segment what stood there when it was so long, as a power loss may with `sync = "normal"`."""
+    os.truncate(segments(path)[-1], written_bytes)
+
+
 def segments(path: Path) -> list[Path]:
     """The files of a journal, the oldest first."""
     return sorted(path.glob("*.seg"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from hub.settings.limits import Limits
 from peers.journal.journal import Journal
 from tests.hub.fakes import Turn
 from tests.hubs.eventually import eventually
-from tests.journal.files import crashed, segments
+from tests.journal.files import crashed, lose_power, segments
 
 pytestmark = pytest.mark.usefixtures("uncaught")
 
@@ -170,7 +169,7 @@ async def test_a_power_loss_that_takes_records_leaves_no_new_message_out(path: P
     await asker.ask("/commit", {"name": "q", "prefixes": ["/"], "position": 180})
     await asker.join("saved", start=0)  # answered when all before it is on the disk
     lost = crashed(path, tmp_path / "lost")
-    os.truncate(segments(lost)[-1], written_bytes)
+    lose_power(lost, written_bytes)
     await bench.journal.stop()
     again = Bench(lost)
     assert (await again.row("q"))["position"] == 100
@@ -179,6 +178,39 @@ async def test_a_power_loss_that_takes_records_leaves_no_new_message_out(path: P
     member = await asker.join("c", terms={"key": "none", "deliveries": 3})
     rows = await asker.ask("/take", {"member": member, "wait_ms": 10_000})
     assert [(row[0], row[2]) for row in rows] == [(0, 1), *((offset, 1) for offset in range(100, 200))]
+    await again.journal.stop()
+
+
+async def test_what_consumers_know_of_an_epoch_holds_for_its_records_alone(path: Path, tmp_path: Path) -> None:
+    """Also where the hub is killed again, before it has written that it was cut back, and behind new records."""
+    bench = Bench(path)
+    bench.publish(*range(10))
+    await eventually(lambda: bench.journal.committed == 10)
+    written_bytes = segments(path)[-1].stat().st_size
+    bench.publish(*range(10, 20))
+    asker = Asker(bench)
+    member = await asker.join("c", terms={"key": "none"})
+    assert len(await asker.take(member)) == 20
+    await asker.done(member, *range(20))
+    await asker.join("saved", start=0)  # answered when all before it is on the disk
+    lost = crashed(path, tmp_path / "lost")
+    lose_power(lost, written_bytes)
+    await bench.journal.stop()
+    positions = crashed(lost, tmp_path / "positions")
+    again = Bench(lost)
+    again.publish(*range(100, 110))
+    await eventually(lambda: again.journal.committed == 20)
+    killed = crashed(lost, tmp_path / "killed")
+    await again.journal.stop()
+    for file in positions.glob("consumers.db*"):
+        file.replace(killed / file.name)
+    again = Bench(killed)
+    asker = Asker(again)
+    expected = [(offset, 90 + offset) for offset in range(10, 20)]
+    assert await asker.take(await asker.join("c", terms={"key": "none"})) == expected
+    statistics = again.journal.statistics()
+    assert statistics is not None
+    assert statistics.cuts_total == 1
     await again.journal.stop()
 
 

@@ -69,16 +69,16 @@ def test_frame() -> None:
     """The body of RECORDS, as `peers.wire.records` reads it."""
     found = fetched([value(1), value(2)], [value(3)])
     read = decode_records(b"".join(body_parts(Order(7), found)))
-    assert read == (7, 10, 13, 3, 1000, found.blocks, b"")
-    told = decode_records(b"".join(body_parts(Order(7, journal=b"0123456789abcdef"), found)))
-    assert told == read._replace(journal=b"0123456789abcdef")
+    assert read == (7, 10, 13, 3, 1000, found.blocks, b"", 0)
+    told = decode_records(b"".join(body_parts(Order(7, journal=b"0123456789abcdef", epoch=9), found)))
+    assert told == read._replace(journal=b"0123456789abcdef", epoch=9)
 
 
 def test_msgpack() -> None:
     """A message of `hub.v1.msgpack` with the blocks as they are."""
     found = fetched([value(1), value(2)], [value(3)])
     (payload,) = body_parts(Order(7, form="msgpack"), found)
-    places = {"type": "records", "request": 7, "start": 10, "next": 13, "first": 3, "head": 1000}
+    places = {"type": "records", "request": 7, "start": 10, "next": 13, "first": 3, "head": 1000, "epoch": 0}
     assert msgspec.msgpack.decode(payload) == places | {"blocks": found.blocks}
 
 
@@ -91,6 +91,7 @@ def test_json() -> None:
         "next": 13,
         "first": 3,
         "head": 1000,
+        "epoch": 0,
         "records": [
             {"offset": 10, "time_ms": 1_700_000_000_123.466, "topic": "/a", "value": {"x": [1, None]}},
             {"offset": 11, "time_ms": 1_700_000_000_123.466, "topic": "/ü", "value": "ü"},

@@ -32,7 +32,7 @@ from peers.journal.staging import Committed
 from peers.wire.records import REPLACED, Commit, Fetch, Records, Stage, decode_records
 from tests.hub.fakes import Turn
 from tests.hubs.eventually import eventually
-from tests.journal.files import everything, opened, records
+from tests.journal.files import crashed, everything, lose_power, opened, records, segments
 
 pytestmark = pytest.mark.usefixtures("uncaught")
 
@@ -219,7 +219,35 @@ async def test_waiting_in_vain(bench: Bench, monkeypatch: pytest.MonkeyPatch) ->
     """Then the answer says that there is nothing."""
     monkeypatch.setattr(journal_module, "_COMMIT_WAIT_S", 0.0)
     found = await bench.read(start=0, wait_ms=1)
-    assert found == Records(1, 0, 0, 0, 0, [])
+    assert found == Records(1, 0, 0, 0, 0, [], epoch=bench.journal.epoch)
+
+
+async def test_a_position_of_an_epoch_whose_end_is_lost(path: Path, tmp_path: Path) -> None:
+    """The answer begins where other records begin; one that holds, one of this epoch, and a plain one are as ever."""
+    bench = Bench(path)
+    await bench.confirmed(1, 2)
+    written_bytes = segments(path)[-1].stat().st_size
+    await bench.confirmed(3, 4, 5)
+    before = (await bench.read(start=5)).epoch
+    lost = crashed(path, tmp_path / "lost")
+    lose_power(lost, written_bytes)
+    await bench.journal.stop()
+    bench = Bench(lost)
+    await bench.confirmed(6, 7, 8, 9)
+    now = bench.journal.epoch
+    for start, epoch, begins in (
+        (5, before, 2),
+        (2, before, 2),
+        (1, before, 1),
+        (5, 0, 5),
+        (5, now, 5),
+    ):
+        found = await bench.read(start=start, epoch=epoch)
+        assert (found.start, found.next, found.epoch) == (begins, 6, now)
+    statistics = bench.journal.statistics()
+    assert statistics is not None
+    assert statistics.cuts_total == 1
+    await bench.journal.stop()
 
 
 async def test_waiting_may_be_given_up(bench: Bench) -> None:

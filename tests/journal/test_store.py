@@ -31,6 +31,7 @@ from tests.journal.files import (
     frames,
     hurt_block,
     hurt_head,
+    lose_power,
     numbered,
     opened,
     segments,
@@ -97,6 +98,32 @@ def test_goes_on_where_it_was(path: Path) -> None:
     fill(journal, 2)
     assert [record.offset for record in everything(path)] == list(range(15))
     journal.close()
+
+
+def test_epochs_begin_with_each_life_and_stay(path: Path) -> None:
+    """Also behind segments that are sealed and joined, and without what a power loss has taken."""
+    for number in range(4):
+        journal = opened(path, segment_bytes=1_000)
+        assert [one.first for one in journal.epochs] == [0, 30, 60, 90][: number + 1]
+        fill(journal, 10, 10, 10)
+        if number < 3:
+            journal.close()
+    killed = crashed(path, path.with_name("killed"))
+    fill(journal, 5)
+    before = crashed(path, path.with_name("before"))
+    size = segments(path)[-1].stat().st_size
+    fill(journal, 5)
+    epochs = journal.epochs
+    cut = crashed(path, path.with_name("cut"))
+    journal.close()
+    if segments(cut)[-1].name == segments(before)[-1].name:
+        lose_power(cut, size)
+    for folder in (killed, before, cut):
+        journal = opened(folder)
+        assert journal.epochs[:-1] == epochs
+        assert journal.epochs[-1].first == journal.next
+        assert journal.epochs[-1].number > epochs[-1].number
+        journal.close()
 
 
 def test_a_copy_of_the_folder(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub
 from tests.hubs.raw_http import RawHttp, follow, http
 from tests.hubs.raw_websocket import request
+from tests.journal.files import crashed, lose_power, segments
 
 Pair = tuple[Hub, Hub, Endpoint]
 StartPair = Callable[..., Awaitable[Pair]]
@@ -93,6 +95,32 @@ async def test_a_way_that_is_lost(start_pair: StartPair) -> None:
     await record(far, "/a", 1, 2)
     near.dial(far)
     assert await events(client, 2) == [(1, 1), (2, 2)]
+
+
+async def test_a_power_loss_there(start_pair: StartPair, start_hub: StartHub, tmp_path: Path) -> None:
+    """A stream that goes on, and one that comes back, get all that is recorded since, and are told."""
+    near, far, endpoint = await start_pair()
+    journal = tmp_path / "journal"
+    await record(far, "/a", 0, 1)
+    written_bytes = segments(journal)[-1].stat().st_size
+    await record(far, "/a", 2, 3, 4)
+    client = await follow(near, "prefix=/a&from=0", endpoint=endpoint)
+    last_id = [await client.event() for _ in range(5)][-1].last_id
+    lost = crashed(journal, tmp_path / "lost")
+    lose_power(lost, written_bytes)
+    await near.stop_dialling()
+    await far.stop()
+    shutil.rmtree(journal)
+    lost.rename(journal)
+    recording = JournalSettings(path=str(journal), commit_s=0.001)
+    far = await start_hub(name="far", settings=Settings(journal=recording))
+    near.dial(far)
+    await linked(near, far)
+    back = await follow(near, "prefix=/a", f"Last-Event-ID: {last_id}", endpoint=endpoint)
+    await record(far, "/a", *range(10, 16))
+    for one in (client, back):
+        assert (await one.event())[:2] == ("cut", {"from": 5, "to": 2})
+        assert await events(one, 6) == [(offset, 8 + offset) for offset in range(2, 8)]
 
 
 async def test_a_hub_that_is_not_there(start_hub: StartHub) -> None:

@@ -48,6 +48,7 @@ fetches = st.builds(
     st.integers(0, 2**63 - 1),
     st.integers(0, FETCH_WAIT_LIMIT_MS),
     columns=st.none() | st.lists(st.sampled_from(COLUMNS), max_size=4).map(tuple),
+    epoch=offsets,
 )
 commits = st.builds(Commit, requests, texts.filter(bool), texts, offsets, st.lists(offsets, max_size=5), st.booleans())
 stages = st.builds(Stage, st.integers(0, 2**32 - 1), texts.filter(bool), st.integers(0, 2**64 - 1), st.binary())
@@ -57,6 +58,7 @@ answers = st.builds(
     *[st.integers(0, 2**64 - 1)] * 4,
     st.lists(st.binary(max_size=50), max_size=5),
     st.sampled_from([b"", b"0123456789abcdef"]),
+    offsets,
 )
 
 

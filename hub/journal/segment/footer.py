@@ -1,9 +1,9 @@
 """`Footer`: what a sealed segment holds, so that a reader need not pass through it.
 
 ```
-... [block][mark] [entry FOOTER: msgpack of rows, topics and writes] [trailer]
-                   ▲                                                  24 bytes: HJT1, checksum, place of that entry
-                   └──────────────────────────────────────────────────┘
+... [block][mark] [entry FOOTER: msgpack of rows, topics, writes, epochs] [trailer]
+                   ▲                                                       24 bytes: HJT1, checksum, place of that entry
+                   └───────────────────────────────────────────────────────┘
 ```
 
 A row a block, with its place. Topics with how many records each has, exactly as long as they are at most
@@ -23,6 +23,7 @@ from zlib import crc32
 import msgspec
 
 from hub.errors import JournalCorruptError
+from hub.journal.epoch import Epoch
 from hub.journal.segment.entry import Head, Kind, encode
 from hub.journal.segment.header import HEADER_BYTES
 from hub.journal.segment.mark import Write
@@ -82,6 +83,8 @@ class Footer(NamedTuple):
     are_topics_whole: bool
     writes: list[Write]
     """The last batch of each writer, as of the end of the segment."""
+    epochs: tuple[Epoch, ...] = ()
+    """The epochs of the journal, as of there."""
 
 
 _ENCODER = msgspec.msgpack.Encoder()

@@ -1,9 +1,11 @@
 """`Mark`: the end of a commit. What stands before it in a segment happened, what stands behind the last one did not.
 
 A commit is appended as a whole, its mark last. So a commit is all or nothing without a second file, and what writers
-have completed with it stands in the same place. A segment begins with a mark that has the last batch of every writer.
+have completed with it stands in the same place. A segment begins with a mark that has the last batch of each writer and
+all epochs; the first commit of each epoch has these, too.
 
-On disk a mark is the payload of an entry: msgpack, `[synced_bytes, [[query, batch, first, next], ...], writes_before]`.
+On disk a mark is the payload of an entry: msgpack, `[synced_bytes, [[query, batch, first, next], ...], writes_before,
+[[epoch, first], ...]]`.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from hub.errors import JournalCorruptError
+from hub.journal.epoch import Epoch
 
 __all__ = ["Mark", "Write"]
 
@@ -36,6 +39,8 @@ class Mark(NamedTuple):
     writes: tuple[Write, ...] = ()
     writes_before: int = 0
     """How many `writes` the marks before it in the segment have, so that one that is lost is missed."""
+    epochs: tuple[Epoch, ...] = ()
+    """All epochs of the journal, the last of which it is in; none where they are as the mark before says."""
 
     def encode(self) -> bytes:
         """Return it as bytes."""

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, cast
 
 from hub.errors import JournalCorruptError
+from hub.journal.epoch import Epoch
 from hub.journal.segment.entry import Head, Kind, padded, payload_of, read_head
 from hub.journal.segment.header import HEADER_BYTES
 from hub.journal.segment.mark import Mark, Write
@@ -52,6 +53,8 @@ class Recovered(NamedTuple):
     """Whether some of that is damaged."""
     marks: list[int]
     """Where its marks stand, bytes from the start of the segment."""
+    epochs: tuple[Epoch, ...] = ()
+    """The epochs of the journal, as the last mark says that tells them; none where those are damaged."""
 
 
 class _Commit(NamedTuple):
@@ -84,6 +87,7 @@ def recover(data: bytes | memoryview, first: int, before: Sequence[Write] | None
     writes: list[Write] = list(before or ()) if not has_start else []
     lacks_writes = not has_start and before is None
     marks: list[int] = []
+    epochs: tuple[Epoch, ...] = ()
     end, following = HEADER_BYTES, first
     for commit in commits:
         if commit.mark is None or (not commit.is_sound and commit.start >= synced_bytes):
@@ -92,8 +96,9 @@ def recover(data: bytes | memoryview, first: int, before: Sequence[Write] | None
         end, following = commit.end, commit.head.next
         lacks_writes |= commit.mark.writes_before != len(writes)
         writes += commit.mark.writes
+        epochs = commit.mark.epochs or epochs
         marks.append(commit.end - commit.head.size_bytes)
-    return Recovered(end, blocks, following, writes, lacks_writes, marks)
+    return Recovered(end, blocks, following, writes, lacks_writes, marks, epochs)
 
 
 def _commits(view: memoryview) -> Iterator[_Commit]:

@@ -376,6 +376,7 @@ class BlockingClient:
         piece_bytes: int = FETCH_BYTES,
         hub: str = "",
         columns: Collection[Column] | None = None,
+        epoch: int = 0,
         timeout_s: float | None = None,
     ) -> BlockingHistory:
         """Read the hub's journal, or that of another one, for `for record in client.read("/zeek/")`, or its `blocks()`.
@@ -390,6 +391,7 @@ class BlockingClient:
             piece_bytes: How much one answer of the hub holds, bytes.
             hub: Another hub of the mesh, by its name or id, whose journal is read.
             columns: What of each record is wanted: see `Client.read`.
+            epoch: In which `start` was told: see `Client.read`.
             timeout_s: Most to wait for one answer.
 
         Raises:
@@ -399,6 +401,7 @@ class BlockingClient:
         history = self._client.read(
             *prefixes,
             start=start,
+            epoch=epoch,
             end=end,
             start_time=start_time,
             piece_bytes=piece_bytes,

@@ -53,6 +53,11 @@ class BlockingHistory:
         return self._history.next
 
     @property
+    def epoch(self) -> int:
+        """The epoch of the journal in which `next` was told; 0 where nobody knows."""
+        return self._history.epoch
+
+    @property
     def columns(self) -> tuple[Column, ...] | None:
         """What of each record is wanted; None for all of it."""
         return self._history.columns

@@ -24,6 +24,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
+import msgspec
+
 from hub.batch import Batch
 from hub.errors import CloseCode, RejectedError
 from hub.handler import Handler
@@ -33,7 +35,7 @@ from peers.connections.unread import unread_bytes
 from peers.journal.forms import PLACE, Order
 from peers.journal.granting import granted
 from peers.node.node import Node
-from peers.values.event_stream import COMMENT, dropped_event, events_form, gone_event
+from peers.values.event_stream import COMMENT, cut_event, dropped_event, events_form, gone_event
 from peers.verbs.verbs import Verbs
 from peers.websocket.http.following import Following, Looks
 from peers.websocket.http.query import Wanted
@@ -103,6 +105,8 @@ class Stream:
     """
 
     __slots__ = (
+        "_cut",
+        "_epoch",
         "_following",
         "_handler",
         "_is_accepted",
@@ -136,6 +140,10 @@ class Stream:
         """Set with that, if events come from the journal."""
         self._time_us = wanted.time_us
         """The time at which it begins; None once it is known which offset that is."""
+        self._epoch = wanted.epoch
+        """The epoch of the journal in which the position was told; 0 where nobody knows."""
+        self._cut = b""
+        """What is to be told first, if the client was further than the journal is now."""
         self._is_rung = False
         """Whether the journal will be looked at after this turn."""
         self._unread_bytes = 0
@@ -178,11 +186,16 @@ class Stream:
     def confirmed(self, request: int, offset: int | None) -> None:  # noqa: ARG002 -- there is one at a time
         """The subscription has begun."""
         if self.is_recorded and self._looks is not None:
-            order = Order(_REQUEST, time=END_OF_TIME_US, prefixes=self._prefixes, bytes=0, journal=b"")
-            self._verbs.act(order)  # how far that journal reaches: `records` is told
+            time_us = END_OF_TIME_US if not self._epoch else None
+            order = Order(_REQUEST, self._wanted.start or 0, time_us, prefixes=self._prefixes, bytes=0, journal=b"")
+            # How far that journal reaches, and whether the position holds: `records` is told.
+            self._verbs.act(msgspec.structs.replace(order, epoch=self._epoch))
             return
         if self.is_recorded:
-            refusal = self._join(offset)
+            start = self._wanted.start
+            if start is not None:
+                start = self._node.journal.cut_back(start, self._epoch)
+            refusal = self._join(start, offset)
             if refusal is not None:
                 self._turn_away(refusal)
                 return
@@ -191,6 +204,8 @@ class Stream:
     def _accept(self) -> None:
         self._is_accepted = True
         self._shell.accept()
+        if self._cut:
+            self._shell.write(self._cut)
         self._read_or_rest()
 
     def _turn_away(self, refusal: RejectedError) -> None:
@@ -200,18 +215,20 @@ class Stream:
     def _meet(self, body: memoryview) -> None:
         """The hub that records has told how far its journal reaches: begin there."""
         found = decode_records(bytes(body))
-        self._journal = found.journal
-        refusal = self._join(found.head)
+        start = found.start if self._epoch else self._wanted.start
+        self._journal, self._epoch = found.journal, found.epoch
+        refusal = self._join(start, found.head)
         if refusal is None:
             self._accept()
         else:
             self._turn_away(refusal)
 
-    def _join(self, offset: int | None) -> RejectedError | None:
+    def _join(self, start: int | None, offset: int | None) -> RejectedError | None:
         """Begin in the journal, which stands at this offset; return why not."""
         if offset is None:
             return RejectedError(CloseCode.JOURNAL_FAILED, "the journal cannot be written now; ask again later")
-        start = self._wanted.start
+        if start is not None and self._wanted.start is not None and start < self._wanted.start:
+            self._cut = cut_event(self._wanted.start, start)
         if self._time_us is not None:
             start = 0
         elif start is None:
@@ -243,8 +260,11 @@ class Stream:
         if following is None:
             self._meet(body)
             return
+        start, place, head, self._epoch = PLACE.unpack_from(body)
+        if self._time_us is None and start < following.position:
+            self._shell.write(cut_event(following.position, start))
+            following.cut_back(start)
         self._time_us = None
-        place, head = PLACE.unpack_from(body)
         following.reached(place)
         if self._looks is not None:
             following.extend(head)
@@ -257,6 +277,7 @@ class Stream:
         """What was to be read next was deleted: tell so, and go on with what is there."""
         following = self._following
         if following is None:
+            self._turn_away(RejectedError(CloseCode.GONE, text))
             return
         if first <= following.position:
             self._shell.end(CloseCode.GONE, text)
@@ -304,6 +325,7 @@ class Stream:
                 prefixes=self._prefixes,
                 bytes=PIECE_BYTES,
                 journal=self._journal,
+                epoch=self._epoch,
                 form="events",
             )
         )

@@ -66,6 +66,9 @@ class Kept(msgspec.Struct, frozen=True):
     progress: Progress
     heard_s: float | None = None
     """When a query has said how far it is, s since 1970; None for a consumer that has members."""
+    epoch: int = 0
+    """The epoch of the journal in which that was written (`hub.journal.epoch`): this file and the journal are brought
+    to the disk at different moments."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -83,14 +86,16 @@ class Positions:
     Args:
         path: Path of the file, which is made with the first consumer.
         journal_id: Id of the journal that the positions are in.
+        epoch: Of the journal, in which all positions are written from now on.
         full_sync: Whether what is written must survive that the machine loses power.
 
     Raises:
         JournalCorruptError, JournalUnavailableError: It cannot be used.
     """
 
-    def __init__(self, path: str, journal_id: bytes, *, full_sync: bool) -> None:
+    def __init__(self, path: str, journal_id: bytes, *, epoch: int = 0, full_sync: bool) -> None:
         self._path = path
+        self._epoch = epoch
         self._loop = asyncio.get_running_loop()
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
         self.kept: dict[str, Kept] = {}
@@ -132,7 +137,7 @@ class Positions:
         waiting, self._waiting = self._waiting, {}
         tickets, self._tickets = self._tickets, []
         error: RejectedError | None = None
-        kept = {name: None if describe is None else describe() for name, describe in waiting.items()}
+        kept = {name: None if describe is None else self._dated(describe()) for name, describe in waiting.items()}
         try:
             await self._loop.run_in_executor(self._thread, self._write, kept)
         except (apsw.Error, OSError, StorageError) as cause:
@@ -145,6 +150,9 @@ class Positions:
             ticket(error)
         if self._waiting and error is None:
             self._plan()
+
+    def _dated(self, kept: Kept) -> Kept:
+        return msgspec.structs.replace(kept, epoch=self._epoch)
 
     def _write(self, kept: dict[str, Kept | None]) -> None:
         """Write, in the thread; the file is made with the first consumer."""

@@ -92,6 +92,9 @@ class Origin(Protocol):
     def position(self) -> int | None:
         """Return the offset that the next recorded message will get; None while nothing is recorded."""
 
+    def end_of(self, epoch: int) -> int | None:
+        """Return how far positions hold that were told in an epoch; None if it has not ended."""
+
     def fetch(self, fetch: Fetch, deliver: Deliver) -> Cancel:
         """Have a piece read."""
 
@@ -138,7 +141,9 @@ class Consumers:
         self._served: dict[str, Served] = {}
         # Those that read by themselves, and only say how far they are.
         self._queries = Queries(positions, self._announce)
-        self._restore(journal.position() or 0)
+        self.cuts_total = 0
+        """How many were further than the journal at the start, and cut back."""
+        self._restore()
         services = core.requests.hub_services
         services.when_gone(lambda handler: self._gone(LocalClient(handler)))
         services.add(CONSUMERS_TOPIC, lambda _handler, _value: self._listed())
@@ -147,19 +152,21 @@ class Consumers:
             services.add(f"{CONSUMERS_TOPIC}/{what}", _for_local(function), judges_itself=True)
         self._for_hubs = ForHubs(core, functions | {"": lambda _client, _value: self._listed()}, self._gone)
 
-    def _restore(self, head: int) -> None:
+    def _restore(self) -> None:
         """Take those that were kept, without what they say of records that a power loss has taken."""
         cut: list[str] = []
+        head = self._journal.committed
         for name, kept in self._positions.kept.items():
-            progress = kept.progress.before(head)
+            end = self._journal.end_of(kept.epoch)
+            progress = kept.progress.before(head if end is None else min(head, end))
             if kept.heard_s is not None:
                 self._queries.restore(name, kept.terms, progress.position, kept.heard_s)
             else:
                 self._served[name] = self._make(name, kept.terms, progress)
             if progress != kept.progress:
                 cut.append(name)
-                # Written at once: else a second crash would have it apply to the records that come next.
                 self._positions.put(name, partial(msgspec.structs.replace, kept, progress=progress))
+        self.cuts_total = len(cut)
         if cut:
             structlog.get_logger("peers").warning(
                 "consumers were further than the journal, whose end is lost: they go on where it ends",

@@ -13,6 +13,7 @@ from typing import Protocol
 from zlib import crc32
 
 from hub.journal.block import Block, count_topics, pack, whole_checksum
+from hub.journal.epoch import Epoch
 from hub.journal.listing import listed_texts, listing
 from hub.journal.segment.entry import Head, Kind, encode, parts_of
 from hub.journal.segment.footer import TOPICS_LIMIT, Footer, Row
@@ -124,16 +125,17 @@ def topic_counts(block: Block) -> dict[str, int]:
     return dict(zip(block.topics, count_topics(bytes(block.data)), strict=True))
 
 
-def footer_of(rows: list[Row], topics: Counter[str], writes: list[Write]) -> Footer:
+def footer_of(rows: list[Row], topics: Counter[str], writes: list[Write], epochs: tuple[Epoch, ...] = ()) -> Footer:
     """Return the footer of a segment.
 
     Args:
         rows: Its blocks.
         topics: How many records each topic has.
         writes: The last batch of each writer.
+        epochs: Those of the journal.
     """
     is_whole = len(topics) <= TOPICS_LIMIT
-    return Footer(rows, sorted((topics if is_whole else _in_short(topics)).items()), is_whole, writes)
+    return Footer(rows, sorted((topics if is_whole else _in_short(topics)).items()), is_whole, writes, epochs)
 
 
 def _in_short(topics: Counter[str]) -> Counter[str]:

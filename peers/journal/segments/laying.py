@@ -110,9 +110,11 @@ def lay_anew(segment: Segment, path: str, compressor: Compressor, breathe: Calla
                 synced_bytes = _sync(file)
             breathe()
         writes = segment.writes()
-        commit.end(Mark(commit.place, tuple(writes)))  # all of it is on the disk before the file has its name
+        commit.end(
+            Mark(commit.place, tuple(writes), epochs=segment.footer.epochs)
+        )  # all of it is on the disk before the file has its name
         file.writelines(commit.take())
-        footer = footer_of(commit.rows, commit.topics, writes)
+        footer = footer_of(commit.rows, commit.topics, writes, segment.footer.epochs)
         if segment.footer.are_topics_whole and footer.topics != segment.footer.topics:
             raise JournalCorruptError(f"{segment.path}: its footer counts other records than it has")
         file.write(encode_footer(footer, commit.place, commit.next))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hub.errors import JournalCorruptError, StorageError
+from hub.journal.epoch import Epoch
 from hub.journal.segment.entry import payload_of, read_head
 from hub.journal.segment.footer import TRAILER_BYTES, Footer, Row, footer_place, parse_footer, row_of
 from hub.journal.segment.header import HEADER_BYTES, Header
@@ -30,6 +31,7 @@ class Newest(NamedTuple):
     """Where its last commit ends."""
     rows: list[Row]
     writes: list[Write]
+    epochs: tuple[Epoch, ...]
     next: int
     is_final: bool
     """Whether nothing may be appended: it is sealed, or damaged in its midst."""
@@ -62,20 +64,21 @@ def newest(folder: str, first: int, before: int | None) -> Newest:
         footer = _footer(view)
         if footer is not None:
             following = footer.rows[-1].next if footer.rows else first
-            return Newest(header, size, footer.rows, footer.writes, following, is_final=True)
-        found = recover(view, first, None if before is None else _writes_of(folder, before))
+            return Newest(header, size, footer.rows, footer.writes, footer.epochs, following, is_final=True)
+        last = None if before is None else _footer_of(folder, before)
+        found = recover(view, first, None if last is None else last.writes)
         if found.lacks_writes:
             raise JournalCorruptError("what writers have committed is damaged")
+        if not found.epochs and last is not None:
+            found = found._replace(epochs=last.epochs)
         return _recovered(view, header, found)
     except StorageError as error:
         raise type(error)(f"{path}: {error}; see `hub journal verify`") from error
 
 
-def _writes_of(folder: str, first: int) -> list[Write] | None:
-    """Return what writers had committed at the end of a sealed segment; None if nothing says so."""
-    data = Path(segment_path(folder, first)).read_bytes()
-    footer = _footer(memoryview(data))
-    return None if footer is None else footer.writes
+def _footer_of(folder: str, first: int) -> Footer | None:
+    """Return what a sealed segment says at its end; None if it does not."""
+    return _footer(memoryview(Path(segment_path(folder, first)).read_bytes()))
 
 
 def _footer(view: memoryview) -> Footer | None:
@@ -103,4 +106,4 @@ def _recovered(view: memoryview, header: Header, found: Recovered) -> Newest:
             is_damaged = True
     is_damaged |= expected != found.next
     rows = [row_of(*placed) for placed in found.blocks]
-    return Newest(header, found.size_bytes, rows, found.writes, found.next, is_final=is_damaged)
+    return Newest(header, found.size_bytes, rows, found.writes, found.epochs, found.next, is_final=is_damaged)

@@ -79,15 +79,18 @@ def _write(file: BinaryIO, segments: Sequence[Segment], compressor: Compressor) 
     header, writes = segments[0].header, segments[-1].writes()
     if header is None:
         raise JournalCorruptError(segments[0].flaw)
+    last = segments[-1].footer
+    epochs = () if last is None else last.epochs
     file.write(header._replace(form=0).encode())
     commit = Commit(HEADER_BYTES, header.first, compressor)
     for block in merged(segments, sizes.BLOCK_RECORDS, sizes.BLOCK_BYTES):
         commit.add_block(block)
         file.writelines(commit.take())
     # All of it is on the disk before the file has its name; so what is damaged in it was damaged later.
-    commit.end(Mark(commit.place, tuple(writes)))
+    commit.end(Mark(commit.place, tuple(writes), epochs=epochs))
     file.writelines(commit.take())
-    file.write(encode_footer(footer_of(commit.rows, commit.topics, writes), commit.place, commit.next))
+    footer = footer_of(commit.rows, commit.topics, writes, epochs)
+    file.write(encode_footer(footer, commit.place, commit.next))
     return file.tell()
 
 

@@ -27,6 +27,7 @@ def journal_metrics(statistics: JournalStatistics) -> Iterator[Metric]:
     yield gauge("hub_journal_bytes", "Of all blocks on the disk.", recorder.size_bytes)
     yield counter("hub_journal_recorded", "Messages committed.", recorder.recorded_messages_total)
     yield counter("hub_journal_lost", "Messages not recorded for want of a disk.", recorder.lost_messages_total)
+    yield counter("hub_journal_cut", "Positions cut back, as what was read is lost.", statistics.cuts_total)
     yield gauge("hub_journal_waiting_bytes", "On their way to the disk.", recorder.waiting_bytes)
     yield histogram("hub_journal_confirm_seconds", "From taking to the disk.", recorder.confirm_s)
     yield counter("hub_journal_pauses", "Times that a publisher was not read on.", recorder.pauses_total)

@@ -73,6 +73,10 @@ class Following:
         self._is_reading = False
         self.position = max(self.position, following)
 
+    def cut_back(self, offset: int) -> None:
+        """What was told behind this offset is lost: others have its offsets."""
+        self.position = self._target = offset
+
     def failed(self) -> None:
         """There was no piece; it is to be asked for again."""
         self._is_reading = False

@@ -22,7 +22,7 @@ __all__ = ["EVENTS", "PUBLISH", "Wanted", "is_served", "target_of", "wanted_of"]
 PUBLISH: Final = "/v1/publish"
 EVENTS: Final = "/v1/events"
 
-_OFFSET = re.compile(r"[0-9]{1,18}")
+_PLACE = re.compile(r"(?:(?P<epoch>[0-9]{1,18})-)?(?P<offset>[0-9]{1,18})")
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TRUE: Final = frozenset({"1", "true"})
 _FALSE: Final = frozenset({"", "0", "false"})
@@ -36,6 +36,8 @@ class Wanted(NamedTuple):
     prefixes: list[str]
     start: int | None
     """The first offset; None for what is live, or for `time_us`."""
+    epoch: int
+    """The epoch of the journal in which that was told; 0 where nobody knows."""
     time_us: int | None
     """The time of the first record, µs since 1970."""
     queue: QueueWish | None
@@ -100,30 +102,32 @@ def wanted_of(query: str, last_ids: list[str]) -> Wanted:
             check_prefix(prefix)
     except InvalidTopicError as error:
         raise _refused(str(error)) from error
-    start, time_us = _start(_one(values, "from"), last_ids)
+    start, epoch, time_us = _start(_one(values, "from"), last_ids)
     queue = _queue(values)
     if queue is not None and (start is not None or time_us is not None):
         raise _refused("a stream that begins in the journal has no queue: leave overflow, messages, bytes out")
-    return Wanted(prefixes, start, time_us, queue, _one(values, "name"))
+    return Wanted(prefixes, start, epoch, time_us, queue, _one(values, "name"))
 
 
-def _start(text: str, last_ids: list[str]) -> tuple[int | None, int | None]:
+def _start(text: str, last_ids: list[str]) -> tuple[int | None, int, int | None]:
+    """Return an offset, its epoch, and a time."""
     last = [one for one in last_ids if one]
     if last:
-        if len(last) > 1 or not _OFFSET.fullmatch(last[0]):
-            raise _refused("Last-Event-ID: expected one offset, as the last `id` was")
-        return int(last[0]) + 1, None
+        found = _PLACE.fullmatch(last[0])
+        if len(last) > 1 or found is None:
+            raise _refused("Last-Event-ID: expected one epoch and offset, as the last `id` was: 1795468563-17")
+        return int(found["offset"]) + 1, int(found["epoch"] or 0), None
     if not text:
-        return None, None
-    if _OFFSET.fullmatch(text):
-        return int(text), None
+        return None, 0, None
+    if found := _PLACE.fullmatch(text):
+        return int(found["offset"]), int(found["epoch"] or 0), None
     try:
         given = datetime.fromisoformat(text)
         since = (given if given.tzinfo else given.replace(tzinfo=UTC)) - _EPOCH
     except (ValueError, OverflowError):
         shown = printable(text)
         raise _refused(f"from: {shown} is no offset, and no time such as 2026-11-21T12:00:00Z") from None
-    return None, max(0, since // timedelta(microseconds=1))
+    return None, 0, max(0, since // timedelta(microseconds=1))
 
 
 def _queue(values: _Values) -> QueueWish | None:

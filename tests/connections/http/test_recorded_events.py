@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import msgspec
 import pytest
 from structlog.testing import capture_logs
@@ -16,6 +19,7 @@ from tests.hubs.hub import Hub
 from tests.hubs.known_tokens import KnownTokens
 from tests.hubs.raw_http import RawHttp, follow, http
 from tests.hubs.raw_websocket import flood, request
+from tests.journal.files import crashed, lose_power, segments
 
 AHEAD = 200
 """Records of 10 kB: more than is read for somebody who takes nothing, however quickly it is."""
@@ -83,6 +87,34 @@ async def test_whoever_comes_back_misses_nothing(start_recording: StartRecording
     client = await follow(hub, "prefix=/a", f"Last-Event-ID: {last}")
     found += await client.values(sent - len(found))
     assert found == list(range(sent))
+
+
+async def test_whoever_has_read_what_a_power_loss_took_gets_all_that_comes_since(
+    start_recording: StartRecording, tmp_path: Path
+) -> None:
+    """Although it has other records of the same offsets; it is told. Who has read less than was lost is not."""
+    hub = await start_recording()
+    journal = tmp_path / "journal.db"
+    await record(hub, "/a", 0, 1)
+    written_bytes = segments(journal)[-1].stat().st_size
+    await record(hub, "/a", 2, 3, 4)
+    client = await follow(hub, "prefix=/a&from=0")
+    ids = [(await client.event()).last_id for _ in range(5)]
+    lost = crashed(journal, tmp_path / "lost")
+    lose_power(lost, written_bytes)
+    await hub.stop()
+    shutil.rmtree(journal)
+    lost.rename(journal)
+    hub = await start_recording()
+    ahead = await follow(hub, "prefix=/a", f"Last-Event-ID: {ids[4]}")
+    assert (await ahead.event())[:2] == ("cut", {"from": 5, "to": 2})
+    await record(hub, "/a", *range(10, 16))
+    assert await numbered(ahead, 6) == [(offset, 8 + offset) for offset in range(2, 8)]
+    late = await follow(hub, "prefix=/a", f"Last-Event-ID: {ids[3]}")
+    assert (await late.event())[:2] == ("cut", {"from": 4, "to": 2})
+    assert await numbered(late, 6) == [(offset, 8 + offset) for offset in range(2, 8)]
+    for query in (f"from={ids[1]}", "from=1"):
+        assert await numbered(await follow(hub, f"prefix=/a&{query}"), 2) == [(1, 1), (2, 10)]
 
 
 @pytest.mark.parametrize("overflow", list(Overflow))
