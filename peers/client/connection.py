@@ -123,7 +123,8 @@ class Connection(asyncio.Protocol):
         self._on_writable = on_writable
         self._on_read = on_read
         self._liveness = Liveness(self._loop.time(), settings.ping_after_s, settings.ping_timeout_s)
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._due_s = 0.0  # when it fires: a handle of uvloop does not tell, if that was at once
         # Whether the next connection may show something else: files of certificates are read for each, too.
         self._has_fresh_proof = callable(settings.token) or bool(settings.certificate)
         # True while the socket is read: `read` says whether.
@@ -219,7 +220,7 @@ class Connection(asyncio.Protocol):
         self._transport.pause_reading()
         self._paused = True
         soon_s = self._loop.time() + self._liveness.check_after_pause_s
-        if self._timer is not None and self._timer.when() > soon_s:
+        if self._timer is not None and self._due_s > soon_s:
             self._watch(soon_s)
 
     def leave(self, ending: Ending) -> None:
@@ -277,7 +278,7 @@ class Connection(asyncio.Protocol):
         """Look at the silence again at that time."""
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_at(at_s, self._check)
+        self._timer, self._due_s = self._loop.call_at(at_s, self._check), at_s
 
     def _check(self) -> None:
         if self.conversation.closed:

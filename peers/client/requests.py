@@ -103,7 +103,8 @@ class Requests:
         # True from the first request of a turn until the flush at its end.
         self._flush_due = False
         # The timer for what waits to be sent; None while none is set.
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._due_s = 0.0  # when it fires: a handle of uvloop does not tell, if that was at once
         # The timer for what was sent; None while none is set.
         self._sweeper: asyncio.TimerHandle | None = None
         # Those who wait for room.
@@ -359,10 +360,10 @@ class Requests:
             return
         due_s = min(block.deadline_s for block in self._ready)
         if self._timer is not None:
-            if not self._timer.cancelled() and self._timer.when() <= due_s:
+            if not self._timer.cancelled() and self._due_s <= due_s:
                 return
             self._timer.cancel()
-        self._timer = self._loop.call_at(due_s, self._expire)
+        self._timer, self._due_s = self._loop.call_at(due_s, self._expire), due_s
 
     def _expire(self) -> None:
         """Give up what waits to be sent and whose time is up."""

@@ -116,6 +116,18 @@ async def test_delays_double_up_to_the_cap_and_are_random_within(engine: Engine,
     assert delays == [1, 2, 2, 8, 8, 0]
 
 
+async def test_a_client_waits_for_five_seconds_at_most_in_the_first_minute(engine: Engine, hub: ScriptedHub) -> None:
+    """However large its cap is: a hub that restarts a few times must not find it gone."""
+    hub.refused_connections = 6
+    delays = await engine.evaluate("""
+        const parts = [0, 0, 0, 1];
+        start({backoff: {baseMs: 1000, capMs: 3600000, random: () => parts.shift() ?? 0}});
+        await until(() => count("reconnecting") === 4);
+        return log.filter(([event]) => event === "reconnecting").map(([, delay]) => delay);
+    """)
+    assert delays == [0, 0, 0, 5000]
+
+
 async def test_there_is_never_more_than_one_socket(engine: Engine, hub: ScriptedHub) -> None:
     """A new socket is made only after the last has ended, through any number of losses."""
     await engine.evaluate("""

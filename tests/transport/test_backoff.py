@@ -24,6 +24,17 @@ def test_the_bound_doubles_up_to_the_cap() -> None:
     assert [backoff.next_s() for _ in range(6)] == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
 
 
+def test_in_the_first_minute_clients_come_back_soon() -> None:
+    """Then they wait for longer, until there was a good connection."""
+    backoff = Backoff(source=Highest())
+    for _ in range(2):
+        drawn = [backoff.next_s() for _ in range(19)]
+        assert drawn[:7] == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0]
+        assert drawn[7:17] == [5.0] * 10
+        assert drawn[17:] == [30.0, 30.0]
+        backoff.reset()
+
+
 def test_success_begins_anew() -> None:
     """With the first bound."""
     backoff = Backoff(base_s=0.1, cap_s=1.0, source=Highest())

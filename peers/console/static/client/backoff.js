@@ -9,6 +9,10 @@
 /** A connection that lived this long was a good one: the backoff starts from its base again, milliseconds. */
 const SETTLED_MS = 5_000;
 
+/** Until a client has waited so long since its last good connection, it waits for the other at most at a time, if not for its base. */
+const EARLY_MS = 60_000;
+const EARLY_CAP_MS = 5_000;
+
 /** Codes of a hub that may say when to come back: it stops, or is full. */
 const NOT_NOW = [1001, 1013];
 
@@ -19,6 +23,7 @@ const RETRY_MS = 3_600_000;
 export class Backoff {
   #bounds;
   #attempts = 0;
+  #waitedMs = 0;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
 
@@ -35,8 +40,12 @@ export class Backoff {
    */
   wait(dial, askedMs = null) {
     const { baseMs, capMs, random } = this.#bounds;
-    const delayMs = askedMs ?? random() * Math.min(capMs, baseMs * 2 ** this.#attempts);
-    if (askedMs === null) this.#attempts += 1;
+    const mostMs = this.#waitedMs >= EARLY_MS ? capMs : Math.min(capMs, Math.max(EARLY_CAP_MS, baseMs));
+    const delayMs = askedMs ?? random() * Math.min(mostMs, baseMs * 2 ** this.#attempts);
+    if (askedMs === null) {
+      this.#attempts += 1;
+      this.#waitedMs += delayMs;
+    }
     this.#timer = setTimeout(dial, delayMs);
     return delayMs;
   }
@@ -47,13 +56,13 @@ export class Backoff {
    * @param {number} ms
    */
   lived(ms) {
-    if (ms >= SETTLED_MS) this.#attempts = 0;
+    if (ms >= SETTLED_MS) this.#attempts = this.#waitedMs = 0;
   }
 
   /** Wait no longer; the next wait is as the first one. */
   restart() {
     this.stop();
-    this.#attempts = 0;
+    this.#attempts = this.#waitedMs = 0;
   }
 
   stop() {
