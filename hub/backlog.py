@@ -23,11 +23,15 @@ from hub.quotas.quotas import Share
 from hub.quotas.transit import USUAL_WRITE_BYTES
 from hub.waiting import Waiting
 
-__all__ = ["WRITE_LIMIT_BYTES", "Sink", "drop_waiting", "hold", "write_waiting"]
+__all__ = ["LINK_WRITE_BYTES", "WRITE_LIMIT_BYTES", "Sink", "drop_waiting", "hold", "write_waiting"]
 
 WRITE_LIMIT_BYTES: Final = USUAL_WRITE_BYTES
 """What a handler collects in one turn before it writes early, and what it writes at a time of what has waited: one
 read's worth (asyncio reads 256 KiB at most)."""
+
+LINK_WRITE_BYTES: Final = WRITE_LIMIT_BYTES // 8
+"""The same to a peer hub: news of the mesh and requests no longer overtake what is written, and a slow line takes a
+second for some four of these."""
 
 
 class Sink(Protocol):
@@ -40,6 +44,8 @@ class Sink(Protocol):
     writable: bool
     """Whether the outlet takes bytes; it may say so, or not, within each write."""
     delivered_bytes: int
+    portion_bytes: int
+    """How much of what waits is written at a time."""
 
     def has_dropped(self) -> None:
         """Some of what waits was dropped."""
@@ -56,7 +62,7 @@ def write_waiting(sink: Sink, waiting: Waiting) -> None:
 
 def _write_next(sink: Sink, waiting: Waiting) -> None:
     """Write requests and replies; when none are left, a gap, or the batches up to the next one."""
-    items = waiting.take_items(WRITE_LIMIT_BYTES)
+    items = waiting.take_items(sink.portion_bytes)
     if items:
         sink.delivered_bytes += sum(item.size_bytes for item in items)
         cast("Poster", sink.poster).post(items)
@@ -69,7 +75,7 @@ def _write_next(sink: Sink, waiting: Waiting) -> None:
         sink.outlet.send_gap(gap)
         return
     if sink.share is None:
-        batches = waiting.take_batches(WRITE_LIMIT_BYTES)
+        batches = waiting.take_batches(sink.portion_bytes)
     else:
         batches = _take_granted(sink, waiting, sink.share)
     if batches:
@@ -89,7 +95,7 @@ def _take_granted(sink: Sink, waiting: Waiting, share: Share) -> list[Batch]:
         if waiting.lost_messages > before:
             sink.has_dropped()
             return []
-    return waiting.take_batches(WRITE_LIMIT_BYTES, transit.allowance)
+    return waiting.take_batches(sink.portion_bytes, transit.allowance)
 
 
 def hold(sink: Sink, waiting: Waiting, batch: Batch) -> None:

@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Final, cast
 
-from hub.backlog import WRITE_LIMIT_BYTES, drop_waiting, hold, write_waiting
+from hub.backlog import LINK_WRITE_BYTES, WRITE_LIMIT_BYTES, drop_waiting, hold, write_waiting
 from hub.batch import Batch
 from hub.delivery import Delivery, Role
 from hub.errors import CloseCode
@@ -115,6 +115,7 @@ class Handler:
         "narrows",
         "origin",
         "outlet",
+        "portion_bytes",
         "poster",
         "prefixes",
         "published_messages",
@@ -191,7 +192,8 @@ class Handler:
         # How much is pending, bytes: batches, and what is posted among them.
         self._pending_bytes = 0
         # With how much pending it writes early, bytes; 0 while its user has little room for more in transit.
-        self._write_limit = WRITE_LIMIT_BYTES
+        self.portion_bytes = LINK_WRITE_BYTES if self.is_link else WRITE_LIMIT_BYTES
+        self._write_limit = self.portion_bytes
         # Requests and replies of this turn, each with the number of pending batches that go before it.
         self._posted: list[tuple[int, Item]] = []
         # False from `pause` to `resume`: the outlet takes no bytes.
@@ -375,7 +377,11 @@ class Handler:
     def make_dear(self, write_cost: int) -> None:
         """Count each byte that it writes as so many; before the core has it."""
         self.write_cost = write_cost
-        self._write_limit = DEAR_WRITE_LIMIT_BYTES
+        self._write_limit = self._usual_write_limit
+
+    @property
+    def _usual_write_limit(self) -> int:
+        return self.portion_bytes if self.write_cost == 1 or self.is_link else DEAR_WRITE_LIMIT_BYTES
 
     def flush(self) -> None:
         """Write what a read or a turn brought, at its end, with one write. The core calls it, and nobody else does."""
@@ -396,8 +402,7 @@ class Handler:
 
     def restrain(self, *, restrained: bool) -> None:
         """Ask before each write whether its user may have so much more in transit, from now on; or no longer."""
-        usual = WRITE_LIMIT_BYTES if self.write_cost == 1 else DEAR_WRITE_LIMIT_BYTES
-        self._write_limit = 0 if restrained else usual
+        self._write_limit = 0 if restrained else self._usual_write_limit
         if restrained and self._waiting is None and (self._pending or self._posted):
             self._write_early()
 

@@ -35,6 +35,7 @@ from hub.topics import printable
 from peers.connections.door import enter, own_token, rights_of, take_place
 from peers.links.link import Link
 from peers.links.proof import LinkProof
+from peers.transport.transport import keep_little_unsent
 from peers.verbs.verbs import Verbs
 from peers.verbs.wire_far_side import WireFarSide
 from peers.wire.account import LINK_ID_BYTES
@@ -209,6 +210,7 @@ class Greeting:
         """Be the link to a peer hub: tell it what is wanted of it."""
         node, conversation, connection = self._node, self._conversation, self._connection
         handler = self._take_in(hello, Role.LINK, self._queue)
+        keep_little_unsent(connection.transport)
         if not self.dialled:
             left_s = connection.watch.proof_left_s()
             conversation.session.send(node.hello(self._queue, self._link_id, until_s=left_s).encode())

@@ -7,12 +7,26 @@ connection depends on how one version of Python or one kind of transport behaves
 from __future__ import annotations
 
 import asyncio
+import socket
 from contextlib import suppress
 
-__all__ = ["HIGH_WATER_BYTES", "NO_TRANSPORT", "end_writing", "far_address", "pause_while_unwritten", "write_pieces"]
+__all__ = [
+    "HIGH_WATER_BYTES",
+    "NO_TRANSPORT",
+    "UNSENT_BYTES",
+    "end_writing",
+    "far_address",
+    "keep_little_unsent",
+    "pause_while_unwritten",
+    "write_pieces",
+]
 
 HIGH_WATER_BYTES = 64 * 1024
 """How much a transport holds before it pauses its protocol, bytes: the default of asyncio and of uvloop."""
+
+UNSENT_BYTES = 64 * 1024
+"""How much of what a link writes waits in the kernel to be sent; otherwise it is about 3 MB, which news cannot
+overtake. The transport holds half as much."""
 
 
 class _NoTransport(asyncio.Transport):
@@ -71,6 +85,16 @@ def pause_while_unwritten(transport: asyncio.Transport) -> None:
     pause the protocol with each write and never resume it.
     """
     transport.set_write_buffer_limits(high=1 if transport.get_extra_info("sslcontext") is not None else 0)
+
+
+def keep_little_unsent(transport: asyncio.Transport) -> None:
+    """Have the kernel, where it can do so, and the transport hold little: the hub's queue is where messages wait."""
+    transport.set_write_buffer_limits(high=UNSENT_BYTES // 2)
+    sock = transport.get_extra_info("socket")
+    option = getattr(socket, "TCP_NOTSENT_LOWAT", None)
+    if sock is not None and option is not None and sock.family in {socket.AF_INET, socket.AF_INET6}:
+        with suppress(OSError):
+            sock.setsockopt(socket.IPPROTO_TCP, option, UNSENT_BYTES)
 
 
 def end_writing(transport: asyncio.Transport) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import pytest
 
@@ -10,6 +11,7 @@ from hub.delivery import Role
 from hub.errors import CloseCode
 from hub.frame import encode_frame
 from hub.overflow import QueueLimits
+from peers.transport.transport import UNSENT_BYTES
 from peers.wire.control import decode_subscription, encode_subscription
 from peers.wire.hello import Hello, QueueWish
 from peers.wire.kinds import Kind
@@ -49,6 +51,20 @@ def is_linked(hub: Hub, name: str) -> bool:
 def wants(hub: Hub, name: str, other: Hub) -> bool:
     """Whether `hub` knows exactly what the other hub wants now."""
     return is_linked(hub, name) and hub.wanted_by(other) == set(other.node.core.prefixes.asked_of_links.minimal)
+
+
+async def test_little_is_unsent_between_hubs(north: Hub, south: Hub) -> None:
+    """At both ends the kernel takes little more than it can send: what is to go first is not behind megabytes."""
+    await north.client("/a")
+    await link(north, south)
+    assert unsent_bytes(north) == [0, UNSENT_BYTES]
+    assert unsent_bytes(south) == [UNSENT_BYTES]
+
+
+def unsent_bytes(hub: Hub) -> list[int]:
+    """What the sockets of a hub's connections have it set to; 0 for not at all."""
+    socks = [one.transport.get_extra_info("socket") for one in hub.node.connections]
+    return sorted(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT) for sock in socks)
 
 
 # Filters.
