@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import struct
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import msgpack
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
@@ -24,7 +26,7 @@ from peers.spark.replaying.replay import ReplayOrder, replay
 from peers.spark.report.event_time import by_event_time
 from peers.spark.selection import Selection
 from peers.spark.session import Job
-from tests.spark.hubs import HubWithJournal
+from tests.spark.hubs import HubWithJournal, packed_message
 from tests.spark.queries import lose_commit
 
 if TYPE_CHECKING:
@@ -89,15 +91,15 @@ def test_columns_grow_and_widen(run: Run, hub: HubWithJournal, path: Path, spark
     hub.fill(SECOND)
     second = run(compact=True).decoded
     assert second is not None
-    assert (second.added, second.widened) == (["query"], ["n", "id.orig_p"])
+    assert (second.added, second.widened) == (["query"], [])
     assert (second.rest, second.undated) == (2, 1)
 
     expected = [
-        (0, "C1", 80.0, 1, "mine", None, None, None),
+        (0, "C1", 80, 1, "mine", None, None, None),
         (1, "C2", None, 2, None, '{"a":[1]}', None, {"id.orig_p": "http"}),
         (2, None, None, None, None, None, None, 5),
         (3, "C3", None, 2**40, None, None, "a.example", {"UID": 1}),
-        (4, None, 1.5, 1, None, None, None, {"uid": 7}),
+        (4, None, None, 1, None, None, None, {"uid": 7, "id.orig_p": 1.5}),
     ]
     columns = ["offset", "uid", "id.orig_p", "n", "field_topic", "nested", "query", "_rest"]
 
@@ -134,6 +136,31 @@ def test_columns_grow_and_widen(run: Run, hub: HubWithJournal, path: Path, spark
         replay(Job(spark, JobProgress(shown=False)), ReplayOrder(url=hub.url, path=str(path)))
     with pytest.raises(UsageError, match="bear dates by the time ts"):
         run(event_time="other")
+
+
+def test_times_are_timestamps(run: Run, hub: HubWithJournal, path: Path) -> None:
+    """Zeek's, and RFC 3339 text in a field that has no other text."""
+    text = "2018-03-24T17:15:20.5Z"
+    zeek_s = struct.pack(">q", 1_521_911_720_500_000_005)
+    messages = [
+        {"ts": text, "start": msgpack.ExtType(5, zeek_s), "until": text, "all": [text]},
+        {"ts": text, "until": "never", "nested": {"at": msgpack.ExtType(5, zeek_s)}},
+    ]
+    hub.stage(*(packed_message("/zeek/conn", msgpack.packb(message)) for message in messages))
+    run()
+    types = {field.name: str(field.type) for field in pq.read_schema(path / "_common_metadata")}
+    assert {name: types[name].partition("[")[0] for name in ("ts", "start", "until")} == {
+        "ts": "timestamp",
+        "start": "timestamp",
+        "until": "string",
+    }
+    moment = datetime(2018, 3, 24, 17, 15, 20, 500_000, UTC)
+    table = in_duckdb(path).order('"offset"')
+    assert table.project('epoch_us(ts), epoch_us("start"), until, "all"').fetchall() == [
+        (moment.timestamp() * 1e6, moment.timestamp() * 1e6, text, [text]),
+        (moment.timestamp() * 1e6, None, "never", None),
+    ]
+    assert table.project("nested").fetchall()[1] == ('{"at":"2018-03-24T17:15:20.500000005Z"}',)
 
 
 def test_columns_that_were_written_down(run: Run, hub: HubWithJournal, path: Path) -> None:

@@ -3,10 +3,11 @@
 | what comes | what becomes of it |
 |---|---|
 | a field that no column has | a column, behind the others; older files lack it, which readers take for NULL |
-| integers of 64 bits in an INT, reals in an INT or a FLOAT | the column widens to BIGINT or DOUBLE; older files stay |
+| a wider number in an INT or a FLOAT that was written down | the column widens to BIGINT or DOUBLE; older files stay |
 | anything else that does not fit | stands in `_rest`, by the name of its field |
 
-Columns never vanish, and never narrow. A Delta table knows no widening: integers are BIGINT there from the start.
+Columns never vanish, and never narrow. Integers are BIGINT from the start, for most readers take types from the first
+file that they find. A Delta table knows no widening.
 
 A column is called as its field, but where that cannot be: `field_topic` for a field `topic`, for that is a column of
 the record; `_` for characters that Parquet tables do not take. A field whose name differs from another one only in
@@ -95,7 +96,7 @@ class TypedColumns:
             column = by_field.get(name) or _column_for(name)
             if column and (name in by_field or column.lower() not in taken):
                 taken.add(column.lower())
-                wished.append((column, name, IntegerType() if kind == "INT" and widens else type_of(kind)))
+                wished.append((column, name, type_of(kind)))
         return self._with(wished, widens=widens)
 
     def named(self, schema: StructType, *, widens: bool) -> tuple[TypedColumns, Growth]:

@@ -44,7 +44,6 @@ RECORD_COLUMNS: dict[str, DataType] = {
 
 
 _KINDS: dict[str, DataType] = {
-    "INT": LongType(),  # messages to come may hold larger ones
     "BIGINT": LongType(),
     "DOUBLE": DoubleType(),
     "BOOLEAN": BooleanType(),

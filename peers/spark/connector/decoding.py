@@ -20,9 +20,10 @@ from pyspark.sql.types import StructField
 
 from hub.frame import Encoding
 from hub.journal.block import Block
-from peers.spark.connector.fields import Fit, MisfitError, fit_of
+from peers.spark.connector.fields import Fit, MisfitError, Moment, fit_of
 from peers.values import to_msgpack
 from peers.values.conversion import json_of, json_of_broker
+from peers.values.extensions import Code
 from peers.values.untyped import untyped_extension
 
 __all__ = ["UNREADABLE", "Fields", "Troubles", "binary_values", "bodies_of", "json_values", "message_of"]
@@ -115,9 +116,10 @@ class _Unknown:
 
 def _extension(code: int, data: memoryview) -> Any:
     try:
-        return untyped_extension(code, bytes(data))
+        plain = untyped_extension(code, bytes(data))
     except (ValueError, OverflowError, RecursionError):
         return _Unknown
+    return Moment(plain) if code == Code.TIMESTAMP and type(plain) is str else plain
 
 
 _NOT_MSGPACK = (msgspec.DecodeError, UnicodeDecodeError, ValueError, RecursionError, OverflowError, TypeError)

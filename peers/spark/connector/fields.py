@@ -41,7 +41,7 @@ from pyspark.sql.types import (
 
 from peers.spark.connector.errors import ColumnError
 
-__all__ = ["Fit", "MisfitError", "fit_of", "json_text"]
+__all__ = ["Fit", "MisfitError", "Moment", "fit_of", "json_text"]
 
 Fit = Callable[[Any], Any]
 """Returns what Arrow takes for a value that is not None."""
@@ -56,6 +56,21 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIMESTAMP_LIMIT_US = 2**63
 
 
+def _plain(value: Any) -> str:
+    if type(value) is Moment:
+        return str(value)
+    raise TypeError
+
+
+_encode = msgspec.json.Encoder(enc_hook=_plain).encode
+
+
+class Moment(str):
+    """A time of a Zeek: its text, RFC 3339 with nanoseconds, which a column of STRING takes as well as TIMESTAMP."""
+
+    __slots__ = ()
+
+
 class MisfitError(ValueError):
     """A value is not of the type of its column."""
 
@@ -67,7 +82,7 @@ def json_text(value: Any) -> str:
         MisfitError: It has no such form.
     """
     try:
-        return msgspec.json.encode(value).decode()
+        return _encode(value).decode()
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise MisfitError from error
 
@@ -126,8 +141,8 @@ def _real(value: Any) -> float:
 
 
 def _text(value: Any) -> str:
-    if type(value) is str:
-        return value
+    if isinstance(value, str):
+        return str(value)
     if type(value) not in {dict, list}:
         raise MisfitError
     return json_text(value)
@@ -138,7 +153,7 @@ def _timestamp(value: Any) -> int:
     time_us: int
     if type(value) is datetime:
         time_us = _microseconds(value)
-    elif type(value) is str:
+    elif isinstance(value, str):
         time_us = _microseconds(_parsed(datetime, value))
     elif type(value) is int:
         time_us = value * _US

@@ -2,12 +2,13 @@
 
 | a field holds | kind |
 |---|---|
-| integers of 32, of 64 bits | INT, BIGINT |
+| integers of 64 bits | BIGINT |
 | reals, also among integers | DOUBLE |
 | true and false; bytes | BOOLEAN; BINARY |
-| timestamps of msgpack | TIMESTAMP |
-| text; of a Zeek's values those that are text for browsers | STRING |
-| arrays of one kind of these; their integers are BIGINT | ARRAY<...> |
+| timestamps of msgpack and of a Zeek | TIMESTAMP |
+| RFC 3339 text, with a zone, and no other text | TIMESTAMP |
+| text; other values of a Zeek that are text for browsers | STRING |
+| arrays of one kind of these | ARRAY<...> |
 | maps, and all other arrays: their JSON text | STRING |
 
 Where values of a field do not go together (text and numbers), the kind that most of them have is taken. What is nil
@@ -19,38 +20,49 @@ other work on the machine; more where no two messages have the same fields.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
+
+from peers.spark.connector.fields import Moment
 
 __all__ = ["Inference", "kind_of"]
 
 _SCALARS: dict[type, str] = {
     bool: "BOOLEAN",
     float: "DOUBLE",
-    str: "STRING",
     bytes: "BINARY",
     datetime: "TIMESTAMP",
+    Moment: "TIMESTAMP",
     dict: "STRING",
 }
-_NUMBERS = frozenset({"INT", "BIGINT", "DOUBLE"})
+_NUMBERS = frozenset({"BIGINT", "DOUBLE"})
 _FAMILIES = (_NUMBERS, frozenset({"ARRAY<BIGINT>", "ARRAY<DOUBLE>"}))
 """Kinds that go together: the last of them by this order holds the others."""
 
-_ORDER = ("INT", "BIGINT", "DOUBLE", "ARRAY<BIGINT>", "ARRAY<DOUBLE>")
-_INT, _BIGINT = 1 << 31, 1 << 63
+_ORDER = ("BIGINT", "DOUBLE", "ARRAY<BIGINT>", "ARRAY<DOUBLE>")
+_BIGINT = 1 << 63
+
+
+_TIME_TEXT = "TIME TEXT"
+"""Text that is a time: TIMESTAMP where a field has no other text, else STRING."""
+
+_is_time = re.compile(
+    r"\d{4}-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\d(?:\.\d{1,9})?(?:Z|[+-][0-2]\d:[0-5]\d)", re.ASCII
+).fullmatch
 
 
 def kind_of(value: Any) -> str:
     """Return the kind of a value; empty for what has none: nil, empty arrays, integers of more than 64 bits."""
     kind = type(value)
     if kind is int:
-        if -_INT <= value < _INT:
-            return "INT"
         return "BIGINT" if -_BIGINT <= value < _BIGINT else ""
     if kind is list:
         return _array_kind(value)
+    if kind is str:
+        return _TIME_TEXT if _is_time(value) else "STRING"
     return _SCALARS.get(kind, "")
 
 
@@ -60,7 +72,7 @@ def _array_kind(items: list[Any]) -> str:
         return ""
     if any(type(item) in {dict, list} for item in present):
         return "STRING"
-    kinds = {kind_of(item) for item in present}
+    kinds = {"STRING" if type(item) is str else kind_of(item) for item in present}
     if kinds <= _NUMBERS:
         return "ARRAY<DOUBLE>" if "DOUBLE" in kinds else "ARRAY<BIGINT>"
     kind = kinds.pop()
@@ -98,6 +110,7 @@ class Inference:
                 kinds[_SCALARS[kind]] += count
             else:
                 kinds.update(_kinds([value for value in values if type(value) is kind]))
+        kinds = +kinds
         del kinds[""]
         if kinds:
             self.seen.setdefault(name, Counter()).update(kinds)
@@ -114,13 +127,19 @@ class Inference:
 
 def _kinds(values: list[Any]) -> Counter[str]:
     """Return how many values of one type are of which kind."""
-    if type(values[0]) is int and min(values) >= -_INT and max(values) < _INT:
-        return Counter({"INT": len(values)})
+    if type(values[0]) is int and min(values) >= -_BIGINT and max(values) < _BIGINT:
+        return Counter({"BIGINT": len(values)})
+    if type(values[0]) is str and not _is_time(values[0]):
+        times = sum(1 for value in values if value[10:11] == "T" and _is_time(value))
+        return Counter({"STRING": len(values) - times, _TIME_TEXT: times})
     return Counter(map(kind_of, values))
 
 
 def _most(kinds: Counter[str]) -> str:
     """Return the kind of the family that most values have."""
+    kinds = Counter(kinds)
+    if times := kinds.pop(_TIME_TEXT, 0):
+        kinds["STRING" if "STRING" in kinds else "TIMESTAMP"] += times
     families: Counter[frozenset[str]] = Counter()
     for kind, count in kinds.items():
         families[_family(kind)] += count

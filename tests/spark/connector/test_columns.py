@@ -60,6 +60,13 @@ def test_refusals(decode: Decode, schema: str, said: str) -> None:
 
 def test_fields_that_were_looked_up() -> None:
     """Come behind the columns of the record, unless a name is taken; integers may grow."""
-    kinds = {"query": "STRING", "qtype": "INT", "topic": "STRING", "Query": "INT", "": "INT", "ttls": "ARRAY<DOUBLE>"}
+    kinds = {
+        "query": "STRING",
+        "qtype": "BIGINT",
+        "topic": "STRING",
+        "Query": "BIGINT",
+        "": "BIGINT",
+        "ttls": "ARRAY<DOUBLE>",
+    }
     expected = "offset BIGINT, timestamp TIMESTAMP, topic STRING, query STRING, qtype BIGINT, ttls ARRAY<DOUBLE>"
     assert fields_schema(kinds) == schema_of(expected)

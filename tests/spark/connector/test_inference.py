@@ -7,20 +7,23 @@ from typing import Any
 
 import pytest
 
+from peers.spark.connector.fields import Moment
 from peers.spark.connector.inference import Inference, kind_of
 
 
 @pytest.mark.parametrize(
     ("value", "kind"),
     [
-        (1, "INT"),
-        (-(2**31), "INT"),
-        (2**31, "BIGINT"),
+        (1, "BIGINT"),
+        (-(2**63), "BIGINT"),
+        (2**63 - 1, "BIGINT"),
         (2**63, ""),
         (1.5, "DOUBLE"),
         (True, "BOOLEAN"),
         ("x", "STRING"),
         (b"x", "BINARY"),
+        (Moment("2018-03-24T17:15:20.5Z"), "TIMESTAMP"),
+        ([Moment("2018-03-24T17:15:20.5Z")], "ARRAY<TIMESTAMP>"),
         (datetime(2026, 11, 21, tzinfo=UTC), "TIMESTAMP"),
         (None, ""),
         ({"a": 1}, "STRING"),
@@ -44,6 +47,12 @@ def test_kinds(value: Any, kind: str) -> None:
 @pytest.mark.parametrize(
     ("values", "kind"),
     [
+        (["2018-03-24T17:15:20.5Z", "2018-03-24T17:15:20+01:00"], "TIMESTAMP"),
+        ([datetime(2026, 11, 21, tzinfo=UTC), "2018-03-24T17:15:20Z"], "TIMESTAMP"),
+        (["2018-03-24T17:15:20Z", "never"], "STRING"),
+        (["2018-03-24T17:15:20Z", "-", "2018-03-24T17:15:20Z"], "STRING"),
+        (["2018-03-24T17:15:20", "2018-03-24"], "STRING"),
+        ([["2018-03-24T17:15:20Z"]], "ARRAY<STRING>"),
         ([1, 2**40], "BIGINT"),
         ([1, 1.5], "DOUBLE"),
         ([2**40, 1.5], "DOUBLE"),
