@@ -34,6 +34,11 @@ class TlsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
         LIVE,
     ] = ""
+    crl: Annotated[
+        str,
+        file_path("PEM file of the revocation lists of those authorities, one of each; empty: nothing is revoked."),
+        LIVE,
+    ] = ""
     clients: Annotated[
         Literal["any", "asked", "required"],
         Meta(description="Whether clients are asked for a certificate of `tls.ca`: never, if they have one, always."),

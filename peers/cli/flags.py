@@ -114,6 +114,7 @@ class Flags:
     tls_certificate: Annotated[str | None, _help("tls.certificate")] = None
     tls_key: Annotated[str | None, _help("tls.key")] = None
     tls_ca: Annotated[str | None, _help("tls.ca")] = None
+    tls_crl: Annotated[str | None, _help("tls.crl")] = None
     tls_clients: Annotated[str | None, _help("tls.clients")] = None
     tls_minimum: Annotated[str | None, _help("tls.minimum")] = None
     access_policy: Annotated[str | None, _help("access.policy")] = None

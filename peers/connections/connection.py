@@ -268,6 +268,11 @@ class Connection(asyncio.Protocol):
         return _SECURE.get(scheme, scheme) if is_secure else scheme
 
     @property
+    def tls(self) -> Any:
+        """What the hub's own TLS knows of the far side, as an `ssl.SSLObject`; None without it, and for Zeeks."""
+        return self.transport.get_extra_info("ssl_object") if self.conversation.scheme in _SECURE else None
+
+    @property
     def far_name(self) -> str:
         """What the far side calls itself; empty before it has said so."""
         return self.conversation.far_name if self.handler is None else self.handler.name

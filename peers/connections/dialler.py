@@ -254,7 +254,7 @@ class PeerHub:
         if not self._endpoint.scheme.is_secure:
             return None
         settings = self._node.settings.tls
-        return client_context(settings.ca, settings.certificate, settings.key)
+        return client_context(settings.ca, settings.certificate, settings.key, settings.crl)
 
     def is_held(self, reason: str) -> bool:
         """Whether the two hubs are linked already, or are one."""

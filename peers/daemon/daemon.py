@@ -21,7 +21,7 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import structlog
 
@@ -52,17 +52,17 @@ from peers.connections.zeek_cluster.publisher import publisher_connection
 from peers.connections.zeek_cluster.subscriber import subscriber_connection
 from peers.daemon.exposure import guarded, is_loopback, reaches_strangers
 from peers.daemon.part import Part
-from peers.daemon.reviewing import review
+from peers.daemon.reviewing import Vouching, judge_certificate, review
 from peers.daemon.sources import Loaded
 from peers.daemon.stopping import Stopping
 from peers.daemon.telemetry.telemetry import Telemetry, open_telemetry
 from peers.daemon.telling import Telling
 from peers.journal.journal import Journal
 from peers.node.memory import MemoryWatch
-from peers.node.node import Node
+from peers.node.node import Connected, Node
 from peers.transport.endpoints import Endpoint, Scheme
 from peers.transport.tasks import end_all
-from peers.transport.tls import refresh, server_context
+from peers.transport.tls import server_context
 from peers.transport.tls_transport import TlsTransport
 from peers.users.users import Users, read_users
 from peers.values import untyped  # noqa: F401 -- needed late, when there may be no descriptor left to import it with
@@ -90,6 +90,9 @@ class Prepared(NamedTuple):
     settings: Settings
     """Those of the hub, with what a reload takes of the new ones."""
     users: Users
+    tls: ssl.SSLContext | None
+    """What listeners on `tls://` and `wss://` show; None while there is none of them."""
+    vouching: Vouching
     applied: list[str]
     """The keys that have changed and are taken."""
     needs_restart: list[str]
@@ -132,6 +135,8 @@ class Daemon:
         """Whether the log was told last that there is too little memory."""
         self._tls: ssl.SSLContext | None = None
         """What all listeners on `tls://` and `wss://` show; None while there is none of them."""
+        self._vouching = Vouching()
+        """Which certificates are good, as of the last reload."""
         self._mechanisms = NO_CURVE
         """By which nodes of Zeek clusters are spoken with; set at the start."""
         self._telling = Telling(self.node)
@@ -263,9 +268,10 @@ class Daemon:
         guarded_again, _ = guarded(dataclasses.replace(loaded, listen=self._loaded.listen), os.environ)
         settings, applied, needs_restart = reloaded(self.node.settings, guarded_again.settings)
         users = read_users(settings.access, settings.zeek)
+        tls = None
         if any(endpoint.scheme.is_secure for endpoint in self._loaded.listen):  # also where workers listen in its place
-            server_context(settings.tls)  # what it raises is raised before anything has changed
-        return Prepared(settings, users, applied, needs_restart)
+            tls = server_context(settings.tls)
+        return Prepared(settings, users, tls, Vouching.read(settings.tls), applied, needs_restart)
 
     def take_over(self, prepared: Prepared) -> tuple[list[str], list[str]]:
         """Take over what was prepared: for connections to come, and for what is due from now on.
@@ -273,13 +279,11 @@ class Daemon:
         Returns:
             The keys that have changed and are in force, and those that have changed but need a restart: of these the
             old values stay in force.
-
-        Raises:
-            TlsError: A file of the hub's certificate has become unusable meanwhile; all stays as it was.
         """
         node, settings = self.node, prepared.settings
         if self._tls is not None:
-            refresh(self._tls, settings.tls)
+            self._tls = prepared.tls
+        self._vouching = prepared.vouching
         node.access.adopt(prepared.users)
         node.core.authority.adopt(prepared.users.policy)
         self._loaded = dataclasses.replace(self._loaded, settings=settings)
@@ -296,7 +300,7 @@ class Daemon:
         Returns:
             How many were closed.
         """
-        return await review(self.node, was_open=was_open)
+        return await review(self.node, self._vouching, was_open=was_open)
 
     def _tls_of(self, endpoint: Endpoint) -> ssl.SSLContext | None:
         """Return the context of a listener; all that show the hub's own certificate have one together."""
@@ -321,7 +325,21 @@ class Daemon:
             return make
         handshakes = self.node.handshakes
         fail = self._peerings.fail_tls if endpoint.scheme.is_zeek else self._fail_tls
-        return lambda: TlsTransport(context, make, handshakes, fail)
+        if endpoint.scheme is Scheme.ZEEK:
+            return lambda: TlsTransport(context, make, handshakes, fail)
+
+        def begin() -> TlsTransport:
+            context = cast("ssl.SSLContext", self._tls)
+
+            def made() -> asyncio.BaseProtocol:
+                connection = make()
+                if context is not self._tls:  # a reload has come within the handshake
+                    self.node.after_turn(lambda: judge_certificate(cast("Connected", connection), self._vouching))
+                return connection
+
+            return TlsTransport(context, made, handshakes, fail)
+
+        return begin
 
     def _plain_maker(self, endpoint: Endpoint) -> Callable[[], asyncio.BaseProtocol]:
         loopback = is_loopback(endpoint)

@@ -15,11 +15,16 @@ away of a handler, and in which steps (`hub.review`).
 from __future__ import annotations
 
 import asyncio
+import ssl
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from hub.errors import CloseCode
+from hub.settings.access import TlsSettings
 from peers.node.node import Connected, Node
+from peers.transport.tls import TlsError, load_authorities
 
-__all__ = ["review"]
+__all__ = ["Vouching", "judge_certificate", "review"]
 
 _STEP = 100
 """How many connections are looked at in a turn: 3 ms."""
@@ -29,11 +34,89 @@ _NO_PEER = "your user may not be a peer hub any more"
 _UNKNOWN = "this hub has users now: connect again, to be recognised"
 
 
-async def review(node: Node, *, was_open: bool) -> int:
+_NOT_VOUCHED = "your certificate was revoked, or no authority that this hub knows vouches for it any more"
+
+_END_OF_LIST = b"-----END X509 CRL-----"
+
+
+class Vouching(NamedTuple):
+    """Which certificates of far sides are good. OpenSSL asks that only of those that come."""
+
+    authorities: frozenset[bytes] = frozenset()
+    """Those of `tls.ca`, DER; empty for whichever OpenSSL takes."""
+    revoked: frozenset[tuple[bytes, int]] = frozenset()
+    """By issuer, DER, and serial number."""
+
+    @classmethod
+    def read(cls, settings: TlsSettings) -> Vouching:
+        """Read the files of authorities and revocation lists.
+
+        Raises:
+            TlsError: One of them cannot be used.
+        """
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        if settings.ca:
+            load_authorities(context, settings.ca, "tls.ca")
+        return cls(frozenset(context.get_ca_certs(binary_form=True)), frozenset(_revoked(settings.crl)))
+
+    def is_good(self, tls: Any) -> bool:
+        """Return whether the certificate that the far side of an `ssl.SSLObject` has shown is good; so is none."""
+        leaf = tls.getpeercert(binary_form=True)
+        if leaf is None:
+            return True
+        if self.revoked and _number(leaf) in self.revoked:
+            return False
+        return not self.authorities or _root(tls) in self.authorities
+
+
+def _root(tls: Any) -> bytes | None:
+    """Return the authority, DER, that has vouched in the handshake; None where none was asked for."""
+    if hasattr(tls, "get_verified_chain"):  # from Python 3.13 on
+        chain = tls.get_verified_chain()
+    else:
+        chain = [one.public_bytes(2) for one in tls._sslobj.get_verified_chain() or ()]  # noqa: SLF001 -- 2 is DER
+    return bytes(chain[-1]) if chain else None
+
+
+def _number(certificate: bytes) -> tuple[bytes, int]:
+    """Return issuer and serial number of a certificate."""
+    from cryptography.x509 import load_der_x509_certificate  # noqa: PLC0415 -- few hubs have revocation lists
+
+    loaded = load_der_x509_certificate(certificate)
+    return loaded.issuer.public_bytes(), loaded.serial_number
+
+
+def _revoked(crl: str) -> list[tuple[bytes, int]]:
+    if not crl:
+        return []
+    from cryptography.x509 import load_pem_x509_crl  # noqa: PLC0415 -- few hubs have revocation lists
+
+    try:
+        *lists, _ = Path(crl).read_bytes().split(_END_OF_LIST)
+        loaded = [load_pem_x509_crl(one[max(0, one.find(b"-----BEGIN X509 CRL")) :] + _END_OF_LIST) for one in lists]
+    except (OSError, ValueError) as error:
+        raise TlsError(f"tls.crl {crl}: {error}") from error
+    return [(one.issuer.public_bytes(), entry.serial_number) for one in loaded for entry in one]
+
+
+_ANY = Vouching()
+
+
+def judge_certificate(connection: Connected, vouching: Vouching) -> bool:
+    """Close a connection whose certificate is not good any more; return whether it was closed."""
+    tls = connection.tls
+    if tls is None or vouching.is_good(tls):
+        return False
+    connection.end(CloseCode.NOT_RECOGNISED, _NOT_VOUCHED)
+    return True
+
+
+async def review(node: Node, vouching: Vouching = _ANY, *, was_open: bool) -> int:
     """Look at all connections that are there now.
 
     Args:
         node: Whose users have changed.
+        vouching: Which certificates are good now.
         was_open: Whether it had none before: whoever came then was not asked, and comes again.
 
     Returns:
@@ -41,7 +124,7 @@ async def review(node: Node, *, was_open: bool) -> int:
     """
     closed = 0
     for place, connection in enumerate(list(node.connections), 1):
-        closed += _judge(node, connection, was_open=was_open)
+        closed += judge_certificate(connection, vouching) or _judge(node, connection, was_open=was_open)
         if not place % _STEP:
             await asyncio.sleep(0)
     return closed

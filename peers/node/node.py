@@ -11,7 +11,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 import structlog
 
@@ -104,6 +104,10 @@ class Connected(Protocol):
     @property
     def protocol(self) -> str:
         """What is spoken on it, as the scheme of a URL."""
+
+    @property
+    def tls(self) -> Any:
+        """What the hub's own TLS knows of the far side, as an `ssl.SSLObject`; None without it."""
 
     @property
     def has_unread(self) -> bool:

@@ -8,8 +8,8 @@
 
 Every error names the file or the place, what is wrong, and what to do.
 
-Owner: nobody. A context is made once for a listener, and reads its files again in place (`refresh`): handshakes to come
-use what it then holds, connections that are there stay. Cost: 1 ms for a context.
+Owner: nobody. A reload makes a new context, because an authority can be added to one and not taken out of it. Cost:
+1 ms.
 
 Not here: TLS towards Zeeks, which has modes of its own (`peers.connections.broker_tls`); the handshake, which is the
 event loop's.
@@ -34,7 +34,7 @@ __all__ = [
     "explained",
     "load_authorities",
     "load_certificate",
-    "refresh",
+    "load_revoked",
     "server_context",
 ]
 
@@ -77,7 +77,11 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = _VERSIONS[settings.minimum]
     context.set_ciphers(_CIPHERS)
-    refresh(context, settings)
+    load_certificate(context, settings.certificate, settings.key, "tls.certificate", "tls.key")
+    if settings.ca:
+        load_authorities(context, settings.ca, "tls.ca")
+    if settings.crl:
+        load_revoked(context, settings.crl)
     context.verify_mode = _VERIFICATION[clients]
     bound(context)
     return context
@@ -95,26 +99,14 @@ def bound(context: ssl.SSLContext) -> None:
     context.num_tickets = 0
 
 
-def refresh(context: ssl.SSLContext, settings: TlsSettings) -> None:
-    """Read the files of a listener's context again, as after a reload: handshakes to come use what they hold now.
-
-    Raises:
-        TlsError: One of them cannot be used; the context goes on with what it had.
-    """
-    certificate, key = settings.certificate, settings.key
-    load_certificate(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), certificate, key, "tls.certificate", "tls.key")
-    if settings.ca:
-        load_authorities(context, settings.ca, "tls.ca")
-    load_certificate(context, certificate, key, "tls.certificate", "tls.key")
-
-
-def client_context(ca: str = "", certificate: str = "", key: str = "") -> ssl.SSLContext:
+def client_context(ca: str = "", certificate: str = "", key: str = "", crl: str = "") -> ssl.SSLContext:
     """Return the context of who dials.
 
     Args:
         ca: PEM file of the authorities that may vouch for the hub; empty for those of the system.
         certificate: PEM file of a certificate of one's own; empty for none.
         key: PEM file of its key; empty where the certificate's file has it.
+        crl: PEM file of the revocation lists of these authorities; empty for none.
 
     Raises:
         TlsError: A file cannot be used.
@@ -128,6 +120,8 @@ def client_context(ca: str = "", certificate: str = "", key: str = "") -> ssl.SS
         load_authorities(context, ca, "ca")
     else:
         context.load_default_certs()
+    if crl:
+        load_revoked(context, crl)
     if certificate:
         load_certificate(context, certificate, key, "certificate", "key")
     return context
@@ -167,6 +161,16 @@ def load_authorities(context: ssl.SSLContext, ca: str, of: str) -> None:
         context.load_verify_locations(ca)
     except OSError as error:
         raise TlsError(f"{of} {ca}: {_cause(error, ca)}") from error
+
+
+def load_revoked(context: ssl.SSLContext, crl: str) -> None:
+    """Load revocation lists: from now on a certificate needs one of its issuer, on which it is not.
+
+    Raises:
+        TlsError: The file cannot be used.
+    """
+    load_authorities(context, crl, "tls.crl")
+    context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
 
 def _cause(error: OSError, *files: str) -> str:

@@ -365,6 +365,88 @@ async def test_a_new_certificate(
         assert await say_and_hear(url, ca=stranger.ca) == "over TLS"
 
 
+def _join(ca: Path, *files: str) -> None:
+    ca.write_bytes(b"".join(Path(file).read_bytes() for file in files))
+
+
+async def test_an_authority_that_is_taken_away(
+    start_daemon: StartDaemon, authority: Authority, stranger: Authority, hub_files: Files, tmp_path: Path
+) -> None:
+    """After a reload nobody comes in by its certificates, and clients and links that came by them are closed."""
+    ca = tmp_path / "ca.pem"
+    _join(ca, authority.ca, stranger.ca)
+    tls = hub_files._asdict() | {"ca": str(ca), "clients": "required"}
+    hub = await start_daemon("tls://127.0.0.1:0", "wss://127.0.0.1:0", tls=tls)
+    tcp, web = (endpoint.location for endpoint in hub.endpoints)
+    old, new = authority.issue("old.example.org")._asdict(), stranger.issue("new.example.org")._asdict()
+    far = await start_daemon("tcp://127.0.0.1:0", peers=[tcp], tls=tls)
+    async with (
+        connect(tcp, ca=authority.ca, reconnect=False, **old) as gone,
+        connect(web, ca=authority.ca, reconnect=False, **old) as gone_too,
+        connect(tcp, ca=authority.ca, **new) as client,
+        client.subscribe("/a") as messages,
+    ):
+        await eventually(lambda: len(hub.node.links) == 1)
+        _join(ca, stranger.ca)
+        hub.take_over(hub.prepare(load({"listen": ["tls://127.0.0.1:0"], "tls": tls}, {})))
+        assert await hub.review(was_open=False) == 3
+        for one in (gone, gone_too):
+            with pytest.raises(ConnectionLostError, match="no authority that this hub knows vouches for it"):
+                await one.wait_closed()
+        await eventually(lambda: not far.node.links)
+        for url in (tcp, web):
+            with pytest.raises(ConnectionLostError):
+                await say_and_hear(url, ca=authority.ca, **old)
+        await client.publish("/a", 1)
+        assert (await anext(messages)).value == 1
+        assert await say_and_hear(tcp, ca=authority.ca, **new) == "over TLS"
+
+
+async def test_a_certificate_that_is_revoked(
+    start_daemon: StartDaemon, authority: Authority, hub_files: Files, tmp_path: Path
+) -> None:
+    """A reload reads the lists: who is on one is closed, and does not come in again."""
+    crl = tmp_path / "crl.pem"
+    crl.write_bytes(authority.revoke())
+    tls = hub_files._asdict() | {"ca": authority.ca, "crl": str(crl), "clients": "required"}
+    hub = await start_daemon("tls://127.0.0.1:0", tls=tls)
+    url = hub.endpoints[0].location
+    good, lost = authority.issue("good.example.org")._asdict(), authority.issue("lost.example.org")
+    async with (
+        connect(url, ca=authority.ca, **good) as client,
+        connect(url, ca=authority.ca, reconnect=False, **lost._asdict()) as thief,
+    ):
+        await eventually(lambda: len(hub.node.core.handlers) == 2)
+        crl.write_bytes(authority.revoke(lost))
+        hub.take_over(hub.prepare(load({"listen": ["tls://127.0.0.1:0"], "tls": tls}, {})))
+        assert await hub.review(was_open=False) == 1
+        with pytest.raises(ConnectionLostError, match="your certificate was revoked"):
+            await thief.wait_closed()
+        assert client.hub is not None
+        assert await say_and_hear(url, ca=authority.ca, **good) == "over TLS"
+        with pytest.raises(ConnectionLostError):
+            await say_and_hear(url, ca=authority.ca, **lost._asdict())
+    crl.write_text("nothing")
+    with pytest.raises(TlsError, match=r"tls.crl .*crl.pem: no PEM of the expected kind"):
+        hub.prepare(load({"listen": ["tls://127.0.0.1:0"], "tls": tls}, {}))
+
+
+async def test_a_peer_whose_certificate_is_revoked(
+    start_daemon: StartDaemon, authority: Authority, tmp_path: Path
+) -> None:
+    """Is not linked with by the hub that dials it, either; a link that is there is closed at the reload."""
+    crl, shown = tmp_path / "crl.pem", authority.issue("127.0.0.1")
+    crl.write_bytes(authority.revoke())
+    near = await start(start_daemon, shown, "tls")
+    flags: dict[str, Any] = {"peers": [near.endpoints[0].location], "tls": {"ca": authority.ca, "crl": str(crl)}}
+    far = await start_daemon("tcp://127.0.0.1:0", **flags)
+    await eventually(lambda: len(far.node.links) == 1)
+    crl.write_bytes(authority.revoke(shown))
+    far.take_over(far.prepare(load({"listen": ["tcp://127.0.0.1:0"], **flags}, {})))
+    assert await far.review(was_open=False) == 1
+    await eventually(lambda: not far.node.links)
+
+
 # What is missing or broken.
 
 

@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 __all__ = ["Authority", "Files"]
 
@@ -30,6 +33,19 @@ class Authority:
         self._authority = trustme.CA()
         self.ca = str(folder / "ca.pem")
         self._authority.cert_pem.write_to_path(self.ca)
+
+    def revoke(self, *revoked: Files) -> bytes:
+        """Return the revocation list, PEM."""
+        now = datetime.now(UTC)
+        authority = x509.load_pem_x509_certificate(self._authority.cert_pem.bytes())
+        key = serialization.load_pem_private_key(self._authority.private_key_pem.bytes(), None)
+        assert isinstance(key, EllipticCurvePrivateKey)
+        made = x509.CertificateRevocationListBuilder(authority.subject, now, now + timedelta(days=1))
+        for one in revoked:
+            number = x509.load_pem_x509_certificate(Path(one.certificate).read_bytes()).serial_number
+            entry = x509.RevokedCertificateBuilder().serial_number(number).revocation_date(now)
+            made = made.add_revoked_certificate(entry.build())
+        return made.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
     def issue(self, *names: str, expired: bool = False) -> Files:
         """Make a certificate for host names and addresses."""
