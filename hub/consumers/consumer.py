@@ -8,7 +8,7 @@ journal ── offer ─▶ READY, by key ── take ─▶ OUT, with a member 
 
 A key is with one member as long as anything of it is OUT, so that its messages are worked on in their order. What comes
 back takes all that is OUT behind it of the same key back with it; only the first of these counts as failed, as nobody
-knows whether the others were looked at.
+knows whether the others were looked at. A member that refuses a message (`nak`) may have its key wait for a while.
 
 Plain and synchronous: times are arguments. Owner: the event loop. Invariants: every record that was offered is READY,
 OUT, dead or done; of one key, what is delivered is in the order of the offsets, and with one member at a time;
@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from hub.consumers.item import Item
@@ -37,6 +37,10 @@ from hub.consumers.terms import Terms
 from hub.journal.block import Record
 
 __all__ = ["Consumer", "ConsumerCounters", "ConsumerLimits"]
+
+
+_DUE_SPARE = 64
+"""How many entries of the heap of what is due may be no more true, beside one for each message that is held."""
 
 
 class ConsumerLimits(NamedTuple):
@@ -193,6 +197,7 @@ class Consumer:
             taken.append(item)
             if key.ready:
                 self._make_ready(key)
+        self._trim_due()
         return taken
 
     def _next_key(self, member: Member) -> Key | None:
@@ -211,7 +216,13 @@ class Consumer:
         while heap:
             offset, name = heap[0]
             key = self._keys.get(name)
-            if key is not None and key.member is member and key.ready and key.ready[0].record.offset == offset:
+            if (
+                key is not None
+                and key.member is member
+                and key.ready
+                and key.ready[0].record.offset == offset
+                and key.delayed is None
+            ):
                 return key
             heappop(heap)
         return None
@@ -228,7 +239,9 @@ class Consumer:
         self._delivered += 1
 
     def _make_ready(self, key: Key) -> None:
-        """Let the first message of a key that is READY be found."""
+        """Let the first message of a key that is READY be found, unless the key is delayed."""
+        if key.delayed is not None:
+            return
         heap = self._free if key.member is None else key.member.own
         heappush(heap, (key.ready[0].record.offset, key.name))
 
@@ -241,20 +254,76 @@ class Consumer:
         while due:
             at_s, offset = due[0]
             item = self._items.get(offset)
-            if item is not None and item.member is not None and item.due_s == at_s:
+            if item is not None and item.due_s == at_s:
                 return at_s
             heappop(due)
         return None
 
     def expire(self, now_s: float) -> None:
-        """Take back what was not acknowledged in time."""
+        """Take back what was not acknowledged in time; let keys go on that have waited for long enough."""
         while (due_s := self.due_s) is not None and due_s <= now_s:
             offset = heappop(self._due)[1]
-            self._take_back(self._items[offset].key, offset, has_failed=True)
+            item = self._items[offset]
+            if item.member is not None:
+                self._take_back(item.key, offset, has_failed=True)
+            else:
+                self._end_delay(item.key)
+                self._make_ready(item.key)
 
-    def _take_back(self, key: Key, offset: int, *, has_failed: bool) -> None:
-        """Take back what is OUT of a key from an offset on; the first of it may have failed by that."""
+    def nak(self, member: Member, offsets: Iterable[int], until_s: float | None) -> list[int]:
+        """Take back messages that a member cannot do now: of each key the first has failed.
+
+        Args:
+            member: The one that has them; what it does not have is counted, as with `acknowledge`.
+            offsets: Of the messages.
+            until_s: When anything of their keys is delivered again; None: at once.
+
+        Returns:
+            What the member has no more by it: these, and what it had behind them of the same keys.
+        """
+        gone: set[int] = set()
+        for offset in sorted(offsets):
+            item = member.out.get(offset)
+            if item is None:
+                self._late += offset not in gone
+                continue
+            self._end_delay(item.key)
+            gone.update(self._take_back(item.key, offset, has_failed=True, until_s=until_s))
+        self._trim_due()
+        return sorted(gone)
+
+    def in_progress(self, member: Member, offsets: Iterable[int], now_s: float) -> None:
+        """Give a member more time for messages, and for what it has behind them of the same keys."""
+        due_s = now_s + self.terms.redeliver_s
+        for offset in sorted(offsets):
+            item = member.out.get(offset)
+            if item is None:
+                self._late += 1
+            elif item.due_s != due_s:  # else it stands behind one of these
+                for each, other in item.key.out.items():
+                    if each >= offset:
+                        other.due_s = due_s
+                        heappush(self._due, (due_s, each))
+        self._trim_due()
+
+    def _end_delay(self, key: Key) -> None:
+        if key.delayed is not None:
+            key.delayed.due_s = 0.0
+            key.delayed = None
+
+    def _trim_due(self) -> None:
+        """Make the heap anew where most of its entries are no more true."""
+        if len(self._due) > 2 * len(self._items) + _DUE_SPARE:
+            self._due = [(item.due_s, offset) for offset, item in self._items.items() if item.due_s]
+            heapify(self._due)
+
+    def _take_back(self, key: Key, offset: int, *, has_failed: bool, until_s: float | None = None) -> list[int]:
+        """Take back what is OUT of a key from an offset on, and return its offsets.
+
+        The first of it may have failed by that, and the key may have to wait for it.
+        """
         back = [item for each, item in key.out.items() if each >= offset]
+        offsets = [item.record.offset for item in back]
         for item in back:
             self._take_in(item)
         if has_failed and back:
@@ -265,10 +334,15 @@ class Consumer:
             if first.failures >= self.terms.deliveries > 0:
                 self._given_up += 1
                 self.dead.append(back.pop(0))
+                until_s = None
         key.ready.extendleft(reversed(back))
+        if until_s is not None and back:
+            key.delayed, back[0].due_s = back[0], until_s
+            heappush(self._due, (until_s, offset))
         if key.out and key.ready:
             self._make_ready(key)
         self._let_go(key)
+        return offsets
 
     def _take_in(self, item: Item) -> None:
         """Let nobody have an item that is OUT."""
@@ -277,6 +351,7 @@ class Consumer:
             del member.out[offset], item.key.out[offset]
             member.out_bytes -= item.size_bytes
             item.member = None
+            item.due_s = 0.0
 
     def _let_go(self, key: Key) -> None:
         """Let anybody have a key, or forget it, if nothing of it is OUT any more."""

@@ -4,7 +4,7 @@
           take                    ack
 READY ──────────▶ OUT, of a member ───▶ done, and forgotten
   ▲                 │ not acknowledged in time, or its member is gone
-  └─────────────────┤
+  └─────────────────┤ or refused (nak)
                     └─ has failed too often ─▶ DEAD ── buried ─▶ done
 ```
 
@@ -48,5 +48,5 @@ class Item:
         self.failures = failures
         # Who has it; None unless it is OUT.
         self.member: Member | None = None
-        # When it is delivered again; without a meaning unless it is OUT.
+        # When it is delivered again, if it is OUT; when at the earliest, if its key is delayed for it; else 0.
         self.due_s = 0.0

@@ -23,7 +23,7 @@ class Key:
         name: What tells it from others.
     """
 
-    __slots__ = ("member", "name", "out", "ready")
+    __slots__ = ("delayed", "member", "name", "out", "ready")
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -33,3 +33,5 @@ class Key:
         self.out: dict[int, Item] = {}
         # What waits to be delivered.
         self.ready: deque[Item] = deque()
+        # The one of them that is not to be delivered before it is due, nor anything else of the key; None as a rule.
+        self.delayed: Item | None = None

@@ -2,6 +2,7 @@
 
 ```
 hub ─▶ ConsumerStream ─▶ JSON lines ─▶ Output (a thread) ─▶ standard output ─▶ acknowledged
+                     └─▶ with --exec a command for each ─▶ exit code 0: acknowledged, else delivered again later
 ```
 
 So a program behind a pipe that ends, and is started again, goes on where the last one was: what was written and not
@@ -17,6 +18,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from hub.errors import ClosedError
 from peers.cli.display import Stop
 from peers.cli.errors import FlagError
 from peers.cli.formats import JsonFormat
@@ -24,12 +26,17 @@ from peers.cli.moments import with_zone
 from peers.cli.notices import Notices
 from peers.cli.output import Output
 from peers.cli.ranges import check_count, check_positive
+from peers.cli.serve import CommandError, run_command
 from peers.cli.texts import counted
 from peers.cli.url import HubFlags
 from peers.client import ConsumedMessage, ConsumerStream, connect
+from peers.client.consumer_stream import DELAY_LIMIT_S
 from peers.client.settings import PREFETCH
 
 __all__ = ["consume"]
+
+_PROGRESS_S = 1.0
+"""How often the hub is told that a command still runs, seconds."""
 
 
 def consume(  # noqa: PLR0913 -- one flag each
@@ -57,7 +64,16 @@ def consume(  # noqa: PLR0913 -- one flag each
         int | None, Parameter(help="Give a message up that has failed so often; 0 for never.")
     ] = None,
     dead_letters: Annotated[str | None, Parameter(help="Topic for messages that were given up.")] = None,
-    prefetch: Annotated[int, Parameter(help="Most messages that are here and not acknowledged.")] = PREFETCH,
+    prefetch: Annotated[
+        int | None, Parameter(help="Most messages that are here and not acknowledged (256; with --exec 1).")
+    ] = None,
+    exec: Annotated[  # noqa: A002 -- the flag's name
+        str | None,
+        Parameter(help="Shell command for each message: the value is its input, HUB_TOPIC the topic; 0 acknowledges."),
+    ] = None,
+    nak_delay: Annotated[
+        float, Parameter(help="When a message whose command has failed is delivered again, seconds.")
+    ] = 5.0,
     limit: Annotated[int | None, Parameter(help="Stop after so many messages.")] = None,
     timeout: Annotated[float | None, Parameter(help="Stop after so long without a message, seconds.")] = None,
     remove: Annotated[bool, Parameter(help="Have the hub forget the consumer instead.", negative=())] = False,
@@ -68,6 +84,10 @@ def consume(  # noqa: PLR0913 -- one flag each
     """
     check_count("--limit", limit)
     check_count("--prefetch", prefetch)
+    if not 0 <= nak_delay <= DELAY_LIMIT_S:
+        raise FlagError(f"--nak-delay {nak_delay}: give 0 to {DELAY_LIMIT_S} seconds")
+    if prefetch is None:
+        prefetch = PREFETCH if exec is None else 1
     check_positive("--timeout", timeout, "seconds")
     check_positive("--redeliver", redeliver, "seconds")
     if from_offset is not None and (from_offset < 0 or from_time is not None):
@@ -98,6 +118,8 @@ def consume(  # noqa: PLR0913 -- one flag each
                     prefetch=prefetch,
                 )
                 async with stream:
+                    if exec is not None:
+                        return await _execute(stream, stop, notices, exec, nak_delay)
                     return await _write(stream, stop, notices)
             finally:
                 notices.finish()
@@ -136,6 +158,32 @@ async def _write(stream: ConsumerStream, stop: Stop, notices: Notices) -> int:
         if lines.formless_messages:
             notices.say(f"{counted(lines.formless_messages, 'message')} not shown: no JSON form")
     return stop.exit_code(shown)
+
+
+async def _execute(stream: ConsumerStream, stop: Stop, notices: Notices, command: str, delay_s: float) -> int:
+    """Run a command for each message, one at a time, until it is time to stop; return the exit code."""
+    done = 0
+    while stop.limit_messages is None or done < stop.limit_messages:
+        try:
+            async with asyncio.timeout(stop.timeout_s):
+                message = await stream.receive()
+        except (TimeoutError, ClosedError):
+            break
+        running = asyncio.ensure_future(run_command(command, message.topic, message.value))
+        try:
+            while not (await asyncio.wait([running], timeout=_PROGRESS_S))[0]:
+                await message.in_progress()
+            sys.stdout.buffer.write(running.result())
+            sys.stdout.buffer.flush()
+        except CommandError as error:
+            notices.say(f"{message.topic}, offset {message.offset}: {error}; it comes again in {delay_s:g} s")
+            await message.nak(delay_s)
+        else:
+            await message.ack()
+            done += 1
+        finally:
+            running.cancel()
+    return stop.exit_code(done)
 
 
 async def _next(stream: ConsumerStream, stop: Stop) -> list[ConsumedMessage]:

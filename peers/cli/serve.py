@@ -30,7 +30,7 @@ from peers.cli.texts import counted, escaped, json_text
 from peers.cli.url import HubFlags
 from peers.client import ServiceRequest, connect
 
-__all__ = ["serve"]
+__all__ = ["CommandError", "run_command", "serve"]
 
 _CONCURRENCY = 8
 """Default of how many commands run at once: starting one takes milliseconds of a core."""
@@ -106,15 +106,20 @@ def _echo(request: ServiceRequest) -> Any:
 
 
 async def _run(command: str, request: ServiceRequest) -> Any:
-    """Run the command for one request, and return the reply that it writes.
+    line = (await run_command(command, request.topic, request.value)).removesuffix(b"\n")
+    return decode_value(line) if line else None
+
+
+async def run_command(command: str, topic: str, value: Any) -> bytes:
+    """Run a shell command for a value, and return what it writes.
 
     Raises:
         CommandError: The command has failed, or the value cannot be given to it.
     """
-    text = json_text(request.value)
+    text = json_text(value)
     if text is None:
         raise CommandError("the value has no JSON form")
-    variables = os.environ | {"HUB_TOPIC": request.topic}
+    variables = os.environ | {"HUB_TOPIC": topic}
     process = await asyncio.create_subprocess_shell(command, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=variables)
     try:
         said, complaint = await process.communicate(text + b"\n")
@@ -125,5 +130,4 @@ async def _run(command: str, request: ServiceRequest) -> Any:
     if process.returncode:
         last = complaint.decode("utf-8", "replace").strip().rpartition("\n")[2]
         raise CommandError(last or f"the command ended with exit code {process.returncode}")
-    line = said.removesuffix(b"\n")
-    return decode_value(line) if line else None
+    return said

@@ -34,6 +34,7 @@ from hub.errors import (
     RequestTimeoutError,
     RequestTooBigError,
     ResponderGoneError,
+    UsageError,
 )
 from peers.client.consumed import ConsumedMessage
 from peers.client.opened import Opened
@@ -41,7 +42,7 @@ from peers.client.reports import Reports
 from peers.client.requests import Requests
 from peers.client.values import BadMessage, decode_body, encode_value
 
-__all__ = ["ConsumerStream", "ConsumerTerms"]
+__all__ = ["DELAY_LIMIT_S", "ConsumerStream", "ConsumerTerms"]
 
 _SERVICE = "$hub/consumers/"
 
@@ -57,6 +58,26 @@ _BUSY_S = 0.01
 
 _AWAY_S = 0.5
 """How long it waits where the hub that records is away from the one that is connected."""
+
+
+DELAY_LIMIT_S = 86_400
+"""Longest delay of a `nak`, seconds; the hub has the same."""
+
+
+class _Word(NamedTuple):
+    """What the program has said of messages."""
+
+    what: str
+    """Of what the hub is asked under `$hub/consumers/`."""
+    offsets: dict[int, None]
+    delay_s: float
+    told: asyncio.Future[None] | None
+    """Done once the hub was told, or will not be; None where nobody waits for that."""
+
+
+def _settle(word: _Word) -> None:
+    if word.told is not None and not word.told.done():
+        word.told.set_result(None)
 
 
 class ConsumerTerms(NamedTuple):
@@ -108,9 +129,9 @@ class ConsumerStream(Opened):
         self._ready: deque[ConsumedMessage] = deque()
         # What was handed out and not acknowledged, by offset.
         self._seen: dict[int, ConsumedMessage] = {}
-        # Offsets that the hub was not told of yet.
-        self._acks: list[int] = []
-        # Tells the hub of them; None while there are none.
+        # What the hub was not told of messages yet, in the order in which the program has said it.
+        self._words: deque[_Word] = deque()
+        # Tells the hub of it; None while there is nothing.
         self._telling: asyncio.Task[None] | None = None
         # Joins and takes; None before `open`.
         self._task: asyncio.Task[None] | None = None
@@ -178,17 +199,36 @@ class ConsumerStream(Opened):
         It does not wait for the hub: an acknowledgement that is lost with a connection means that the message comes
         again. Closing the stream waits for all of them.
         """
-        for message in messages:
-            if message.session != self._session or self._seen.pop(message.offset, None) is None:
-                self.late_acks += message.session != self._session
-                continue
-            self._acks.append(message.offset)
-        if self._acks and self._telling is None:
-            self._telling = self._loop.create_task(self._tell())
+        self._say("acknowledge", self._finished(messages))
 
     async def ack_up_to(self, message: ConsumedMessage) -> None:
         """Acknowledge a message, and all that were handed out before it."""
         await self.ack(*[each for offset, each in self._seen.items() if offset <= message.offset])
+
+    async def nak(self, *messages: ConsumedMessage, delay_s: float = 0.0) -> None:
+        """Say that the program cannot do messages now: each comes again, here or elsewhere, and has failed once more.
+
+        What this client has behind them of the same keys comes again, too, in its order: it waits for the hub, and what
+        was not handed out by then is dropped here. Work on others may go on.
+
+        Args:
+            messages: Which. What was acknowledged, or has come on a connection that was lost, is passed over.
+            delay_s: When they are delivered again, 0 to 86,400 s from now; until then nothing of their keys is.
+        """
+        if not 0 <= delay_s <= DELAY_LIMIT_S:
+            raise UsageError(f"delay_s is {delay_s}: 0 to {DELAY_LIMIT_S:,} seconds")
+        told = self._say("nak", self._finished(messages), delay_s=delay_s)
+        if told is not None:
+            await told
+
+    async def in_progress(self, *messages: ConsumedMessage) -> None:
+        """Say that the program still works on messages: their time (`redeliver_s`) begins again.
+
+        So does that of what this client has behind them of the same keys, and of nothing else: prefetch fewer where
+        messages of other keys wait meanwhile. It does not wait for the hub.
+        """
+        offsets = [each.offset for each in messages if each.session == self._session and each.offset in self._seen]
+        self._say("in_progress", offsets)
 
     async def close(self) -> None:
         """Tell the hub what was acknowledged, and be no member any more; what was not is for others, at once."""
@@ -237,7 +277,7 @@ class ConsumerStream(Opened):
         self._got = 0
         self._ready.clear()
         self._seen.clear()
-        self._acks.clear()
+        self._forget_words()
         joined = await self._ask("join", {**joining, "instead": self._before})
         self._member = joined["member"]
 
@@ -302,22 +342,65 @@ class ConsumerStream(Opened):
             value = decode_body(encoding, body)
         except ValueError as error:
             self._reports.bad(BadMessage(topic, body, 1, str(error)))
-            unread = ConsumedMessage.of(topic, None, offset, time_us, deliveries, session, self.ack)
+            unread = ConsumedMessage.of(topic, None, offset, time_us, deliveries, session, self)
             self._seen[offset] = unread  # nobody can do anything with it, now or later
             await self.ack(unread)
         else:
-            self._ready.append(ConsumedMessage.of(topic, value, offset, time_us, deliveries, session, self.ack))
+            self._ready.append(ConsumedMessage.of(topic, value, offset, time_us, deliveries, session, self))
+
+    def _finished(self, messages: tuple[ConsumedMessage, ...]) -> list[int]:
+        """Return the offsets of those that the program has, and has no more from now on."""
+        offsets = []
+        for message in messages:
+            if message.session != self._session or self._seen.pop(message.offset, None) is None:
+                self.late_acks += message.session != self._session
+                continue
+            offsets.append(message.offset)
+        return offsets
+
+    def _say(self, what: str, offsets: list[int], *, delay_s: float = 0.0) -> asyncio.Future[None] | None:
+        """Have the hub told; return what is done once it was, where somebody waits for that."""
+        if not offsets:
+            return None
+        words = self._words
+        told = self._loop.create_future() if what == "nak" else None
+        if words and words[-1].what == what and told is None:
+            words[-1].offsets.update(dict.fromkeys(offsets))
+        else:
+            words.append(_Word(what, dict.fromkeys(offsets), delay_s, told))
+        if self._telling is None:
+            self._telling = self._loop.create_task(self._tell())
+        return told
 
     async def _tell(self) -> None:
-        """Tell the hub of what was acknowledged, all that comes meanwhile together."""
+        """Tell the hub what the program has said, all acknowledgements that come meanwhile together."""
         try:
-            while self._acks and self._member:
-                offsets, self._acks = self._acks, []
-                await self._ask("acknowledge", {"member": self._member, "offsets": offsets})
+            while self._words and self._member:
+                word = self._words.popleft()
+                asked = {"member": self._member, "offsets": list(word.offsets)}
+                if word.told is None:
+                    await self._ask(word.what, asked)
+                    continue
+                try:
+                    self._drop(await self._ask(word.what, {**asked, "delay_s": word.delay_s}))
+                finally:
+                    _settle(word)
         except HubError:
             pass  # what the hub was not told of comes again
         finally:
             self._telling = None
+            self._forget_words()
+
+    def _drop(self, offsets: list[int]) -> None:
+        """Forget what the hub has taken back."""
+        gone = set(offsets)
+        self._ready = deque(message for message in self._ready if message.offset not in gone)
+        for offset in gone:
+            self._seen.pop(offset, None)
+
+    def _forget_words(self) -> None:
+        while self._words:
+            _settle(self._words.popleft())
 
     async def _ask(self, what: str, value: Any) -> Any:
         """Ask the hub itself, again where it was asked too much at once.

@@ -60,6 +60,19 @@ async def test_goes_on_where_it_was(url: str) -> None:
     assert (code, lines) == (2, [])
 
 
+async def test_a_command_for_each_message(url: str, tmp_path: Path) -> None:
+    """One that fails gets its message again, in its place; what succeeds is acknowledged, and its output written."""
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    command = f'read -r value; echo "$HUB_TOPIC $value"; [ $value != 1 ] || ! mkdir {marks}/1 2> {tmp_path}/complaint'
+    flags = ("--exec", command, "--nak-delay", "0")
+    code, lines, err = await run(url, "consume", "c", "/a", "--from-offset", "0", "--limit", "3", *flags)
+    assert (code, lines) == (0, [b"/a 0", b"/a 1", b"/a 2"])
+    assert err == b"hub consume: /a, offset 1: the command ended with exit code 1; it comes again in 0 s\n"
+    _, lines, _ = await run(url, "consume", "c", "--limit", "1")
+    assert json.loads(lines[0])["value"] == 3
+
+
 async def test_list_and_remove(url: str) -> None:
     """Consumers are listed with their lag, and forgotten."""
     assert await run(url, "journal", "consumers") == (0, [], b"")

@@ -211,6 +211,42 @@ async def test_two_clients_share(place: Place) -> None:
         assert got == {f"/a/{rest}": list(range(rest, 100, 5)) for rest in range(5)}
 
 
+async def test_what_a_program_cannot_do_now(place: Place) -> None:
+    """It comes again, after its delay, with what stands behind it of its topic; other topics go on meanwhile."""
+    async with connect(place.url) as client, client.consume("c", "/", from_offset=0) as stream:
+        await fill(client, 0, 1, 2)
+        first = await stream.receive()
+        await first.nak()
+        again = await stream.receive()
+        assert (again.value, again.deliveries) == (0, 2)
+        await again.nak(delay_s=0.01)
+        again = await stream.receive()
+        assert (again.value, again.deliveries) == (0, 3)
+        await again.nak(delay_s=3600)
+        await fill(client, 3, topic="/b")
+        assert await values(stream, 1) == [3]
+        await eventually(lambda: place.stands().out == 0)
+        await stream.nak(again)  # that was said already, and changes nothing
+        with pytest.raises(UsageError, match="delay_s is -1"):
+            await again.nak(delay_s=-1)
+        assert (place.stands().position, place.stands().counters.late_total) == (0, 0)
+
+
+async def test_work_that_takes_long(place: Place) -> None:
+    """A message whose program says that it goes on is due later."""
+    async with connect(place.url) as client, client.consume("c", "/a", from_offset=0) as stream:
+        await fill(client, 0)
+        message = await stream.receive()
+        consumer = place.daemon.node.journal.consumers._served["c"].consumer  # type: ignore[attr-defined]
+        before = consumer.due_s
+        await message.in_progress()
+        await eventually(lambda: consumer.due_s > before)
+        await message.ack()
+        await message.in_progress()  # it is done with, and that changes nothing
+        await eventually(lambda: place.stands().position == 1)
+    assert place.stands().counters.late_total == 0
+
+
 async def test_dead_letters(place: Place) -> None:
     """A message that fails too often is told elsewhere; one that nobody has looked at never fails."""
     async with connect(place.url) as client:
@@ -322,6 +358,10 @@ async def test_for_threads(place: Place) -> None:
                     message.ack()
                     if message.value == 4:
                         break
+                    if message.value == 3:
+                        again = stream.receive(timeout_s=10)
+                        again.in_progress()
+                        again.nak(delay_s=0.01)
                 while len(found) < 9:
                     batch = stream.batch(timeout_s=10)
                     found += [(each.offset, each.topic, each.value, each.deliveries) for each in batch]
@@ -332,4 +372,4 @@ async def test_for_threads(place: Place) -> None:
             return found
 
     found = await asyncio.to_thread(work)
-    assert found == [(number, "/a", number, 1) for number in range(10)]
+    assert found == [(number, "/a", number, 1 if number < 4 else 2) for number in range(10)]

@@ -23,7 +23,7 @@ async def test_examples(tmp_path: Path, capsys: Any) -> None:
     daemon = Daemon(loaded, "hub")
     await daemon.start()
     url = daemon.endpoints[0].location
-    assert len(PYTHON) == 2
+    assert len(PYTHON) == 3
     for block in PYTHON:
         names: dict[str, Any] = {}
         exec(compile(block.replace("tcp://127.0.0.1:7400", url), "docs/consumers.md", "exec"), names)  # noqa: S102 -- our own page

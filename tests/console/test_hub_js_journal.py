@@ -340,6 +340,34 @@ async def test_consuming(node: Node, recording_hub: RealHub) -> None:
     assert result["refused"] == ["RequestError", "there is no consumer 'none'; say which prefixes it is to have"]
 
 
+async def test_what_a_program_cannot_do_now(node: Node, recording_hub: RealHub) -> None:
+    """It comes again, after its delay, with what stands behind it of its topic; other topics go on meanwhile."""
+    await use(node, recording_hub)
+    result = await node.evaluate("""
+        const client = start();
+        for (let value = 0; value < 3; value += 1) await client.publish("/c/0", value, {confirm: "recorded"});
+        const messages = client.consume("c", "/c/", {fromOffset: 0});
+        const next = async () => (await messages.next()).value;
+        const found = [];
+        for (const delayS of [0, 0.01, 3600]) {
+          const message = await next();
+          message.inProgress();
+          found.push([message.value, message.deliveries]);
+          await message.nak({delayS});
+        }
+        await client.publish("/c/1", 3, {confirm: "recorded"});
+        const other = await next();
+        found.push([other.value, other.deliveries]);
+        other.ack();
+        let refused;
+        try { await other.nak({delayS: -1}); } catch (error) { refused = error.name; }
+        await other.nak();
+        await messages.return();
+        return {found, refused};
+    """)
+    assert result == {"found": [[0, 1], [0, 2], [0, 3], [3, 1]], "refused": "TypeError"}
+
+
 async def test_the_example_of_the_page_about_consumers(node: Node, recording_hub: RealHub) -> None:
     """It runs as it stands, but for where the hub is and what is written."""
     text = (Path(__file__).parents[2] / "docs" / "consumers.md").read_text()

@@ -128,6 +128,52 @@ def test_what_is_not_acknowledged_in_time_comes_again_and_all_behind_it() -> Non
     assert (consumer.position, consumer.counters().late_total) == (0, 2)
 
 
+def test_what_is_not_acknowledged_may_come_again_later() -> None:
+    """A message that a member cannot do now has failed, and its key waits; others go on."""
+    consumer = _consumer(redeliver_s=10.0)
+    for offset, topic in enumerate(["/a", "/a", "/b", "/a"]):
+        consumer.offer(_record(offset, topic))
+    first, second = _member(consumer, most_messages=3), _member(consumer)
+    assert _take(consumer, first) == [0, 1, 2]
+    assert consumer.nak(first, [0, 7], 5.0) == [0, 1]
+    assert consumer.counters().late_total == 1
+    consumer.offer(_record(4, "/a"))
+    assert (_take(consumer, first), _take(consumer, second)) == ([], [])
+    assert consumer.due_s == 5.0
+    consumer.expire(5.0)
+    assert _take(consumer, second, 5.0) == [0, 1, 3, 4]
+    assert consumer.progress().failures == {0: 1}
+    assert consumer.nak(second, [0, 1], None) == [0, 1, 3, 4]
+    assert consumer.progress().failures == {0: 2}
+    assert _take(consumer, first, 5.0) == [0, 1]
+
+
+def test_a_message_that_is_given_up_delays_nothing() -> None:
+    """What stood behind it comes at once."""
+    consumer = _consumer(2, deliveries=1)
+    member = _member(consumer)
+    _take(consumer, member)
+    assert consumer.nak(member, [0], 100.0) == [0, 1]
+    assert [item.record.offset for item in consumer.dead] == [0]
+    assert _take(consumer, member) == [1]
+
+
+def test_work_that_takes_longer() -> None:
+    """A message that is worked on, and what its member has behind it, is due later; what is of other keys is not."""
+    consumer = _consumer(redeliver_s=10.0)
+    for offset, topic in enumerate(["/a", "/a", "/b"]):
+        consumer.offer(_record(offset, topic))
+    member = _member(consumer)
+    assert _take(consumer, member) == [0, 1, 2]
+    for step in range(1, 1_000):
+        consumer.in_progress(member, [0], step / 1024)
+    assert consumer.due_s == 10.0
+    consumer.expire(10.0)
+    assert _take(consumer, member, 10.0) == [2]
+    assert consumer.due_s == 10 + 999 / 1024
+    assert len(consumer._due) < 100
+
+
 def test_only_the_first_of_a_key_fails() -> None:
     """Whoever dies with many messages of a key has failed at the first one: the others are not counted."""
     consumer = _consumer(3, deliveries=2)
@@ -210,6 +256,7 @@ class _Naive:
         self.key = key
         self.deliveries = deliveries
         self.items: dict[int, list[Any]] = {}  # offset → key, who has it, when it is due, failures
+        self.delayed: dict[str, float] = {}
         self.dead: set[int] = set()
         self.done: set[int] = set()
 
@@ -222,7 +269,7 @@ class _Naive:
         for offset in sorted(self.items):
             key, owner = self.items[offset][:2]
             others = {one[1] for one in self.items.values() if one[0] == key and one[1] is not None}
-            if owner is not None or others - {member}:
+            if owner is not None or others - {member} or key in self.delayed:
                 continue
             if sum(one[1] == member for one in self.items.values()) >= most:
                 break
@@ -246,6 +293,24 @@ class _Naive:
                 if self.deliveries and item[3] >= self.deliveries:
                     del self.items[offset]
                     self.dead.add(offset)
+
+    def nak(self, offsets: list[int], until_s: float | None) -> None:
+        """The first of each key has failed; its key waits, unless that was given up."""
+        for offset in sorted(offsets):
+            item = self.items[offset]
+            if item[1] is None:
+                continue
+            self.delayed.pop(item[0], None)
+            self.back([offset], failed=True)
+            if until_s is not None and offset in self.items:
+                self.delayed[item[0]] = until_s
+
+    def in_progress(self, offsets: list[int], due_s: float) -> None:
+        """All that is out behind them of their keys is due later."""
+        for offset in offsets:
+            for each, one in self.items.items():
+                if one[0] == self.items[offset][0] and each >= offset and one[1] is not None:
+                    one[2] = due_s
 
     def out(self, member: int) -> list[int]:
         return [offset for offset, one in self.items.items() if one[1] == member]
@@ -295,6 +360,23 @@ class ConsumerMachine(RuleBasedStateMachine):
         self.consumer.give_back(self.members[number], out)
         self.naive.back(out, failed=False)
 
+    @rule(number=st.integers(0, 2), choice=st.integers(0, 15), delay_s=st.sampled_from([0.0, 3.0, 20.0]))
+    def nak(self, number: int, choice: int, delay_s: float) -> None:
+        """A member cannot do some of what it has."""
+        out = [offset for place, offset in enumerate(self.naive.out(number)) if choice & (1 << place)]
+        before = self.naive.out(number)
+        until_s = self.now_s + delay_s if delay_s else None
+        gone = self.consumer.nak(self.members[number], out, until_s)
+        self.naive.nak(out, until_s)
+        assert gone == sorted(set(before) - set(self.naive.out(number)))
+
+    @rule(number=st.integers(0, 2), choice=st.integers(0, 15))
+    def in_progress(self, number: int, choice: int) -> None:
+        """A member needs more time for some of what it has."""
+        out = [offset for place, offset in enumerate(self.naive.out(number)) if choice & (1 << place)]
+        self.consumer.in_progress(self.members[number], out, self.now_s)
+        self.naive.in_progress(out, self.now_s + 10.0)
+
     @rule(number=st.integers(0, 2))
     def leave(self, number: int) -> None:
         """A member is gone, and another one comes."""
@@ -307,6 +389,7 @@ class ConsumerMachine(RuleBasedStateMachine):
         """Time goes by."""
         self.now_s += seconds
         self.consumer.expire(self.now_s)
+        self.naive.delayed = {key: at_s for key, at_s in self.naive.delayed.items() if at_s > self.now_s}
         due = [o for o, one in self.naive.items.items() if one[1] is not None and one[2] <= self.now_s]
         by_time: dict[float, list[int]] = {}
         for offset in due:

@@ -49,6 +49,14 @@ class BlockingConsumedMessage(RecordedMessage):
         """Say that the program is done with it, so that it is not delivered again; as `ConsumerStream.ack`."""
         self._stream.ack(self)
 
+    def nak(self, delay_s: float = 0.0) -> None:
+        """Say that the program cannot do it now, so that it is delivered again; as `ConsumerStream.nak`."""
+        self._stream.nak(self, delay_s=delay_s)
+
+    def in_progress(self) -> None:
+        """Say that the program still works on it; as `ConsumerStream.in_progress`."""
+        self._stream.in_progress(self)
+
 
 class BlockingConsumerStream(Opened):
     """Messages of a named consumer, each to be acknowledged, for threads. Made by `BlockingClient.consume`.
@@ -115,6 +123,14 @@ class BlockingConsumerStream(Opened):
     def ack_up_to(self, message: BlockingConsumedMessage, *, timeout_s: float | None = None) -> None:
         """Acknowledge a message, and all that were handed out before it."""
         self._call(self._stream.ack_up_to(message.in_loop), timeout_s)
+
+    def nak(self, *messages: BlockingConsumedMessage, delay_s: float = 0.0, timeout_s: float | None = None) -> None:
+        """Say that the program cannot do messages now; as `ConsumerStream.nak`."""
+        self._call(self._stream.nak(*[message.in_loop for message in messages], delay_s=delay_s), timeout_s)
+
+    def in_progress(self, *messages: BlockingConsumedMessage, timeout_s: float | None = None) -> None:
+        """Say that the program still works on messages; as `ConsumerStream.in_progress`."""
+        self._call(self._stream.in_progress(*[message.in_loop for message in messages]), timeout_s)
 
     def close(self, *, timeout_s: float | None = None) -> None:
         """Tell the hub what was acknowledged, and be no member any more; what was not is for others, at once."""

@@ -62,6 +62,11 @@ export interface ConsumedMessage extends JournalRecord {
   readonly deliveries: number;
   /** Says that the program is done with it. */
   ack(): void;
+  /** Says that the program cannot do it now: it is delivered again, after so many seconds (0), and has failed once
+   *  more. The promise is settled once the hub was told; what stood behind it of its key was dropped here by then. */
+  nak(options?: { delayS?: number }): Promise<void>;
+  /** Says that the program still works on it: its time, and that of what stands behind it of its key, begins again. */
+  inProgress(): void;
 }
 
 /** The terms of a consumer, see docs/consumers.md; what is left out is as it is. */

@@ -12,7 +12,7 @@ import msgspec
 
 from hub.errors import UsageError
 
-__all__ = ["Acknowledge", "Commit", "Join", "Leave", "Remove", "Take", "read"]
+__all__ = ["Acknowledge", "Commit", "InProgress", "Join", "Leave", "Nak", "Remove", "Take", "read"]
 
 _WAIT_LIMIT_MS = 60_000
 
@@ -57,6 +57,22 @@ class Take(msgspec.Struct, forbid_unknown_fields=True):
 
 class Acknowledge(msgspec.Struct, forbid_unknown_fields=True):
     """A member is done with messages."""
+
+    member: _Number
+    offsets: _Offsets
+
+
+class Nak(msgspec.Struct, forbid_unknown_fields=True):
+    """A member cannot do messages now."""
+
+    member: _Number
+    offsets: _Offsets
+    delay_s: Annotated[float, msgspec.Meta(ge=0.0, le=86_400.0)] = 0.0
+    """How long it takes until they, and what stands behind them of their keys, are delivered again, seconds."""
+
+
+class InProgress(msgspec.Struct, forbid_unknown_fields=True):
+    """A member needs more time for messages."""
 
     member: _Number
     offsets: _Offsets

@@ -43,7 +43,7 @@ CONSUMERS_TOPIC: Final = RESERVED + "consumers"
 WHAT: Final = "consumers"
 """What hubs ask each other for (`hub.requests.directed`)."""
 
-QUESTIONS: Final = ("join", "take", "acknowledge", "leave", "remove", "commit")
+QUESTIONS: Final = ("join", "take", "acknowledge", "nak", "in_progress", "leave", "remove", "commit")
 """What clients ask under `$hub/consumers/`; nothing behind it asks how all consumers stand."""
 
 GONE: Final = "gone"

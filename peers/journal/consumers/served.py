@@ -192,6 +192,18 @@ class Served:
         self.consumer.acknowledge(participant.member, offsets)
         self._plan()
 
+    def nak(self, participant: Participant, offsets: tuple[int, ...], delay_s: float) -> list[int]:
+        """Take back what a client cannot do now; return the offsets of all that it has no more by that."""
+        until_s = self._loop.time() + delay_s if delay_s else None
+        gone = self.consumer.nak(participant.member, offsets, until_s)
+        self._plan()
+        return gone
+
+    def in_progress(self, participant: Participant, offsets: tuple[int, ...]) -> None:
+        """Give a client more time for messages."""
+        self.consumer.in_progress(participant.member, offsets, self._loop.time())
+        self._plan()
+
     # The work.
 
     def _plan(self) -> None:

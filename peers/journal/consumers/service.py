@@ -5,6 +5,8 @@
 | `join` | `Join` | `{"member", "terms", "position"}`, once a new consumer is on the disk |
 | `take` | `Take` | messages, at once or when some come; `[]` when the time is over; None: no member any more |
 | `acknowledge` | `Acknowledge` | None |
+| `nak` | `Nak` | offsets of all that the member has no more by it |
+| `in_progress` | `InProgress` | None |
 | `leave` | `Leave` | None |
 | `remove` | `{"name"}` | whether there was such a consumer |
 | `commit` | `Commit` | None; it makes a consumer that is a query, or says how far that is |
@@ -48,7 +50,7 @@ from hub.requests.later import Later
 from hub.routes import Route
 from hub.settings.journal import JournalSettings
 from hub.topics import RESERVED, check_prefix, check_topic
-from peers.journal.consumers.asked import Acknowledge, Commit, Join, Leave, Remove, Take, read
+from peers.journal.consumers.asked import Acknowledge, Commit, InProgress, Join, Leave, Nak, Remove, Take, read
 from peers.journal.consumers.client import ConsumerClient, LocalClient
 from peers.journal.consumers.for_hubs import ForHubs
 from peers.journal.consumers.positions import Kept, Positions
@@ -193,6 +195,8 @@ class Consumers:
             "join": lambda client, value: self._join(client, read(value, Join)),
             "take": lambda client, value: self._take(client, read(value, Take)),
             "acknowledge": lambda client, value: self._acknowledge(client, read(value, Acknowledge)),
+            "nak": lambda client, value: self._nak(client, read(value, Nak)),
+            "in_progress": lambda client, value: self._in_progress(client, read(value, InProgress)),
             "leave": lambda client, value: self._leave(client, read(value, Leave)),
             "remove": lambda client, value: self._remove(client, read(value, Remove)),
             "commit": lambda client, value: self._commit(client, read(value, Commit)),
@@ -314,6 +318,19 @@ class Consumers:
         if found is not None:
             served, participant = found
             served.acknowledge(participant, order.offsets)
+
+    def _nak(self, client: ConsumerClient, order: Nak) -> list[int]:
+        found = self._found(client, order.member)
+        if found is None:
+            return []
+        served, participant = found
+        return served.nak(participant, order.offsets, order.delay_s)
+
+    def _in_progress(self, client: ConsumerClient, order: InProgress) -> None:
+        found = self._found(client, order.member)
+        if found is not None:
+            served, participant = found
+            served.in_progress(participant, order.offsets)
 
     def _leave(self, client: ConsumerClient, order: Leave) -> None:
         found = self._found(client, order.member)

@@ -23,6 +23,15 @@ const CONSUME_AGAIN_MS = 10;
 /** How long it waits where the hub that records is away from the one that is connected. */
 const CONSUME_AWAY_MS = 500;
 
+/** Longest delay of a `nak`, seconds; the hub has the same. */
+const DELAY_LIMIT_S = 86_400;
+
+/**
+ * What the program has said of messages, for the hub.
+ *
+ * @typedef {{what: string, offsets: Set<number>, delayS: number, told: () => void}} Word
+ */
+
 /** What one caller of `consume` holds: its share of a consumer, for as long as a connection lasts. */
 class Membership {
   #ask;
@@ -30,8 +39,10 @@ class Membership {
   #before = 0; // the last one, which the hub may not know to be over
   #got = 0; // how many messages have come: where the hub has sent more, an answer was lost, and comes again
   #seen = new Set(); // offsets that were handed out and not acknowledged
-  /** @type {number[]} */
-  #acks = [];
+  /** @type {any[][]} What has come and was not handed out. */
+  #rows = [];
+  /** @type {Word[]} What the hub was not told of yet. */
+  #words = [];
   /** @type {Promise<void> | null} */
   #telling = null;
 
@@ -46,7 +57,8 @@ class Membership {
     this.#member = 0;
     this.#got = 0;
     this.#seen = new Set();
-    this.#acks = [];
+    this.#rows = [];
+    this.#forgetWords();
     this.#member = (await this.#ask("join", { ...joining, instead: this.#before })).member;
   }
 
@@ -58,36 +70,72 @@ class Membership {
       if (rows === null) return;
       this.#got += rows.length;
       const seen = this.#seen;
-      for (const [offset, timeUs, deliveries, topic, readable, value] of rows) {
+      this.#rows = rows;
+      for (let row = this.#rows.shift(); row !== undefined; row = this.#rows.shift()) {
+        const [offset, timeUs, deliveries, topic, readable, value] = row;
         seen.add(offset);
-        const ack = () => this.#acknowledge(seen, offset);
-        if (readable) yield { offset, time: new Date(timeUs / 1000), topic, value, deliveries, ack };
+        // What is not in `seen` any more is delivered again, or done with.
+        const ack = () => {
+          if (seen === this.#seen && seen.delete(offset)) this.#say("acknowledge", offset);
+        };
+        const nak = async ({ delayS = 0 } = {}) => {
+          if (!(delayS >= 0 && delayS <= DELAY_LIMIT_S)) throw new TypeError(`delayS is ${delayS}: 0 to ${DELAY_LIMIT_S}`);
+          if (seen === this.#seen && seen.delete(offset)) {
+            await new Promise((/** @type {(told: void) => void} */ told) => this.#say("nak", offset, delayS, told));
+          }
+        };
+        const inProgress = () => {
+          if (seen === this.#seen && seen.has(offset)) this.#say("in_progress", offset);
+        };
+        if (readable) yield { offset, time: new Date(timeUs / 1000), topic, value, deliveries, ack, nak, inProgress };
         else ack();
       }
     }
   }
 
   /**
-   * @param {Set<number>} seen
+   * @param {string} what
    * @param {number} offset
+   * @param {number} [delayS]
+   * @param {() => void} [told]
    */
-  #acknowledge(seen, offset) {
-    if (seen !== this.#seen || !seen.delete(offset)) return; // it is delivered again, or was acknowledged
-    this.#acks.push(offset);
+  #say(what, offset, delayS = 0, told) {
+    const last = this.#words.at(-1);
+    if (last?.what === what && told === undefined) last.offsets.add(offset);
+    else this.#words.push({ what, offsets: new Set([offset]), delayS, told: told ?? (() => {}) });
     this.#telling ??= this.#tell();
   }
 
   async #tell() {
     await undefined; // all of this turn together
     try {
-      while (this.#acks.length && this.#member) {
-        await this.#ask("acknowledge", { member: this.#member, offsets: this.#acks.splice(0) });
+      while (this.#words.length && this.#member) {
+        const { what, offsets, delayS, told } = /** @type {Word} */ (this.#words.shift());
+        const asked = { member: this.#member, offsets: [...offsets] };
+        try {
+          if (what === "nak") this.#drop(await this.#ask(what, { ...asked, delay_s: delayS }));
+          else await this.#ask(what, asked);
+        } finally {
+          told();
+        }
       }
     } catch {
       // what the hub was not told of comes again
     } finally {
       this.#telling = null;
+      this.#forgetWords();
     }
+  }
+
+  /** @param {number[]} offsets What the hub has taken back. */
+  #drop(offsets) {
+    const gone = new Set(offsets);
+    this.#rows = this.#rows.filter(([offset]) => !gone.has(offset));
+    for (const offset of gone) this.#seen.delete(offset);
+  }
+
+  #forgetWords() {
+    for (const { told } of this.#words.splice(0)) told();
   }
 
   async leave() {
