@@ -132,7 +132,7 @@ async def test_hostile_names_and_very_many(browser: Browser, telling_hub: Script
         await wait_shown(page, "document.querySelectorAll('#users tr').length === 300")
         assert (await users(page, 0, 1))[0] == [markup, markup]
         assert (await users(page, 0))[1][0].startswith("\\u202ertl")
-        assert (await text(page, "users-told")).startswith("and 202 other ones")
+        assert (await text(page, "users-told")).startswith("and 202 others")
         await wait_shown(page, "document.getElementById('audit').getAttribute('aria-busy') === 'false'")
         event = {"what": markup, "user": markup, "text": "\u202e"}
         long = event | {"text": "\u202e" + "x" * 1_000_000}

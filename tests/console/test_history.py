@@ -78,6 +78,20 @@ async def test_a_jump_to_an_offset(page: Page) -> None:
     assert await rows(page) == [["/jump/a", "2"], ["/jump/a", "3"]]
     assert f"offset={first + 1}" in str(await page.evaluate("return location.hash"))
     assert (await text(page, "history-told")) == f"2 of 2 records, offsets {first + 1} to {first + 2}"
+
+
+async def test_a_jump_to_a_time(page: Page) -> None:
+    """It is typed, and shown, by a clock of 24 hours; as many topics are counted as there are rows of."""
+    await record(page, "/time/a", [1, 2])
+    await page.evaluate("document.getElementById('turn').click()")
+    await wait_shown(page, "!document.getElementById('history').hidden")
+    await wait_messages(page)
+    await page.evaluate("""
+        document.getElementById("history-at").value = "2001-01-31 16:30:00";
+        document.querySelector("#history-jump button").click();
+    """)
+    await wait_shown(page, "document.getElementById('history-at').value === '2001-01-31 16:30:00.000'")
+    await wait_shown(page, "Number(document.getElementById('topic-count').textContent) > 0")
     await page.evaluate("document.getElementById('turn').click()")
     await wait_shown(page, "document.getElementById('history').hidden")
     await wait_messages(page)

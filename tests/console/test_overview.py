@@ -77,6 +77,17 @@ async def test_a_hub_says_how_it_does(page: Page) -> None:
     await wait_shown(page, f"/[1-9][.\\d]*\\/s/.test({figures})")
 
 
+async def test_what_is_wrong_with_the_hub_is_listed(browser: Browser, telling_hub: ScriptedHub) -> None:
+    """Each alarm by itself, as text; without one there is no list."""
+    telling_hub.answers["$hub/state"] = SEVEN._replace(troubles=("the journal cannot be written", "<b>x")).fields()
+    async with browser.open(telling_hub.page_url) as page:
+        await wait_shown(page, "document.querySelectorAll('#alarms li').length === 2")
+        listed = await page.evaluate("return [...document.querySelectorAll('#alarms li')].map((it) => it.textContent)")
+        assert listed == ["the journal cannot be written", "<b>x"]
+        telling_hub.answers["$hub/state"] = SEVEN.fields()
+        await wait_shown(page, "!document.getElementById('alarms').checkVisibility()")
+
+
 async def test_a_chart_tells_value_and_time_under_the_pointer(browser: Browser, telling_hub: ScriptedHub) -> None:
     """Those of all charts of the view are of the same moment; without the pointer, the last value stands there."""
     telling_hub.answers["$hub/history"] = history(1, 2, 3, 4)

@@ -21,6 +21,9 @@ const PREFIXES = ["", "k", "M", "G", "T"];
 
 /** @typedef {number | null | undefined} Figure One that may not be known. */
 
+/** A time as one types it, of 24 hours whatever the browser's language: what a field's `pattern` has. */
+export const TIME = String.raw`\d{4}-\d\d-\d\d[ T]\d\d:\d\d(:\d\d(\.\d{1,3})?)?`;
+
 /** What stands where something is not known. */
 export const UNKNOWN = "–";
 

@@ -11,7 +11,11 @@ import { words } from "../words.js";
 export function listenToKeys(entries) {
   addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || isTypedInto(event.target)) return;
-    if (/^[1-9]$/.test(event.key)) entries.querySelectorAll("a")[Number(event.key) - 1]?.click();
+    const entry = /^[1-9]$/.test(event.key) ? entries.querySelectorAll("a")[Number(event.key) - 1] : undefined;
+    if (entry) {
+      entry.click();
+      document.getElementById("view")?.focus(); // what had it may be gone with its view
+    }
     if (event.key === "?" && !document.querySelector("dialog[open]")) tellKeys();
     if (event.key !== "/") return;
     const field = /** @type {HTMLElement | null} */ (document.querySelector("main [data-search]"));

@@ -66,6 +66,8 @@ class Overview {
   /** @type {Slow} */
   slow;
   /** @type {HTMLElement} */
+  alarms;
+  /** @type {HTMLElement} */
   losers;
   /** @type {HTMLElement} */
   spans;
@@ -119,7 +121,21 @@ class Overview {
     say(figures.lost, whole(state.dropped_messages));
     figures.slow.parentElement?.classList.toggle("alarm", state.slow > 0);
     figures.lost.parentElement?.classList.toggle("alarm", state.dropped_messages > 0);
+    this.#drawAlarms(state);
     this.#drawLosers(state);
+  }
+
+  /**
+   * What is wrong, each by itself: the sentence has them all in one.
+   *
+   * @param {State} state
+   */
+  #drawAlarms({ troubles }) {
+    this.alarms.hidden = troubles.length === 0;
+    const key = troubles.join("\n");
+    if (this.alarms.dataset.shown === key) return;
+    this.alarms.dataset.shown = key;
+    this.alarms.querySelector("ul")?.replaceChildren(...troubles.map((trouble) => element("li", {}, trouble)));
   }
 
   async #askHistory() {
@@ -192,6 +208,10 @@ class Overview {
       figures.append(element("div", { class: "figure", title: said.hints[name] }, label, this.figures[name]));
     }
     this.slow = new Slow(this.#session, signal);
+    this.alarms = element(
+      "section", { id: "alarms", class: "card", role: "alert", "aria-label": said.alarms, hidden: true },
+      element("h2", {}, said.alarms), element("ul"),
+    );
     this.losers = element(
       "section", { id: "losers", class: "card", "aria-label": said.losers, hidden: true },
       element("h2", {}, said.losers), element("ul"),
@@ -206,7 +226,7 @@ class Overview {
     });
     this.element = element(
       "div", { class: "overview" },
-      this.card, this.problem, this.slow.element, figures, this.losers, this.spans,
+      this.card, this.problem, this.alarms, this.slow.element, figures, this.losers, this.spans,
       element("section", { class: "charts", "aria-label": said.history }, ...this.charts.map(([chart]) => chart.element)),
     );
   }

@@ -8,7 +8,7 @@
 
 import { reason } from "../../parts/complaint.js";
 import { element, say } from "../../parts/element.js";
-import { bytes, moment, whole } from "../../parts/figures.js";
+import { bytes, moment, TIME, whole } from "../../parts/figures.js";
 import { fileSink } from "../../parts/file_sink.js";
 import { words } from "../../words.js";
 
@@ -41,7 +41,7 @@ export class Export {
   constructor(session, signal) {
     const { journal: said } = words;
     this.#session = session;
-    const time = (/** @type {string} */ id, /** @type {string} */ label) => element("input", { id, type: "datetime-local", step: "0.001", "aria-label": label });
+    const time = (/** @type {string} */ id, /** @type {string} */ label) => element("input", { id, type: "text", placeholder: said.exportTime, pattern: TIME, "aria-label": label });
     this.prefix = element("input", { id: "export-prefix", type: "text", spellcheck: "false", maxlength: 1024, placeholder: said.exportPrefix, "aria-label": said.exportPrefix });
     this.from = time("export-from", said.exportFrom);
     this.to = time("export-to", said.exportTo);
@@ -197,5 +197,5 @@ export class Export {
  * @param {HTMLInputElement} field
  */
 function milliseconds(field) {
-  return field.value === "" ? null : new Date(field.value).getTime();
+  return field.value === "" ? null : new Date(field.value.replace(" ", "T")).getTime();
 }

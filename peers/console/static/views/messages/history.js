@@ -6,7 +6,7 @@
  */
 
 import { element, say } from "../../parts/element.js";
-import { moment, whole } from "../../parts/figures.js";
+import { moment, TIME, whole } from "../../parts/figures.js";
 import { words } from "../../words.js";
 
 /** Steps of the slider. */
@@ -36,7 +36,7 @@ export class History {
       on: { input: () => this.#sayTime(), change: () => toTime(this.#timeOfSlider()) },
     });
     this.sliderTime = element("output", { id: "history-time", class: "small", for: "history-slider" });
-    this.time = element("input", { id: "history-at", type: "text", placeholder: said.timeHint, pattern: "\\d{4}-\\d\\d-\\d\\d[ T]\\d\\d:\\d\\d(:\\d\\d(\\.\\d{1,3})?)?", "aria-label": said.time });
+    this.time = element("input", { id: "history-at", type: "text", placeholder: said.timeHint, pattern: TIME, "aria-label": said.time });
     this.offset = element("input", { id: "history-offset", type: "number", min: 0, step: 1, placeholder: said.offset, "aria-label": said.offset });
     this.told = element("span", { id: "history-told", class: "quiet", role: "status" });
     this.later = element("button", { id: "history-later", type: "button", disabled: true, signal, on: { click: () => go({ offset: this.#next ?? 0 }) } }, said.later);
