@@ -61,7 +61,7 @@ class BatchReader(DataSourceReader):
         if narrowing.end is not None:
             end = min(end, narrowing.end)
         since_us = (narrowing.since_ms or 0) * 1000
-        sought = Sought(start, end, state.id.hex(), narrowing.topics, since_us)
+        sought = Sought(start, end, state.id.hex(), narrowing.topics, since_us, state.epoch)
         return plan(sought, options.tier, options.partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -31,7 +31,7 @@ from peers.client.token_file import read_token
 from peers.spark.connector.errors import DataLostError, JournalReplacedError
 from peers.spark.connector.options import Access
 
-__all__ = ["Connection", "Retries", "close_all", "connected", "may_pass"]
+__all__ = ["PLANNED_LOST", "Connection", "Retries", "close_all", "connected", "may_pass"]
 
 _NAME = "spark"
 """Of the client, for `hub top`."""
@@ -41,6 +41,11 @@ _CONNECT_S = 5.0
 
 _SMALLEST_PIECE_BYTES = 1
 """Of an answer that is asked for where it begins, not for what it holds."""
+
+PLANNED_LOST = (
+    "records before offset {end}, which were planned to be read, were lost when the hub lost power; what has their "
+    "offsets now is read next: go on without the lost ones by option failOnDataLoss=false"
+)
 
 _AGAIN = frozenset({CloseCode.TRY_AGAIN_LATER, CloseCode.GOING_AWAY})
 
@@ -202,6 +207,48 @@ class Connection:
 
         return self.ask(work)
 
+    def held(self, offset: int, epoch: int) -> int:
+        """Return how far what was read up to an offset is still there: less, where the hub has lost power since.
+
+        Args:
+            offset: Where it ended.
+            epoch: The epoch of the journal, before the one that it is in now, in which that was told.
+
+        Raises:
+            PeerError: The hub has no journal, or cannot be reached.
+        """
+        hub, timeout_s = self.access.hub, self.access.timeout_s
+
+        def work(client: BlockingClient) -> int:
+            history = client.read(
+                start=offset,
+                epoch=epoch,
+                piece_bytes=_SMALLEST_PIECE_BYTES,
+                hub=hub,
+                columns=(),
+                timeout_s=timeout_s,
+            )
+            try:
+                next(iter(history.pieces()))
+            except GoneError as error:  # or deleted: then `first` is larger
+                return min(offset, error.first)
+            return offset
+
+        return self.ask(work)
+
+    def _still(self, end: int, epoch: int, *, lossy: bool) -> int:
+        """Return how far records are still there that were planned to be read in another epoch.
+
+        Raises:
+            DataLostError: Not all are.
+        """
+        held = self.held(end, epoch)
+        if held < end:
+            if not lossy:
+                raise DataLostError(PLANNED_LOST.format(end=end))
+            _log.warning("the records %d to %d were lost when the hub lost power", held, end - 1)
+        return held
+
     def blocks(  # noqa: PLR0913 -- what one read depends on
         self,
         prefixes: tuple[str, ...],
@@ -209,6 +256,7 @@ class Connection:
         end: int,
         *,
         journal: bytes,
+        epoch: int = 0,
         lossy: bool = False,
         columns: Collection[Column] | None = None,
     ) -> Iterator[Block]:
@@ -219,23 +267,29 @@ class Connection:
             start: First offset.
             end: The one behind the last.
             journal: Id of the journal.
+            epoch: In which that was planned; 0 where nobody knows.
             lossy: Whether to go on behind what was deleted.
             columns: What of each record is wanted; None for all of it.
 
         Raises:
             JournalReplacedError: The hub has another journal by now.
-            DataLostError: The start was deleted.
+            DataLostError: The start was deleted, or what was planned is lost.
             PeerError: The hub refuses, or cannot be reached.
         """
+        told = epoch
         retries = self.retries()
         while start < end:
             try:
                 hub, timeout_s = self.access.hub, self.access.timeout_s
                 history = self.client().read(
-                    *prefixes, start=start, end=end, hub=hub, columns=columns, timeout_s=timeout_s
+                    *prefixes, start=start, end=end, hub=hub, columns=columns, epoch=told, timeout_s=timeout_s
                 )
                 for piece in history.pieces():
                     check_journal(piece.journal, journal)
+                    if piece.epoch != (told or piece.epoch):
+                        end, told = self._still(end, epoch, lossy=lossy), piece.epoch
+                        break  # asked for again, up to there
+                    told = piece.epoch
                     _check_reach(piece.head, end)
                     for data in piece.blocks:
                         yield Block.parse(whole_of(data), verify=False)
@@ -243,6 +297,9 @@ class Connection:
                     retries.reset()
             except GoneError as error:
                 self.state(journal)  # else the offsets are those of another one
+                if told and error.first < start:
+                    end = self._still(end, epoch, lossy=lossy)
+                    continue
                 start = min(end, beyond_loss(start, error.first, lossy=lossy))
             except (PeerError, ClosedError, TimeoutError) as error:
                 self.failed(error)

@@ -25,9 +25,11 @@ class OffsetRange(InputPartition):
     """The offset behind the last."""
     journal: str
     """Its id, as hexadecimal digits."""
+    epoch: int = 0
+    """In which that was planned; 0 where nobody knows."""
 
 
-def split(start: int, end: int, partitions: int, journal: str) -> list[OffsetRange]:
+def split(start: int, end: int, partitions: int, journal: str, epoch: int = 0) -> list[OffsetRange]:
     """Cut a range into even shares, none where it is empty.
 
     Args:
@@ -35,10 +37,11 @@ def split(start: int, end: int, partitions: int, journal: str) -> list[OffsetRan
         end: The one behind the last.
         partitions: How many shares are wanted.
         journal: Id of the journal.
+        epoch: Of the journal.
     """
     rows = end - start
     if rows <= 0:
         return []
     wanted = max(min(partitions, rows // PARTITION_LEAST_ROWS), -(-rows // PARTITION_MOST_ROWS), 1)
     cuts = [start + rows * number // wanted for number in range(wanted + 1)]
-    return [OffsetRange(low, high, journal) for low, high in pairwise(cuts)]
+    return [OffsetRange(low, high, journal, epoch) for low, high in pairwise(cuts)]

@@ -50,7 +50,9 @@ def read_share(
         journal = bytes.fromhex(share.journal)
         connection, columns = Connection(options.access), made.record_columns
         yield from made.batches(
-            connection.blocks(topics, share.start, share.end, journal=journal, lossy=lossy, columns=columns)
+            connection.blocks(
+                topics, share.start, share.end, journal=journal, epoch=share.epoch, lossy=lossy, columns=columns
+            )
         )
     else:
         return

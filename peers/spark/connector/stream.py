@@ -1,9 +1,10 @@
 """`StreamReader`: the journal as an endless table, for `spark.readStream`.
 
-An offset of Spark's is `{"offset": n, "journal": "<id>"}`: the next record, and the journal that it belongs to, so that
-a query whose hub has another journal by now fails instead of skipping or repeating. They stand in the checkpoint; the
-hub needs nothing of that, and nothing here is lost with a process. With the option `consumer` it is told how far the
-query is, for those who watch: that is what Spark has committed, as it asks on from there.
+An offset of Spark's is `{"offset": n, "journal": "<id>", "epoch": e}`: the next record, and the journal that it belongs
+to, so that a query whose hub has another journal by now fails instead of skipping or repeating. If the hub has lost
+power since the epoch, and with it records before the offset, the query goes on where others have their offsets. They
+stand in the checkpoint; the hub needs nothing of that, and nothing here is lost with a process. With the option
+`consumer` it is told how far the query is, for those who watch: what Spark has committed, as it asks on from there.
 
 Owner of the state: Spark, which has one of these in one process for as long as the query runs, and throws it away
 without a word. What `availableNow` reads is fixed when it begins.
@@ -11,6 +12,7 @@ without a word. What `availableNow` reads is fixed when it begins.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +21,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 
 from hub.errors import UsageError
 from peers.client.journal import JournalState
-from peers.spark.connector.connection import Connection, beyond_loss
+from peers.spark.connector.connection import PLANNED_LOST, Connection, beyond_loss
 from peers.spark.connector.errors import DataLostError
 from peers.spark.connector.options import LATEST, SourceOptions
 from peers.spark.connector.positions import resolve_start
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 __all__ = ["RefusedStream", "StreamReader"]
+
+_log = logging.getLogger("peers.spark")
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -48,6 +52,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._connection = Connection(options.access)
         self._target: int | None = None
         self._seen: JournalState | None = None
+        # The last offset of another epoch that was looked at, and how far it holds.
+        self._known: dict[tuple[int, int, int], int] = {}
         self._reports = Reports(options.access, options.consumer, options.topics) if options.consumer else None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
@@ -85,15 +91,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             JournalReplacedError, DataLostError: It cannot begin there.
             PeerError: The hub refuses, or cannot be reached.
         """
-        state = self._state(start)
-        self._report(start["offset"])
-        if self._reports is not None and self._target is not None and start["offset"] >= self._target:
+        state, offset = self._at(start)
+        self._report(offset)
+        if self._reports is not None and self._target is not None and offset >= self._target:
             self._reports.flush()  # the query ends now, and Spark may end this process before `stop`
-        begin = max(start["offset"], state.first if self._lossy else 0)
+        begin = max(offset, state.first if self._lossy else 0)
         end = state.head if self._target is None else min(state.head, self._target)
         if isinstance(limit, ReadMaxRows):
             end = min(end, begin + limit.max_rows)
-        return _told(max(end, start["offset"]), state)
+        if end <= offset == start["offset"]:
+            return start  # as it is: Spark would begin an empty batch for another epoch
+        return _told(max(end, offset), state)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 -- Spark's name
         """Return how far the journal reached when it was last asked, for the query's progress."""
@@ -106,13 +114,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             JournalReplacedError, DataLostError: It cannot begin there.
             PeerError: The hub refuses, or cannot be reached.
         """
-        state = self._state(start)
-        if end["offset"] > state.head:
-            raise DataLostError(_shrunk(end["offset"], state))
-        first = start["offset"]
+        state, first = self._at(start)
+        last = self._held(end, state)
+        if last < end["offset"] and not self._lossy:
+            raise DataLostError(PLANNED_LOST.format(end=end["offset"]))
+        if last > state.head:
+            raise DataLostError(_shrunk(last, state))
         if first < state.first:
             first = beyond_loss(first, state.first, lossy=self._lossy)
-        sought = Sought(first, end["offset"], state.id.hex(), self._options.topics)
+        sought = Sought(first, last, state.id.hex(), self._options.topics, epoch=state.epoch)
         return plan(sought, self._options.tier, self._options.partitions)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -136,18 +146,47 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _lossy(self) -> bool:
         return not self._options.fail_on_data_loss
 
-    def _state(self, start: dict[str, Any] | None = None) -> JournalState:
+    def _state(self, expected: bytes = b"") -> JournalState:
         """Ask how far the journal reaches, and whether it still is the one of the query.
 
         Raises:
-            JournalReplacedError, DataLostError: It is not.
+            JournalReplacedError: It is not.
             PeerError: The hub refuses, or cannot be reached.
         """
-        expected = bytes.fromhex(start["journal"]) if start is not None else b""
         state = self._seen = self._connection.state(expected)
-        if start is not None and start["offset"] > state.head:
-            raise DataLostError(_shrunk(start["offset"], state))
         return state
+
+    def _at(self, start: dict[str, Any]) -> tuple[JournalState, int]:
+        """Return how far the journal reaches, and where the query goes on that has read up to an offset of Spark's.
+
+        Raises:
+            JournalReplacedError, DataLostError: It cannot go on.
+            PeerError: The hub refuses, or cannot be reached.
+        """
+        state = self._state(bytes.fromhex(start["journal"]))
+        offset = self._held(start, state)
+        if offset > state.head:
+            raise DataLostError(_shrunk(offset, state))
+        return state, offset
+
+    def _held(self, at: dict[str, Any], state: JournalState) -> int:
+        """Return how far what was read up to an offset of Spark's is still there."""
+        offset: int = at["offset"]
+        epoch: int = at.get("epoch", 0)
+        if not epoch or epoch >= state.epoch:
+            return offset
+        known = offset, epoch, state.epoch
+        if known not in self._known:
+            held = self._connection.held(offset, epoch)
+            if held < offset:
+                _log.warning(
+                    "the records %d to %d were lost when the hub lost power; the query goes on at %d, with others",
+                    held,
+                    offset - 1,
+                    held,
+                )
+            self._known = {known: held}
+        return self._known[known]
 
 
 class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -182,7 +221,7 @@ class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _told(offset: int, state: JournalState) -> dict[str, Any]:
-    return {"offset": offset, "journal": state.id.hex()}
+    return {"offset": offset, "journal": state.id.hex(), "epoch": state.epoch}
 
 
 def _shrunk(offset: int, state: JournalState) -> str:

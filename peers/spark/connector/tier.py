@@ -53,6 +53,8 @@ class Sought(NamedTuple):
     """Prefixes."""
     since_us: int = 0
     """Not older than this, µs since 1970 UTC. Older ones may be read, too."""
+    epoch: int = 0
+    """Of the journal, in which this is planned."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +85,7 @@ def plan(sought: Sought, tier: str, partitions: int) -> list[InputPartition]:
         TierUnavailableError: It cannot be read now.
     """
     if not tier or sought.start >= sought.end:
-        return list(split(sought.start, sought.end, partitions, sought.journal))
+        return list(split(sought.start, sought.end, partitions, sought.journal, sought.epoch))
     shelf = _shelves.looked_at(tier, sought)
     wanted = Wanted(sought.topics)
     files: list[FileShare] = []
@@ -102,7 +104,7 @@ def plan(sought: Sought, tier: str, partitions: int) -> list[InputPartition]:
         gaps.append((at, sought.end))
     found: list[InputPartition] = list(_cut(files, shelf, partitions))
     for begin, end in gaps:
-        found += split(begin, end, max(1, partitions - len(files)), sought.journal)
+        found += split(begin, end, max(1, partitions - len(files)), sought.journal, sought.epoch)
     return found
 
 

@@ -22,6 +22,7 @@ from peers.spark.connector.ranges import OffsetRange
 from peers.spark.connector.stream import RefusedStream, StreamReader
 from peers.wire.records import Records
 from pyspark_hub import DefaultSource
+from tests.journal.files import lose_power, segments
 from tests.spark.hubs import HubWithJournal
 
 EVERYTHING = ReadAllAvailable()
@@ -230,6 +231,45 @@ class TestStream:
         with pytest.raises(DataLostError, match="the journal ends at 3"):
             reader.partitions(start, start | {"offset": 9})
 
+    def test_records_that_a_power_loss_has_taken(self, hub: HubWithJournal) -> None:
+        """The query goes on where others have their offsets; what was planned of them is an error, or passed over."""
+        hub.fill_numbers(10)
+        assert hub.path is not None
+        written_bytes = segments(hub.path)[-1].stat().st_size
+        before = stream_reader(hub, startingOffsets="earliest")
+        start = before.latestOffset(before.initialOffset(), EVERYTHING)
+        hub.fill_numbers(10)
+        end = before.latestOffset(start, EVERYTHING)
+        (share,) = before.partitions(start, end)
+        hub.kill()
+        lose_power(hub.path, written_bytes)
+        hub.start()
+        hub.fill_numbers(15)
+        strict, lossy = stream_reader(hub), stream_reader(hub, failOnDataLoss="false")
+        following = strict.latestOffset(end, EVERYTHING)
+        assert bounds(strict.partitions(end, following)) == [(10, 25)]
+        assert bounds(strict.partitions(start, following)) == [(10, 25)]
+        with pytest.raises(DataLostError, match="lost power"):
+            strict.partitions(start, end)
+        with pytest.raises(DataLostError, match="lost power"):
+            offsets(strict, share)
+        assert lossy.partitions(start, end) == []
+        assert offsets(lossy, share) == []
+
+    def test_a_restart_is_no_new_batch(self, hub: HubWithJournal) -> None:
+        """Nor is anything read again."""
+        hub.fill_numbers(10)
+        reader = stream_reader(hub, startingOffsets="earliest")
+        at = reader.latestOffset(reader.initialOffset(), EVERYTHING)
+        hub.kill()
+        hub.start()
+        reader = stream_reader(hub)
+        assert reader.latestOffset(at, EVERYTHING) == at
+        hub.fill_numbers(1)
+        following = reader.latestOffset(at, EVERYTHING)
+        assert following["epoch"] > at["epoch"]
+        assert bounds(reader.partitions(at, following)) == [(10, 11)]
+
     def test_deleted_records(self, hub: HubWithJournal) -> None:
         """Are an error, or passed over and not counted for the limit."""
         hub.arguments = ("--journal-keep-bytes", "64KiB", "--journal-compression", "none")
@@ -237,7 +277,7 @@ class TestStream:
         with hub.client() as client:
             for _ in range(20):
                 client.publish_confirmed("/large", "x" * 10_000)
-            first, head = client.journal()[1:]
+            _, first, head, _ = client.journal()
         assert first > 0
         strict, lossy = stream_reader(hub), stream_reader(hub, failOnDataLoss="false")
         start = strict.initialOffset() | {"offset": 0}
