@@ -79,6 +79,10 @@ class OwnShare:
         self.left = self.left - cost if events.left > 0 else 0
         if connection.unread_for & UNACTED:
             return
+        if connection.ending.is_lingering:  # what comes is thrown away: once a turn, not as often as the loop reads
+            connection.stop_reading(PUT_OFF)
+            connection.node.after_turn(partial(self.take_turn, TURN_EVENTS))
+            return
         offered = core.offered  # the handlers that write something once this is worked at
         put_off = core.writers.put_off_total
         connection.work()

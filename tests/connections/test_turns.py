@@ -260,6 +260,19 @@ async def test_bytes_count_in_a_share(stage: Stage) -> None:
     assert len(stage.values) == reads * 250
 
 
+async def test_what_comes_behind_the_end_is_read_once_a_turn(stage: Stage) -> None:
+    """It is thrown away, and its sender gets no more of a turn by that: a loop may read a socket many times in one."""
+    stage.connection.writer.close(4008, "queue full")
+    for _ in range(3):
+        assert stage.transport.reading
+        stage.connection.data_received(bytes(256 * 1024))
+        assert not stage.transport.reading
+        stage.play()
+    stage.transport.abort()
+    stage.play()
+    assert not stage.node.connections
+
+
 async def test_many_that_are_lost_at_once_are_given_back_in_several_turns() -> None:
     """So that those who stay need not wait; in the end nothing is left of them."""
     stage = Stage()
