@@ -20,7 +20,7 @@ import resource
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 from hub.memory import Memory
@@ -38,6 +38,10 @@ _KEPT_BYTES = 16 * 1024 * 1024
 
 _WORTH_BYTES = 32 * 1024 * 1024
 """By how much what is held must have grown before malloc is asked again, as it walks over all free memory."""
+
+_AGAIN_TICKS = 10
+"""Where malloc could not give back what is held beyond the least, it is asked again after so many seconds: what it was
+asked for may have been in use. In vain, the time doubles, as asking stops whatever allocates for 50 ms."""
 
 _ROOT = Path("/")
 
@@ -159,26 +163,42 @@ class MemoryWatch:
         self._held_bytes = 0
         """The least resident memory beyond what is charged that was seen since malloc was last asked; 0 before the
         first look. Growth above it is what malloc may be able to give back."""
+        self._least_bytes = 0
+        """The same since the start."""
+        self._again_ticks = self._wait_ticks = _AGAIN_TICKS
+        """How many ticks are left until malloc may be asked again for what it could not give back, and how many there
+        were after the last time."""
         self._giving_back: asyncio.Future[None] | None = None
         """Set while the thread gives memory back, None otherwise."""
 
     def tick(self) -> None:
         """Look, and have malloc give back what it holds if that has grown by much since the last time."""
         self._memory.look()
-        statistics = self._memory.statistics()
-        held = statistics.resident_bytes - self._memory.charged_bytes
+        held = self._uncharged_bytes(self._memory.charged_bytes)
         if not self._held_bytes:
-            self._held_bytes = held
-        if self._giving_back is None and held > self._held_bytes + _WORTH_BYTES:
+            self._held_bytes = self._least_bytes = held
+        self._least_bytes = min(self._least_bytes, held)
+        if self._giving_back is not None:
+            return
+        self._again_ticks -= 1
+        has_grown = held > self._held_bytes + _WORTH_BYTES
+        if has_grown or (self._again_ticks <= 0 and held > self._least_bytes + _WORTH_BYTES):
+            self._wait_ticks = _AGAIN_TICKS if has_grown else 2 * self._wait_ticks
+            self._again_ticks = self._wait_ticks
             self._giving_back = asyncio.get_running_loop().run_in_executor(None, give_back)
-            self._giving_back.add_done_callback(self._gave_back)
-        self._held_bytes = min(self._held_bytes, held) if self._giving_back is None else self._held_bytes
+            self._giving_back.add_done_callback(partial(self._gave_back, self._memory.charged_bytes))
+        else:
+            self._held_bytes = min(self._held_bytes, held)
 
-    def _gave_back(self, _: asyncio.Future[None]) -> None:
+    def _gave_back(self, charged_bytes: int, _: asyncio.Future[None]) -> None:
+        """Malloc was asked while so much was charged: what was freed since then, it may not have given back."""
         self._giving_back = None
         self._memory.gave_back()
         self._memory.look()
-        self._held_bytes = self._memory.statistics().resident_bytes - self._memory.charged_bytes
+        self._held_bytes = self._uncharged_bytes(charged_bytes)
+
+    def _uncharged_bytes(self, charged_bytes: int) -> int:
+        return self._memory.statistics().resident_bytes - charged_bytes
 
 
 def give_back() -> None:

@@ -100,3 +100,39 @@ async def test_malloc_is_asked_when_much_is_held_that_nobody_holds(monkeypatch: 
             await watch._giving_back
             await asyncio.sleep(0)
     assert len(asked) == 1
+
+
+async def test_malloc_is_asked_again_for_what_it_could_not_give_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have been in use, charged to nobody, when malloc was asked first; in vain it is asked ever more rarely."""
+    asked: list[int] = []
+    tick = 0
+    monkeypatch.setattr(module, "give_back", lambda: asked.append(tick))
+    resident = 100 * MIB
+    watch = MemoryWatch(Memory(1 << 40, lambda: resident))
+    for tick in range(100):
+        resident = 300 * MIB if 0 < tick < 90 else 100 * MIB
+        watch.tick()
+        if watch._giving_back is not None:
+            await watch._giving_back
+            await asyncio.sleep(0)
+    assert asked == [1, 11, 31, 71]
+
+
+async def test_what_is_freed_while_malloc_is_asked_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of queues are let go of in steps, and malloc may have walked over theirs already."""
+    asked: list[None] = []
+    resident = 100 * MIB
+    memory = Memory(1 << 40, lambda: resident)
+    queues = memory.account("queues")
+    monkeypatch.setattr(module, "give_back", lambda: asked.append(None))
+    watch = MemoryWatch(memory)
+    watch.tick()
+    queues.charge(200 * MIB)
+    resident = 350 * MIB
+    for freed in (100 * MIB, 0, 0):
+        watch.tick()
+        queues.charge(-freed)
+        if watch._giving_back is not None:
+            await watch._giving_back
+            await asyncio.sleep(0)
+    assert len(asked) == 2
