@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from hub.settings.ranges import LIVE, NAME_BYTES, PRINTABLE, ROLE, file_path
+from hub.settings.ranges import LIVE, NAME_BYTES, PRINTABLE, ROLE, between, file_path
 
 __all__ = ["AccessSettings", "TlsSettings"]
 
@@ -67,6 +67,11 @@ class AccessSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         ),
         LIVE,
     ] = ""
+    reload_closes: Annotated[
+        int,
+        between("%", 0, 100, "Most of the connections that a reload's policy closes without `--force`, if over ten."),
+        LIVE,
+    ] = 50
     peer_token: Annotated[str, file_path("File of the token that this hub shows to the hubs that it dials."), LIVE] = ""
     jwt_keys: Annotated[str, file_path("JWKS or PEM file of the keys that sign JWTs."), LIVE] = ""
     jwt_issuer: Annotated[str, _claim("Issuer (`iss`) that a JWT must have."), LIVE] = ""

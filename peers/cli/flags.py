@@ -127,6 +127,7 @@ class Flags:
     access_jwt_audience: Annotated[str | None, _help("access.jwt_audience")] = None
     access_jwt_user: Annotated[str | None, _help("access.jwt_user")] = None
     access_jwt_roles: Annotated[str | None, _help("access.jwt_roles")] = None
+    access_reload_closes: Annotated[str | None, _help("access.reload_closes")] = None
     zeek_certificate: Annotated[str | None, _help("zeek.certificate")] = None
     zeek_key: Annotated[str | None, _help("zeek.key")] = None
     zeek_ca: Annotated[str | None, _help("zeek.ca")] = None

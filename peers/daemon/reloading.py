@@ -16,20 +16,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import structlog
 
 from hub.errors import BusyError, HubError, InternalError, UsageError
 from hub.requests.later import Later
-from peers.daemon.daemon import Daemon
+from peers.daemon.daemon import Daemon, Prepared
 from peers.daemon.remains import Remains
+from peers.daemon.reviewing import would_close
 from peers.daemon.service_manager import ServiceManager
 from peers.daemon.sources import Loaded
 from peers.node.audit import By
 from peers.node.undisturbed import undisturbed
 
-__all__ = ["Reloaded", "Reloading"]
+__all__ = ["MANY", "Reloaded", "Reloading"]
+
+MANY: Final = 10
+"""So many connections any reload may close."""
 
 
 class Reloaded(NamedTuple):
@@ -51,6 +55,7 @@ class Reloading:
         load: Reads the settings; called in a thread.
         applied: Called once new settings are in force.
         manager: Is told when a reload begins and ends.
+        forced: Whether each reload is done, however many connections its policy closes: another process has judged it.
     """
 
     def __init__(
@@ -59,10 +64,13 @@ class Reloading:
         load: Callable[[], Loaded],
         applied: Callable[[], object],
         manager: ServiceManager | None = None,
+        *,
+        forced: bool = False,
     ) -> None:
         self._daemon = daemon
         self._load = load
         self._applied = applied
+        self._forced = forced
         self._manager = manager or ServiceManager()
         self._task: asyncio.Task[None] | None = None
         """The reload that is under way; None while there is none."""
@@ -75,20 +83,23 @@ class Reloading:
     def signal(self) -> None:
         """SIGHUP: reload, or do so once the present one is done."""
         if self._task is None:
-            self._begin(None, Later())
+            self._begin(None, Later(), forced=self._forced)
         else:
             self._is_due = True
 
-    def answer(self, handler: By | None, value: Any) -> Later:  # noqa: ARG002 -- whatever is asked with
+    def answer(self, handler: By | None, value: Any) -> Later:
         """Answer a request to `$hub/reload`: reload, and tell what has changed.
 
         Raises:
             BusyError: A reload is under way.
+            UsageError: The value is neither null nor an object with `force`.
         """
+        if value is not None and not (isinstance(value, dict) and value.keys() <= {"force"}):
+            raise UsageError('null is expected, or {"force": true}')
         if self._task is not None:
             raise BusyError("a reload is under way: ask again")
         later = Later()
-        self._begin(handler, later)
+        self._begin(handler, later, forced=bool(value and value.get("force")))
         return later
 
     async def cancel(self) -> None:
@@ -98,13 +109,13 @@ class Reloading:
                 task.cancel()
                 await asyncio.wait([task])
 
-    def _begin(self, by: By | None, later: Later) -> None:
+    def _begin(self, by: By | None, later: Later, *, forced: bool) -> None:
         self._manager.reloading()
-        self._task = self._daemon.node.loop.create_task(self._run(by, later), name="reload")
+        self._task = self._daemon.node.loop.create_task(self._run(by, later, forced=forced), name="reload")
 
-    async def _run(self, by: By | None, later: Later) -> None:
+    async def _run(self, by: By | None, later: Later, *, forced: bool) -> None:
         try:
-            reloaded = await self._reload()
+            reloaded = await self._reload(forced=forced)
         except UsageError as error:
             self._log.error("settings not reloaded, the old ones stay", reason=str(error))
             self._daemon.node.audit.did(by, "reload", failed=str(error))
@@ -118,7 +129,7 @@ class Reloading:
             self._daemon.node.audit.did(by, "reload", **reloaded._asdict())
             self._end(later, None, reloaded)
 
-    async def _reload(self) -> Reloaded:
+    async def _reload(self, *, forced: bool) -> Reloaded:
         daemon = self._daemon
         access = daemon.node.access
         remains = None if access.policy is None else Remains(access.policy)
@@ -127,12 +138,28 @@ class Reloading:
             if remains is not None:
                 await asyncio.to_thread(remains.collect)
         was_open = access.is_open
+        if not (forced or was_open):
+            self._check(prepared)
         changed, needs_restart = daemon.take_over(prepared)
         self._applied()
         closed = await daemon.review(was_open=was_open)
         if remains is not None:
             self._letting_go = daemon.node.loop.create_task(remains.let_go(), name="let go of the old policy")
         return Reloaded(changed, needs_restart, closed)
+
+    def _check(self, prepared: Prepared) -> None:
+        """Look at how many connections the new policy would close: a mistake in it must not close most of them.
+
+        Raises:
+            UsageError: Too many.
+        """
+        closed, connected = would_close(self._daemon.node, prepared.users)
+        percent = prepared.settings.access.reload_closes
+        if closed > MANY and closed * 100 > percent * connected:
+            raise UsageError(
+                f"{closed} of {connected} connections would be closed, as their users are gone, which is more than "
+                f"access.reload_closes = {percent} %: if that is meant, use `hub reload --force`, or raise it"
+            )
 
     def _end(self, later: Later, error: HubError | None, reloaded: Reloaded | None = None) -> None:
         self._task = None

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,8 +24,10 @@ from hub.errors import CloseCode
 from hub.settings.access import TlsSettings
 from peers.node.node import Connected, Node
 from peers.transport.tls import TlsError, load_authorities
+from peers.users.access import Access
+from peers.users.users import Users
 
-__all__ = ["Vouching", "judge_certificate", "review"]
+__all__ = ["Vouching", "judge_certificate", "review", "would_close"]
 
 _STEP = 100
 """How many connections are looked at in a turn: 3 ms."""
@@ -128,6 +131,14 @@ async def review(node: Node, vouching: Vouching = _ANY, *, was_open: bool) -> in
         if not place % _STEP:
             await asyncio.sleep(0)
     return closed
+
+
+def would_close(node: Node, users: Users) -> tuple[int, int]:
+    """Return how many connections would be closed as their users are gone, and how many were recognised."""
+    access = Access(users, node.loop.time, time.time)
+    there = [one for one in node.connections if one.handler is not None and not one.handler.closed]
+    identities = [one.identity for one in there if one.identity is not None]
+    return sum(not access.is_current(one) for one in identities), len(identities)
 
 
 def _judge(node: Node, connection: Connected, *, was_open: bool) -> bool:

@@ -157,6 +157,10 @@ def _compiled(path: str) -> tuple[Policy, Accounts]:
 
 def _of_text(text: str, source: str) -> tuple[Policy, Accounts]:
     tree = parse_toml(text, source)
+    if source != _BUILT_IN and not tree:  # such as a file that an editor, or a full disk, has cut off
+        raise ConfigError(
+            source, "", "the policy is empty, so that nobody would be known; [roles] and [users] are expected"
+        )
     policy = read_policy(tree, source, text)
     return policy, read_accounts(tree, policy, source)
 

@@ -143,7 +143,7 @@ class Worker:
         """Serve until the core says stop, or is gone."""
         log = daemon.node.log
         self._reloading = Reloading(
-            daemon, lambda: self._newer or loaded, lambda: configure(daemon.node.settings.log, limit=limit)
+            daemon, lambda: self._newer or loaded, lambda: configure(daemon.node.settings.log, limit=limit), forced=True
         )
         if self._newer is not None:  # the core has reloaded while this worker started
             self._reloading.signal()

@@ -14,7 +14,7 @@ from hub.errors import BusyError, CloseCode, HubError
 from hub.requests.later import Later
 from peers.client import connect
 from peers.daemon.daemon import Daemon
-from peers.daemon.reloading import Reloading
+from peers.daemon.reloading import MANY, Reloading
 from peers.daemon.sources import Loaded, load
 from peers.wire.control import decode_close
 from peers.wire.kinds import Kind
@@ -75,9 +75,9 @@ class Reloads:
     def _count(self) -> None:
         self.applied += 1
 
-    async def ask(self) -> Any:
+    async def ask(self, value: Any = None) -> Any:
         """Reload, as a request does; return the answer."""
-        later = self.reloading.answer(None, None)  # type: ignore[arg-type]
+        later = self.reloading.answer(None, value)  # type: ignore[arg-type]
         answered = asyncio.Event()
         later.then(answered.set)
         await answered.wait()
@@ -126,12 +126,41 @@ async def test_what_has_changed(files: Files, start: Callable[..., Any]) -> None
     assert hub.applied == 2
 
 
+async def test_a_policy_that_would_close_most(files: Files, start: Callable[..., Any], connect: Connect) -> None:
+    """Needs a word more."""
+    files.write("ada")
+    hub = await start()
+    for _ in range(MANY + 1):
+        await connect(hub.daemon.endpoints[1])
+    files.write("eve", policy=POLICY.replace("ada", "eve"))
+    with pytest.raises(HubError, match=r"11 of 11 connections would be closed.* --force"):
+        await hub.ask()
+    assert len(hub.daemon.node.core.handlers) == MANY + 1
+    assert (await hub.ask({"force": True}))["closed"] == MANY + 1
+    with pytest.raises(HubError, match="null is expected"):
+        await hub.ask({"forced": True})
+
+
+@pytest.mark.parametrize(("connections", "more"), [(MANY, ""), (MANY + 1, "reload_closes = 100")])
+async def test_a_reload_that_may_close_all(
+    files: Files, start: Callable[..., Any], connect: Connect, connections: int, more: str
+) -> None:
+    """A few connections, or as the setting says: so it can be for SIGHUP, too."""
+    files.write("ada")
+    hub = await start()
+    for _ in range(connections):
+        await connect(hub.daemon.endpoints[1])
+    files.write("eve", policy=POLICY.replace("ada", "eve"), more=more)
+    assert (await hub.ask())["closed"] == connections
+
+
 BROKEN: dict[str, Callable[[Files], object]] = {
     "no TOML": lambda files: files.write_settings("[queue\nmessages = 200"),
     "an unknown key": lambda files: files.write_settings("[queue]\nmesages = 200"),
     "a policy that is gone": lambda files: (files.write("bob", queue=200), files.policy.unlink()),
     "a policy that is no TOML": lambda files: files.write("bob", queue=200, policy="[users"),
     "a role that there is not": lambda files: files.write("bob", queue=200, policy='[users]\nada = ["boss"]'),
+    "a policy that is empty": lambda files: files.write("bob", queue=200, policy="# cut off here"),
     "tokens that are none": lambda files: files.write("bob", queue=200, more=f'tokens = "{files.settings}"'),
     "anonymous what there is not": lambda files: files.write("bob", queue=200, more='anonymous = "boss"'),
 }
@@ -282,7 +311,7 @@ async def test_many_connections(files: Files, start: Callable[..., Any]) -> None
     for client in clients:
         await client.greet()
     files.write("bob")
-    assert (await hub.ask())["closed"] == 250
+    assert (await hub.ask({"force": True}))["closed"] == 250
     for client in clients:
         client.close()
 

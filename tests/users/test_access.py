@@ -254,7 +254,7 @@ def test_certificates_of_nobody(place: Place) -> None:
     for shown in (STRANGERS, both, certificate(), certificate(("commonName", "Bob"))):
         assert refused(access, Proof("unix:", certificate=shown, unix_uid=0)) is Reason.CERTIFICATE
     assert access.recognise(Proof(ADDRESS, certificate={})).how == "anonymous"
-    place.policy.write_text("")
+    place.policy.write_text("[users]")
     assert place.access("reader").recognise(Proof(ADDRESS, certificate=STRANGERS)).how == "anonymous"
 
 
