@@ -34,7 +34,7 @@ LONG_HEADER = Struct(">BQ")
 SHORT_HEADER_BYTES = 2
 SHORT_LIMIT = 255
 
-_TAKEN_BYTES = 256 * 1024
+TAKEN_BYTES = 256 * 1024
 """What was taken is let go of with the next read, unless it is more than this: a far side may send nothing more."""
 
 
@@ -124,7 +124,7 @@ class Incoming:
         """Whole messages up to there were taken."""
         self._start = self._position = position
         self._starts, self._ends = [], []
-        if position > _TAKEN_BYTES:
+        if position > TAKEN_BYTES:
             self._let_go()
 
     def _let_go(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -18,7 +19,7 @@ from nacl.bindings import crypto_box_afternm, crypto_box_beforenm
 from peers.wire.scanner import NEED_DATA
 from peers.zeek.zmtp.curve.client import CurveClient
 from peers.zeek.zmtp.curve.key_pair import KeyPair
-from peers.zeek.zmtp.curve.sealed import BOXES_AT_ONCE
+from peers.zeek.zmtp.curve.sealed import BOXES_AT_ONCE, SealedIncoming
 from peers.zeek.zmtp.curve.server import CurveServer
 from peers.zeek.zmtp.curve.traffic import SEALED_BYTES, Traffic
 from peers.zeek.zmtp.curve.z85 import decode_key, encode_key
@@ -243,6 +244,23 @@ def test_boxes_are_opened_a_few_at_a_time() -> None:
         found += [] if event is None else [event]
         assert len(found) <= lots * BOXES_AT_ONCE
     assert (lots, len(found)) == (3, 3 * BOXES_AT_ONCE)
+
+
+def test_a_large_box_is_let_go_of_once_it_was_opened() -> None:
+    """The far side may send nothing more for hours."""
+    size_bytes = 1 << 20
+    incoming = SealedIncoming(2 * size_bytes)
+    incoming.begin(Traffic(b"k" * 32, is_server=True, sent=0, came=0))
+    sealed = Traffic(b"k" * 32, is_server=False, sent=0, came=0).seal(encode_message([bytes(size_bytes)]))
+    tracemalloc.start()
+    try:
+        incoming.feed(sealed)
+        assert incoming.open_more()
+        assert incoming.next_message() is not None
+        assert incoming.held_bytes == 0
+        assert tracemalloc.get_traced_memory()[0] < size_bytes / 2
+    finally:
+        tracemalloc.stop()
 
 
 def test_recorded_events_come_as_the_same_runs() -> None:

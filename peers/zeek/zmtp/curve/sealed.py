@@ -16,7 +16,7 @@ from typing import Final
 
 from hub.errors import CloseCode, ProtocolError
 from peers.zeek.zmtp.curve.traffic import SEALED_BYTES, Traffic
-from peers.zeek.zmtp.frames import COMMAND, LONG, LONG_HEADER, SHORT_HEADER_BYTES, Incoming
+from peers.zeek.zmtp.frames import COMMAND, LONG, LONG_HEADER, SHORT_HEADER_BYTES, TAKEN_BYTES, Incoming
 
 __all__ = ["BOXES_AT_ONCE", "SealedIncoming"]
 
@@ -53,9 +53,13 @@ class SealedIncoming(Incoming):
             super().feed(data)
             return
         if self._position_sealed:
-            del self._sealed[: self._position_sealed]
-            self._position_sealed = 0
+            self._let_go_sealed()
         self._sealed += data
+
+    def _let_go_sealed(self) -> None:
+        """Let go of what was opened."""
+        del self._sealed[: self._position_sealed]
+        self._position_sealed = 0
 
     def forget(self) -> None:
         """Throw away everything that was fed and not taken."""
@@ -82,6 +86,8 @@ class SealedIncoming(Incoming):
                 raise
         if not opened:
             return False
+        if self._position_sealed > TAKEN_BYTES:
+            self._let_go_sealed()
         super().feed(b"".join(opened))
         return True
 
