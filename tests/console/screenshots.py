@@ -174,9 +174,7 @@ async def take_connections(page: Page, folder: Path) -> None:
 async def take_topics(page: Page, folder: Path) -> None:
     """The tree, and the numbers of a sensor."""
     await page.evaluate("location.hash = '#/topics?topic=/site/hall-1/sensor-01'")
-    for prefix in ("/site/", "/site/hall-1/"):
-        await wait_shown(page, f"document.querySelector('#topic-tree [data-prefix=\"{prefix}\"]')")
-        await page.evaluate(f"document.querySelector('#topic-tree [data-prefix=\"{prefix}\"] .mark').click()")
+    await wait_shown(page, "document.querySelector('#topic-tree [aria-selected=true]')")
     await page.evaluate("document.getElementById('topic-watch').click()")
     await wait_shown(page, "document.querySelectorAll('#topic-fields tr').length === 3")
     await page.evaluate("document.querySelector('#topic-fields input[data-path=celsius]').click()")

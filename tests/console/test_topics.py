@@ -95,6 +95,7 @@ async def test_what_a_topic_brings(page: Page) -> None:
     """Its last value on demand, its fields with kinds and numbers, and a chart of those picked; not longer topics."""
     await publish(page, ("/detail/a", {"load": 1}))
     await go(page, "#/topics?topic=/detail/a")
+    await wait_shown(page, "document.querySelector('#topic-tree [aria-selected=true]')?.dataset.prefix === '/detail/a'")
     await wait_shown(page, "document.getElementById('topic-name').textContent === '/detail/a'")
     await page.evaluate("document.getElementById('topic-watch').click()")
     publishing = """

@@ -87,11 +87,10 @@ class Topics {
   show({ parameters }) {
     const search = parameters.get("search") ?? "";
     this.search.value = search;
-    this.#topic = parameters.get("topic") ?? "";
-    if (this.#topic) {
-      this.detail.show(this.#topic, !this.#topic.endsWith("/"));
-      this.tree.reveal(this.#topic);
-    }
+    const topic = parameters.get("topic") ?? "";
+    if (topic) this.detail.show(topic, !topic.endsWith("/"));
+    if (topic !== this.#topic) this.tree.reveal(topic);
+    this.#topic = topic;
     this.tree.mark(this.#topic);
     if (search === this.#search) return;
     this.#search = search;

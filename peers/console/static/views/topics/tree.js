@@ -21,6 +21,9 @@ import { words } from "../../words.js";
 /** Most rows in sight. */
 const SHOWN = 2_000;
 
+/** Most levels that are opened for a topic in the address; each is asked for. */
+const REVEALED = 16;
+
 /**
  * @import { Topics as Level, OtherTopics, TopicRow } from "../../feeds/services.d.ts"
  *
@@ -123,7 +126,10 @@ export class Tree {
    * @param {string} topic
    */
   reveal(topic) {
-    for (let at = topic.indexOf("/", 1); at > 0 && at < topic.length - 1; at = topic.indexOf("/", at + 1)) {
+    let at = 0;
+    for (let level = 0; level < REVEALED; level += 1) {
+      at = topic.indexOf("/", at + 1);
+      if (at < 0 || at === topic.length - 1) return;
       this.open.add(topic.slice(0, at + 1));
     }
   }
