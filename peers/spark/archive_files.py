@@ -11,6 +11,8 @@ date DATE, root STRING, batch BIGINT                                            
 In a decoded archive, `value` is not there: `_bytes`, its size, the columns of its fields and `_rest` are, and
 `event_time` where there is one, whose date then names the folders (`peers.spark.archiving.typed_rows`).
 
+Where there is a table for each topic, all this stands in `ARCHIVE/table=zeek_conn/`.
+
 `root` is the first component of a topic without slashes: `zeek` of `/zeek/dns`, and of a topic without a leading slash
 the text up to its first one. Names of folders have an end, so longer roots are cut (`ROOT_LIMIT_CHARACTERS`).
 
@@ -32,12 +34,22 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own name for it
 
 from hub.errors import UsageError
+from peers.spark.archiving.folders import tables
 from peers.spark.archiving.iceberg_table import data_files, is_iceberg
 from peers.spark.archiving.state import DecodedState, load
 from peers.spark.archiving.typed_columns import EVENT_TIME, SIZE
 from peers.spark.selection import EVERYTHING, Selection, microseconds
 
-__all__ = ["COLUMNS", "NO_ROOT", "PARTITIONS", "ROOT_LIMIT_CHARACTERS", "decoded_state", "read_archive", "root_of"]
+__all__ = [
+    "COLUMNS",
+    "NO_ROOT",
+    "PARTITIONS",
+    "ROOT_LIMIT_CHARACTERS",
+    "decoded_state",
+    "read_archive",
+    "root_of",
+    "table_of",
+]
 
 COLUMNS = "offset BIGINT, timestamp TIMESTAMP, topic STRING, value BINARY"
 """In the files."""
@@ -63,6 +75,13 @@ def root_of(topic: Column) -> Column:
     return F.substring(component, 1, ROOT_LIMIT_CHARACTERS)
 
 
+def table_of(topic: Column, levels: int) -> Column:
+    """Return the name of the table of a topic: so many of its components (0: all), joined by underscores."""
+    first = F.regexp_extract(topic, f"^/?([^/]*(?:/[^/]*){{0,{levels - 1}}})" if levels else "(?s)^/?(.*)", 1)
+    name = F.substring(F.regexp_replace(first, r"[^\p{L}\p{N}]", "_"), 1, ROOT_LIMIT_CHARACTERS)
+    return F.when(name == "", "_").otherwise(name)
+
+
 def read_archive(spark: SparkSession, path: str, selection: Selection = EVERYTHING) -> DataFrame:
     """Return the messages of an archive, with the columns `COLUMNS` and `PARTITIONS`, and `size`, that of the value.
 
@@ -77,7 +96,7 @@ def read_archive(spark: SparkSession, path: str, selection: Selection = EVERYTHI
         UsageError: There is no archive, or it needs a package that is not installed.
     """
     decoded = decoded_state(path)
-    frame = _whole(spark, path, decoded).withColumn("root", F.coalesce("root", F.lit(NO_ROOT)))
+    frame = _whole(spark, path, decoded).drop("table").withColumn("root", F.coalesce("root", F.lit(NO_ROOT)))
     frame = frame.withColumn("size", F.octet_length("value") if decoded is None else F.col(SIZE))
     time = F.col("timestamp") if decoded is None or not decoded.event_time else F.coalesce(EVENT_TIME, "timestamp")
     if selection.prefixes:
@@ -123,13 +142,14 @@ def _whole(spark: SparkSession, path: str, decoded: DecodedState | None) -> Data
 
 def _files(path: str) -> list[str]:
     """Return what is to be read: the folder, or the files that are valid now where it is a Delta table."""
-    if not (Path(path) / _DELTA_LOG).is_dir():
+    found = [table for table in tables(Path(path)) if (table / _DELTA_LOG).is_dir()]
+    if not found:
         return [path]
     try:
         from deltalake import DeltaTable  # noqa: PLC0415 -- an extra
     except ImportError as error:
         raise UsageError(f"{path} is a Delta table, to read it: pip install '.[delta]'") from error
-    return list(DeltaTable(path).file_uris())
+    return [uri for table in found for uri in DeltaTable(table).file_uris()]
 
 
 def _begins(prefix: str) -> Column:

@@ -16,12 +16,18 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from pyspark.errors import StreamingQueryException
 
 from hub.errors import UsageError
 from peers.spark.archive_files import decoded_state, read_archive
+from peers.spark.archiving import writing
 from peers.spark.archiving.archive import Archived, archive
-from peers.spark.archiving.state import CHECKPOINT, HUB, ArchiveOrder
+from peers.spark.archiving.delta import DeltaBatches
+from peers.spark.archiving.iceberg import IcebergBatches
+from peers.spark.archiving.parquet import ParquetBatches
+from peers.spark.archiving.state import CHECKPOINT, HUB, ArchiveOrder, Format
 from peers.spark.progress import JobProgress
+from peers.spark.replaying.pace import FullSpeed
 from peers.spark.replaying.replay import ReplayOrder, replay
 from peers.spark.report.event_time import by_event_time
 from peers.spark.selection import Selection
@@ -164,14 +170,14 @@ def test_times_are_timestamps(run: Run, hub: HubWithJournal, path: Path) -> None
 
 
 def test_columns_that_were_written_down(run: Run, hub: HubWithJournal, path: Path) -> None:
-    """Are those of the archive; nothing else becomes one, until they are written anew."""
+    """Are of these types; others come by themselves."""
     hub.fill(FIRST)
     first = run(schema="uid STRING, n INT, nested STRUCT<a: ARRAY<INT>>").decoded
     assert first is not None
-    assert (first.added, first.rest) == (["uid", "n", "nested"], 3)
+    assert first.added == ["uid", "n", "nested", "ts", "id.orig_p", "tags", "field_topic"]
     rows = in_duckdb(path).order("uid").select("uid", "nested", "_rest").fetchall()
     assert rows[1][:2] == ("C2", {"a": [1]})
-    assert json.loads(rows[1][2]) == {"ts": TS + 86_400, "id.orig_p": "http"}
+    assert json.loads(rows[1][2]) == {"id.orig_p": "http"}
     for schema, said in (
         ("uid INT", "column uid is STRING in this archive and cannot become INT"),
         ("topic STRING", "'topic' cannot be the name"),
@@ -186,6 +192,63 @@ def test_columns_that_were_written_down(run: Run, hub: HubWithJournal, path: Pat
     assert (again.added, again.widened) == (["more"], ["n"])
     rows = in_duckdb(path).order("uid").select("uid", "n", "more").fetchall()
     assert rows == [("C1", 1, None), ("C2", 2, None), (None, None, None)]  # written anew, in the same place
+
+
+@pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])
+def test_a_table_for_each_topic(  # noqa: PLR0917 -- fixtures and a parameter
+    run: Run, hub: HubWithJournal, path: Path, spark: SparkSession, kind: Format, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Has columns of its own; what failed between two tables is repeated, and each record is there once."""
+    hub.fill(FIRST)
+    run(format=kind, table_by=2, schema="`id.orig_p` STRING, absent INT")
+    hub.fill([*SECOND, ("/zeek/dns/7", {"n": "text"}), ("/zeek/conn", {"n": 3})])
+
+    def fail(self: Any, rows: Any, number: int) -> bool:
+        if "table=zeek_dns" in str(vars(self)):
+            raise OSError("broken")
+        return write(self, rows, number)
+
+    writer = {"parquet": ParquetBatches, "delta": DeltaBatches, "iceberg": IcebergBatches}[kind]
+    write = writer.write
+    with monkeypatch.context() as patched:
+        patched.setattr(writer, "write", fail)
+        with pytest.raises(StreamingQueryException, match="broken"):
+            run(format=kind)
+    done = run(format=kind, compact=kind == "parquet").decoded
+    assert done is not None
+    assert sorted(done.added) == []  # they were found by the run that failed
+    assert sorted(one.name for one in path.glob("table=*")) == ["table=app_x", "table=zeek_conn", "table=zeek_dns"]
+    assert sorted(row.offset for row in read_archive(spark, str(path)).collect()) == list(range(7))
+    found = read_archive(spark, str(path), Selection(("/zeek/dns",))).collect()
+    assert sorted(row.offset for row in found) == [3, 4, 5]
+    if kind == "parquet":
+        conns = in_duckdb(path / "table=zeek_conn")
+        assert conns.order('"offset"').project("n, field_topic").fetchall() == [(1, "mine"), (2, None), (3, None)]
+        assert "query" not in conns.columns
+        assert "absent" not in conns.columns
+        assert conns.project('"id.orig_p"').order('"id.orig_p"').fetchall() == [("http",), (None,), (None,)]
+        dns = in_duckdb(path / "table=zeek_dns").order('"offset"')
+        assert dns.project("n, query").fetchall() == [(2**40, "a.example"), (1, None), (None, None)]
+        with pytest.raises(UsageError, match="--table-by: the tables of"):
+            run(table_by=1)
+
+
+def test_tables_are_bounded(
+    run: Run, hub: HubWithJournal, path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Topics that come later share one; also where values stay as they came."""
+    monkeypatch.setattr(writing, "TABLES_LIMIT", 2)
+    hub.fill([(topic, 1) for topic in ("/b", "/a", "/c/d", "/c", "/c/d")])
+    run(decode=False, event_time="", table_by=0)
+    names = ["table=_other", "table=a", "table=b"]
+    assert sorted(one.name for one in path.glob("table=*")) == names
+    assert sorted(row.offset for row in spark.read.parquet(str(path / "table=_other")).collect()) == [2, 3, 4]
+    lose_commit(path / HUB / CHECKPOINT, 0)
+    run(decode=False, event_time="")
+    assert sorted(row.offset for row in read_archive(spark, str(path)).collect()) == list(range(5))
+    with HubWithJournal(path.parent / "other") as other:
+        replay(Job(spark, JobProgress(shown=False)), ReplayOrder(url=other.url, path=str(path), pace=FullSpeed()))
+        assert other.records() == hub.records()
 
 
 def test_a_delta_table(run: Run, hub: HubWithJournal, path: Path) -> None:

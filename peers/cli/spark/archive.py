@@ -92,10 +92,13 @@ class How:
     compact: Annotated[bool, _help("Merge small files; not those of an Iceberg table.")] = False
     decode: Annotated[bool, _help("Make typed columns of the fields of messages, in place of their values.")] = False
     schema: Annotated[
-        Path | None, _help("File with these columns, such as query STRING, rtt DOUBLE; looked up without it.")
+        Path | None, _help("File with types of single columns, such as query STRING, rtt DOUBLE; others are looked up.")
     ] = None
     event_time: Annotated[
         str, _help("Field with the time of a message: its date names the folders, in place of the hub's.")
+    ] = ""
+    table_by: Annotated[
+        str, _help("A table for each topic: by its first level (root), by all (topic), or by so many, such as 2.")
     ] = ""
     max_offsets: Annotated[int | None, _help("Offsets of one batch, at most; default 500,000.")] = None
     consumer: Annotated[
@@ -114,6 +117,19 @@ class How:
             raise FlagError("--compact: PyIceberg cannot merge the files of a table")
         if self.consumer and not re.fullmatch(NAME_PATTERN, self.consumer):
             raise FlagError(f"--consumer {self.consumer}: 1 to 128 letters, digits, and of _ . : - all but the first")
+
+    def table_levels(self) -> int | None:
+        """Return how many levels of a topic name a table, 0 for all; None where it is not said.
+
+        Raises:
+            FlagError: It is neither a number nor one of the two words.
+        """
+        if not self.table_by:
+            return None
+        levels = {"topic": "0", "root": "1"}.get(self.table_by, self.table_by)
+        if self.table_by == "0" or not re.fullmatch("0|[1-9][0-9]?", levels):
+            raise FlagError(f"--table-by {self.table_by}: root, topic or 1 to 99 levels expected")
+        return int(levels)
 
     def columns(self) -> str:
         """Return the text of the file with the columns, empty without one.
@@ -146,7 +162,7 @@ def archive(  # noqa: PLR0913 -- one group of flags each
     every_s = _every_s(how.every)
     what.check()
     check_count("--max-offsets", how.max_offsets)
-    schema = how.columns()
+    schema, table_by = how.columns(), how.table_levels()
     token, token_path = text_or_path(token_file)
     Endpoint.parse_remote(url)
     _meet(Access(url, token, ca=files.ca, certificate=files.certificate, key=files.key, token_file=token_path), every_s)
@@ -165,6 +181,7 @@ def archive(  # noqa: PLR0913 -- one group of flags each
             decode=how.decode,
             schema=schema,
             event_time=how.event_time,
+            table_by=table_by,
             lossy=what.allow_loss,
             consumer=how.consumer,
             token=token,

@@ -31,7 +31,7 @@ from hub.errors import UsageError
 from peers.spark.archiving.compaction import Compacted
 from peers.spark.archiving.decoding import Decoded
 from peers.spark.archiving.delta import check_delta
-from peers.spark.archiving.folders import batches, repair, roots
+from peers.spark.archiving.folders import batches, repair, roots, tables
 from peers.spark.archiving.iceberg_table import METADATA, check_iceberg
 from peers.spark.archiving.parquet import WRITERS
 from peers.spark.archiving.query import CHEAP_CHECKPOINTS, Watching, run_query
@@ -94,6 +94,8 @@ def archive(
         raise UsageError("--schema, --event-time: --decode is needed, too")
     if order.decode and not order.is_local:
         raise UsageError("--decode: only archives on a local disk are decoded")
+    if order.table_by is not None and not order.is_local:
+        raise UsageError("--table-by: only archives on a local disk have a table for each topic")
     begun_s = time.monotonic()
     watching = Watching(Tally(), every, stop or threading.Event())
     with locked(Path(order.path)) if order.is_local else nullcontext():
@@ -115,7 +117,7 @@ def _prepared(order: ArchiveOrder) -> ArchiveState:
         UsageError: It is of another kind, or its checkpoint is missing.
     """
     decoded = DecodedState(StructType().jsonValue(), {}, order.event_time) if order.decode else None
-    fresh = ArchiveState(order.format, order.topics or ("",), decoded=decoded)
+    fresh = ArchiveState(order.format, order.topics or ("",), decoded=decoded, table_by=order.table_by)
     if not order.is_local:
         return fresh
     path = Path(order.path)
@@ -131,6 +133,8 @@ def _prepared(order: ArchiveOrder) -> ArchiveState:
     if order.topics not in {None, state.topics}:
         held = ",".join(state.topics) or "of all prefixes"
         raise UsageError(f"{path} holds the topics {held}: give others a folder of their own")
+    if order.table_by not in {None, state.table_by}:
+        raise UsageError(f"--table-by: the tables of {path} were made otherwise: begin another archive")
     if order.decode:
         _check_decoded(order, state)
     return state
@@ -155,7 +159,9 @@ def _check_empty(path: Path) -> None:
     Raises:
         UsageError: There are some.
     """
-    if any(batches(root) for root in roots(path)) or (path / _DELTA_LOG).exists() or (path / METADATA).exists():
+    if any(batches(root) for root in roots(path)) or any(
+        (table / name).exists() for table in tables(path) for name in (_DELTA_LOG, METADATA)
+    ):
         raise UsageError(
             f"{path} has batches, but {path / HUB / CHECKPOINT} is missing: nobody knows how far it reaches; "
             "restore it, or begin another archive"

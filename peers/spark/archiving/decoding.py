@@ -1,11 +1,11 @@
 """`Decoding`: micro-batches of records as frames with typed columns, and the columns of an archive as they grow.
 
 ```
-batch ─┬─ looked at: which fields, of which kinds ─▶ TypedColumns grown ─▶ stored
+batch ─┬─ looked at: which fields, of which kinds, by table ─▶ TypedColumns grown ─▶ stored
        └─ decoded with these columns ──▶ written                   (kept in between, so that the hub is read once)
 ```
 
-Where the columns were written down (`--schema`), nothing is looked at: what has no column stands in `_rest`.
+Types that were written down (`--schema`) are taken in place of those that are seen.
 
 Owner of the state: one job, which has the archive's lock. Invariant: columns are stored before a batch that has them is
 written; a batch that is repeated finds the same ones.
@@ -13,8 +13,7 @@ written; a batch that is repeated finds the same ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -26,6 +25,7 @@ from peers.spark.connector.inference import Inference
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
 
 __all__ = ["Decoded", "Decoding"]
 
@@ -43,10 +43,11 @@ class Decoded:
     undated: int = 0
     """Messages without an event time."""
 
-    def grow(self, growth: Growth) -> None:
+    def grow(self, growth: Growth, table: str = "") -> None:
         """Count what has changed."""
-        self.added += growth.added
-        self.widened += growth.widened
+        begin = f"{table}." if table else ""
+        self.added += [begin + name for name in growth.added]
+        self.widened += [begin + name for name in growth.widened]
 
 
 class Decoding:
@@ -54,28 +55,15 @@ class Decoding:
 
     Args:
         spark: The session.
-        columns: That the archive has.
         event_time: Field of the event time; empty for none.
-        fixed: Whether the columns were written down.
+        named: Columns whose types were written down.
         widens: Whether columns may widen.
-        keep: Is given columns that have grown, before they are used.
     """
 
-    def __init__(  # noqa: PLR0913 -- each is one thing to know
-        self,
-        spark: SparkSession,
-        columns: TypedColumns,
-        event_time: str,
-        *,
-        fixed: bool,
-        widens: bool,
-        keep: Callable[[TypedColumns], object],
-    ) -> None:
-        self._columns = columns
+    def __init__(self, spark: SparkSession, event_time: str, named: StructType, *, widens: bool) -> None:
         self._event_time = event_time
-        self._fixed = fixed
+        self._named = named
         self._widens = widens
-        self._keep = keep
         context = spark.sparkContext
         self._counts = Counts(context.accumulator(0), context.accumulator(0))
         self._grown = Decoded()
@@ -85,29 +73,23 @@ class Decoding:
         self._grown.rest, self._grown.undated = self._counts.rest.value, self._counts.undated.value
         return self._grown
 
-    @contextmanager
-    def typed(self, frame: DataFrame) -> Iterator[DataFrame]:
-        """Yield a batch with typed columns."""
-        if self._fixed:
-            yield self._typed(frame)
-            return
-        kept = frame.persist()
-        try:
-            self._grow(kept)
-            yield self._typed(kept)
-        finally:
-            kept.unpersist()
+    def look(self, frame: DataFrame) -> dict[str, Inference]:
+        """Return what the messages of each table hold."""
+        seen: dict[str, Inference] = {}
+        for table, told in frame.select("table", "value").mapInArrow(look, "table STRING, seen STRING").collect():
+            seen.setdefault(table, Inference()).merge(Inference(msgspec.json.decode(told)))
+        return seen
 
-    def _grow(self, frame: DataFrame) -> None:
-        seen = Inference()
-        for (told,) in frame.select("value").mapInArrow(look, "seen STRING").collect():
-            seen.merge(Inference(msgspec.json.decode(told)))
-        columns, growth = self._columns.grown(seen.kinds(), widens=self._widens)
-        if growth.added or growth.widened:
-            self._keep(columns)
-            self._columns = columns
-            self._grown.grow(growth)
+    def grown(self, table: str, columns: TypedColumns, seen: Iterable[Inference]) -> TypedColumns:
+        """Return the columns of a table that also hold what was seen."""
+        together = Inference()
+        for one in seen:
+            together.merge(one)
+        columns, growth = columns.grown(together.kinds(), self._named, widens=self._widens)
+        self._grown.grow(growth, table)
+        return columns
 
-    def _typed(self, frame: DataFrame) -> DataFrame:
-        rows = TypedRows(self._columns, self._event_time, self._counts)
-        return frame.mapInArrow(rows.batches, typed_schema(self._columns, self._event_time))
+    def typed(self, frame: DataFrame, columns: TypedColumns) -> DataFrame:
+        """Return a batch with typed columns."""
+        rows = TypedRows(columns, self._event_time, self._counts)
+        return frame.mapInArrow(rows.batches, typed_schema(columns, self._event_time))

@@ -3,6 +3,7 @@
 ```
 date=2026-11-21/root=zeek/batch=7/part-*.parquet         what readers see
 date=2026-11-21/.compacting.root=zeek/batch=...          being made, or just replaced: no reader looks at it
+table=zeek_conn/date=...                                 the same, where there is a table for each topic
 ```
 
 A folder is replaced by one exchange of two names (`renameat2`), so that whoever lists it sees the old one or the new
@@ -20,9 +21,22 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["BATCH", "HIDDEN", "batches", "hidden_name", "link_files", "parts", "repair", "replace", "roots", "size_of"]
+__all__ = [
+    "BATCH",
+    "HIDDEN",
+    "batches",
+    "hidden_name",
+    "link_files",
+    "parts",
+    "repair",
+    "replace",
+    "roots",
+    "size_of",
+    "tables",
+]
 
 BATCH = "batch="
+_TABLES = "table=*"
 _DATES = "date=*"
 _ROOTS = "root=*"
 
@@ -35,10 +49,16 @@ _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 
 
+def tables(archive: Path) -> list[Path]:
+    """Return the folders that hold tables: the archive's own first, then those of topics."""
+    return [archive, *sorted(archive.glob(_TABLES))]
+
+
 def roots(archive: Path) -> Iterator[Path]:
     """Yield the folders of one date and one root each, in order."""
-    for date in sorted(archive.glob(_DATES)):
-        yield from sorted(date.glob(_ROOTS))
+    for table in tables(archive):
+        for date in sorted(table.glob(_DATES)):
+            yield from sorted(date.glob(_ROOTS))
 
 
 def batches(root: Path) -> dict[int, Path]:
@@ -107,15 +127,19 @@ def sync(folder: Path) -> None:
 
 def repair(archive: Path) -> int:
     """Finish or undo what a job that was killed has left; return how many folders that were."""
+    return sum(map(_repair, tables(archive)))
+
+
+def _repair(table: Path) -> int:
     found = 0
-    for left in archive.glob(f"{_DATES}/{_REPLACED}{_ROOTS}"):
+    for left in table.glob(f"{_DATES}/{_REPLACED}{_ROOTS}"):
         root = left.with_name(left.name.removeprefix(_REPLACED))
         if not root.exists():
             hidden_name(root).rename(root)  # it was whole before its place was made free
         shutil.rmtree(left)
         found += 1
     for pattern in (f"{_DATES}/{HIDDEN}{_ROOTS}", _STAGING):
-        for left in archive.glob(pattern):
+        for left in table.glob(pattern):
             shutil.rmtree(left)
             found += 1
     return found

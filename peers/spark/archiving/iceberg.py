@@ -38,10 +38,13 @@ class IcebergBatches:
 
     Args:
         path: Of the archive: a folder of this machine.
+        table: Name of the table of some topics; empty where there is one table.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, table: str = "") -> None:
         self._path = path
+        self._folder = f"table={table}" if table else ""
+        self._table = (NAMESPACE, table) if table else TABLE
 
     def write(self, frame: DataFrame, batch: int) -> bool:
         """Commit a batch; False if it was committed before."""
@@ -49,13 +52,13 @@ class IcebergBatches:
             return self._write(catalog, frame, f"hub.batch.{query_id(frame)}", batch)
 
     def _write(self, catalog: Any, frame: DataFrame, mark: str, batch: int) -> bool:
-        exists = catalog.table_exists(TABLE)
-        if exists and int(catalog.load_table(TABLE).properties.get(mark, -1)) >= batch:
+        exists = catalog.table_exists(self._table)
+        if exists and int(catalog.load_table(self._table).properties.get(mark, -1)) >= batch:
             return False
         rows = partitioned(frame).toArrow()
         if not exists:
             self._create(catalog, rows.schema)
-        table = catalog.load_table(TABLE)
+        table = catalog.load_table(self._table)
         with table.transaction() as commit:
             with commit.update_schema() as change:
                 change.union_by_name(rows.schema)  # columns of a decoded archive that are new
@@ -68,10 +71,12 @@ class IcebergBatches:
         return True
 
     def _create(self, catalog: Any, schema: Any) -> None:
-        location = str(Path(self._path).resolve())
+        location = str(Path(self._path).resolve() / self._folder)
         catalog.create_namespace_if_not_exists(NAMESPACE)
         with (
-            catalog.create_table_transaction(TABLE, schema=schema, location=location, properties=_PROPERTIES) as table,
+            catalog.create_table_transaction(
+                self._table, schema=schema, location=location, properties=_PROPERTIES
+            ) as table,
             table.update_spec() as partitions,
         ):
             partitions.add_identity("date")

@@ -61,9 +61,10 @@ def data_files(path: str) -> list[str]:
         UsageError: PyIceberg is not there.
     """
     with opened_catalog(path) as catalog:
-        if not catalog.table_exists(TABLE):
+        if (NAMESPACE,) not in catalog.list_namespaces():
             return []
-        return [task.file.file_path for task in catalog.load_table(TABLE).scan().plan_files()]
+        tables = [catalog.load_table(name) for name in catalog.list_tables(NAMESPACE)]
+        return [task.file.file_path for table in tables for task in table.scan().plan_files()]
 
 
 @contextmanager

@@ -51,11 +51,13 @@ class ArchiveOrder:
     """How often the job looks for more; None: it archives what is there, and ends."""
     format: Format = "parquet"
     compact: bool = False
+    table_by: int | None = None
+    """So many levels of a topic name the table of a message, 0: all; None: as the archive has it, or one table."""
     max_offsets: int | None = None
     decode: bool = False
     """Whether fields of messages become typed columns."""
     schema: str = ""
-    """Of these, in Spark's DDL or JSON, where they are written down; empty where they are looked up."""
+    """Types of single columns, in Spark's DDL or JSON, in place of those that are looked up."""
     event_time: str = ""
     """Field by whose date folders are named; empty for the time of the hub."""
     lossy: bool = False
@@ -94,7 +96,11 @@ class ArchiveState(msgspec.Struct, frozen=True):
     compacted: int = -1
     """Batches up to this one may have been merged: if Spark repeats one, it is there already."""
     decoded: DecodedState | None = None
-    """None where values stand as they came."""
+    """None where values stand as they came; without columns where there is a table for each topic."""
+    table_by: int | None = None
+    """So many levels of a topic name its table, 0: all; None where there is one table."""
+    tables: dict[str, DecodedState | None] = {}
+    """The tables by their names, and their columns where values were decoded."""
 
 
 def load(archive: Path) -> ArchiveState | None:

@@ -49,7 +49,7 @@ EVENT_TIME = "event_time"
 SIZE = "_bytes"
 REST = "_rest"
 
-_TAKEN = frozenset({"offset", "timestamp", "topic", "value", EVENT_TIME, SIZE, REST, "date", "root", "batch"})
+_TAKEN = frozenset({"offset", "timestamp", "topic", "value", EVENT_TIME, SIZE, REST, "date", "root", "batch", "table"})
 _INSTEAD = "field_"
 _UNFIT = re.compile(r"[ ,;{}()\n\t=]")
 
@@ -82,21 +82,25 @@ class TypedColumns:
         """Return what `schema.jsonValue()` and `fields` were stored of."""
         return cls(StructType.fromJson(dict(schema)), dict(fields))
 
-    def grown(self, kinds: Mapping[str, str], *, widens: bool) -> tuple[TypedColumns, Growth]:
+    def grown(
+        self, kinds: Mapping[str, str], named: StructType | None = None, *, widens: bool
+    ) -> tuple[TypedColumns, Growth]:
         """Return the columns that also hold fields of these kinds, as far as that can be.
 
         Args:
             kinds: By field; see `peers.spark.connector.inference`.
+            named: Columns whose types somebody has written down; they are taken in place of the kinds.
             widens: Whether a column may widen.
         """
         wished = []
+        types = {column.name: column.dataType for column in named.fields} if named else {}
         by_field = {name: column for column, name in self.fields.items()}
         taken = {column.lower() for column in self.fields}
         for name, kind in kinds.items():
             column = by_field.get(name) or _column_for(name)
             if column and (name in by_field or column.lower() not in taken):
                 taken.add(column.lower())
-                wished.append((column, name, type_of(kind)))
+                wished.append((column, name, types.get(column) or type_of(kind)))
         return self._with(wished, widens=widens)
 
     def named(self, schema: StructType, *, widens: bool) -> tuple[TypedColumns, Growth]:

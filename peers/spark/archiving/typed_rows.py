@@ -14,6 +14,7 @@ the machine.
 from __future__ import annotations
 
 import base64
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -87,11 +88,14 @@ def typed_schema(columns: TypedColumns, event_time: str) -> StructType:
 
 
 def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield, as one row of JSON in a column `seen`, which kinds the fields of the messages in `value` are of."""
-    seen = Inference()
+    """Yield a row for each `table`: which kinds the fields of its messages in `value` are of, as JSON in `seen`."""
+    seen: defaultdict[str, Inference] = defaultdict(Inference)
     for batch in batches:
-        seen.add(map(message_of, batch.column("value").to_pylist()))
-    yield pa.record_batch({"seen": [msgspec.json.encode(seen.seen).decode()]})
+        by_table = pa.Table.from_batches([batch]).group_by("table").aggregate([("value", "list")])
+        for table, values in zip(by_table["table"].to_pylist(), by_table["value_list"].to_pylist(), strict=True):
+            seen[table].add(map(message_of, values))
+    told = [msgspec.json.encode(one.seen).decode() for one in seen.values()]
+    yield pa.record_batch({"table": pa.array(list(seen), pa.string()), "seen": pa.array(told, pa.string())})
 
 
 def moments(bodies: Iterable[bytes | None], name: str) -> list[int | None]:
