@@ -4,7 +4,7 @@
 |---|---|
 | nil, booleans, integers, floats, strings, arrays, maps | the same; NaN and the infinities become `null` |
 | `bin` | base64 text |
-| timestamp extension | RFC 3339 text |
+| timestamp extension | RFC 3339 text, to the nanosecond where it has such |
 | map keys that are not text | their text |
 | extensions 1 to 10: Zeek's values | as in `peers.values.untyped` |
 | other extensions, invalid msgpack, more than 500 arrays and maps in each other | none |
@@ -21,7 +21,9 @@ No state, no I/O.
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
 import msgspec
@@ -76,7 +78,25 @@ def _extension(code: int, data: memoryview) -> Any:
 
 _decode = msgspec.msgpack.Decoder(ext_hook=_extension).decode
 _check = msgspec.msgpack.Decoder().decode
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_US_NS = 1_000
+_find_timestamps = re.compile(rb"(?s)\xd7\xff(.{4})|\xc7\x0c\xff(.{4})").findall
+"""Of timestamps with a fraction: nanoseconds in 30 of 32 bits, or in all of them."""
+
+
 _encode = msgspec.json.Encoder().encode
+
+
+def _plain(time: Any) -> str:
+    """Return the text of a `msgpack.Timestamp`."""
+    if time is None or isinstance(time, bool | tuple):
+        raise TypeError("such keys")
+    moment = _EPOCH + timedelta(seconds=time.seconds)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{time.nanoseconds:09}Z"
+
+
+_encode_to_ns = msgspec.json.Encoder(enc_hook=_plain).encode
 
 _NO_FORM = (ValueError, TypeError, OverflowError, RecursionError)
 """What the conversion raises for what has no JSON form; msgspec's errors and UnicodeDecodeError are ValueErrors."""
@@ -116,15 +136,32 @@ def msgpack_of_broker(body: bytes) -> bytes | None:
 
 def _json_of(body: bytes) -> bytes | None:
     try:
-        value = _decode(body)
+        exact = _has_nanoseconds(body)
+        value, encode = (_decode_to_ns(body), _encode_to_ns) if exact else (_decode(body), _encode)
         try:
-            return _encode(value)
+            return encode(value)
         except TypeError as error:
             if "keys" not in str(error) or len(body) > _TEXT_KEYS_LIMIT_BYTES:
                 return None
-            return _encode(_with_text_keys(value))
+            return encode(_with_text_keys(value))
     except _NO_FORM:
         return None
+
+
+def _has_nanoseconds(body: bytes) -> bool:
+    """Return whether there may be a timestamp that msgspec would round down to microseconds."""
+    if b"\xd7\xff" not in body and b"\xc7\x0c\xff" not in body:
+        return False
+    return any(
+        (int.from_bytes(short) >> 2 if short else int.from_bytes(long)) % _US_NS
+        for short, long in _find_timestamps(body)
+    )
+
+
+def _decode_to_ns(body: bytes) -> Any:
+    import msgpack  # noqa: PLC0415 -- rarely needed
+
+    return msgpack.unpackb(body, ext_hook=_extension, strict_map_key=False, timestamp=0)
 
 
 def _with_text_keys(value: Any) -> Any:

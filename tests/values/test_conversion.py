@@ -52,6 +52,20 @@ def test_what_json_has_stays_the_same(value: Any) -> None:
     assert converted(value) == value
 
 
+def test_times_keep_their_nanoseconds() -> None:
+    """Those that have some; others are as before. Text that looks like one is text."""
+    for time, text in (
+        (msgpack.Timestamp(1, 5), "1970-01-01T00:00:01.000000005Z"),
+        (msgpack.Timestamp(-1, 5), "1969-12-31T23:59:59.000000005Z"),
+        (msgpack.Timestamp(2**34, 999_999_999), "2514-05-30T01:53:04.999999999Z"),
+        (msgpack.Timestamp(1, 5_000), "1970-01-01T00:00:01.000005Z"),
+        (msgpack.Timestamp(1, 0), "1970-01-01T00:00:01Z"),
+    ):
+        assert converted({"at": [time], "n": msgpack.ExtType(1, bytes(8))}) == {"at": [text], "n": 0}
+    assert json_of(msgpack.packb(msgpack.Timestamp(2**60, 5))) is None
+    assert converted(base64.b64decode("1/8AAAAUAAAAAQ==")) == "1/8AAAAUAAAAAQ=="
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_numbers_that_json_has_not_are_null(value: float) -> None:
     """NaN and the infinities become null, also within other values."""

@@ -217,7 +217,7 @@ def test_verify(journal: Path) -> None:
     flip(first, 200)
     told = run("tier", "verify", journal.parent / "tier", code=3)
     assert "the checksum of the file does not match" in told
-    assert told.endswith("sound: 25 records in 1 files\n")
+    assert told.endswith("\n25 records can be read, in 1 of 2 files\n")
     first.unlink()
     assert "there is no such file" in run("tier", "verify", journal.parent / "tier", code=3)
 

@@ -25,7 +25,7 @@ _HEADS = ("journal", "offsets", "records", "what")
 def verify(tier: TierAddress, /, *, journal: JournalId = None) -> int:
     """Read everything in a tier and look for damage: exit code 0 if there is none, 3 if there is."""
     found: list[tuple[str, Damage]] = []
-    files = records = 0
+    files = records = damaged = 0
     with shown_bar() as tell:
         for shelf in shelves(tier, journal):
             begin, end = position, _ = shelf.first or 0, shelf.next or 0
@@ -36,6 +36,7 @@ def verify(tier: TierAddress, /, *, journal: JournalId = None) -> int:
                 flaw = shelf.flaw_of(entry)
                 if flaw:
                     found.append((shelf.journal.hex(), Damage(entry.first, entry.next, flaw)))
+                    damaged += 1
                 else:
                     files += 1
                     records += entry.records
@@ -44,7 +45,7 @@ def verify(tier: TierAddress, /, *, journal: JournalId = None) -> int:
         return Soundness.SOUND
     rows = ((name, f"{one.first} to {(one.next or 0) - 1}", _count(one), one.cause) for name, one in found)
     show(_HEADS, rows, text_columns=(0, 1, 3))
-    print(f"\nsound: {records:,} records in {files:,} files")
+    print(f"\n{records:,} records can be read, in {files:,} of {files + damaged:,} files")
     return Soundness.DAMAGED
 
 
