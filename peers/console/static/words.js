@@ -301,7 +301,7 @@ const ENGLISH = {
     charts: { rate: "Recorded", waiting: "On their way to the disk" },
     consumers: "Named consumers",
     noConsumers: "None yet.",
-    columns: ["Name", "Prefixes", "Behind", "State", "Clients", "Unacknowledged", "Acknowledged", "Redelivered", "Given up"],
+    columns: ["Name", "Prefixes", "Behind", "State", "Clients", "In flight", "Acked", "Redelivered", "Given up"],
     others: (/** @type {number} */ count) => `and ${plural(count, "other one, which is", "others, which are")} less far behind`,
     keepsUp: "keeps up",
     nobody: "nobody takes its messages",
