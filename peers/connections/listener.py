@@ -191,4 +191,11 @@ def _cause(endpoint: Endpoint, error: OSError | UnicodeError) -> str:
     text = (error.strerror if isinstance(error, OSError) else "") or str(error)
     if "in use" in text or "in use" in str(error):
         text = f"port {endpoint.port} is in use by another process; choose another one, or 0 to pick a free one"
+    if isinstance(error, PermissionError):
+        if endpoint.scheme is Scheme.UNIX:
+            return f"this account may not write in {Path(endpoint.path).parent}; choose a folder that it may write in"
+        return (
+            f"this account may not use port {endpoint.port}; choose one above 1023, or give the hub the capability "
+            "CAP_NET_BIND_SERVICE"
+        )
     return text

@@ -177,7 +177,9 @@ def _cause(error: OSError, *files: str) -> str:
     """Say what is wrong with one of these files."""
     if isinstance(error, FileNotFoundError):
         missing = [file for file in files if file and not Path(file).exists()]
-        return f"there is no such file as {missing[0]}" if missing else "there is no such file"
+        if missing and len([file for file in files if file]) > 1:  # the text has named both
+            return f"there is no file {missing[0]}"
+        return "there is no such file"
     if isinstance(error, ssl.SSLError):
         if error.reason == "KEY_VALUES_MISMATCH":
             return "the key does not belong to the certificate"

@@ -169,8 +169,26 @@ def locked(tmp_path: Path) -> Iterator[Path]:
     os.seteuid(before)
 
 
+@pytest.mark.usefixtures("locked")
+async def test_a_port_for_root_alone() -> None:
+    """The text says what to do."""
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", 80))
+        except PermissionError:
+            pass
+        else:
+            pytest.skip("every account may use every port here")
+    text = await failure("tcp://127.0.0.1:80")
+    assert text == (
+        "cannot listen on tcp://127.0.0.1:80: this account may not use port 80; choose one above 1023, or give the hub "
+        "the capability CAP_NET_BIND_SERVICE"
+    )
+
+
 async def test_an_unwritable_directory(locked: Path) -> None:
     """The text says so."""
     assert await failure(f"unix://{locked}/hub.sock") == (
-        f"cannot listen on unix://{locked}/hub.sock: Permission denied"
+        f"cannot listen on unix://{locked}/hub.sock: "
+        f"this account may not write in {locked}; choose a folder that it may write in"
     )

@@ -464,11 +464,11 @@ def locked_key(hub_files: Files, tmp_path: Path) -> str:
     ("change", "told"),
     [
         ({"certificate": ""}, "tls.certificate is missing"),
-        ({"certificate": "nowhere.pem"}, "tls.certificate nowhere.pem.*: there is no such file as nowhere.pem"),
-        ({"key": "nowhere.key"}, "tls.key nowhere.key: there is no such file as nowhere.key"),
+        ({"certificate": "nowhere.pem"}, "tls.certificate nowhere.pem.*: there is no file nowhere.pem"),
+        ({"key": "nowhere.key"}, "tls.key nowhere.key: there is no file nowhere.key"),
         ({"key": ""}, "no PEM of the expected kind"),
         ({"certificate": "empty"}, "no PEM of the expected kind"),
-        ({"ca": "nowhere.pem"}, "tls.ca nowhere.pem: there is no such file as"),
+        ({"ca": "nowhere.pem"}, "tls.ca nowhere.pem: there is no such file$"),
         ({"ca": "empty"}, "tls.ca empty: no PEM of the expected kind"),
         ({"clients": "required"}, "tls.ca is missing"),
     ],
@@ -494,7 +494,7 @@ def test_options_that_make_no_sense(authority: Authority) -> None:
         peers.client.blocking.connect("tcp://127.0.0.1:1", ca=authority.ca)
     with pytest.raises(TlsError, match="a key without its certificate"):
         peers.client.blocking.connect("tls://127.0.0.1:1", key="client.key")
-    with pytest.raises(TlsError, match=r"ca nowhere\.pem: there is no such file as"):
+    with pytest.raises(TlsError, match=r"ca nowhere\.pem: there is no such file$"):
         peers.client.blocking.connect("wss://127.0.0.1:1", ca="nowhere.pem")
 
 

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import apsw
 import pytest
@@ -236,6 +237,13 @@ def test_no_folder_to_make_it_in(tmp_path: Path) -> None:
     """The place is named."""
     with pytest.raises(JournalUnavailableError, match="nowhere/journal: No such file or directory"):
         opened(tmp_path / "nowhere" / "journal")
+
+
+def test_a_folder_that_this_account_may_not_write(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The text says what to do."""
+    monkeypatch.setattr(Path, "mkdir", Mock(side_effect=PermissionError(13, "Permission denied")))
+    with pytest.raises(JournalUnavailableError, match="journal: this account may not write there; choose a folder"):
+        opened(tmp_path / "journal")
 
 
 def test_a_half_made_segment_is_deleted(path: Path) -> None:

@@ -185,4 +185,7 @@ def translated(path: str) -> Iterator[None]:
         place = error.filename if isinstance(error.filename, str) else path
         if error.errno == errno.ENOSPC:
             raise JournalUnavailableError(f"{place}: the disk is full") from error
+        if isinstance(error, PermissionError):
+            text = f"{place}: this account may not write there; choose a folder that it may write in"
+            raise JournalUnavailableError(text) from error
         raise JournalUnavailableError(f"{place}: {error.strerror or error}") from error

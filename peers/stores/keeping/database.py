@@ -98,7 +98,7 @@ class Database:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
             self._connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
         except (apsw.Error, OSError) as error:
-            raise StorageError(f"store {name!r}: {path}: {error}") from error
+            raise StorageError(f"store {name!r}: {path}: {_cause(error, path)}") from error
         try:
             self._set_up(full_sync=full_sync)
             self._begin(first_epoch, _ON_DISK if full_sync else _boot_id())
@@ -246,6 +246,15 @@ def _checksum(key: bytes, value: bytes, version: int, expires_ns: int | None, us
 def _note_row(name: str, value: bytes) -> tuple[str, bytes, int]:
     """Return the row of a note."""
     return name, value, crc32(value, crc32(name.encode()))
+
+
+def _cause(error: Exception, path: str) -> str:
+    """Say why a file cannot be opened, and what to do."""
+    if isinstance(error, PermissionError):
+        return "this account may not write there; choose a folder that it may write in"
+    if isinstance(error, FileNotFoundError):
+        return f"there is no folder {Path(path).parent}; make it first, writable for the hub"
+    return (error.strerror if isinstance(error, OSError) else "") or str(error)
 
 
 def _boot_id() -> bytes:
