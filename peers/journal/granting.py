@@ -40,7 +40,7 @@ def granted(fetch: Fetch, rights: Rights | None, action: Action, *, narrows: boo
     refused = next((prefix for prefix in fetch.prefixes if not rights.may_all(action, prefix)), None)
     if refused is None:
         return fetch
-    if not narrows:
+    if not narrows or not rights.may_any(action):
         raise prefix_not_granted(rights, action, refused)
     paths = rights.paths(action, NARROWED_PATHS)
     if paths is None:

@@ -341,6 +341,7 @@ async def test_terms_of_a_consumer_that_is_there(bench: Bench) -> None:
         ({"name": "c", "terms": {"prefixes": []}}, "terms: expected a map like prefixes"),
         ({"name": "c", "terms": {"prefixes": ["\x00"]}}, "control character"),
         ({"name": "c", "terms": {"prefixes": ["/"], "dead_letters": "$hub/x"}}, "hub's own"),
+        ({"name": "c", "terms": {"prefixes": ["/"], "dead_letters": "$store/s/changes/x"}}, "hub's own"),
         ({"name": "c", "terms": {"prefixes": ["/"], "dead_letters": "/dead"}}, "would get them itself"),
         (5, "expected a map like name"),
     ],

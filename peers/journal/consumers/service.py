@@ -49,7 +49,7 @@ from hub.request_frame import Status
 from hub.requests.later import Later
 from hub.routes import Route
 from hub.settings.journal import JournalSettings
-from hub.topics import RESERVED, check_prefix, check_topic
+from hub.topics import RESERVED, check_prefix, check_topic, store_that_tells
 from peers.journal.consumers.asked import Acknowledge, Commit, InProgress, Join, Leave, Nak, Remove, Take, read
 from peers.journal.consumers.client import ConsumerClient, LocalClient
 from peers.journal.consumers.for_hubs import ForHubs
@@ -514,8 +514,9 @@ def _check(client: ConsumerClient, terms: Terms) -> None:
     """
     for prefix in terms.prefixes:
         check_prefix(prefix)
-    if terms.dead_letters and check_topic(terms.dead_letters).startswith(RESERVED):
-        raise UsageError(f"dead letters: topics under {RESERVED} are the hub's own")
+    letters = terms.dead_letters
+    if letters and (check_topic(letters).startswith(RESERVED) or store_that_tells(letters) is not None):
+        raise UsageError(f"dead letters: topics under {RESERVED}, and the changes of stores, are the hub's own")
     if any(terms.dead_letters.startswith(prefix) for prefix in terms.prefixes if terms.dead_letters):
         raise UsageError("dead letters: the consumer would get them itself; choose a topic that it does not want")
     try:

@@ -150,9 +150,12 @@ async def test_history(recording: Guarded, door: str) -> None:
             [record async for record in client.read("", start=0)]
         found = [record.value async for record in client.read("/zeek/dns", start=0, end=len(RECORDED))]
         assert found == ["/zeek/dns", "/zeek/dns/10.0.0.7"]
-    async with connect(endpoint.location, name="bob") as client:
-        with pytest.raises(RejectedError, match="not granted to user 'bob'"):
-            [record async for record in client.read("/zeek/dns", start=0)]
+    for narrow in (False, True):  # nor is a user who may read nothing told how far the journal reaches
+        async with connect(endpoint.location, name="bob", narrow=narrow) as client:
+            with pytest.raises(RejectedError, match="not granted to user 'bob'"):
+                [record async for record in client.read("/zeek/dns", start=0)]
+            with pytest.raises(RejectedError, match="not granted to user 'bob'"):
+                await client.journal()
 
 
 async def test_history_in_json(recording: Guarded) -> None:

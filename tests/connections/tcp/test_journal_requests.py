@@ -363,13 +363,13 @@ def test_narrowed_history(bench: Bench) -> None:
 
 
 def test_narrowed_history_for_who_may_read_nothing(bench: Bench) -> None:
-    """Holds nothing; a form that was asked for stays."""
+    """Is refused: an answer would tell how far the journal reaches."""
     restrict(bench, "bob")
     bench.handler.narrows = True
     bench.requests.act(Order(5, form="json"))
-    ((fetch, _),) = bench.journal.fetches
-    assert isinstance(fetch, Order)
-    assert (fetch.granted, fetch.form) == (((),), "json")
+    assert not bench.journal.fetches
+    (notice,) = bench.notices
+    assert notice.text == "journal '': not granted to user 'bob'"
 
 
 def test_narrowing_to_too_many_grants(bench: Bench) -> None:
