@@ -221,7 +221,7 @@ async def test_what_was_deleted_is_told(start_recording: StartRecording, monkeyp
     fetch = hub.journal._readers.fetch
     orders = []
 
-    def gone_at_first(order: bytes, deliver: object) -> None:
+    def gone_at_first(order: bytes, deliver: object, _: object) -> None:
         orders.append(order)
         if len(orders) == 1:
             deliver(encode_notice(Notice("error", request=1, code=CloseCode.GONE, text="deleted", offset=3)))  # type: ignore[operator]
@@ -246,7 +246,7 @@ async def test_a_reader_that_is_busy_is_asked_again(
     read = hub.journal._pieces._read
     refused = []
 
-    def busy_at_first(order: bytes, deliver: object) -> None:
+    def busy_at_first(order: bytes, deliver: object, _: object) -> None:
         if len(refused) < 3:
             refused.append(order)
             deliver(RejectedError(CloseCode.TRY_AGAIN_LATER, "busy"))  # type: ignore[operator]
@@ -266,7 +266,7 @@ async def test_one_piece_for_all_who_want_it(start_recording: StartRecording, mo
     assert hub.journal is not None
     read = hub.journal._pieces._read
     orders = []
-    monkeypatch.setattr(hub.journal._pieces, "_read", lambda order, then: (orders.append(order), read(order, then)))
+    monkeypatch.setattr(hub.journal._pieces, "_read", lambda order, then, _: (orders.append(order), read(order, then)))
     await record(hub, "/a", 1)
     for client in clients:
         assert await numbered(client, 1) == [(0, 1)]
