@@ -29,6 +29,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, Generic, TypeVar
 
+from hub.errors import CloseCode, RejectedError
 from hub.filter import Change
 from hub.limits import LINK_COST, MeshLimits
 from hub.mesh.announcement import Announcement, Digest, Interests, Told, Wanted
@@ -36,7 +37,7 @@ from hub.mesh.far_views import FarViews
 from hub.mesh.graph import Graph
 from hub.mesh.graph_change import GraphChange
 from hub.mesh.knowledge import Knowledge, contradicts
-from hub.mesh.own_news import OwnNews
+from hub.mesh.own_news import OUTBID_LIMIT, OwnNews
 from hub.mesh.reach import Reach
 from hub.mesh.record import Record
 from hub.mesh.statistics import MeshStatistics
@@ -256,6 +257,11 @@ class Mesh(Generic[L]):
                 self._on_clash(announcement.seq)
                 self._news.outbid(announcement.seq)
             return
+        if announcement.seq > OUTBID_LIMIT + 1 and self._links.get(announcement.hub, link) is not link:
+            text = (
+                f"announcement {announcement.seq} of hub {announcement.hub.hex()}, which is linked here, by another hub"
+            )
+            raise RejectedError(CloseCode.NOT_ALLOWED, text)
         heard = self._knowledge.hear(link, announcement)
         if heard is not None and heard.neighbours:
             self._relink(heard.hub)

@@ -14,6 +14,7 @@ from peers.journal.consumers.far_client import FarClient
 from peers.journal.consumers.for_hubs import ForHubs
 from peers.journal.consumers.question import GONE, WHAT, Question, encode_question
 from tests.hub.requests.party import Room, values_of
+from tests.hub.rights.hall import policy_of
 
 HERE, THERE = b"h" * 16, b"t" * 16
 
@@ -57,6 +58,24 @@ def test_a_hub_that_was_started_anew_has_other_clients() -> None:
     assert bench.gone == [first]
     assert first.is_gone
     assert not bench.joined[-1].is_gone
+
+
+def test_a_link_of_another_user_does_not_speak_for_a_hub() -> None:
+    """Whatever it says of the hub's clients, they are members still; and their own hub is answered."""
+    bench = Bench()
+    policy = policy_of('[roles.linked]\nlink = { bring = ["/c"], take = ["/c"] }\n[users]\nevil = ["linked"]\n')
+    assert bench.ask("join", "a") == [(Status.OK, "a")]
+    theirs = bench.link, bench.outlet
+    bench.link, bench.outlet = bench.room.link(b"e" * 16)
+    bench.link.rights = policy.rights("evil")
+    for what, run in ((GONE, 1), ("take", 2), ("", 2)):
+        ((status, text),) = bench.ask(what, run=run)
+        assert status == Status.NOT_ALLOWED
+        assert text.endswith("have come by the link of another user")
+    assert bench.gone == []
+    bench.link, bench.outlet = theirs
+    assert bench.ask("join", "b") == [(Status.OK, "b")]
+    assert len(set(bench.joined)) == 1
 
 
 def test_a_client_that_has_left_is_gone_once() -> None:

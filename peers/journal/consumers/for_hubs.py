@@ -34,6 +34,8 @@ ANSWERING_LIMIT: Final = 4_096
 
 class _Hub(NamedTuple):
     run: int
+    user: str | None
+    """The user of the link that has brought its clients; None for a link without one."""
     clients: dict[int, FarClient]
     """Those who have joined, until they are gone."""
 
@@ -107,6 +109,7 @@ class ForHubs:
             HubError: There is no answer; the text says why.
         """
         hub = self._hubs.get(question.hub)
+        self._check_believed(link, question.hub, hub)
         if hub is not None and hub.run != question.run:
             self._forget(question.hub)
             hub = None
@@ -128,8 +131,25 @@ class ForHubs:
         if known is not None:
             known.adopt(link, question)
         elif question.what == "join":
-            self._hubs.setdefault(question.hub, _Hub(question.run, {})).clients[question.client] = client
+            self._hubs.setdefault(question.hub, _Hub(question.run, _user(link), {})).clients[question.client] = client
         return function(client, question.value)
+
+    def _check_believed(self, link: Handler, asking: bytes, hub: _Hub | None) -> None:
+        """Ask who speaks of the clients of a hub: links of the user who has brought them, or the one that leads there.
+
+        Raises:
+            RequestError: It is another one.
+        """
+        if hub is None or hub.user == _user(link):
+            return
+        way = self._core.mesh.traffic.way_to(asking)
+        if way is None or way[1] is not link:
+            text = f"{CONSUMERS_TOPIC}: the clients of hub {asking.hex()} have come by the link of another user"
+            raise RequestError(Status.NOT_ALLOWED, text)
+
+
+def _user(link: Handler) -> str | None:
+    return None if link.rights is None else link.rights.user.name
 
 
 def _fail(answer: Answer, error: Exception) -> None:

@@ -657,6 +657,21 @@ def test_messages_that_are_overtaken_are_told_of_their_link_once() -> None:
     assert a.mesh.traffic.take_overtaken(to_b) == 0
 
 
+def test_a_hub_that_is_linked_here_is_believed_over_others() -> None:
+    """The highest number does not keep it from being heard, if another hub says that."""
+    a, b, c = Hub(1), Hub(2), Hub(3)
+    connect(a, b)
+    connect(a, c)
+    b.mesh.change(Change(("/b",)))
+    settle(a, b, c, now_s=0)
+    _, to_c = a.links
+    with pytest.raises(RejectedError, match="which is linked here, by another hub"):
+        a.mesh.hear(to_c, Announcement(b.id, 0, SEQ_LIMIT, "liar", ()))
+    b.mesh.change(Change(("/more",)))
+    settle(a, b, c, now_s=1)
+    assert a.wanted[b.id] == {"/b", "/more"}
+
+
 def test_a_hub_that_is_refused_is_not_known() -> None:
     """Others would be told of it, as of one whose first announcement has not come."""
     a, b = Hub(1, MeshLimits(neighbours=2)), Hub(2)
