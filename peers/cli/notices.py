@@ -47,6 +47,8 @@ class Notices:
         self._timer: asyncio.TimerHandle | None = None
         # How many messages were lost since the start, as the hub has told.
         self.dropped_messages = 0
+        self.reads_journal = False
+        """Whether what is lost is lost in the journal, of which a slow reader reads."""
         self.rejection = ""
         """Why the hub refused the first message that it refused; empty if it refused none."""
         # How many messages came that cannot be read.
@@ -119,7 +121,12 @@ class Notices:
         self._told_s = self._loop.time()
         count, self._untold_dropped = self._untold_dropped, 0
         if count:
-            self.say(f"{counted(count, 'message')} lost by {self._overflow}; read faster, or ask for a larger queue")
+            self.say(f"{counted(count, 'message')} {self._cause()}")
+
+    def _cause(self) -> str:
+        if self.reads_journal:
+            return "deleted from the journal before they were read; read faster, or keep more (journal.keep_bytes)"
+        return f"lost by {self._overflow}; read faster, or ask for a larger queue"
 
     def _rejected(self, error: PeerError) -> None:
         self.rejection = self.rejection or str(error)

@@ -61,7 +61,7 @@ def sub(  # noqa: PLR0913 -- one flag each
         Overflow | None, Parameter(help="What to lose when it is full; the hub's own policy without it.")
     ] = None,
     from_offset: Annotated[
-        int | None, Parameter(help="Begin with what the hub's journal has from this offset on, then go on live.")
+        int | None, Parameter(help="Read the hub's journal from this offset on, for ever: what is recorded, once each.")
     ] = None,
     from_time: Annotated[
         datetime | None,
@@ -151,9 +151,14 @@ class _Wanted(NamedTuple):
         """Whether it is a rule, not prefixes alone."""
         return bool(self.labels or self.sender)
 
+    @property
+    def is_read(self) -> bool:
+        """Whether it is read from a journal."""
+        return self.from_offset is not None or self.from_time is not None or self.recorded
+
     def check(self) -> None:
         """Raise FlagError where its parts do not go together."""
-        is_read = self.from_offset is not None or self.from_time is not None or self.recorded
+        is_read = self.is_read
         if self.is_rule and (len(self.prefixes) > 1 or is_read):
             raise FlagError("--rule and --sender take one prefix at most, and go on live only: no journal keeps labels")
         if self.last and (self.is_rule or is_read):
@@ -204,6 +209,7 @@ def _wildcard(prefixes: tuple[str, ...]) -> str:
 async def _subscribe(wanted: _Wanted, hub: HubFlags, wish: QueueWish, stop: Stop, look: Look) -> int:
     counting = look.format == "count"
     notices = Notices("sub", CLEAR_LINE if counting and sys.stdout.isatty() else "")
+    notices.reads_journal = wanted.is_read
     task = asyncio.current_task()
     output = Output(sys.stdout.fileno(), task.cancel if task is not None else None)
     try:

@@ -49,6 +49,7 @@ from peers.client.settings import PREFETCH
 from peers.client.stream import MessageStream
 from peers.client.values import encode_value
 from peers.shm.ring import Block
+from peers.transport.backoff import Backoff
 from peers.wire.hello import Hello
 from peers.wire.records import END_OF_TIME_US, FETCH_BYTES, Commit, Fetch, Stage
 
@@ -336,14 +337,12 @@ class Client:
         Args:
             prefixes: One or more, also as lists; the empty one matches everything.
             buffer_bytes: Held, unread, before the client stops reading; default `stream_bytes`.
-            from_offset: Begin with what the hub's journal has from this offset on, and go on live: nothing is missing
-                in between, and nothing comes twice. What the journal does not record comes live only.
+            from_offset: Read the hub's journal from this offset on, for ever: each message as it is committed (some
+                10 ms after it was published), with its offset and time (`RecordedMessage`), once, whatever becomes of
+                the connection. What the journal does not record does not come.
             from_time: The same, from the first record that is not older.
-            hub: Begin in the journal of this hub of the mesh, by its name or id. What comes then is that journal as it
-                grows, so what is not recorded there does not come. Likewise where `journal.of` is set.
-            recorded: Give what is recorded alone, and each message with its offset and time (`RecordedMessage`), as it
-                is committed: about 0.1 s later than live, and without losses. It begins with what comes if no other
-                place is given.
+            hub: The journal of this hub of the mesh, by its name or id, instead of that of the hub that is connected.
+            recorded: The same, from the end that the journal has now, if no other place is given.
 
         Raises:
             UsageError: No prefix; two places to begin, or one before the first; a hub, and no place to begin.
@@ -356,13 +355,13 @@ class Client:
             return MessageStream(self._subscriptions, wanted, self._reports.decode, size)
         if (from_offset is not None and from_time is not None) or (from_offset or 0) < 0:
             raise UsageError("from_offset, which is 0 or more, and from_time exclude each other")
-        from peers.client.follower import Follower, Start  # noqa: PLC0415 -- loaded late
+        from peers.client.journal_stream import JournalStream, Start  # noqa: PLC0415 -- loaded late
 
         read_position = ReadPosition(self._reports.decode)
         at_us = END_OF_TIME_US if from_offset is None and from_time is None else time_us(from_time)
-        start = Start(from_offset or 0, at_us, hub, recorded)
-        follower = Follower(self._exchange.terms(), start, read_position, size)
-        return MessageStream(follower, wanted, read_position.decode, size, read_position)
+        start = Start(from_offset or 0, at_us, hub)
+        source = JournalStream(self._journal, start, read_position, size, Backoff(), self._reports.drop)
+        return MessageStream(source, wanted, read_position.decode, size, read_position)
 
     def subscribe_rule(
         self, labels: Iterable[str] = (), *, prefix: str = "", sender: str = "", buffer_bytes: int | None = None

@@ -1,7 +1,7 @@
 """`Exchange`: all that a client and its hub have to say to each other: a list of parts, and the connection they share.
 
 ```
-           ┌── subscriptions   journal   services   names   publishing   requests   blocks   followers ──┐
+           ┌── subscriptions   journal   services   names   publishing   requests   blocks ──────────────┐
            │        ▲ what the hub says, each to its part               what they say, as frames ▼       │
            └── Reconnection: connected ─▶ each part │ disconnected ─▶ each part │ gave up ─▶ finish ─────┘
                                    dial ─▶ Connection ◀─▶ hub
@@ -17,8 +17,6 @@ built on this; none of it is for programs.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple
 
 from hub.errors import CloseCode, ClosedError, HubError, InternalError, PeerError, RejectedError
@@ -27,7 +25,6 @@ from peers.client.blocks import Blocks
 from peers.client.connection import Connection, Ending, Told
 from peers.client.conversation import Introduction, Refusal, Unreadable
 from peers.client.dial import Destination, dial
-from peers.client.followers import Followers, Terms
 from peers.client.journal import JournalAccess
 from peers.client.names import Names
 from peers.client.numbering import JOURNAL, SERVICES, TOKENS
@@ -38,7 +35,7 @@ from peers.client.renewal import TokenRenewal
 from peers.client.reports import Reports, Unroutable
 from peers.client.requests import Requests
 from peers.client.services import Services
-from peers.client.settings import ClientSettings, ignore
+from peers.client.settings import ClientSettings
 from peers.client.sharing_connection import SharingConnection
 from peers.client.subscriptions import Subscriptions
 from peers.client.token_source import TokenSource
@@ -104,7 +101,6 @@ class Exchange:
         self.publishing = Publishing(settings.buffer_bytes, self.reports.reject, regulate)
         self.requests = Requests(settings.buffer_bytes, self.publishing.write, regulate)
         self.blocks = Blocks(settings, shares=settings.shared_memory and destination.shares_memory)
-        self.followers = Followers()
         self._token = TokenSource(settings.token, settings.connect_timeout_s)
         self.renewal = TokenRenewal(self._token, regulate, self.reports.tell)
         # Publications leave before requests, and both once everything that was subscribed before is asked for again.
@@ -116,7 +112,6 @@ class Exchange:
             self.publishing,
             self.requests,
             self.blocks,
-            self.followers,
             self.renewal,
         )
         # Of the hub that is connected, or was last; None before the first connection.
@@ -158,25 +153,6 @@ class Exchange:
             served_requests=self.services.requests,
         )
 
-    def terms(self) -> Terms:
-        """Return what a stream that begins in the journal is given by its client."""
-        backoff = self.settings.backoff or Backoff()
-        return Terms(self._another, self.settings.reconnect, backoff, self.reports.drop, self.followers)
-
-    def _another(self, again: bool, on_connect: Callable[[Hello], object]) -> Exchange:  # noqa: FBT001 -- on or off
-        """Make what another client of the same hub would have, for one stream, that tells nobody what happens to it."""
-        if self.ended is not None:
-            raise self.ended.with_traceback(None)
-        settings = replace(
-            self.settings,
-            reconnect=again,
-            on_connect=on_connect,
-            on_disconnect=ignore,
-            on_dropped=ignore,
-            on_rejected=ignore,
-        )
-        return Exchange(self._destination, settings)
-
     async def wait_closed(self) -> None:
         """Wait until the client has ended: closed, or with an error that no reconnecting cures.
 
@@ -205,7 +181,6 @@ class Exchange:
             self._finish(ClosedError("the client is closed"))
         if connection is not None:
             await connection.wait_closed(CloseCode.DONE, "done", self.settings.close_timeout_s)
-        await self.followers.wait_closed()
         await self._reconnection.wait()
 
     # What `Reconnection` calls.

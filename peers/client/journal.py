@@ -15,22 +15,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import datetime
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 
-from hub.errors import CloseCode, ConnectionLostError, GoneError, HubError, RejectedError
+from hub.errors import CloseCode, ClosedError, ConnectionLostError, GoneError, HubError, RejectedError
 from peers.client.connection import Connection
 from peers.client.conversation import ABNORMAL
 from peers.client.numbering import JOURNAL, Numbers
 from peers.wire.control import Notice
 from peers.wire.hello import Hello
-from peers.wire.records import REPLACED, Commit, Fetch, Records, Stage
+from peers.wire.records import END_OF_TIME_US, REPLACED, Commit, Fetch, Records, Stage
 
 __all__ = ["Committed", "JournalAccess", "JournalState", "journal_of", "replaced", "time_us"]
 
 _AGAIN_S = (0.05, 0.2, 1.0)
 """Pauses before a FETCH that the hub could not answer now is sent again."""
+
+_GIVE_UP = Fetch(1, time=END_OF_TIME_US, bytes=0)
+"""What is asked under the number of a FETCH that waits, so that it waits no longer. Nobody looks at the answer."""
 
 _ASK_AGAIN = frozenset({CloseCode.TRY_AGAIN_LATER, CloseCode.GOING_AWAY})
 
@@ -65,6 +68,15 @@ class _Request(NamedTuple):
     """Sends it over another connection; None where it must not be repeated."""
     is_own: bool
     """Whether it is about the journal of the hub that is connected, not about that of another one."""
+    patient: bool
+    """Whether a full stream of the client may keep the answer from being read."""
+
+
+class _Stream(Protocol):
+    """A stream that reads the journal."""
+
+    def finish(self, error: HubError | None) -> None:
+        """End it: nothing more comes."""
 
 
 class JournalAccess:
@@ -77,6 +89,8 @@ class JournalAccess:
     def __init__(self, on_waiting: Callable[[], None]) -> None:
         self.id = b""
         """Id of the journal of the hub that is connected, or was last; empty where it has none."""
+        self.streams: set[_Stream] = set()
+        """The streams that read it, which end with the client."""
         self._on_waiting = on_waiting
         self._loop = asyncio.get_running_loop()
         # The connection that is open; None from `disconnected` until the next one.
@@ -90,13 +104,16 @@ class JournalAccess:
     @property
     def waiting(self) -> bool:
         """Whether an answer is awaited: then the connection must be read."""
-        return bool(self._requests)
+        return any(not request.patient for request in self._requests.values())
 
-    async def fetch(self, fetch: Fetch) -> Records:
+    async def fetch(self, fetch: Fetch, *, patient: bool = False) -> Records:
         """Read a piece.
+
+        Cancellation: a FETCH that waits at the hub is given up there, too.
 
         Args:
             fetch: The order; its request is numbered here.
+            patient: Whether a full stream of the client may keep the answer from being read.
 
         Raises:
             GoneError: The offset is not in the journal.
@@ -105,7 +122,13 @@ class JournalAccess:
         """
         pauses = iter(_AGAIN_S)
         while True:
-            answer = await self._ask(lambda number: fetch_sender(fetch, number), repeat=True, is_own=not fetch.hub)
+            answer = await self._ask(
+                lambda number: fetch_sender(fetch, number),
+                repeat=True,
+                is_own=not fetch.hub,
+                patient=patient,
+                give_up=_GIVE_UP if fetch.wait_ms else None,
+            )
             if isinstance(answer, Records):
                 return answer
             pause_s = next(pauses, None) if answer.code in _ASK_AGAIN else None
@@ -141,7 +164,13 @@ class JournalAccess:
         raise _error(answer) if isinstance(answer, Notice) else RejectedError(CloseCode.BAD_DATA, "no answer to that")
 
     async def _ask(
-        self, sender: Callable[[int], Callable[[Connection], None]], *, repeat: bool, is_own: bool = True
+        self,
+        sender: Callable[[int], Callable[[Connection], None]],
+        *,
+        repeat: bool,
+        is_own: bool = True,
+        patient: bool = False,
+        give_up: Fetch | None = None,
     ) -> Records | Notice:
         if self._closed is not None:
             raise self._closed.with_traceback(None)
@@ -149,12 +178,17 @@ class JournalAccess:
             raise ConnectionLostError(ABNORMAL, "there is no connection now")
         number = self._numbers.next()
         send = sender(number)
-        request = self._requests[number] = _Request(self._loop.create_future(), send if repeat else None, is_own)
+        request = _Request(self._loop.create_future(), send if repeat else None, is_own, patient)
+        self._requests[number] = request
         self._on_waiting()
         if self._connection is not None:
             self._send(send)
         try:
             outcome = await request.answer
+        except asyncio.CancelledError:
+            if give_up is not None:
+                self._send(fetch_sender(give_up, number))
+            raise
         finally:
             self._requests.pop(number, None)
             self._on_waiting()
@@ -199,6 +233,8 @@ class JournalAccess:
         self._closed = ended
         self._connection = None
         self._answer_all(self._closed)
+        for stream in list(self.streams):
+            stream.finish(None if isinstance(ended, ClosedError) else ended)
 
     def _answer_all(self, error: HubError, *, own_only: bool = False) -> None:
         for request in self._requests.values():

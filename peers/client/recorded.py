@@ -13,6 +13,8 @@ record (`peers.client.journal`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import repeat
+from typing import cast
 
 from hub.batch import Batch, Message
 from hub.journal.message import RecordedMessage
@@ -21,6 +23,8 @@ from peers.client.values import decode_batch
 __all__ = ["RecordedBatch", "decoded"]
 
 _NUMBER_BYTES = 8
+
+_made: Callable[[type[RecordedMessage], Message], RecordedMessage] = tuple.__new__
 
 Decode = Callable[[Batch], list[Message]]
 
@@ -54,8 +58,11 @@ def decoded(batch: Batch, decode: Decode) -> list[Message]:
         return decode(batch)
     messages = decode(batch)
     if len(messages) == batch.messages:
-        stamped = zip(messages, batch.offsets, batch.times_us, strict=True)
-        return [RecordedMessage(topic, value, offset, time_us) for (topic, value), offset, time_us in stamped]
+        stamped = list(map(_made, repeat(RecordedMessage), messages))  # a call for each would take half of the time
+        for message, offset, time_us in zip(stamped, batch.offsets, batch.times_us, strict=True):
+            message.offset = offset
+            message.time_us = time_us
+        return cast("list[Message]", stamped)
     return list(_readable(batch))
 
 

@@ -4,7 +4,7 @@ A stream holds what it has not been asked for yet up to `buffer_bytes`, packed. 
 socket: then the hub's queue for this client fills, and its policy decides. Nothing is dropped on this side.
 
 Owner: one client. Invariants: its source is held exactly while it is full, and let go once half of it was read. Not
-here: who is asked for what (`peers.client.subscriptions`), streams that begin in the journal (`peers.client.follower`),
+here: who is asked for what (`peers.client.subscriptions`), reading the journal (`peers.client.journal_stream`),
 functions that are called (`peers.client.callback`).
 """
 
@@ -100,7 +100,8 @@ class MessageStream:
     def lost_messages(self) -> int:
         """How many messages of this client the hub has lost before the message that was read last.
 
-        The hub counts for the client as a whole; with several subscriptions, those lost may belong to another.
+        The hub counts for the client as a whole; with several subscriptions, those lost may belong to another. Of a
+        stream that is read from the journal: how many records, of whatever topics, were deleted before it came to them.
         """
         return self._inbox.lost_messages
 
@@ -108,21 +109,22 @@ class MessageStream:
     def breaks(self) -> int:
         """How often the connection was lost, and made anew, before the message that was read last.
 
-        What was published in between is missing; nobody knows how much that is.
+        What was published in between is missing; nobody knows how much that is. A stream that is read from the journal
+        goes on where it was; it counts how often the end of the journal was lost, so that what comes next has offsets
+        that others had before.
         """
         return self._inbox.breaks
 
     @property
     def live(self) -> bool:
-        """Whether all history was given, so that what comes now is live; a stream without history is always live."""
+        """Whether a stream that reads the journal has come to its end once; a stream without history is always live."""
         return self._read_position is None or self._read_position.live
 
     @property
     def position(self) -> int | None:
-        """Of a stream that began in the journal: everything recorded before this offset was read; None of others.
+        """Of a stream that is read from the journal: everything recorded before this offset was read; None of others.
 
-        A stream that is subscribed to from here misses nothing; what was read last may come again. Once the stream is
-        live it stays where that began: the hub does not tell the offsets of what it delivers.
+        A stream that is subscribed to from here misses nothing; what was read last may come again.
         """
         return self._read_position.position if self._read_position is not None else None
 

@@ -81,8 +81,6 @@ class Subscriptions:
         self._full: set[Sink] = set()
         # Why nothing is subscribed to any more; None until `finish`.
         self._closed: HubError | None = None
-        self.began: int | None = None
-        """Offset at which the subscription that was confirmed last begins, if the hub has a journal; None otherwise."""
 
     @property
     def prefixes(self) -> int:
@@ -203,7 +201,6 @@ class Subscriptions:
             self._interest.refuse(notice.request)
         elif request.subscribe:
             self._interest.confirm(notice.request)
-            self.began = notice.offset
         if not request.answer.done():
             request.answer.set_result(error)
         self.regulate()

@@ -14,7 +14,7 @@ Not here: who asks (`peers.verbs.journal`), how values become JSON (`peers.value
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from struct import Struct
 from typing import Annotated, Literal
@@ -26,6 +26,7 @@ from hub.frame import Encoding
 from hub.journal.block import Block, Record
 from hub.journal.column import Column
 from hub.journal.excerpt import excerpt_of
+from hub.policy.grants import allows_by
 from peers.journal.view import Fetched
 from peers.values.conversion import json_of, json_of_broker
 from peers.values.event_stream import recorded_events
@@ -44,6 +45,7 @@ __all__ = [
     "body_parts",
     "decode_order",
     "encode_order",
+    "may_read",
 ]
 
 Form = Literal["frame", "json", "msgpack", "events"]
@@ -79,6 +81,14 @@ class Order(Fetch, frozen=True, omit_defaults=True):
 def as_order(fetch: Fetch) -> Order:
     """Return a FETCH as an order."""
     return fetch if isinstance(fetch, Order) else Order(**msgspec.structs.asdict(fetch))
+
+
+def may_read(order: Fetch) -> Callable[[str], bool] | None:
+    """Return what says whether a topic may be read: where all grant it; None for everything."""
+    allowing = [allows_by(paths) for paths in order.granted] if isinstance(order, Order) else []
+    if len(allowing) == 1:
+        return allowing[0]
+    return (lambda topic: all(allows(topic) for allows in allowing)) if allowing else None
 
 
 _encode = msgspec.msgpack.Encoder().encode

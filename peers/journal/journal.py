@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from struct import Struct
 
 import msgspec
 import structlog
@@ -25,6 +26,7 @@ import structlog
 from hub.batch import Batch
 from hub.core import Core
 from hub.errors import CloseCode, InvalidTopicError, JournalUnavailableError, RejectedError, UsageError
+from hub.frame import HEADER_BYTES
 from hub.handler import Handler
 from hub.journal.epoch import end_of
 from hub.quotas.usage import Usage
@@ -43,7 +45,10 @@ from peers.journal.shared_pieces import SharedPieces
 from peers.journal.staging import OnCommitted, OnStaged, Staging
 from peers.journal.store import Retention, Store
 from peers.journal.tiering import Tiering, check_tier
+from peers.journal.waiting import WaitingFetches
 from peers.journal.writer import Progress, Writer
+from peers.wire.control import decode_notice, encode_notice
+from peers.wire.kinds import Kind
 from peers.wire.records import REPLACED, Commit, Fetch, Stage, encode_fetch
 
 __all__ = ["Journal"]
@@ -56,46 +61,19 @@ _SETTLE_S = 1.0
 _COMMIT_WAIT_S = 1.0
 """How long a FETCH waits at least for what is on its way to the disk, seconds."""
 
+NOT_RECORDED = "topic not recorded here; see journal.topics of the hub"
+
+_SHARED = 1
+"""The number of a FETCH whose answer is for several."""
+
+_KIND = 4
+"""Where in a frame its kind stands."""
+
+_NUMBER = Struct(">I")
+"""How a RECORDS frame begins: the number of the FETCH that it answers."""
+
 _FRAME_LIMIT_BYTES = 512 * 1024 * 1024
 """The largest body that is recorded: lengths in a block have 31 bits, and a reader holds it twice."""
-
-
-class _Waiting:
-    """A FETCH that waits for a commit. It is freed as soon as it is over: events that are followed make many of them.
-
-    Args:
-        others: All that wait, itself among them while it does.
-        recorder: That tells of commits.
-        read: Has it read.
-    """
-
-    __slots__ = ("_others", "_read", "_recorder", "_timer")
-
-    def __init__(self, others: set[_Waiting], recorder: Recorder, read: Callable[[], None]) -> None:
-        self._others = others
-        self._recorder = recorder
-        self._read = read
-        self._timer: asyncio.TimerHandle | None = None
-        """The end of waiting; None before and behind."""
-
-    def begin(self, timer: asyncio.TimerHandle, offset: int) -> None:
-        """Wait for the commit of the record at this offset."""
-        self._timer = timer
-        self._others.add(self)
-        self._recorder.call_at_commit(offset, self.now)
-
-    def forget(self) -> None:
-        """Wait no longer."""
-        self._others.discard(self)
-        self._recorder.forget_call(self.now)
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def now(self) -> None:
-        """Have it read."""
-        self.forget()
-        self._read()
 
 
 class Journal:
@@ -114,9 +92,9 @@ class Journal:
         _check_limits(limits)
         _check_tier(settings.tier)
         self._loop = asyncio.get_running_loop()
+        self._topics = settings.topics
         self._prefixes_limit = limits.prefixes_per_client
-        # FETCHes that wait for a commit; each goes when it is read or cancelled.
-        self._waiting: set[_Waiting] = set()
+        self._waiting = WaitingFetches(self._read, lambda: self.committed)
         behind_bytes = settings.tier_behind_bytes if settings.tier else 0
         retention = Retention(settings.keep_bytes, int(settings.keep_s * _US), behind_bytes)
         store = Store(
@@ -138,6 +116,7 @@ class Journal:
             buffer_bytes=settings.buffer_bytes,
             at=Progress(store.first, store.next, store.size_bytes),
         )
+        self._recorder.on_news = self._waiting.committed
         self._readers = Readers(store.path, settings.readers, settings.fetch_s, settings.tier)
         self._pieces = SharedPieces(self._readers.fetch)
         self._tiering = _tiering(store, settings) if settings.tier else None
@@ -203,7 +182,7 @@ class Journal:
         if self.records(route):
             self._recorder.answer_at_commit(batch.messages, answer)
         else:
-            answer(RejectedError(CloseCode.NOT_ALLOWED, "topic not recorded here; see journal.topics of the hub"))
+            answer(RejectedError(CloseCode.NOT_ALLOWED, NOT_RECORDED))
 
     def forget_room(self, resume: Callable[[], None]) -> None:
         """Do not call `resume` any more: the connection has ended."""
@@ -221,12 +200,28 @@ class Journal:
         start = fetch.start
         on_its_way = start < (recorder.position() or 0)
         if fetch.time is None and start >= recorder.committed and fetch.bytes and (on_its_way or fetch.wait_ms):
-            return self._fetch_later(fetch, deliver, usage)
-        self._read(encode_fetch(fetch), deliver, _is_shared(fetch), usage)
+            if not (on_its_way or self._may_come(fetch.prefixes)):
+                deliver(RejectedError(CloseCode.NOT_ALLOWED, NOT_RECORDED))
+                return nothing
+            wait_s = max(fetch.wait_ms / 1000, _COMMIT_WAIT_S)
+            return self._waiting.add(fetch, deliver, usage, wait_s)
+        self._read(fetch, deliver, usage)
         return nothing
 
-    def _read(self, order: bytes, deliver: Deliver, is_shared: bool, usage: Usage | None) -> None:  # noqa: FBT001 -- a part of it is bound
-        (self._pieces.fetch if is_shared else self._readers.fetch)(order, deliver, usage)
+    def _read(self, fetch: Fetch, deliver: Deliver, usage: Usage | None) -> None:
+        """Have a piece read now. Those who have waited for the same one are given one answer."""
+        form = fetch.form if isinstance(fetch, Order) else "frame"
+        if form == "events":
+            self._pieces.fetch(encode_fetch(fetch), deliver, usage)
+        elif form == "frame" and fetch.wait_ms:
+            order = encode_fetch(msgspec.structs.replace(fetch, request=_SHARED, wait_ms=0))
+            self._pieces.fetch(order, partial(_renumbered, fetch.request, deliver), usage)
+        else:
+            self._readers.fetch(encode_fetch(fetch), deliver, usage)
+
+    def _may_come(self, prefixes: tuple[str, ...]) -> bool:
+        """Return whether anything is recorded that begins with one of these, so that it is worth to wait for it."""
+        return any(one.startswith(topic) or topic.startswith(one) for one in prefixes for topic in self._topics)
 
     def _told(self, fetch: Fetch) -> Fetch:
         """Return an order whose answer tells the epoch, and the id of this journal where that is wanted.
@@ -278,14 +273,6 @@ class Journal:
                 check_prefix(prefix)
         except InvalidTopicError as error:
             raise RejectedError(CloseCode.BAD_DATA, f"FETCH: {error}") from error
-
-    def _fetch_later(self, fetch: Fetch, deliver: Deliver, usage: Usage | None) -> Cancel:
-        """Have a piece read at the next commit, or when the time to wait is up; return what cancels that."""
-        waiting = _Waiting(
-            self._waiting, self._recorder, partial(self._read, encode_fetch(fetch), deliver, _is_shared(fetch), usage)
-        )
-        waiting.begin(self._loop.call_later(max(fetch.wait_ms / 1000, _COMMIT_WAIT_S), waiting.now), fetch.start)
-        return waiting.forget
 
     def stage(self, source: Handler, stage: Stage, answer: OnStaged) -> None:
         """Keep messages until their COMMIT; answer once they are checked."""
@@ -382,8 +369,17 @@ def _regrouping(store: Store, settings: JournalSettings) -> Regrouping:
     return Regrouping(msgspec.json.encode(order), lambda: store.sealed_total, store.laid.append)
 
 
-def _is_shared(fetch: Fetch) -> bool:
-    return isinstance(fetch, Order) and fetch.form == "events"
+def _renumbered(request: int, deliver: Deliver, outcome: bytes | bytearray | RejectedError) -> None:
+    """Deliver a frame that answers several FETCHes as the answer to one of them."""
+    if isinstance(outcome, RejectedError):
+        deliver(outcome)
+    elif outcome[_KIND] == Kind.RECORDS:
+        frame = bytearray(outcome)
+        _NUMBER.pack_into(frame, HEADER_BYTES, request)
+        deliver(frame)
+    else:
+        notice = decode_notice(bytes(outcome[HEADER_BYTES:]))
+        deliver(encode_notice(msgspec.structs.replace(notice, request=request)))
 
 
 def _check_limits(limits: Limits) -> None:

@@ -19,8 +19,7 @@ from collections.abc import Callable, Iterator
 
 from hub.errors import CloseCode, GoneError, JournalCorruptError, RejectedError, StorageError
 from hub.frame import HEADER, HEADER_BYTES
-from hub.policy.grants import allows_by
-from peers.journal.forms import Order, Paths, body_parts, decode_order
+from peers.journal.forms import Order, body_parts, decode_order, may_read
 from peers.journal.history import History
 from peers.journal.tier.poisoned import UNGUARDED, Guard, Guarding
 from peers.wire.control import Notice, encode_notice
@@ -43,7 +42,7 @@ def answer(history: Callable[[], History], order: Order) -> list[bytes]:
             order.prefixes,
             order.bytes,
             time_us=order.time,
-            may_read=_may_read(order.granted),
+            may_read=may_read(order),
         )
         parts = body_parts(order, found)
     except GoneError as error:
@@ -53,14 +52,6 @@ def answer(history: Callable[[], History], order: Order) -> list[bytes]:
     except StorageError as error:
         return [_refusal(order, CloseCode.TRY_AGAIN_LATER, str(error))]
     return [HEADER.pack(sum(map(len, parts)), Kind.RECORDS, 0, 0), *parts]
-
-
-def _may_read(granted: tuple[Paths, ...]) -> Callable[[str], bool] | None:
-    """Return what says whether a topic may be read: where all grant it; None for everything."""
-    allowing = [allows_by(paths) for paths in granted]
-    if len(allowing) == 1:
-        return allowing[0]
-    return (lambda topic: all(allows(topic) for allows in allowing)) if allowing else None
 
 
 def _refusal(order: Order, code: CloseCode, text: str, offset: int | None = None) -> bytes:

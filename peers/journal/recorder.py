@@ -25,7 +25,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from typing import Final, NamedTuple
 
@@ -60,6 +60,10 @@ Answer = Callable[[int | RejectedError], None]
 
 OnMarked = Callable[[Origin, int], Answer]
 """A function that gets the origin of a batch that bears a mark, and how many messages it has (`hub.marked`)."""
+
+
+OnNews = Callable[[int, int, Collection[str] | None], None]
+"""A function that gets the first offset of a commit, the one behind its last, and its topics, None if nobody knows."""
 
 
 class _Ticket(NamedTuple):
@@ -149,8 +153,6 @@ class Recorder:
         self._tickets: deque[_Ticket] = deque()
         # Those whose reading is paused; all are called, and forgotten, once there is room.
         self._room: dict[Callable[[], None], None] = {}
-        # Calls that wait for a commit → the offset that must be committed before.
-        self._readers: dict[Callable[[], None], int] = {}
         # The timer of the last try that was planned; None before the first failure.
         self._probing: asyncio.TimerHandle | None = None
         # True once `stop` was called: nothing is taken any more.
@@ -161,6 +163,8 @@ class Recorder:
         self.error: StorageError | None = None
         self.on_writes: Callable[[list[Write]], None] = _ignore
         """Is told what writers have committed, as the folder has it, when that can be written again."""
+        self.on_news: OnNews = _ignore_news
+        """Is told of each commit, and when the journal has failed or works again."""
         self.on_marked: OnMarked | None = None
         """Is told of each batch that bears a mark, once somebody wants to know; what it returns is told the outcome."""
         self.taken = 0
@@ -244,14 +248,6 @@ class Recorder:
         else:
             self._tickets.append(_Ticket(self._submitted, position - messages, answer))
 
-    def call_at_commit(self, offset: int, call: Callable[[], None]) -> None:
-        """Call once the record of this offset is committed, or when nothing is recorded any more."""
-        self._readers[call] = offset
-
-    def forget_call(self, call: Callable[[], None]) -> None:
-        """Do not call any more."""
-        self._readers.pop(call, None)
-
     def refusal(self) -> RejectedError:
         """Return why messages are not recorded now, or were not when recording failed last."""
         return RejectedError(CloseCode.JOURNAL_FAILED, f"not recorded: {self._reason}")
@@ -319,8 +315,9 @@ class Recorder:
     # The same, in the loop.
 
     def _committed_now(self, progress: Progress) -> None:
-        self._recorded += progress.next - self._at.next
-        self._at = progress
+        first = self._at.next
+        self._recorded += progress.next - first
+        self._at = progress._replace(topics=None)  # which may be many
         self._done += progress.entries
         self._waiting_bytes -= progress.entries_bytes
         if self._timed is not None and self._timed[0] <= self._done:
@@ -330,15 +327,9 @@ class Recorder:
         while tickets and tickets[0].entry <= self._done:
             ticket = tickets.popleft()
             ticket.answer(ticket.first)
-        self._call_readers()
+        self.on_news(first, progress.next, progress.topics)
         if self.is_behind and self._waiting_bytes <= self._buffer_bytes // 2:
             self._give_room()
-
-    def _call_readers(self) -> None:
-        due = [call for call, offset in self._readers.items() if offset < self.committed or self.error is not None]
-        for call in due:
-            self._readers.pop(call, None)
-            call()
 
     def _failed_now(self, error: StorageError, next_offset: int) -> None:
         self.handler.write_pending()
@@ -352,7 +343,7 @@ class Recorder:
         tickets, self._tickets = self._tickets, deque()
         for ticket in tickets:
             ticket.answer(self.refusal())
-        self._call_readers()
+        self.on_news(next_offset, next_offset, None)
         self._give_room()
         if not self._stopped:
             self._probing = self._loop.call_later(_PROBE_S, lambda: self._submit(Probe(self._epoch)))
@@ -374,6 +365,7 @@ class Recorder:
         self._at = progress
         self._forget_entries()
         self.on_writes(writes)
+        self.on_news(progress.next, progress.next, None)
         self._log.warning("the journal is written again", offset=progress.next, lost_messages=self._lost)
         value = {"state": "recovered", "offset": progress.next, "lost": self._lost}
         self._core.own_events.announce(Event(JOURNAL_TOPIC, value))
@@ -411,3 +403,7 @@ class Recorder:
 
 def _ignore(_: list[Write]) -> None:
     """Stand in for a function where nobody wants to know."""
+
+
+def _ignore_news(first: int, head: int, topics: Collection[str] | None) -> None:
+    """Do nothing: nobody waits for a commit."""

@@ -25,8 +25,9 @@ __all__ = ["Cancel", "JournalStatistics", "Publish", "Recording", "nothing"]
 Publish = Callable[[Batch], object]
 """Publishes a batch, or what stands for it."""
 
-Cancel = Callable[[], None]
-"""What is called when nobody waits for an answer any more."""
+Cancel = Callable[[], bool | None]
+"""What is called when nobody waits for an answer any more. It returns True if the FETCH was waiting for a commit, so
+that nothing is done for it any more."""
 
 
 class JournalStatistics(NamedTuple):

@@ -26,7 +26,7 @@ import secrets
 import time
 from bisect import bisect_left
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
 from operator import attrgetter
@@ -333,12 +333,15 @@ class Store:
             self._seal(following, time.time_ns() // 1000)
         self.next = following
 
-    def commit(self, writes: Iterable[Write] = (), *, now_us: int) -> None:
+    def commit(self, writes: Iterable[Write] = (), *, now_us: int) -> Collection[str]:
         """Commit what was added, and what writers have completed with it.
 
         Args:
             writes: Batches of writers that it completes.
             now_us: The time, for retention.
+
+        Returns:
+            The topics of the records that were committed.
 
         Raises:
             JournalUnavailableError: Nothing of the commit stands; or it stands in a folder that nobody finds any more.
@@ -366,6 +369,7 @@ class Store:
             self._look_after(now_us)
         except OSError:  # what is committed is committed; the next commit tries it again first
             self._is_overdue = True
+        return commit.topics
 
     def _check_in_place(self) -> None:
         """See to it that what is written can be found again.

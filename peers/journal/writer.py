@@ -23,7 +23,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple, Protocol
 
 import structlog
@@ -84,6 +84,8 @@ class Progress(NamedTuple):
     """How many entries were done with since the last time."""
     entries_bytes: int = 0
     """How much memory they took while they waited, bytes."""
+    topics: Collection[str] | None = None
+    """The topics of what was committed since the last time; None where nobody knows."""
 
 
 class Listener(Protocol):
@@ -228,8 +230,8 @@ class Writer:
             store.add(parts, in_haste=in_haste)
         if self._open_batches:
             return
-        store.commit(self._writes, now_us=self._clock_us())
-        progress = Progress(store.first, store.next, store.size_bytes, self._done, self._done_bytes)
+        topics = store.commit(self._writes, now_us=self._clock_us())
+        progress = Progress(store.first, store.next, store.size_bytes, self._done, self._done_bytes, topics)
         self._done = self._done_bytes = 0
         self._writes = []
         self._listener.on_committed(progress)
@@ -242,7 +244,7 @@ class Writer:
         first = store.first
         store.commit(now_us=self._clock_us())
         if store.first != first:
-            self._listener.on_committed(Progress(store.first, store.next, store.size_bytes))
+            self._listener.on_committed(Progress(store.first, store.next, store.size_bytes, topics=()))
 
     def _probe(self, epoch: int) -> None:
         store = self._store

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections import deque
 from functools import partial
+from typing import NamedTuple
 
 import msgspec
 
@@ -28,7 +29,7 @@ from hub.policy.policy import Action, Rights
 from hub.quotas.resource import Resource
 from hub.routes import Route
 from peers.journal.granting import granted
-from peers.journal.recording import Cancel
+from peers.journal.recording import Cancel, nothing
 from peers.journal.staging import Committed
 from peers.journal.view import LARGE_FACTOR
 from peers.node.node import Node
@@ -38,12 +39,16 @@ from peers.wire.records import Commit, Fetch, Stage
 
 __all__ = ["FETCHES_LIMIT", "FETCH_LIMIT_BYTES", "JournalRequests"]
 
-FETCHES_LIMIT = 16
-"""Most FETCHes of one connection that may wait for their answers: each answer is about a megabyte on its way."""
+FETCHES_LIMIT = 256
+"""Most FETCHes of one connection that may wait for their answers: one for each of its streams, and some that read."""
 
 FETCH_LIMIT_BYTES = 4 * 1024 * 1024
 """Most bytes of records that one FETCH is given, however many it asks for: larger answers are no quicker, and take
 memory."""
+
+_ANSWERS_BYTES = 16 * 1024 * 1024
+"""Bytes of records that the FETCHes of one connection share: where many wait, each is given less. An answer may be four
+times as large, as blocks are given whole (`LARGE_FACTOR`)."""
 
 _HEAD_BYTES = 1024
 """Room left in a frame for the head of RECORDS, which is smaller. The lengths of its blocks need no room of their own:
@@ -70,6 +75,14 @@ class _Confirmation:
         self.outcome = None
 
 
+class _Fetch(NamedTuple):
+    """A FETCH that waits for its answer."""
+
+    cancel: Cancel
+    is_here: bool
+    """Whether it is for the journal of this hub: then nothing of it is on its way elsewhere once it is cancelled."""
+
+
 class JournalRequests:
     """The journal requests of one client.
 
@@ -81,9 +94,9 @@ class JournalRequests:
 
     __slots__ = ("_confirmations", "_far", "_fetches", "_handler", "_node")
 
-    _fetches: dict[int, Cancel]
-    """For each FETCH that waits for its answer, by request number, what cancels it. An entry is made by `fetch` and
-    removed by the answer or by `close`."""
+    _fetches: dict[int, _Fetch]
+    """Each FETCH that waits for its answer, by request number. An entry is made by `fetch` and removed by the answer,
+    by another one that replaces it, or by `close`."""
 
     _confirmations: deque[_Confirmation]
     """Confirmations that were not told yet, in the order of the messages. `_expect` appends to it, and `_settle` takes
@@ -103,8 +116,8 @@ class JournalRequests:
 
     def close(self) -> None:
         """Cancel what the client waits for: it has gone, and nobody would read the answers."""
-        for cancel in self._fetches.values():
-            cancel()
+        for fetch in self._fetches.values():
+            fetch.cancel()
         self._fetches.clear()
         self._confirmations.clear()
 
@@ -145,28 +158,38 @@ class JournalRequests:
     # Reading.
 
     def fetch(self, fetch: Fetch) -> None:
-        """Have a reader process read a piece of the journal.
+        """Have a reader process read a piece of the journal. A FETCH with the number of one that waits replaces it.
 
         Raises:
-            RejectedError: A FETCH with this number waits for its answer already, too many FETCHes do, or the client may
-                not read all that it asks for, and has not asked for what it may read of it.
+            RejectedError: A FETCH with this number is being read already, too many FETCHes wait for their answers, or
+                the client may not read all that it asks for, and has not asked for what it may read of it.
         """
         request = fetch.request
+        self._give_up(request)
         if request in self._fetches or len(self._fetches) >= FETCHES_LIMIT:
             text = f"this FETCH, or {FETCHES_LIMIT} of them, which is the limit, wait for an answer already"
             raise RejectedError(CloseCode.TRY_AGAIN_LATER, text)
-        most = max(1, min(FETCH_LIMIT_BYTES, self._far.frame_limit_bytes // (LARGE_FACTOR + 2) - _HEAD_BYTES))
+        room = _ANSWERS_BYTES // (len(self._fetches) + 1)
+        most = min(FETCH_LIMIT_BYTES, room, self._far.frame_limit_bytes // (LARGE_FACTOR + 2) - _HEAD_BYTES)
+        most = max(1, most)
         rights = self._handler.rights
         order = msgspec.structs.replace(fetch, bytes=min(fetch.bytes, most))
         if len(fetch.prefixes) <= self._node.settings.limits.prefixes_per_client:  # else the journal refuses them
             order = granted(order, rights, Action.JOURNAL, narrows=self._handler.narrows)
-        self._fetches[request] = _nothing  # the journal may answer within the call, and `_fetched` expects an entry
+        self._fetches[request] = _Fetch(nothing, is_here=False)  # the journal may answer within the call
         journal = self._node.far_journals if fetch.hub else self._node.journal
+        is_here = bool(self._node.journal.id) and not fetch.hub
         share = self._handler.share
         usage = None if share is None else share[Resource.JOURNAL_READS]
         cancel = journal.fetch(order, lambda outcome: self._fetched(outcome, fetch, rights), usage)
         if request in self._fetches:  # it was not answered within the call
-            self._fetches[request] = cancel
+            self._fetches[request] = _Fetch(cancel, is_here)
+
+    def _give_up(self, request: int) -> None:
+        """Forget a FETCH that waits for a commit here, as the client asks something else under its number."""
+        waiting = self._fetches.get(request)
+        if waiting is not None and waiting.is_here and waiting.cancel():
+            del self._fetches[request]
 
     def _fetched(self, outcome: bytes | bytearray | RejectedError, fetch: Fetch, rights: Rights | None) -> None:
         """Hand the answer to a FETCH on to the client.
@@ -222,7 +245,3 @@ class JournalRequests:
     def _reject(self, error: RejectedError, request: int) -> None:
         self._far.reject(error, request)
         self._far.speak()
-
-
-def _nothing() -> None:
-    """Cancel nothing: this stands for a FETCH that the journal has not accepted yet."""

@@ -45,7 +45,7 @@ NOT_FOR_EVERYBODY = (
     "json",
     "opentelemetry",
     "peers.client.consumer_stream",
-    "peers.client.follower",  # only for streams that begin in the journal
+    "peers.client.journal_stream",  # only for streams that begin in the journal
     "peers.client.history",
     "peers.client.stores",
     "peers.client.writer",

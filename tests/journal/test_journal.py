@@ -25,6 +25,7 @@ from hub.settings.limits import Limits
 from peers.journal import journal as journal_module
 from peers.journal import recorder as recorder_module
 from peers.journal import writer as writer_module
+from peers.journal.forms import Order
 from peers.journal.journal import Journal
 from peers.journal.no_journal import NoJournal
 from peers.journal.recorder import Answer
@@ -213,6 +214,53 @@ async def test_waiting_for_more(bench: Bench) -> None:
     found = await answer
     assert isinstance(found, Records)
     assert found.next == 1
+
+
+async def test_waiting_for_some_topics(bench: Bench) -> None:
+    """Other topics wake nobody: what is read begins with the commit that has brought something."""
+    quiet = bench.fetch(start=0, prefixes=("/q/x", "/quiet/"), wait_ms=60_000)
+    ending = bench.fetch(start=0, end=2, prefixes=("/quiet",), wait_ms=60_000)
+    either = [bench.fetch(start=0, prefixes=("/b", "/a"), wait_ms=60_000) for _ in range(3)]
+    await bench.confirmed(0, topic="/a/x")
+    for found in await asyncio.gather(*either):
+        assert isinstance(found, Records)
+        assert (found.start, found.next, [record.topic for record in records(found.blocks)]) == (0, 1, ["/a/x"])
+    await bench.confirmed(1, topic="/q")
+    found = await ending
+    assert isinstance(found, Records)
+    assert found.next <= 2
+    assert not quiet.done()
+    await bench.confirmed(2, topic="/quiet/x")
+    found = await quiet
+    assert isinstance(found, Records)
+    assert (found.request, found.start, found.next) == (1, 2, 3)
+
+
+async def test_waiting_for_what_may_be_read(bench: Bench) -> None:
+    """What is not granted wakes nobody, either."""
+    told: list[object] = []
+    order = Order(1, prefixes=("/a",), wait_ms=60_000, granted=(((("/a/b", True)),),))
+    bench.journal.fetch(order, told.append)
+    await bench.confirmed(0, topic="/a/c")
+    assert told == []
+    seen = bench.journal.statistics()
+    assert seen is not None
+    assert seen.fetches == 1
+    await bench.confirmed(1, topic="/a/b")
+    await eventually(lambda: len(told) == 1)
+
+
+async def test_waiting_for_what_is_never_recorded(path: Path) -> None:
+    """It is said at once."""
+    bench = Bench(path, topics=("/a/b", "/c"))
+    for prefix in ("/a/c", "/b", "$hub/"):
+        answer = await bench.fetch(prefixes=(prefix,), wait_ms=60_000)
+        assert isinstance(answer, RejectedError)
+        assert (answer.code, "journal.topics" in answer.text) == (CloseCode.NOT_ALLOWED, True)
+    for prefix in ("/a", "/a/b/x", ""):
+        assert not bench.fetch(prefixes=(prefix,), wait_ms=60_000).done()
+        bench.cancel()
+    await bench.journal.stop()
 
 
 async def test_waiting_in_vain(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -169,40 +169,16 @@ async def test_batches_are_marked(bench: Bench) -> None:
 # Readers.
 
 
-async def test_who_waits_for_a_record_is_called(bench: Bench) -> None:
-    """Once it is committed, once."""
-    called: list[str] = []
-    bench.recorder.call_at_commit(10, lambda: called.append("10"))
-    bench.recorder.call_at_commit(12, lambda: called.append("12"))
+async def test_each_commit_is_told(bench: Bench) -> None:
+    """Its offsets, and what the writer says of its topics."""
+    told: list[tuple[int, int, object]] = []
+    bench.recorder.on_news = lambda *news: told.append(news)
     bench.publish(1, 2)
-    assert called == []
+    assert told == []
     await bench.commit()
-    assert called == ["10"]
     bench.publish(3)
     await bench.commit()
-    assert called == ["10", "12"]
-    bench.publish(4)
-    await bench.commit()
-    assert called == ["10", "12"]
-
-
-async def test_who_does_not_wait_any_more_is_not_called(bench: Bench) -> None:
-    """Also where one of those called has another forgotten."""
-    called: list[str] = []
-
-    def second() -> None:
-        called.append("second")
-
-    def first() -> None:
-        called.append("first")
-        bench.recorder.forget_call(second)
-
-    bench.recorder.call_at_commit(20, first)
-    bench.recorder.forget_call(first)
-    bench.recorder.forget_call(first)
-    bench.publish(1)
-    await bench.commit()
-    assert called == []
+    assert told == [(10, 12, None), (12, 13, None)]
 
 
 # Back-pressure.
@@ -257,7 +233,7 @@ async def test_a_failure_answers_everybody(bench: Bench) -> None:
     """Confirmations become errors, in order; those who wait for room or for records go on; all is counted."""
     _, watcher = bench.turn.join(JOURNAL_TOPIC)
     called: list[str] = []
-    bench.recorder.call_at_commit(1000, lambda: called.append("reader"))
+    bench.recorder.on_news = lambda *_: called.append("reader")
     bench.recorder.wait_room(lambda: called.append("publisher"))
     bench.publish(1)
     await bench.commit()
@@ -271,7 +247,7 @@ async def test_a_failure_answers_everybody(bench: Bench) -> None:
     for _, error in bench.told:
         assert isinstance(error, RejectedError)
         assert str(error) == "not recorded: the disk is full (4012)"
-    assert called == ["reader", "publisher"]
+    assert called == ["reader", "reader", "publisher"]
     seen = bench.recorder.statistics()
     assert (seen.recorded_messages_total, seen.lost_messages_total, seen.waiting_bytes) == (1, 4, 0)
     assert (seen.next, seen.committed, seen.error) == (11, 11, "the disk is full")

@@ -44,7 +44,7 @@ _LONG = (
     "tests/suite/",
     "tests/faults/",
     "tests/journal/tier/",
-    "tests/client/test_follower.py",
+    "tests/client/test_journal_stream.py",
     "tests/mesh_simulation/",
     "tests/fuzz/",
     "tests/console/test_hub_js_with_the_hub.py",

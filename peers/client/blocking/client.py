@@ -219,10 +219,10 @@ class BlockingClient:
         Args:
             prefixes: One or more, also as lists; the empty one matches everything.
             buffer_bytes: Held, unread, before the client stops reading; default `stream_bytes`.
-            from_offset: Begin with what the hub's journal has from this offset on, and go on live.
+            from_offset: Read the hub's journal from this offset on, for ever; see `Client.subscribe`.
             from_time: The same, from the first record that is not older.
             hub: Whose journal that is; see `Client.subscribe`.
-            recorded: Give what is recorded alone, and each message with its offset and time.
+            recorded: The same, from the end that the journal has now, if no other place is given.
 
         Raises:
             UsageError: No prefix, or a hub and no place to begin.

@@ -15,6 +15,7 @@ from hub.journal.block import Block
 from hub.journal.excerpt import whole_of
 from hub.settings.journal import JournalSettings
 from hub.settings.settings import Settings
+from peers.verbs.journal import FETCHES_LIMIT
 from peers.websocket.codec import FETCH_LIMIT_BYTES
 from peers.wire.control import Notice, encode_notice
 from peers.wire.kinds import Kind
@@ -360,23 +361,23 @@ async def test_prefixes_that_are_none(start_recording: StartRecording, subprotoc
 
 
 async def test_too_many_fetches(hub: Hub, subprotocol: str) -> None:
-    """The seventeenth that waits is told to try again; an answer makes room for another."""
+    """One over the limit is told to try again; an answer makes room for another."""
     journal = slow(hub)
     client = await hub.websocket(subprotocol=subprotocol)
-    for request in range(1, 18):
+    for request in range(1, FETCHES_LIMIT + 2):
         await client.say("fetch", request=request, start=request)
     error = await client.message()
-    assert (error["code"], error["request"]) == (CloseCode.TRY_AGAIN_LATER, 17)
+    assert (error["code"], error["request"]) == (CloseCode.TRY_AGAIN_LATER, FETCHES_LIMIT + 1)
     _, deliver = journal.orders[3]
     deliver(RejectedError(CloseCode.GOING_AWAY, "the hub stops"))
     error = await client.message()
     assert (error["code"], error["request"], error["text"]) == (CloseCode.GOING_AWAY, 4, "the hub stops")
-    await client.say("fetch", request=18)
+    await client.say("fetch", request=1_000)
     assert await client.barrier() == []
-    assert len(journal.orders) == 17
+    assert len(journal.orders) == FETCHES_LIMIT + 1
     client.close()
     await eventually(lambda: not hub.node.connections)
-    assert sorted(journal.cancelled) == [1, 2, 3, *range(5, 17), 18]
+    assert sorted(journal.cancelled) == [1, 2, 3, *range(5, FETCHES_LIMIT + 1), 1_000]
 
 
 async def test_a_number_that_is_waited_for(hub: Hub, subprotocol: str) -> None:

@@ -1,8 +1,9 @@
-"""Streams that begin in the journal and go on live, over real sockets: the seam, losses, and how they end."""
+"""Streams that are read from the journal, over real sockets: what comes, lost connections, and how they end."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
@@ -22,8 +23,9 @@ from hub.errors import (
     UsageError,
 )
 from hub.overflow import Overflow
+from hub.policy.language import read_policy
 from peers.client import MessageStream, QueueWish, RecordedMessage, blocking, connect
-from peers.client.following import Phase
+from peers.verbs.journal import FETCHES_LIMIT
 from tests.client.recording import Publishing, Reading, RecordingHub
 from tests.client.told import Told, quick_backoff
 from tests.hubs.eventually import eventually
@@ -63,14 +65,7 @@ async def hub(start_recording: StartRecording) -> RecordingHub:
     return await start_recording()
 
 
-def phase_of(stream: MessageStream) -> Phase:
-    """Where a stream stands."""
-    state: Any = stream._source
-    phase: Phase = state._state.phase
-    return phase
-
-
-# The seam.
+# What comes.
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -87,8 +82,6 @@ async def test_everything_once_while_somebody_publishes(hub: RecordingHub, seed:
                 await reading.until(goal)
                 for _ in range(source.randrange(50)):
                     await asyncio.sleep(0)
-            while size == 1_000_000 and phase_of(messages) is not Phase.LIVE:
-                await reading.some()
             assert (reading.holes, messages.breaks, messages.lost_messages) == (0, 0, 0)
             publishing.readers.remove(reading)
 
@@ -100,7 +93,7 @@ async def test_everything_once_while_somebody_publishes(hub: RecordingHub, seed:
 
 
 async def test_topics_that_are_filtered(hub: RecordingHub) -> None:
-    """Offsets are those of all that is recorded; a stream sees its topics only, on both sides of the seam."""
+    """Offsets are those of all that is recorded; a stream sees its topics only."""
     async with connect(hub.url) as client, connect(hub.url) as reader:
         publishing = Publishing(client, "/n/a", "/n/b", "/n/c", "/m")
         await publishing.some(400)
@@ -116,7 +109,7 @@ async def test_overlapping_subscriptions_of_one_client(hub: RecordingHub) -> Non
         publishing = Publishing(client)
         await publishing.some(100)
         async with (
-            reader.subscribe("/n/", buffer_bytes=1),
+            reader.subscribe("/n/"),
             reader.subscribe("/", "/n/1", from_offset=50) as one,
             reader.subscribe("/n/", from_offset=0) as other,
             publishing,
@@ -126,17 +119,19 @@ async def test_overlapping_subscriptions_of_one_client(hub: RecordingHub) -> Non
 
 
 async def test_what_the_journal_does_not_record(start_recording: StartRecording) -> None:
-    """Live includes it, history does not."""
+    """Does not come; a stream that could never bring anything more says so, behind what there is."""
     hub = await start_recording(topics=("/n",))
     async with connect(hub.url) as client:
-        await client.publish("/other", 0)
         await client.publish_confirmed("/n", 1)
         async with client.subscribe("/", from_offset=0) as messages:
             assert (await anext(messages)).value == 1
-            await eventually(lambda: phase_of(messages) is Phase.LIVE)
-            client.publish_nowait("/other", 2)
-            client.publish_nowait("/n", 3)
-            assert [(await anext(messages)).value for _ in range(2)] == [2, 3]
+            await client.publish("/other", 2)
+            await client.publish("/n", 3)
+            assert (await anext(messages)).value == 3
+        async with client.subscribe("/other", from_offset=0) as messages:
+            with pytest.raises(RejectedError, match="topic not recorded here") as caught:
+                await anext(messages)
+            assert caught.value.code == CloseCode.NOT_ALLOWED
 
 
 async def test_from_the_end(hub: RecordingHub) -> None:
@@ -172,7 +167,7 @@ async def test_offsets_of_all_that_comes(hub: RecordingHub) -> None:
 async def test_an_empty_journal(hub: RecordingHub) -> None:
     """There is nothing to read, and it is live at once."""
     async with connect(hub.url) as client, client.subscribe("/n", from_offset=0) as messages:
-        await eventually(lambda: phase_of(messages) is Phase.LIVE)
+        await eventually(lambda: messages.live)
         await client.publish("/n", 1)
         assert (await anext(messages)).value == 1
 
@@ -192,90 +187,115 @@ async def test_from_a_time(hub: RecordingHub) -> None:
             await Reading(messages).until(9)
 
 
-# Losses.
+# Lost connections.
 
 
-@pytest.mark.parametrize("seed", range(2))
-async def test_connections_that_are_cut(hub: RecordingHub, seed: int) -> None:
-    """Cut at random, in the history, at the seam, and live: nothing comes twice, and what is missing is told."""
+class _CuttingProxy:
+    """Passes bytes on between clients and a hub, and cuts connections, some of them in the middle of a frame."""
+
+    def __init__(self, port: int, source: random.Random) -> None:
+        self._port = port
+        self._source = source
+        self._server: asyncio.Server
+        self._open: set[asyncio.Task[None]] = set()
+        self.cuts = 0
+
+    async def start(self) -> int:
+        """Listen; return the port."""
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._open.add(task)
+        far_writer: asyncio.StreamWriter | None = None
+        try:
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._port)
+            passing = [asyncio.ensure_future(self._pass(reader, far_writer))]
+            passing.append(asyncio.ensure_future(self._pass(far_reader, writer)))
+            try:
+                await asyncio.wait(passing, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for one in passing:
+                    one.cancel()
+                await asyncio.wait(passing)
+        except (OSError, asyncio.CancelledError):
+            pass
+        finally:
+            self._open.discard(task)
+            for one in (writer, far_writer):
+                if one is not None:
+                    one.transport.abort()
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(self._source.choice([100, 1_000, 100_000])):
+                writer.write(data)
+                await writer.drain()
+
+    def cut(self) -> None:
+        """Cut one connection."""
+        if self._open:
+            self.cuts += 1
+            self._source.choice(sorted(self._open, key=id)).cancel()
+
+    async def stop(self) -> None:
+        """End everything."""
+        self._server.close()
+        for task in list(self._open):
+            task.cancel()
+        await eventually(lambda: not self._open)
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_connections_that_are_cut(hub: RecordingHub, listen_url: str, seed: int) -> None:
+    """Cut at random, in the history and at the end of the journal: each stream gets all, once, in order."""
     source = random.Random(seed)  # noqa: S311 -- to be repeated
+    proxy = _CuttingProxy(int(hub.url.rpartition(":")[2].rstrip("/")), source)
+    url = f"{listen_url.partition(':')[0]}://127.0.0.1:{await proxy.start()}"
 
-    async def read(reader: Any) -> None:
-        async with reader.subscribe("/n/", from_offset=0, buffer_bytes=source.choice([2_000, 1_000_000])) as messages:
-            reading = Reading(messages)
+    async def read(reader: Any, begin: int) -> None:
+        size = source.choice([2_000, 50_000, 1_000_000])
+        async with reader.subscribe("/n/", from_offset=begin, buffer_bytes=size) as messages:
+            reading = Reading(messages, begin)
             publishing.readers.append(reading)
             for goal in range(0, 6_000, 200):
                 await reading.until(goal)
-                hub.abort(source, "reader")
+                proxy.cut()
             publishing.readers.remove(reading)
+            assert (reading.holes, messages.breaks, messages.lost_messages) == (0, 0, 0)
 
     async with (
         connect(hub.url) as client,
-        connect(hub.url, name="reader", backoff=quick_backoff()) as reader,
+        connect(url, backoff=quick_backoff()) as one,
+        connect(url, backoff=quick_backoff()) as other,
     ):
         publishing = Publishing(client)
         await publishing.some(2_000)
         async with publishing:
-            await asyncio.gather(*(read(reader) for _ in range(4)))
+            readers = [(one, 0), (one, 0), (one, 1_999), (other, 0), (other, 700), (other, 2_000)]
+            await asyncio.gather(*(read(reader, begin) for reader, begin in readers))
+    await proxy.stop()
+    assert proxy.cuts > 100
 
 
-async def test_cut_before_it_is_live(hub: RecordingHub) -> None:
-    """As long as a stream is not live, no loss of a connection is told: the journal has it all."""
-    source = random.Random(1)  # noqa: S311 -- to be repeated
+async def test_cut_while_it_waits(hub: RecordingHub) -> None:
+    """A stream that waits at the end of the journal goes on over the next connection, as often as that is lost."""
+    told = Told()
     async with (
         connect(hub.url) as client,
-        connect(hub.url, name="reader", backoff=quick_backoff()) as reader,
-    ):
-        await Publishing(client).some(5_000)
-        async with reader.subscribe("/n/", from_offset=0, buffer_bytes=1) as messages:
-            reading = Reading(messages)
-            while reading.next < 4_900:
-                hub.abort(source, "reader")
-                reading.take([message.value for message in await messages.batch()])
-            await reading.until(4_999)
-            assert (messages.breaks, reading.holes) == (0, 0)
-
-
-async def test_a_connection_that_has_brought_nothing(hub: RecordingHub) -> None:
-    """When what is live is lost before a message has come, the stream goes on without a break."""
-    async with (
-        connect(hub.url) as client,
-        connect(hub.url, name="reader", backoff=quick_backoff()) as reader,
+        told.connect(hub.url, name="reader") as reader,
         reader.subscribe("/n", from_offset=0) as messages,
     ):
-        for _ in range(5):
-            await eventually(lambda: phase_of(messages) is Phase.LIVE)
-            for connection in [one for one in hub.node.connections if _name(one) == "reader"]:
-                connection.abort()
-            await eventually(lambda: phase_of(messages) is not Phase.LIVE)
-        assert await client.publish_confirmed("/n", 1) == 0
-        assert (await anext(messages)).value == 1
+        for number in range(10):
+            await client.publish("/n", number)
+            message = await anext(messages)
+            assert (message.offset, message.value) == (number, number)  # type: ignore[attr-defined]
+            hub.abort(random.Random(number), "reader")  # noqa: S311 -- there is one
+            await told.disconnected.get()
         assert messages.breaks == 0
-
-
-async def test_a_connection_that_has_brought_something(hub: RecordingHub) -> None:
-    """Then nobody knows what is missing: it is told where it happened, and the stream goes on."""
-    async with (
-        connect(hub.url) as client,
-        connect(hub.url, name="reader", backoff=quick_backoff()) as reader,
-        reader.subscribe("/n", from_offset=0) as messages,
-    ):
-        await eventually(lambda: phase_of(messages) is Phase.LIVE)
-        client.publish_nowait("/n", 1)
-        assert (await anext(messages)).value == 1
-        for connection in [one for one in hub.node.connections if _name(one) == "reader"]:
-            connection.abort()
-        await eventually(lambda: phase_of(messages) is not Phase.LIVE)
-        assert messages.breaks == 0
-        await eventually(lambda: phase_of(messages) is Phase.LIVE)
-        client.publish_nowait("/n", 2)
-        assert (await anext(messages)).value == 2
-        assert (messages.breaks, messages.position) == (1, 0)
-
-
-def _name(connection: object) -> str:
-    handler = getattr(connection, "handler", None)
-    return handler.name if handler is not None else ""
 
 
 async def test_a_hub_that_restarts(start_recording: StartRecording, hub: RecordingHub) -> None:
@@ -315,38 +335,35 @@ async def test_a_hub_with_another_journal(start_recording: StartRecording, hub: 
         assert reading.next > 0
 
 
-async def test_what_the_hub_drops(hub: RecordingHub) -> None:
-    """Once a stream is live, a reader that is too slow for its queue loses messages, and is told, as every other."""
-    told = Told()
-    wish = QueueWish(messages=5)
-    async with (
-        connect(hub.url) as client,
-        told.connect(hub.url, name="reader", queue=wish) as reader,
-        reader.subscribe("/n", from_offset=0, buffer_bytes=1_000) as messages,
-    ):
-        await eventually(lambda: phase_of(messages) is Phase.LIVE)
-        handlers = [one for one in hub.node.core.handlers.values() if one.name == "reader" and one.prefixes]
-        while not handlers[0].dropped_messages:
-            await client.publish("/n", ["x" * 10_000])
-            await client.drain()
-        while not messages.lost_messages:
-            await anext(messages)
-        assert messages.lost_messages == await told.dropped.get()
-        assert reader.dropped_messages >= messages.lost_messages
-
-
-async def test_a_slow_reader_that_is_live(hub: RecordingHub) -> None:
-    """It stops reading when its buffer is full; what its queue in the hub holds is not lost."""
-    async with connect(hub.url) as client, connect(hub.url, name="reader") as reader:
+async def test_a_slow_reader_and_others(hub: RecordingHub) -> None:
+    """It holds little, and keeps nobody of its client from reading: not another stream, nor what is delivered."""
+    async with connect(hub.url) as client, connect(hub.url) as reader:
         publishing = Publishing(client)
         await publishing.some(10)
-        async with reader.subscribe("/n/", from_offset=0, buffer_bytes=2_000) as messages:
-            reading = Reading(messages)
-            await eventually(lambda: phase_of(messages) is Phase.LIVE)
-            await publishing.some(5_000)
-            assert messages.buffered_bytes < 1_000_000
-            await reading.until(5_009)
-            assert reading.holes == 0
+        async with (
+            reader.subscribe("/n/", from_offset=0, buffer_bytes=2_000) as slow,
+            reader.subscribe("/n/", from_offset=0) as quick,
+            reader.subscribe("/n/") as delivered,
+        ):
+            await publishing.some(20_000)
+            await asyncio.gather(Reading(quick).until(20_009), Reading(delivered, 10).until(20_009))
+            assert slow.buffered_bytes < 200_000
+            await Reading(slow).until(20_009)
+
+
+async def test_a_full_stream_of_the_client(hub: RecordingHub) -> None:
+    """While a stream waits at the end of the journal, another one of its client that is full is not given more."""
+    async with (
+        connect(hub.url) as client,
+        connect(hub.url) as reader,
+        reader.subscribe("/quiet", from_offset=0),
+        reader.subscribe("/n", buffer_bytes=10_000) as full,
+    ):
+        for _ in range(500):
+            await client.publish("/n", "x" * 10_000)
+        await client.drain()
+        await eventually(lambda: reader.statistics().paused)
+        assert full.buffered_bytes < 2_000_000
 
 
 # Where it cannot begin, or not go on.
@@ -363,27 +380,17 @@ async def test_a_start_that_is_not_there(hub: RecordingHub) -> None:
 
 
 async def test_a_start_that_was_deleted(start_recording: StartRecording) -> None:
-    """A reader is never served silently from elsewhere: at once, or where it was overtaken, it is told."""
+    """Entering raises, and says where the journal begins."""
     hub = await start_recording(keep_bytes=64 * 1024, compression="none")
     async with connect(hub.url) as client:
-        await client.publish_confirmed("/n", 0)
-        async with client.subscribe("/n", from_offset=0, buffer_bytes=1) as messages:
-            first = 0
-            number = 1
-            while not first:
-                await client.publish_confirmed("/n", [number, "x" * 10_000])
-                first = (await client.journal()).first
-                number += 1
-            with pytest.raises(GoneError) as caught:
-                await client.subscribe("/n", from_offset=0).open()
-            assert caught.value.first >= first
-            assert (await anext(messages)).value == 0
-            with pytest.raises(GoneError, match="was deleted"):
-                await _read_on(messages)
+        await _until_deleted(client, 1)
+        with pytest.raises(GoneError) as caught:
+            await client.subscribe("/n", from_offset=0).open()
+        assert caught.value.first > 0
 
 
 @pytest.mark.parametrize("overflow", list(Overflow))
-async def test_a_slow_reader_of_what_is_recorded(hub: RecordingHub, overflow: Overflow) -> None:
+async def test_a_slow_reader(hub: RecordingHub, overflow: Overflow) -> None:
     """It has no queue in the hub: nothing is lost, and nobody is disconnected, whatever it had asked for."""
     wish = QueueWish(1, None, overflow)
     async with (
@@ -402,20 +409,33 @@ async def test_a_slow_reader_of_what_is_recorded(hub: RecordingHub, overflow: Ov
         assert messages.lost_messages == 0
 
 
-async def test_a_slow_reader_of_what_is_recorded_that_retention_overtakes(start_recording: StartRecording) -> None:
-    """It is told, and where what is kept begins; what it had read before stands in its position."""
+async def test_a_reader_that_retention_overtakes(start_recording: StartRecording) -> None:
+    """It is told how many records are missing, where they are missing, and goes on behind them."""
     hub = await start_recording(keep_bytes=64 * 1024, compression="none")
-    async with connect(hub.url) as client, client.subscribe("/n", recorded=True, buffer_bytes=1) as messages:
-        await client.publish_confirmed("/n", [0, ""])
-        assert (await anext(messages)).value[0] == 0
-        first = number = 0
-        while first < 5:
-            number += 1
-            await client.publish_confirmed("/n", [number, "x" * 10_000])
-            first = (await client.journal()).first
-        with pytest.raises(GoneError) as caught:
-            await _read_on(messages)
-        assert 0 < caught.value.first <= (await client.journal()).first  # where that began when it was told
+    told = Told()
+    async with (
+        connect(hub.url) as client,
+        told.connect(hub.url) as reader,
+        reader.subscribe("/n", from_offset=0, buffer_bytes=1) as messages,
+    ):
+        last = await _until_deleted(client, 100)
+        expected = lost = 0
+        while expected <= last:
+            message = await anext(messages)
+            assert isinstance(message, RecordedMessage)
+            missing = messages.lost_messages - lost
+            assert (message.offset, message.value[0]) == (expected + missing, expected + missing)
+            lost += missing
+            expected = message.offset + 1
+        assert 0 < lost == reader.dropped_messages
+
+
+async def _until_deleted(client: Any, first: int) -> int:
+    """Publish until all before an offset is deleted; return the last offset."""
+    offset = await client.publish_confirmed("/n", [0, ""])
+    while (await client.journal()).first < first:
+        offset = await client.publish_confirmed("/n", [offset + 1, "x" * 10_000])
+    return int(offset)
 
 
 async def _read_on(messages: MessageStream) -> None:
@@ -433,16 +453,37 @@ async def test_without_a_journal(start_hub: StartHub, listen_url: str) -> None:
 
 
 async def test_a_journal_that_is_not_written(hub: RecordingHub) -> None:
-    """History can be read; where it should become live it ends with an error, since there is no seam."""
-    async with connect(hub.url) as client:
+    """History is read; what is not recorded meanwhile does not come; the stream goes on once it is written again."""
+    async with connect(hub.url) as client, client.subscribe("/n", from_offset=0) as messages:
         await client.publish_confirmed("/n", 0)
-        hub.journal._recorder._probing = None
+        assert (await anext(messages)).value == 0
         hub.journal._recorder._failed_now(JournalUnavailableError("the disk is full"), 1)
-        async with client.subscribe("/n", from_offset=0) as messages:
-            assert (await anext(messages)).value == 0
-            with pytest.raises(RejectedError, match="cannot be written now") as caught:
-                await anext(messages)
-            assert caught.value.code == CloseCode.JOURNAL_FAILED
+        with pytest.raises(RejectedError, match="the disk is full"):
+            await client.publish_confirmed("/n", "not recorded")
+        async with client.subscribe("/n", from_offset=0) as another:
+            assert (await anext(another)).value == 0
+        await eventually(lambda: not hub.journal.trouble)
+        assert await client.publish_confirmed("/n", 1) == 1
+        assert (await anext(messages)).value == 1
+        assert messages.lost_messages == 0
+
+
+async def test_a_right_that_is_lost(hub: RecordingHub) -> None:
+    """The stream ends with an error that names what is not granted; nothing is given behind that."""
+    async with (
+        connect(hub.url) as client,
+        connect(hub.url, name="reader") as reader,
+        reader.subscribe("/n", from_offset=0) as messages,
+    ):
+        await client.publish("/n", 0)
+        assert (await anext(messages)).value == 0
+        handler = next(one for one in hub.node.core.handlers.values() if one.name == "reader")
+        policy = read_policy({"roles": {"some": {"subscribe": ["*"]}}}, "a test")
+        hub.node.core.authority.give_rights(handler, policy.rights("reader", ("some",)))
+        await client.publish("/n", 1)
+        with pytest.raises(RejectedError) as caught:
+            await anext(messages)
+        assert caught.value.code == CloseCode.NOT_ALLOWED
 
 
 async def test_bad_arguments(hub: RecordingHub) -> None:
@@ -469,7 +510,7 @@ async def test_without_reconnecting(hub: RecordingHub) -> None:
     """With `reconnect=False` the first loss ends the stream, in the history and live."""
     async with connect(hub.url, reconnect=False) as reader:
         async with reader.subscribe("/n", from_offset=0) as messages:
-            await eventually(lambda: phase_of(messages) is Phase.LIVE)
+            await eventually(lambda: messages.live)
             await hub.crash()
             with pytest.raises(ConnectionLostError):
                 await anext(messages)
@@ -491,7 +532,6 @@ async def test_threads(hub: RecordingHub) -> None:
                 values = [messages.receive().value for _ in range(100)]
                 client.publish("/n/x", 500)
                 values.append(messages.receive().value)
-                assert messages.position == 500
                 return values
 
     async with connect(hub.url) as client:
@@ -524,7 +564,7 @@ async def test_position(hub: RecordingHub) -> None:
 
 
 async def test_position_when_everything_was_read(hub: RecordingHub) -> None:
-    """A reader that waits has read it all; once live the position stays at the seam."""
+    """A reader that waits has read it all, of what is old and of what comes."""
     async with connect(hub.url) as client:
         await Publishing(client).some(100)
         async with client.subscribe("/n/", from_offset=0) as messages, client.subscribe("/n/") as plain:
@@ -535,29 +575,52 @@ async def test_position_when_everything_was_read(hub: RecordingHub) -> None:
             await eventually(lambda: messages.live)
             await client.publish("/n/", 100)
             assert [message.value for message in await waiting] == [100]
-            assert messages.batch_nowait() == []
-            assert messages.position == 100
+            waiting = asyncio.ensure_future(messages.batch())
+            await eventually(lambda: messages.position == 101)
+            waiting.cancel()
 
 
 # Ends.
 
 
+async def test_many_that_are_closed_while_they_wait(hub: RecordingHub) -> None:
+    """The hub waits no longer for any of them, so that there may always be another one."""
+    async with connect(hub.url) as client:
+        await client.publish_confirmed("/n", 0)
+        for _ in range(2 * FETCHES_LIMIT):
+            async with client.subscribe("/n", from_offset=0) as messages:
+                assert (await anext(messages)).value == 0
+                await asyncio.sleep(0)  # now it waits
+        await eventually(lambda: hub.journal.statistics().fetches == 0)
+
+
+async def test_many_at_once(hub: RecordingHub) -> None:
+    """They share the connection of the client, and all are given what comes."""
+    async with connect(hub.url) as client, contextlib.AsyncExitStack() as stack:
+        streams = [await stack.enter_async_context(client.subscribe("/n", recorded=True)) for _ in range(200)]
+        assert len(hub.node.connections) == 1
+        for number in range(3):
+            await client.publish("/n", number)
+            for stream in streams:
+                message = await anext(stream)
+                assert (message.offset, message.value) == (number, number)  # type: ignore[attr-defined]
+
+
 async def test_closing(hub: RecordingHub) -> None:
-    """Whoever closes a stream has no connection left but the client's own; the client takes the others along."""
+    """A stream has the connection of its client, leaves nothing behind in the hub, and ends with its client."""
     async with connect(hub.url, name="reader") as client:
         await Publishing(client).some(20_000)
         for buffer_bytes in (1, 1_000_000):
             stream = client.subscribe("/n/", from_offset=0, buffer_bytes=buffer_bytes)
             await stream.open()
             await stream.batch()
+            assert len(hub.node.connections) == 1
             await stream.close()
-            await eventually(lambda: len(hub.node.connections) == 1)
             with pytest.raises(StopAsyncIteration):
                 await anext(stream)
         left_open = client.subscribe("/n/", from_offset=0)
         await left_open.open()
         await client.subscribe("/n/", from_offset=0).open()
-    assert not client._exchange.followers
     await eventually(lambda: not hub.node.connections)
     await _read_on(left_open)
     with pytest.raises(ClosedError):
@@ -597,7 +660,7 @@ async def test_entering_without_a_connection(start_recording: StartRecording, hu
 async def test_a_client_that_ends(hub: RecordingHub) -> None:
     """A client that ends with an error takes its streams along: they raise it."""
     async with connect(hub.url, name="me") as client, client.subscribe("/n", from_offset=0) as messages:
-        await eventually(lambda: phase_of(messages) is Phase.LIVE)
+        await eventually(lambda: messages.live)
         client._exchange.gave_up(RejectedError(CloseCode.NOT_ALLOWED, "so it is"))
         with pytest.raises(RejectedError, match="so it is"):
             await anext(messages)
@@ -606,13 +669,14 @@ async def test_a_client_that_ends(hub: RecordingHub) -> None:
 async def test_a_bug(hub: RecordingHub, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever happens inside, who reads the stream does not wait for ever."""
     from hub.errors import InternalError
-    from peers.client import follower
+    from peers.client import journal_stream
 
     def fail(_: bytes) -> list[tuple[bytes, int]]:
         raise ZeroDivisionError
 
     async with connect(hub.url) as client:
         await client.publish_confirmed("/n", 1)
-        monkeypatch.setattr(follower, "recorded_batches", fail)
-        with pytest.raises(InternalError, match="ZeroDivisionError"):
-            await client.subscribe("/n", from_offset=0).open()
+        monkeypatch.setattr(journal_stream, "recorded_batches", fail)
+        async with client.subscribe("/n", from_offset=0) as messages:
+            with pytest.raises(InternalError, match="ZeroDivisionError"):
+                await anext(messages)
