@@ -9,7 +9,9 @@ work is `peers.spark.connector`, imported when it is used. See docs/spark.md.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from functools import wraps
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 try:
     from pyspark.sql.datasource import DataSource
@@ -27,6 +29,25 @@ else:
         )
         from pyspark.sql.types import StructType
 
+    P = ParamSpec("P")
+    R = TypeVar("R")
+
+    def _shortened(method: Callable[P, R]) -> Callable[P, R]:
+        """Have errors of ours raised without the calls below, which Spark shows before their text."""
+
+        @wraps(method)
+        def shorter(*args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                return method(*args, **kwargs)
+            except Exception as error:
+                from hub.errors import HubError  # noqa: PLC0415 -- see above
+
+                if isinstance(error, HubError):
+                    raise error.with_traceback(None) from None
+                raise
+
+        return shorter
+
     class DefaultSource(DataSource):
         """A hub with a journal, as a source and a sink."""
 
@@ -35,6 +56,7 @@ else:
             """Return what it is called in `format`."""
             return "hub"
 
+        @_shortened
         def schema(self) -> StructType:
             """Return the columns of a query that names none.
 
@@ -50,6 +72,7 @@ else:
             options = read_source_options(self.options, streaming=None)
             return sampled_schema(options) if options.decode == "schema" else default_schema(options.decode)
 
+        @_shortened
         def reader(self, schema: StructType) -> DataSourceReader:
             """Return what reads a range of the journal.
 
@@ -80,6 +103,7 @@ else:
             except UsageError as error:
                 return RefusedStream(error)
 
+        @_shortened
         def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 -- Spark's signature
             """Return what writes a DataFrame, all of it or nothing.
 
@@ -90,6 +114,7 @@ else:
 
             return BatchWriter.of(schema, self.options, overwrite=overwrite)
 
+        @_shortened
         def streamWriter(  # noqa: N802 -- Spark's name
             self,
             schema: StructType,

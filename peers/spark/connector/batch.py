@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from peers.spark.connector.connection import Connection
-from peers.spark.connector.errors import OptionError
+from peers.spark.connector.errors import OptionError, shortened
 from peers.spark.connector.options import EARLIEST, SourceOptions
 from peers.spark.connector.positions import resolve_end, resolve_start
 from peers.spark.connector.pushdown import Narrowing, narrowing
@@ -39,6 +39,7 @@ class BatchReader(DataSourceReader):
         self._options = options
         self._narrowing = Narrowing(options.topics)
 
+    @shortened
     def partitions(self) -> list[InputPartition]:
         """Return the shares of the tasks.
 

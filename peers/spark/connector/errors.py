@@ -5,9 +5,32 @@ Spark shows the text of what a Python source raises, so it says what to do, and 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
 from hub.errors import HubError, UsageError
 
-__all__ = ["ColumnError", "DataLostError", "JournalReplacedError", "OptionError", "WriteRefusedError"]
+__all__ = ["ColumnError", "DataLostError", "JournalReplacedError", "OptionError", "WriteRefusedError", "shortened"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def shortened(method: Callable[P, R]) -> Callable[P, R]:
+    """Have a method raise our errors without their causes and without the calls below it.
+
+    Spark shows the traceback of what a source raises before its text.
+    """
+
+    @wraps(method)
+    def shorter(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return method(*args, **kwargs)
+        except HubError as error:
+            raise error.with_traceback(None) from None
+
+    return shorter
 
 
 class OptionError(UsageError):

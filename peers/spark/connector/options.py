@@ -7,6 +7,7 @@ token is in no representation and in no error. No I/O.
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -143,6 +144,16 @@ _SINK = (*_ACCESS, "topic", "encode", "txnAppId", "txnVersion")
 _OF_SPARK = frozenset({"checkpointlocation", "queryname"})
 """What Spark hands on although it is meant for itself."""
 
+_OF_KAFKA = {
+    "subscribe": "topics",
+    "subscribepattern": "topics",
+    "assign": "topics",
+    "kafka.bootstrap.servers": "url",
+    "groupidprefix": "consumer",
+    "kafka.group.id": "consumer",
+}
+"""What options of Spark's source for Kafka are called here."""
+
 
 class _Given:
     """The options of one source or sink, as texts."""
@@ -266,6 +277,8 @@ def _unknown(key: str, known: tuple[str, ...]) -> str:
         for name in names:
             if key == name.lower():
                 return f"option {name} is for {place}, it has no meaning here"
+    if key in _OF_KAFKA and _OF_KAFKA[key] in known:
+        return f"there is no option {key}: here it is {_OF_KAFKA[key]}"
     names_of = {name.lower(): name for name in known}
     near = difflib.get_close_matches(key, names_of, n=1)
     hint = f"did you mean {names_of[near[0]]}?" if near else f"there are {', '.join(known)}"
@@ -283,9 +296,17 @@ def _position(given: _Given, which: str, words: tuple[str, ...]) -> Position | N
     def convert(text: str) -> Position:
         if text.lower() in words:
             return LATEST if text.lower() == "latest" else EARLIEST
-        return Position("offset", _at_least(0)(text))
+        return Position("offset", _at_least(0)(_offset_of(text) if text.startswith("{") else text))
 
     return given.value(offsets, convert, None, f"{', '.join(words)} or an offset")
+
+
+def _offset_of(text: str) -> str:
+    """Return the offset in JSON as checkpoints and progress have it: `{"offset": 3}`."""
+    told = json.loads(text)
+    if type(told.get("offset")) is not int:
+        raise ValueError
+    return str(told["offset"])
 
 
 def _checked_url(text: str) -> str:

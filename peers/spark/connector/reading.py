@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import InputPartition
 
+from hub.errors import HubError
 from peers.spark.connector.connection import Connection
 from peers.spark.connector.file import file_tables
 from peers.spark.connector.ranges import OffsetRange
@@ -42,6 +43,15 @@ def read_share(
         PeerError: The hub refuses, or cannot be reached.
         StorageError: A file of the tier is damaged, or cannot be read now.
     """
+    try:
+        yield from _records(share, schema, options, topics)
+    except HubError as error:
+        raise error.with_traceback(None) from None  # Spark shows the whole chain before its text, twice
+
+
+def _records(
+    share: InputPartition, schema: StructType, options: SourceOptions, topics: tuple[str, ...]
+) -> Iterator[pa.RecordBatch]:
     lossy = not options.fail_on_data_loss
     made = RecordBatches(schema, options.decode)
     if isinstance(share, FileShare):

@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTri
 from hub.errors import UsageError
 from peers.client.journal import JournalState
 from peers.spark.connector.connection import PLANNED_LOST, Connection, beyond_loss
-from peers.spark.connector.errors import DataLostError
+from peers.spark.connector.errors import DataLostError, shortened
 from peers.spark.connector.options import LATEST, SourceOptions
 from peers.spark.connector.positions import resolve_start
 from peers.spark.connector.reading import read_share
@@ -56,6 +56,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._known: dict[tuple[int, int, int], int] = {}
         self._reports = Reports(options.access, options.consumer, options.topics) if options.consumer else None
 
+    @shortened
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
         """Return where a query begins that has no checkpoint.
 
@@ -72,6 +73,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return how many offsets a micro-batch has at most."""
         return ReadMaxRows(self._options.max_offsets)
 
+    @shortened
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 -- Spark's name
         """Fix what there is to read.
 
@@ -80,6 +82,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         self._target = self._state().head
 
+    @shortened
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 -- Spark's name
         """Return where the next micro-batch ends.
 
@@ -107,6 +110,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Return how far the journal reached when it was last asked, for the query's progress."""
         return None if self._seen is None else _told(self._seen.head, self._seen)
 
+    @shortened
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the shares of the tasks of a micro-batch.
 
@@ -201,23 +205,23 @@ class RefusedStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
         """Raise why."""
-        raise self._error
+        raise self._error from None
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 -- Spark's name
         """Raise why."""
-        raise self._error
+        raise self._error from None
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802 -- Spark's
         """Raise why."""
-        raise self._error
+        raise self._error from None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:  # noqa: ARG002 -- Spark's
         """Raise why."""
-        raise self._error
+        raise self._error from None
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002 -- Spark's
         """Raise why."""
-        raise self._error
+        raise self._error from None
 
 
 def _told(offset: int, state: JournalState) -> dict[str, Any]:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import traceback
+
 import pytest
 
+from hub.errors import HubError
+from peers.spark.connector.columns import default_schema
 from peers.spark.connector.errors import OptionError
 from peers.spark.connector.options import EARLIEST, LATEST, Position, read_sink_options, read_source_options
+from peers.spark.connector.ranges import OffsetRange
+from peers.spark.connector.stream import StreamReader
+from pyspark_hub import DefaultSource
 
 URL = {"url": "tcp://127.0.0.1:7400"}
 
@@ -58,6 +65,13 @@ def test_values() -> None:
     assert (options.decode, options.pushdown) == ("json", True)
 
 
+def test_offsets_as_checkpoints_show_them() -> None:
+    """JSON, of which only the offset counts."""
+    told = '{"offset": 3, "journal": "00"}'
+    options = read_source_options(URL | {"startingOffsets": told, "endingOffsets": '{"offset": 5}'}, streaming=False)
+    assert (options.starting, options.ending) == (Position("offset", 3), Position("offset", 5))
+
+
 def test_times() -> None:
     """Are ms since 1970."""
     options = read_source_options(URL | {"startingTimestamp": "5", "endingTimestamp": "9"}, streaming=False)
@@ -72,7 +86,13 @@ def test_times() -> None:
         ({"url": "http://x"}, "'http://x' is not the URL of a hub"),
         (URL | {"urls": "x"}, "there is no option urls: did you mean url?"),
         (URL | {"maxoffsets": "1"}, "did you mean maxOffsetsPerTrigger?"),
-        (URL | {"kafka.bootstrap.servers": "x"}, "there are url, token, "),
+        (URL | {"kafka.bootstrap.servers": "x"}, "there is no option kafka.bootstrap.servers: here it is url"),
+        (URL | {"subscribe": "x"}, "here it is topics"),
+        (URL | {"subscribePattern": "x"}, "here it is topics"),
+        (URL | {"groupIdPrefix": "x"}, "here it is consumer"),
+        (URL | {"includeHeaders": "x"}, "there are url, token, "),
+        (URL | {"startingOffsets": '{"offset": "x"}'}, "is not earliest, latest or an offset"),
+        (URL | {"startingOffsets": "{1}"}, "is not earliest, latest or an offset"),
         (URL | {"path": "x"}, "load(), save() and start() take no path"),
         (URL | {"encode": "x"}, "option encode is for writing"),
         (URL | {"startingOffsets": "-1"}, "'-1' is not earliest, latest or an offset"),
@@ -114,6 +134,24 @@ def test_the_token_is_nowhere() -> None:
     assert "hush" not in repr(read_source_options(secret, streaming=False))
     assert "hush" not in repr(read_sink_options(secret))
     assert "hush" not in refusal(secret | {"tokens": "hush"})
+
+
+def test_errors_come_without_the_calls_below() -> None:
+    """And without what has caused them, for Spark shows all of that before the text."""
+    with pytest.raises(OptionError) as misspelled:
+        DefaultSource({"urls": "x"}).schema()
+    away = read_source_options({"url": "tcp://127.0.0.1:1", "numRetries": "0"}, streaming=True)
+    stream = StreamReader(default_schema("raw"), away)
+    with pytest.raises(HubError) as unreachable:
+        stream.initialOffset()
+    share = OffsetRange(0, 1, "00" * 8)
+    with pytest.raises(HubError) as unread:
+        list(stream.read(share))
+    for caught in (misspelled, unreachable, unread):
+        shown = "".join(traceback.format_exception(caught.value))
+        assert shown.count("Traceback") == 1
+        assert "options.py" not in shown.replace("test_options.py", "")
+        assert "connection.py" not in shown
 
 
 def test_sink() -> None:
