@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import errno
 import math
 import os
 import resource
@@ -26,6 +27,7 @@ from typing import NamedTuple, cast
 import structlog
 
 from hub.config import reloaded
+from hub.errors import JournalUnavailableError
 from hub.overflow import Overflow, QueueLimits
 from hub.quotas.resource import Resource
 from hub.settings.settings import Settings
@@ -58,6 +60,7 @@ from peers.daemon.stopping import Stopping
 from peers.daemon.telemetry.telemetry import Telemetry, open_telemetry
 from peers.daemon.telling import Telling
 from peers.journal.journal import Journal
+from peers.journal.no_journal import NoJournal
 from peers.node.memory import MemoryWatch
 from peers.node.node import Connected, Node
 from peers.transport.endpoints import Endpoint, Scheme
@@ -162,7 +165,7 @@ class Daemon:
         settings = self.node.settings
         self._mechanisms = Mechanisms(settings.zeek, self.node.access.allows_curve_key)
         if settings.journal.path:
-            self.node.journal = self._journal = Journal(self.node.core, settings.journal, settings.limits)
+            self._open_journal(settings)
         try:
             self.node.stores.open(settings.stores)
             self._peerings.stores.open()
@@ -189,6 +192,17 @@ class Daemon:
         self.node.second_s = self.node.loop.time()
         self._plan_second()
         self.node.ready = True
+
+    def _open_journal(self, settings: Settings) -> None:
+        """Open the journal; where there is no room for it, go on without, as live messages need none."""
+        try:
+            self.node.journal = self._journal = Journal(self.node.core, settings.journal, settings.limits)
+        except JournalUnavailableError as error:
+            if not (isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.ENOSPC):
+                raise
+            trouble = f"the journal could not be opened: {error}; make room, then restart the hub"
+            self.node.journal = NoJournal(trouble)
+            self._log.error("nothing is recorded", reason=trouble)
 
     async def _open(self, endpoint: Endpoint) -> None:
         """Listen, or keep the port for those that do."""

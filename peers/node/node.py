@@ -415,7 +415,7 @@ class Node:
             return "the hub is stopping"
         if not self.ready:
             return "the hub is starting"
-        return self.clock_trouble or self.journal.trouble
+        return self.clock_trouble or self.journal.trouble or self.stores.trouble
 
     @property
     def clock_trouble(self) -> str:

@@ -9,6 +9,8 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import structlog
+
 from hub.core import Core
 from hub.errors import UsageError
 from hub.settings.ranges import FOREVER_S
@@ -18,6 +20,7 @@ from hub.stores.naming import parse_feed, parse_store
 from hub.topics import RESERVED
 from peers.stores.feeding import Feed
 from peers.stores.keeper import InMemory, Keeper
+from peers.stores.keeping.database import NoRoomError
 from peers.stores.keeping.in_file import InFile
 from peers.stores.master import Clock, Master
 
@@ -49,6 +52,8 @@ class Stores:
         self._keepers: list[Keeper] = []
         self.feeds: list[Feed] = []
         """What some of them are fed by; to be read."""
+        self.trouble = ""
+        """Why one of them could not be opened for want of room; empty if all are open."""
         core.requests.hub_services.add(STORES_TOPIC, lambda _handler, _value: self.listed())
 
     def __iter__(self) -> Iterator[Master]:
@@ -79,14 +84,19 @@ class Stores:
         )
         for text in settings.open:
             name, path = parse_store(text)
-            self.add(name, limits, self._keeper(path, full_sync=settings.sync == "full"))
+            try:
+                self.add(name, limits, self._keeper(path, full_sync=settings.sync == "full"))
+            except NoRoomError as error:  # the hub carries live messages all the same
+                self.trouble = f"{error}; make room, then restart the hub"
+                structlog.get_logger("peers").error("a store is not served", store=name, reason=self.trouble)
         expires_s = settings.feed_expires_s
         expiry_ns = None if expires_s >= FOREVER_S else round(expires_s * _SECOND_NS)
         for text in settings.feeds:
             name, prefix = parse_feed(text)
-            if name not in self._masters:
+            if name not in self._masters and not self.trouble:
                 raise UsageError(f"there is no store {name!r} to be fed from {prefix!r}")
-            self.feeds.append(Feed(self._core, self._masters[name], prefix, expiry_ns))
+            if name in self._masters:
+                self.feeds.append(Feed(self._core, self._masters[name], prefix, expiry_ns))
 
     def add(self, name: str, limits: StoreLimits, keeper: Keeper) -> Master:
         """Open one more store; `stop` closes its keeper.

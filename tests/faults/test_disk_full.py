@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from http import HTTPStatus
@@ -11,6 +12,9 @@ from pathlib import Path
 import pytest
 
 from hub.errors import CloseCode, RejectedError
+from peers.cli.check import check
+from peers.client import connect
+from tests.daemon.hub_process import HubProcess
 from tests.faults.full_disks import (
     FillableDisk,
     GrowingDisk,
@@ -89,3 +93,36 @@ async def test_killed_on_a_full_disk(tmp_path: Path, mounts: AsyncExitStack) -> 
         await hub.stop()
     ledger.read(disk.fetch(tmp_path))
     ledger.check_confirmed()
+
+
+async def test_a_hub_that_starts_without_room(tmp_path: Path, mounts: AsyncExitStack) -> None:
+    """It carries live messages, says what is not there, and is not ready; started again with room, all is well."""
+    disk = await mounted(FillableDisk, tmp_path, mounts)
+    await disk.fill()
+    folder = Path(disk.journal).parent
+    flags = ("--listen", "tcp://127.0.0.1:0", "--listen", "ws://127.0.0.1:0", "--journal", disk.journal)
+    flags = (*flags, "--store", f"s={folder}/s.db", "--store", "m=:memory:")
+    for has_room in (False, True):
+        hub = await HubProcess.start(flags, {}, before=disk.wrap)
+        mounts.push_async_callback(hub.kill)
+        await hub.wait_up(2)
+        tcp, web = (endpoint.location for endpoint in hub.endpoints)
+        async with connect(tcp) as client, client.subscribe("/a") as messages:
+            await client.publish("/a", 1)
+            assert (await anext(messages)).value == 1
+            await client.store("m").put("key", 1)
+            if has_room:
+                await client.publish_confirmed("/a", 2)
+                await client.store("s").put("key", 1)
+                assert await asyncio.to_thread(check, web) == 0
+                break
+            with pytest.raises(RejectedError, match=r"the disk is full; make room, then restart the hub") as refused:
+                await client.publish_confirmed("/a", 2)
+            assert refused.value.code == CloseCode.JOURNAL_FAILED
+            assert await asyncio.to_thread(check, web) == 2
+        hub.signal(signal.SIGTERM)
+        code, log = await hub.wait_ended()
+        assert code == 0
+        assert "nothing is recorded" in log
+        assert "a store is not served" in log
+        disk.free_room()

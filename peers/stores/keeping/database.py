@@ -21,6 +21,7 @@ Owner: one keeper; after `open` one thread at a time uses it. Invariant: no othe
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,7 +35,7 @@ from hub.errors import StorageError
 from hub.stores.store import Kept
 from peers.stores.keeping.unkept import Unkept
 
-__all__ = ["FILE_MODE", "Database"]
+__all__ = ["FILE_MODE", "Database", "NoRoomError"]
 
 FILE_MODE = 0o600
 """Permissions of the file: its owner alone."""
@@ -73,6 +74,10 @@ _NUMBERS = Struct("<Iqq")
 _DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.SQLError, apsw.MismatchError)
 
 
+class NoRoomError(StorageError):
+    """There is no room for the file of a store."""
+
+
 class Database:
     """The file of one store.
 
@@ -98,6 +103,8 @@ class Database:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
             self._connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
         except (apsw.Error, OSError) as error:
+            if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+                raise NoRoomError(f"store {name!r}: {path}: the disk is full") from error
             raise StorageError(f"store {name!r}: {path}: {_cause(error, path)}") from error
         try:
             self._set_up(full_sync=full_sync)
@@ -108,6 +115,8 @@ class Database:
                 raise self._damaged(str(error)) from error
             if isinstance(error, apsw.BusyError):
                 raise StorageError(f"store {name!r}: {path} is in use by another process") from error
+            if isinstance(error, apsw.FullError):
+                raise NoRoomError(f"store {name!r}: {path}: the disk is full") from error
             if isinstance(error, apsw.Error):
                 raise StorageError(f"store {name!r}: {path}: {error}") from error
             raise
