@@ -60,6 +60,7 @@ class StoreStatistics(NamedTuple):
     """Entries that will expire."""
     number: int
     """Of the last change."""
+    changes_total: int
     kept_changes: int
     kept_changes_bytes: int
     refused_total: int
@@ -94,6 +95,8 @@ class Store:
         self.epoch = epoch
         self.number = number
         """Of the last change."""
+        # That number as the store was made, or restored.
+        self._began = number
         self.operations = operations
         self.entries: dict[bytes, Entry] = {}
         """Key → entry. To be read by everybody, to be changed by nobody else."""
@@ -368,6 +371,7 @@ class Store:
             bytes=self.size_bytes,
             expiring=len(self._expiry),
             number=self.number,
+            changes_total=self.number - self._began,
             kept_changes=len(self.changes),
             kept_changes_bytes=self.changes.size_bytes,
             refused_total=self._refused,
@@ -393,7 +397,7 @@ class Store:
                 charged = self._users.setdefault(user, [0, 0])
                 charged[0] += 1
                 charged[1] += size
-        self.number = max(self.number, number)
+        self.number = self._began = max(self.number, number)
 
 
 def _positive(expiry_ns: int) -> int:

@@ -317,6 +317,8 @@ def _start(path: str, tier: str, descriptors: Sequence[int]) -> subprocess.Popen
     """
     command = [sys.executable, "-P", "-m", "peers.journal.reader", path, tier, *map(str, descriptors)]
     variables = os.environ | {"PYTHONPATH": os.pathsep.join(place for place in sys.path if place)}
+    # A process group of its own keeps Ctrl-C away. Not a session of its own: Linux (autogroup) lets niceness count
+    # within a session alone.
     return subprocess.Popen(  # noqa: S603 -- our own program
-        command, pass_fds=tuple(descriptors), stdin=subprocess.DEVNULL, start_new_session=True, env=variables
+        command, pass_fds=tuple(descriptors), stdin=subprocess.DEVNULL, process_group=0, env=variables
     )

@@ -110,6 +110,8 @@ def _start(module: str, order: bytes, connection: socket.socket) -> subprocess.P
     descriptor = connection.fileno()
     command = [sys.executable, "-P", "-m", module, order.decode(), str(descriptor)]
     variables = os.environ | {"PYTHONPATH": os.pathsep.join(place for place in sys.path if place)}
+    # A process group of its own keeps Ctrl-C away. Not a session of its own: Linux (autogroup) lets niceness count
+    # within a session alone.
     return subprocess.Popen(  # noqa: S603 -- our own program
-        command, pass_fds=(descriptor,), stdin=subprocess.DEVNULL, start_new_session=True, env=variables
+        command, pass_fds=(descriptor,), stdin=subprocess.DEVNULL, process_group=0, env=variables
     )

@@ -95,7 +95,7 @@ def test_tables(storing: RunningHub) -> None:
     lines = store(storing, "ls").splitlines()
     assert lines[0].split() == ["store", "entries", "KiB", "expiring", "changes", "commands", "reads", "refused"]
     (row,) = [line.split() for line in lines if line.startswith("tables ")]
-    assert (row[1], row[3]) == ("2", "0")
+    assert (row[1], row[3], row[4]) == ("2", "0", "2")
     assert float(row[2]) > 0
     assert "tables" in {json.loads(line)["name"] for line in store(storing, "ls", "--json").splitlines()}
     head, first, second = store(storing, "ls", "tables").splitlines()

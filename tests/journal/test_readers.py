@@ -81,6 +81,15 @@ def pids(asked: Asked) -> list[int]:
     return [reader._process.pid for reader in asked.readers._readers]
 
 
+async def test_niceness_counts_beside_the_hub(asked: Asked) -> None:
+    """Processes are of the hub's session: the scheduler compares niceness within one. Ctrl-C is for another group."""
+    await asked.read()
+    (pid,) = pids(asked)
+    assert os.getsid(pid) == os.getsid(0)
+    assert os.getpgid(pid) == pid != os.getpgid(0)
+    assert os.getpriority(os.PRIO_PROCESS, pid) > os.getpriority(os.PRIO_PROCESS, 0)
+
+
 async def test_reading(asked: Asked) -> None:
     """A process is started for the first one, and answers those after it, in order."""
     assert len(asked.readers) == 0

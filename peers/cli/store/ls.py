@@ -53,7 +53,7 @@ def _cells(row: dict[str, Any]) -> tuple[Cell, ...]:
         row["entries"],
         round(row["bytes"] / _KIB, 1),
         row["expiring"],
-        row["number"],
+        row["changes_total"],
         row["commands_total"],
         row["reads_total"],
         row["refused_total"],

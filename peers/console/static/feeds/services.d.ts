@@ -243,6 +243,7 @@ export interface Store {
   number: number;
   kept_changes: number;
   kept_changes_bytes: number;
+  changes_total: number;
   refused_total: number;
   expired_total: number;
   commands_total: number;
