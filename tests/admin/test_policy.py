@@ -319,7 +319,7 @@ async def test_what_one_would_do_to_oneself(site: Site) -> None:
     told = (await site.ask(policy=text_without("admin = true\n"), connected=True))["change"]
     assert told["text"].endswith("You would not be an admin any more.")
     assert told["user_rows"][0]["loses"] == ["administer the hub"]
-    told = (await site.ask(policy="", connected=True))["change"]
+    told = (await site.ask(policy="[users]", connected=True))["change"]
     assert told["text"] == "With this policy 1 of 1 connection would be closed. You would be closed yourself."
 
 
@@ -403,7 +403,7 @@ async def test_a_text_that_is_too_large(site: Site) -> None:
     """It is refused before anything is done with it, and counted."""
     with pytest.raises(RequestFailedError, match=f"at most {LARGEST_TEXT} are tried"):
         await site.ask(policy="#" * (LARGEST_TEXT + 1))
-    assert (await site.ask(policy="#" * LARGEST_TEXT))["policy"] == {"roles": 4, "users": 0}
+    assert (await site.ask(policy="[users]".ljust(LARGEST_TEXT, "\n")))["policy"] == {"roles": 4, "users": 0}
     assert site.tested == {"too_large": 1, "tried": 1}
 
 

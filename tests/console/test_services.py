@@ -96,7 +96,7 @@ async def test_what_the_page_asks_is_answered_as_its_types_say(hubs: tuple[RealH
         questions["$hub/queue"] = {"id": row["id"], "messages": row["queue"]["messages"] + 1}
         questions["$hub/kick"] = {"id": row["id"]}
         asked = {"action": "publish", "topic": "/types/", "roles": ["member"]}
-        questions["$hub/policy/test"] = asked | {"policy": "", "connected": True}
+        questions["$hub/policy/test"] = asked | {"policy": "[users]", "connected": True}
         questions["$hub/topics"] = {"under": "/types/"}
         for topic, text in sorted(INTERFACES["Answers"].items(), key=lambda one: one[0] == "$hub/kick"):
             try:

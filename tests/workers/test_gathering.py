@@ -132,7 +132,7 @@ async def test_a_policy_that_is_tried_may_take_its_time(
     """Longer than all else; and the sentence says who gives no answer, as what is connected there would be missed."""
     monkeypatch.setattr(gathering, "ANSWER_S", 0.0)
     monkeypatch.setattr(gathering, "CORE_S", 0.0)
-    ask = {"policy": "", "connected": True}
+    ask = {"policy": "[users]", "connected": True}
     slow = Later()
     one, _ = await join({}, {"part": lambda _: slow})
     control, _ = await join({}, {"whole": all_of(node, one).answer})
