@@ -28,12 +28,16 @@ from peers.spark.connector.inference import Inference
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["COMPACTED_BATCHES", "COMPACTED_LEAST", "OTHER_TABLE", "TABLES_LIMIT", "Writing"]
+__all__ = ["COMPACTED_BATCHES", "COMPACTED_LEAST", "OTHER_TABLE", "STREAMED_OFFSETS", "TABLES_LIMIT", "Writing"]
 
 TABLES_LIMIT = 200
 """Tables of an archive; the topics of later ones go to `OTHER_TABLE`. Each costs some 0.3 s of a batch that has it."""
 
 OTHER_TABLE = "_other"
+
+STREAMED_OFFSETS = 2_000_000
+"""Default of a batch that is written as it is read; others are held by Spark or the driver, and keep the connector's.
+What a batch costs beside its rows is as much as some 250,000 rows."""
 
 COMPACTED_BATCHES = 64
 """A continuous job looks for small files after so many batches."""
@@ -128,8 +132,11 @@ class Writing:
             "startingOffsets": order.starting,
             "failOnDataLoss": "false" if order.lossy else "true",
         }
-        if order.max_offsets is not None:
-            given["maxOffsetsPerTrigger"] = str(order.max_offsets)
+        most = order.max_offsets
+        if most is None and order.format == "parquet" and self._decoding is None and self._state.table_by is None:
+            most = STREAMED_OFFSETS
+        if most is not None:
+            given["maxOffsetsPerTrigger"] = str(most)
         if order.consumer:
             given["consumer"] = order.consumer
         secured = {"token": order.token, "tokenFile": order.token_file}
