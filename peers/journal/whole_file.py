@@ -10,15 +10,18 @@ No state. Not here: that the name itself is on the disk, for which whoever write
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 __all__ = ["FILE_MODE", "MAKING", "making", "sync_data"]
 
 FILE_MODE = 0o600
 
-sync_data: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
-"""Wait until what a descriptor's file holds is on the disk; macOS has no `fdatasync`."""
+
+def sync_data(descriptor: int) -> None:
+    """Wait until what a descriptor's file holds is on the disk; macOS has no `fdatasync`."""
+    (os.fdatasync if hasattr(os, "fdatasync") else os.fsync)(descriptor)
+
 
 MAKING = ".new"
 """Behind the name of a file that is being made."""

@@ -36,6 +36,7 @@ __all__ = [
     "CONVERTED_LIMIT_BYTES",
     "PARTS_LIMIT",
     "array_header",
+    "has_nanoseconds",
     "is_value",
     "json_of",
     "json_of_broker",
@@ -81,7 +82,7 @@ _check = msgspec.msgpack.Decoder().decode
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _US_NS = 1_000
-_find_timestamps = re.compile(rb"(?s)\xd7\xff(.{4})|\xc7\x0c\xff(.{4})").findall
+_find_timestamps = re.compile(rb"(?s)(?=\xd7\xff(.{4})|\xc7\x0c\xff(.{4}))").findall
 """Of timestamps with a fraction: nanoseconds in 30 of 32 bits, or in all of them."""
 
 
@@ -136,7 +137,7 @@ def msgpack_of_broker(body: bytes) -> bytes | None:
 
 def _json_of(body: bytes) -> bytes | None:
     try:
-        exact = _has_nanoseconds(body)
+        exact = has_nanoseconds(body)
         value, encode = (_decode_to_ns(body), _encode_to_ns) if exact else (_decode(body), _encode)
         try:
             return encode(value)
@@ -148,7 +149,7 @@ def _json_of(body: bytes) -> bytes | None:
         return None
 
 
-def _has_nanoseconds(body: bytes) -> bool:
+def has_nanoseconds(body: bytes) -> bool:
     """Return whether there may be a timestamp that msgspec would round down to microseconds."""
     if b"\xd7\xff" not in body and b"\xc7\x0c\xff" not in body:
         return False

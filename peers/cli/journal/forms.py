@@ -29,7 +29,7 @@ from hub.journal.packing import BLOCK_BYTES_LIMIT
 from hub.journal.values import skip_value
 from peers.cli.moments import moment
 from peers.cli.texts import escaped_lines
-from peers.values.conversion import array_header, json_of, msgpack_of_broker, without_collecting
+from peers.values.conversion import array_header, has_nanoseconds, json_of, msgpack_of_broker, without_collecting
 
 __all__ = ["Form", "JsonForm", "MsgpackForm", "RawForm"]
 
@@ -92,10 +92,9 @@ class JsonForm:
         return escaped_lines(lines) if self._safe else lines
 
     def _lines(self, block: Block) -> bytes:
-        if _are_whole(block):
+        if _are_whole(block) and not has_nanoseconds(array := _array_of(block)):
             try:
-                values = _decode(_array_of(block))
-                return _to_json.encode_lines(_whole_lines(block, values))
+                return _to_json.encode_lines(_whole_lines(block, _decode(array)))
             except _NO_FORM:
                 pass  # of one of them at least
         return _to_json.encode_lines(map(self._line, block.records()))
@@ -184,9 +183,11 @@ def _json(record: Record) -> bytes | None:
     if packed is None:
         return None
     try:
-        return _to_json.encode(_decode(packed))
+        if not has_nanoseconds(packed):
+            return _to_json.encode(_decode(packed))
     except _NO_FORM:
-        return json_of(packed)  # it knows keys that are no text
+        pass
+    return json_of(packed)  # it knows nanoseconds, and keys that are no text
 
 
 def _bad(record: Record) -> _Bad:
