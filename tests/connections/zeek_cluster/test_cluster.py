@@ -131,8 +131,8 @@ async def test_a_cluster_that_uses_json(hub: Daemon, start_node: StartNode) -> N
         b'{"@data-type":"vector","data":[{"@data-type":"string","data":"Demo::hello"},'
         b'{"@data-type":"vector","data":[{"@data-type":"count","data":3}]}]}]}'
     )
+    await eventually(lambda: node.is_told("zeek."))
     async with connect(hub.endpoints[1].location) as client, client.subscribe("zeek.") as messages:
-        await eventually(lambda: node.told.count((True, "zeek.")) == 2)
         node.publish(b"zeek.a", b"json", b"broker-json-v1", payload)
         assert Event.of((await anext(messages)).value) == Event("Demo::hello", Count(3))
     await eventually(lambda: other.events)
@@ -230,8 +230,8 @@ DEEP = Event("e").encode()[:-2] + b"\x0e\x01" * 500_000 + b"\x00"
 async def test_garbage_behind_a_known_head(hub: Daemon, start_node: StartNode, payload: bytes, reason: str) -> None:
     """It reaches neither nodes, of which a deep value would end those that use C++ Broker's values, nor clients."""
     node, reader = await start_node("node"), await start_node("reader", "zeek.")
+    await eventually(lambda: node.is_told("zeek."))
     async with connect(hub.endpoints[1].location) as client, client.subscribe("zeek.") as messages:
-        await eventually(lambda: node.told.count((True, "zeek.")) == 2)
         with structlog.testing.capture_logs() as logs:
             node.publish_event("zeek.a")
             node.publish(b"zeek.a", b"node", b"broker-bin-v1", payload)
