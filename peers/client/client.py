@@ -321,7 +321,7 @@ class Client:
 
     # Subscribing.
 
-    def subscribe(
+    def subscribe(  # noqa: PLR0913 -- one for each thing that can be said of a stream
         self,
         *prefixes: str | Iterable[str],
         buffer_bytes: int | None = None,
@@ -329,6 +329,7 @@ class Client:
         from_time: datetime | None = None,
         hub: str = "",
         recorded: bool = False,
+        epoch: int = 0,
     ) -> MessageStream:
         """Subscribe to prefixes, for `async with client.subscribe("/zeek/") as messages`.
 
@@ -343,23 +344,28 @@ class Client:
             from_time: The same, from the first record that is not older.
             hub: The journal of this hub of the mesh, by its name or id, instead of that of the hub that is connected.
             recorded: The same, from the end that the journal has now, if no other place is given.
+            epoch: The epoch of the journal in which `from_offset` was told (`MessageStream.epoch`); 0 where nobody
+                knows. If records before it are lost, the stream begins where others begin, and `breaks` counts that.
 
         Raises:
-            UsageError: No prefix; two places to begin, or one before the first; a hub, and no place to begin.
+            UsageError: No prefix; two places to begin, or one before the first; a hub, and no place to begin; an epoch
+                without `from_offset`.
         """
         wanted = _several(prefixes)
         size = self._exchange.settings.stream_bytes if buffer_bytes is None else buffer_bytes
+        if epoch and from_offset is None:
+            raise UsageError("epoch: it belongs to an offset; give from_offset as well")
         if from_offset is None and from_time is None and not recorded:
             if hub:
                 raise UsageError("hub: what is live comes from the whole mesh; give from_offset or from_time as well")
             return MessageStream(self._subscriptions, wanted, self._reports.decode, size)
-        if (from_offset is not None and from_time is not None) or (from_offset or 0) < 0:
-            raise UsageError("from_offset, which is 0 or more, and from_time exclude each other")
+        if (from_offset is not None and from_time is not None) or min(from_offset or 0, epoch) < 0:
+            raise UsageError("from_offset and epoch, which are 0 or more, and from_time exclude each other")
         from peers.client.journal_stream import JournalStream, Start  # noqa: PLC0415 -- loaded late
 
         read_position = ReadPosition(self._reports.decode)
         at_us = END_OF_TIME_US if from_offset is None and from_time is None else time_us(from_time)
-        start = Start(from_offset or 0, at_us, hub)
+        start = Start(from_offset or 0, at_us, hub, epoch)
         source = JournalStream(self._journal, start, read_position, size, Backoff(), self._reports.drop)
         return MessageStream(source, wanted, read_position.decode, size, read_position)
 

@@ -52,6 +52,8 @@ class Start(NamedTuple):
     """A time instead of the offset: the stream begins with the first record that is not older."""
     hub: str = ""
     """Whose journal that is; empty for that of the hub that is connected."""
+    epoch: int = 0
+    """In which the offset was told; 0 where nobody knows."""
 
 
 class JournalStream:
@@ -86,8 +88,8 @@ class JournalStream:
         self._sink: MessageStream
         # The id of the journal that is read; empty until a hub has told it. Offsets mean something in that one only.
         self._journal_id = b""
-        # The epoch of the journal in which the position of the stream was told; 0 before the first piece.
-        self._epoch = 0
+        # The epoch of the journal in which the position of the stream was told; 0 where nobody knows.
+        self._epoch = start.epoch
         # Set while the stream has room: a piece is handed on, and the next one asked for, only then.
         self._room = asyncio.Event()
         self._room.set()
@@ -161,11 +163,11 @@ class JournalStream:
 
     async def _begin(self) -> Records:
         """Read the first piece: then it is known whether there is one."""
-        offset, time_us, hub = self._start
+        offset, time_us, hub, _ = self._start
         found = await self._fetch(offset, time_us)
         self._journal_id = journal_of(found, hub, self._access.id)
-        self._epoch = found.epoch
-        self._read_position.begin(found.start)
+        self._goes_on(found, offset)
+        self._read_position.begin(found.start, found.epoch)
         if not self._begun.done():
             self._begun.set_result(None)
         return found
@@ -178,18 +180,29 @@ class JournalStream:
             try:
                 found = await self._fetch(position, wait_ms=wait_ms)
             except GoneError as error:
-                if error.first <= position:
+                if error.first > position:
+                    self._sink.put_gap(error.first - position)
+                    self._on_dropped(error.first - position)
+                elif self._epoch:  # cut back, to where records are deleted by now
+                    self._cut(position, error.first)
+                else:
                     raise
-                self._sink.put_gap(error.first - position)
-                self._on_dropped(error.first - position)
-                position = error.first
+                # The hub has told this one just now: in the epoch of before it would cut it back, and refuse it again.
+                position, self._epoch = error.first, 0
             else:
                 self._backoff.reset()
-                self._epoch = found.epoch
-                if found.start < position:
-                    self._sink.put_break()
-                    _log.warning("records %d to %d are lost, others have their offsets", found.start, position - 1)
+                self._goes_on(found, position)
                 return found
+
+    def _goes_on(self, found: Records, position: int) -> None:
+        """Keep the epoch of a piece; tell where it begins earlier than it was asked to."""
+        self._epoch = found.epoch
+        if found.start < position:
+            self._cut(position, found.start)
+
+    def _cut(self, position: int, start: int) -> None:
+        self._sink.put_break()
+        _log.warning("records %d to %d are lost, others have their offsets", start, position - 1)
 
     async def _fetch(self, offset: int, time_us: int | None = None, wait_ms: int = 0) -> Records:
         has_begun = self._begun.done()
@@ -209,7 +222,7 @@ class JournalStream:
             for batch in recorded_batches(block):
                 self._read_position.put()
                 self._sink.put(batch)
-        self._read_position.reached(found.next)
+        self._read_position.reached(found.next, found.epoch)
         if found.next >= found.head:
             self._read_position.live = True
 

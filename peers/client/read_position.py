@@ -22,21 +22,25 @@ class ReadPosition:
     ```
 
     Owner: one stream, whose source puts; the reader's side is called by its inbox. Invariants: `position` never is
-    behind something that was not handed out; it only grows. Cost: O(1) a batch.
+    behind something that was not handed out, and `epoch` is that in which it was told; it goes back only where the end
+    of the journal was lost. Cost: O(1) a batch.
 
     Args:
         decode: From a batch to messages.
     """
 
-    __slots__ = ("_batches", "_decode", "_decoded", "_done", "_offsets", "_taken", "live", "position")
+    __slots__ = ("_batches", "_decode", "_decoded", "_done", "_offsets", "_taken", "epoch", "live", "position")
 
     position: int | None
     """Everything recorded before this offset was read; None where the stream did not begin in the journal."""
+    epoch: int
+    """The epoch of the journal in which that offset was told; 0 where nobody knows."""
     live: bool
     """True once all history was put; nothing makes it False again."""
 
     def __init__(self, decode: Callable[[Batch], list[Message]]) -> None:
         self.position = None
+        self.epoch = 0
         self.live = False
         self._decode = decode
         # How many batches were put.
@@ -47,22 +51,22 @@ class ReadPosition:
         self._taken = 0
         # How many of them were taken by calls before the last one: the reader is done with these.
         self._done = 0
-        # Offsets that were reached, each with how many batches go before it.
-        self._offsets: deque[tuple[int, int]] = deque()
+        # Offsets that were reached, each with how many batches go before it, and its epoch.
+        self._offsets: deque[tuple[int, int, int]] = deque()
 
     # The source.
 
-    def begin(self, offset: int) -> None:
+    def begin(self, offset: int, epoch: int) -> None:
         """Begin at an offset: what is put first was recorded from there on."""
-        self.position = offset
+        self.position, self.epoch = offset, epoch
 
     def put(self) -> None:
         """Take note that one more batch is put into the stream."""
         self._batches += 1
 
-    def reached(self, offset: int) -> None:
+    def reached(self, offset: int, epoch: int) -> None:
         """Take note that all that was recorded before this offset was put."""
-        self._offsets.append((self._batches, offset))
+        self._offsets.append((self._batches, offset, epoch))
         self._advance()
 
     # The reader.
@@ -80,4 +84,4 @@ class ReadPosition:
     def _advance(self) -> None:
         offsets = self._offsets
         while offsets and offsets[0][0] <= self._done:
-            self.position = offsets.popleft()[1]
+            _, self.position, self.epoch = offsets.popleft()

@@ -124,9 +124,14 @@ class MessageStream:
     def position(self) -> int | None:
         """Of a stream that is read from the journal: everything recorded before this offset was read; None of others.
 
-        A stream that is subscribed to from here misses nothing; what was read last may come again.
+        A stream that is subscribed to from here, with `epoch`, misses nothing; what was read last may come again.
         """
         return self._read_position.position if self._read_position is not None else None
+
+    @property
+    def epoch(self) -> int:
+        """The epoch of the journal in which `position` was told, to be kept with it; 0 where nobody knows."""
+        return self._read_position.epoch if self._read_position is not None else 0
 
     @property
     def opened(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -30,6 +31,7 @@ from tests.client.recording import Publishing, Reading, RecordingHub
 from tests.client.told import Told, quick_backoff
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
+from tests.journal.files import crashed, lose_power, segments
 
 StartRecording = Callable[..., Awaitable[RecordingHub]]
 
@@ -318,6 +320,95 @@ async def test_a_hub_that_restarts(start_recording: StartRecording, hub: Recordi
         assert messages.breaks == 0
 
 
+async def _without_power(hub: RecordingHub, tmp_path: Path, written_bytes: int) -> None:
+    """Stop a hub; leave its journal as it was on the disk when its newest segment was so long."""
+    lost = crashed(tmp_path / "journal", tmp_path / "lost")
+    lose_power(lost, written_bytes)
+    await hub.stop()
+    shutil.rmtree(tmp_path / "journal")
+    lost.rename(tmp_path / "journal")
+
+
+async def _some_that_are_lost(
+    client: Any, tmp_path: Path, messages: MessageStream
+) -> tuple[int, tuple[int | None, int], tuple[int | None, int]]:
+    """Read 3 records that stay and 7 that will be lost; return what is on the disk, and both positions."""
+    publishing, reading = Publishing(client), Reading(messages)
+    await publishing.some(3)
+    await reading.until(2)
+    waiting = asyncio.ensure_future(messages.batch())  # it is done with what it has read
+    await eventually(lambda: messages.position == 3)
+    early = messages.position, messages.epoch
+    written_bytes = segments(tmp_path / "journal")[-1].stat().st_size
+    await publishing.some(7)
+    reading.take([message.value for message in await waiting])
+    await reading.until(9)
+    waiting = asyncio.ensure_future(messages.batch())
+    await eventually(lambda: messages.position == 10)
+    waiting.cancel()
+    return written_bytes, early, (messages.position, messages.epoch)
+
+
+async def test_a_power_loss(start_recording: StartRecording, hub: RecordingHub, tmp_path: Path) -> None:
+    """Whoever has read what is lost gets all that comes since, of the same offsets, and is told; others are not."""
+    async with (
+        connect(hub.url, backoff=quick_backoff()) as reader,
+        reader.subscribe("/n", from_offset=0) as messages,
+    ):
+        async with connect(hub.url) as client:
+            written_bytes, early, late = await _some_that_are_lost(client, tmp_path, messages)
+        await _without_power(hub, tmp_path, written_bytes)
+        hub = await start_recording(hub.endpoint)
+        expected = [(offset, 97 + offset) for offset in range(3, 23)]
+        async with connect(hub.url) as client:
+            for number in range(100, 120):
+                await client.publish_confirmed("/n/new", number)
+        assert await _numbered(messages, 1) == expected[:1]
+        # The epoch is that of the position, not that of what is read meanwhile.
+        assert (messages.position, messages.epoch > late[1]) in {(10, False), (3, True)}
+        assert await _numbered(messages, 19) == expected[1:]
+        assert (messages.breaks, messages.lost_messages) == (1, 0)
+        waiting = asyncio.ensure_future(messages.batch())
+        await eventually(lambda: messages.position == 23)
+        assert messages.epoch > late[1]
+        waiting.cancel()
+        for (position, epoch), breaks in ((early, 0), (late, 1)):
+            async with reader.subscribe("/n", from_offset=position, epoch=epoch) as again:
+                assert await _numbered(again, 20) == expected
+                assert again.breaks == breaks
+        async with reader.subscribe("/n", from_offset=late[0]) as plain:
+            assert await _numbered(plain, 13) == expected[7:]
+            assert plain.breaks == 0
+
+
+async def test_a_power_loss_and_retention(start_recording: StartRecording, hub: RecordingHub, tmp_path: Path) -> None:
+    """What came since is deleted, too, before the stream is back: it goes on with what is left."""
+    keeping = {"keep_bytes": 64 * 1024, "compression": "none"}
+    async with (
+        connect(hub.url, backoff=quick_backoff()) as reader,
+        reader.subscribe("/n", from_offset=0) as messages,
+    ):
+        async with connect(hub.url) as client:
+            written_bytes, _, _ = await _some_that_are_lost(client, tmp_path, messages)
+        await _without_power(hub, tmp_path, written_bytes)
+        meanwhile = await start_recording(**keeping)
+        async with connect(meanwhile.url) as client:
+            last = await _until_deleted(client, 11)
+        await meanwhile.stop()
+        await start_recording(hub.endpoint, **keeping)
+        message = await anext(messages)
+        assert isinstance(message, RecordedMessage)
+        assert messages.lost_messages == message.offset - 10 > 0
+        while message.offset < last:  # type: ignore[attr-defined]
+            message = await anext(messages)
+
+
+async def _numbered(messages: MessageStream, count: int) -> list[tuple[int, int]]:
+    """Read messages; return their offsets and values."""
+    found = [await anext(messages) for _ in range(count)]
+    return [(message.offset, message.value) for message in found]  # type: ignore[attr-defined]
+
+
 async def test_a_hub_with_another_journal(start_recording: StartRecording, hub: RecordingHub) -> None:
     """Its offsets mean something else: the stream ends with an error, behind what had come."""
     async with connect(hub.url) as client:
@@ -493,6 +584,9 @@ async def test_bad_arguments(hub: RecordingHub) -> None:
         for prefixes, options in (
             (("/n",), {"from_offset": 0, "from_time": now}),
             (("/n",), {"from_offset": -1}),
+            (("/n",), {"from_offset": 1, "epoch": -1}),
+            (("/n",), {"from_time": now, "epoch": 1}),
+            (("/n",), {"epoch": 1}),
             ((), {"from_offset": 0}),
         ):
             with pytest.raises(UsageError):
@@ -527,8 +621,8 @@ async def test_threads(hub: RecordingHub) -> None:
                 pass
             with client.subscribe("/n/", from_time=datetime(1970, 1, 2, tzinfo=UTC)) as messages:
                 assert messages.receive().value == 0
-            with client.subscribe("/n/", from_offset=400) as messages:
-                assert messages.position == 400
+            with client.subscribe("/n/", from_offset=400, epoch=client.journal().epoch) as messages:
+                assert (messages.position, messages.epoch) == (400, client.journal().epoch)
                 values = [messages.receive().value for _ in range(100)]
                 client.publish("/n/x", 500)
                 values.append(messages.receive().value)

@@ -68,8 +68,8 @@ CLASSES: dict[type, set[str]] = {
         "writer",
     },
     MessageStream: {
-        "batch", "batch_nowait", "breaks", "buffered_bytes", "close", "close_nowait", "ended", "live", "lost_messages",
-        "open", "opened", "position", "prefixes", "receive",
+        "batch", "batch_nowait", "breaks", "buffered_bytes", "close", "close_nowait", "ended", "epoch", "live",
+        "lost_messages", "open", "opened", "position", "prefixes", "receive",
     },
     CallbackSubscription: {"breaks", "close", "close_nowait", "lost_messages", "open", "prefixes"},
     Service: {"close", "failures", "open", "prefixes", "requests", "running"},
@@ -83,7 +83,9 @@ CLASSES: dict[type, set[str]] = {
     },
     StoreReplica: {"age_s", "at_least", "close", "get", "items", "number", "open", "version"},
     StoreWatch: {"batch", "close", "ended", "open", "receive"},
-    ConsumerStream: {"ack", "ack_up_to", "batch", "close", "ended", "late_acks", "name", "open", "receive"},
+    ConsumerStream: {
+        "ack", "ack_up_to", "batch", "close", "ended", "in_progress", "late_acks", "nak", "name", "open", "receive",
+    },
 }  # fmt: skip
 """What programs may use of each class; the same holds for the blocking ones, see test_signatures.py."""
 

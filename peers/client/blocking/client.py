@@ -205,7 +205,7 @@ class BlockingClient:
         """
         self._thread.call(self._drain(), timeout_s)
 
-    def subscribe(
+    def subscribe(  # noqa: PLR0913 -- as `Client.subscribe`
         self,
         *prefixes: str | Iterable[str],
         buffer_bytes: int | None = None,
@@ -213,6 +213,7 @@ class BlockingClient:
         from_time: datetime | None = None,
         hub: str = "",
         recorded: bool = False,
+        epoch: int = 0,
     ) -> BlockingStream:
         """Subscribe, for `with client.subscribe("/zeek/") as messages: for message in messages: ...`.
 
@@ -223,9 +224,10 @@ class BlockingClient:
             from_time: The same, from the first record that is not older.
             hub: Whose journal that is; see `Client.subscribe`.
             recorded: The same, from the end that the journal has now, if no other place is given.
+            epoch: In which `from_offset` was told; see `Client.subscribe`.
 
         Raises:
-            UsageError: No prefix, or a hub and no place to begin.
+            UsageError: No prefix; a hub and no place to begin; an epoch without `from_offset`.
         """
         make = partial(
             self._client.subscribe,
@@ -235,6 +237,7 @@ class BlockingClient:
             from_time=from_time,
             hub=hub,
             recorded=recorded,
+            epoch=epoch,
         )
         return self._stream(make)
 

@@ -85,6 +85,11 @@ class BlockingStream(Opened):
         return self._stream.position
 
     @property
+    def epoch(self) -> int:
+        """The epoch in which `position` was told: see `MessageStream.epoch`. Read it first: both move on."""
+        return self._stream.epoch
+
+    @property
     def buffered_bytes(self) -> int:
         """How much waits in the loop thread to be fetched, bytes."""
         return self._stream.buffered_bytes
