@@ -244,8 +244,14 @@ class Knowledge(Generic[L]):
         self.taken_total += 1
         self.left_out_total += max(0, record.left_out - left_out)
         self._links[link].heard(announcement, record)
+        since = min(since, record.topics_seq)
         touched = (*change.added, *change.removed, *(() if was_whole and record.is_whole else (EVERYTHING,)))
-        self._spread(link, record, (base, min(since, record.topics_seq)), touched, neighbours=told_neighbours)
+        # A far side may know a state in between, with interests that were never known here.
+        if announcement.base:
+            touched = (*touched, *announcement.added, *announcement.removed)
+        else:  # it does not say which those are: a full copy does
+            base, since = (known if announcement.seq <= known + 1 else 0 for known in (base, since))
+        self._spread(link, record, (base, since), touched, neighbours=told_neighbours)
         if not record.is_cut:
             self._cut.pop(record.hub, None)
         elif not announcement.base and announcement.is_whole:

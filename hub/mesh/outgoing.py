@@ -85,7 +85,7 @@ class Outgoing:
     def change(self, record: Record, bases: tuple[int, int], touched: Iterable[Interest], *, neighbours: bool) -> None:
         """Something has changed at a hub, of which the far side knows what stood at the first of `bases`.
 
-        The second is the number up to which it knows its topics.
+        The second is the number up to which it knows its topics. 0: it needs a full copy.
         """
         if not self.is_told:
             return  # the digest of the far side will be compared with what is known by then
@@ -97,11 +97,10 @@ class Outgoing:
             where = self._due if record.is_whole or base < record.seq else self._owed
             where[hub] = due
         due.neighbours = due.neighbours or neighbours
+        due.base, due.since = base and due.base, since and due.since
         if not due.base:
             return
         due.touched.update(dict.fromkeys(touched))
-        if due.since and not since:
-            due.since = 0
         if not due.since:
             due.touched = {one: None for one in due.touched if not is_topic(one)}
         if len(due.touched) > max(_TOUCHED_LIMIT, len(record.wants)):

@@ -286,6 +286,35 @@ def test_whoever_has_missed_an_announcement_asks_for_a_full_copy() -> None:
     assert b.wanted[a.id] == {"/lost", "/late"}
 
 
+@pytest.mark.parametrize("missed", [False, True], ids=["merged", "missed"])
+def test_what_came_and_went_is_gone_where_a_neighbour_knew_it(missed: bool) -> None:  # noqa: FBT001
+    """Also if the hub that passes on the news never knew it: it heard one announcement of both, or a full copy."""
+    a, b, c = Hub(1), Hub(2), Hub(3)
+    connect(a, b)
+    connect(a, c)
+    connect(b, c)
+    settle(a, b, c, now_s=0)
+    a.mesh.change(Change(("/before",)))
+    a.mesh.check(5)
+    tell(a, b)  # which has not told c yet
+    a.mesh.change(Change(("/between",)))
+    a.mesh.check(10)
+    tell(a, c)
+    if missed:
+        a.mesh.take(next(link for link, far in a.links.items() if far is b))
+    a.mesh.change(Change((), ("/between",)))
+    a.mesh.check(20)
+    tell(a, b)
+    tell(b, a)
+    a.mesh.check(21)
+    tell(a, b)
+    assert b.mesh.records[a.id].seq == a.mesh.records[a.id].seq > c.mesh.records[a.id].seq
+    assert c.wanted[a.id] == {"/before", "/between"}
+    tell(b, c)
+    settle(a, b, c, now_s=22)
+    assert b.wanted[a.id] == c.wanted[a.id] == {"/before"}
+
+
 def test_an_origin_begins_epochs_when_links_change_and_when_all_must_have_heard() -> None:
     """Then nothing more is due."""
     a, b, c = Hub(1), Hub(2), Hub(3)
