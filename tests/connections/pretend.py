@@ -64,6 +64,9 @@ class PretendTransport(asyncio.Transport):
         """Put it all on the wire."""
         self.write(b"".join(list_of_data))
 
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """All is written at once."""
+
     def get_write_buffer_size(self) -> int:
         """All is written at once."""
         return 0
