@@ -1,7 +1,7 @@
 // What the tests of hub.js use within Node or a page. `start` makes the client that is tested; `log` holds its events
 // in order, `got` the messages that `collect` was called with; `until` waits for a condition on these.
 
-const EVENTS = ["open", "close", "dropped", "error", "reconnecting"];
+const EVENTS = ["open", "close", "cut", "dropped", "error", "reconnecting"];
 const waiting = new Set();
 
 globalThis.log = [];

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tests.console.engine import Engine
 from tests.console.node import Node
 from tests.console.real_hub import RealHub, run_hub
 from tests.console.scripted_hub import ScriptedHub
+from tests.journal.files import crashed, lose_power, segments
 
 
 @pytest.fixture
@@ -136,6 +138,85 @@ async def test_a_stream_that_is_overtaken_by_retention_goes_on_and_tells_how_muc
     assert result == {"offsets": [0, 7], "dropped": 6, "told": [["dropped", 6]], "errors": 0}
 
 
+async def test_a_power_loss(node: Node, tmp_path: Path) -> None:
+    """Whoever has read what is lost gets all that comes since, of the same offsets, and is told."""
+    journal, lost = tmp_path / "journal", tmp_path / "lost"
+    with run_hub("--journal", str(journal)) as hub:
+        await use(node, hub)
+        await node.evaluate("""
+            globalThis.client = start();
+            globalThis.pause = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+            globalThis.found = [];
+            globalThis.several = async (from, to) => {
+              for (let value = from; value < to; value += 1) await client.publish("/a", value, {confirm: "recorded"});
+            };
+            client.subscribe("/a", ({offset, value, epoch}) => found.push([offset, value, epoch]), {fromOffset: 0});
+            await several(0, 3);
+        """)
+        written_bytes = segments(journal)[-1].stat().st_size
+        before = await node.evaluate("await several(3, 10); while (found.length < 10) await pause(5); return found;")
+        crashed(journal, lost)
+        lose_power(lost, written_bytes)
+    shutil.rmtree(journal)
+    lost.rename(journal)
+    with run_hub("--journal", str(journal), port=hub.port):
+        result = await node.evaluate("""
+            await several(100, 120);
+            while (found.length < 30) await pause(5);
+            const since = async (fromOffset, epoch) => {
+              const values = [];
+              for await (const {value} of client.messages("/a", {fromOffset, epoch})) {
+                values.push(value);
+                if (value === 119) return values;
+              }
+            };
+            const [offset, , epoch] = found[9];
+            const again = await since(offset + 1, epoch);
+            const plain = await since(offset + 1);
+            const {code, first} = await client.read("", {start: offset + 1, epoch}).next().catch((error) => error);
+            const alone = (await failure(async () => client.subscribe("/a", collect, {epoch}))).name;
+            const told = log.filter(([name]) => name === "cut");
+            return {after: found.slice(10), again, plain, read: [code, first], alone, told};
+        """)
+    assert [row[:2] for row in before] == [[number, number] for number in range(10)]
+    assert [row[:2] for row in result["after"]] == [[offset, 97 + offset] for offset in range(3, 23)]
+    assert result["after"][0][2] > before[0][2] > 0
+    assert result["again"] == list(range(100, 120))
+    assert result["plain"] == list(range(107, 120))
+    assert result["told"] == [["cut", {"from": 10, "to": 3}]] * 2
+    assert (result["read"], result["alone"]) == ([4011, 3], "TypeError")
+
+
+async def test_a_power_loss_and_retention(engine: Engine, hub: ScriptedHub) -> None:
+    """What came since is deleted, too, before the stream is back: it goes on with the oldest that is left."""
+    await engine.evaluate("""
+        await start().ready();
+        globalThis.stream = client.messages("/a", {fromOffset: 10, epoch: 7});
+    """)
+
+    async def answer(start: int, epoch: int) -> None:
+        (*_, fetch) = hub.of_type("fetch")
+        found = [{"offset": start, "time_ms": 0, "topic": "/a", "value": start}]
+        reach = {"start": start, "next": start + 1, "first": 0, "head": start + 1, "journal": "ab", "epoch": epoch}
+        await hub.send(type="records", request=fetch["request"], records=found, **reach)
+
+    await hub.wait_received("fetch")
+    await answer(10, 7)
+    for number, first in ((2, 8), (4, 20)):  # less than what it has read, and more
+        (*_, fetch) = await hub.wait_received("fetch", number)
+        await hub.send(type="error", request=fetch["request"], code=4011, text="deleted", offset=first)
+        await hub.wait_received("fetch", number + 1)
+        await answer(first, 9)
+    result = await engine.evaluate("""
+        const offsets = [];
+        for (let count = 0; count < 3; count += 1) offsets.push((await stream.next()).value.offset);
+        return [offsets, log.filter(([name]) => ["cut", "dropped"].includes(name))];
+    """)
+    assert result == [[10, 8, 20], [["cut", {"from": 11, "to": 8}], ["dropped", 11]]]
+    asked = [(fetch["start"], fetch.get("epoch", 0)) for fetch in hub.of_type("fetch")][:5]
+    assert asked == [(10, 7), (11, 7), (8, 0), (9, 9), (20, 0)]
+
+
 async def test_a_stream_of_another_journal_ends(engine: Engine, hub: ScriptedHub) -> None:
     """Its offsets mean other records: there is no place to go on at."""
     await engine.evaluate("""
@@ -143,7 +224,8 @@ async def test_a_stream_of_another_journal_ends(engine: Engine, hub: ScriptedHub
         globalThis.stream = client.messages("/a", {fromOffset: 5});
     """)
     (fetch,) = await hub.wait_received("fetch")
-    await hub.send(type="records", request=fetch["request"], records=[], start=5, next=5, first=0, head=5, journal="ab")
+    reach = {"start": 5, "next": 5, "first": 0, "head": 5, "epoch": 7}
+    await hub.send(type="records", request=fetch["request"], records=[], journal="ab", **reach)
     (_, fetch) = await hub.wait_received("fetch", 2)
     await hub.send(type="error", request=fetch["request"], code=4011, text="another journal")
     result = await engine.evaluate("return [await failure(() => stream.next()), count('error')]")

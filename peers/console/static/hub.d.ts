@@ -9,9 +9,11 @@ export interface Message {
   readonly sender?: string;
   /** Name to whose owner alone it was sent; empty for none. */
   readonly to?: string;
-  /** Of a subscription that is read from the journal: this, and the next. */
+  /** Of a subscription that is read from the journal: this, and the next two. */
   readonly offset?: number;
   readonly time?: Date;
+  /** The epoch of the journal in which the offset was told: to be kept with it, and given with it. */
+  readonly epoch?: number;
 }
 
 /** What messages are to have: all of it. Labels or a sender there must be. */
@@ -48,6 +50,8 @@ export interface JournalRecord extends Message {
 /** Where to begin in the hub's journal: one of the first two; or with what comes, if it is to be `recorded` alone. */
 export interface From {
   fromOffset?: number;
+  /** In which that was told; without it nobody notices that records before it are lost. */
+  epoch?: number;
   /** The first record that is not older. */
   fromTime?: Date;
   /** Whose journal: the name or the id of another hub of the mesh. Then that journal is followed. */
@@ -86,6 +90,8 @@ export interface ConsumeOptions {
 export interface ReadOptions {
   /** The first offset. Default 0. */
   start?: number;
+  /** In which that was told: if records before it are lost, the error 4011 has in `first` where others begin. */
+  epoch?: number;
   /** Instead of `start`: the first record that is not older. */
   startTime?: Date;
   /** The offset behind the last one. Default: what was recorded when reading began. */
@@ -355,6 +361,8 @@ export interface Events {
   close: (code: number, reason: string) => void;
   /** So many messages were lost in the hub, or records of its journal deleted before they were read, at this point of the stream. */
   dropped: (count: number) => void;
+  /** Records of its journal from the offset `to` up to `from`, which were read, were lost with its power: what comes has their offsets. */
+  cut: (offsets: { from: number; to: number }) => void;
   /** So many messages were left out by the hub, at this point of the stream, since a `sample` is wanted. */
   sampled: (count: number) => void;
   /** Refused by the hub, thrown by a callback, or not understood. Without a listener it goes to the console. */

@@ -41,7 +41,7 @@ export class Client {
   }
 
   /**
-   * Call `listener` at each `open`, `close`, `dropped`, `sampled`, `error` or `reconnecting`; returns what ends that.
+   * Call `listener` at each `open`, `close`, `dropped`, `cut`, `sampled`, `error` or `reconnecting`; returns what ends that.
    *
    * @template {keyof Events} Event
    * @param {Event} event
@@ -65,7 +65,8 @@ export class Client {
    * that is recorded once, in order, with its `offset` and `time`, as it is committed, about 0.1 s later than live. `recorded`
    * alone begins with what comes. `confirmed` tells that all is delivered that was recorded when it began. Over a lost
    * connection it goes on where it was. What is deleted before it is read is told by `dropped`, with the number of records.
-   * With `hub` as well, the name or the id of another hub, it is the journal of that one.
+   * What it has read and the hub has lost with its power since is told by `cut`, and it goes on where other records begin; who
+   * subscribes again gives the `epoch` of the last message beside `fromOffset`. With `hub` as well, the name or the id of another hub, it is the journal of that one.
    *
    * @param {Wanted} prefixes
    * @param {(message: Message) => void} callback
@@ -110,7 +111,8 @@ export class Client {
    * hub, it reads the journal of that one. With `columns`, some of "offset", "time", "topic" and "value", the hub sends
    * nothing else, and nothing else is in the records.
    *
-   * @throws {HubError} 4011: `start` was deleted, or is not there yet; `first` is the oldest offset that is. 1008: no journal.
+   * @throws {HubError} 4011: `start` was deleted, or is not there yet; `first` is the oldest offset that is. Or records before
+   *     `start`, told in the `epoch` that is given, are lost; `first` is where others begin. 1008: no journal.
    *     1007: no such hub, or several; 1013: it cannot be reached now.
    * @param {string | readonly string[]} [prefixes]
    * @param {ReadOptions} [options]

@@ -11,7 +11,7 @@
 
 import { checkedPrefixes } from "./checks.js";
 import { HubError } from "./errors.js";
-import { END_OF_TIME_MS, goOn, place, recordOf, whose } from "./journal.js";
+import { END_OF_TIME_MS, goOn, isCut, place, recordOf, whose } from "./journal.js";
 import { wantedPrefixes } from "./rules.js";
 import { Subscription } from "./subscription.js";
 import { deferred, pause } from "./waiting.js";
@@ -69,13 +69,14 @@ export class JournalAccess {
    * @param {ReadOptions} options
    * @returns {AsyncGenerator<JournalRecord, void>}
    */
-  async *read(prefixes, { start = 0, startTime, end, hub, columns }) {
-    const order = { prefixes: checkedPrefixes(prefixes), ...place(start, startTime), ...whose(hub), columns };
+  async *read(prefixes, { start = 0, startTime, epoch, end, hub, columns }) {
+    const order = { prefixes: checkedPrefixes(prefixes), ...place(start, startTime, epoch), ...whose(hub), columns };
     let last = end;
     for (;;) {
       const found = await this.#fetch(last === undefined ? order : { ...order, end: last });
+      if (isCut(order, found)) throw new HubError(GONE, `records before offset ${order.start} are lost`, found.start);
       last ??= found.head;
-      for (const record of found.records) yield recordOf(record);
+      for (const record of found.records) yield recordOf(record, found.epoch);
       if (found.next >= last) return;
       goOn(order, found);
     }
@@ -88,11 +89,11 @@ export class JournalAccess {
    * @param {From} from
    * @param {Reader} reader
    */
-  follow(prefixes, { fromOffset, fromTime, hub, recorded = false }, reader) {
+  follow(prefixes, { fromOffset, fromTime, epoch, hub, recorded = false }, reader) {
     this.#line.assertNotClosed();
     const keyed = wantedPrefixes(/** @type {string | readonly string[]} */ (prefixes)); // a rule is none, and refused
     const time = recorded && fromOffset === undefined ? fromTime ?? END_OF_TIME_MS : fromTime;
-    const order = { prefixes: [...keyed.keys], ...place(fromOffset ?? 0, time), ...whose(hub) };
+    const order = { prefixes: [...keyed.keys], ...place(fromOffset ?? 0, time, epoch), ...whose(hub) };
     const end = (/** @type {Error | null} */ error) => {
       this.#streams.delete(subscription);
       subscription.ended(error);
@@ -126,6 +127,7 @@ export class JournalAccess {
     while (subscription.active) {
       try {
         const found = await this.#fetch({ ...order, ...more }, isWanted);
+        if (isCut(order, found)) this.#reports.cut(Number(order.start), found.start);
         this.#deliver(subscription, found);
         if (found.dropped) miss(found.dropped);
         goOn(order, found);
@@ -134,11 +136,13 @@ export class JournalAccess {
         more = found.next < found.head ? {} : { wait_ms: WAIT_MS };
       } catch (error) {
         if (!(error instanceof HubError) || head === undefined) throw error;
-        const { code, first = 0 } = error;
+        const { code, first } = error;
         const start = Number(order.start);
-        if (code === GONE && first > start) {
+        if (code === GONE && first !== undefined && (first > start || order.epoch)) {
+          if (first > start) miss(first - start);
+          else this.#reports.cut(start, first); // to where records are deleted by now
           order.start = first;
-          miss(first - start);
+          delete order.epoch; // the hub has told this one just now: it would cut it back, and refuse it again
         } else if (code === UNREACHABLE) {
           await pause(AGAIN_MS);
         } else {
@@ -154,11 +158,11 @@ export class JournalAccess {
    * @param {Subscription} subscription
    * @param {Found} found
    */
-  #deliver(subscription, { records, characters = 0 }) {
+  #deliver(subscription, { records, epoch, characters = 0 }) {
     for (const record of records) {
       if (!subscription.active) return;
       try {
-        subscription.callback(recordOf(record), characters / records.length);
+        subscription.callback(recordOf(record, epoch), characters / records.length);
       } catch (error) {
         this.#reports.report(error);
       }

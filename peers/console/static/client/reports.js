@@ -61,6 +61,14 @@ export class Reports {
     this.emit("dropped", count);
   }
 
+  /**
+   * @param {number} from
+   * @param {number} to
+   */
+  cut(from, to) {
+    this.emit("cut", { from, to });
+  }
+
   /** @param {number} count */
   sampled(count) {
     this.sampledOutMessages += count;
