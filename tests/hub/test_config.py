@@ -61,6 +61,7 @@ def test_ends_of_ranges(key: Key) -> None:
 def test_zero_never_means_nothing_or_everything(key: Key) -> None:
     """0 is refused, but where it is none of what there may be, or, of memory and shares, "by what there is"."""
     none = {
+        "access.reload_closes",
         "limits.counted_topics",
         "limits.drain_s",
         "limits.memory_bytes",

@@ -82,10 +82,10 @@ def test_records() -> None:
     frames = b"".join(encode_frame(KIND_MESSAGES, msgspec.msgpack.encode(number), key=b"/a") for number in range(5))
     bad = encode_frame(KIND_MESSAGES, b"\xc1", key=b"/a")
     blocks = pack([(1_000_001, frames[: len(frames) // 5] + bad + frames[len(frames) // 5 :])], 100)
-    texts, left_out = recorded_events(blocks, 1000)
+    texts, left_out = recorded_events(blocks, 1000, 7)
     events = parsed(b"".join(texts))
     assert left_out is None
-    assert [number for _, _, number in events] == ["100", None, "102", "103", "104", "105"]
+    assert [number for _, _, number in events] == ["7-100", None, "7-102", "7-103", "7-104", "7-105"]
     assert events[0][1] == {"topic": "/a", "time_ms": 1000.001, "value": 0}
-    texts, left_out = recorded_events(blocks, 3)
+    texts, left_out = recorded_events(blocks, 3, 7)
     assert (len(texts), left_out) == (3, 103)
