@@ -36,7 +36,7 @@ from urllib.parse import quote, unquote
 from hub.errors import InvalidTopicError, UsageError
 from hub.limits import LINK_COST, LINK_COST_LIMIT
 from hub.overflow import Overflow, QueueLimits
-from hub.topics import check_prefix
+from hub.topics import check_prefix, printable
 
 __all__ = ["Endpoint", "InvalidEndpointError", "QueueOverride", "Scheme"]
 
@@ -216,8 +216,9 @@ class Endpoint:
         """
         scheme, separator, rest = url.partition("://")
         if separator and scheme.lower() not in _SCHEMES:
-            meant = f"; did you mean ws{scheme[4:]}://{rest}?" if scheme.lower() in {"http", "https"} else ""
-            raise InvalidEndpointError(url, f"clients connect to {_CLIENT_SCHEMES}, not {scheme}://{meant}")
+            is_http = scheme.lower() in {"http", "https"} and url.isprintable()
+            meant = f"; did you mean ws{scheme[4:]}://{rest}?" if is_http else ""
+            raise InvalidEndpointError(url, f"clients connect to {_CLIENT_SCHEMES}, not {printable(scheme)}{meant}")
         endpoint = cls.parse_peer(url)
         if endpoint.scheme.is_zeek:
             raise InvalidEndpointError(

@@ -203,7 +203,7 @@ async def test_a_bad_line_stops_it_and_what_was_before_is_delivered(running_hub:
         (["--ndjson", "/nowhere", "--topic", "/a"], "/nowhere: cannot be read: No such file or directory"),
         (["--ndjson", "/nowhere", "--topic", "/{a"], "has no other half"),
         (["/a", "--ndjson", "/nowhere", "--topic", "/a"], "leave TOPIC, VALUE, --text and --file out"),
-        (["/a", "1", "--url", "http://x"], "not http://; did you mean ws://x?"),
+        (["/a", "1", "--url", "http://x"], "not 'http'; did you mean ws://x?"),
         (["/a", "1", "--name", "n" * 65], "--name: 65 bytes given, at most 64 are taken"),
     ],
 )

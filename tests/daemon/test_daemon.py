@@ -33,6 +33,7 @@ from peers.transport.endpoints import Endpoint, Scheme
 from peers.wire.hello import QueueWish
 from tests.daemon.conftest import Connect, StartDaemon
 from tests.hub.fakes import FakeOutlet
+from tests.hubs.authority import Authority
 from tests.hubs.clock import ShiftedLoop
 from tests.hubs.eventually import eventually
 from tests.hubs.raw_client import RawClient, numbered
@@ -206,7 +207,13 @@ OTHERS: dict[str, Any] = {
 }
 """Values other than the default, of keys that take no value of their kind's."""
 
-FILES = {"access.policy": b"", "access.tokens": b"", "access.jwt_keys": public_pem("ES256")}
+FILES: dict[str, Callable[[], bytes]] = {
+    "access.policy": lambda: b"[users]\n",
+    "access.tokens": lambda: b"",
+    "access.jwt_keys": lambda: public_pem("ES256"),
+    "tls.ca": lambda: Path(Authority(Path()).ca).read_bytes(),
+    "tls.crl": lambda: Authority(Path()).revoke(),
+}
 """What must stand in the file that `another_value` names."""
 
 BESIDE: dict[str, dict[str, dict[str, Any]]] = {
@@ -227,7 +234,7 @@ def another_value(path: str) -> Any:
     if path in FILES:
         file = Path("other")
         file.touch(0o600)
-        file.write_bytes(FILES[path])
+        file.write_bytes(FILES[path]())
     match key.kind:
         case Kind.CHOICE:
             return next(choice for choice in key.choices if choice != key.default)

@@ -70,5 +70,5 @@ async def test_tls_that_cannot_be_set_up(start_daemon: StartDaemon, tmp_path: Pa
     with pytest.raises(TlsError, match=r"zeek\.key is missing"):
         await start_daemon("zeek://127.0.0.1:0", zeek={"certificate": str(tmp_path / "none.pem")})
     names = ("certificate", "key", "ca")
-    with pytest.raises(TlsError, match=r"none\.pem.*there is no such file"):
+    with pytest.raises(TlsError, match=r"there is no file .*none\.pem"):
         await start_daemon("zeek://127.0.0.1:0", zeek={name: str(tmp_path / "none.pem") for name in names})

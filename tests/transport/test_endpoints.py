@@ -214,8 +214,8 @@ def test_remote(url: str) -> None:
         ("ws://h:0", "port 0 is for listening"),
         ("unix:///s?messages=1", "belong to the URL of a listener"),
         ("tcp://h", "port missing; hubs listen on 7400"),
-        ("https://h:1/x", "not https://; did you mean wss://h:1/x?"),
-        ("mqtt://h:1", "clients connect to tcp://, tls://, unix://, ws:// or wss://, not mqtt://"),
+        ("https://h:1/x", "not 'https'; did you mean wss://h:1/x?"),
+        ("mqtt://h:1", "clients connect to tcp://, tls://, unix://, ws:// or wss://, not 'mqtt'"),
     ],
 )
 def test_remote_refusals(url: str, cause: str) -> None:

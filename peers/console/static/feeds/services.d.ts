@@ -255,6 +255,7 @@ export interface Store {
 
 export interface Journal {
   id: string;
+  epoch: number;
   at_s: number;
   topics: string[];
   keep_bytes: number;
@@ -268,6 +269,7 @@ export interface Journal {
   waiting_bytes: number;
   pauses_total: number;
   error: string;
+  cut_total: number;
   readers: number;
   fetches: number;
   staged_transactions: number;
