@@ -98,7 +98,7 @@ def _revoked(crl: str) -> list[tuple[bytes, int]]:
         *lists, _ = Path(crl).read_bytes().split(_END_OF_LIST)
         loaded = [load_pem_x509_crl(one[max(0, one.find(b"-----BEGIN X509 CRL")) :] + _END_OF_LIST) for one in lists]
     except (OSError, ValueError) as error:
-        raise TlsError(f"tls.crl {crl}: {error}") from error
+        raise TlsError(f"tls.crl {crl}: {getattr(error, 'strerror', None) or error}") from error
     return [(one.issuer.public_bytes(), entry.serial_number) for one in loaded for entry in one]
 
 

@@ -18,7 +18,6 @@ from hub.settings.quotas import QuotaSettings
 from hub.settings.settings import Settings
 from peers.client import connect
 from peers.journal.readers import PENDING_LIMIT
-from peers.verbs.journal import FETCHES_LIMIT
 from peers.wire.control import Notice, decode_close, decode_notice, encode_subscription
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
@@ -31,6 +30,7 @@ from tests.hubs.raw_client import RawClient, publication
 from tests.hubs.raw_websocket import RawWebSocket, upgrade
 
 FETCHING = 80
+FETCHES = 16
 CONNECTIONS = 1000
 WHOLE = 12_000_000
 PAYLOAD = bytes(50_000)
@@ -109,7 +109,7 @@ async def test_reads_of_the_journal_leave_places_for_others(start_hub: StartHub,
     try:
         crowd = [await hub.client(token=bob) for _ in range(FETCHING)]
         for client in crowd:
-            await client.send(_fetches(FETCHES_LIMIT))
+            await client.send(_fetches(FETCHES))
             assert {frame.kind for frame in await client.ping()} <= {Kind.NOTICE}
         assert held(hub, "bob", Resource.JOURNAL_READS) == PENDING_LIMIT // 2
         await crowd[-1].send(_fetches(1))
@@ -118,12 +118,12 @@ async def test_reads_of_the_journal_leave_places_for_others(start_hub: StartHub,
         assert refused.text.startswith(
             "user bob has 500 journal reads, 1 more are too many: a fair part of what is left"
         )
-        await first.send(_fetches(FETCHES_LIMIT))
+        await first.send(_fetches(FETCHES))
         assert await first.ping() == []
         crowd[0].close()
     finally:
         os.kill(reader._process.pid, signal.SIGCONT)
-    assert {(await first.frame()).kind for _ in range(FETCHES_LIMIT)} == {Kind.RECORDS}
+    assert {(await first.frame()).kind for _ in range(FETCHES)} == {Kind.RECORDS}
     await eventually(lambda: hub.journal is not None and not hub.journal._readers.pending)
     assert held(hub, "bob", Resource.JOURNAL_READS) == held(hub, "alice", Resource.JOURNAL_READS) == 0
 

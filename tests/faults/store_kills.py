@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from hub.errors import HubError
 from peers.client import Client, connect
 from peers.client.stores.replica import StoreReplica
-from peers.client.stores.values import Kind, StoreChange
+from peers.client.stores.values import StoreChangeKind, StoreChange
 from peers.client.stores.watch import StoreWatch
 from tests.daemon.hub_process import HubProcess
 from tests.faults.store_writers import (
@@ -74,7 +74,7 @@ class Outcome(NamedTuple):
 
 def follow(state: dict[Any, Any], change: StoreChange) -> None:
     """Apply a change to a state, which must be the one that it was made in."""
-    if change.kind is Kind.CLEAR:
+    if change.kind is StoreChangeKind.CLEAR:
         state.clear()
         return
     before = state.get(change.key)

@@ -66,8 +66,8 @@ async def test_clients_notice_nothing(tmp_path: Path) -> None:
                 count += 1
 
         while (statistics := regrouped(hub)) is None or statistics.laid_total < 3:
-            assert count < 140  # nothing is deleted yet
-            await publish()
+            if count < 136:  # with more, the oldest would be deleted; a process of low priority may take its time
+                await publish()
             if count % 16 == 0:
                 offsets = [record.value[0] async for record in reader.read("/n/", start=0)]
                 assert offsets == list(range(count))
