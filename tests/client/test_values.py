@@ -276,7 +276,7 @@ def test_no_type_changes_silently(value: object, advice: str) -> None:
 
 
 @given(values)
-@pytest.mark.parametrize("check", [is_plain, pure_is_plain])
+@pytest.mark.parametrize("check", [is_plain, pure_is_plain], ids=["chosen", "pure"])
 def test_what_is_plain(check: Callable[[object], bool], value: object) -> None:
     """Twins agree: exactly what msgpack itself has, at any depth."""
     assert check(value) == (b"datetime" not in repr(value).encode())

@@ -247,8 +247,9 @@ class Hub:
         await self.stop_listening()
         for connection in self.connections:  # those that were accepted just now come in meanwhile
             await eventually(lambda connection=connection: connection.address != "")  # type: ignore[misc]
-            connection.abort()
             assert connection.lost is not None
+            if not connection.lost.done():  # asyncio's transports may raise, once they have told that they are lost
+                connection.abort()
             await connection.lost
         for client in self._clients:
             client.close()
