@@ -155,7 +155,7 @@ def test_topics_that_are_counted_are_forgotten_before_messages_are() -> None:
     machine.publish("/slow", 1000)
     for number in range(500):
         machine.publish(f"/{number}", 1)
-    for _ in range(3):
+    for _ in range(300):  # topics are sampled: few messages may all be missed
         machine.publish("/busy", 1)
     core.routes.clear()
     counted = core.census.size_bytes
