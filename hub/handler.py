@@ -293,6 +293,11 @@ class Handler:
         return self._dropped_messages + (self._waiting.lost_messages if self._waiting is not None else 0)
 
     @property
+    def offered_messages(self) -> int:
+        """How many messages it was offered: written, lost, or waiting."""
+        return self._offered_messages
+
+    @property
     def delivered_messages(self) -> int:
         """How many messages were written to it."""
         return self._offered_messages - self.dropped_messages - self.held_messages

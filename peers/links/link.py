@@ -75,6 +75,7 @@ class Link:
         "_id",
         "_is_settled",
         "_lag",
+        "_missed",
         "_node",
         "_outbox",
         "_proof",
@@ -100,6 +101,9 @@ class Link:
 
     _told_arrived: int
     """How many of the peer's messages have arrived, as it was told last."""
+
+    _missed: int
+    """How many of its messages the peer has dropped, as it has told."""
 
     _is_settled: bool
     """Whether the peer has told how many have arrived and reads no more: it says CLOSE next. Never false again."""
@@ -140,7 +144,7 @@ class Link:
             proof.hold(hello.until, node.loop.time())
         self._lag = Lag(handler.limits.overflow)
         self._assembly = Assembly(node.settings.limits.prefixes_per_peer)
-        self.confirmed = self._told_arrived = 0
+        self.confirmed = self._told_arrived = self._missed = 0
         self._is_settled = False
         self._ended = None
         self.news = None
@@ -289,7 +293,7 @@ class Link:
 
     def _account(self, *, last: bool) -> bytes:
         self._told_arrived = self._arrived
-        return encode_account(Account(self._id, self._handler.delivered_messages, self._told_arrived, last))
+        return encode_account(Account(self._id, self._handler.offered_messages, self._told_arrived, last))
 
     def tell_last(self) -> None:
         """This side says CLOSE next, or has read that of the peer, and reads no more: tell what has arrived."""
@@ -308,6 +312,7 @@ class Link:
 
     def miss(self, messages: int) -> None:
         """The peer has dropped messages that were for this hub."""
+        self._missed += messages
         self._node.accounts.miss(self.peer, messages)
 
     def leave(self) -> None:
@@ -322,8 +327,10 @@ class Link:
         ended = EndedLink(
             link=self._id,
             peer=self.peer,
+            offered=handler.offered_messages,
             sent=handler.delivered_messages,
             arrived=self._arrived,
+            missed=self._missed,
             waiting=handler.held_messages,
             confirmed=self.confirmed,
             is_settled=self._is_settled,

@@ -7,7 +7,7 @@ second while the link stands, after a goodbye, and of former links at the beginn
 ```
 while it stands    ACCOUNT arrived ─▶ what the other side may miss is never more than a second's messages
 it ends            sent less arrived is in doubt: told at once as "at most"; what still waited here is lost for sure
-next link, same hubs, each side tells sent and arrived of the last ones  ─▶ settled: lost exactly; missed exactly
+next link, same hubs, each side tells what it had to send, and what arrived ─▶ settled: lost, missed exactly
 nobody comes back within SETTLE_S                                       ─▶ settled: "at most" is all that will be known
 ```
 
@@ -60,10 +60,14 @@ class EndedLink(NamedTuple):
     """The id of the link, which both sides know; empty if the far side sends no accounts."""
     peer: Peer
     """The hub at its far side."""
+    offered: int
+    """How many messages this side had for it: written, dropped from its queue, or waiting there."""
     sent: int
-    """How many messages this side has written to it."""
+    """How many of them were written."""
     arrived: int
     """How many messages have come over it."""
+    missed: int
+    """How many messages the far side has told that it has dropped."""
     waiting: int
     """How many messages were still queued for it, and so were never written."""
     confirmed: int
@@ -169,7 +173,7 @@ class Accounts:
     def former(self, hub: bytes) -> list[Account]:
         """Return the accounts of former links that a hub is sent at the beginning of a new link."""
         ended = [one.ended for (other, _), one in self._ended.items() if other == hub]
-        return [Account(one.link, one.sent, one.arrived) for one in ended[-TOLD_PER_LINK:]]
+        return [Account(one.link, one.offered, one.arrived) for one in ended[-TOLD_PER_LINK:]]
 
     def hear(self, hub: bytes, account: Account) -> None:
         """Take what the far side tells of an ended link, unless it has told before, or the link is forgotten."""
@@ -182,7 +186,7 @@ class Accounts:
             lost = min(max(ended.sent - account.arrived, 0), one.doubt)
             one.doubt = 0
             self._lose(ended.peer, lost)
-        missed = account.sent - ended.arrived
+        missed = account.sent - ended.arrived - ended.missed
         if missed > 0:
             self.miss(ended.peer, missed)
 

@@ -28,7 +28,7 @@ class Account(msgspec.Struct, frozen=True, omit_defaults=True):
     link: bytes
     """The id of the link."""
     sent: _Count = 0
-    """How many messages the speaker has written."""
+    """How many messages the speaker had for the other side: written, dropped from its queue, or still waiting there."""
     arrived: _Count = 0
     """How many messages of the other side the speaker has read."""
     last: bool = False

@@ -187,7 +187,42 @@ async def test_the_queue_of_a_link_that_is_cut(start_hub: StartHub, south: Hub) 
     lost, possibly, _, _ = told(north)
     assert possibly == 0
     assert lost + dropped + south.node.core.statistics().published_messages_total == sent
+    await eventually(lambda: told(south)[2] == lost + dropped)
+    await linked(north, south, "/flood")
+    assert (told(north)[0], told(south)[2]) == (lost, lost + dropped)
     await way.stop()
+
+
+async def test_both_ends_count_what_waited_for_a_link_that_is_cut(north: Hub, south: Hub, way: Way) -> None:
+    """What never left the queue is missed at the far side like what was on its way."""
+    await south.client("/flood")
+    north.dial(way)
+    await linked(north, south, "/flood")
+    link = north.handler("south")
+    publisher = await north.client()
+    way.hold()
+    sent = 0
+    while link.queued_messages < 200:
+        await publisher.send(numbered("/flood", range(sent, sent + 100), padding=2000))
+        await publisher.ping()
+        sent += 100
+    way.replace()
+    way.cut()
+    await eventually(lambda: told(north) == (sent, 0, 0, 0))
+    await eventually(lambda: told(south) == (0, 0, sent, 0))
+
+
+async def test_both_ends_count_what_waited_as_the_other_side_said_goodbye(north: Hub) -> None:
+    """The last account tells of all that will not come any more, whether it was written or not."""
+    peer, _ = await scripted_peer(north)
+    publisher = await north.client()
+    sent = 0
+    while north.handler("peer").queued_messages < 200:
+        await publisher.send(numbered("/a", range(sent, sent + 100), padding=20_000))
+        await publisher.ping()
+        sent += 100
+    await peer.send(encode_account(Account(LINK, arrived=0, last=True)), encode_close(CloseCode.GOING_AWAY, "bye"))
+    assert (await account(peer)).sent == sent
 
 
 async def test_a_peer_that_stops_in_order(north: Hub, south: Hub) -> None:

@@ -26,8 +26,9 @@ class Book:
 
     def end(self, *, in_order: bool = False, **fields: Any) -> None:
         """A link is over, and its socket is closed."""
-        known: dict[str, Any] = {"link": LINK, "peer": FAR, "sent": 0, "arrived": 0, "waiting": 0, "confirmed": 0}
-        one = self.accounts.end(EndedLink(**(known | {"is_settled": False} | fields)), 0.0)
+        known: dict[str, Any] = dict.fromkeys(("offered", "sent", "arrived", "missed", "waiting", "confirmed"), 0)
+        known |= {"link": LINK, "peer": FAR, "is_settled": False}
+        one = self.accounts.end(EndedLink(**(known | fields)), 0.0)
         self.accounts.conclude(one, in_order=in_order)
 
     def take_told(self) -> list[tuple[bool, int, bool]]:
@@ -100,6 +101,13 @@ def test_what_did_not_come(book: Book) -> None:
     assert book.counters == (0, 0, 2, 0)
 
 
+def test_what_the_far_side_has_told_of_is_not_missed_twice(book: Book) -> None:
+    """Its number is of all that it had to send; what it dropped and told of by a notice was counted then."""
+    book.end(arrived=40, missed=10)
+    book.accounts.hear(FAR.hub, Account(LINK, sent=57, arrived=0))
+    assert book.take_told() == [(False, 7, True)]
+
+
 def test_a_far_side_that_does_not_come_back(book: Book) -> None:
     """After a while the doubt stays one for ever; a telling that comes later changes nothing."""
     book.end(sent=9)
@@ -124,7 +132,7 @@ def test_a_far_side_that_tells_nothing(book: Book) -> None:
 def test_what_the_next_link_is_told(book: Book) -> None:
     """The last links to that very hub; one without messages, too, since the far side may have sent some."""
     for number in range(TOLD_PER_LINK + 1):
-        book.end(link=bytes((number,)) * 8, sent=number, arrived=2 * number)
+        book.end(link=bytes((number,)) * 8, offered=number, arrived=2 * number)
     book.end(link=b"to other", peer=FAR._replace(hub=b"\x04" * 16))
     assert book.accounts.former(FAR.hub) == [
         Account(bytes((number,)) * 8, number, 2 * number) for number in range(1, TOLD_PER_LINK + 1)

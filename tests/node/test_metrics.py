@@ -305,7 +305,8 @@ async def test_messages_lost_with_links(node: Node) -> None:
     """What is known exactly, what is not known for ever, what may still be known, and what peers could not bring."""
     peer = Peer(b"\x07" * 16, "south", "tcp://127.0.0.1:1")
     for link, sent in ((b"", 5), (b"12345678", 7), (b"87654321", 11)):
-        ended = EndedLink(link, peer, sent=sent, arrived=0, waiting=1, confirmed=0, is_settled=False)
+        sums = {"offered": sent + 1, "sent": sent, "arrived": 0, "missed": 0, "waiting": 1, "confirmed": 0}
+        ended = EndedLink(link, peer, **sums, is_settled=False)
         node.accounts.conclude(node.accounts.end(ended, 0.0), in_order=False)
     node.accounts.hear(peer.hub, Account(b"12345678", sent=2, arrived=4))
     node.accounts.refused += 3
