@@ -12,6 +12,7 @@ Owner: one `Connection`. Not here: what comes, and what is written (`subscriber`
 from __future__ import annotations
 
 import asyncio
+import socket
 from functools import partial
 from typing import Final
 
@@ -26,7 +27,6 @@ from peers.connections.connection import Connection
 from peers.connections.door import enter_zeek, refuse_zeek, rights_of
 from peers.connections.zeek_cluster.complaints import Complaints
 from peers.node.node import Node
-from peers.zeek.zmtp.frames import Command, encode_command
 from peers.zeek.zmtp.session import Ended, Session
 
 __all__ = ["PROOF_COST", "SEALED_WRITE_COST", "FarEnd"]
@@ -40,8 +40,8 @@ SEALED_WRITE_COST: Final = 64
 PROOF_COST: Final = 10
 """As how many changes a step of a handshake with CURVE counts: 0.1 to 0.15 ms."""
 
-_PING: Final = encode_command(Command(b"PING", b"\0\0hub"))
-"""Time to live, tenths of a second, where 0 says nothing of it; then what the answer repeats."""
+_KEEPALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 30), ("TCP_KEEPCNT", 6))
+"""The kernel probes a silent far side after 60 s, then every 30 s, and gives it up after 6 probes: 4 minutes."""
 
 
 class FarEnd:
@@ -97,6 +97,13 @@ class FarEnd:
         if refusal:
             self._connection.reason = refusal
             self._connection.transport.abort()
+            return
+        sock = self._connection.transport.get_extra_info("socket")
+        if sock is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for name, value in _KEEPALIVE:
+                if hasattr(socket, name):  # not every system has all of them
+                    sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
     def end_of_stream(self) -> None:
         """Tell the session, which knows whether that was expected."""
@@ -188,8 +195,8 @@ class FarEnd:
     # Ends.
 
     def ping(self) -> None:
-        """Ask for a sign of life."""
-        self.session.send(_PING)
+        """Accept silence: a node that is closed for it, and goes on, is never up again for its cluster."""
+        self._connection.watch.hear()
 
     def time_out(self) -> None:
         """The handshake is not over."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 
 import pytest
 import structlog
 
 from peers.daemon.daemon import Daemon
+from peers.transport.liveness import Liveness
 from peers.values import Count
 from peers.values.event import Event
 from peers.zeek.zmtp.event_payload import is_event
@@ -110,6 +112,27 @@ async def test_what_ends_a_connection(hub: Daemon, start_node: StartNode, kind: 
     await pass_an_event(node, reader)
     assert len(reader.events) == 1
     assert len(node.told) == told
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_silence_ends_no_connection(hub: Daemon, kind: str) -> None:
+    """A node that is closed for it would never be up again for its cluster; the kernel looks for dead machines."""
+    raw = await Raw.connect(hub, kind)
+    await eventually(lambda: any(one.handler for one in hub.node.connections))
+    (connection,) = hub.node.connections
+    assert connection.transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+    connection.watch.liveness = Liveness(hub.node.loop.time(), 0.1, 0.1)
+    looked_s: set[float] = set()
+
+    def looked_thrice() -> bool:
+        looked_s.add(connection.watch.due_s)
+        return connection.is_lost or len(looked_s) > 3
+
+    connection.watch.look_in(0)
+    await eventually(looked_thrice)
+    assert not connection.is_lost
+    assert not connection.reason
+    raw.writer.close()
 
 
 async def test_frames_without_end(hub: Daemon, start_node: StartNode) -> None:
