@@ -18,6 +18,12 @@ cdef enum:
     # These are the numbers of the pure twins, of `hub.runs` and `peers.values.extensions`; a test compares them.
     MORE = 1
     LONG = 2
+    COMMAND = 4
+    SHORT_LIMIT = 255
+    BOX_AT = 16
+    BOX_BYTES = 16
+    KEY_BYTES = 32
+    NONCE_BYTES = 24
     HEAD_PARTS = 3
     SHORT_HEADER_BYTES = 2
     LONG_HEADER_BYTES = 9
@@ -597,3 +603,90 @@ def take_records(bytes data not None, Py_ssize_t position, list columns not None
         raise ValueError(str(error), source.position) from None
     finally:
         free(out.bytes)
+
+
+# ---- frames to boxes ----
+
+ctypedef int (*sealer)(uint8_t*, const uint8_t*, unsigned long long, const uint8_t*, const uint8_t*) noexcept nogil
+
+
+cdef inline Py_ssize_t frame_body(const uint8_t* data, Py_ssize_t at, Py_ssize_t end, Py_ssize_t* start) noexcept nogil:
+    """Return how long the body of a frame is, and where it starts; -1 if the frame is not whole."""
+    cdef uint64_t length = 0
+    cdef int byte
+    if data[at] & LONG:
+        start[0] = at + LONG_HEADER_BYTES
+        if start[0] > end:
+            return -1
+        for byte in range(8):
+            length = length << 8 | data[at + 1 + byte]
+    else:
+        start[0] = at + SHORT_HEADER_BYTES
+        if start[0] > end:
+            return -1
+        length = data[at + 1]
+    return -1 if length > <uint64_t> (end - start[0]) else <Py_ssize_t> length
+
+
+cdef bint fill_boxes(
+    uint8_t* to, const uint8_t* data, Py_ssize_t end, uint64_t number, uint8_t* nonce, const uint8_t* key, sealer seal
+) noexcept nogil:
+    """Write each frame in a box, to where there is room for all; return whether libsodium has sealed them."""
+    cdef Py_ssize_t at = 0, start = 0, length, size
+    cdef int byte
+    while at < end:
+        length = frame_body(data, at, end, &start)
+        size = BOX_AT + BOX_BYTES + 1 + length
+        if size <= SHORT_LIMIT:
+            to[0], to[1] = 0, <uint8_t> size
+            to += SHORT_HEADER_BYTES
+        else:
+            to[0] = LONG
+            for byte in range(8):
+                to[1 + byte] = <uint8_t> (<uint64_t> size >> 8 * (7 - byte))
+            to += LONG_HEADER_BYTES
+        number += 1
+        memcpy(to, b"\x07MESSAGE", 8)
+        for byte in range(8):
+            nonce[16 + byte] = to[8 + byte] = <uint8_t> (number >> 8 * (7 - byte))
+        to += BOX_AT
+        to[BOX_BYTES] = data[at] & MORE | (data[at] & COMMAND) >> 1
+        memcpy(to + BOX_BYTES + 1, data + start, length)
+        # In its place: libsodium allows a text at the place of its cipher.
+        if seal(to, to + BOX_BYTES, length + 1, nonce, key) != 0:
+            return False
+        to += BOX_BYTES + 1 + length
+        at = start + length
+    return True
+
+
+def seal_frames(bytes frames not None, uint64_t number, bytes prefix not None, bytes key not None, size_t function):
+    """Return whole frames in boxes, and the last number that was used; `function` is `crypto_box_easy_afternm`."""
+    cdef const uint8_t* data = <const uint8_t*> PyBytes_AS_STRING(frames)
+    cdef const uint8_t* secret = <const uint8_t*> PyBytes_AS_STRING(key)
+    cdef Py_ssize_t end = PyBytes_GET_SIZE(frames)
+    cdef Py_ssize_t at = 0, start = 0, length, size, total = 0
+    cdef uint64_t count = 0
+    cdef uint8_t[NONCE_BYTES] nonce
+    cdef uint8_t* to
+    cdef bint is_done
+    if PyBytes_GET_SIZE(key) != KEY_BYTES or PyBytes_GET_SIZE(prefix) != NONCE_BYTES - 8 or not function:
+        raise ValueError("no key, no nonce or no function")
+    while at < end:
+        length = frame_body(data, at, end, &start)
+        if length < 0:
+            raise ValueError("a frame that is not whole")
+        size = BOX_AT + BOX_BYTES + 1 + length
+        total += size + (SHORT_HEADER_BYTES if size <= SHORT_LIMIT else LONG_HEADER_BYTES)
+        at = start + length
+        count += 1
+    if count > <uint64_t> -1 - number:
+        raise OverflowError("no numbers are left")  # none may be used twice
+    memcpy(nonce, PyBytes_AS_STRING(prefix), NONCE_BYTES - 8)
+    sealed = PyBytes_FromStringAndSize(NULL, total)
+    to = <uint8_t*> PyBytes_AS_STRING(sealed)
+    with nogil:
+        is_done = fill_boxes(to, data, end, number, nonce, secret, <sealer> function)
+    if not is_done:
+        raise RuntimeError("libsodium does not seal")
+    return sealed, number + count

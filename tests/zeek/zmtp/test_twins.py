@@ -37,6 +37,12 @@ SOURCE = (Path(__file__).parents[3] / "peers" / "zeek" / "zmtp" / "_zmtp.pyx").r
 CONSTANTS = {
     "MORE": frames.MORE,
     "LONG": frames.LONG,
+    "COMMAND": frames.COMMAND,
+    "SHORT_LIMIT": frames.SHORT_LIMIT,
+    "BOX_AT": 16,
+    "BOX_BYTES": 16,
+    "KEY_BYTES": 32,
+    "NONCE_BYTES": 24,
     "HEAD_PARTS": event_scan.HEAD_PARTS,
     "SHORT_HEADER_BYTES": event_scan._SHORT_HEADER_BYTES,
     "LONG_HEADER_BYTES": event_scan._LONG_HEADER_BYTES,
@@ -258,3 +264,36 @@ def test_plain_events_are_not_looked_at_in_python() -> None:
     asked: list[bytes] = []
     compiled.find_events(wire, 0, heads, {head.routing_key: 1}, 1 << 24, EVENT_BEGINNING, asked.append)
     assert asked == []
+
+
+frames_ = st.lists(
+    st.builds(
+        frames.encode_frame,
+        st.binary(max_size=300) | st.sampled_from([222, 223, 255, 256, 70_000]).map(bytes),
+        st.sampled_from([0, frames.MORE, frames.COMMAND]),
+    ),
+    max_size=6,
+)
+
+
+@given(frames_, st.integers(0, 2**64 - 7), st.binary(min_size=32, max_size=32))
+def test_boxes(whole: list[bytes], number: int, key: bytes) -> None:
+    """The same bytes, and each number once."""
+    traffic = pytest.importorskip("peers.zeek.zmtp.curve.traffic", reason="part of the extra `test`")
+    arguments = (b"".join(whole), number, b"CurveZMQMESSAGES", key, traffic._SEALER)
+    sealed, last = compiled.seal_frames(*arguments)
+    assert (sealed, last) == traffic.seal_in_python(*arguments)
+    assert last == number + len(whole)
+
+
+def test_no_number_is_used_twice() -> None:
+    """Behind the last one there is none; and what is no whole frame is not read."""
+    traffic = pytest.importorskip("peers.zeek.zmtp.curve.traffic", reason="part of the extra `test`")
+    for data, number, error in (
+        (b"\0\0", 2**64 - 1, OverflowError),
+        (b"\0\2x", 0, ValueError),
+        (b"\2" + b"\xff" * 8, 0, ValueError),
+        (b"\0", 0, ValueError),
+    ):
+        with pytest.raises(error):
+            compiled.seal_frames(data, number, b"CurveZMQMESSAGES", bytes(32), traffic._SEALER)

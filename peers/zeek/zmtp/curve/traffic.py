@@ -10,7 +10,7 @@ So everybody else reads and writes frames as they are under the mechanism NULL.
 Owner: one connection. Invariants: a number is used once, and those of the far side grow, so that no box is taken twice,
 or in another order; what does not open changes nothing.
 
-Cost: a box takes 2.7 µs to seal, and 4 µs to open, with what finds it; half of it is libsodium and the way there.
+Cost: a box takes 0.5 µs to seal, in Python 2.7, and 4 µs to open, with what finds it.
 Unlike all else that is sent to nodes, it is paid for each of them.
 """
 
@@ -25,7 +25,7 @@ from hub.errors import CloseCode, ProtocolError
 from peers.zeek.zmtp.curve.commands import BOX_BYTES, NUMBER
 from peers.zeek.zmtp.frames import COMMAND, LONG, LONG_HEADER, MORE, SHORT_HEADER_BYTES, SHORT_LIMIT
 
-__all__ = ["SEALED_BYTES", "Traffic"]
+__all__ = ["SEALED_BYTES", "Traffic", "seal_in_python"]
 
 _MESSAGE: Final = b"\x07MESSAGE"
 _NUMBER_AT: Final = len(_MESSAGE)
@@ -49,6 +49,43 @@ _SHORT_HEADERS: Final = [[bytes((_OUTER[flags], length)) for length in range(SHO
 _SHORT_BOXES: Final = [bytes((0, size)) + _MESSAGE for size in range(SHORT_LIMIT + 1)]
 
 
+def seal_in_python(frames: bytes, number: int, prefix: bytes, key: bytes, function: int) -> tuple[bytes, int]:  # noqa: ARG001 -- as the twin has it
+    """Return whole frames in boxes, and the last number that was used; `_zmtp.pyx` has a compiled twin."""
+    # Local names, and no calls that can be spared: this is paid for every frame to every node.
+    seal, pack = crypto_box_afternm, NUMBER.pack
+    parts: list[bytes] = []
+    add = parts.append
+    position, end = 0, len(frames)
+    while position < end:
+        flags = frames[position]
+        if flags & LONG:
+            start = position + LONG_HEADER.size
+            position = start + LONG_HEADER.unpack_from(frames, position)[1]
+        else:
+            start = position + SHORT_HEADER_BYTES
+            position = start + frames[start - 1]
+        number += 1
+        short = pack(number)
+        box = seal(_INNER[flags] + frames[start:position], prefix + short, key)
+        size = _BOX_AT + len(box)
+        add(_SHORT_BOXES[size] if size <= SHORT_LIMIT else LONG_HEADER.pack(LONG, size) + _MESSAGE)
+        add(short)
+        add(box)
+    return b"".join(parts), number
+
+
+# The twin calls libsodium where PyNaCl has it, so it is linked with nothing.
+_SEALER = 0
+try:
+    from nacl._sodium import ffi, lib
+
+    from peers.zeek.zmtp._zmtp import seal_frames
+
+    _SEALER = int(ffi.cast("uintptr_t", ffi.addressof(lib, "crypto_box_easy_afternm")))
+except (ImportError, AttributeError):  # not built: no compiler was there; or PyNaCl has it elsewhere
+    seal_frames = seal_in_python
+
+
 class Traffic:
     """Seals and opens frames.
 
@@ -69,29 +106,8 @@ class Traffic:
 
     def seal(self, frames: bytes) -> bytes:
         """Return whole frames in boxes."""
-        # Local names, and no calls that can be spared: this is paid for every frame to every node.
-        key, nonce, number = self._key, self._sent_nonce, self._sent
-        seal, pack = crypto_box_afternm, NUMBER.pack
-        parts: list[bytes] = []
-        add = parts.append
-        position, end = 0, len(frames)
-        while position < end:
-            flags = frames[position]
-            if flags & LONG:
-                start = position + LONG_HEADER.size
-                position = start + LONG_HEADER.unpack_from(frames, position)[1]
-            else:
-                start = position + SHORT_HEADER_BYTES
-                position = start + frames[start - 1]
-            number += 1
-            short = pack(number)
-            box = seal(_INNER[flags] + frames[start:position], nonce + short, key)
-            size = _BOX_AT + len(box)
-            add(_SHORT_BOXES[size] if size <= SHORT_LIMIT else LONG_HEADER.pack(LONG, size) + _MESSAGE)
-            add(short)
-            add(box)
-        self._sent = number
-        return b"".join(parts)
+        sealed, self._sent = seal_frames(frames, self._sent, self._sent_nonce, self._key, _SEALER)
+        return sealed
 
     def open(self, body: bytes) -> bytes:
         """Return the frame that is in the body of another one.
