@@ -15,10 +15,8 @@ cdef extern from "Python.h":
     bint PyList_CheckExact(PyObject* value)
     bint PyTuple_CheckExact(PyObject* value)
     bint PyDict_Next(PyObject* value, Py_ssize_t* position, PyObject** key, PyObject** item)
-    Py_ssize_t PyList_GET_SIZE(PyObject* value)
-    PyObject* PyList_GET_ITEM(PyObject* value, Py_ssize_t position)
-    Py_ssize_t PyTuple_GET_SIZE(PyObject* value)
-    PyObject* PyTuple_GET_ITEM(PyObject* value, Py_ssize_t position)
+    Py_ssize_t PySequence_Fast_GET_SIZE(PyObject* value)
+    PyObject* PySequence_Fast_GET_ITEM(PyObject* value, Py_ssize_t position)
     PyObject* Py_None
 
 
@@ -44,15 +42,9 @@ cdef bint _is_plain(PyObject* value) noexcept:
             if not (_is_scalar(key) or _is_plain(key)) or not (_is_scalar(item) or _is_plain(item)):
                 return False
         return True
-    if PyList_CheckExact(value):
-        for position in range(PyList_GET_SIZE(value)):
-            item = PyList_GET_ITEM(value, position)
-            if not _is_scalar(item) and not _is_plain(item):
-                return False
-        return True
-    if PyTuple_CheckExact(value):
-        for position in range(PyTuple_GET_SIZE(value)):
-            item = PyTuple_GET_ITEM(value, position)
+    if PyList_CheckExact(value) or PyTuple_CheckExact(value):
+        for position in range(PySequence_Fast_GET_SIZE(value)):
+            item = PySequence_Fast_GET_ITEM(value, position)
             if not _is_scalar(item) and not _is_plain(item):
                 return False
         return True
