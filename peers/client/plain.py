@@ -14,13 +14,14 @@ from types import NoneType
 from typing import Any
 from uuid import UUID
 
+import msgpack
 import msgspec
 
 __all__ = ["check_convertible", "is_plain", "pure_is_plain"]
 
 _SCALARS = frozenset({NoneType, bool, int, float, str, bytes})
 
-_CONVERTED = (Enum, Decimal, UUID, set, frozenset, date, time, timedelta)
+_CONVERTED = (Enum, Decimal, UUID, set, frozenset, date, time, timedelta, msgpack.ExtType)
 """What msgspec turns into something else, without being asked."""
 
 
@@ -91,6 +92,8 @@ def _advice(value: object) -> str:
             return "value.total_seconds()"
         case date() | time():
             return "value.isoformat()"
+        case msgpack.ExtType():
+            return "msgspec.msgpack.Ext(value.code, value.data)"
         case _:
             return "str(value)"
 

@@ -11,6 +11,7 @@ from ipaddress import ip_address
 from typing import Any
 from uuid import UUID
 
+import msgpack
 import msgspec
 import pytest
 from hypothesis import given
@@ -265,6 +266,7 @@ class Answer(IntEnum):
         (date(2026, 11, 23), "date '2026-11-23' would become another type: convert it, as by value.isoformat()"),
         (time(3, 4), "time '03:04:00' would become"),
         (timedelta(seconds=90), "timedelta '0:01:30' would become another type: convert it, as by value.total_s"),
+        (msgpack.ExtType(5, b"x"), "would become another type: convert it, as by msgspec.msgpack.Ext(value.code"),
     ],
 )
 def test_no_type_changes_silently(value: object, advice: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import struct
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import duckdb
 import msgpack
+import msgspec
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
@@ -167,6 +169,32 @@ def test_times_are_timestamps(run: Run, hub: HubWithJournal, path: Path) -> None
         (moment.timestamp() * 1e6, None, "never", None),
     ]
     assert table.project("nested").fetchall()[1] == ('{"at":"2018-03-24T17:15:20.500000005Z"}',)
+
+
+def test_what_is_no_time_stands_in_the_rest(run: Run, hub: HubWithJournal, path: Path) -> None:
+    """Numbers and other text in a column of times, unless the schema names it; so does an extension of nobody."""
+    moment, text = datetime(2018, 3, 24, 17, tzinfo=UTC), "2018-03-24T17:00:00Z"
+    seconds = int(moment.timestamp())
+    hub.fill([("/a", {"at": moment, "until": text, "all": [moment], "own": text, "odd": "text"})])
+    run(schema="own TIMESTAMP", event_time="")
+    with hub.client() as client:
+        client.publish("/a", {"at": seconds, "until": float(seconds), "all": [seconds], "own": seconds, "odd": "text"})
+        client.publish_confirmed("/a", {"at": text, "until": "20180324", "odd": msgspec.msgpack.Ext(77, b"x")})
+    run(event_time="")
+    table = in_duckdb(path).order('"offset"')
+    of_time = 'epoch("at"), epoch(until), list_transform("all", lambda each: epoch(each)), epoch(own), odd'
+    assert table.project(of_time).fetchall() == [
+        (seconds, seconds, [seconds], seconds, "text"),
+        (None, None, None, seconds, "text"),
+        (seconds, None, None, None, None),
+    ]
+    rests = [None if rest is None else json.loads(rest) for (rest,) in table.project("_rest").fetchall()]
+    assert rests[:2] == [None, {"at": seconds, "until": float(seconds), "all": [seconds]}]
+    body = msgpack.unpackb(base64.b64decode(rests[2]["$msgpack"]), timestamp=3)
+    assert (body["until"], body["odd"]) == ("20180324", msgpack.ExtType(77, b"x"))
+    hub.fill([("/a", {"at": seconds})])
+    run(schema="at TIMESTAMP", event_time="")
+    assert in_duckdb(path).order('"offset"').project('epoch("at"), _rest').fetchall()[3] == (seconds, None)
 
 
 def test_columns_that_were_written_down(run: Run, hub: HubWithJournal, path: Path) -> None:

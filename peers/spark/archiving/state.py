@@ -86,6 +86,8 @@ class DecodedState(msgspec.Struct, frozen=True):
     """The field of each column."""
     event_time: str = ""
     """Field of the event time, by which folders are named; empty where they are named by the time of the hub."""
+    declared: tuple[str, ...] = ()
+    """Columns whose types were written down."""
 
 
 class ArchiveState(msgspec.Struct, frozen=True):

@@ -19,7 +19,7 @@ Values only; no I/O.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
@@ -76,11 +76,13 @@ class TypedColumns:
     schema: StructType = field(default_factory=StructType)
     fields: Mapping[str, str] = field(default_factory=dict)
     """The field of each column."""
+    declared: frozenset[str] = frozenset()
+    """Columns whose types somebody has written down; in these, numbers may be times."""
 
     @classmethod
-    def of_state(cls, schema: Mapping[str, Any], fields: Mapping[str, str]) -> Self:
-        """Return what `schema.jsonValue()` and `fields` were stored of."""
-        return cls(StructType.fromJson(dict(schema)), dict(fields))
+    def of_state(cls, schema: Mapping[str, Any], fields: Mapping[str, str], declared: Collection[str] = ()) -> Self:
+        """Return what `schema.jsonValue()`, `fields` and `declared` were stored of."""
+        return cls(StructType.fromJson(dict(schema)), dict(fields), frozenset(declared))
 
     def grown(
         self, kinds: Mapping[str, str], named: StructType | None = None, *, widens: bool
@@ -101,7 +103,7 @@ class TypedColumns:
             if column and (name in by_field or column.lower() not in taken):
                 taken.add(column.lower())
                 wished.append((column, name, types.get(column) or type_of(kind)))
-        return self._with(wished, widens=widens)
+        return self._with(wished, types, widens=widens)
 
     def named(self, schema: StructType, *, widens: bool) -> tuple[TypedColumns, Growth]:
         """Return the columns with those that somebody has written down.
@@ -124,7 +126,7 @@ class TypedColumns:
             except ColumnError as error:
                 raise UsageError(f"--schema: {error}") from error
         wished = [(column.name, _field_of(column.name), column.dataType) for column in schema.fields]
-        new, growth = self._with(wished, widens=widens)
+        new, growth = self._with(wished, schema.names, widens=widens)
         for name, _, kind in wished:
             if new.schema[name].dataType != kind:
                 held = new.schema[name].dataType.simpleString().upper()
@@ -134,7 +136,9 @@ class TypedColumns:
                 )
         return new, growth
 
-    def _with(self, wished: list[tuple[str, str, DataType]], *, widens: bool) -> tuple[TypedColumns, Growth]:
+    def _with(
+        self, wished: list[tuple[str, str, DataType]], declared: Collection[str], *, widens: bool
+    ) -> tuple[TypedColumns, Growth]:
         columns = {column.name: column.dataType for column in self.schema.fields}
         fields = dict(self.fields)
         added, widened = [], []
@@ -148,7 +152,8 @@ class TypedColumns:
                 columns[column] = kind
                 widened.append(column)
         schema = StructType([StructField(name, kind) for name, kind in columns.items()])
-        return TypedColumns(schema, fields), Growth(tuple(added), tuple(widened))
+        declared = self.declared | (fields.keys() & set(declared))
+        return TypedColumns(schema, fields, declared), Growth(tuple(added), tuple(widened))
 
 
 def _column_for(name: str) -> str:

@@ -134,7 +134,7 @@ class TypedRows:
         fits = [
             _Fitting(
                 self._columns.fields[one.name],
-                fit_of(one.name, one.dataType, whole=True),
+                fit_of(one.name, one.dataType, whole=True, strict_times=one.name not in self._columns.declared),
                 _AS_THEY_ARE.get(type(one.dataType)),
             )
             for one in named

@@ -85,7 +85,7 @@ class Writing:
         state = self._state
         held = {"": state.decoded} if state.table_by is None else state.tables
         return {
-            table: TypedColumns() if one is None else TypedColumns.of_state(one.schema, one.fields)
+            table: TypedColumns() if one is None else TypedColumns.of_state(one.schema, one.fields, one.declared)
             for table, one in held.items()
         }
 
@@ -93,7 +93,13 @@ class Writing:
         """Remember the tables and tell other tools of their columns, before there is a file that has them."""
         decoded = self._state.decoded
         kept = {
-            table: decoded and structs.replace(decoded, schema=columns.schema.jsonValue(), fields=dict(columns.fields))
+            table: decoded
+            and structs.replace(
+                decoded,
+                schema=columns.schema.jsonValue(),
+                fields=dict(columns.fields),
+                declared=tuple(sorted(columns.declared)),
+            )
             for table, columns in tables.items()
         }
         if self._state.table_by is None:

@@ -16,6 +16,7 @@ What does not fit is NULL, and counted. No I/O, no state.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import UTC, date, datetime
 from typing import Any
@@ -41,7 +42,7 @@ from pyspark.sql.types import (
 
 from peers.spark.connector.errors import ColumnError
 
-__all__ = ["Fit", "MisfitError", "Moment", "fit_of", "json_text"]
+__all__ = ["Fit", "MisfitError", "Moment", "fit_of", "is_time_text", "json_text"]
 
 Fit = Callable[[Any], Any]
 """Returns what Arrow takes for a value that is not None."""
@@ -54,6 +55,12 @@ _EXACT = 1 << 53
 _US = 1_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIMESTAMP_LIMIT_US = 2**63
+
+
+is_time_text = re.compile(
+    r"\d{4}-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\d(?:\.\d{1,9})?(?:Z|[+-][0-2]\d:[0-5]\d)", re.ASCII
+).fullmatch
+"""Matches RFC 3339 text with a zone."""
 
 
 def _plain(value: Any) -> str:
@@ -87,23 +94,26 @@ def json_text(value: Any) -> str:
         raise MisfitError from error
 
 
-def fit_of(name: str, kind: DataType, *, whole: bool = False) -> Fit:
+def fit_of(name: str, kind: DataType, *, whole: bool = False, strict_times: bool = False) -> Fit:
     """Return what brings values into a type.
 
     Args:
         name: Of the column, for errors.
         kind: Its type.
         whole: Whether a map with more than a STRUCT has a place for does not fit, rather than losing it.
+        strict_times: Whether a TIMESTAMP takes only timestamps and RFC 3339 text with a zone.
 
     Raises:
         ColumnError: There are no values of that type.
     """
     if type(kind) in _BITS:
         return _integer(_BITS[type(kind)])
+    if strict_times and isinstance(kind, TimestampType):
+        return _strict_timestamp
     if type(kind) in _PLAIN:
         return _PLAIN[type(kind)]
     if isinstance(kind, ArrayType):
-        return _array(fit_of(name, kind.elementType, whole=whole))
+        return _array(fit_of(name, kind.elementType, whole=whole, strict_times=strict_times))
     if isinstance(kind, MapType) and isinstance(kind.keyType, StringType):
         return _map(fit_of(name, kind.valueType, whole=whole))
     if isinstance(kind, StructType):
@@ -164,6 +174,12 @@ def _timestamp(value: Any) -> int:
     if not -_TIMESTAMP_LIMIT_US <= time_us < _TIMESTAMP_LIMIT_US:
         raise MisfitError
     return time_us
+
+
+def _strict_timestamp(value: Any) -> int:
+    if type(value) in {int, float} or (type(value) is str and not is_time_text(value)):
+        raise MisfitError
+    return _timestamp(value)
 
 
 def _microseconds(moment: datetime) -> int:

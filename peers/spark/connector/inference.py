@@ -20,13 +20,12 @@ other work on the machine; more where no two messages have the same fields.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from peers.spark.connector.fields import Moment
+from peers.spark.connector.fields import Moment, is_time_text
 
 __all__ = ["Inference", "kind_of"]
 
@@ -49,10 +48,6 @@ _BIGINT = 1 << 63
 _TIME_TEXT = "TIME TEXT"
 """Text that is a time: TIMESTAMP where a field has no other text, else STRING."""
 
-_is_time = re.compile(
-    r"\d{4}-[01]\d-[0-3]\dT[0-2]\d:[0-5]\d:[0-5]\d(?:\.\d{1,9})?(?:Z|[+-][0-2]\d:[0-5]\d)", re.ASCII
-).fullmatch
-
 
 def kind_of(value: Any) -> str:
     """Return the kind of a value; empty for what has none: nil, empty arrays, integers of more than 64 bits."""
@@ -62,7 +57,7 @@ def kind_of(value: Any) -> str:
     if kind is list:
         return _array_kind(value)
     if kind is str:
-        return _TIME_TEXT if _is_time(value) else "STRING"
+        return _TIME_TEXT if is_time_text(value) else "STRING"
     return _SCALARS.get(kind, "")
 
 
@@ -129,8 +124,8 @@ def _kinds(values: list[Any]) -> Counter[str]:
     """Return how many values of one type are of which kind."""
     if type(values[0]) is int and min(values) >= -_BIGINT and max(values) < _BIGINT:
         return Counter({"BIGINT": len(values)})
-    if type(values[0]) is str and not _is_time(values[0]):
-        times = sum(1 for value in values if value[10:11] == "T" and _is_time(value))
+    if type(values[0]) is str and not is_time_text(values[0]):
+        times = sum(1 for value in values if value[10:11] == "T" and is_time_text(value))
         return Counter({"STRING": len(values) - times, _TIME_TEXT: times})
     return Counter(map(kind_of, values))
 
