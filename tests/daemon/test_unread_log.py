@@ -89,11 +89,24 @@ async def counted_lines(endpoint: Endpoint, why: str) -> float:
     return float(line.split()[1])
 
 
+async def until_heard(publisher: RawClient, subscriber: RawClient) -> None:
+    """Publish until a message arrives: another worker than the subscriber's knows within a second what it wants."""
+    heard = asyncio.create_task(subscriber.values(1))
+    while not heard.done():
+        await publisher.publish("/quiet", "first")
+        await asyncio.wait([heard], timeout=0.1)
+    await publisher.publish("/quiet", "last")
+    value = (await heard)[0][1]
+    while value != "last":
+        [(_, value)] = await subscriber.values(1)
+
+
 async def exchange_while_strangers_come(hub: HubProcess, connect: Connect) -> None:
     """Let the hub log more than there is room for; a quiet pair of clients has its messages all the time."""
     endpoint = hub.endpoints[0]
     subscriber = await connect(endpoint, "/quiet")
     publisher = await connect(endpoint)
+    await until_heard(publisher, subscriber)
     for number in range(REFUSED):
         await be_refused(endpoint)
         await publisher.publish("/quiet", number)
