@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 
 from hub.batch import Batch, Message
-from peers.client.recorded import decoded
+from peers.client.recorded import Decode, decoded
 
 __all__ = ["ReadPosition"]
 
@@ -26,7 +25,7 @@ class ReadPosition:
     of the journal was lost. Cost: O(1) a batch.
 
     Args:
-        decode: From a batch to messages.
+        decode: From a batch, and the class to make, to messages.
     """
 
     __slots__ = ("_batches", "_decode", "_decoded", "_done", "_offsets", "_taken", "epoch", "live", "position")
@@ -38,7 +37,7 @@ class ReadPosition:
     live: bool
     """True once all history was put; nothing makes it False again."""
 
-    def __init__(self, decode: Callable[[Batch], list[Message]]) -> None:
+    def __init__(self, decode: Decode) -> None:
         self.position = None
         self.epoch = 0
         self.live = False

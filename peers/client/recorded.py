@@ -13,20 +13,16 @@ record (`peers.client.journal`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import repeat
-from typing import cast
 
 from hub.batch import Batch, Message
 from hub.journal.message import RecordedMessage
 from peers.client.values import decode_batch
 
-__all__ = ["RecordedBatch", "decoded"]
+__all__ = ["Decode", "RecordedBatch", "decoded"]
 
 _NUMBER_BYTES = 8
 
-_made: Callable[[type[RecordedMessage], Message], RecordedMessage] = tuple.__new__
-
-Decode = Callable[[Batch], list[Message]]
+Decode = Callable[[Batch, type[Message]], list[Message]]
 
 
 class RecordedBatch(Batch):
@@ -52,18 +48,21 @@ def decoded(batch: Batch, decode: Decode) -> list[Message]:
 
     Args:
         batch: A batch of a journal, or one that was delivered live.
-        decode: From a batch to its messages; leaves out, and reports by itself, what cannot be read.
+        decode: From a batch, and the class to make, to its messages; leaves out, and reports by itself, those that
+            cannot be read.
     """
     if not isinstance(batch, RecordedBatch):
-        return decode(batch)
-    messages = decode(batch)
-    if len(messages) == batch.messages:
-        stamped = list(map(_made, repeat(RecordedMessage), messages))  # a call for each would take half of the time
-        for message, offset, time_us in zip(stamped, batch.offsets, batch.times_us, strict=True):
-            message.offset = offset
-            message.time_us = time_us
-        return cast("list[Message]", stamped)
-    return list(_readable(batch))
+        return decode(batch, Message)
+    messages = decode(batch, RecordedMessage)
+    if len(messages) != batch.messages:
+        return list(_readable(batch))
+    for number, (message, offset, time_us) in enumerate(zip(messages, batch.offsets, batch.times_us, strict=True)):
+        if not isinstance(message, RecordedMessage):  # of a frame that was read value by value
+            messages[number] = RecordedMessage(*message, offset, time_us)
+            continue
+        message.offset = offset
+        message.time_us = time_us
+    return messages
 
 
 def _readable(batch: RecordedBatch) -> Iterator[Message]:

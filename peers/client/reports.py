@@ -67,9 +67,9 @@ class Reports:
         self._warn_once(f"bad message under {printable(bad.topic)}: {bad.reason}", "bad")
         self.call(self._settings.on_bad_message, bad)
 
-    def decode(self, batch: Batch) -> list[Message]:
-        """Return the messages of a batch; tell what of it cannot be read."""
-        messages, bad = decode_batch(batch)
+    def decode(self, batch: Batch, kind: type[Message] = Message) -> list[Message]:
+        """Return the messages of a batch, of this class; tell what of it cannot be read."""
+        messages, bad = decode_batch(batch, kind)
         for each in bad:
             self.bad(each)
         return messages if batch.origin is None else with_origin(messages, batch.origin.hub)

@@ -117,8 +117,6 @@ _decode = msgspec.msgpack.Decoder(ext_hook=_extension).decode
 _ZEEK_EXTENSIONS = 10
 """Extensions 1 to 10 are Zeek's values, docs/data-model.md."""
 
-_message = partial(tuple.__new__, Message)  # `Message(...)` costs twice as much
-
 _UNDECODABLE = (msgspec.DecodeError, ValueError, OverflowError, RecursionError)
 
 
@@ -211,14 +209,22 @@ def decode_body(encoding: int, body: bytes) -> Any:
         raise ValueError(_reason(error, encoding)) from error
 
 
-def decode_batch(batch: Batch) -> tuple[list[Message], list[BadMessage]]:  # noqa: C901 -- one loop
-    """Return the messages of a batch, oldest first, and what of it could not be read."""
+def decode_batch(  # noqa: C901 -- one loop
+    batch: Batch, kind: type[Message] = Message
+) -> tuple[list[Message], list[BadMessage]]:
+    """Return the messages of a batch, oldest first, and what of it could not be read.
+
+    Args:
+        batch: The batch.
+        kind: Class of the messages that bear no labels and are not in shared memory.
+    """
     if isinstance(batch, SharedRun):
         return _decode_shared(batch)
     # One loop and local names on purpose: a call or an attribute here is paid for every message.
     frames = batch.frames
     starts_with = frames.startswith
     unpack = HEADER.unpack_from
+    made = partial(tuple.__new__, kind)  # `Message(...)` costs twice as much
     messages: list[Message] = []
     bad: list[BadMessage] = []
     position, end = 0, len(frames)
@@ -240,7 +246,7 @@ def decode_batch(batch: Batch) -> tuple[list[Message], list[BadMessage]]:  # noq
                     continue
                 values = [_value_in(flags, frames[body_start:frame_end])]
             elif not starts_with(frames[position:body_start], frame_end):
-                messages.append(_message((topic, _decode(frames[body_start:frame_end]))))
+                messages.append(made((topic, _decode(frames[body_start:frame_end]))))
                 position = frame_end
                 continue
             else:
@@ -252,7 +258,7 @@ def decode_batch(batch: Batch) -> tuple[list[Message], list[BadMessage]]:  # noq
             for frame in iterate_frames(frames[position:frame_end]):
                 _salvage(frame, topic, error, messages, bad)
         else:
-            messages.extend(map(_message, zip(repeat(topic), values)))
+            messages.extend(map(made, zip(repeat(topic), values)))
         position = frame_end
     return messages, bad
 

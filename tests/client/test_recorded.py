@@ -13,7 +13,7 @@ from peers.client.values import decode_batch
 
 def messages_of(block: bytes) -> list[Message]:
     """What a reader gets of a block."""
-    read = [decoded(batch, lambda one: decode_batch(one)[0]) for batch in recorded_batches(block)]
+    read = [decoded(batch, lambda *one: decode_batch(*one)[0]) for batch in recorded_batches(block)]
     return [message for some in read for message in some]
 
 
@@ -50,6 +50,6 @@ def test_what_cannot_be_read_moves_no_offset() -> None:
 
 def test_live_messages_are_left_as_they_are() -> None:
     """The hub tells no offsets of them."""
-    (message,) = decoded(Batch.of("/a", [1]), lambda one: decode_batch(one)[0])
+    (message,) = decoded(Batch.of("/a", [1]), lambda *one: decode_batch(*one)[0])
     assert message == ("/a", 1)
     assert not isinstance(message, RecordedMessage)
