@@ -46,6 +46,7 @@ from peers.node.links import Links
 from peers.node.log_statistics import LogStatistics
 from peers.node.memory import budget, memory_limit_bytes
 from peers.node.mesh_clock import MeshClock
+from peers.node.minute_lines import MinuteLines
 from peers.node.probes import Probes
 from peers.node.pulse import Pulse
 from peers.node.read_times import ReadTimes
@@ -186,6 +187,8 @@ class Node:
         """The clusters of Zeek in which this hub is a node with a name, by where their brokers are."""
         self.zeek_failed_handshakes: Counter[str] = Counter()
         """How many handshakes with nodes of Zeek clusters, and with their brokers, have failed, by why."""
+        self.zeek_handshake_lines = MinuteLines()
+        """Which of them are logged: libzmq dials again ten times a second."""
         self.zeek_stores = Forwarder(self.id, between_peers=settings.zeek.forwarding == "on")
         """Lets the data stores of Zeeks find each other."""
         self.zeek_masters: dict[str, tuple[BrokerMaster, HubStore]] = {}

@@ -27,6 +27,7 @@ from peers.connections.connection import Connection
 from peers.connections.door import enter_zeek, refuse_zeek, rights_of
 from peers.connections.zeek_cluster.complaints import Complaints
 from peers.node.node import Node
+from peers.zeek.zmtp.mechanism import Fault
 from peers.zeek.zmtp.session import Ended, Session
 
 __all__ = ["PROOF_COST", "SEALED_WRITE_COST", "FarEnd"]
@@ -166,14 +167,21 @@ class FarEnd:
         if (fault := self.session.fault) is not None:
             self._node.zeek_failed_handshakes[fault.value] += 1
             if not self.is_dialled:  # a dialler tells why there is no link
-                address, text = connection.address, "handshake with a Zeek node failed"
-                self._node.log.warning(text, address=address, reason=ended.text, kind=fault.value)
+                self._log_fault(fault, ended.text)
         elif not ended.by_far_side:
             self._has_broken = True
             self._node.zeek_broken_connections += 1
             text = "a Zeek node broke the protocol"
             self._node.log.warning(text, address=connection.address, name=connection.far_name, reason=ended.text)
         connection.transport.abort()  # whoever is told something here may end itself, and a node has nothing to read
+
+    def _log_fault(self, fault: Fault, reason: str) -> None:
+        """Log a failed handshake; for one host and fault, once a minute."""
+        address = self._connection.address
+        key = (address.rpartition(":")[0], fault)
+        if handshakes := self._node.zeek_handshake_lines.add(key, self._node.loop.time()):
+            text = "handshake with a Zeek node failed"
+            self._node.log.warning(text, address=address, reason=reason, kind=fault.value, handshakes=handshakes)
 
     # What the handler writes.
 

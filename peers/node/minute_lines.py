@@ -1,0 +1,43 @@
+"""`MinuteLines`: at most one log line a minute for each key, with the number of events since the last line.
+
+Owner: `Node`. Bound: `KEYS_LIMIT` keys; the one that was logged first makes room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Final
+
+__all__ = ["KEYS_LIMIT", "MinuteLines"]
+
+KEYS_LIMIT: Final = 1_000
+"""More hosts than fail at the same time in any cluster; a key costs about 200 bytes."""
+
+_MINUTE_S: Final = 60.0
+
+
+class MinuteLines:
+    """Decides which events are logged."""
+
+    __slots__ = ("_keys",)
+
+    def __init__(self) -> None:
+        # When the last line was written, and how many events there were since.
+        self._keys: dict[Hashable, tuple[float, int]] = {}
+
+    def add(self, key: Hashable, now_s: float) -> int:
+        """Count one event; return how many events its line stands for, 0 for no line now.
+
+        Args:
+            key: Events of one kind and source.
+            now_s: Time of the loop's clock.
+        """
+        logged_s, events = self._keys.get(key, (-_MINUTE_S, 0))
+        if now_s - logged_s < _MINUTE_S:
+            self._keys[key] = (logged_s, events + 1)
+            return 0
+        self._keys.pop(key, None)
+        if len(self._keys) >= KEYS_LIMIT:
+            del self._keys[next(iter(self._keys))]
+        self._keys[key] = (now_s, 0)
+        return events + 1
