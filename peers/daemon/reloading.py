@@ -24,11 +24,12 @@ from hub.errors import BusyError, HubError, InternalError, UsageError
 from hub.requests.later import Later
 from peers.daemon.daemon import Daemon, Prepared
 from peers.daemon.remains import Remains
-from peers.daemon.reviewing import would_close
+from peers.daemon.reviewing import identities, would_close
 from peers.daemon.service_manager import ServiceManager
 from peers.daemon.sources import Loaded
 from peers.node.audit import By
 from peers.node.undisturbed import undisturbed
+from peers.node.whole import awaited
 
 __all__ = ["MANY", "Reloaded", "Reloading"]
 
@@ -139,7 +140,7 @@ class Reloading:
                 await asyncio.to_thread(remains.collect)
         was_open = access.is_open
         if not (forced or was_open):
-            self._check(prepared)
+            await self._check(prepared)
         changed, needs_restart = daemon.take_over(prepared)
         self._applied()
         closed = await daemon.review(was_open=was_open)
@@ -147,13 +148,15 @@ class Reloading:
             self._letting_go = daemon.node.loop.create_task(remains.let_go(), name="let go of the old policy")
         return Reloaded(changed, needs_restart, closed)
 
-    def _check(self, prepared: Prepared) -> None:
+    async def _check(self, prepared: Prepared) -> None:
         """Look at how many connections the new policy would close: a mistake in it must not close most of them.
 
         Raises:
             UsageError: Too many.
         """
-        closed, connected = would_close(self._daemon.node, prepared.users)
+        node = self._daemon.node
+        parts = [identities(node)] if node.whole is None else await awaited(node.whole.ask("identities"))
+        closed, connected = would_close(node, prepared.users, parts)
         percent = prepared.settings.access.reload_closes
         if closed > MANY and closed * 100 > percent * connected:
             raise UsageError(

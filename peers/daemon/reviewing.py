@@ -17,6 +17,8 @@ from __future__ import annotations
 import asyncio
 import ssl
 import time
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,9 +27,10 @@ from hub.settings.access import TlsSettings
 from peers.node.node import Connected, Node
 from peers.transport.tls import TlsError, load_authorities
 from peers.users.access import Access
+from peers.users.identity import Identity
 from peers.users.users import Users
 
-__all__ = ["Vouching", "judge_certificate", "review", "would_close"]
+__all__ = ["Vouching", "identities", "judge_certificate", "review", "would_close"]
 
 _STEP = 100
 """How many connections are looked at in a turn: 3 ms."""
@@ -133,12 +136,27 @@ async def review(node: Node, vouching: Vouching = _ANY, *, was_open: bool) -> in
     return closed
 
 
-def would_close(node: Node, users: Users) -> tuple[int, int]:
-    """Return how many connections would be closed as their users are gone, and how many were recognised."""
-    access = Access(users, node.loop.time, time.time)
+def identities(node: Node) -> list[list[Any]]:
+    """Return who is connected, each identity once, with the number of its connections behind its fields."""
     there = [one for one in node.connections if one.handler is not None and not one.handler.closed]
-    identities = [one.identity for one in there if one.identity is not None]
-    return sum(not access.is_current(one) for one in identities), len(identities)
+    counts = Counter(one.identity for one in there if one.identity is not None)
+    return [[one.user, list(one.roles), *one[2:], count] for one, count in counts.items()]
+
+
+def would_close(node: Node, users: Users, parts: Iterable[Iterable[list[Any]]]) -> tuple[int, int]:
+    """Return how many connections would be closed as their users are gone, and how many were recognised.
+
+    Args:
+        node: Of this process.
+        users: Those to come.
+        parts: The `identities` of each process of the hub.
+    """
+    access = Access(users, node.loop.time, time.time)
+    closed = connected = 0
+    for user, roles, *proof, count in (row for part in parts for row in part):
+        connected += count
+        closed += 0 if access.is_current(Identity(user, frozenset(roles), *proof)) else count
+    return closed, connected
 
 
 def _judge(node: Node, connection: Connected, *, was_open: bool) -> bool:

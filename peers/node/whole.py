@@ -1,16 +1,19 @@
 """`Whole`: all processes of one hub, as one of them sees them, where a hub is more than one (`peers.workers`).
 
+`awaited`: waits for an answer that may come later.
+
 Owner: the node has it, or None where it is alone. Not here: how they are asked.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Protocol
 
 from hub.handler import Handler
 from hub.requests.later import Later
 
-__all__ = ["Whole"]
+__all__ = ["Whole", "awaited"]
 
 
 class Whole(Protocol):
@@ -21,9 +24,25 @@ class Whole(Protocol):
 
         Args:
             what: "metrics", "statistics", "state", "losses", "history", "who", "users", "kick", "queue", "topics",
-                "subscribers", "services", "links", "drain" or "reload";
+                "subscribers", "services", "links", "identities", "drain" or "reload";
                 "ready", which is answered with why the hub is not, or an empty text; "alive", which the core answers
                 likewise, of its clock.
             value: What to ask with.
             by: Who wants to know; None for nobody in particular.
         """
+
+
+async def awaited(answer: Any) -> Any:
+    """Return an answer that may be a `Later`.
+
+    Raises:
+        HubError: There is none.
+    """
+    if not isinstance(answer, Later):
+        return answer
+    there = asyncio.Event()
+    answer.then(there.set)
+    await there.wait()
+    if answer.error is not None:
+        raise answer.error
+    return answer.value

@@ -35,9 +35,10 @@ from peers.admin.steps import in_steps
 from peers.admin.topics import counted_here, subscribers_here
 from peers.admin.users import users
 from peers.admin.who import who
+from peers.daemon.reviewing import identities
 from peers.node.audit import By, who_did
 from peers.node.node import Node
-from peers.node.whole import Whole
+from peers.node.whole import Whole, awaited
 from peers.stores.stores import STORES_TOPIC
 from peers.workers.control import Control
 from peers.workers.merging import MERGES, PAGES, policy_tested, why_unready
@@ -91,6 +92,7 @@ class Parts:
             "queue": queue(node),
             "services": lambda _by, after: in_steps(node, served_here(node, after)),
             "links": lambda _by, _value: links_here(node),
+            "identities": lambda _by, _value: identities(node),
             "topics": lambda _by, under: in_steps(node, counted_here(node, under)),
             "subscribers": lambda _by, prefixes: in_steps(node, subscribers_here(node, prefixes)),
             "policy/test": PolicyTests(node).answer,
@@ -159,7 +161,7 @@ class Gathering:
         what, value, by = question
         try:
             if what in self.of_core:
-                later.give(await _awaited(self.of_core[what](by or None, value)))
+                later.give(await awaited(self.of_core[what](by or None, value)))
                 return
             answers, unheard = await self._answers(question)
             counts = self._counts(self.silent_total)
@@ -186,7 +188,7 @@ class Gathering:
         asked = {str(number): control.ask("part", question) for number, control in self._workers()}
         answers, reasons = [], []
         try:
-            answers.append(("core", await _awaited(self.parts.answer(question))))
+            answers.append(("core", await awaited(self.parts.answer(question))))
         except HubError as error:
             reasons.append(error)
         if asked:
@@ -268,19 +270,3 @@ def _merged(what: str, value: Any, parts: list[Any], unheard: int) -> Any:
     if what == _TRIAL:
         return policy_tested(parts, unheard)
     return PAGES[what](parts, value) if what in PAGES else MERGES[what](parts)
-
-
-async def _awaited(answer: Any) -> Any:
-    """Return an answer that may come later.
-
-    Raises:
-        HubError: There is none.
-    """
-    if not isinstance(answer, Later):
-        return answer
-    there = asyncio.Event()
-    answer.then(there.set)
-    await there.wait()
-    if answer.error is not None:
-        raise answer.error
-    return answer.value

@@ -178,7 +178,8 @@ MERGES: Final[Mapping[str, Callable[[Sequence[Any]], Any]]] = {
     "topics": list,
     "services": list,
     "links": list,
+    "identities": list,
     "subscribers": _added,
 }
 """By what was asked. What topics bring, and who serves what, is put together by the process that was asked
-(`peers.admin`): the core has enough to do."""
+(`peers.admin`): the core has enough to do. Identities are judged by a reload."""

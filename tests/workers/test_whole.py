@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import urllib.request
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
@@ -16,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from hub.errors import ConnectionLostError, RejectedError, RequestError
 from peers.cli.rates import Assembly, Snapshot
 from peers.client import Client, connect
+from peers.daemon.reloading import MANY
 from peers.users.token_file import TokenFile
 from tests.daemon.hub_process import HubProcess
 from tests.workers.conftest import SpreadClients, StartWorkers, is_worker, workers_of
@@ -143,6 +145,36 @@ async def test_a_worker_reloads_the_hub(start_workers: StartWorkers, spread: Spr
     (tmp_path / "hub.toml").write_text("[queue]\nmessages = 0\n")
     with pytest.raises(RequestError, match=r"queue\.messages: 0 given"):
         await one.request("$hub/reload", None)
+
+
+async def test_a_reload_that_would_close_most_of_all_workers(start_workers: StartWorkers, tmp_path: Path) -> None:
+    """The connections of all workers count; a signal is refused as a request is, and `force` closes them."""
+    policy = tmp_path / "policy.toml"
+    policy.write_text('[users]\nada = ["admin"]\nbob = ["reader"]\n')
+    file = TokenFile(str(tmp_path / "tokens"))
+    token = {user: file.add(user, datetime.now(UTC))[0] for user in ("ada", "bob")}
+    hub = await start_workers("--access-policy", str(policy), "--access-tokens", str(tmp_path / "tokens"))
+    url = hub.endpoints[0].location
+    async with AsyncExitStack() as stack:
+        ada = await stack.enter_async_context(connect(url, token=token["ada"]))
+        bobs: list[Client] = []
+        while len(bobs) <= MANY or len({bob.hub.name for bob in bobs if bob.hub is not None}) < 2:
+            bobs.append(await stack.enter_async_context(connect(url, token=token["bob"])))
+        policy.write_text('[users]\nada = ["admin"]\n')
+        refused = f"{len(bobs)} of {len(bobs) + 1} connections would be closed"
+        with pytest.raises(RequestError, match=refused):
+            await ada.request("$hub/reload", None)
+        await hub.wait_logged("settings not reloaded, the old ones stay")
+        hub.signal(signal.SIGHUP)
+        assert refused in (await hub.wait_logged("settings not reloaded, the old ones stay"))["reason"]
+        for bob in bobs:
+            async with bob.subscribe("/"):
+                pass
+        await ada.request("$hub/reload", {"force": True})
+        for bob in bobs:
+            with pytest.raises(RejectedError, match="your user is gone"):
+                await bob.wait_closed()
+        assert await ada.names() == []
 
 
 async def test_a_worker_drains_the_hub(start_workers: StartWorkers) -> None:
