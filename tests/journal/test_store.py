@@ -53,6 +53,14 @@ def small(monkeypatch: pytest.MonkeyPatch) -> object:
         yield
 
 
+_READ = Path("/proc/self/io")
+"""What this process has read so far, mapped memory apart."""
+
+
+def _read_bytes() -> int:
+    return int(_READ.read_text().split()[1])
+
+
 # Offsets.
 
 
@@ -667,6 +675,21 @@ def test_a_crash_after_sealing(path: Path) -> None:
     assert (journal.next, journal.writes) == (21, [Write("q", 1, 0, 1)])
     fill(journal, 1)
     assert [record.offset for record in everything(copy)] == list(range(22))
+    journal.close()
+
+
+@pytest.mark.skipif(not _READ.exists(), reason="the system does not count what a process reads")
+def test_opening_reads_the_end_of_a_sealed_segment(path: Path) -> None:
+    """And nothing else of it, however large it is."""
+    journal = opened(path, segment_bytes=4 << 20)
+    fill(journal, *[100] * 50, padding=1000)
+    journal.close()
+    sealed_bytes = sum(file.stat().st_size for file in segments(path)[:-1])
+    assert sealed_bytes > 4 << 20
+    read_bytes = _read_bytes()
+    journal = opened(path)
+    assert _read_bytes() - read_bytes < 64 << 10
+    assert journal.next == 5000
     journal.close()
 
 

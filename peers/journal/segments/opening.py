@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import mmap
 import os
-from pathlib import Path
 from typing import NamedTuple
 
 from hub.errors import JournalCorruptError, StorageError
@@ -77,18 +76,27 @@ def newest(folder: str, first: int, before: int | None) -> Newest:
 
 
 def _footer_of(folder: str, first: int) -> Footer | None:
-    """Return what a sealed segment says at its end; None if it does not."""
-    return _footer(memoryview(Path(segment_path(folder, first)).read_bytes()))
+    """Return what a sealed segment says at its end, of which alone is read; None if it does not."""
+    with open(segment_path(folder, first), "rb") as file:  # noqa: PTH123
+        file.seek(max(0, file.seek(0, os.SEEK_END) - TRAILER_BYTES))
+        place = footer_place(file.read())
+        if place is None:
+            return None
+        file.seek(place)
+        return _footer_at(place, memoryview(file.read()))
 
 
 def _footer(view: memoryview) -> Footer | None:
     """Return the footer of a sealed segment; None if it has none that is sound."""
     place = footer_place(bytes(view[-TRAILER_BYTES:]))
-    if place is None:
-        return None
+    return None if place is None else _footer_at(place, view[place:])
+
+
+def _footer_at(place: int, entry: memoryview) -> Footer | None:
+    """Return the footer that an entry is; None if it is damaged."""
     try:
-        head = read_head(view, place)
-        return parse_footer(payload_of(head, view[place + head.payload_from :]), place)
+        head = read_head(entry)
+        return parse_footer(payload_of(head, entry[head.payload_from :]), place)
     except JournalCorruptError:
         return None
 
