@@ -83,7 +83,7 @@ async def test_every_recorded_message_once_in_order_however_often_connections_ar
           sockets.clear();
         };
         for (let turn = 0; turn < 60; turn += 1) {
-          if (turn % 3 === 0) {  // 20 streams: more than may wait at the hub at a time
+          if (turn % 3 === 0) {
             const values = [];
             client.subscribe("/n", ({offset, value}) => values.push([offset, value]), {fromOffset: 0});
             readers.push(values);
@@ -233,30 +233,30 @@ async def test_a_stream_of_another_journal_ends(engine: Engine, hub: ScriptedHub
 
 
 async def test_streams_at_the_end_of_the_journal_take_turns(engine: Engine, hub: ScriptedHub) -> None:
-    """A hub lets 16 of a connection wait: 12 streams at most, so that reading goes on. One that ended is left out."""
+    """A hub lets 256 of a connection wait: 240 streams at most, so that reading goes on. One that ended is left out."""
     await engine.evaluate("""
         await start().ready();
-        globalThis.streams = Array.from({length: 20}, () => client.subscribe("/a", collect, {fromOffset: 0}));
+        globalThis.streams = Array.from({length: 248}, () => client.subscribe("/a", collect, {fromOffset: 0}));
     """)
-    for number in range(20):
+    for number in range(248):
         fetch = (await hub.wait_received("fetch", number + 1))[number]
         await hub.send(
             type="records", request=fetch["request"], records=[], start=0, next=1, first=0, head=1, journal="ab"
         )
     await engine.evaluate("await Promise.all(streams.map(({confirmed}) => confirmed))")
-    waits = (await hub.wait_received("fetch", 32))[20:]
-    assert [fetch["wait_ms"] for fetch in waits] == [10_000] * 12
+    waits = (await hub.wait_received("fetch", 488))[248:]
+    assert [fetch["wait_ms"] for fetch in waits] == [10_000] * 240
     await engine.evaluate(
-        "globalThis.reading = client.read('/a').next(); streams.slice(12, 19).forEach((one) => one.unsubscribe())"
+        "globalThis.reading = client.read('/a').next(); streams.slice(240, 247).forEach((one) => one.unsubscribe())"
     )
-    (*_, read) = await hub.wait_received("fetch", 33)
+    (*_, read) = await hub.wait_received("fetch", 489)
     assert "wait_ms" not in read
     for fetch in waits[:2]:
         await hub.send(
             type="records", request=fetch["request"], records=[], start=1, next=1, first=0, head=1, journal="ab"
         )
-    await hub.wait_received("fetch", 35)  # of the last of the streams, and of one whose wait was over
-    assert len(hub.of_type("fetch")) == 35
+    await hub.wait_received("fetch", 491)  # of the last of the streams, and of one whose wait was over
+    assert len(hub.of_type("fetch")) == 491
 
 
 async def test_a_stream_from_an_offset_waits_for_its_reader(node: Node, recording_hub: RealHub) -> None:

@@ -31,9 +31,9 @@ import { deferred, pause } from "./waiting.js";
  * @property {boolean} isSent Over the connection that there is.
  */
 
-/** A hub lets so many of one connection wait for their answers; and of these, so many may be at the end of the journal. */
-const FETCHES = 16;
-const WAITING_FETCHES = 12;
+/** A hub lets so many of one connection wait for their answers; and of these, so many may be at the end of the journal: the others read. */
+const FETCHES = 256;
+const WAITING_FETCHES = 240;
 
 /** How long such a one waits, milliseconds. Each commit ends it; so streams that must take turns lose little. */
 const WAIT_MS = 10_000;
