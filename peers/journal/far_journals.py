@@ -50,11 +50,15 @@ from peers.wire.kinds import Kind
 from peers.wire.malformed import MALFORMED
 from peers.wire.records import Fetch
 
-__all__ = ["ANSWERING_LIMIT", "ANSWER_MS", "PIECE_BYTES", "FarJournalStatistics", "FarJournals"]
+__all__ = ["ANSWERING_LIMIT", "ANSWER_MS", "PIECE_BYTES", "WAIT_MS", "FarJournalStatistics", "FarJournals"]
 
 PIECE_BYTES: Final = 256 * 1024
 """Most of one piece, as a FETCH counts it: what else is on the links has to wait for 1.3 MiB at most, in the rare case
 that a block is as large; a reader has two pieces on their way."""
+
+WAIT_MS: Final = 10_000
+"""The longest that a FETCH waits at another hub, ms, whatever a client asks for. Nobody tells the hubs on the way that
+it was given up: so long it keeps its place with all of them. A stream that waits asks again."""
 
 ANSWER_MS: Final = 30_000
 """How long an answer may take, ms, beside what the FETCH waits for."""
@@ -139,7 +143,7 @@ class FarJournals:
             if not self._journal().id:
                 raise RejectedError(CloseCode.NOT_ALLOWED, f"hub {printable(fetch.hub)} has no journal of its own")
             return self._journal().fetch(order, deliver, usage)
-        order = msgspec.structs.replace(order, bytes=min(order.bytes, PIECE_BYTES))
+        order = msgspec.structs.replace(order, bytes=min(order.bytes, PIECE_BYTES), wait_ms=min(order.wait_ms, WAIT_MS))
         asked = _Asked(fetch.hub, order)
         self._asked_total += 1
         target, timeout_ms = target_at(hub, _WHAT), order.wait_ms + ANSWER_MS

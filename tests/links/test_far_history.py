@@ -17,6 +17,7 @@ from hub.settings.limits import Limits
 from hub.settings.settings import Settings
 from peers.client import Client, connect
 from peers.client.history import History, Record
+from peers.journal import far_journals
 from peers.journal.far_journals import PIECE_BYTES
 from peers.transport.backoff import Backoff
 from tests.connections.rights.conftest import recognise
@@ -273,6 +274,29 @@ async def test_nobody_waits_for_it_any_more(chain: Chain) -> None:
         await record(hubs[1], 1)  # the answer that comes now is nobody's
         await eventually(lambda: not hubs[0].node.far_journals.statistics().pending)
         await eventually(lambda: not hubs[0].node.core.requests.statistics().pending)
+
+
+@pytest.mark.parametrize("goes", ["stream", "client"])
+async def test_a_reader_that_has_gone_leaves_its_place_with_the_hubs(
+    chain: Chain, monkeypatch: pytest.MonkeyPatch, goes: str
+) -> None:
+    """After the time that a question waits there, however long its client wanted to wait; one that stays asks again."""
+    monkeypatch.setattr(far_journals, "WAIT_MS", 1)
+    hubs = await chain(3)
+    near, far = hubs[0].node, hubs[2].node
+    await record(hubs[2], 0)
+    async with connect(hubs[0].url) as staying, connect(hubs[0].url) as client:
+        async with staying.subscribe("/n", from_offset=1, hub="hub-2") as messages:
+            async with client.subscribe("/n", "/m", from_offset=1, hub="hub-2"):
+                await eventually(lambda: far.far_journals.statistics().answering == 2)
+                if goes == "client":
+                    await client.close()
+            answered = far.far_journals.statistics().answered_total
+            await eventually(lambda: far.far_journals.statistics().answered_total >= answered + 4)
+            await record(hubs[2], 1)
+            assert (await anext(messages)).value == 1
+        await eventually(lambda: not far.far_journals.statistics().answering)
+        await eventually(lambda: not near.core.requests.statistics().pending)
 
 
 async def test_what_is_not_there(chain: Chain) -> None:
