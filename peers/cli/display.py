@@ -53,6 +53,10 @@ class Messages(Protocol):
     async def batch(self) -> list[Message]:
         """Wait for messages, and return them; empty only at the end."""
 
+    @property
+    def epoch(self) -> int:
+        """The epoch of the journal that goes with the offsets; 0 where there are none."""
+
 
 class Look(NamedTuple):
     """How messages are shown."""
@@ -92,7 +96,7 @@ async def show(  # noqa: PLR0913, PLR0917 -- of the command's flags
     try:
         async for batch in _batches(messages, visible, stop):
             if look.format == "json":
-                lines = json.render(batch)
+                lines = json.render(batch, messages.epoch)
             else:
                 width = shutil.get_terminal_size().columns if on_terminal and not look.full else None
                 lines = pretty.render(batch, datetime.now().astimezone(), width)

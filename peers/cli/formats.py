@@ -2,7 +2,7 @@
 
 | format | a message becomes |
 |---|---|
-| `JsonFormat` | one line `{"topic":...,"value":...}`, with `labels`, `sender`, `to`; of a record `offset` and `time` |
+| `JsonFormat` | one line `{"topic":...,"value":...}`, with `labels`, `sender`, `to`; `offset`, `time`, `epoch` |
 | `PrettyFormat` | one line of time, topic and value as compact JSON, on a terminal coloured and cut to its width |
 
 Values become JSON as on the hub's WebSocket (docs/websocket.md): bytes as base64, times as RFC 3339, NaN as null; what
@@ -45,13 +45,14 @@ class _Line(msgspec.Struct, omit_defaults=True):
     to: str = ""
     offset: int | None = None
     time: str = ""
+    epoch: int = 0
 
 
-def _line_of(message: Message) -> _Line:
+def _line_of(message: Message, epoch: int) -> _Line:
     if isinstance(message, TaggedMessage):
         return _Line(message.topic, message.value, message.labels, message.sender, message.destination)
     if isinstance(message, RecordedMessage):
-        return _Line(message.topic, message.value, offset=message.offset, time=moment(message.time_us))
+        return _Line(message.topic, message.value, offset=message.offset, time=moment(message.time_us), epoch=epoch)
     return _Line(*message)
 
 
@@ -71,33 +72,40 @@ class JsonFormat:
         self.formless_messages = 0
         """Messages that were left out because they have no JSON form."""
 
-    def render(self, messages: Sequence[Message]) -> bytes:
-        """Return the lines of `messages`."""
+    def render(self, messages: Sequence[Message], epoch: int = 0) -> bytes:
+        """Return the lines of `messages`.
+
+        Args:
+            messages: Any number.
+            epoch: The epoch of the journal in which their offsets are told; 0 where nobody knows.
+        """
         try:
-            lines = encoder.encode_lines([self._object(message) for message in messages])
+            lines = encoder.encode_lines([self._object(message, epoch) for message in messages])
         except NO_FORM:
-            lines = b"".join(map(self._line, messages))
+            lines = b"".join([self._line(message, epoch) for message in messages])
         return escaped_lines(lines) if self._safe else lines
 
-    def _object(self, message: Message) -> _Line | dict[str, Any]:
+    def _object(self, message: Message, epoch: int) -> _Line | dict[str, Any]:
         fields = self._fields(message.value) if self._fields is not None else None
         if fields is not None:
-            return {"topic": message.topic} | fields | _place(message)
-        return _line_of(message)
+            return {"topic": message.topic} | fields | _place(message, epoch)
+        return _line_of(message, epoch)
 
-    def _line(self, message: Message) -> bytes:
+    def _line(self, message: Message, epoch: int) -> bytes:
         text = json_text(message.value)
         if text is None:
             self.formless_messages += 1
             return b""
-        return b'{"topic":%b,"value":%b}\n' % (encoder.encode(message.topic), text)
+        line = _line_of(message, epoch)
+        line.value = msgspec.Raw(text)
+        return encoder.encode(line) + b"\n"
 
 
-def _place(message: Message) -> dict[str, Any]:
+def _place(message: Message, epoch: int) -> dict[str, Any]:
     """Return where and when a message was recorded, for an object that has fields of its own."""
     if not isinstance(message, RecordedMessage):
         return {}
-    return {"offset": message.offset, "time": moment(message.time_us)}
+    return {"offset": message.offset, "time": moment(message.time_us)} | ({"epoch": epoch} if epoch else {})
 
 
 def _beside(message: TaggedMessage) -> str:

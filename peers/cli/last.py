@@ -71,6 +71,8 @@ def _source(client: Client, prefix: str, fed: list[tuple[str, str]]) -> Source:
 class LastFirst:
     """A stream with batches before it."""
 
+    epoch = 0
+
     def __init__(self, ahead: Iterable[list[Message]], stream: MessageStream) -> None:
         self._ahead = deque(ahead)
         self._stream = stream

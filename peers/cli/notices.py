@@ -81,6 +81,7 @@ class Notices:
             on_connect=self._connected,
             on_disconnect=self._disconnected,
             on_dropped=self._dropped,
+            on_cut=self._cut,
             on_rejected=self._rejected,
             on_bad_message=self._bad_message,
         )
@@ -115,6 +116,9 @@ class Notices:
         self._untold_dropped += count
         if self._timer is None:
             self._timer = self._loop.call_at(self._told_s + _TELL_S, self._tell_dropped)
+
+    def _cut(self, lost: range) -> None:
+        self.say(f"records {lost.start} to {lost.stop - 1} are lost; what comes next are others, from {lost.start} on")
 
     def _tell_dropped(self) -> None:
         self._timer = None

@@ -63,6 +63,10 @@ def sub(  # noqa: PLR0913 -- one flag each
     from_offset: Annotated[
         int | None, Parameter(help="Read the hub's journal from this offset on, for ever: what is recorded, once each.")
     ] = None,
+    epoch: Annotated[
+        int | None,
+        Parameter(help="The epoch in which that was told: where records before it are lost, others come from there."),
+    ] = None,
     from_time: Annotated[
         datetime | None,
         Parameter(help="The same, from the first record that is not older; UTC unless it names a zone."),
@@ -102,6 +106,8 @@ def sub(  # noqa: PLR0913 -- one flag each
     wish = QueueWish(queue_messages, size_of("--queue-bytes", queue_bytes), overflow)
     if from_offset is not None and (from_offset < 0 or from_time is not None):
         raise FlagError("--from-offset: give 0 or more, and not --from-time as well")
+    if epoch is not None and (from_offset is None or epoch < 0):
+        raise FlagError("--epoch: give 0 or more, and --from-offset, to which it belongs")
     since = None if from_time is None else with_zone(from_time)
     if since is not None and since.timestamp() < 0:
         raise FlagError(f"--from-time {from_time}: give a time of 1970 or later")
@@ -119,6 +125,7 @@ def sub(  # noqa: PLR0913 -- one flag each
         narrows=narrow or names_all,
         recorded=recorded,
         last=last,
+        epoch=epoch or 0,
     )
     wanted.check()
     if wildcard := _wildcard(prefixes):
@@ -145,6 +152,8 @@ class _Wanted(NamedTuple):
     """Whether each message is to have an offset."""
     last: bool = False
     """Whether the last message of each topic comes first."""
+    epoch: int = 0
+    """In which `from_offset` was told; 0 where nobody knows."""
 
     @property
     def is_rule(self) -> bool:
@@ -174,6 +183,7 @@ class _Wanted(NamedTuple):
             from_time=self.from_time,
             hub=self.of,
             recorded=self.recorded,
+            epoch=self.epoch,
         )
 
     def visible(self, batch: list[Message]) -> list[Message]:

@@ -366,7 +366,7 @@ class Client:
         read_position = ReadPosition(self._reports.decode)
         at_us = END_OF_TIME_US if from_offset is None and from_time is None else time_us(from_time)
         start = Start(from_offset or 0, at_us, hub, epoch)
-        source = JournalStream(self._journal, start, read_position, size, Backoff(), self._reports.drop)
+        source = JournalStream(self._journal, start, read_position, size, Backoff(), self._reports)
         return MessageStream(source, wanted, read_position.decode, size, read_position)
 
     def subscribe_rule(

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -29,6 +29,7 @@ from peers.client.interest import Claim
 from peers.client.journal import JournalAccess, journal_of
 from peers.client.read_position import ReadPosition
 from peers.client.recorded_block import recorded_batches
+from peers.client.reports import Reports
 from peers.client.routes import Wanted
 from peers.client.stream import MessageStream
 from peers.transport.backoff import Backoff
@@ -65,7 +66,7 @@ class JournalStream:
         read_position: The position of the reader of the stream.
         buffer_bytes: How much the stream holds.
         backoff: Of this stream alone: how long it waits before it asks again for what the hub cannot give now.
-        on_dropped: Called with how many records were deleted before they were read.
+        reports: Told what was deleted before it was read, and what the journal has lost.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 -- what it is given by its client
@@ -75,14 +76,14 @@ class JournalStream:
         read_position: ReadPosition,
         buffer_bytes: int,
         backoff: Backoff,
-        on_dropped: Callable[[int], object],
+        reports: Reports,
     ) -> None:
         self._access = access
         self._start = start
         self._read_position = read_position
         self._piece_bytes = max(_LEAST_BYTES, min(FETCH_BYTES, buffer_bytes // 2))
         self._backoff = backoff
-        self._on_dropped = on_dropped
+        self._reports = reports
         # The prefixes of the stream, from `open` on.
         self._prefixes: tuple[str, ...] = ()
         self._sink: MessageStream
@@ -182,7 +183,7 @@ class JournalStream:
             except GoneError as error:
                 if error.first > position:
                     self._sink.put_gap(error.first - position)
-                    self._on_dropped(error.first - position)
+                    self._reports.drop(error.first - position)
                 elif self._epoch:  # cut back, to where records are deleted by now
                     self._cut(position, error.first)
                 else:
@@ -202,7 +203,7 @@ class JournalStream:
 
     def _cut(self, position: int, start: int) -> None:
         self._sink.put_break()
-        _log.warning("records %d to %d are lost, others have their offsets", start, position - 1)
+        self._reports.cut(range(start, position))
 
     async def _fetch(self, offset: int, time_us: int | None = None, wait_ms: int = 0) -> Records:
         has_begun = self._begun.done()

@@ -51,6 +51,11 @@ class Reports:
         self.dropped_messages += messages
         self.call(self._settings.on_dropped, messages)
 
+    def cut(self, lost: range) -> None:
+        """Report that the journal has lost the records of these offsets, which were read."""
+        _log.warning("records %d to %d are lost, others have their offsets", lost.start, lost.stop - 1)
+        self.call(self._settings.on_cut, lost)
+
     def reject(self, error: RejectedError, messages: int) -> None:
         """Report that published messages were refused, or that the hub has taken something away."""
         self.rejected_messages += messages

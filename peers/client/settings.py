@@ -62,6 +62,8 @@ class Options(TypedDict, total=False):
         on_connect: Called with what the hub says of itself, after each connection.
         on_disconnect: Called with the reason after each lost connection.
         on_dropped: Called with a number when the hub tells that so many messages for this client were lost.
+        on_cut: Called with the offsets of records that a stream had read, or was to begin behind, and that the journal
+            has lost: it goes on with those that have these offsets now.
         on_rejected: Called when the hub refuses messages of this client, or a buffered one is too large for it.
         on_bad_message: Called with what came and was not msgpack.
     """
@@ -89,6 +91,7 @@ class Options(TypedDict, total=False):
     on_connect: Callable[[Hello], object]
     on_disconnect: Callable[[str], object]
     on_dropped: Callable[[int], object]
+    on_cut: Callable[[range], object]
     on_rejected: Callable[[PeerError], object]
     on_bad_message: Callable[[BadMessage], object]
 
@@ -124,6 +127,7 @@ class ClientSettings:
     on_connect: Callable[[Hello], object] = ignore
     on_disconnect: Callable[[str], object] = ignore
     on_dropped: Callable[[int], object] = ignore
+    on_cut: Callable[[range], object] = ignore
     on_rejected: Callable[[PeerError], object] = ignore
     on_bad_message: Callable[[BadMessage], object] = ignore
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from hub.batch import Message
+from hub.journal.message import RecordedMessage
 from hub.tags.envelope import tagged
 from hub.tags.message import TaggedMessage
 from peers.cli.formats import JsonFormat, PrettyFormat
@@ -59,6 +60,14 @@ def test_what_has_no_json_form_is_counted() -> None:
     form = JsonFormat()
     assert form.render([Message("/a", 1), Message("/a", EXTENSION), Message("/a", 2)]).count(b"\n") == 2
     assert form.formless_messages == 1
+
+
+def test_where_a_record_stands() -> None:
+    """Each line has its offset, time and epoch, also beside a value whose keys are no text."""
+    records = [RecordedMessage("/a", {1: "a"}, 6, 0), RecordedMessage("/a", {None: 1}, 7, 0)]
+    lines = [json.loads(line) for line in JsonFormat().render(records, 9).splitlines()]
+    assert [(line["offset"], line["epoch"]) for line in lines] == [(6, 9), (7, 9)]
+    assert "epoch" not in json.loads(JsonFormat().render(records[:1]))
 
 
 def test_pretty_shows_what_has_no_json_form() -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,6 +18,7 @@ from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
 from tests.cli.programs import HUB, PATIENCE_S, environment
 from tests.hubs.eventually import eventually
+from tests.journal.files import crashed, lose_power, segments
 
 
 @pytest.fixture
@@ -49,12 +52,17 @@ async def sub(url: str, *arguments: str) -> asyncio.subprocess.Process:
     )
 
 
-async def values(process: asyncio.subprocess.Process) -> list[object]:
-    """What it shows until it ends."""
+async def shown(process: asyncio.subprocess.Process, told: bytes = b"") -> list[dict[str, Any]]:
+    """What it shows until it ends; what it tells on standard error is known."""
     async with asyncio.timeout(PATIENCE_S):
         out, err = await process.communicate()
-    assert err == b""
-    return [json.loads(line)["value"] for line in out.splitlines()]
+    assert err == told
+    return [json.loads(line) for line in out.splitlines()]
+
+
+async def values(process: asyncio.subprocess.Process) -> list[object]:
+    """The values that it shows until it ends."""
+    return [line["value"] for line in await shown(process)]
 
 
 async def test_from_an_offset(url: str, client: Client) -> None:
@@ -94,6 +102,7 @@ async def test_from_a_time(url: str, client: Client) -> None:
     ("arguments", "code", "says"),
     [
         (("--from-offset", "7"), 1, b"hub: offset 7 is behind the end of the journal, which is 0 (4011)\n"),
+        (("--epoch", "7"), 2, b"hub: --epoch: give 0 or more, and --from-offset, to which it belongs\n"),
         (("--from-offset", "-1"), 2, b"hub: --from-offset: give 0 or more, and not --from-time as well\n"),
     ],
 )
@@ -122,6 +131,41 @@ async def test_history_shows_where_and_when_each_message_was_recorded(url: str, 
     await process.communicate()
     again = await sub(url, "/a", "--from-time", lines[1]["time"].removesuffix("Z"), "--limit", "1")
     assert await values(again) == [1]
+
+
+async def test_a_power_loss(tmp_path: Path) -> None:
+    """Whoever goes on with offset and epoch of a line that is lost gets all that comes since, and is told."""
+    journal, lost = tmp_path / "journal", tmp_path / "lost"
+    loaded = load({"listen": ["tcp://127.0.0.1:0"], "journal": {"path": str(journal)}}, {})
+    daemon = Daemon(loaded, "test hub")
+    await daemon.start()
+    url = daemon.endpoints[0].location
+    async with connect(url) as client:
+        for number in range(3):
+            await client.publish_confirmed("/a", number)
+        written_bytes = segments(journal)[-1].stat().st_size
+        for number in range(3, 10):
+            await client.publish_confirmed("/a", number)
+    seen = await shown(await sub(url, "/a", "--from-offset", "0", "--limit", "10"))
+    epoch = seen[-1]["epoch"]
+    lose_power(crashed(journal, lost), written_bytes)
+    await daemon.stop()
+    shutil.rmtree(journal)
+    lost.rename(journal)
+    daemon = Daemon(loaded, "test hub")
+    await daemon.start()
+    url = daemon.endpoints[0].location
+    async with connect(url) as client:
+        for number in range(100, 120):
+            await client.publish_confirmed("/a", number)
+    position = ("--from-offset", str(seen[-1]["offset"] + 1))
+    told = b"hub sub: records 3 to 9 are lost; what comes next are others, from 3 on\n"
+    found = await shown(await sub(url, "/a", *position, "--epoch", str(epoch), "--limit", "20"), told)
+    assert [(line["offset"], line["value"]) for line in found] == [(offset, 97 + offset) for offset in range(3, 23)]
+    assert found[-1]["epoch"] > epoch
+    plain = await shown(await sub(url, "/a", *position, "--limit", "13"))
+    assert [line["offset"] for line in plain] == list(range(10, 23))
+    await daemon.stop()
 
 
 async def test_pretty_history_shows_the_recorded_time(url: str, client: Client) -> None:

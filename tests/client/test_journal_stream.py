@@ -351,8 +351,9 @@ async def _some_that_are_lost(
 
 async def test_a_power_loss(start_recording: StartRecording, hub: RecordingHub, tmp_path: Path) -> None:
     """Whoever has read what is lost gets all that comes since, of the same offsets, and is told; others are not."""
+    cuts: list[range] = []
     async with (
-        connect(hub.url, backoff=quick_backoff()) as reader,
+        connect(hub.url, backoff=quick_backoff(), on_cut=cuts.append) as reader,
         reader.subscribe("/n", from_offset=0) as messages,
     ):
         async with connect(hub.url) as client:
@@ -367,7 +368,7 @@ async def test_a_power_loss(start_recording: StartRecording, hub: RecordingHub, 
         # The epoch is that of the position, not that of what is read meanwhile.
         assert (messages.position, messages.epoch > late[1]) in {(10, False), (3, True)}
         assert await _numbered(messages, 19) == expected[1:]
-        assert (messages.breaks, messages.lost_messages) == (1, 0)
+        assert (messages.breaks, messages.lost_messages, cuts) == (1, 0, [range(3, 10)])
         waiting = asyncio.ensure_future(messages.batch())
         await eventually(lambda: messages.position == 23)
         assert messages.epoch > late[1]
