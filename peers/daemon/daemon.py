@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import errno
 import math
 import os
 import resource
@@ -27,7 +26,7 @@ from typing import NamedTuple, cast
 import structlog
 
 from hub.config import reloaded
-from hub.errors import JournalUnavailableError
+from hub.errors import CloseCode, StorageError
 from hub.overflow import Overflow, QueueLimits
 from hub.quotas.resource import Resource
 from hub.settings.settings import Settings
@@ -61,6 +60,7 @@ from peers.daemon.telemetry.telemetry import Telemetry, open_telemetry
 from peers.daemon.telling import Telling
 from peers.journal.journal import Journal
 from peers.journal.no_journal import NoJournal
+from peers.journal.segments.folder import JournalFullError
 from peers.node.memory import MemoryWatch
 from peers.node.node import Connected, Node
 from peers.transport.endpoints import Endpoint, Scheme
@@ -85,6 +85,10 @@ _NEWCOMERS_PART = 4
 """One in so many of the rest at most is then for those that have not said yet who they are."""
 
 _TICK_S = 1.0
+
+_TRY_AGAIN_S = 5.0
+"""How often what there was no room for is opened again: the hub waits meanwhile, for up to 0.2 s where segments or
+stores that are there are read."""
 
 
 class Prepared(NamedTuple):
@@ -133,6 +137,8 @@ class Daemon:
         self._telemetry: Telemetry | None = None
         # The journal, where there is one, from `start` on.
         self._journal: Journal | None = None
+        # When it, and stores, are opened again where there was no room, of the loop's clock.
+        self._next_try_s = 0.0
         self._memory_watch = MemoryWatch(self.node.memory)
         self._told_of_memory = False
         """Whether the log was told last that there is too little memory."""
@@ -165,10 +171,9 @@ class Daemon:
         settings = self.node.settings
         self._mechanisms = Mechanisms(settings.zeek, self.node.access.allows_curve_key)
         if settings.journal.path:
-            self._open_journal(settings)
+            self._open_journal()
         try:
-            self.node.stores.open(settings.stores)
-            self._peerings.stores.open()
+            self._open_stores()
             self._telemetry = open_telemetry(self.node)
             for endpoint in self._loaded.listen:
                 if self.part.is_open(endpoint):
@@ -193,16 +198,45 @@ class Daemon:
         self._plan_second()
         self.node.ready = True
 
-    def _open_journal(self, settings: Settings) -> None:
+    def _open_journal(self) -> None:
         """Open the journal; where there is no room for it, go on without, as live messages need none."""
+        node, settings = self.node, self.node.settings
+        before = node.journal.trouble
         try:
-            self.node.journal = self._journal = Journal(self.node.core, settings.journal, settings.limits)
-        except JournalUnavailableError as error:
-            if not (isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.ENOSPC):
+            node.journal = self._journal = Journal(node.core, settings.journal, settings.limits)
+        except StorageError as error:
+            if not (isinstance(error, JournalFullError) or before):
                 raise
-            trouble = f"the journal could not be opened: {error}; make room, then restart the hub"
-            self.node.journal = NoJournal(trouble)
-            self._log.error("nothing is recorded", reason=trouble)
+            trouble = f"the journal could not be opened: {error}; make room: it is tried again every few seconds"
+            if trouble != before:
+                node.journal = NoJournal(trouble)
+                self._log.error("nothing is recorded", reason=trouble)
+        else:
+            if before:
+                self._log.info("the journal is open now")
+
+    def _open_stores(self) -> None:
+        """Open those stores for which there is room; Zeeks know of stores once all are open."""
+        node = self.node
+        node.stores.open(node.settings.stores)
+        if node.stores.trouble:
+            return
+        own_id = self._peerings.own_id
+        self._peerings.stores.open()
+        if self._peerings.own_id != own_id:  # a store had another one from before: Zeeks come again
+            for connection in [one for one in node.connections if one.protocol in {Scheme.ZEEK, Scheme.ZEEK_TCP}]:
+                connection.end(CloseCode.GOING_AWAY, "the stores of this hub are open, and with them it has another id")
+
+    def _open_what_had_no_room(self) -> None:
+        """Try again to open the journal, and stores, for which there was no room when the hub started."""
+        node = self.node
+        if node.draining or node.second_s < self._next_try_s:
+            return
+        self._next_try_s = node.second_s + _TRY_AGAIN_S
+        if node.settings.journal.path and self._journal is None:
+            self._open_journal()
+        if node.stores.trouble:
+            self._open_stores()
 
     async def _open(self, endpoint: Endpoint) -> None:
         """Listen, or keep the port for those that do."""
@@ -495,6 +529,7 @@ class Daemon:
             self._memory_watch.tick,
             self._tell_of_memory,
             self._tick_journal,
+            self._open_what_had_no_room,
             self._telling.tick,
         )
         for part in parts:

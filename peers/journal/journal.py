@@ -105,6 +105,12 @@ class Journal:
         )
         self.id = store.id
         self._epochs = store.epochs
+        try:  # before anything else knows of this journal
+            path, is_full = positions_path(settings.path), settings.sync == "full"
+            positions = Positions(path, self.id, epoch=self.epoch, full_sync=is_full)
+        except BaseException:
+            store.close()
+            raise
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
         # How many positions were cut back.
         self._cuts_total = 0
@@ -130,12 +136,6 @@ class Journal:
             writes=store.writes,
             after_turn=self._loop.call_soon,
         )
-        try:
-            path, is_full = positions_path(settings.path), settings.sync == "full"
-            positions = Positions(path, self.id, epoch=self.epoch, full_sync=is_full)
-        except BaseException:
-            store.close()
-            raise
         self._writer.start(self._recorder)
         self.consumers = Consumers(core, self, settings, positions, limits.frame_bytes)
         """The named consumers of this hub."""

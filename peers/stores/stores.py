@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 
 from hub.core import Core
-from hub.errors import UsageError
+from hub.errors import StorageError, UsageError
 from hub.settings.ranges import FOREVER_S
 from hub.settings.stores import StoresSettings
 from hub.stores.limits import StoreLimits
@@ -52,8 +52,9 @@ class Stores:
         self._keepers: list[Keeper] = []
         self.feeds: list[Feed] = []
         """What some of them are fed by; to be read."""
-        self.trouble = ""
-        """Why one of them could not be opened for want of room; empty if all are open."""
+        # Why they could not be opened, by name; of those for which there was no room.
+        self._unserved: dict[str, str] = {}
+        self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
         core.requests.hub_services.add(STORES_TOPIC, lambda _handler, _value: self.listed())
 
     def __iter__(self) -> Iterator[Master]:
@@ -66,11 +67,17 @@ class Stores:
         """Return the master of a store that this hub has."""
         return self._masters.get(name)
 
+    @property
+    def trouble(self) -> str:
+        """Why one of them is not open, for want of room; empty if all are open."""
+        reason = next(iter(self._unserved.values()), "")
+        return reason and f"{reason}; make room: it is tried again every few seconds"
+
     def open(self, settings: StoresSettings) -> None:
-        """Open the stores that the settings name.
+        """Open the stores that the settings name; again, to open those for which there was no room.
 
         Raises:
-            UsageError, RejectedError: A name is none, or stands there twice.
+            UsageError, RejectedError: A name is none.
             StorageError: What was kept cannot be used.
         """
         limits = StoreLimits(
@@ -82,21 +89,35 @@ class Stores:
             settings.changes,
             settings.changes_bytes,
         )
-        for text in settings.open:
-            name, path = parse_store(text)
-            try:
-                self.add(name, limits, self._keeper(path, full_sync=settings.sync == "full"))
-            except NoRoomError as error:  # the hub carries live messages all the same
-                self.trouble = f"{error}; make room, then restart the hub"
-                structlog.get_logger("peers").error("a store is not served", store=name, reason=self.trouble)
+        for name, path in map(parse_store, settings.open):
+            if name not in self._masters:
+                self._try(name, limits, self._keeper(path, full_sync=settings.sync == "full"))
         expires_s = settings.feed_expires_s
         expiry_ns = None if expires_s >= FOREVER_S else round(expires_s * _SECOND_NS)
-        for text in settings.feeds:
-            name, prefix = parse_feed(text)
-            if name not in self._masters and not self.trouble:
+        for name, prefix in map(parse_feed, settings.feeds):
+            if name not in self._masters and name not in self._unserved:
                 raise UsageError(f"there is no store {name!r} to be fed from {prefix!r}")
-            if name in self._masters:
+            if name in self._masters and (name, prefix) not in [(feed.store, feed.prefix) for feed in self.feeds]:
                 self.feeds.append(Feed(self._core, self._masters[name], prefix, expiry_ns))
+
+    def _try(self, name: str, limits: StoreLimits, keeper: Keeper) -> None:
+        """Open one store; where there is no room for it, the hub carries live messages all the same.
+
+        Raises:
+            As `open`.
+        """
+        before = self._unserved.pop(name, "")
+        try:
+            self.add(name, limits, keeper)
+        except StorageError as error:
+            if not (isinstance(error, NoRoomError) or before):
+                raise
+            self._unserved[name] = reason = str(error)
+            if reason != before:
+                self._log.error("a store is not served", store=name, reason=reason)
+        else:
+            if before:
+                self._log.info("a store is served now", store=name)
 
     def add(self, name: str, limits: StoreLimits, keeper: Keeper) -> Master:
         """Open one more store; `stop` closes its keeper.

@@ -14,6 +14,7 @@ import pytest
 from hub.errors import CloseCode, RejectedError
 from peers.cli.check import check
 from peers.client import connect
+from tests.connections.broker.scripted import Endpointlike
 from tests.daemon.hub_process import HubProcess
 from tests.faults.full_disks import (
     FillableDisk,
@@ -28,6 +29,9 @@ from tests.faults.ledger import Ledger, topic_of, value_of
 from tests.faults.shortage import Traffic, go_through, wait_ready
 
 pytestmark = pytest.mark.slow
+
+MASTER = "s/<$>/data/master"
+"""The topic of the master of a store, as Broker has it."""
 
 
 @pytest.fixture
@@ -96,33 +100,84 @@ async def test_killed_on_a_full_disk(tmp_path: Path, mounts: AsyncExitStack) -> 
 
 
 async def test_a_hub_that_starts_without_room(tmp_path: Path, mounts: AsyncExitStack) -> None:
-    """It carries live messages, says what is not there, and is not ready; started again with room, all is well."""
+    """It carries live messages, says what is not there, and is not ready; with room all is well, and it says so."""
     disk = await mounted(FillableDisk, tmp_path, mounts)
     await disk.fill()
     folder = Path(disk.journal).parent
     flags = ("--listen", "tcp://127.0.0.1:0", "--listen", "ws://127.0.0.1:0", "--journal", disk.journal)
-    flags = (*flags, "--store", f"s={folder}/s.db", "--store", "m=:memory:")
-    for has_room in (False, True):
+    flags = (*flags, "--store", f"s={folder}/s.db", "--store", "m=:memory:", "--store-from", "s=/fed", "--log-format")
+    hub = await HubProcess.start((*flags, "json"), {}, before=disk.wrap)
+    mounts.push_async_callback(hub.kill)
+    await hub.wait_up(2)
+    tcp, web = (endpoint.location for endpoint in hub.endpoints)
+    async with connect(tcp) as client, client.subscribe("/a") as messages:
+        await hub.wait_logged("a store is not served")
+        await client.publish("/a", 1)
+        assert (await anext(messages)).value == 1
+        await client.store("m").put("key", 1)
+        with pytest.raises(RejectedError, match=r"the disk is full; make room: it is tried again") as refused:
+            await client.publish_confirmed("/a", 2)
+        assert refused.value.code == CloseCode.JOURNAL_FAILED
+        assert await asyncio.to_thread(check, web) == 2
+        disk.free_room()
+        await hub.wait_logged("a store is served now")
+        assert await asyncio.to_thread(check, web) == 0
+        await client.publish_confirmed("/a", 2)
+        await client.publish_confirmed("/fed", 3)
+        assert await client.store("s").get("/fed") == 3
+        assert [line["event"] for line in hub.log].count("nothing is recorded") == 1
+        assert "the journal is open now" in [line["event"] for line in hub.log]
+    hub.signal(signal.SIGTERM)
+    assert (await hub.wait_ended())[0] == 0
+
+
+async def test_a_hub_with_consumers_that_starts_without_room(tmp_path: Path, mounts: AsyncExitStack) -> None:
+    """The journal is there, and the positions of its consumers cannot be opened: they are once there is room."""
+    disk = await mounted(FillableDisk, tmp_path, mounts)
+    async with running_hub(disk.journal, wrap=disk.wrap) as hub, hub.connect() as client:
+        await client.publish_confirmed("/a", 1)
+        async with client.consume("c", "/a", from_offset=0) as messages:
+            assert (await anext(messages)).value == 1
+        await hub.stop()
+    await disk.fill()
+    async with running_hub(disk.journal, wrap=disk.wrap) as hub, hub.connect() as client:
+        with pytest.raises(RejectedError, match="the disk is full"):
+            await client.publish_confirmed("/a", 2)
+        disk.free_room()
+        await wait_ready(hub)
+        assert await client.publish_confirmed("/a", 2) == 1
+        async with client.consume("c", "/a") as messages:
+            assert (await anext(messages)).offset == 0  # it was not acknowledged
+        await hub.stop()
+
+
+async def test_zeeks_of_a_hub_that_starts_without_room(tmp_path: Path, mounts: AsyncExitStack) -> None:
+    """They know it by the id that is in the file of its store, and of the store, once that is open."""
+    disk = await mounted(FillableDisk, tmp_path, mounts)
+    flags = ("--listen", "zeek+tcp://127.0.0.1:0", "--store", f"s={Path(disk.journal).parent}/s.db")
+    flags = (*flags, "--zeek-masters", "s", "--log-format", "json")
+
+    async def start() -> HubProcess:
         hub = await HubProcess.start(flags, {}, before=disk.wrap)
         mounts.push_async_callback(hub.kill)
-        await hub.wait_up(2)
-        tcp, web = (endpoint.location for endpoint in hub.endpoints)
-        async with connect(tcp) as client, client.subscribe("/a") as messages:
-            await client.publish("/a", 1)
-            assert (await anext(messages)).value == 1
-            await client.store("m").put("key", 1)
-            if has_room:
-                await client.publish_confirmed("/a", 2)
-                await client.store("s").put("key", 1)
-                assert await asyncio.to_thread(check, web) == 0
-                break
-            with pytest.raises(RejectedError, match=r"the disk is full; make room, then restart the hub") as refused:
-                await client.publish_confirmed("/a", 2)
-            assert refused.value.code == CloseCode.JOURNAL_FAILED
-            assert await asyncio.to_thread(check, web) == 2
-        hub.signal(signal.SIGTERM)
-        code, log = await hub.wait_ended()
-        assert code == 0
-        assert "nothing is recorded" in log
-        assert "a store is not served" in log
-        disk.free_room()
+        return await hub.wait_up()
+
+    async def peered(hub: HubProcess) -> Endpointlike:
+        zeek = await Endpointlike.connect(hub.endpoints[0])
+        mounts.callback(zeek.close)
+        return await zeek.peer("/")
+
+    first = await start()
+    before = await peered(first)
+    assert MASTER in before.hub_filter
+    first.signal(signal.SIGTERM)
+    assert (await first.wait_ended())[0] == 0
+    await disk.fill()
+    hub = await start()
+    meanwhile = await peered(hub)
+    assert meanwhile.hub_id != before.hub_id
+    assert MASTER not in meanwhile.hub_filter
+    disk.free_room()
+    await meanwhile.everything()  # the hub closes
+    again = await peered(hub)
+    assert (again.hub_id, MASTER in again.hub_filter) == (before.hub_id, True)

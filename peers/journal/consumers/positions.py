@@ -29,6 +29,7 @@ import structlog
 from hub.consumers.progress import Progress
 from hub.consumers.terms import Terms
 from hub.errors import CloseCode, JournalCorruptError, JournalUnavailableError, RejectedError, StorageError
+from peers.journal.segments.folder import JournalFullError
 from peers.journal.whole_file import FILE_MODE
 
 __all__ = ["SAVE_S", "Kept", "Positions", "positions_path"]
@@ -211,6 +212,8 @@ def _open(path: str, journal_id: bytes, *, full_sync: bool) -> tuple[apsw.Connec
         if isinstance(error, _DAMAGE):
             text = f"{path}: positions of consumers, damaged ({error}); move it away: all consumers begin anew then"
             raise JournalCorruptError(text) from error
+        if isinstance(error, apsw.FullError) or getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_SHMSIZE:
+            raise JournalFullError(f"{path}: the disk is full") from error
         if isinstance(error, apsw.Error):
             raise JournalUnavailableError(f"{path}: {error}") from error
         raise

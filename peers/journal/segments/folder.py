@@ -25,7 +25,16 @@ from pathlib import Path
 from hub.errors import JournalCorruptError, JournalUnavailableError
 from peers.journal.whole_file import MAKING
 
-__all__ = ["Folder", "check_is_folder", "firsts", "identity", "segment_path", "stands", "translated"]
+__all__ = [
+    "Folder",
+    "JournalFullError",
+    "check_is_folder",
+    "firsts",
+    "identity",
+    "segment_path",
+    "stands",
+    "translated",
+]
 
 _FOLDER_MODE = 0o700
 
@@ -172,6 +181,10 @@ def segment_path(path: str, first: int) -> str:
     return f"{path}/{first:0{_DIGITS}}{_SUFFIX}"
 
 
+class JournalFullError(JournalUnavailableError):
+    """There is no room on the disk for the journal."""
+
+
 @contextmanager
 def translated(path: str) -> Iterator[None]:
     """Turn what the operating system raises into an error that names the place.
@@ -184,7 +197,7 @@ def translated(path: str) -> Iterator[None]:
     except OSError as error:
         place = error.filename if isinstance(error.filename, str) else path
         if error.errno == errno.ENOSPC:
-            raise JournalUnavailableError(f"{place}: the disk is full") from error
+            raise JournalFullError(f"{place}: the disk is full") from error
         if isinstance(error, PermissionError):
             text = f"{place}: this account may not write there; choose a folder that it may write in"
             raise JournalUnavailableError(text) from error
