@@ -26,7 +26,7 @@ from array import array
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-__all__ = ["FIGURES", "HEIGHTS", "SIZE_BYTES", "SPANS", "History", "Sample", "Span", "merged"]
+__all__ = ["FIGURES", "HEIGHTS", "SIZE_BYTES", "SPANS", "History", "Ring", "Sample", "Span", "merged", "rounded"]
 
 
 class Sample(NamedTuple):
@@ -77,21 +77,28 @@ SIZE_BYTES: Final = sum(span.points for span in SPANS) * len(FIGURES) * array("d
 """What all rings take: 51,744 bytes."""
 
 
-class _Ring:
-    """The points of one span."""
+class Ring:
+    """The points of one span.
 
-    __slots__ = ("_columns", "_newest", "_seconds", "_span")
+    Args:
+        span: Which.
+        figures: What is known of each point, some of `FIGURES`.
+    """
 
-    def __init__(self, span: Span) -> None:
+    __slots__ = ("_columns", "_figures", "_newest", "_seconds", "_span")
+
+    def __init__(self, span: Span, figures: Sequence[str] = FIGURES) -> None:
         self._span = span
+        self._figures = figures
         # For each figure its points, that with number n at n modulo their number; NaN where nothing is known.
-        self._columns = [array("d", [math.nan]) * span.points for _ in FIGURES]
+        self._columns = [array("d", [math.nan]) * span.points for _ in figures]
         # The number of the newest point, to which further seconds may come; None before the first.
         self._newest: int | None = None
         # How many seconds there are in it so far.
         self._seconds = 0
 
-    def add(self, second: int, sample: Sample) -> None:
+    def add(self, second: int, sample: Sequence[float]) -> None:
+        """Take in what one second was like, or some of them together: a value for each figure."""
         number = second // self._span.step_s
         if self._newest is None or number > self._newest:
             self._begin(number)
@@ -99,7 +106,7 @@ class _Ring:
             return  # a clock that goes back: what is newer stays
         self._seconds += 1
         at = number % self._span.points
-        for name, column, value in zip(FIGURES, self._columns, sample, strict=True):
+        for name, column, value in zip(self._figures, self._columns, sample, strict=True):
             before = column[at]
             if math.isnan(before):
                 column[at] = value
@@ -118,7 +125,7 @@ class _Ring:
         self._newest, self._seconds = number, 0
 
     def behind(self, after: int | None) -> dict[str, Any]:
-        """Return the points behind the one with a number, or all, up to the newest, which may get further seconds."""
+        """Return the points behind the one with a number, or all: see `History.behind`."""
         span, newest = self._span, self._newest
         if newest is None:
             first, wanted = 0, range(0)
@@ -133,7 +140,7 @@ class _Ring:
             "first": first,
             "figures": {
                 name: [_known(column[one % span.points]) for one in wanted]
-                for name, column in zip(FIGURES, self._columns, strict=True)
+                for name, column in zip(self._figures, self._columns, strict=True)
             },
         }
 
@@ -144,7 +151,7 @@ class History:
     __slots__ = ("_rings",)
 
     def __init__(self) -> None:
-        self._rings = {span.name: _Ring(span) for span in SPANS}
+        self._rings = {span.name: Ring(span) for span in SPANS}
 
     def add(self, second: int, sample: Sample) -> None:
         """Take in what one second was like.
@@ -177,11 +184,12 @@ def merged(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     Points that one of them has not come to yet are left out, so that no sum lacks one; unless it is `_LATE` points
     behind, and may not come to them at all.
     """
-    ends = [part["first"] + len(part["figures"][FIGURES[0]]) for part in parts]
+    names = list(parts[0]["figures"])
+    ends = [part["first"] + len(part["figures"][names[0]]) for part in parts]
     end = min(one for one in ends if one >= max(ends) - _LATE)
     first = min((part["first"] for part, one in zip(parts, ends, strict=True) if one), default=0)
     first = min(max(first, end - parts[0]["points"]), end)
-    figures = {name: [_together(parts, name, number) for number in range(first, end)] for name in FIGURES}
+    figures = {name: [_together(parts, name, number) for number in range(first, end)] for name in names}
     return {**parts[0], "first": first, "figures": figures}
 
 
@@ -192,13 +200,13 @@ def _together(parts: Sequence[Mapping[str, Any]], name: str, number: int) -> flo
         if 0 <= at < len(values) and values[at] is not None:
             found.append(values[at])
     put_together: Callable[[list[float]], float] = max if name in _LARGEST_OF_PROCESSES else sum
-    return _rounded(put_together(found)) if found else None
+    return rounded(put_together(found)) if found else None
 
 
 def _known(value: float) -> float | None:
-    return None if math.isnan(value) else _rounded(value)
+    return None if math.isnan(value) else rounded(value)
 
 
-def _rounded(value: float) -> float:
-    """Return what is written in few characters: six decimals are microseconds."""
+def rounded(value: float) -> float:
+    """Return a value that is written in few characters: six decimals are microseconds."""
     return int(value) if value == int(value) else round(value, 6 if abs(value) < 1 else 1)

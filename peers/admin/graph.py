@@ -23,7 +23,8 @@ from hub.handler import Handler
 from hub.mesh.record import Record
 from hub.requests.hub_services import Function
 from peers.admin.steps import Work, in_steps
-from peers.node.node import Node
+from peers.node.node import Node, connection_of
+from peers.node.pulse import counters_of
 from peers.node.traffic import Standing
 
 __all__ = ["PAGE", "graph", "links_here"]
@@ -62,7 +63,7 @@ def graph(node: Node) -> Function:
 def links_here(node: Node) -> Links:
     """Return what the links of this process have carried, by the id of the hub at the far end."""
     now_s, here = node.loop.time(), node.id.hex()
-    return {link.peer.hub.hex(): _measured(link, now_s) | {"at": here} for link in node.traffic.standing()}
+    return {link.peer.hub.hex(): _measured(node, link, now_s) | {"at": here} for link in node.traffic.standing()}
 
 
 def _of_all(node: Node, after: bytes) -> Work[list[dict[str, Any]]]:
@@ -103,11 +104,12 @@ def _described(node: Node, record: Record, link: dict[str, Any] | None) -> dict[
     }
 
 
-def _measured(link: Standing, now_s: float) -> dict[str, Any]:
-    """Return what a link of this hub has carried since it is up, and how it stands."""
-    carried, moment = link.carried()._asdict(), link.moment(now_s)._asdict()
+def _measured(node: Node, link: Standing, now_s: float) -> dict[str, Any]:
+    """Return what a link of this hub has carried since it is up, and carries a second, and how it stands."""
+    carried, moment, handler = link.carried()._asdict(), link.moment(now_s)._asdict(), link.handler
     dropped = carried.pop("queue_full") + carried.pop("too_large")
-    return {**carried, **moment, "dropped_messages": dropped}
+    rates = node.pulse.recent.rates(handler.id, connection_of(handler).since_s, counters_of(handler), now_s)
+    return {**carried, **moment, "dropped_messages": dropped, "rates": rates}
 
 
 def _zeeks(node: Node, hub: bytes) -> dict[str, bool]:

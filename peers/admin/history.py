@@ -17,7 +17,7 @@ from hub.history import SPANS
 from hub.requests.hub_services import Function
 from peers.node.node import Node
 
-__all__ = ["history"]
+__all__ = ["clock_of", "history"]
 
 _NAMES = tuple(span.name for span in SPANS)
 
@@ -42,7 +42,11 @@ def history(node: Node) -> Function:
             raise UsageError(f"expected null, or a map with `span` and `after`: {error}") from error
         if question.span not in _NAMES:
             raise UsageError(f"expected a `span` of {', '.join(_NAMES)}")
-        clock = {"now_s": node.wall_us() / 1e6, "clock_s": node.loop.time()}
-        return node.pulse.history.behind(question.span, question.after) | clock
+        return node.pulse.history.behind(question.span, question.after) | clock_of(node)
 
     return answer
+
+
+def clock_of(node: Node) -> dict[str, float]:
+    """Return one moment, since 1970 and by the clock that numbers points."""
+    return {"now_s": node.wall_us() / 1e6, "clock_s": node.loop.time()}

@@ -30,10 +30,12 @@ import msgspec
 from hub.delivery import Role
 from hub.errors import UsageError
 from hub.handler import Handler
+from hub.history import merged
 from hub.requests.hub_services import Function, is_admin
 from hub.requests.later import Later
 from hub.topic_tree import Node as TreeNode
 from hub.topic_tree import TopicRates, first_of, found, nodes_under
+from peers.admin.history import clock_of
 from peers.admin.steps import Work, in_steps
 from peers.node.node import Node
 
@@ -59,7 +61,8 @@ def topics(node: Node) -> Function:
     """Return the service.
 
     It takes null, or a map with `under`, a prefix, and `search`, a text: with it the topics under the prefix that have
-    the text in them are told, without it what stands right under the prefix.
+    the text in them are told, without it what stands right under the prefix. If `under` is a topic, it gives what that
+    brought in the last ten minutes, too, where that is kept (`hub.recent`).
     """
 
     def answer(asker: Handler, value: Any) -> Later:
@@ -84,6 +87,7 @@ def counted_here(node: Node, under: str) -> Work[dict[str, Any]]:
             yield None
     return {
         "rates": rates,
+        "history": node.pulse.topics.behind(under),
         "counted": len(busiest),
         "places": busiest.places if census.is_on else 0,
         "forgotten_total": busiest.forgotten_total,
@@ -128,7 +132,14 @@ def _answered(node: Node, asker: Handler, question: _Question) -> Work[dict[str,
         "unknown_per_s": round(sum(part["unknown_per_s"] for part in parts), 3),
         "rows": [_row(one, count) for one, count in zip(shown, subscribers, strict=True)],
         "others": None if others is None else others._asdict(),
+        "history": _history(node, parts) if any(one.topic == question.under for one in rates) else None,
     }
+
+
+def _history(node: Node, parts: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """Return what a topic has brought lately, at all processes together."""
+    known = [part["history"] for part in parts if part["history"] is not None]
+    return merged(known) | clock_of(node) if known else None
 
 
 def _visible(asker: Handler, parts: Iterable[Mapping[str, Any]]) -> Work[list[TopicRates]]:

@@ -71,7 +71,6 @@ class Link:
     __slots__ = (
         "_assembly",
         "_ended",
-        "_handler",
         "_id",
         "_is_settled",
         "_lag",
@@ -87,11 +86,15 @@ class Link:
         "_write",
         "confirmed",
         "due_s",
+        "handler",
         "knows_probes",
         "news",
         "onward",
         "peer",
     )
+
+    handler: Handler
+    """What it is to the core."""
 
     peer: Peer
     """The hub at the far side."""
@@ -131,7 +134,7 @@ class Link:
         cost: int = LINK_COST,
     ) -> None:
         self._node = node
-        self._handler = handler
+        self.handler = handler
         self.onward = None
         self._session = session
         self._write = write
@@ -208,11 +211,11 @@ class Link:
         left_out_before = mesh.left_out
         try:
             if isinstance(told, Probe | ProbeReport):
-                self._node.probes.hear(self._handler, told)
+                self._node.probes.hear(self.handler, told)
                 return
             whole = self._assembly.add(told) if isinstance(told, AnnouncementPart) else told
             if whole is not None:
-                self._node.core.hear_of_mesh(self._handler, whole)
+                self._node.core.hear_of_mesh(self.handler, whole)
         except RejectedError as error:
             self._session.reject(error)
         left_out = mesh.left_out - left_out_before
@@ -232,14 +235,14 @@ class Link:
     @property
     def _arrived(self) -> int:
         """How many of the peer's messages have arrived; those that are refused here, too."""
-        return self._handler.published_messages + self._session.rejected_messages
+        return self.handler.published_messages + self._session.rejected_messages
 
     def check(self, now_s: float) -> float:
         """Tell how many messages have arrived, show a fresh token, and tell again what the peer had no room for.
 
         Each if it is time for that; and tell people what the mesh has overtaken. Return when to look again.
         """
-        if self._id and self._arrived != self._told_arrived and self._handler.writable:
+        if self._id and self._arrived != self._told_arrived and self.handler.writable:
             self._write([self._account(last=False)])
         if self._proof is not None and (frame := self._proof.next(now_s, self._outbox.numbers)):
             self._write([frame])
@@ -250,7 +253,7 @@ class Link:
 
     def _tell_overtaken(self) -> None:
         """Tell people of messages that have come by this link and are lost here, as the mesh has overtaken them."""
-        overtaken = self._node.core.mesh.traffic.take_overtaken(self._handler)
+        overtaken = self._node.core.mesh.traffic.take_overtaken(self.handler)
         if overtaken:
             self._node.accounts.overtake(self.peer, overtaken)
 
@@ -258,7 +261,7 @@ class Link:
 
     def _measure(self, now_s: float) -> None:
         """See how late the link is."""
-        handler = self._handler
+        handler = self.handler
         self._lag.look(handler.delivered_messages, handler.dropped_messages, handler.queued_messages, now_s)
         if handler.writable and (token := self._lag.ask(now_s)):
             self._write([encode_frame(Kind.PING, token)])
@@ -269,7 +272,7 @@ class Link:
 
     def carried(self) -> Carried:
         """Return what the link has carried."""
-        handler = self._handler
+        handler = self.handler
         return Carried(
             received_messages=self._arrived,
             received_bytes=self._read_bytes() - self._read_before_bytes,
@@ -282,7 +285,7 @@ class Link:
 
     def moment(self, now_s: float) -> Moment:
         """Return how the link stands."""
-        handler, mesh = self._handler, self._node.core.mesh
+        handler, mesh = self.handler, self._node.core.mesh
         queued = handler.queued_messages
         return Moment(
             queued_messages=queued,
@@ -293,7 +296,7 @@ class Link:
 
     def _account(self, *, last: bool) -> bytes:
         self._told_arrived = self._arrived
-        return encode_account(Account(self._id, self._handler.offered_messages, self._told_arrived, last))
+        return encode_account(Account(self._id, self.handler.offered_messages, self._told_arrived, last))
 
     def tell_last(self) -> None:
         """This side says CLOSE next, or has read that of the peer, and reads no more: tell what has arrived."""
@@ -307,7 +310,7 @@ class Link:
         elif self._ended is not None:
             return  # not its last word: it reads on
         elif not self._is_settled:
-            self.confirmed = min(account.arrived, self._handler.delivered_messages)
+            self.confirmed = min(account.arrived, self.handler.delivered_messages)
             self._is_settled = account.last
 
     def miss(self, messages: int) -> None:
@@ -320,10 +323,10 @@ class Link:
         if self._ended is not None:
             return
         self._node.keepalive.forget(self)
-        self._node.probes.leave(self._handler)
+        self._node.probes.leave(self.handler)
         self._tell_overtaken()
         self._node.traffic.end(self, self._node.loop.time())
-        handler = self._handler
+        handler = self.handler
         ended = EndedLink(
             link=self._id,
             peer=self.peer,

@@ -2,7 +2,8 @@
 
 ```
 beat ─▶ step: `STEP` handlers ─▶ next turn: step ─▶ ... ─▶ all looked at ─▶ hub.history: a sample of this second
- ▲                                                                        └▶ hub.state: how it does
+ ▲                                                                        ├▶ hub.state: how it does
+                                                                        └▶ hub.recent: each connection, every 5 s
  └ what was lost in the second: hub.losses
 ```
 
@@ -14,8 +15,9 @@ count, as what crosses them has come in, or goes out, at another one, where it c
 such as the journal.
 
 Owner: the node; the daemon calls `beat`. Cost: 0.5 µs for each connection in each second: 5 ms with 10,000 of them,
-half of it in the first turn and the rest in twenty others. Memory: see `hub.history`, `hub.losses`; and 64 bytes for
-each connection for which something waits. Not here: what is shown of it (`peers.admin.history`, `peers.admin.state`).
+half of it in the first turn and the rest in twenty others. Memory, and further cost: see `hub.history`, `hub.losses`,
+`hub.recent`; and 64 bytes for each connection for which something waits. Not here: what is shown of it
+(`peers.admin.history`, `peers.admin.state`, `peers.admin.who`).
 """
 
 from __future__ import annotations
@@ -33,9 +35,10 @@ from hub.history import History, Sample
 from hub.look import Look
 from hub.losses import Loss, Losses
 from hub.memory import Memory
+from hub.recent import STEP_S, Counters, Recent, Rings
 from hub.state import SLOW_TOLD, State, droppers_of
 
-__all__ = ["STEP", "Pulse"]
+__all__ = ["STEP", "Pulse", "counters_of"]
 
 STEP: Final = 1_000
 """How many connections are looked at in a turn: about 0.4 ms."""
@@ -98,11 +101,14 @@ class Pulse:
         "_gone_bytes",
         "_inner",
         "_looking",
+        "_marked",
         "_source",
         "_waiting",
         "history",
         "losses",
+        "recent",
         "state",
+        "topics",
     )
 
     def __init__(self, source: Source, after_turn: Callable[[Callable[[], object]], object]) -> None:
@@ -110,6 +116,9 @@ class Pulse:
         self._after_turn = after_turn
         self.history = History()
         self.losses = Losses()
+        self.recent = Recent()
+        self.topics: Rings[str] = Rings(("in_messages", "in_bytes"))
+        """What the busiest topics brought lately."""
         self.state = State()
         """As of the last look that was over."""
         # The sums of the look before; None before the first.
@@ -124,6 +133,8 @@ class Pulse:
         self._aside: dict[int, Look] = {}
         # What those of them had done that have left: it stays among the sums of the core.
         self._gone = Look()
+        # The number of the step in which `recent` was marked last.
+        self._marked = -1
         # The look that is under way; None between two.
         self._looking: Iterator[None] | None = None
 
@@ -183,6 +194,19 @@ class Pulse:
             self.history.add(math.floor(now_s), self._sample(self._before, sums, lag_s, len(handlers)))
         self.state = self._judge(math.floor(now_s), look, len(handlers))
         self._before, self._waiting = sums, look.waiting
+        if self._marked != math.floor(now_s) // STEP_S:
+            self._marked = math.floor(now_s) // STEP_S
+            yield from self._mark(now_s)
+
+    def _mark(self, now_s: float) -> Iterator[None]:
+        """Keep what each connection has done, also links between processes, and what each topic brings."""
+        core = self._source.core
+        shown = [one for one in core.handlers.values() if one.role is not Role.LOCAL]
+        yield from self.recent.mark(now_s, ((one.id, counters_of(one)) for one in shown))
+        busiest = core.census.busiest
+        rates = ((busiest.rates(topic, now_s)[:2], topic.name) for topic in busiest)
+        found = ((both[0], name, both) for both, name in rates)
+        yield from self.topics.add(math.floor(now_s) - 1, found, lambda both: both)
 
     def _leave_out(self) -> Collection[int]:
         """Return the numbers of handlers that do not count, and take note of what they, and inner links, have done."""
@@ -250,6 +274,19 @@ class Pulse:
             yield source.log_trouble
         if source.memory.is_over:
             yield "there is too little memory, and what is new is refused"
+
+
+def counters_of(handler: Handler) -> Counters:
+    """Return what a connection has counted, as `hub.recent` takes it."""
+    sums = handler.sums()
+    return (
+        handler.published_messages,
+        sums.delivered_messages,
+        sums.dropped_messages,
+        handler.delivered_bytes,
+        sums.queued_messages,
+        sums.queued_bytes,
+    )
 
 
 _read_bytes: Final = attrgetter("read_bytes")

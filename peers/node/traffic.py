@@ -21,6 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, Protocol
 
+from hub.handler import Handler
 from peers.node.accounts import Loss, Peer
 
 __all__ = ["KEPT_S", "NAMES_KEPT", "Carried", "LinkTraffic", "Moment", "Standing", "Traffic"]
@@ -71,6 +72,10 @@ class Standing(Protocol):
     @property
     def peer(self) -> Peer:
         """The hub at its far side."""
+
+    @property
+    def handler(self) -> Handler:
+        """What it is to the core."""
 
     def carried(self) -> Carried:
         """Return what it has carried."""

@@ -57,7 +57,7 @@ async def test_a_row_of_hubs_as_its_end_knows_it(start_hub: StartHub) -> None:
         assert [row["links"] for row in rows] == [{ids[1]: 1}, {ids[0]: 1, ids[2]: 1}, {ids[1]: 1}]
         assert [(row["lost"], row["left_out"]) for row in rows] == [(None, 0)] * 3
         assert [row["link"] is None for row in rows] == [True, False, True]
-        assert rows[1]["link"] | {"received_bytes": 0, "sent_bytes": 0} == {
+        assert rows[1]["link"] | {"received_bytes": 0, "sent_bytes": 0, "rates": None} == {
             "received_messages": 0,
             "received_bytes": 0,
             "sent_messages": 0,
@@ -68,6 +68,7 @@ async def test_a_row_of_hubs_as_its_end_knows_it(start_hub: StartHub) -> None:
             "lag_s": None,
             "cost": 1,
             "dropped_messages": 0,
+            "rates": None,
             "at": ids[0],
         }
         await middle.stop_dialling()

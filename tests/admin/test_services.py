@@ -70,6 +70,25 @@ async def test_one_connection(hub: Hub) -> None:
         assert await client.request("$hub/who", {"id": 4711}) == []
 
 
+async def test_what_a_connection_does(hub: Hub) -> None:
+    """Its rates are told, but for its first second; of one that is asked for by its id, what it did before, too."""
+    async with connect(hub.endpoint.location) as client:
+        (row,) = await client.request("$hub/who", None)
+        assert (row["rates"], row["history"]) == (None, None)
+        for number in range(40):
+            client.publish_nowait("/a", number)
+        await client.drain()
+        hub.connections[0].since_s -= 10
+        now_s = int(hub.node.loop.time())
+        for second in (now_s - 10, now_s - 5, now_s):
+            hub.node.pulse.beat(float(second), 0.0)
+            await eventually(lambda: not hub.node.pulse.is_looking)
+        (row,) = await client.request("$hub/who", {"id": row["id"], "history": True})
+        assert set(row["rates"]) == {"in_messages", "out_messages", "dropped_messages", "out_bytes", "offered_messages"}
+        assert len(row["history"]["figures"]["in_messages"]) == row["history"]["points"] == 120
+        assert row["history"]["clock_s"] > 0
+
+
 async def test_what_a_browser_runs(hub: Hub) -> None:
     """It stands in the handshake; a part of it is kept."""
     websocket = await hub.listen("ws://127.0.0.1:0")

@@ -61,6 +61,32 @@ async def test_a_tree_with_rates_and_subscribers(hub: Hub) -> None:
         assert prefixes(answer) == [("/zeek/dns/a", 2), ("/zeek/dns/b", 1)]
 
 
+async def test_what_a_topic_brought_before(hub: Hub) -> None:
+    """It is told of the topic that is asked for, and of no prefix; to whom may see it."""
+    async with connect(hub.endpoint.location, name="bob") as client:
+        await publish(client, "/open/a", "/open/a/b", "/shut")
+        await eventually(lambda: len(hub.node.core.census.busiest) == 3)
+        now_s = int(hub.node.loop.time())
+        for second in (now_s - 5, now_s):
+            hub.node.pulse.beat(float(second), 0.0)
+            await eventually(lambda: not hub.node.pulse.is_looking)
+        history = (await client.request("$hub/topics", {"under": "/open/a"}))["history"]
+        assert (history["step_s"], list(history["figures"])) == (5, ["in_messages", "in_bytes"])
+        assert history["figures"]["in_messages"][-1] > 0
+        assert history["now_s"] > history["clock_s"]
+        for question in (None, {"under": "/open/"}, {"search": "/open/a"}, {"under": "/none"}):
+            assert (await client.request("$hub/topics", question))["history"] is None
+        policy = read_policy(
+            {"roles": {"watcher": {"subscribe": ["/open"], "request": ["$hub"]}}, "users": {"bob": ["watcher"]}},
+            "a test",
+        )
+        for handler in hub.node.core.handlers.values():
+            if handler.name == "bob":
+                handler.rights = policy.rights("bob")
+        assert (await client.request("$hub/topics", {"under": "/open/a"}))["history"] is not None
+        assert (await client.request("$hub/topics", {"under": "/shut"}))["history"] is None
+
+
 async def test_many_rows(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     """The busiest are told, and the others together; very many topics are looked at in several turns."""
     monkeypatch.setattr(topics_module, "ROWS", 3)

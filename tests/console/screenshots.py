@@ -167,7 +167,7 @@ async def take_connections(page: Page, folder: Path) -> None:
     await page.screenshot(folder / "connections.png")
     await page.evaluate("document.querySelector('.table .slow').click()")
     await wait_shown(page, "document.querySelectorAll('#losses tr').length > 5")
-    await wait_shown(page, "Number(document.querySelector('.connection').dataset.looks) > 10")
+    await wait_shown(page, "Number(document.querySelector('.connection').dataset.points) > 0")
     await page.screenshot(folder / "connection.png")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hub.recent import COUNTED
 from hub.state import State
 from tests.console.browser import Browser, Page
 from tests.console.real_hub import RealHub
@@ -41,6 +42,8 @@ def row(number: int, **changes: Any) -> dict[str, Any]:
         "queue": {"messages": 100, "bytes": 1_000_000},
         "received_bytes": 0,
         "software": "topichub 0.1.0",
+        "rates": None,
+        "history": None,
     } | changes
 
 
@@ -241,19 +244,18 @@ async def test_who_may_not_close_is_not_offered_it(browser: Browser, crowded_hub
             assert await page.evaluate("return document.getElementById('queue')") is None
 
 
+RATES = {"in_messages": 3, "out_messages": 1_250, "dropped_messages": 2, "out_bytes": 2_048, "offered_messages": 1_500}
+"""What a connection does a second, as the hub says."""
+
+
 async def test_rates_and_queues(browser: Browser, hub: ScriptedHub) -> None:
-    """What is done between two looks is shown a second; a queue is as full as its messages or its bytes."""
-    count = 0
-
-    def answer(_: Any) -> list[dict[str, Any]]:
-        nonlocal count
-        count += 1
-        queued = {"queued_messages": 50, "queued_bytes": 900_000, "dropped_messages": 12}
-        return [row(1, delivered_messages=1_000_000 * count, **queued)]
-
-    hub.answers |= {"$hub/who": answer, "$hub/state": State().fields()}
+    """Rates are the hub's, at the first look; a queue is as full as its messages or its bytes."""
+    queued = {"queued_messages": 50, "queued_bytes": 900_000, "dropped_messages": 12}
+    hub.answers |= {"$hub/who": who([row(1, rates=RATES, **queued)]), "$hub/state": State().fields()}
     async with browser.open(f"{hub.page_url}#/connections") as page:
-        await wait_shown(page, "/^[\\d.]+[kM]$/.test(document.querySelector('.table-lines .column-out')?.textContent)")
+        await wait_shown(page, f"{FIRST} === 'sensor-00001'")
+        cells = "['in', 'out', 'bytes'].map((it) => document.querySelector(`.table-lines .column-${it}`).textContent)"
+        assert await page.evaluate(f"return {cells}") == ["3", "1.25k", "2 KiB"]
         queue = await page.evaluate("""
             const cell = document.querySelector(".table-lines .column-queue");
             const full = cell.style.getPropertyValue("--full");
@@ -261,6 +263,24 @@ async def test_rates_and_queues(browser: Browser, hub: ScriptedHub) -> None:
         """)
         assert queue == ["50", "90.0%", True, "50 of 100 messages, 879 KiB of 977 KiB"]
         assert await page.evaluate("return document.querySelector('.table-lines .column-dropped').textContent") == "12"
+
+
+async def test_what_a_connection_did_before(browser: Browser, hub: ScriptedHub) -> None:
+    """Its charts have what the hub has kept; until there is a rate, and a history, the page says so."""
+    hub.answers |= {"$hub/who": who([row(1)]), "$hub/state": State().fields(), "$hub/losses": []}
+    facts = "document.querySelector('.facts').textContent"
+    async with browser.open(f"{hub.page_url}#/connections/1") as page:
+        await wait_shown(page, "document.getElementById('no-history')?.checkVisibility()")
+        assert "0, measuring" in str(await page.evaluate(f"return {facts}"))
+        figures = {name: [None] * 117 + [1.5, 2, 2_500] for name in COUNTED}
+        history = {"span": "10m", "step_s": 5, "points": 120, "first": 7, "figures": figures}
+        clock = {"now_s": 1_700_000_000.0, "clock_s": 635.0}
+        hub.answers["$hub/who"] = who([row(1, rates=RATES, history=history | clock)])
+        await wait_shown(page, "document.querySelector('.connection').dataset.points === '120'")
+        assert "0, 1.25k/s, 2 KiB/s" in str(await page.evaluate(f"return {facts}"))
+        last = "return [...document.querySelectorAll('.chart output')].map((it) => it.textContent)"
+        assert await page.evaluate(last) == ["2.5k/s", "2.5k/s", "2.44 KiB/s", "2.5k/s", "2.44 KiB"]
+        assert not await page.evaluate("return document.getElementById('no-history').checkVisibility()")
 
 
 async def test_hostile_names(browser: Browser, hub: ScriptedHub) -> None:

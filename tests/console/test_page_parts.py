@@ -209,30 +209,31 @@ async def test_why_somebody_is_slow(parts: Node) -> None:
     """What it says is what was told: what was lost, under which prefixes, how many more than those that are named."""
     said = await parts.evaluate("""
         const row = {
-          delivered_messages: 0, dropped_messages: 0, queued_messages: 0, queued_bytes: 0, overflow: "drop-oldest",
-          queue: {messages: 100, bytes: 1000}, sample: ["/a"], prefixes: 1,
+          queued_messages: 0, queued_bytes: 0, overflow: "drop-oldest", queue: {messages: 100, bytes: 1000},
+          sample: ["/a"], prefixes: 1, rates: null,
         };
-        const last = (...looks) => {
-          const slowness = new Slowness();
-          return looks.map((look, at) => slowness.why({...row, ...look}, at * 10)).at(-1);
-        };
+        const why = (changes) => whySlow({...row, ...changes});
+        const rates = (offered, dropped = 0) =>
+          ({out_messages: 10, offered_messages: offered, dropped_messages: dropped});
         return [
-          last({}, {delivered_messages: 50}),
-          last({queued_messages: 7}),
-          last({}, {delivered_messages: 100, queued_messages: 50}),
-          last({}, {delivered_messages: 100, dropped_messages: 100}),
-          last({}, {delivered_messages: 100, dropped_messages: 54, queued_messages: 96}),
-          last({queued_messages: 7, sample: ["/a", "/b", "/c", "/d"], prefixes: 1200}),
-          last({queued_messages: 7, sample: ["", "/b"], prefixes: 2}),
-          last({queued_messages: 7, sample: [], prefixes: 0}),
+          why({}),
+          why({rates: rates(10)}),
+          why({queued_messages: 7}),
+          why({rates: rates(15), queued_messages: 50}),
+          why({rates: rates(20, 10)}),
+          why({rates: rates(25, 5), queued_messages: 96}),
+          why({queued_messages: 7, sample: ["/a", "/b", "/c", "/d"], prefixes: 1200}),
+          why({queued_messages: 7, sample: ["", "/b"], prefixes: 2}),
+          why({queued_messages: 7, sample: [], prefixes: 0}),
         ];
     """)
     takes, waits = "It takes 10/s, {}/s come for it under /a. ", "7 messages wait for it, of 100 that may."
     assert said == [
         "",
+        "",
         f"It reads /a; its rate is being measured. {waits}",
         takes.format(15) + "50 messages wait for it, of 100 that may.",
-        takes.format(20) + "100 messages were dropped in the last 10 s, now 0 wait.",
+        takes.format(20) + "10/s are dropped, 0 messages wait.",
         takes.format(25) + "Its queue is full: 96 messages wait, and the oldest ones are dropped.",
         f"It reads /a, /b, /c and 1,197 more; its rate is being measured. {waits}",
         f"It reads (everything), /b; its rate is being measured. {waits}",

@@ -125,6 +125,21 @@ async def test_what_a_topic_brings(page: Page) -> None:
     await page.evaluate("clearInterval(timer); await publisher.close();")
 
 
+async def test_what_a_topic_brought_before(page: Page) -> None:
+    """The hub says it of the last ten minutes; before it has anything of a topic, and of prefixes, nothing is shown."""
+    await publish(page, ("/before/a", 1))
+    await go(page, "#/topics?topic=/before/")
+    await wait_shown(page, "document.getElementById('topic-name').textContent === '/before/'")
+    shown = "document.getElementById('topic-history').checkVisibility()"
+    assert not await page.evaluate(f"return {shown}")
+    await go(page, "#/topics?topic=/before/a")
+    await wait_shown(page, shown)
+    await wait_shown(page, "/^[0-9.]+\\/s$/.test(document.querySelector('#topic-history output').textContent)")
+    assert not await page.evaluate("return document.getElementById('topic-no-history').checkVisibility()")
+    await go(page, "#/topics?topic=/before/none")
+    await wait_shown(page, "document.getElementById('topic-no-history').checkVisibility()")
+
+
 async def test_hostile_topics(page: Page) -> None:
     """Markup is text, overrides of direction are written out, and a thousand slashes are opened one by one."""
     markup = "<img src=x onerror='globalThis.broken = true'>"

@@ -213,3 +213,27 @@ def test_what_is_wrong_with_the_hub() -> None:
         "the journal cannot be written: disk full",
         "nobody reads the log",
     )
+
+
+def test_every_five_seconds_each_connection_and_topic_is_marked() -> None:
+    """Connections with what they did a second, links between processes, too; topics with what they bring."""
+    source = Source()
+    publisher, inner = source.join(), source.join(role=Role.LINK)
+    local = source.join(role=Role.LOCAL)
+    source.pulse.leave_out(inner)
+    source.core.tick(9.0)
+    for second in range(9, 16):
+        source.beat(float(second))
+        source.core.tick(float(second))
+        publish(source, publisher, "/a/b", 10)
+    assert publisher.handler is not None
+    found = source.pulse.recent.rings.behind(publisher.handler.id)
+    assert found is not None
+    assert found["figures"]["in_messages"][-2:] == [10, 10]
+    assert [source.pulse.recent.rings.behind(one.handler.id) is None for one in (inner, local) if one.handler] == [
+        False,
+        True,
+    ]
+    topic = source.pulse.topics.behind("/a/b")
+    assert topic is not None
+    assert topic["figures"]["in_messages"][-1] == pytest.approx(10, rel=0.2)

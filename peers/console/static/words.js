@@ -118,7 +118,7 @@ const ENGLISH = {
     measuring: (/** @type {string} */ under) => `It reads ${under}; its rate is being measured`,
     takes: (/** @type {string} */ takes, /** @type {string} */ comes, /** @type {string} */ under) => `It takes ${takes}/s, ${comes}/s come for it under ${under}`,
     full: (/** @type {string} */ takes, /** @type {string} */ queued, /** @type {string} */ overflow) => `${takes}. Its queue is full: ${queued} messages wait, and ${overflow}.`,
-    loses: (/** @type {string} */ takes, /** @type {string} */ lost, /** @type {string} */ seconds, /** @type {string} */ queued) => `${takes}. ${lost} messages were dropped in the last ${seconds} s, now ${queued} wait.`,
+    loses: (/** @type {string} */ takes, /** @type {string} */ dropped, /** @type {string} */ queued) => `${takes}. ${dropped}/s are dropped, ${queued} messages wait.`,
     andMore: (/** @type {string} */ named, /** @type {string} */ more) => `${named} and ${more} more`,
     noPrefix: "labels or names",
     waits: (/** @type {string} */ takes, /** @type {string} */ queued, /** @type {string} */ most) => `${takes}. ${queued} messages wait for it, of ${most} that may.`,
@@ -127,6 +127,10 @@ const ENGLISH = {
   connection: {
     back: "← Connections",
     gone: "It is not connected any more.",
+    measuring: "measuring",
+    history: "The last ten minutes",
+    charts: { outBytes: "Bytes out" },
+    noHistory: "No history: the hub takes it every five seconds, of the 256 busiest connections.",
     id: "ID",
     name: "Name",
     user: "User",
@@ -249,6 +253,8 @@ const ENGLISH = {
     counted: (/** @type {string} */ counted, /** @type {string} */ places, /** @type {number} */ forgotten, /** @type {string} */ every, /** @type {string} */ unknown) =>
       `${counted} of ${places} topics${forgotten ? `; ${plural(forgotten, "quieter one has", "quieter ones have")} given way` : ""}${unknown && `; one that is not here brings ${unknown} messages/s at most`}${every === "1" ? "" : `; 1 in ${every} messages is looked at`}`,
     detail: "What a topic brings",
+    history: "The last ten minutes",
+    noHistory: "No history: the hub takes it every five seconds, of the 256 busiest topics.",
     watch: "Look at it",
     unwatch: "Stop looking",
     stream: "Its messages",

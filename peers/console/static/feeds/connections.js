@@ -1,44 +1,22 @@
 /**
- * The connections of the hub, as `$hub/who` tells them a page at a time, and what each does a second.
+ * The connections of the hub, as `$hub/who` tells them a page at a time.
  *
  * ```
  * begin ─▶ take(page) ─▶ take(page) ─ ... ─▶ end: who was in no page has left
  * ```
  *
- * Owner of the state: `Connections`. Invariants: a row stays the same object for as long as its connection is there, so
- * that a table may keep it; rates are those between the last two looks at a row, and unknown before. Bounded by the hub's
- * limit of connections. Not here: who asks, and when; what is shown.
+ * Owner of the state: `Connections`. Invariant: a row stays the same object for as long as its connection is there, so
+ * that a table may keep it. Bounded by the hub's limit of connections. Not here: who asks, and when; what is shown.
  */
 
 /**
  * @import { Connection } from "./services.d.ts"
  *
- * @typedef {object} Rates What it does a second, where that is known.
- * @property {number | null} inPerS
- * @property {number | null} outPerS
- * @property {number | null} outBytesPerS
- * @property {number | null} inBytesPerS
- * @property {number | null} droppedPerS
- *
  * @typedef {object} Kept Of the page.
- * @property {number} at When it was told, seconds of any clock.
  * @property {string | number} sortedBy
  *
- * @typedef {Connection & Rates & Kept} Row
+ * @typedef {Connection & Kept} Row
  */
-
-/** Fields that only grow, and what they are a second. */
-const RATES = /** @type {const} */ ({
-  published_messages: "inPerS",
-  delivered_messages: "outPerS",
-  delivered_bytes: "outBytesPerS",
-  received_bytes: "inBytesPerS",
-  dropped_messages: "droppedPerS",
-});
-const FIELDS = /** @type {(keyof typeof RATES)[]} */ (Object.keys(RATES));
-
-/** @type {Rates} */
-const UNKNOWN = { inPerS: null, outPerS: null, outBytesPerS: null, inBytesPerS: null, droppedPerS: null };
 
 export class Connections {
   /** @type {Map<number, Row>} By id. */
@@ -67,16 +45,11 @@ export class Connections {
     this.#seen.clear();
   }
 
-  /**
-   * @param {Connection[]} page As the hub tells it.
-   * @param {number} at When it came, seconds of any clock.
-   */
-  take(page, at) {
+  /** @param {Connection[]} page As the hub tells it. */
+  take(page) {
     for (const told of page) {
       this.#seen.add(told.id);
-      const row = this.#rows.get(told.id);
-      if (row === undefined) this.#rows.set(told.id, fresh(told, at));
-      else update(row, told, at);
+      this.#rows.set(told.id, Object.assign(this.#rows.get(told.id) ?? { sortedBy: "" }, told));
     }
   }
 
@@ -107,40 +80,6 @@ export class Connections {
 }
 
 /**
- * @param {Connection} told
- * @param {number} at
- * @returns {Row}
- */
-function fresh(told, at) {
-  return Object.assign(told, UNKNOWN, { at, sortedBy: "" });
-}
-
-/**
- * In place, field by field: ten thousand of these are a look, and what they would leave behind is to be collected.
- *
- * @param {Row} row
- * @param {Connection} told
- * @param {number} at
- */
-function update(row, told, at) {
-  const seconds = at - row.at;
-  if (seconds <= 0) return;
-  for (const field of FIELDS) row[RATES[field]] = (told[field] - row[field]) / seconds;
-  const [into, from] = [fieldsOf(row), fieldsOf(told)];
-  for (const field in from) into[field] = from[field];
-  row.at = at;
-}
-
-/**
- * @param {object} row
- * @returns {Record<string, unknown>} The same.
- */
-function fieldsOf(row) {
-  return /** @type {Record<string, unknown>} */ (row);
-}
-
-
-/**
  * How full the queue of a connection is, 0 to 1, by messages or bytes, whichever is fuller.
  *
  * @param {Connection} row
@@ -163,9 +102,9 @@ export const ORDERS = {
   name: (row) => labelOf(row).toLowerCase(),
   user: (row) => row.user,
   role: (row) => row.role,
-  in: (row) => row.inPerS ?? -1,
-  out: (row) => row.outPerS ?? -1,
-  bytes: (row) => row.outBytesPerS ?? -1,
+  in: (row) => row.rates?.in_messages ?? -1,
+  out: (row) => row.rates?.out_messages ?? -1,
+  bytes: (row) => row.rates?.out_bytes ?? -1,
   queue: (row) => fullness(row),
   dropped: (row) => row.dropped_messages,
   overflow: (row) => row.overflow,

@@ -82,6 +82,16 @@ export interface Connection {
   software: string;
   since: number;
   rules: number;
+  rates: Rates | null;
+  history: Figures | null;
+}
+
+export interface Rates {
+  in_messages: number;
+  out_messages: number;
+  dropped_messages: number;
+  out_bytes: number;
+  offered_messages: number;
 }
 
 export interface Queue {
@@ -134,6 +144,7 @@ export interface Topics {
   unknown_per_s: number;
   rows: TopicRow[];
   others: OtherTopics | null;
+  history: Figures | null;
 }
 
 export interface TopicRow {
@@ -181,6 +192,7 @@ export interface Link {
   lag_s: number | null;
   cost: number;
   dropped_messages: number;
+  rates: Rates | null;
 }
 
 export interface Served {

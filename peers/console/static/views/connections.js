@@ -150,7 +150,7 @@ class ConnectionsView {
     do {
       limit = known.size === 0 ? FIRST_PAGE : PAGE;
       page = await this.#shell.session.ask(WHO_TOPIC, { after, limit });
-      known.take(page, performance.now() / 1000);
+      known.take(page);
       after = page.at(-1)?.id ?? after;
       this.#drawSoon();
     } while (page.length === limit);
@@ -283,7 +283,6 @@ class ConnectionsView {
    */
   #columns(titles) {
     const { roles } = words.connections;
-    const perS = short;
     return [
       {
         key: "name", title: titles.name, width: "minmax(94px, 2fr)", narrow: true,
@@ -296,9 +295,9 @@ class ConnectionsView {
       },
       textual("user", titles.user, "minmax(50px, 1fr)", (row) => row.user),
       textual("role", titles.role, "52px", (row) => roles[row.role] ?? row.role),
-      numeric("in", titles.in, "50px", (row) => perS(row.inPerS)),
-      numeric("out", titles.out, "50px", (row) => perS(row.outPerS), { narrow: true }),
-      numeric("bytes", titles.bytes, "76px", (row) => bytes(row.outBytesPerS)),
+      numeric("in", titles.in, "50px", (row) => short(row.rates?.in_messages)),
+      numeric("out", titles.out, "50px", (row) => short(row.rates?.out_messages), { narrow: true }),
+      numeric("bytes", titles.bytes, "76px", (row) => bytes(row.rates?.out_bytes)),
       { key: "queue", title: titles.queue, width: "minmax(60px, 100px)", narrow: true, number: true, fill: fillQueue },
       numeric("dropped", titles.dropped, "74px", (row) => whole(row.dropped_messages), { narrow: true }),
       textual("overflow", titles.overflow, "80px", (row) => row.overflow),

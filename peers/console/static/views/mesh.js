@@ -5,13 +5,13 @@
  * Asks `$hub/mesh/graph` every three seconds, all of its pages, and beside it what one may of `$hub/services`,
  * `$hub/names`, `$hub/nodes` and `$hub/stores`: of each of these the first page. The topic whose way is shown stands in the address (`?topic=`).
  *
- * Owner of the state: `Mesh`: what was told last, for rates. Bound: `PAGES` pages, `ROWS` rows of a table, and a picture
+ * Owner of the state: `Mesh`: what was told last. Bound: `PAGES` pages, `ROWS` rows of a table, and a picture
  * of `PICTURED` hubs and Zeeks; more stand in the table alone. Cost for the hub: as `peers/admin/graph.py` says.
  */
 
 import { complaint } from "../parts/complaint.js";
 import { element, say } from "../parts/element.js";
-import { duration, short, whole } from "../parts/figures.js";
+import { duration, perSecond, short, whole } from "../parts/figures.js";
 import { poll } from "../parts/polling.js";
 import { visible } from "../parts/visible.js";
 import { fragmentOf } from "../shell/place.js";
@@ -36,18 +36,13 @@ const PAGES = 12;
 const ROWS = 300;
 
 /**
- * @import { Hub, Link, Served } from "../feeds/services.d.ts"
+ * @import { Hub, Served } from "../feeds/services.d.ts"
  * @import { Place } from "../shell/place.js"
  * @import { Shell } from "../shell/views.js"
  *
  * @typedef {object} Part Of a cell.
  * @property {string} text
  * @property {number | null} id Of the connection that it leads to.
- *
- * @typedef {object} Rate
- * @property {string} at The hub at whose end of the link it was counted.
- * @property {number} received
- * @property {number} sent
  */
 
 /** @type {import("../shell/views.js").View} */
@@ -60,10 +55,6 @@ export const mesh = {
 
 class Mesh {
   #session;
-  /** @type {Map<string, {link: Link, at: number}>} By the id of a hub that is linked with this one. */
-  #before = new Map();
-  /** @type {Map<string, Rate>} By the same: messages a second. */
-  #rates = new Map();
   /** @type {Hub[]} */
   #hubs = [];
   /** @type {Set<string>} */
@@ -103,7 +94,6 @@ class Mesh {
     this.stores = new Stores(shell.session, signal);
     this.#make();
     poll(shell.session, ASK_MS, () => this.#ask(), signal, (error) => this.#complain(error));
-    shell.session.onReady(() => this.#before.clear(), signal);
   }
 
   /** @param {Place} place */
@@ -116,7 +106,6 @@ class Mesh {
 
   async #ask() {
     const hubs = await this.#askGraph();
-    this.#measure(hubs);
     this.#hubs = hubs;
     this.#complain(null);
     this.#draw();
@@ -173,32 +162,6 @@ class Mesh {
     return hubs;
   }
 
-  /**
-   * Find out what each link of this hub, or of another process of it, carries between two looks.
-   *
-   * @param {Hub[]} hubs
-   */
-  #measure(hubs) {
-    const at = performance.now() / 1000;
-    const now = new Map();
-    const rates = new Map();
-    for (const { hub, link } of hubs) {
-      if (link === null) continue;
-      now.set(hub, { link, at });
-      const before = this.#before.get(hub);
-      if (before === undefined) continue;
-      const seconds = at - before.at;
-      if (seconds <= 0 || before.link.at !== link.at || before.link.sent_messages > link.sent_messages || before.link.received_messages > link.received_messages) continue;
-      rates.set(hub, {
-        at: link.at,
-        received: (link.received_messages - before.link.received_messages) / seconds,
-        sent: (link.sent_messages - before.link.sent_messages) / seconds,
-      });
-    }
-    this.#before = now;
-    this.#rates = rates;
-  }
-
   #draw() {
     const { mesh: said } = words;
     const hubs = this.#hubs;
@@ -207,7 +170,7 @@ class Mesh {
     this.card.dataset.state = lost > 0 ? "bad" : "good";
     say(this.sentence, hubs.length === 1 ? said.alone : said.state(hubs.length, hubs.find(({ own }) => own)?.name ?? "", lost));
     this.element.dataset.hubs = String(hubs.length);
-    const rates = new Map([...this.#rates].map(([hub, { at, received, sent }]) => [`${at} ${hub}`, said.carries(short(received), short(sent))]));
+    const rates = new Map(hubs.flatMap(({ hub, link }) => (link?.rates ? [[`${link.at} ${hub}`, said.carries(short(link.rates.in_messages), short(link.rates.out_messages))]] : [])));
     const isPicture = pictured(hubs) > 1 && pictured(hubs) <= PICTURED;
     this.picture.hidden = !isPicture;
     const drawn = JSON.stringify([hubs.map(({ hub, name, lost: since, links, zeeks }) => [hub, name, since !== null, links, zeeks]), [...rates], [...this.#way]]);
@@ -223,7 +186,6 @@ class Mesh {
    */
   #row(one, names) {
     const { mesh: said } = words;
-    const rate = this.#rates.get(one.hub);
     const { link } = one;
     const zeeks = Object.values(one.zeeks);
     return [
@@ -232,8 +194,8 @@ class Mesh {
       Object.keys(one.links).map((id) => names.get(id) ?? id).join(", "),
       one.incomplete ? said.everything : whole(one.prefixes),
       zeeks.length === 0 ? "" : said.zeeks(zeeks.length, zeeks.filter(Boolean).length),
-      rate === undefined ? "" : `${short(rate.received)}/s`,
-      rate === undefined ? "" : `${short(rate.sent)}/s`,
+      link?.rates ? perSecond(short)(link.rates.in_messages) : "",
+      link?.rates ? perSecond(short)(link.rates.out_messages) : "",
       link === null || link.lag_s === null ? "" : duration(link.lag_s),
       link === null ? "" : whole(link.dropped_messages),
     ];

@@ -1,18 +1,19 @@
 /**
  * The page of one connection: what it is and does, its prefixes, what it has lost last, and for admins how to close it.
  *
- * Asks `$hub/who` for it alone, once a second, and `$hub/losses`. Owner of the state: its charts, which begin when the page
- * is opened. A connection that has left stays on the page as it was, and the page says so.
+ * Asks `$hub/who` for it alone, once a second, and `$hub/losses`. Its charts show what the hub has kept of the last ten
+ * minutes. A connection that has left stays on the page as it was, and the page says so.
  */
 
-import { Connections, fullness, labelOf } from "../../feeds/connections.js";
+import { fullness, labelOf } from "../../feeds/connections.js";
+import { History } from "../../feeds/history.js";
 import { Chart, STEPS } from "../../parts/chart.js";
 import { reason } from "../../parts/complaint.js";
 import { confirm } from "../../parts/confirm.js";
 import { element, say } from "../../parts/element.js";
 import { bytes, duration, moment, percent, perSecond, short, whole } from "../../parts/figures.js";
 import { poll } from "../../parts/polling.js";
-import { Slowness } from "../../parts/slowness.js";
+import { whySlow } from "../../parts/slowness.js";
 import { fragmentOf } from "../../shell/place.js";
 import { words } from "../../words.js";
 import { QUEUE_TOPIC, QueueForm } from "./queue_form.js";
@@ -22,34 +23,26 @@ const LOSSES_TOPIC = "$hub/losses";
 const KICK_TOPIC = "$hub/kick";
 const ASK_MS = 1_000;
 
-/** Points of a chart: five minutes. */
-const POINTS = 300;
-
 const LOSSES_SHOWN = 50;
 
 /**
- * @import { Row } from "../../feeds/connections.js"
+ * @import { Connection } from "../../feeds/services.d.ts"
  * @import { Shell } from "../../shell/views.js"
  */
 
-/** Each chart: its name, how it is written, its grid, its lines: how they are called, colour, and the value of a row. */
+/** Each chart: its name, how it is written, its grid, its lines: a figure, and its colour. */
 const CHARTS = /** @type {const} */ ([
-  ["messages", perSecond(short), STEPS.whole, [["in_messages", "--accent", "inPerS"], ["out_messages", "--good", "outPerS"]]],
-  ["dropped", perSecond(short), STEPS.whole, [["dropped_messages", "--bad", "droppedPerS"]]],
-  ["queued", bytes, STEPS.bytes, [["queued_bytes", "--waiting", "queued_bytes"]]],
+  ["messages", perSecond(short), STEPS.whole, [["in_messages", "--accent"], ["out_messages", "--good"]]],
+  ["outBytes", perSecond(bytes), STEPS.bytes, [["out_bytes", "--good"]]],
+  ["dropped", perSecond(short), STEPS.whole, [["dropped_messages", "--bad"]]],
+  ["queued", bytes, STEPS.bytes, [["queued_bytes", "--waiting"]]],
 ]);
-
-/** What is kept of a row for the charts. */
-const FIELDS = CHARTS.flatMap(([, , , lines]) => lines.map(([, , field]) => field));
 
 export class ConnectionPage {
   /** @type {import("../../shell/session.js").Session} */
   #session;
   #id;
-  #known = new Connections();
-  #slowness = new Slowness();
-  /** @type {[seconds: number, values: (number | null)[]][]} Values of `FIELDS`: not whole rows, which may hold a thousand prefixes each. */
-  #points = [];
+  #history = new History("10m");
   /** @type {QueueForm | null} */
   queue;
   /** @type {HTMLElement} */
@@ -62,6 +55,8 @@ export class ConnectionPage {
   done;
   /** @type {HTMLElement} */
   facts;
+  /** @type {HTMLElement} */
+  noHistory;
   /** @type {HTMLElement} */
   prefixTitle;
   /** @type {HTMLElement} */
@@ -92,34 +87,31 @@ export class ConnectionPage {
     const fail = (/** @type {unknown} */ error) => this.#complain(reason(error));
     poll(this.#session, ASK_MS, () => this.#ask(), signal, fail);
     if (this.#session.mayAsk(LOSSES_TOPIC)) poll(this.#session, ASK_MS, () => this.#askLosses(), signal, fail);
-    this.#session.onReady(() => {
-      this.#known.forget();
-      this.#slowness = new Slowness();
-    }, signal);
+    this.#session.onReady(() => this.#history.forget(), signal);
   }
 
   async #ask() {
-    const [told] = await this.#session.ask(WHO_TOPIC, { id: this.#id });
-    this.element.dataset.state = told ? "there" : "gone";
-    this.#complain(told ? "" : words.connection.gone);
-    if (!told) return;
-    const now = performance.now() / 1000;
-    this.#known.take([told], now);
-    const why = this.#slowness.why(told, now);
+    const [row] = await this.#session.ask(WHO_TOPIC, { id: this.#id, history: true });
+    this.element.dataset.state = row ? "there" : "gone";
+    this.#complain(row ? "" : words.connection.gone);
+    if (!row) return;
+    const why = whySlow(row);
     this.why.hidden = why === "";
     say(this.why, why);
-    const row = this.#known.find(this.#id);
-    if (row === undefined) return;
     this.#drawFacts(row);
     this.#drawPrefixes(row);
     this.queue?.show(row);
-    this.#points.push([Date.now() / 1000, FIELDS.map((field) => row[field])]);
-    this.#points = this.#points.slice(-POINTS);
-    const times = this.#points.map(([at]) => at);
-    this.element.dataset.looks = String(this.#points.length);
-    for (const [chart, lines] of this.charts) {
-      chart.set(times, lines.map(([, , field]) => this.#points.map(([, values]) => values[FIELDS.indexOf(field)])));
-    }
+    this.#drawHistory(row.history);
+  }
+
+  /** @param {Connection["history"]} told */
+  #drawHistory(told) {
+    this.noHistory.hidden = told !== null;
+    if (told === null) return;
+    this.#history.take(told);
+    const { times } = this.#history;
+    this.element.dataset.points = String(times.length);
+    for (const [chart, lines] of this.charts) chart.set(times, lines.map(([figure]) => this.#history.values(figure)));
   }
 
   async #askLosses() {
@@ -134,9 +126,12 @@ export class ConnectionPage {
     this.noLosses.hidden = found.length > 0;
   }
 
-  /** @param {Row} row */
+  /** @param {Connection} row */
   #drawFacts(row) {
     const { connection: said, connections: { roles, queued } } = words;
+    const { rates } = row;
+    const published = rates === null ? said.measuring : perSecond(short)(rates.in_messages);
+    const delivered = rates === null ? said.measuring : `${perSecond(short)(rates.out_messages)}, ${perSecond(bytes)(rates.out_bytes)}`;
     say(this.title, labelOf(row));
     const facts = [
       [said.id, row.id],
@@ -149,8 +144,8 @@ export class ConnectionPage {
       [said.address, row.address],
       [said.software, row.software],
       [said.since, `${moment(row.since)} (${duration(Date.now() / 1000 - row.since)})`],
-      [said.published, `${whole(row.published_messages)}, ${perSecond(short)(row.inPerS)}`],
-      [said.delivered, `${whole(row.delivered_messages)}, ${perSecond(short)(row.outPerS)}, ${perSecond(bytes)(row.outBytesPerS)}`],
+      [said.published, `${whole(row.published_messages)}, ${published}`],
+      [said.delivered, `${whole(row.delivered_messages)}, ${delivered}`],
       [said.received, bytes(row.received_bytes)],
       [said.dropped, whole(row.dropped_messages)],
       [said.overflow, row.overflow],
@@ -168,7 +163,7 @@ export class ConnectionPage {
     });
   }
 
-  /** @param {Row} row */
+  /** @param {Connection} row */
   #drawPrefixes(row) {
     say(this.prefixTitle, words.connection.prefixes(row.prefixes));
     const key = row.sample.join("\n");
@@ -211,6 +206,7 @@ export class ConnectionPage {
     this.why = element("p", { id: "why-slow", class: "card sentence", role: "status", hidden: true, dataset: { state: "bad" } });
     this.done = element("span", { id: "kicked", role: "status", class: "quiet" });
     this.facts = element("dl", { class: "facts" });
+    this.noHistory = element("p", { id: "no-history", class: "quiet", hidden: true }, said.noHistory);
     this.prefixTitle = element("h3", {}, said.prefixes(0));
     this.prefixes = element("ul", { id: "prefixes", class: "mono" });
     this.morePrefixes = element("p", { class: "quiet", hidden: true });
@@ -223,7 +219,7 @@ export class ConnectionPage {
     this.earlier = element("button", { id: "losses-earlier", type: "button", hidden: true, signal, on: { click: goBack } }, said.earlier);
     this.charts = CHARTS.map(([name, format, steps, lines]) => {
       const named = lines.map(([line, colour]) => ({ name: overview.lines[line], colour, filled: lines.length === 1 }));
-      return [new Chart(overview.charts[name], named, format, steps, "connection", signal), lines];
+      return [new Chart({ ...overview.charts, ...said.charts }[name], named, format, steps, "connection", signal), lines];
     });
     this.element = element(
       "section", { class: "connection", "aria-labelledby": "connection-title" },
@@ -236,7 +232,8 @@ export class ConnectionPage {
       this.why,
       element("div", { class: "card" }, this.facts),
       this.queue?.element,
-      element("div", { class: "charts" }, ...this.charts.map(([chart]) => chart.element)),
+      this.noHistory,
+      element("section", { class: "charts", "aria-label": said.history }, ...this.charts.map(([chart]) => chart.element)),
       element(
         "div", { class: "halves" },
         element("div", { class: "card half" }, this.prefixTitle, this.prefixes, this.morePrefixes),

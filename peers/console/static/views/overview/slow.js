@@ -1,14 +1,13 @@
 /**
  * Who is slow, and why: the first `SHOWN` of those that the hub says are, each with a sentence, and a link to his connection.
  *
- * Asks `$hub/who` for each of them, every two seconds, so that it is for those who may ask that. Owner of the state: `Slow`:
- * of each of them what was told in the last seconds.
+ * Asks `$hub/who` for each of them, every two seconds, so that it is for those who may ask that.
  */
 
 import { labelOf } from "../../feeds/connections.js";
 import { element, say } from "../../parts/element.js";
 import { poll } from "../../parts/polling.js";
-import { Slowness } from "../../parts/slowness.js";
+import { whySlow } from "../../parts/slowness.js";
 import { visible } from "../../parts/visible.js";
 import { fragmentOf } from "../../shell/place.js";
 import { words } from "../../words.js";
@@ -30,8 +29,6 @@ const SHOWN = 5;
 
 export class Slow {
   #session;
-  /** @type {Map<number, Slowness>} */
-  #known = new Map();
   /** @type {readonly number[]} */
   #ids = [];
   /** @type {One[]} */
@@ -49,7 +46,6 @@ export class Slow {
   constructor(session, signal) {
     this.#session = session;
     if (session.mayAsk(WHO_TOPIC)) poll(session, ASK_MS, () => this.#ask(), signal);
-    session.onReady(() => this.#known.clear(), signal);
   }
 
   /**
@@ -76,13 +72,7 @@ export class Slow {
   async #ask() {
     const ids = this.#ids.slice(0, SHOWN);
     const told = await Promise.all(ids.map((id) => this.#session.ask(WHO_TOPIC, { id })));
-    for (const id of this.#known.keys()) if (!ids.includes(id)) this.#known.delete(id);
-    const at = performance.now() / 1000;
-    const rows = told.flat().filter((row) => ids.includes(row.id)).map((row) => {
-      const slowness = this.#known.get(row.id) ?? new Slowness();
-      this.#known.set(row.id, slowness);
-      return { id: row.id, label: labelOf(row), why: slowness.why(row, at) || words.slowness.was };
-    });
+    const rows = told.flat().filter((row) => ids.includes(row.id)).map((row) => ({ id: row.id, label: labelOf(row), why: whySlow(row) || words.slowness.was }));
     this.#draw(rows);
   }
 

@@ -1,20 +1,28 @@
 /**
- * What one topic brings: its last value, its fields as far as they were seen, and the numbers of those that one picks, live.
+ * What one topic brings: how much in the last ten minutes, as the hub has kept it; its last value, its fields as far as
+ * they were seen, and the numbers of those that one picks, live.
  *
  * Nothing is subscribed to before somebody asks for it, and nothing longer than the topic is looked at. Owner of the state:
  * `Detail`: its feed, which ends with the next topic; of each picked field the last `SAMPLES` numbers.
  */
 
+import { History } from "../../feeds/history.js";
 import { Chart, STEPS } from "../../parts/chart.js";
 import { complaint } from "../../parts/complaint.js";
 import { element, say } from "../../parts/element.js";
 import { Feed } from "../../parts/feed.js";
-import { exact, moment, percent, whole } from "../../parts/figures.js";
+import { bytes, exact, moment, percent, perSecond, short, whole } from "../../parts/figures.js";
+import { poll } from "../../parts/polling.js";
 import { valueTree } from "../../parts/value_tree.js";
 import { visible } from "../../parts/visible.js";
 import { words } from "../../words.js";
 
-/** What is shown in a chart: five minutes, at two samples a second. */
+const TOPICS_TOPIC = "$hub/topics";
+
+/** The hub has a new point of a topic's history every five seconds, milliseconds. */
+const ASK_MS = 5_000;
+
+/** What is shown in the chart of fields: five minutes, at two samples a second. */
 const SAMPLES = 600;
 
 /** Fields that are charted at one time. */
@@ -37,6 +45,8 @@ export class Detail {
   #ending = null;
   /** @type {Feed | null} */
   #feed = null;
+  #isTopic = false;
+  #history = new History("10m");
   /** @type {Row | null} The last one, if it is not drawn yet. */
   #row = null;
   #shownAt = 0; // of the value that is shown, milliseconds since 1970
@@ -63,6 +73,13 @@ export class Detail {
     this.told = element("p", { id: "topic-told", class: "quiet", role: "status" });
     this.watch = element("button", { id: "topic-watch", type: "button", class: "primary", signal, on: { click: () => this.#turn() } }, said.watch);
     this.stream = element("button", { id: "topic-stream", type: "button", signal, on: { click: () => shell.go("messages", [], { prefix: this.#prefix }) } }, said.stream);
+    const { charts, lines } = words.overview;
+    this.charts = /** @type {const} */ ([
+      [new Chart(charts.messages, [{ name: lines.in_messages, colour: "--accent", filled: true }], perSecond(short), STEPS.parts, "topic-rates", signal), "in_messages"],
+      [new Chart(charts.bytes, [{ name: lines.in_bytes, colour: "--accent", filled: true }], perSecond(bytes), STEPS.bytes, "topic-rates", signal), "in_bytes"],
+    ]);
+    this.lately = element("section", { id: "topic-history", class: "charts", "aria-label": said.history, hidden: true }, ...this.charts.map(([chart]) => chart.element));
+    this.noHistory = element("p", { id: "topic-no-history", class: "quiet told-line", hidden: true }, said.noHistory);
     this.at = element("p", { id: "topic-at-time", class: "quiet" });
     this.last = element("div", { id: "topic-last", class: "holder" });
     this.rows = element("tbody", { id: "topic-fields", signal, on: { change: (event) => this.#pick(event) } });
@@ -83,8 +100,10 @@ export class Detail {
       "section", { id: "topic-detail", class: "card detail", "aria-label": said.detail, hidden: true },
       this.name,
       element("div", { class: "toolbar" }, this.watch, this.stream, this.told),
+      this.lately, this.noHistory,
       this.watched,
     );
+    poll(shell.session, ASK_MS, () => this.#ask(), signal);
     signal.addEventListener("abort", () => this.#stop(), { once: true });
   }
 
@@ -98,12 +117,29 @@ export class Detail {
     if (prefix === this.#prefix) return;
     this.#stop();
     this.#prefix = prefix;
+    this.#isTopic = isTopic;
+    this.#history.forget();
+    this.lately.hidden = this.noHistory.hidden = true;
+    this.#ask().catch(() => undefined); // five seconds later it is asked again
     this.element.hidden = false;
     this.name.textContent = visible(prefix);
     this.watch.hidden = !isTopic || !this.#shell.session.may("subscribe");
     this.watched.hidden = true;
     say(this.watch, words.topics.watch);
     say(this.told, isTopic ? words.topics.closed : words.topics.isPrefix);
+  }
+
+  async #ask() {
+    const topic = this.#prefix;
+    if (topic === null || !this.#isTopic || !this.#shell.session.isOpen) return;
+    const { history } = await this.#shell.session.ask(TOPICS_TOPIC, { under: topic });
+    if (topic !== this.#prefix) return;
+    this.lately.hidden = history === null;
+    this.noHistory.hidden = history !== null;
+    if (history === null) return;
+    this.#history.take(history);
+    const { times } = this.#history;
+    for (const [chart, figure] of this.charts) chart.set(times, [this.#history.values(figure)]);
   }
 
   #turn() {
