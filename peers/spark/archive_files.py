@@ -24,6 +24,7 @@ Not here: writing one.
 
 from __future__ import annotations
 
+import unicodedata
 from datetime import datetime
 from functools import reduce
 from operator import or_
@@ -47,6 +48,7 @@ __all__ = [
     "ROOT_LIMIT_CHARACTERS",
     "decoded_state",
     "read_archive",
+    "root_column",
     "root_of",
     "table_of",
 ]
@@ -69,17 +71,24 @@ NO_ROOT = ""
 _DELTA_LOG = "_delta_log"
 
 
-def root_of(topic: Column) -> Column:
+def root_of(topic: str) -> str:
     """Return the root of a topic, as `root=` bears it."""
+    return topic.removeprefix("/").partition("/")[0][:ROOT_LIMIT_CHARACTERS]
+
+
+def table_of(topic: str, levels: int) -> str:
+    """Return the name of the table of a topic: so many of its components (0: all), joined by underscores."""
+    text = topic.removeprefix("/")
+    if levels:
+        text = "/".join(text.split("/", levels)[:levels])
+    text = text[:ROOT_LIMIT_CHARACTERS]
+    return "".join(one if unicodedata.category(one)[0] in "LN" else "_" for one in text) or "_"
+
+
+def root_column(topic: Column) -> Column:
+    """Return the roots of topics."""
     component = F.regexp_extract(topic, "^/?([^/]*)", 1)
     return F.substring(component, 1, ROOT_LIMIT_CHARACTERS)
-
-
-def table_of(topic: Column, levels: int) -> Column:
-    """Return the name of the table of a topic: so many of its components (0: all), joined by underscores."""
-    first = F.regexp_extract(topic, f"^/?([^/]*(?:/[^/]*){{0,{levels - 1}}})" if levels else "(?s)^/?(.*)", 1)
-    name = F.substring(F.regexp_replace(first, r"[^\p{L}\p{N}]", "_"), 1, ROOT_LIMIT_CHARACTERS)
-    return F.when(name == "", "_").otherwise(name)
 
 
 def read_archive(spark: SparkSession, path: str, selection: Selection = EVERYTHING) -> DataFrame:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.text import Text
 
 from peers.spark.failure import spark_errors
 
@@ -93,6 +94,10 @@ class JobProgress:
         """A step of that name begins."""
         self._told = False
         self._bar.reset(self._task, description=what, total=None)
+
+    def warn(self, text: str) -> None:
+        """Say something that does not vanish with the bar."""
+        self._bar.console.print(Text(f"hub: {text}"), soft_wrap=True)
 
     def watch(self, tracker: Tracker | None) -> None:
         """Show the tasks that this tracker tells of; None before the session that it belongs to ends."""

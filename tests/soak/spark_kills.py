@@ -2,9 +2,11 @@
 
     python tests/soak/spark_kills.py [--kills 10] [--messages 200000] [--seed 1]
 
-Two jobs, each killed so often and then run to its end: `hub spark archive`, and a streaming query from a hub to itself.
+Three jobs, each killed so often and then run to its end: `hub spark archive`, the same with a table for each topic, and
+a streaming query from a hub to itself.
 The hub goes on. What is killed is the whole session of processes that was started, at a moment between the beginning of
-a micro-batch and some time behind it. After each kill, readers of the archive must see nothing twice; in the end,
+a micro-batch and some time behind it; with tables, every other time when the first of them has its part of a batch, and
+others may not. After each kill, readers of the archive must see nothing twice; in the end,
 everything once.
 """
 
@@ -89,22 +91,29 @@ def _session(leader: int) -> Iterator[int]:
                 yield int(stat.parent.name)
 
 
-def kill_archive(folder: Path, kills: int, messages: int, seed: int, say: Say = print) -> None:
-    """Kill an archive job so often, then let it end, and look at the archive."""
-    with _filled_hub(folder, messages) as hub:
+def kill_archive(folder: Path, kills: int, messages: int, seed: int, say: Say = print, *, tables: int = 0) -> None:
+    """Kill an archive job so often, then let it end, and look at the archive, which may have a table for each topic."""
+    with _filled_hub(folder, messages, topics=tables or 4) as hub:
         archive = folder / "archive"
         command = [sys.executable, "-m", "peers.cli", "spark", "archive", "--url", hub.url, "--to", str(archive)]
         command += ["--max-offsets", str(OFFSETS_PER_TRIGGER), "--conf", QUICK, "--master", "local[2]"]
+        command += ["--table-by", "topic"] if tables else []
 
         def look() -> str:
             offsets = _archived(archive)
             assert len(offsets) == len(set(offsets)), "records stand in the archive twice"
             return f"{len(offsets)} records are archived"
 
-        query = Query(command, archive / "_hub" / "checkpoint", look)
+        def placed() -> int:
+            return len(list(archive.glob("table=*/date=*/root=*/batch=*")))
+
+        query = Query(command, archive / "_hub" / "checkpoint", look, placed if tables else None)
         _run(query, kills, random.Random(seed), say)  # noqa: S311 -- it is to be repeatable
         assert Job([*command, "--compact"]).wait() == 0, "the job failed"
         assert sorted(_archived(archive)) == list(range(messages)), "records are missing"
+        for number in range(tables):
+            found = sorted(_archived(archive / f"table=n_{number}"))
+            assert found == list(range(number, messages, tables)), f"table n_{number} has others"
     say(f"archive: {kills} kills, {messages} records, each of them once")
 
 
@@ -123,10 +132,10 @@ def kill_stream(folder: Path, kills: int, messages: int, seed: int, say: Say = p
 
 
 @contextmanager
-def _filled_hub(folder: Path, messages: int) -> Iterator[HubWithJournal]:
+def _filled_hub(folder: Path, messages: int, topics: int = 4) -> Iterator[HubWithJournal]:
     folder.mkdir(parents=True)
     with HubWithJournal(folder / "journal") as hub:
-        hub.fill_numbers(messages)
+        hub.fill_numbers(messages, topics=topics)
         yield hub
 
 
@@ -137,6 +146,8 @@ class Query(NamedTuple):
     checkpoint: Path
     look: Callable[[], str]
     """Looks at what it has written so far, and tells."""
+    placed: Callable[[], int] | None = None
+    """Returns how many parts of batches have their places; None where it is not known."""
 
 
 def _run(query: Query, kills: int, source: random.Random, say: Say) -> None:
@@ -148,8 +159,14 @@ def _run(query: Query, kills: int, source: random.Random, say: Say) -> None:
             say(f"kill {number}: it had ended before")
             assert job.wait() == 0, "the job failed"
             continue
-        delay_s = source.uniform(0, DELAY_S)
-        time.sleep(delay_s)
+        begun_s = time.monotonic()
+        if query.placed is None or number % 2:
+            time.sleep(source.uniform(0, DELAY_S))
+        else:
+            before = query.placed()
+            while job.running and query.placed() <= before:
+                pass
+        delay_s = time.monotonic() - begun_s
         killed = job.kill()
         say(f"kill {number}: {killed} processes, {delay_s:.2f} s after batch {begun} had begun; {query.look()}")
 
@@ -171,7 +188,7 @@ def _last(log: Path) -> int:
 
 def _archived(archive: Path) -> list[int]:
     """Return the offsets that a reader sees who knows nothing of hubs or Spark."""
-    if not any(archive.glob("date=*")):
+    if not any((*archive.glob("date=*"), *archive.glob("table=*/date=*"))):
         return []
     found = pyarrow.dataset.dataset(archive, format="parquet", partitioning="hive").to_table(columns=["offset"])
     offsets: list[int] = found["offset"].to_pylist()
@@ -184,7 +201,7 @@ def _copied(hub: HubWithJournal) -> list[int]:
 
 
 def main() -> None:
-    """Kill both jobs as often as is asked for."""
+    """Kill the jobs as often as is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=10, help="of each job")
     parser.add_argument("--messages", type=int, default=200_000)
@@ -192,6 +209,7 @@ def main() -> None:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="spark-kills-") as folder:
         kill_archive(Path(folder) / "archive", given.kills, given.messages, given.seed)
+        kill_archive(Path(folder) / "tables", given.kills, given.messages, given.seed, tables=40)
         kill_stream(Path(folder) / "stream", given.kills, given.messages, given.seed)
 
 

@@ -15,9 +15,10 @@ import pytest
 from hub.batch import encode_value
 from hub.errors import BusyError, UsageError
 from peers.spark.archive_files import read_archive
-from peers.spark.archiving import parquet, writing
+from peers.spark.archiving import writing
 from peers.spark.archiving.archive import Archived, archive
-from peers.spark.archiving.query import AWAY_S
+from peers.spark.archiving.folders import STAGED
+from peers.spark.archiving.query import AWAY_S, CHEAP_CHECKPOINTS
 from peers.spark.archiving.state import CHECKPOINT, HUB, ArchiveOrder, locked
 from peers.spark.archiving.watch import Tally
 from peers.spark.progress import JobProgress
@@ -152,12 +153,29 @@ class TestParquet:
         assert seen(path) == [7, 8, 9]
 
     def test_what_a_killed_job_has_left_is_deleted(self, hub: HubWithJournal, run: Run, path: Path) -> None:
-        """Hidden folders of Spark."""
-        left = path / ".spark-staging-7" / "date=2026-11-21"
+        """Files that were not moved to their folders."""
+        left = path / STAGED / "7"
         left.mkdir(parents=True)
         hub.fill_numbers(3)
         run()
         assert not left.exists()
+
+    def test_what_a_batch_had_before_is_deleted(self, hub: HubWithJournal, run: Run, path: Path) -> None:
+        """Where a batch that is repeated has other records, as after a power loss of the hub."""
+        hub.fill_numbers(3, topics=1)
+        run()
+        (folder,) = folders(path)
+        shutil.copytree(path / folder, path / folder.replace("root=n", "root=lost"))
+        lose_commit(path / HUB / CHECKPOINT, 0)
+        run()
+        assert folders(path) == [folder]
+
+    def test_where_only_spark_can_write(self, hub: HubWithJournal, run: Run, path: Path) -> None:
+        """The same archive, without a state."""
+        hub.fill_numbers(10)
+        done = run(path=f"file://{path}", max_offsets=5)
+        assert (done.tally.messages, done.tally.batches) == (10, 2)
+        assert seen(path) == list(range(10))
 
     def test_refusals(self, hub: HubWithJournal, run: Run, path: Path) -> None:
         """Nothing is overwritten, mixed, or written by two at a time."""
@@ -178,7 +196,7 @@ class TestParquet:
 
     def test_the_session_is_left_as_it_was(self, run: Run, spark: SparkSession) -> None:
         """What the job sets is its own."""
-        (key,) = parquet.WRITERS
+        (key,) = CHEAP_CHECKPOINTS
         before = spark.conf.get(key, None)
         run()
         assert spark.conf.get(key, None) == before

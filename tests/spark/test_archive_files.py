@@ -11,7 +11,9 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own name for it
 
 from hub.errors import InvalidTopicError, UsageError
-from peers.spark.archive_files import ROOT_LIMIT_CHARACTERS, read_archive, root_of
+from peers.spark import archive_files
+from peers.spark.archive_files import ROOT_LIMIT_CHARACTERS, read_archive, root_column, root_of
+from peers.spark.archiving.parquet import escaped
 from peers.spark.selection import Selection, microseconds
 from tests.spark.archives import NOON_US, Archived, archived, table_of, write_archive, write_part
 
@@ -71,6 +73,22 @@ def test_several_prefixes(spark: SparkSession, archive: Path) -> None:
     assert offsets(read_archive(spark, str(archive), Selection(["/zeek/", "/zeek/dns", "007"]))) == [0, 1, 4]
 
 
+@pytest.mark.parametrize(
+    ("topic", "levels", "table"),
+    [
+        ("/zeek/conn/x", 2, "zeek_conn"),
+        ("/zeek", 2, "zeek"),
+        ("plain/été.1", 0, "plain_été_1"),
+        ("/a//b", 2, "a_"),
+        ("/", 1, "_"),
+        (f"/{'𝄞x' * 40}", 1, "_x" * 30),
+    ],
+)
+def test_names_of_tables(topic: str, levels: int, table: str) -> None:
+    """The first levels of a topic, or all; what is no letter or digit is an underscore."""
+    assert archive_files.table_of(topic, levels) == table
+
+
 def test_folders_that_cannot_match_are_not_read(spark: SparkSession, archive: Path) -> None:
     """By root and date: broken files in them go unnoticed."""
     for folder in ("date=2026-11-21/root=other", "date=2026-11-20/root=zeek", "date=2026-11-22/root=zeek"):
@@ -82,19 +100,21 @@ def test_folders_that_cannot_match_are_not_read(spark: SparkSession, archive: Pa
 
 def test_roots_of_topics_are_those_of_the_folders(spark: SparkSession, tmp_path: Path) -> None:
     """As Spark itself writes them, also with characters that it escapes, and longer than a folder's name may be."""
-    long = "𝄞" * 300
-    topics = [*TOPICS, f"/{long}/a", f"/{long}", "/a:b*c/", "/.hidden/x", "/.."]
+    long, odd = "𝄞" * 300, " [%]{=}'?#\"^\\\x01\x1f\x7f"
+    topics = [*TOPICS, f"/{long}/a", f"/{long}", "/a:b*c/", "/.hidden/x", "/..", f"/{odd}"]
     frame = spark.createDataFrame(
         [(number, topic) for number, topic in enumerate(topics)], "offset BIGINT, topic STRING"
     )
     frame = frame.selectExpr("offset", "TIMESTAMP '2026-11-21 12:00:00Z' AS timestamp", "topic", "X'c0' AS value")
-    frame = frame.withColumns({"date": F.to_date("timestamp"), "root": root_of(F.col("topic")), "batch": F.lit(3)})
+    frame = frame.withColumns({"date": F.to_date("timestamp"), "root": root_column(F.col("topic")), "batch": F.lit(3)})
     frame.write.partitionBy("date", "root", "batch").parquet(str(tmp_path / "archive"))
+    written = {path.name.removeprefix("root=") for path in (tmp_path / "archive").glob("date=*/root=*")}
+    assert {escaped(root_of(topic)) for topic in topics} == written
     for prefix in ("", f"/{long}/", f"/{long[:70]}", f"/{long[:5]}", "/a:b*c/", "/.", "/été/"):
         expected = [number for number, topic in enumerate(topics) if topic.startswith(prefix)]
         assert offsets(read_archive(spark, str(tmp_path / "archive"), Selection([prefix]))) == expected, prefix[:9]
     roots = {row.root for row in read_archive(spark, str(tmp_path / "archive")).select("root").distinct().collect()}
-    assert roots == {"zeek", "zebra", "007", "", "été", long[:ROOT_LIMIT_CHARACTERS], "a:b*c", ".hidden", ".."}
+    assert roots == {"zeek", "zebra", "007", "", "été", long[:ROOT_LIMIT_CHARACTERS], "a:b*c", ".hidden", "..", odd}
 
 
 @pytest.mark.parametrize(

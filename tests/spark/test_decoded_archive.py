@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import shutil
 import struct
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -22,11 +23,10 @@ from pyspark.errors import StreamingQueryException
 
 from hub.errors import UsageError
 from peers.spark.archive_files import decoded_state, read_archive
-from peers.spark.archiving import writing
+from peers.spark.archiving import parquet, writing
 from peers.spark.archiving.archive import Archived, archive
 from peers.spark.archiving.delta import DeltaBatches
 from peers.spark.archiving.iceberg import IcebergBatches
-from peers.spark.archiving.parquet import ParquetBatches
 from peers.spark.archiving.state import CHECKPOINT, HUB, ArchiveOrder, Format
 from peers.spark.progress import JobProgress
 from peers.spark.replaying.pace import FullSpeed
@@ -231,15 +231,16 @@ def test_a_table_for_each_topic(  # noqa: PLR0917 -- fixtures and a parameter
     run(format=kind, table_by=2, schema="`id.orig_p` STRING, absent INT")
     hub.fill([*SECOND, ("/zeek/dns/7", {"n": "text"}), ("/zeek/conn", {"n": 3})])
 
-    def fail(self: Any, rows: Any, number: int) -> bool:
-        if "table=zeek_dns" in str(vars(self)):
+    def fail(to: Any, *rest: Any) -> None:
+        if "table=zeek_dns" in str(to if isinstance(to, Path) else vars(to)):
             raise OSError("broken")
-        return write(self, rows, number)
+        write(to, *rest)
 
-    writer = {"parquet": ParquetBatches, "delta": DeltaBatches, "iceberg": IcebergBatches}[kind]
-    write = writer.write
+    where: dict[Format, Any] = {"parquet": parquet, "delta": DeltaBatches, "iceberg": IcebergBatches}
+    name = "place" if kind == "parquet" else "write"
+    write = getattr(where[kind], name)
     with monkeypatch.context() as patched:
-        patched.setattr(writer, "write", fail)
+        patched.setattr(where[kind], name, fail)
         with pytest.raises(StreamingQueryException, match="broken"):
             run(format=kind)
     done = run(format=kind, compact=kind == "parquet").decoded
@@ -261,18 +262,33 @@ def test_a_table_for_each_topic(  # noqa: PLR0917 -- fixtures and a parameter
             run(table_by=1)
 
 
-def test_tables_are_bounded(
-    run: Run, hub: HubWithJournal, path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+def test_tables_are_bounded(  # noqa: PLR0917 -- fixtures
+    run: Run,
+    hub: HubWithJournal,
+    path: Path,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Topics that come later share one; also where values stay as they came."""
+    """Topics that come later share one, which is said once by each job; also where values stay as they came."""
     monkeypatch.setattr(writing, "TABLES_LIMIT", 2)
-    hub.fill([(topic, 1) for topic in ("/b", "/a", "/c/d", "/c", "/c/d")])
+    hub.fill([(topic, 1) for topic in ("/b", "/a")])
     run(decode=False, event_time="", table_by=0)
+    assert not capsys.readouterr().err
+    shutil.rmtree(path)
+    hub.fill([(topic, 1) for topic in ("/c/d", "/c", "/c/d")])
+    run(decode=False, event_time="", table_by=0)
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said == (
+        f"hub: {path} has 2 tables, which is the limit: the topics of all others go to table=_other; with fewer levels "
+        "(--table-by) another archive has fewer tables"
+    )
     names = ["table=_other", "table=a", "table=b"]
     assert sorted(one.name for one in path.glob("table=*")) == names
     assert sorted(row.offset for row in spark.read.parquet(str(path / "table=_other")).collect()) == [2, 3, 4]
     lose_commit(path / HUB / CHECKPOINT, 0)
     run(decode=False, event_time="")
+    assert "which is the limit" in capsys.readouterr().err
     assert sorted(row.offset for row in read_archive(spark, str(path)).collect()) == list(range(5))
     with HubWithJournal(path.parent / "other") as other:
         replay(Job(spark, JobProgress(shown=False)), ReplayOrder(url=other.url, path=str(path), pace=FullSpeed()))

@@ -101,7 +101,7 @@ class How:
         str, _help("A table for each topic: by its first level (root), by all (topic), or by so many, such as 2.")
     ] = ""
     max_offsets: Annotated[
-        int | None, _help("Offsets of one batch, at most; default 2,000,000 for plain Parquet, else 500,000.")
+        int | None, _help("Offsets of one batch, at most; default 2,000,000 for Parquet, else 500,000.")
     ] = None
     consumer: Annotated[
         str, _help("Tell the hub under this name how far the archive is, as `hub journal consumers` shows it.")

@@ -1,7 +1,7 @@
 """`archive`: what a hub records, kept in an archive, each record once.
 
 ```
-hub ─ streaming query ─ foreachBatch ─▶ Writing ─▶ ParquetBatches, DeltaBatches, IcebergBatches
+hub ─ streaming query of shares ─ foreachBatch ─▶ Writing ─ tasks: Staging ─▶ Parquet, DeltaBatches, IcebergBatches
       checkpoint: ARCHIVE/_hub/checkpoint
 ```
 
@@ -29,15 +29,13 @@ from pyspark.sql.types import StructType
 
 from hub.errors import UsageError
 from peers.spark.archiving.compaction import Compacted
-from peers.spark.archiving.decoding import Decoded
 from peers.spark.archiving.delta import check_delta
 from peers.spark.archiving.folders import batches, repair, roots, tables
 from peers.spark.archiving.iceberg_table import METADATA, check_iceberg
-from peers.spark.archiving.parquet import WRITERS
 from peers.spark.archiving.query import CHEAP_CHECKPOINTS, Watching, run_query
 from peers.spark.archiving.state import CHECKPOINT, HUB, ArchiveOrder, ArchiveState, DecodedState, load, locked, store
 from peers.spark.archiving.watch import Tally
-from peers.spark.archiving.writing import Writing
+from peers.spark.archiving.writing import Decoded, Writing
 
 if TYPE_CHECKING:
     from peers.spark.session import Job
@@ -100,13 +98,13 @@ def archive(
     watching = Watching(Tally(), every, stop or threading.Event())
     with locked(Path(order.path)) if order.is_local else nullcontext():
         state = _prepared(order)
-        writing = Writing(job.spark, order, state)
-        with _conf(job, WRITERS | (CHEAP_CHECKPOINTS if order.is_local else {})):
+        writing = Writing(job, order, state)
+        with _conf(job, CHEAP_CHECKPOINTS if order.is_local else {}):
             run_query(job, order, writing, watching)
         if order.compact and order.every_s is None and not watching.stop.is_set():
             job.progress.tell("merging small files")
             writing.compact(_last_finished(order.path), _WORTH_MERGING)
-    decoded = None if state.decoded is None else writing.decoded()
+    decoded = None if state.decoded is None else writing.decoded
     return Archived(watching.tally, time.monotonic() - begun_s, writing.compacted, watching.stop.is_set(), decoded)
 
 

@@ -11,11 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from hub.errors import UsageError
 from peers.spark.archiving.compaction import Compacted
-from peers.spark.archiving.parquet import partitioned
-from peers.spark.archiving.written_query import query_id
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    import pyarrow as pa
 
 __all__ = ["DeltaBatches", "check_delta"]
 
@@ -47,15 +45,14 @@ class DeltaBatches:
     def __init__(self, path: str) -> None:
         self._path = path
 
-    def write(self, frame: DataFrame, batch: int) -> bool:
-        """Commit a batch; False if it was committed before."""
+    def write(self, rows: pa.Table, query: str, batch: int) -> bool:
+        """Commit a batch of a query; False if it was committed before."""
         deltalake = _deltalake()
-        query = query_id(frame)
         if self._committed(query) >= batch:
             return False
         deltalake.write_deltalake(
             self._path,
-            partitioned(frame).toArrow(),
+            rows,
             mode="append",
             schema_mode="merge",  # columns of a decoded archive that are new
             partition_by=["date", "root"],

@@ -4,6 +4,7 @@
 date=2026-11-21/root=zeek/batch=7/part-*.parquet         what readers see
 date=2026-11-21/.compacting.root=zeek/batch=...          being made, or just replaced: no reader looks at it
 table=zeek_conn/date=...                                 the same, where there is a table for each topic
+_hub/staged/                                             files of a batch that are being written
 ```
 
 A folder is replaced by one exchange of two names (`renameat2`), so that whoever lists it sees the old one or the new
@@ -18,16 +19,20 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from peers.spark.archiving.state import HUB
 
 __all__ = [
     "BATCH",
     "HIDDEN",
+    "STAGED",
     "batches",
     "hidden_name",
     "link_files",
     "parts",
+    "place",
     "repair",
     "replace",
     "roots",
@@ -42,8 +47,8 @@ _ROOTS = "root=*"
 
 HIDDEN = ".compacting."
 _REPLACED = ".replaced."
-_STAGING = ".spark-staging-*"
-"""Where Spark writes a batch before it moves it; left behind when it is killed."""
+STAGED = f"{HUB}/staged"
+"""Where tasks write the files of a batch; left behind when a job is killed."""
 
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
@@ -107,6 +112,29 @@ def replace(root: Path) -> None:
     shutil.rmtree(replaced)
 
 
+def place(batch: Path, files: Iterable[Path], made: Path) -> None:
+    """Have a batch of these files, in place of those that it has.
+
+    Args:
+        batch: Its folder; a reader sees the files of before or these.
+        files: They are moved.
+        made: Where the folder is made.
+    """
+    made.mkdir()
+    for file in files:
+        file.rename(made / file.name)
+    sync(made)
+    if not batch.exists():
+        batch.parent.mkdir(parents=True, exist_ok=True)
+        made.rename(batch)
+    elif exchange(batch, made):
+        shutil.rmtree(made)
+    else:
+        shutil.rmtree(batch)
+        made.rename(batch)
+    sync(batch.parent)
+
+
 def exchange(one: Path, other: Path) -> bool:
     """Exchange the names of two folders at once; False where the system cannot."""
     try:
@@ -127,7 +155,11 @@ def sync(folder: Path) -> None:
 
 def repair(archive: Path) -> int:
     """Finish or undo what a job that was killed has left; return how many folders that were."""
-    return sum(map(_repair, tables(archive)))
+    staged = archive / STAGED
+    was_staging = staged.exists()
+    if was_staging:
+        shutil.rmtree(staged)
+    return was_staging + sum(map(_repair, tables(archive)))
 
 
 def _repair(table: Path) -> int:
@@ -138,8 +170,7 @@ def _repair(table: Path) -> int:
             hidden_name(root).rename(root)  # it was whole before its place was made free
         shutil.rmtree(left)
         found += 1
-    for pattern in (f"{_DATES}/{HIDDEN}{_ROOTS}", _STAGING):
-        for left in table.glob(pattern):
-            shutil.rmtree(left)
-            found += 1
+    for left in table.glob(f"{_DATES}/{HIDDEN}{_ROOTS}"):
+        shutil.rmtree(left)
+        found += 1
     return found

@@ -14,11 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from peers.spark.archiving.iceberg_table import NAMESPACE, TABLE, opened_catalog
-from peers.spark.archiving.parquet import partitioned
-from peers.spark.archiving.written_query import query_id
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    import pyarrow as pa
 
 __all__ = ["SNAPSHOTS_KEPT", "IcebergBatches"]
 
@@ -46,16 +44,15 @@ class IcebergBatches:
         self._folder = f"table={table}" if table else ""
         self._table = (NAMESPACE, table) if table else TABLE
 
-    def write(self, frame: DataFrame, batch: int) -> bool:
-        """Commit a batch; False if it was committed before."""
+    def write(self, rows: pa.Table, query: str, batch: int) -> bool:
+        """Commit a batch of a query; False if it was committed before."""
         with opened_catalog(self._path) as catalog:
-            return self._write(catalog, frame, f"hub.batch.{query_id(frame)}", batch)
+            return self._write(catalog, rows, f"hub.batch.{query}", batch)
 
-    def _write(self, catalog: Any, frame: DataFrame, mark: str, batch: int) -> bool:
+    def _write(self, catalog: Any, rows: pa.Table, mark: str, batch: int) -> bool:
         exists = catalog.table_exists(self._table)
         if exists and int(catalog.load_table(self._table).properties.get(mark, -1)) >= batch:
             return False
-        rows = partitioned(frame).toArrow()
         if not exists:
             self._create(catalog, rows.schema)
         table = catalog.load_table(self._table)

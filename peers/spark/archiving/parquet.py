@@ -1,23 +1,32 @@
-"""`ParquetBatches`: micro-batches as folders of Parquet.
+"""Micro-batches as folders of Parquet, on a local disk (`place_batch`) and where only Spark can write (`write_remote`).
 
 A batch goes to its own folders `date=/root=/batch=N`, and replaces what is there: a batch that Spark repeats after a
-crash writes the same records to the same place. Spark writes all of it under a hidden name and then moves folder by
-folder, so that readers see whole ones only. A batch that was compacted already is not written again.
+crash writes the same records to the same place. Each folder gets its place with all its files, so that readers see
+whole ones only.
 """
 
 from __future__ import annotations
 
+import shutil
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own name for it
 
-from peers.spark.archive_files import root_of
-from peers.spark.archiving.typed_columns import EVENT_TIME
+from peers.spark.archive_files import root_column
+from peers.spark.archiving.folders import BATCH, place, roots
+from peers.spark.archiving.staging import StagedFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["ParquetBatches", "partitioned"]
+__all__ = ["partitioned", "place_batch", "write_remote"]
+
+_NO_ROOT = "__HIVE_DEFAULT_PARTITION__"
+_ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^") | frozenset(map(chr, range(1, 32)))
+"""What Spark escapes in the name of a folder."""
 
 _OPTIONS = {
     "partitionOverwriteMode": "dynamic",
@@ -25,38 +34,47 @@ _OPTIONS = {
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",  # no _SUCCESS: it would speak of one batch
 }
 
-WRITERS = {"spark.sql.maxConcurrentOutputFileWriters": "32"}
-"""For the session: so many files are open at a time before Spark sorts rows by folder."""
+
+def place_batch(archive: Path, files: Iterable[StagedFile], batch: int, *, is_first: bool) -> None:
+    """Move the files of a batch to their folders.
+
+    Args:
+        archive: Its folder.
+        files: All of the batch.
+        batch: Its number.
+        is_first: Whether a job that was killed may have written it before; then what it had and has no more is deleted.
+    """
+    folders: defaultdict[Path, list[Path]] = defaultdict(list)
+    for file in files:
+        table = f"table={file.table}" if file.table else ""
+        folders[archive / table / f"date={file.date}" / f"root={escaped(file.root)}" / f"{BATCH}{batch}"].append(
+            Path(file.path)
+        )
+    for folder, moved in folders.items():
+        place(folder, moved, moved[0].with_suffix(".batch"))
+    before = [root / f"{BATCH}{batch}" for root in roots(archive)] if is_first else []
+    for folder in before:
+        if folder not in folders and folder.exists():
+            shutil.rmtree(folder)
+
+
+def escaped(root: str) -> str:
+    """Return a root as Spark writes it in the name of a folder."""
+    return "".join(f"%{ord(one):02X}" if one in _ESCAPED else one for one in root) or _NO_ROOT
 
 
 def partitioned(frame: DataFrame) -> DataFrame:
-    """Return records with the columns that name their folders: the date of the event time, where there is one."""
-    time = F.coalesce(EVENT_TIME, "timestamp") if EVENT_TIME in frame.columns else F.col("timestamp")
-    return frame.select("*", F.to_date(time).alias("date"), root_of(F.col("topic")).alias("root"))
+    """Return records with the columns that name their folders."""
+    return frame.select("*", F.to_date("timestamp").alias("date"), root_column(F.col("topic")).alias("root"))
 
 
-class ParquetBatches:
-    """Writes batches.
-
-    Args:
-        path: Of the archive.
-        compacted: Number of the last batch that may have been compacted; -1 for none.
-    """
-
-    def __init__(self, path: str, compacted: int = -1) -> None:
-        self._path = path
-        self._compacted = compacted
-
-    def write(self, frame: DataFrame, batch: int) -> bool:
-        """Write a batch; False if it is in the archive already, in a folder that was merged."""
-        if batch <= self._compacted:
-            return False
-        (
-            partitioned(frame)
-            .withColumn("batch", F.lit(batch).cast("bigint"))
-            .write.mode("overwrite")
-            .options(**_OPTIONS)
-            .partitionBy("date", "root", "batch")
-            .parquet(self._path)
-        )
-        return True
+def write_remote(frame: DataFrame, path: str, batch: int) -> None:
+    """Write a batch to a file system that only Spark can reach: under a hidden name first, then folder by folder."""
+    (
+        partitioned(frame)
+        .withColumn("batch", F.lit(batch).cast("bigint"))
+        .write.mode("overwrite")
+        .options(**_OPTIONS)
+        .partitionBy("date", "root", "batch")
+        .parquet(path)
+    )

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from peers.spark.archiving.staging import ShareSource
 from peers.spark.archiving.state import CHECKPOINT, HUB, ArchiveOrder
 from peers.spark.archiving.watch import Tally
 from peers.spark.archiving.writing import Writing
@@ -77,7 +78,7 @@ def run_query(job: Job, order: ArchiveOrder, writing: Writing, watching: Watchin
     failed_starts = 0
     while True:
         try:
-            _run_once(_start(job, order, writing), watching)
+            _run_once(_start(job, order, writing), writing.rows, watching)
         except StreamingQueryException as error:
             if _NO_WORKER in str(error) and failed_starts < STARTS - 1:
                 failed_starts += 1
@@ -93,21 +94,22 @@ def run_query(job: Job, order: ArchiveOrder, writing: Writing, watching: Watchin
             return
 
 
-def _run_once(query: StreamingQuery, watching: Watching) -> None:
+def _run_once(query: StreamingQuery, rows: dict[int, int], watching: Watching) -> None:
     tally = watching.tally
     try:
         while query.isActive and not watching.stop.wait(_POLL_S):
-            tally.take(query.recentProgress)
+            tally.take(query.recentProgress, rows)
             watching.every(tally)
         if not query.isActive:
             query.awaitTermination()  # raises what has ended it
     finally:
         query.stop()
-        tally.take(query.recentProgress)
+        tally.take(query.recentProgress, rows)
 
 
 def _start(job: Job, order: ArchiveOrder, writing: Writing) -> StreamingQuery:
-    stream = job.spark.readStream.format("hub").options(**writing.source_options()).load()
+    source = ShareSource.name() if order.is_local else "hub"
+    stream = job.spark.readStream.format(source).options(**writing.source_options()).load()
     written = stream.writeStream.foreachBatch(writing.write).queryName("topichub archive")
     written = written.option("checkpointLocation", f"{order.path}/{HUB}/{CHECKPOINT}")
     if order.every_s is None:

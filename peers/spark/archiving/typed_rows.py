@@ -7,18 +7,15 @@ offset, timestamp, topic, value ──▶ offset, timestamp, topic, event_time, 
 Invariant: nothing of a message is lost. What is in no column stands in `_rest` as JSON: an object with the fields that
 have none or do not fit; the message itself where it is no map; `{"$msgpack": "<base64>"}` where JSON cannot say it.
 
-Owner: one task; what it counts is added to the job's counts when it ends. Cost: 0.3 µs a column, beside other work on
-the machine.
+Owner: one task. Cost: 0.3 µs a column, beside other work on the machine.
 """
 
 from __future__ import annotations
 
 import base64
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import (
@@ -37,13 +34,9 @@ from pyspark.sql.types import (
 from peers.spark.archiving.typed_columns import EVENT_TIME, REST, SIZE, TypedColumns
 from peers.spark.connector.decoding import UNREADABLE, message_of
 from peers.spark.connector.fields import Fit, MisfitError, fit_of, json_text
-from peers.spark.connector.inference import Inference
 from peers.spark.connector.record_batches import arrow_schema
 
-if TYPE_CHECKING:
-    from pyspark import Accumulator
-
-__all__ = ["Counts", "TypedRows", "look", "moments", "typed_schema"]
+__all__ = ["TypedRows", "moments", "typed_schema"]
 
 _AS_THEY_ARE: dict[type[DataType], type] = {
     StringType: str,
@@ -55,15 +48,6 @@ _AS_THEY_ARE: dict[type[DataType], type] = {
 
 _EARLIEST_US, _BEYOND_US = -62_135_596_800_000_000, 253_402_300_800_000_000
 """The years 1 to 9999: what a date can be."""
-
-
-class Counts(NamedTuple):
-    """What is told of all tasks together."""
-
-    rest: Accumulator[int]
-    """Messages of which something stands in `_rest`."""
-    undated: Accumulator[int]
-    """Messages without an event time."""
 
 
 def typed_schema(columns: TypedColumns, event_time: str) -> StructType:
@@ -87,17 +71,6 @@ def typed_schema(columns: TypedColumns, event_time: str) -> StructType:
     )
 
 
-def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Yield a row for each `table`: which kinds the fields of its messages in `value` are of, as JSON in `seen`."""
-    seen: defaultdict[str, Inference] = defaultdict(Inference)
-    for batch in batches:
-        by_table = pa.Table.from_batches([batch]).group_by("table").aggregate([("value", "list")])
-        for table, values in zip(by_table["table"].to_pylist(), by_table["value_list"].to_pylist(), strict=True):
-            seen[table].add(map(message_of, values))
-    told = [msgspec.json.encode(one.seen).decode() for one in seen.values()]
-    yield pa.record_batch({"table": pa.array(list(seen), pa.string()), "seen": pa.array(told, pa.string())})
-
-
 def moments(bodies: Iterable[bytes | None], name: str) -> list[int | None]:
     """Return the times, µs since 1970 UTC, that a field of messages holds."""
     fit = fit_of(name, TimestampType())
@@ -119,61 +92,59 @@ class TypedRows:
     Args:
         columns: Of the fields.
         event_time: Field of the event time; empty for none.
-        counts: Are added to.
+
+    Attributes:
+        rest: Messages of which something stands in `_rest`.
+        undated: Messages without an event time.
     """
 
-    def __init__(self, columns: TypedColumns, event_time: str, counts: Counts) -> None:
-        self._columns = columns
+    def __init__(self, columns: TypedColumns, event_time: str) -> None:
+        self.rest = 0
+        self.undated = 0
         self._event_time = event_time
-        self._counts = counts
-
-    def batches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of batches of records."""
-        schema = arrow_schema(typed_schema(self._columns, self._event_time))
-        named = self._columns.schema.fields
-        fits = [
-            _Fitting(
-                self._columns.fields[one.name],
-                fit_of(one.name, one.dataType, whole=True, strict_times=one.name not in self._columns.declared),
+        self._schema = arrow_schema(typed_schema(columns, event_time))
+        self._fits = {
+            one.name: _Fitting(
+                columns.fields[one.name],
+                fit_of(one.name, one.dataType, whole=True, strict_times=one.name not in columns.declared),
                 _AS_THEY_ARE.get(type(one.dataType)),
             )
-            for one in named
-        ]
-        for batch in batches:
-            yield pa.RecordBatch.from_arrays(self._arrays(batch, schema, fits), schema=schema)
+            for one in columns.schema.fields
+        }
+        self._known = frozenset(fitting.name for fitting in self._fits.values())
 
-    def _arrays(self, batch: pa.RecordBatch, schema: pa.Schema, fits: Sequence[_Fitting]) -> list[pa.Array]:
-        bodies: list[bytes | None] = batch.column("value").to_pylist()
-        messages = list(map(message_of, bodies))
+    def table(self, records: pa.Table, messages: list[Any]) -> pa.Table:
+        """Return the rows of records, whose values are these messages."""
+        schema, values = self._schema, records["value"]
         maps = [message if type(message) is dict else {} for message in messages]
         rests: dict[int, dict[Any, Any]] = {}
-        made: dict[str, Any] = {name: batch.column(name) for name in ("offset", "timestamp", "topic")}
-        made[SIZE] = pc.fill_null(pc.binary_length(batch.column("value")), 0)
+        made: dict[str, Any] = {name: records[name] for name in ("offset", "timestamp", "topic")}
+        made[SIZE] = pc.fill_null(pc.binary_length(values), 0)
         if self._event_time:
             made[EVENT_TIME] = self._event_times(maps, schema)
-        for column, fitting in zip(self._columns.schema.names, fits, strict=True):
+        for column, fitting in self._fits.items():
             made[column] = pa.array(_fitted(maps, fitting, rests), schema.field(column).type)
-        _add_unknown(maps, frozenset(fitting.name for fitting in fits), rests)
-        made[REST] = pa.array(self._texts(bodies, messages, rests), pa.string())
-        return [made[field.name].cast(field.type) for field in schema]
+        _add_unknown(maps, self._known, rests)
+        made[REST] = pa.array(self._texts(values, messages, rests), pa.string())
+        return pa.Table.from_arrays([made[field.name].cast(field.type) for field in schema], schema=schema)
 
     def _event_times(self, maps: list[dict[Any, Any]], schema: pa.Schema) -> pa.Array:
         fit = fit_of(self._event_time, TimestampType())
         found = [_moment(message, self._event_time, fit) for message in maps]
-        self._counts.undated.add(found.count(None))
+        self.undated += found.count(None)
         return pa.array(found, schema.field(EVENT_TIME).type)
 
     def _texts(
-        self, bodies: list[bytes | None], messages: list[Any], rests: dict[int, dict[Any, Any]]
+        self, values: pa.ChunkedArray, messages: list[Any], rests: dict[int, dict[Any, Any]]
     ) -> list[str | None]:
         """Return what stands in `_rest`."""
         texts: list[str | None] = [None] * len(messages)
         for number, message in enumerate(messages):
             if type(message) is not dict:
-                texts[number] = _text(message, bodies[number])
+                texts[number] = _text(message, values[number].as_py())
         for number, rest in rests.items():
-            texts[number] = _text(rest, bodies[number])
-        self._counts.rest.add(len(texts) - texts.count(None))
+            texts[number] = _text(rest, values[number].as_py())
+        self.rest += len(texts) - texts.count(None)
         return texts
 
 

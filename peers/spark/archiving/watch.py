@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from typing import Any
 
 __all__ = ["Tally"]
@@ -29,8 +29,12 @@ class Tally:
         self.last_batch = -1
         self._seen: tuple[str, int] = ("", -1)
 
-    def take(self, reports: Iterable[Mapping[str, Any]]) -> bool:
+    def take(self, reports: Iterable[Mapping[str, Any]], rows: MutableMapping[int, int]) -> bool:
         """Take reports of one query, the oldest first; some may have been taken before.
+
+        Args:
+            reports: Of Spark.
+            rows: Records of batches whose rows Spark has not seen; they are taken out.
 
         Returns:
             Whether there was a new one.
@@ -47,16 +51,16 @@ class Tally:
             if idle or (run, batch) == self._seen:
                 continue
             self._seen = (run, batch)
-            self._count(report, source)
+            self._count(report, source, rows.pop(batch, int(report["numInputRows"])))
             changed = True
         return changed
 
-    def _count(self, report: Mapping[str, Any], source: Mapping[str, Any]) -> None:
-        self.messages += int(report["numInputRows"])
-        self.batches += bool(report["numInputRows"])
+    def _count(self, report: Mapping[str, Any], source: Mapping[str, Any], rows: int) -> None:
+        self.messages += rows
+        self.batches += bool(rows)
         self.last_batch = max(self.last_batch, int(report["batchId"]))
         if self.first is None:
-            self.first = _offset(source["startOffset"], self.next - int(report["numInputRows"]))
+            self.first = _offset(source["startOffset"], self.next - rows)
 
 
 def _offset(told: object, default: int) -> int:

@@ -13,7 +13,7 @@ import pytest
 
 from peers.spark.archiving import compaction, folders
 from peers.spark.archiving.compaction import Compacted, compact, groups
-from peers.spark.archiving.folders import batches, exchange, hidden_name, repair, roots
+from peers.spark.archiving.folders import STAGED, batches, exchange, hidden_name, repair, roots
 from tests.spark.archives import archived, write_archive
 
 TOPICS = ["/a/x", "/b/x", "/a/y"]
@@ -205,9 +205,9 @@ def test_files_are_copied_where_they_cannot_be_linked(tmp_path: Path, no_links: 
     assert sorted(offsets(archive)) == list(range(90))
 
 
-def test_repair_deletes_what_spark_has_left(tmp_path: Path) -> None:
+def test_repair_deletes_what_was_staged(tmp_path: Path) -> None:
     """Batches that were never moved to their place."""
     archive = make(tmp_path / "archive", 1)
-    (archive / ".spark-staging-1" / "date=2026-11-21").mkdir(parents=True)
+    (archive / STAGED / "1").mkdir(parents=True)
     assert repair(archive) == 1
     assert repair(archive) == 0

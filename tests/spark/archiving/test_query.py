@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -63,7 +64,12 @@ class Runs:
         self.left = iter(errors)
         job = Job(cast("Any", None), cast("Any", self.progress))
         watching = Watching(Tally(), lambda _: None, threading.Event())
-        run_query(job, ArchiveOrder(url="tcp://h", path="/x", every_s=every_s), cast("Writing", None), watching)
+        run_query(
+            job,
+            ArchiveOrder(url="tcp://h", path="/x", every_s=every_s),
+            cast("Writing", SimpleNamespace(rows={})),
+            watching,
+        )
         assert next(self.left, None) is None
         return self.progress.told
 
