@@ -13,6 +13,7 @@ record (`peers.client.journal`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import cast
 
 from hub.batch import Batch, Message
 from hub.journal.message import RecordedMessage
@@ -56,10 +57,8 @@ def decoded(batch: Batch, decode: Decode) -> list[Message]:
     messages = decode(batch, RecordedMessage)
     if len(messages) != batch.messages:
         return list(_readable(batch))
-    for number, (message, offset, time_us) in enumerate(zip(messages, batch.offsets, batch.times_us, strict=True)):
-        if not isinstance(message, RecordedMessage):  # of a frame that was read value by value
-            messages[number] = RecordedMessage(*message, offset, time_us)
-            continue
+    recorded = cast("list[RecordedMessage]", messages)  # a journal keeps no labels: all are of that class
+    for message, offset, time_us in zip(recorded, batch.offsets, batch.times_us, strict=True):
         message.offset = offset
         message.time_us = time_us
     return messages

@@ -18,7 +18,7 @@ for a value that is a map.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import repeat
 from typing import Any, NamedTuple
@@ -256,7 +256,7 @@ def decode_batch(  # noqa: C901 -- one loop
                 values = [_decode(frames[at : at + body_length]) for at in range(body_start, frame_end, size)]
         except _UNDECODABLE as error:
             for frame in iterate_frames(frames[position:frame_end]):
-                _salvage(frame, topic, error, messages, bad)
+                _salvage(frame, topic, error, made, messages, bad)
         else:
             messages.extend(map(made, zip(repeat(topic), values)))
         position = frame_end
@@ -295,14 +295,21 @@ def _decode_shared(run: SharedRun[Any]) -> tuple[list[Message], list[BadMessage]
     return decode_batch(plain)
 
 
-def _salvage(frame: Frame, topic: str, error: Exception, messages: list[Message], bad: list[BadMessage]) -> None:
+def _salvage(  # noqa: PLR0913, PLR0917 -- a part of `decode_batch`
+    frame: Frame,
+    topic: str,
+    error: Exception,
+    made: Callable[[tuple[str, Any]], Message],
+    messages: list[Message],
+    bad: list[BadMessage],
+) -> None:
     """Deliver what can be read of frames that as a whole cannot."""
     bodies = list(_bodies(frame))
     if not bodies:
         bad.append(BadMessage(topic, frame.body, frame.messages, _reason(error, frame.encoding)))
     for body in bodies:
         try:
-            messages.append(Message(topic, _decode(body)))
+            messages.append(made((topic, _decode(body))))
         except _UNDECODABLE as own_error:
             bad.append(BadMessage(topic, body, 1, _reason(own_error, frame.encoding)))
 

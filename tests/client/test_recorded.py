@@ -48,6 +48,13 @@ def test_what_cannot_be_read_moves_no_offset() -> None:
     assert places_of(found) == [(0, 100), (2, 100)]
 
 
+def test_what_is_read_value_by_value_has_room_for_offsets() -> None:
+    """Where one of several frames cannot be read, the others are messages of the same class."""
+    frames = b"".join(encode_frame(KIND_MESSAGES, body, key=b"/a") for body in (b"\x01", b"\xc1", b"\x03"))
+    found, _ = decode_batch(Batch(frames, 3), RecordedMessage)
+    assert [type(message) for message in found] == [RecordedMessage] * 2
+
+
 def test_live_messages_are_left_as_they_are() -> None:
     """The hub tells no offsets of them."""
     (message,) = decoded(Batch.of("/a", [1]), lambda *one: decode_batch(*one)[0])

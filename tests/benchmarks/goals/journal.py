@@ -120,10 +120,10 @@ def confirmed_frames(scope: Scope, goal_ms: float) -> list[Figure]:
 
 
 def history(scope: Scope, goal_per_s: float) -> list[Figure]:
-    """Measure a client that reads what is recorded, as columns."""
+    """Measure clients that read what is recorded: as columns, and as a stream that begins with the oldest record."""
     plan = _filling(scope, _READ_MESSAGES)
     name = f"{plan.messages:,} messages of {_SIZE_BYTES} bytes read from the journal"
-    columns, singly = [], []
+    columns, singly, streams, busy = [], [], [], []
     with Stage(plan) as stage:
         stage.measure(watch=scope.tell(f"{name}: writing"))
         url = stage.hub.url("tcp")
@@ -132,8 +132,14 @@ def history(scope: Scope, goal_per_s: float) -> list[Figure]:
             scope.tell(name)
             columns.append(asyncio.run(_read_columns(url)))
             singly.append(asyncio.run(_read_records(url)))
+            used_s = time.process_time()
+            streams.append(asyncio.run(_read_stream(url, plan.messages)))
+            busy.append(f"{1e6 * (time.process_time() - used_s) / plan.messages:.2f}")
     remark = f"record by record, messages/s: {', '.join(f'{rate:,.0f}' for rate in singly)}"
-    return [Figure(name, goal_per_s, "messages/s", columns, at_least=True, remark=remark)]
+    columns_figure = Figure(name, goal_per_s, "messages/s", columns, at_least=True, remark=remark)
+    remark = f"CPU of the reader, µs a message: {', '.join(busy)}"
+    stream = f"{plan.messages:,} messages of {_SIZE_BYTES} bytes, a stream from the journal, one reader"
+    return [columns_figure, Figure(stream, goal_per_s, "messages/s", streams, at_least=True, remark=remark)]
 
 
 def beside_history(scope: Scope, goal_times: float) -> list[Figure]:
@@ -242,6 +248,16 @@ async def _read_records(url: str) -> float:
     async with connect(url) as client:
         async for _ in client.read():
             messages += 1
+    return messages / (time.perf_counter() - began_s)
+
+
+async def _read_stream(url: str, messages: int) -> float:
+    """Read so many messages of a stream, a batch at a time; return messages/s."""
+    began_s = time.perf_counter()
+    left = messages
+    async with connect(url) as client, client.subscribe("/", from_offset=0) as stream:
+        while left > 0:
+            left -= len(await stream.batch())
     return messages / (time.perf_counter() - began_s)
 
 
