@@ -8,6 +8,7 @@
 | `fellows` | which other hubs have joined a cluster, and which of them has it |
 | `logger` | the PUSH of a node, on a port of its own: its logs |
 | `publisher` | the XPUB of a node, on the second port: what it publishes, and what it is told is wanted |
+| `returning` | nodes that come back after their connection has broken, and are told all anew |
 | `mechanisms` | whether all that is encrypted: NULL or CURVE |
 
 Of a cluster that has another central broker, `subscriber` and `publisher` are the sockets of that one, which

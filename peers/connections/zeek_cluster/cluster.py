@@ -29,6 +29,7 @@ from typing import TYPE_CHECKING
 from hub.batch import Batch
 from peers.connections.zeek_cluster.fellows import HUB_TOPIC, Fellows
 from peers.connections.zeek_cluster.mechanisms import NO_CURVE
+from peers.connections.zeek_cluster.returning import Returning
 from peers.connections.zeek_cluster.telling import Telling
 from peers.node.node import Node
 from peers.values.forms import Form
@@ -61,9 +62,6 @@ class Cluster:
     is_left = False
     """Whether the hub leaves it to another hub of the mesh, which has joined it, too."""
 
-    mailbox = b""
-    """The topic whose events are said to the hub itself (`hear`); empty for none."""
-
     def __init__(
         self,
         node: Node,
@@ -83,6 +81,9 @@ class Cluster:
         """When they are told."""
         self.own = HUB_ID + f"{name or node.name}_{node.id.hex()[:12]}".encode()
         """The hub's own node id, the sender of what no node has published; what comes with it has come back."""
+        self._returning = Returning(self.own, node.loop, self.publishers, self._announce)
+        self.mailbox = b"" if self.is_far else self._returning.mailbox
+        """What the topics begin with whose events are said to the hub itself (`hear`); empty for none."""
         self._writer = EventWriter(self.own, passes_on=not self.is_far)
         self._writer.serializer = serializer.encode()
 
@@ -98,17 +99,29 @@ class Cluster:
     def take_in(self, publisher: Publisher) -> None:
         """A publisher is about to be told what is wanted, from now on until `let_go`."""
         self.publishers[publisher] = None
+        self._returning.publisher_comes(publisher)
 
     def let_go(self, publisher: Publisher) -> None:
         """It is gone; once or more."""
         self.publishers.pop(publisher, None)
+        self._returning.publisher_goes(publisher)
         self.telling.leave(publisher)
 
     def speak(self, subscriber: Subscriber) -> None:
         """A subscriber is there."""
 
-    def hear(self, payload: bytes) -> None:
-        """Somebody has published an event to `mailbox`, in Broker's binary format."""
+    def hear(self, publisher: Publisher, topic: bytes, payload: bytes) -> None:
+        """A node has published an event to `mailbox`, in Broker's binary format."""
+        self._returning.hear(publisher, topic, payload)
+
+    def is_wanted(self, topic: bytes) -> bool:
+        """Whether publishers are told that nodes want exactly this topic."""
+        return topic in self.wanted and topic not in self._returning.held
+
+    @property
+    def told_topics(self) -> list[bytes]:
+        """Everything that a publisher that comes is told."""
+        return [topic for topic in self.wanted.topics if topic not in self._returning.held]
 
     @property
     def serializer(self) -> bytes:
@@ -133,20 +146,30 @@ class Cluster:
         """Whether publishers may be told that the hub wants a topic for others than nodes of the cluster."""
         return True
 
-    def want(self, subscriber: object, topic: bytes) -> None:
+    def want(self, subscriber: Subscriber, topic: bytes) -> None:
         """A subscriber has asked for a topic; once more, perhaps."""
+        is_first = topic not in self.wanted
         self.wanted.add(subscriber, topic)
-        self.telling.changed(topic, again=True)
+        if not (is_first and topic.startswith(NODE_ID) and self._returning.comes(topic, subscriber)):
+            self._announce(topic)
 
-    def want_no_more(self, subscriber: object, topic: bytes) -> None:
+    def want_no_more(self, subscriber: Subscriber, topic: bytes) -> None:
         """A subscriber does not ask for it any more."""
         if self.wanted.remove(subscriber, topic):
-            self.telling.changed(topic, again=False)
+            self._end(topic)
 
-    def leave(self, subscriber: object) -> None:
+    def leave(self, subscriber: Subscriber) -> None:
         """A subscriber is gone."""
         for topic in self.wanted.leave(subscriber):
-            self.telling.changed(topic, again=False)
+            self._end(topic)
+
+    def _announce(self, topic: bytes) -> None:
+        self.telling.changed(topic, again=True)
+
+    def _end(self, topic: bytes) -> None:
+        if topic.startswith(NODE_ID):
+            self._returning.goes(topic)
+        self.telling.changed(topic, again=False)
 
 
 class FarCluster(Cluster):
@@ -202,17 +225,17 @@ class FarCluster(Cluster):
         """Not where nodes would take the hub for a node, and wait for its hello."""
         return not topic.startswith(NODE_ID)
 
-    def want(self, subscriber: object, topic: bytes) -> None:  # noqa: ARG002 -- there is one, the broker
+    def want(self, subscriber: Subscriber, topic: bytes) -> None:  # noqa: ARG002 -- there is one, the broker
         """The broker has told all others, too."""
         if topic.startswith(HUB_TOPIC):
             self._fellows.appeared(topic)
 
-    def want_no_more(self, subscriber: object, topic: bytes) -> None:  # noqa: ARG002 -- as above
+    def want_no_more(self, subscriber: Subscriber, topic: bytes) -> None:  # noqa: ARG002 -- as above
         """The broker has told all others, too."""
         if topic.startswith(HUB_TOPIC):
             self._fellows.gone(topic)
 
-    def leave(self, subscriber: object) -> None:
+    def leave(self, subscriber: Subscriber) -> None:
         """The broker tells nothing any more, until it is there again."""
         if self.speaker is subscriber:
             self.speaker = None

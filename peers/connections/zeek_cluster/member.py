@@ -79,21 +79,21 @@ class Member(FarCluster):
         super().speak(subscriber)
         self._look_again()
 
-    def want(self, subscriber: object, topic: bytes) -> None:
+    def want(self, subscriber: Subscriber, topic: bytes) -> None:
         """A node has asked for a topic; once more, perhaps."""
         super().want(subscriber, topic)
         if topic.startswith(NODE_ID):
             self._discovery.subscribed(topic)
             self._act()
 
-    def want_no_more(self, subscriber: object, topic: bytes) -> None:
+    def want_no_more(self, subscriber: Subscriber, topic: bytes) -> None:
         """No node asks for it any more."""
         super().want_no_more(subscriber, topic)
         if topic.startswith(NODE_ID):
             self._discovery.unsubscribed(topic)
             self._act()
 
-    def hear(self, payload: bytes) -> None:
+    def hear(self, publisher: Publisher, topic: bytes, payload: bytes) -> None:  # noqa: ARG002 -- there is one
         """A node has published an event to this one."""
         self._discovery.hear(payload)
         self._act()
@@ -107,7 +107,7 @@ class Member(FarCluster):
             self._act()
         return is_used
 
-    def leave(self, subscriber: object) -> None:
+    def leave(self, subscriber: Subscriber) -> None:
         """The broker tells nothing any more, until it is there again."""
         if self.speaker is not subscriber:
             return

@@ -54,7 +54,7 @@ def publisher_connection(cluster: Cluster, queue: QueueLimits, address: str = ""
 class Publisher(FarEnd):
     """One node. See `peers.connections.conversation.Conversation`."""
 
-    __slots__ = ("_asked", "_cluster", "_is_behind", "_told", "_untold", "is_dialled")
+    __slots__ = ("_anew", "_asked", "_cluster", "_is_behind", "_told", "_untold", "is_dialled", "node_topic", "since_s")
 
     changes: frozenset[type] = frozenset({Proving, Ready, Addressed})
 
@@ -80,8 +80,14 @@ class Publisher(FarEnd):
         self._told: set[bytes] = set()
         # What it is to be told of, and whether also where it knows.
         self._untold: OrderedDict[bytes, bool] = OrderedDict()
+        # What of it the node is told to have ended first.
+        self._anew: set[bytes] = set()
         # Whether something has changed that the node was not told, as it does not read.
         self._is_behind = False
+        self.node_topic = b""
+        """The nodeid topic of its node, once the node has greeted the hub."""
+        self.since_s = 0.0
+        """When it has come, by the loop's clock."""
 
     def act(self, event: Event | Addressed[Route] | NoEvent) -> int:
         """Do what an event asks for; return its share of a turn."""
@@ -103,7 +109,7 @@ class Publisher(FarEnd):
         if self._join(self._ask):
             self._leave_out()
             self._cluster.take_in(self)
-            for topic in self._cluster.wanted.topics:
+            for topic in self._cluster.told_topics:
                 self.note(topic)
             text = "Zeek cluster joined: it publishes" if self.is_dialled else "Zeek node publishes"
             self._node.log.info(text, address=self._connection.address)
@@ -112,7 +118,7 @@ class Publisher(FarEnd):
         """Somebody says something to this hub: it is a message like all others, too."""
         if (handler := self._connection.handler) is not None:
             self._node.core.publish(handler, event.run.route, event.run)
-            self._cluster.hear(event.payload)
+            self._cluster.hear(self, event.topic, event.payload)
 
     # What it is told.
 
@@ -139,6 +145,21 @@ class Publisher(FarEnd):
         self._untold[topic] = again or self._untold.get(topic, False)
         self._cluster.telling.stand(self)
 
+    def is_told(self, topic: bytes) -> bool:
+        """Whether the node knows that a topic is wanted, or is about to be told."""
+        return topic in self._told or topic in self._untold
+
+    def tell(self, topic: bytes) -> None:
+        """Tell the node that the hub itself wants a topic."""
+        self._asked.add(topic)
+        self.note(topic)
+
+    def tell_anew(self, topic: bytes) -> None:
+        """Tell the node that a topic has ended, and then that it is wanted, if it is: its socket may know it still."""
+        self._anew.add(topic)
+        self._untold.pop(topic, None)
+        self.note(topic)
+
     @property
     def has_untold(self) -> bool:
         """Whether there is something that it is to be told."""
@@ -159,11 +180,16 @@ class Publisher(FarEnd):
 
     def _word(self, topic: bytes, again: bool) -> bytes:  # noqa: FBT001 -- see `note`
         """Return what the node is told of a topic; nothing where it knows."""
-        is_wanted = topic in self._cluster.wanted or (topic in self._asked and not self._cluster.is_left)
+        is_wanted = self._cluster.is_wanted(topic) or (topic in self._asked and not self._cluster.is_left)
+        end = b""
+        if topic in self._anew:
+            self._anew.discard(topic)
+            self._told.discard(topic)
+            end = encode_subscription(topic, is_wanted=False)
         if is_wanted is (topic in self._told) and not (is_wanted and again):
-            return b""
+            return end
         (self._told.add if is_wanted else self._told.discard)(topic)
-        return encode_subscription(topic, is_wanted=is_wanted)
+        return end + encode_subscription(topic, is_wanted=is_wanted)
 
     def write_more(self) -> None:
         """The node reads on: tell what has changed meanwhile."""
@@ -183,10 +209,10 @@ class Publisher(FarEnd):
             handler.leave_out(left=self._cluster.is_left)
 
     def _tell_changes(self) -> None:
-        wanted = set(self._cluster.wanted.topics)
+        wanted = set(self._cluster.told_topics)
         if not self._cluster.is_left:
             wanted |= self._asked
-        for topic in wanted ^ self._told:
+        for topic in (*self._anew, *((wanted ^ self._told) - self._anew)):
             self.note(topic)
 
     def leave(self, reason: str) -> None:

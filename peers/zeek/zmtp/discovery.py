@@ -28,6 +28,7 @@ from peers.values.errors import InvalidDataError
 from peers.values.event import Event, NoEventError
 
 __all__ = [
+    "GREETING",
     "LOOK_S",
     "NODES_LIMIT",
     "NODE_ID",
@@ -44,11 +45,13 @@ NODE_ID: Final = b"zeek.cluster.nodeid."
 NODES_LIMIT: Final = 10_000
 """Most nodes that are kept; Zeek's largest clusters have some hundreds."""
 
+GREETING: Final = "Cluster::Backend::ZeroMQ::hello"
+"""What a node says first to another one: its name and its id."""
+
 LOOK_S: Final = 10.0
 """How long it is waited for the other half of a greeting, and for nodes to be there again, seconds, and up to twice as
 long: Zeek's `hello_expiration`."""
 
-_GREETING: Final = "Cluster::Backend::ZeroMQ::hello"
 _ANSWER: Final = "Cluster::hello"
 _SHOWN_LIMIT: Final = 256
 """Longest name, and longest id, characters."""
@@ -191,7 +194,7 @@ class Discovery:
             event = Event.decode(payload)
         except (NoEventError, InvalidDataError):
             return
-        if event.name not in {_GREETING, _ANSWER}:
+        if event.name not in {GREETING, _ANSWER}:
             return
         match event.args:
             case (str() as name, str() as node_id) if max(len(name), len(node_id)) <= _SHOWN_LIMIT:
@@ -231,7 +234,7 @@ class Discovery:
         if node.greeted_in == _NEVER or (node.greeted_in != self._period and not is_done):
             node.greeted_in = self._period
             node.is_answered = False
-            self._say(_GREETING, node_id)
+            self._say(GREETING, node_id)
         if node.has_greeted and not node.is_answered:
             node.is_answered = True
             self._say(_ANSWER, node_id)

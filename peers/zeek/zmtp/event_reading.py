@@ -59,12 +59,13 @@ class NoEvent(NamedTuple):
 
 
 class Addressed(NamedTuple, Generic[R]):
-    """An event that was published to the reader's own topic."""
+    """An event that was published to the reader itself."""
 
     run: Run[R]
     """The event, for others."""
     payload: bytes
     """The event, in Broker's binary format."""
+    topic: bytes
 
 
 class EventReader(Generic[R]):
@@ -75,7 +76,7 @@ class EventReader(Generic[R]):
         routes: Where the routes of messages are looked up.
         keep: Called with a run, and with the bytes that it was read from: other nodes are sent the same.
         own: The node id of the reader: what it has published itself, and a broker has sent back, is not taken.
-        mailbox: The topic whose events are for the reader itself, too; empty for none.
+        mailbox: What the topics begin with whose events are for the reader itself, too; empty for none.
         learn: Told the serializer of the first event that comes; not that of other hubs, which have to learn it, too.
     """
 
@@ -134,7 +135,7 @@ class EventReader(Generic[R]):
             return None
         head = EventHead(topic, sender, serializer)
         routing_key = head.routing_key
-        is_addressed = bool(self._mailbox) and topic == self._mailbox
+        is_addressed = bool(self._mailbox) and topic.startswith(self._mailbox)
         if serializer == BINARY and not is_addressed:
             self._remember(message.frames[: message.ends[HEAD_PARTS - 1]], routing_key)
         elif serializer != BINARY:
@@ -147,7 +148,7 @@ class EventReader(Generic[R]):
         if route is None:
             route = self._routes.miss(routing_key)
         run = Run(route, _LENGTH.pack(len(payload)) + routing_key + payload, 1)
-        return Addressed(run, payload) if is_addressed else run
+        return Addressed(run, payload, topic) if is_addressed else run
 
     def _remember(self, head: bytes, routing_key: bytes) -> None:
         if len(self._heads) >= HEADS_LIMIT:

@@ -32,7 +32,7 @@ class EventSession(Session, Generic[R]):
         hub: The id of this hub; see `Session`.
         mechanism: See `Session`.
         waits: See `Session`.
-        mailbox: The topic whose events come as `Addressed`; empty for none.
+        mailbox: What the topics begin with whose events come as `Addressed`; empty for none.
         learn: Told the serializer of the first event.
     """
 

@@ -15,7 +15,7 @@ from tests.connections.zeek_cluster.zmq_broker import ZmqBroker
 from tests.hubs.eventually import eventually
 from tests.loops import on_the_hubs_loop as pytest_asyncio_loop_factories
 
-__all__ = ["pytest_asyncio_loop_factories"]
+__all__ = ["joined_nodes", "pytest_asyncio_loop_factories"]
 
 StartNode = Callable[..., Awaitable[ZmqNode]]
 
@@ -40,10 +40,10 @@ def start_node(hub: Daemon) -> Iterator[StartNode]:
     nodes: list[ZmqNode] = []
 
     async def start(node_id: str, *topics: str, receive_hwm: int = 0) -> ZmqNode:
-        before = len(_joined(hub))
+        before = len(joined_nodes(hub))
         node = ZmqNode(context, hub.endpoints[0], node_id, receive_hwm)
         nodes.append(node)
-        await eventually(lambda: len(_joined(hub)) == before + 2)
+        await eventually(lambda: len(joined_nodes(hub)) == before + 2)
         node.subscribe(*topics)
         return node
 
@@ -53,7 +53,7 @@ def start_node(hub: Daemon) -> Iterator[StartNode]:
     context.term()
 
 
-def _joined(hub: Daemon) -> list[Connection]:
+def joined_nodes(hub: Daemon) -> list[Connection]:
     """The connections of nodes whose handshakes are done."""
     return [one for one in hub.node.connections if one.protocol == "zeek+zmq" and one.handler is not None]
 

@@ -47,8 +47,9 @@ class ZeekNode(ZmqNode):
         """What was published to this node, or to what it subscribes to, but for greetings."""
         self._layout, self._serializer, self._is_json = layout, serializer, serializer == b"broker-json-v1"
         self._seen: set[str] = set()
-        self._greeted: dict[str, str] = {}
-        self._answered: set[str] = set()
+        self.subscriptions: set[str] = set()
+        self.hellos: set[str] = set()
+        """Halves of greetings: of each that stays, Zeek's reporter warns after 10 s."""
         self._told_until = self._got_until = 0
         self.subscribe("zeek.cluster.worker", f"{_NODE_ID}{self.id}.", f"zeek.cluster.node.{name}.")
 
@@ -84,12 +85,14 @@ class ZeekNode(ZmqNode):
         if node_id != self.id and node_id not in self._seen:
             self._seen.add(node_id)
             self.say(f"{_NODE_ID}{node_id}.", Event(_GREETING, self.name, self.id))
-            self._answer(node_id)
+            if node_id in self.hellos:
+                self.hellos.discard(node_id)
+                self._answer(node_id)
+            else:
+                self.subscriptions.add(node_id)
 
     def _goes(self, node_id: str) -> None:
         self._seen.discard(node_id)
-        self._greeted.pop(node_id, None)
-        self._answered.discard(node_id)
         if node_id in self.up:
             self.raised.append(("down", self.up.pop(node_id)))
         elif node_id != self.id:
@@ -103,10 +106,13 @@ class ZeekNode(ZmqNode):
         assert isinstance(name, str)
         assert isinstance(node_id, str)
         if event.name == _GREETING:
-            if node_id in self._greeted:
+            if node_id in self.up:
                 self.warnings.append(f"{name} sends ZeroMQ::hello twice")
-            self._greeted[node_id] = name
-            self._answer(node_id)
+            elif node_id in self.subscriptions:
+                self.subscriptions.discard(node_id)
+                self._answer(node_id)
+            else:
+                self.hellos.add(node_id)
         elif name not in self._layout:
             self.warnings.append(f"Got Cluster::hello msg from unexpected node {name}")
         elif node_id not in self.up:
@@ -114,6 +120,4 @@ class ZeekNode(ZmqNode):
             self.raised.append(("up", name))
 
     def _answer(self, node_id: str) -> None:
-        if node_id in self._seen and node_id in self._greeted and node_id not in self._answered:
-            self._answered.add(node_id)
-            self.say(f"{_NODE_ID}{node_id}.", Event(_ANSWER, self.name, self.id))
+        self.say(f"{_NODE_ID}{node_id}.", Event(_ANSWER, self.name, self.id))
