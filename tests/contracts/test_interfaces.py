@@ -1,0 +1,177 @@
+"""Settings, commands with their flags, and the names and signatures of the clients, as users have them."""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cyclopts import App
+
+import peers.client
+import peers.embedding
+from peers.cli.commands import app
+from peers.client import blocking
+from peers.client.history import History
+from tests.cli.programs import hub
+from tests.console.node import node_command, start_node
+from tests.contracts.golden import check
+
+HUB_JS = Path(__file__).parents[2] / "peers" / "console" / "static" / "hub.js"
+
+
+def test_settings() -> None:
+    """Each has the recorded name, default and unit, as `hub check-config` tells them."""
+    shown = hub("check-config", "--json")
+    assert (shown.returncode, shown.stderr) == (0, b"")
+    settings = map(json.loads, shown.stdout.splitlines())
+    check("settings.txt", (f"{one['setting']} = {json.dumps(one['value'])} {one['unit']}".rstrip() for one in settings))
+
+
+def test_commands() -> None:
+    """Each command takes the recorded flags; those of `hub run` are the settings."""
+    check("commands.txt", _flags(app, "hub"))
+
+
+def _flags(command: App, name: str) -> Iterator[str]:
+    yield name
+    inner = [each for each in command if not each.startswith("-")]
+    for each in inner:
+        yield from _flags(command[each], f"{name} {each}")
+    if not inner and name not in {"hub run", "hub check-config"}:
+        for argument in command.assemble_argument_collection():
+            yield from (f"{name} {flag}" for flag in argument.names if flag.startswith("--"))
+
+
+PACKAGES = {
+    "client.txt": [peers.client, blocking],
+    "embedding.txt": [peers.embedding],
+}
+
+BESIDE: dict[Any, list[type]] = {peers.client: [History]}
+"""Classes that programs are given by a call, and need no name for."""
+
+MADE = {"BlockingHub", "Hub", "QueueWish"}
+"""Classes that programs make; objects of all others are given to them."""
+
+INSIDE = {
+    "Block": {"alone", "send", "take"},
+    "CallbackSubscription": {"finish", "open", "put", "put_break", "put_gap"},
+    "ConsumedMessage": {"of"},
+    "Hello": {"decode", "encode", "link", "mesh", "token", "without_token"},
+    "MessageStream": {"finish", "put", "put_break", "put_gap"},
+    "Service": {"cancel", "disconnected", "fail", "receive", "start"},
+    "ServiceName": {"end", "ended", "stand", "wish"},
+}
+"""What only the parts of a client use of them, see tests/client/test_surface.py."""
+
+
+@pytest.mark.parametrize("golden", PACKAGES)
+def test_python(golden: str) -> None:
+    """Each name of a package has the recorded signature, and each class the recorded members."""
+    lines: list[str] = []
+    for package in PACKAGES[golden]:
+        found = {name: getattr(package, name) for name in package.__all__}
+        found |= {owner.__name__: owner for owner in BESIDE.get(package, [])}
+        for name, value in found.items():
+            lines += _described(f"{package.__name__}.{name}", value)
+    check(golden, lines)
+
+
+def _described(path: str, value: Any) -> Iterator[str]:
+    if inspect.isfunction(value):
+        yield path + _signature(value)
+    elif not inspect.isclass(value):
+        yield f"{path}: {value}"
+    elif issubclass(value, BaseException):
+        bases = [base.__name__ for base in value.__mro__[1:] if base.__module__.startswith(("hub", "peers"))]
+        yield f"{path}: {', '.join(bases)}"
+        yield from (f"{path}.{name}" for name in _attributes(value))
+    elif issubclass(value, dict):
+        yield from (f"{path}.{name}: {told.__forward_arg__}" for name, told in value.__annotations__.items())
+    elif issubclass(value, enum.Enum):
+        yield from (f"{path}.{member.name} = {member.value!r}" for member in value)
+    else:
+        fields = ", ".join(getattr(value, "_fields", ()))
+        yield path + (_signature(value) if value.__name__ in MADE else f": {fields}" * bool(fields))
+        for name in _attributes(value):
+            member = inspect.getattr_static(value, name, None)
+            if isinstance(member, classmethod | staticmethod):
+                member = member.__func__
+            yield f"{path}.{name}{_signature(member) if inspect.isfunction(member) else ''}"
+
+
+def _attributes(owner: type) -> set[str]:
+    """Return the public names of a class: members, and what its own and inherited constructors set."""
+    own = [each for each in owner.__mro__ if each.__module__.startswith(("hub", "peers"))]
+    found = set(dir(owner)) | set(getattr(owner, "__annotations__", ()))
+    found |= {name for each in own for name in re.findall(r"self\.(\w+)(?:: [^=]+)? = ", inspect.getsource(each))}
+    beyond = INSIDE.get(owner.__name__, set()).union(dir(OSError), dir(tuple))
+    return {name for name in found if not name.startswith("_")} - beyond
+
+
+def _signature(value: Any) -> str:
+    """Return names, kinds and defaults of the parameters; annotations as they stand, "async" for what is awaited."""
+    signature = inspect.signature(value)
+    kept = [each for each in signature.parameters.values() if each.name not in {"self", "cls"}]
+    if inspect.isclass(value):
+        signature = signature.replace(return_annotation=inspect.Signature.empty)
+    text = re.sub(r" at 0x\w+>", ">", str(signature.replace(parameters=kept)))
+    text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", text.replace("ForwardRef(", "").replace("')", "'"))
+    return text + (" async" if inspect.iscoroutinefunction(value) else "")
+
+
+INSIDE_JS = ["ClaimedName.end", "ClaimedName.stand", "ClaimedName.standing"]
+INSIDE_JS += ["ClaimedName.confirmed", "Subscription.confirmed", "Subscription.confirmedBy", "Subscription.ended"]
+"""What only the parts of hub.js use."""
+
+
+async def test_hub_js() -> None:
+    """The module exports the recorded names, and each class has the recorded members with their parameters."""
+    command = node_command()
+    if isinstance(command, str):
+        pytest.skip(f"NODE IS MISSING: {command}")
+    async with start_node(command) as node:
+        lines = await node.evaluate(_LIST, url=HUB_JS.as_uri(), inside=INSIDE_JS)
+    check("hub_js.txt", lines)
+
+
+_LIST = """
+const hub = await import(url);
+class Silent {
+  constructor() { this.readyState = 0; }
+  addEventListener() {} removeEventListener() {} close() {} send() {}
+}
+const client = hub.connect("ws://127.0.0.1:1/v1/hub", { WebSocket: Silent });
+const lines = [];
+const parameters = (text) => {
+  let depth = 0;
+  const start = text.indexOf("(");
+  for (let at = start; at < text.length; at += 1) {
+    depth += "([{".includes(text[at]) - ")]}".includes(text[at]);
+    if (depth === 0) return text.slice(start, at + 1).replace(/\\s+/g, " ");
+  }
+};
+const members = (name, prototype) => {
+  for (let each = prototype; !/native code/.test(each.constructor.toString()); each = Object.getPrototypeOf(each))
+    for (const [key, told] of Object.entries(Object.getOwnPropertyDescriptors(each)))
+      if (key !== "constructor" && !key.startsWith("_") && !inside.includes(`${name}.${key}`))
+        lines.push(`${name}.${key}${typeof told.value === "function" ? parameters(told.value.toString()) : ""}`);
+};
+for (const [name, value] of Object.entries(hub)) {
+  const is_class = /^class\\b/.test(value.toString());
+  lines.push(is_class ? name : name + parameters(value.toString()));
+  if (is_class) members(name, value.prototype);
+}
+members("Client", Object.getPrototypeOf(client));
+members("Store", Object.getPrototypeOf(client.store("x")));
+members("ClaimedName", Object.getPrototypeOf(client.claim("org.x")));
+members("Subscription", Object.getPrototypeOf(client.subscribe("/a", () => {})));
+client.close();
+return lines;
+"""

@@ -1,0 +1,335 @@
+"""Metrics, `$hub/` topics and services, exit codes and `--json` fields, as a running hub and its commands give them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import re
+import shutil
+import urllib.request
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from hub.frame import encode_frame
+from peers.client import Client, MessageStream, RequestError, connect
+from peers.transport.endpoints import Endpoint
+from peers.wire.kinds import Kind
+from tests.cli.programs import RunningHub, hub, run_hub
+from tests.contracts.golden import check, fields_of
+from tests.hubs.eventually import settle
+from tests.hubs.raw_client import RawClient
+from tests.hubs.raw_websocket import RawWebSocket
+
+PAGE = (Path(__file__).parents[2] / "docs" / "observability.md").read_text()
+
+POLICY = """
+[roles.sensor]
+publish = ["/zeek"]
+[users]
+alice = ["sensor"]
+"""
+
+
+class Site(NamedTuple):
+    """A hub with a journal, a tier and stores, and the folder where all of that is."""
+
+    hub: RunningHub
+    folder: Path
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """One for all tests of the file."""
+    folder = tmp_path_factory.mktemp("site")
+    with run_hub(folder, *_flags(folder)) as running:
+        yield Site(running, folder)
+
+
+def _flags(folder: Path) -> list[str]:
+    stores = ["--store", "kv=:memory:", "--store", f"last={folder}/last.db", "--store-from", "last=/last/"]
+    return ["--name", "hub", "--journal", f"{folder}/journal", "--journal-tier", f"{folder}/tier", *stores]
+
+
+def test_metrics(tmp_path: Path) -> None:
+    """A hub with workers, a journal, a tier and stores has all metrics: names, types, and labels without `worker`.
+
+    Labels of a metric without a sample are those that docs/observability.md names.
+    """
+    with run_hub(tmp_path, *_flags(tmp_path), "--workers", "2") as running:
+        url = running.ws.replace("ws://", "http://") + "/metrics"
+        with urllib.request.urlopen(url) as answer:  # noqa: S310 -- a hub's
+            page = answer.read().decode()
+    kinds = dict(re.findall(r"^# TYPE (hub_\w+) (\w+)$", page, re.MULTILINE))
+    labels = {
+        name: sorted(set(re.findall(r'(\w+)="', said)) - {"worker", "le"})
+        for name, said in re.findall(r"^(\w+?)(?:_bucket|_sum|_count)?(?:\{(.*)\})? [^ ]+$", page, re.MULTILINE)
+    }
+    documented = {
+        name: sorted(re.findall(r"`(\w+)`", re.split("[:(]", told)[0]))
+        for names, told in re.findall(r"^\| (`hub_[^|]*) \| \w+[^|]* \| ([^|]*)\|", PAGE, re.MULTILINE)
+        for name in re.findall(r"`(\w+)`", names)
+    }
+    lines = (" ".join([name, kind, *labels.get(name, documented[name])]) for name, kind in kinds.items())
+    check("metrics.txt", lines)
+
+
+def _documented(heading: str) -> set[str]:
+    """Return the topics of the first column of a table in the page."""
+    table = PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    found: set[str] = set()
+    for row in re.findall(r"^\| (`\$hub/[^|]*) \|", table, re.MULTILINE):
+        first, *others = re.findall(r"`([^`]+)`", row)
+        found |= {first, *(one if one.startswith("$") else first.rpartition("/")[0] + one for one in others)}
+    return found
+
+
+# Topics.
+
+
+async def _until(stream: MessageStream, seen: dict[str, set[str]], *topics: str) -> None:
+    """Take what the hub publishes until something was published under each of these topics since now."""
+    missing = set(topics)
+    while missing:
+        topic, value = await stream.receive()
+        seen.setdefault(topic, set()).update(fields_of(value))
+        missing.discard(topic)
+
+
+async def test_topics(site: Site, tmp_path: Path) -> None:
+    """Messages under `$hub/` have the recorded fields; of topics that need a Zeek or a broken disk, names alone."""
+    seen: dict[str, set[str]] = {}
+    async with connect(site.hub.tcp, name="watcher") as client, client.subscribe("$hub/") as stream:
+        async with connect(site.hub.tcp, name="comes and goes") as other:
+            await other.claim("org.example.Door", ["lock"])
+            consumer = other.consume("billing", "/app/")
+            await consumer.open()
+            await _until(stream, seen, "$hub/client/joined", "$hub/names/appeared", "$hub/consumers")
+            await consumer.close()
+            await other.remove_consumer("billing")
+        await _until(stream, seen, "$hub/client/left", "$hub/names/gone", "$hub/consumers")
+        with run_hub(tmp_path, "--peer", site.hub.tcp, "--name", "far"):
+            await _until(stream, seen, "$hub/peer/joined", "$hub/mesh", "$hub/statistics")
+        await _until(stream, seen, "$hub/peer/left", "$hub/mesh")
+        await _lose(site, client, stream, seen)
+        await client.request("$hub/reload", None)
+        await _until(stream, seen, "$hub/audit", "$hub/statistics")
+    documented = _documented("Topics of the hub's own")
+    assert seen.keys() <= documented
+    check("topics.txt", [*documented, *(f"{topic} {field}" for topic, fields in seen.items() for field in fields)])
+
+
+async def _lose(site: Site, client: Client, stream: MessageStream, seen: dict[str, set[str]]) -> None:
+    """Let a slow client and one that cannot read a value lose something."""
+    page = await RawWebSocket.connect(Endpoint.parse(site.hub.ws))
+    await page.shake_hands("hub.v1.json")
+    await page.say("subscribe", prefixes=["/lose/packed"], request=1)
+    slow = await RawClient.connect(Endpoint.parse(site.hub.tcp), receive_bytes=4_096)
+    await slow.greet(name="slow", queue={"messages": 1, "bytes": 65_536, "overflow": "drop-newest"})
+    await slow.subscribe("/lose/large")
+    await slow.send(encode_frame(Kind.MESSAGES, b"\xd4\x63\x01", key=b"/lose/packed"))
+    for _ in range(200):
+        await client.publish("/lose/large", bytes(60_000))
+    await _until(stream, seen, "$hub/overflow", "$hub/unreadable")
+    slow.close()
+    page.close()
+
+
+# Services.
+
+ASKED: dict[str, list[Any]] = {
+    "$hub/reload": [None],  # the first, so that there is something in the audit
+    "$hub/audit": [None],
+    "$hub/consumers": [None],
+    "$hub/history": [None],
+    "$hub/journal": [None],
+    "$hub/kick": [{"user": "nobody"}],
+    "$hub/losses": [None],
+    "$hub/mesh/graph": [None],
+    "$hub/mesh/trace": [{"topic": "/lose/large"}],
+    "$hub/nodes": [None],
+    "$hub/policy/test": [{"action": "publish", "topic": "/zeek", "user": "alice"}],
+    "$hub/rights": [None],
+    "$hub/services": [None],
+    "$hub/state": [None],
+    "$hub/stores": [None],
+    "$hub/topics": [None, {"under": "/app"}],
+    "$hub/users": [None],
+    "$hub/who": [None],
+}
+"""What each service is asked; `$hub/drain` ends the hub, and others are dropped by the plan."""
+
+
+@contextlib.asynccontextmanager
+async def _busy(site: Site) -> AsyncIterator[Client]:
+    """Give a hub a client that does everything, and wait for its peer, so that no list is empty."""
+    async with (
+        connect(site.hub.tcp, name="busy") as client,
+        client.subscribe("/app/"),
+        client.consume("invoices", "/app/"),
+    ):
+        await client.claim("org.example.Sum", ["sum"])
+        await client.serve("/sum", lambda request: request.value).open()
+        for number in range(10):
+            await client.publish_confirmed(f"/app/{number}", {"n": number})
+        await client.publish_confirmed("/last/a", 1)
+        while not await _is_known(client):
+            await settle()
+        yield client
+
+
+async def _is_known(client: Client) -> bool:
+    """Return whether the hub tells the rates of its link and of the client, which it does from the second look on."""
+    links = [one["link"] for one in await client.request("$hub/mesh/graph", None)]
+    clients = [one for one in await client.request("$hub/who", None) if one["name"] == "busy"]
+    return any(link and link["rates"] for link in links) and all(one["rates"] for one in clients)
+
+
+async def test_services(site: Site, tmp_path: Path) -> None:
+    """Answers under `$hub/` have the recorded fields; of services that are not asked here, names alone."""
+    lines = list(_documented("Requests to the hub itself"))
+    assert ASKED.keys() <= set(lines)
+    with run_hub(tmp_path, "--peer", site.hub.tcp, "--name", "far"):
+        async with _busy(site) as client:
+            async with client.subscribe("$hub/") as stream:
+                await _lose(site, client, stream, {})
+            for topic, values in ASKED.items():
+                for value in values:
+                    try:
+                        answer = await client.request(topic, value)
+                    except RequestError as error:
+                        answer = {f"fails: {error.status}": True}
+                    fields = (re.sub(r"[0-9a-f]{32}", "ID", field) for field in fields_of(answer))
+                    lines += [f"{topic} {field}" for field in fields]
+    check("services.txt", lines)
+
+
+# Commands.
+
+JSON = {
+    "hub check": [],
+    "hub check-config": [],
+    "hub journal consumers": [],
+    "hub journal ls": ["JOURNAL"],
+    "hub journal ls --topics": ["JOURNAL"],
+    "hub journal stat": ["JOURNAL"],
+    "hub journal verify": ["JOURNAL"],
+    "hub mesh": [],
+    "hub names": [],
+    "hub policy test": ["alice", "publish", "/zeek", "--policy", "POLICY"],
+    "hub store ls": [],
+    "hub store get": ["last", "/last/a"],
+    "hub token list": ["--config", "CONFIG"],
+    "hub top --once": [],
+    "hub trace --known": ["/app/"],
+    "hub users": [],
+    "hub who": [],
+    "hub context ls": [],
+    "hub context show": ["here"],
+}
+"""Commands with `--json`, and their arguments."""
+
+
+async def test_json(site: Site, tmp_path: Path) -> None:
+    """What commands write for programs has the recorded fields."""
+    (site.folder / "policy.toml").write_text(POLICY)
+    paths = {name: str(site.folder / file) for name, file in
+             {"JOURNAL": "journal", "POLICY": "policy.toml", "CONFIG": "hub.toml"}.items()}  # fmt: skip
+    config = {"XDG_CONFIG_HOME": str(site.folder / "config")}
+    hub("context", "add", "here", "--url", site.hub.tcp, **config)
+    access = f'[access]\npolicy = "{paths["POLICY"]}"\ntokens = "{site.folder}/tokens"\n'
+    (site.folder / "hub.toml").write_text(access)
+    hub("token", "new", "alice", "--config", paths["CONFIG"])
+    with run_hub(tmp_path, "--peer", site.hub.tcp, "--name", "far"):
+        lines = await _written(site, paths, config)
+    check("json.txt", lines)
+
+
+async def _written(site: Site, paths: dict[str, str], config: dict[str, str]) -> list[str]:
+    lines: list[str] = []
+    async with _busy(site):
+        for command, arguments in JSON.items():
+            words = [*command.split()[1:], *(paths.get(word, word) for word in arguments)]
+            done = await asyncio.to_thread(hub, *words, "--json", url=site.hub.tcp, **config)
+            assert done.returncode == 0, (command, done)
+            found = {field for line in done.stdout.splitlines() for field in fields_of(json.loads(line))}
+            lines += [f"{command} {re.sub('[0-9a-f]{32}', 'ID', field)}" for field in found]
+    return lines
+
+
+NOWHERE = "tcp://127.0.0.1:1"
+
+CODES: dict[str, int] = {
+    "--help": 0,
+    "--version": 0,
+    "": 0,
+    "nonsense": 2,
+    "pub /a 1": 0,
+    "pub /a 1 --no-such-flag": 2,
+    "pub $hub/a 1": 2,
+    "pub /a 1 --url NOWHERE": 1,
+    "sub /a --limit 1 --timeout 0.1": 2,
+    "sub /a --timeout 0.1": 0,
+    "sub /a --url NOWHERE": 1,
+    "request /nobody 1": 1,
+    "consume billing /a --limit 1 --timeout 0.1": 2,
+    "names": 0,
+    "check": 0,
+    "check --warn-ms 0": 1,
+    "check NOWHERE": 2,
+    "check-config": 0,
+    "check-config --queue-messages x": 2,
+    "check-config --config FOLDER/none.toml": 1,
+    "run --config FOLDER/none.toml": 1,
+    "kick 1000000": 1,
+    "top --once": 0,
+    "top --once --url NOWHERE": 1,
+    "mesh": 0,
+    "who": 0,
+    "users": 0,
+    "trace /a --known": 0,
+    "reload": 0,
+    "policy check FOLDER/policy.toml": 0,
+    "policy check FOLDER/hub.log": 1,
+    "policy test alice publish /zeek --policy FOLDER/policy.toml": 0,
+    "policy test alice publish /other --policy FOLDER/policy.toml": 1,
+    "store put kv a 1": 0,
+    "store get kv a": 0,
+    "store get kv absent": 1,
+    "store put kv a 2 --if-version 0": 1,
+    "store erase kv absent": 1,
+    "journal verify FOLDER/journal": 0,
+    "journal verify FOLDER/none": 1,
+    "journal verify FOLDER/damaged": 3,
+    "journal stat FOLDER/none": 1,
+    "token revoke FOLDER --access-tokens FOLDER/none": 1,
+    "context show none": 2,
+    "completion bash": 0,
+    "completion none": 2,
+}
+
+
+def test_exit_codes(site: Site) -> None:
+    """Scripts can tell by the exit code how a command has ended; docs/command-line.md says what each means."""
+    (site.folder / "policy.toml").write_text(POLICY)
+    hub("pub", "/a", os.urandom(50_000).hex(), "--text", url=site.hub.tcp)
+    _damage(site.folder)
+    found: dict[str, int] = {}
+    for command in CODES:
+        words = command.replace("FOLDER", str(site.folder)).replace("NOWHERE", NOWHERE).split()
+        config = {"XDG_CONFIG_HOME": str(site.folder / "config")}
+        found[command] = hub(*words, url=site.hub.tcp, **config).returncode
+    assert found == CODES
+
+
+def _damage(folder: Path) -> None:
+    """Copy the journal, and change a byte in the middle of what it holds."""
+    shutil.copytree(folder / "journal", folder / "damaged")
+    largest = max((folder / "damaged").rglob("*"), key=lambda path: path.stat().st_size if path.is_file() else 0)
+    data = bytearray(largest.read_bytes())
+    data[len(data) // 2] ^= 0xFF
+    largest.write_bytes(data)
