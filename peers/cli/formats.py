@@ -88,7 +88,7 @@ class JsonFormat:
     def _object(self, message: Message, epoch: int) -> _Line | dict[str, Any]:
         fields = self._fields(message.value) if self._fields is not None else None
         if fields is not None:
-            return {"topic": message.topic} | fields | _place(message, epoch)
+            return {"topic": message.topic} | fields | _beside_value(message, epoch)
         return _line_of(message, epoch)
 
     def _line(self, message: Message, epoch: int) -> bytes:
@@ -101,11 +101,13 @@ class JsonFormat:
         return encoder.encode(line) + b"\n"
 
 
-def _place(message: Message, epoch: int) -> dict[str, Any]:
-    """Return where and when a message was recorded, for an object that has fields of its own."""
-    if not isinstance(message, RecordedMessage):
-        return {}
-    return {"offset": message.offset, "time": moment(message.time_us)} | ({"epoch": epoch} if epoch else {})
+def _beside_value(message: Message, epoch: int) -> dict[str, Any]:
+    """Return labels, names and the place in a journal, for an object that has fields of its own."""
+    line = _line_of(message, epoch)
+    line.topic, line.value = "", None
+    members: dict[str, Any] = msgspec.to_builtins(line)
+    del members["topic"], members["value"]
+    return members
 
 
 def _beside(message: TaggedMessage) -> str:

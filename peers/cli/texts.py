@@ -37,16 +37,27 @@ def counted(count: int, noun: str) -> str:
 
 
 def json_text(value: Any) -> bytes | None:
-    """Return the JSON text of a value, None if it has none."""
+    r"""Return the JSON text of a value, None if it has none; bytes that are no UTF-8 as `\xff`, as Zeek does."""
     try:
         return encoder.encode(value)
     except NO_FORM:
         from peers.values.conversion import json_of  # noqa: PLC0415 -- rarely needed
 
         try:
-            return json_of(msgspec.msgpack.encode(value))
+            return json_of(msgspec.msgpack.encode(_readable(value)))
         except NO_FORM:
             return None
+
+
+def _readable(value: Any) -> Any:
+    """Return a value without what msgpack has no form for: strings that are no UTF-8, and Zeek's types."""
+    from peers.values.untyped import untyped  # noqa: PLC0415 -- rarely needed
+
+    if isinstance(value, dict):
+        return {_readable(key) if isinstance(key, str) else key: _readable(member) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [_readable(member) for member in value]
+    return untyped(value)
 
 
 def escaped(text: str) -> str:

@@ -20,6 +20,9 @@ from hub.tags.message import TaggedMessage
 from peers.cli.formats import JsonFormat, PrettyFormat
 from peers.cli.tally import Tally
 from peers.cli.texts import cut, escaped
+from peers.cli.zeek_values import event_fields
+from peers.values import Port
+from peers.values.event import Event
 
 AT = datetime(2018, 3, 24, 17, 15, 20, 600725, tzinfo=UTC)
 EXTENSION = msgspec.msgpack.Ext(5, b"x")
@@ -53,6 +56,27 @@ def test_values_become_json_as_on_the_websocket(value: Any, text: str) -> None:
     """Bytes are base64, times RFC 3339, what is no number is null, and keys become text."""
     assert JsonFormat().render([Message("/a", value)]).decode() == f'{{"topic":"/a","value":{text}}}\n'
     assert pretty(Message("/a", value)) == f"17:15:20.600 /a {text}\n"
+
+
+def test_strings_that_are_no_utf8() -> None:
+    """They are written as Zeek writes them, and nothing beside them is left out."""
+    raw = "\udcff\udcfe raw"
+    values = [{"host": raw, "id": {"p": [raw, Port(53, "udp")]}, raw: 1}, raw, (raw, "é"), {1: raw}]
+    messages = [TaggedMessage(tagged("/a", ["low"]), value) for value in values]
+    form = JsonFormat()
+    lines = [json.loads(line) for line in form.render(messages).splitlines()]
+    shown = "\\xff\\xfe raw"
+    written = [{"host": shown, "id": {"p": [shown, "53/udp"]}, shown: 1}, shown, [shown, "é"], {"1": shown}]
+    assert lines == [{"topic": "/a", "value": value, "labels": ["low"]} for value in written]
+    assert form.formless_messages == 0
+    assert pretty(Message("/a", raw)).endswith('/a "\\\\xff\\\\xfe raw"\n')
+
+
+def test_events_of_zeek_have_their_labels() -> None:
+    """They stand beside the fields of the event, as beside the value of others."""
+    message = TaggedMessage(tagged("/a", ["zeek-node=worker-1"]), Event("Demo::hello", "a").value)
+    (line,) = JsonFormat(fields=event_fields).render([message]).splitlines()
+    assert json.loads(line) == {"topic": "/a", "event": "Demo::hello", "args": ["a"], "labels": ["zeek-node=worker-1"]}
 
 
 def test_what_has_no_json_form_is_counted() -> None:
