@@ -36,7 +36,6 @@ cdef enum:
     V4_MAPPED_BITS = 96
     CODE_ADDRESS = 2
     CODE_SUBNET = 3
-    CODE_PORT = 4
     CODE_ENUM = 7
     CODE_SET = 8
     CODE_RAW_STRING = 10
@@ -451,12 +450,9 @@ cdef int add_port(In* source, Out* out) except -1:
     cdef uint64_t protocol = take_number(source, 4)
     if number >= PORT_LIMIT or protocol >= PROTOCOLS:
         raise ValueError(f"port {number} of protocol {protocol}")
-    add_extension_head(out, CODE_PORT, 3)
-    make_room(out, 3)
-    put_number(out.bytes + out.size, number, 2)
-    out.bytes[out.size + 2] = <uint8_t> protocol
-    out.size += 3
-    return 0
+    if number < 128:
+        return add_head(out, <uint8_t> number, 0, 0)
+    return add_head(out, 0xCC, number, 1) if number < 256 else add_head(out, 0xCD, number, 2)
 
 
 cdef int address_bytes(In* source) except -1:
@@ -499,6 +495,8 @@ cdef int add_elements(In* source, Out* out, int kind, int depth) except -1:
     cdef Py_ssize_t left = source.end - source.position
     if count < 0 or count > left // VALUE_HEAD_BYTES:
         raise ValueError(f"{count} elements are said to follow, in {left} bytes")
+    if kind == 14 and count and read_number(source.bytes + source.position, 4) == 10:
+        kind = 19  # numbers of ports may repeat: 53/tcp and 53/udp
     cdef Py_ssize_t begin = out.size
     cdef Py_ssize_t size, head
     if kind == 14:  # its head is written behind the rest, whose size it says

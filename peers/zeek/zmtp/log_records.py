@@ -28,7 +28,7 @@ VALUE_HEAD = Struct(">IIB")
 """What stands in front of each value: its type, its subtype, and whether it is set."""
 _PORT = Struct(">QI")
 
-_SET, _VECTOR = 14, 19
+_SET, _VECTOR, _PORT_KIND = 14, 19, 10
 DEPTH_LIMIT: Final = 8
 """How many sets and vectors may stand in each other."""
 _V4, _V6 = 4, 6
@@ -138,7 +138,10 @@ class Reader:
     def _elements(self, kind: int, depth: int) -> bytes:
         if depth == DEPTH_LIMIT:
             raise ValueError(f"more than {DEPTH_LIMIT} sets and vectors in each other")
-        values = [self._value(-1, depth + 1) for _ in range(self.count(_I64, VALUE_HEAD.size))]
+        count = self.count(_I64, VALUE_HEAD.size)
+        if kind == _SET and count and U32.unpack_from(self.data, self.position)[0] == _PORT_KIND:
+            kind = _VECTOR  # numbers of ports may repeat: 53/tcp and 53/udp
+        values = [self._value(-1, depth + 1) for _ in range(count)]
         packed = _array_header(len(values)) + b"".join([b"\xc0" if value is None else value for value in values])
         return packed if kind == _VECTOR else _extension(Code.SET, packed)
 
@@ -192,10 +195,11 @@ def _enum(reader: Reader) -> bytes:
 
 
 def _port(reader: Reader) -> bytes:
+    """Read a port; Zeek's JSON writer writes its number alone."""
     number, protocol = _PORT.unpack(reader.take(_PORT.size))
     if number >= _PORT_LIMIT or protocol >= _PROTOCOLS:
         raise ValueError(f"port {number} of protocol {protocol}")
-    return _extension(Code.PORT, number.to_bytes(2, "big") + bytes((protocol,)))
+    return _packed(number)
 
 
 def _addr(reader: Reader) -> bytes:
@@ -228,7 +232,7 @@ _SCALARS: dict[int, Callable[[Reader], bytes]] = {
     6: _double,
     7: _string,
     9: _enum,
-    10: _port,
+    _PORT_KIND: _port,
     11: _addr,
     12: _subnet,
     17: _string,

@@ -55,7 +55,6 @@ CONSTANTS = {
     "V4_MAPPED_BITS": log_records._V4_MAPPED_BITS,
     "CODE_ADDRESS": Code.ADDRESS,
     "CODE_SUBNET": Code.SUBNET,
-    "CODE_PORT": Code.PORT,
     "CODE_ENUM": Code.ENUM,
     "CODE_SET": Code.SET,
     "CODE_RAW_STRING": Code.RAW_STRING,
