@@ -77,6 +77,8 @@ __all__ = ["HUB_STOPS", "Connected", "Node", "connection_of", "core_limits"]
 CLOCK_LATE_S: Final = 5.0
 """How late what is due once a second may be before the hub says that it is not well, seconds."""
 
+_BROKER_URLS: Final = ("zeek://", "zeek+tcp://", "zeek+ws://")
+
 HUB_STOPS: Final = "the hub stops"
 """What everybody is told who is closed because of that."""
 
@@ -160,6 +162,11 @@ class Node:
     def __init__(self, settings: Settings, *, name: str = "hub", hub_id: bytes = b"") -> None:  # noqa: PLR0915 -- many parts
         self.settings = settings
         self.name = name
+        urls = (*settings.listen, *settings.peers)
+        # Whether all Zeeks are nodes of clusters over ZeroMQ, which have no data stores.
+        self._has_no_broker = any(url.startswith("zeek+zmq://") for url in urls) and not any(
+            url.startswith(_BROKER_URLS) for url in urls
+        )
         self._has_told_of_stores = False
         """Becomes True with the first warning about prefixes that cover data stores, which is logged only once."""
         self.id = hub_id or uuid.uuid4().bytes  # Broker tells no status of an endpoint whose id is not a UUID
@@ -263,7 +270,7 @@ class Node:
 
     def _may_ask_zeeks(self, prefix: str) -> bool:
         """Tell whether Zeeks may be asked for a subscriber's prefix; log a warning the first time that they may not."""
-        if not covers_stores(prefix, self.settings.zeek.stores):
+        if self._has_no_broker or not covers_stores(prefix, self.settings.zeek.stores):
             return True
         if not self._has_told_of_stores:
             self._has_told_of_stores = True

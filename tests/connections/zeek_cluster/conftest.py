@@ -25,7 +25,7 @@ async def hub(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     """A hub on two ports for nodes, and one for its own clients."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
     listen = ["zeek+zmq://127.0.0.1:0", "tcp://127.0.0.1:0"]
-    daemon = Daemon(load({"listen": listen, "zeek": {"stores": []}}, {}), "hub")
+    daemon = Daemon(load({"listen": listen}, {}), "hub")
     await daemon.start()
     yield daemon
     for connection in list(daemon.node.connections):

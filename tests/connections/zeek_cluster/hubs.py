@@ -15,7 +15,7 @@ __all__ = ["joined", "running"]
 @asynccontextmanager
 async def running(name: str, peers: list[str], *listen: str) -> AsyncIterator[Daemon]:
     """Run a hub, which has a port for its clients in front of others."""
-    settings = {"listen": ["tcp://127.0.0.1:0", *listen], "peers": peers, "zeek": {"stores": []}}
+    settings = {"listen": ["tcp://127.0.0.1:0", *listen], "peers": peers}
     daemon = Daemon(load(settings, {}), name)
     await daemon.start()
     try:

@@ -86,6 +86,15 @@ async def test_clients_of_the_hub_count(hub: Daemon, start_node: StartNode) -> N
         await eventually(lambda: node.is_told("zeek.a", is_wanted=False))
 
 
+async def test_a_client_that_wants_everything(hub: Daemon, start_node: StartNode) -> None:
+    """Nodes are asked for it: their clusters have no data stores, which Zeeks over Broker have."""
+    node = await start_node("node")
+    async with connect(hub.endpoints[1].location) as client, client.subscribe("") as messages:
+        await eventually(lambda: node.is_told(""))
+        node.publish_event("zeek.a")
+        assert (await anext(messages)).topic == "zeek.a"
+
+
 # Who gets what.
 
 
