@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from hub.names.claim import Announced
+from hub.origin import Origin
 from hub.tags.rule import Rule
 
 __all__ = ["SEQ_LIMIT", "Announcement", "Digest", "Interest", "Interests", "Leaf", "Served", "Told", "Wanted"]
@@ -91,5 +92,5 @@ class Wanted(NamedTuple):
     hub: bytes
 
 
-Told = Announcement | Digest | Wanted
-"""Whatever stands in a ROUTING frame."""
+Told = Announcement | Digest | Wanted | Origin
+"""Whatever stands in a ROUTING frame; or an epoch of the far side itself that others have said, in an ORIGIN frame."""

@@ -42,6 +42,7 @@ from hub.mesh.reach import Reach
 from hub.mesh.record import Record
 from hub.mesh.statistics import MeshStatistics
 from hub.mesh.traffic import Traffic
+from hub.mesh.upstream import FAR_EPOCH
 from hub.origin import EPOCH_LIMIT, Origin
 
 __all__ = ["SETTLE_S", "Mesh"]
@@ -65,7 +66,7 @@ class Mesh(Generic[L]):
             the hub is forgotten.
         on_due: Called with a link that is to be told something: `take` has it.
         on_reach: Called with a hub, and whether it can be reached again, or no longer; up to a second late.
-        on_clash: Called with the number of an announcement that somebody else made in the name of this hub.
+        on_clash: Called with the number of an announcement, or epoch, that somebody else said in the name of this hub.
         on_change: Called with what has become of the graph, and the names of all hubs in that, for people who watch.
         on_check: Called when `check` is to be called at the end of this turn; more than once, where more has come.
         on_stranded: Called once a second at most with hubs, and how many messages for each have come here from where
@@ -74,6 +75,7 @@ class Mesh(Generic[L]):
     """
 
     __slots__ = (
+        "_ahead",
         "_checked_s",
         "_coming",
         "_graph",
@@ -138,7 +140,10 @@ class Mesh(Generic[L]):
             on_trees=on_trees,
             on_check=on_check,
             on_stranded=on_stranded,
+            on_ahead=self._tell_ahead,
         )
+        # Link → the epoch of its far side that others have said, and of which that is to be told.
+        self._ahead: dict[L, Origin] = {}
         # When new epochs begin, ascending.
         self._settle_s: list[float] = []
         # Whether hubs have told of their links since the last `check`.
@@ -181,6 +186,7 @@ class Mesh(Generic[L]):
         self._knowledge.discard(link)
         self._coming.pop(link, None)
         self._views.discard(link)
+        self._ahead.pop(link, None)
         far = self._far_of(link)
         self.traffic.leave(link)
         if far is not None:  # otherwise another link has taken its place, or its far side has said nothing
@@ -233,6 +239,9 @@ class Mesh(Generic[L]):
         """
         if link not in self._knowledge:
             return
+        if isinstance(told, Origin):
+            self._hear_ahead(told)
+            return
         if link in self._coming:
             self._open(link, told.known if isinstance(told, Digest) else ())
         match told:
@@ -270,9 +279,21 @@ class Mesh(Generic[L]):
         if heard.interest.added or heard.interest.removed:
             self._on_interest(heard.hub, heard.interest, link)
 
+    def _hear_ahead(self, said: Origin) -> None:
+        """Go above an epoch of this hub that others have said, so that it is heard again."""
+        if said.hub == self.hub and self.origin.epoch < said.epoch <= FAR_EPOCH:
+            self.clashes += 1
+            self._on_clash(said.epoch)
+            self.origin = Origin(self.hub, said.epoch + 1)
+
+    def _tell_ahead(self, link: L, said: Origin) -> None:
+        self._ahead[link] = said
+        self._on_due(link)
+
     def take(self, link: L) -> list[Told]:
         """Return what a link is to be told now, in this order, and before any message that is routed later."""
-        return self._knowledge.take(link)
+        ahead = self._ahead.pop(link, None)
+        return [*self._knowledge.take(link), *(() if ahead is None else (ahead,))]
 
     def asks(self, link: L) -> int:
         """Return which generation of links is known at a far side once it has taken what `take` has returned.

@@ -49,14 +49,17 @@ class Traffic(Generic[L]):
         on_trees: As for `Mesh`.
         on_check: As for `Mesh`.
         on_stranded: As for `Mesh`.
+        on_ahead: Called with a link whose far side is to be told that others have said a newer epoch of it, and that.
     """
 
     __slots__ = (
+        "_ahead",
         "_far_hops",
         "_graph",
         "_is_asked",
         "_knowledge",
         "_links",
+        "_on_ahead",
         "_on_check",
         "_on_stranded",
         "_on_trees",
@@ -81,9 +84,11 @@ class Traffic(Generic[L]):
         on_trees: Callable[[], object],
         on_check: Callable[[], object],
         on_stranded: Callable[[Mapping[bytes, int]], object],
+        on_ahead: Callable[[L, Origin], object],
     ) -> None:
         self._links, self._graph, self._knowledge, self._views = links, graph, knowledge, views
         self._on_trees, self._on_check, self._on_stranded = on_trees, on_check, on_stranded
+        self._on_ahead = on_ahead
         self.upstreams: Upstreams[L] = Upstreams()
         # Number of a view of a far side → the ways by which messages are sent there.
         self._far_hops: dict[int, Hops] = {}
@@ -99,6 +104,8 @@ class Traffic(Generic[L]):
         self.stranded_messages = 0
         self._stranded: dict[bytes, int] = {}
         self._stranded_pace = Pace(1, STRANDED_EVERY_S)
+        # Link → the newer epoch of which the hub at its far side was told last.
+        self._ahead: dict[L, Origin] = {}
         # Link → how many messages it has brought that were overtaken, of those that nobody has asked for yet.
         self._overtaken: dict[L, int] = {}
 
@@ -108,6 +115,7 @@ class Traffic(Generic[L]):
         """A link is gone."""
         self.upstreams.leave(link)
         self._overtaken.pop(link, None)
+        self._ahead.pop(link, None)
 
     def forget_views(self) -> None:
         """What far sides know has changed: messages are sent here by other ways."""
@@ -127,10 +135,14 @@ class Traffic(Generic[L]):
         knowledge = self._knowledge
         if origin == knowledge.own.hub or origin not in knowledge.records:
             return False
-        return self.upstreams.accepts(link, origin, epoch)
+        return self.upstreams.accepts(link, origin, epoch, self._links.get(origin))
 
     def refuse(self, link: L, origin: Origin, messages: int) -> None:
-        """Count messages that were not taken."""
+        """Count messages that were not taken; a hub that brings its own ones is told what others have said of it."""
+        ahead = self.upstreams.ahead(origin) if self._links.get(origin.hub) is link else None
+        if ahead is not None and self._ahead.get(link) != ahead:
+            self._ahead[link] = ahead
+            self._on_ahead(link, ahead)
         if self.is_lost(link, origin.hub, origin.epoch):
             self.overtaken_messages += messages
             self._overtaken[link] = self._overtaken.get(link, 0) + messages

@@ -10,6 +10,10 @@ order, whatever hubs believe of the graph: each hub has one upstream in an epoch
 upstreams never gets a first message, as that comes from the origin; and epochs only grow. What hubs know of the graph
 decides only whether messages arrive: see `hub.mesh.mesh` for how an origin begins epochs.
 
+Of a hub that is linked here nobody else is believed that it has come to an epoch above `FAR_EPOCH`: no hub comes there
+in years, and it could not go above that. Where that was believed before the hub was linked, it is forgotten with the
+first message that the hub brings itself. Of lower ones that hub is told (`ahead`), and goes above those that are a lie.
+
 How often an upstream has moved to a link is counted, for people: that is a change of the path on which the messages of
 a hub come. A link that is cut and made anew is the same path.
 
@@ -22,7 +26,9 @@ from __future__ import annotations
 from collections import deque
 from typing import Final, Generic, TypeVar
 
-__all__ = ["Upstreams"]
+from hub.origin import EPOCH_LIMIT, Origin
+
+__all__ = ["FAR_EPOCH", "Upstreams"]
 
 L = TypeVar("L")
 
@@ -30,6 +36,10 @@ L = TypeVar("L")
 _EPOCHS_KEPT: Final = 8
 """Of how many epochs before this one of an origin it is known from which link they were taken. A cut makes some at
 once: each of its ends announces it, and a hub begins one whenever it hears of that."""
+
+
+FAR_EPOCH: Final = EPOCH_LIMIT // 2
+"""The highest epoch that others may say of a hub that is linked here, and that this hub goes above."""
 
 
 class _Upstream(Generic[L]):
@@ -76,9 +86,20 @@ class Upstreams(Generic[L]):
         """Return how often messages of some hub began to come by this link that had come by way of another hub."""
         return self._moves.get(link, 0)
 
-    def accepts(self, link: L, origin: bytes, epoch: int) -> bool:
-        """Return whether a message of an epoch that a link brings now is taken."""
+    def accepts(self, link: L, origin: bytes, epoch: int, own: L | None = None) -> bool:
+        """Return whether a message of an epoch that a link brings now is taken.
+
+        Args:
+            link: Which.
+            origin: Where the message has entered the mesh.
+            epoch: Of the origin.
+            own: The link to the origin itself; None if it is not linked here.
+        """
+        if own is not None and link is not own and epoch > FAR_EPOCH:
+            return False
         upstream = self._of.get(origin)
+        if upstream is not None and link is own and upstream.far != origin and upstream.epoch > FAR_EPOCH:
+            upstream = None
         if upstream is None:
             self._of[origin] = _Upstream(epoch, link, self._far.get(link, b""))
             self.turnover += 1
@@ -102,6 +123,13 @@ class Upstreams(Generic[L]):
         if far != upstream.far:
             upstream.far = far
             self._moves[link] = self.moves(link) + 1
+
+    def ahead(self, origin: Origin) -> Origin | None:
+        """Return the newer epoch that others have said of a hub, which says this one by its own link; None for none."""
+        upstream = self._of.get(origin.hub)
+        if upstream is None or upstream.far == origin.hub or upstream.epoch <= origin.epoch:
+            return None
+        return Origin(origin.hub, upstream.epoch)
 
     def is_lost(self, link: L, origin: bytes, epoch: int) -> bool:
         """Return whether a message that was not taken is lost here for sure: a newer epoch has overtaken it.

@@ -242,7 +242,7 @@ class TcpConversation:
             case Notice():
                 self._take_notice(event)
             case Origin():
-                cast("Handler", self._connection.handler).bring_from(event)
+                self._bring_from(event)
             case AnnouncementPart() | Digest() | Wanted() | Probe() | ProbeReport():
                 cast("Link", self.link).hear_of_mesh(event)
             case Account():
@@ -258,6 +258,11 @@ class TcpConversation:
             case _:
                 return 1 + self.verbs.act(cast("Verb", event))  # the session takes no others
         return 1
+
+    def _bring_from(self, origin: Origin) -> None:
+        cast("Handler", self._connection.handler).bring_from(origin)
+        if origin.hub == self._node.id and self.link is not None:  # others have said that of this hub
+            self.link.hear_of_mesh(origin)
 
     @property
     def greeting(self) -> Greeting:

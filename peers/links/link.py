@@ -25,6 +25,7 @@ from hub.frame import encode_frame
 from hub.handler import Handler
 from hub.limits import LINK_COST
 from hub.mesh.announcement import Digest, Wanted
+from hub.origin import Origin
 from hub.routes import Route
 from peers.links.announcement import Announcement
 from peers.links.lag import Lag
@@ -205,7 +206,7 @@ class Link:
 
     # The mesh.
 
-    def hear_of_mesh(self, told: AnnouncementPart | Digest | Wanted | Probe | ProbeReport) -> None:
+    def hear_of_mesh(self, told: AnnouncementPart | Digest | Wanted | Origin | Probe | ProbeReport) -> None:
         """The peer tells what it knows of the mesh, or sends a probe; of what cannot be taken it is told why."""
         mesh = self._node.core.mesh
         left_out_before = mesh.left_out

@@ -13,17 +13,20 @@ Not here: what is told (`hub.mesh`), how it is written (`peers.wire.routing`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain, islice
 from struct import Struct
 from typing import Final
 
 from hub.frame import encode_frame
 from hub.handler import Handler
+from hub.mesh.announcement import Told
 from hub.mesh.mesh import Mesh
+from hub.origin import Origin
 from peers.links.outbox import PORTIONS_PER_TURN
 from peers.wire.hello import MESH_WITH_MARKS
 from peers.wire.kinds import Kind
+from peers.wire.origin import encode_origin
 from peers.wire.routing import encode_routing
 
 __all__ = ["MeshNews"]
@@ -48,7 +51,7 @@ class MeshNews:
         version: Of the mesh that the peer speaks.
     """
 
-    __slots__ = ("_due", "_generation", "_limit_bytes", "_link", "_mesh", "_rest", "_version", "is_due")
+    __slots__ = ("_due", "_generation", "_limit_bytes", "_link", "_mesh", "_rest", "_version", "is_due", "said")
 
     is_due: bool
     """Whether there may be something to tell: from `tell` until `take` has returned nothing."""
@@ -66,6 +69,8 @@ class MeshNews:
         self._generation = 0
         # What was taken and is not written yet; None for nothing.
         self._rest: Iterator[bytes] | None = None
+        self.said: Origin | None = None
+        """What the far side takes for the origin of what comes next; None before the first."""
 
     @property
     def knows_marks(self) -> bool:
@@ -80,9 +85,9 @@ class MeshNews:
     def take(self) -> bytes:
         """Return the next portion."""
         if self._rest is None:
-            version, news = self._version, self._mesh.take(self._link)
+            news = self._mesh.take(self._link)
             self._generation = self._mesh.asks(self._link)
-            self._rest = chain.from_iterable(encode_routing(told, self._limit_bytes, version) for told in news)
+            self._rest = chain.from_iterable(self._encoded(told) for told in news)
         portion = b"".join(islice(self._rest, _FRAMES_PER_PORTION))
         if portion:
             self._due(self)  # there may be more
@@ -91,6 +96,12 @@ class MeshNews:
         self.is_due = False
         generation, self._generation = self._generation, 0
         return encode_frame(Kind.PING, _CONFIRMED.pack(_MARK, generation)) if generation else b""
+
+    def _encoded(self, told: Told) -> Iterable[bytes]:
+        if isinstance(told, Origin):
+            self.said = told
+            return [encode_origin(told, marked=self.knows_marks)]
+        return encode_routing(told, self._limit_bytes, self._version)
 
     def take_turn(self) -> bytes:
         """Return as many portions as one turn has room for."""

@@ -19,7 +19,6 @@ from itertools import groupby
 from operator import attrgetter
 
 from hub.batch import Batch
-from hub.origin import Origin
 from hub.request_frame import Item
 from peers.links.mesh_news import MeshNews
 from peers.wire.origin import encode_origin
@@ -38,14 +37,12 @@ class Onward:
         marked: Whether the far side knows marks (`hub.marked`).
     """
 
-    __slots__ = ("_fit", "_marked", "_news", "_said", "beside_bytes")
+    __slots__ = ("_fit", "_marked", "_news", "beside_bytes")
 
     def __init__(self, fit: Callable[[list[Batch]], list[bytes]] | None, news: MeshNews, *, marked: bool) -> None:
         self._fit = fit
         self._news = news
         self._marked = marked
-        # What the far side takes for the origin of what comes next; None before the first.
-        self._said: Origin | None = None
         self.beside_bytes = 0
         """How much more was written than the handler has counted: ORIGIN, news in front of messages, and heads of
         requests and replies, without what the far side was not sent, as it is too large for it."""
@@ -57,14 +54,15 @@ class Onward:
 
     def render(self, batches: list[Batch]) -> list[bytes]:
         """Return batches as frames, with ORIGIN where it changes."""
-        is_behind, fit = self._news.is_due, self._fit
-        if len(batches) == 1 and batches[0].origin is self._said and not is_behind and fit is None:  # most often
+        news, fit = self._news, self._fit
+        is_behind = news.is_due
+        if len(batches) == 1 and batches[0].origin is news.said and not is_behind and fit is None:  # most often
             return [batches[0].frames]
-        frames = [self._news.take_turn()] if is_behind else []
+        frames = [news.take_turn()] if is_behind else []
         for origin, some in groupby(batches, _origin):
-            if origin != self._said:
+            if origin != news.said:
                 frames.append(encode_origin(origin, marked=self._marked))
-                self._said = origin
+                news.said = origin
             same = list(some)
             frames += [batch.frames for batch in same] if fit is None else fit(same)
         self.beside_bytes += sum(map(len, frames)) - sum(batch.frames_bytes for batch in batches)

@@ -10,7 +10,8 @@ from structlog.testing import capture_logs
 
 from hub.frame import Frame, encode_frame
 from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Told, Wanted
-from hub.origin import Origin
+from hub.mesh.upstream import FAR_EPOCH
+from hub.origin import EPOCH_LIMIT, Origin
 from hub.settings.mesh import MeshSettings
 from hub.settings.settings import Settings
 from peers.wire.control import decode_notice
@@ -220,3 +221,40 @@ async def test_who_speaks_in_the_name_of_others(pair: QuietPair) -> None:
     await peer.send(*told(Announcement(hub.node.id, 0, 1_000, "liar", (), ("/everything",))))
     await eventually(lambda: hub.node.core.mesh.records[hub.node.id].seq > 1_000)
     assert not far.wanted_by(hub)
+
+
+async def test_the_highest_epoch_in_the_name_of_a_hub_that_is_linked(pair: QuietPair) -> None:
+    """It is not believed, nor is the highest number of an announcement: that hub is heard, and sent what it wants."""
+    hub, far = pair.near, pair.far
+    reader, writer = await hub.client("/a"), await far.client()
+    await eventually(lambda: far.wanted_by(hub) == {"/a"})
+    await writer.publish("/a", 1)
+    assert await reader.values(1) == [("/a", 1)]
+    peer = await linked(hub)
+    await peer.send(encode_origin(Origin(far.node.id, EPOCH_LIMIT)), publication("/a", "a lie"))
+    await peer.send(*told(Announcement(far.node.id, 0, SEQ_LIMIT, "liar", ())))
+    await peer.ping()
+    await writer.publish("/a", 2)
+    assert await reader.values(1) == [("/a", 2)]
+    assert hub.node.core.mesh.traffic.repeated_messages == 1
+    await pair.exchange()
+
+
+async def test_a_newer_epoch_in_the_name_of_a_hub_that_is_linked(pair: QuietPair) -> None:
+    """That hub is told with its next message, which is lost, and goes above it; it is counted there, and logged."""
+    hub, far = pair.near, pair.far
+    reader, writer = await hub.client("/a"), await far.client()
+    await hub.client("/b")
+    await eventually(lambda: far.wanted_by(hub) == {"/a", "/b"})
+    peer = await linked(hub)
+    with capture_logs() as logs:
+        for lie in (far.node.core.mesh.epoch + 1_000, FAR_EPOCH):
+            await peer.send(encode_origin(Origin(far.node.id, lie)), publication("/a", "a lie"))
+            assert await reader.values(1) == [("/a", "a lie")]
+            await writer.publish("/b", "unheard")
+            await eventually(lambda lie=lie: far.node.core.mesh.epoch > lie)  # type: ignore[misc]
+            await writer.publish("/a", lie)
+            assert await reader.values(1) == [("/a", lie)]
+            await pair.exchange()
+    assert far.node.core.mesh.clashes == 2
+    assert [line["hub"] for line in logs if "id of this one" in line["event"]] == [far.node.id.hex()]

@@ -27,6 +27,7 @@ class News:
     """News of the mesh: none, or one frame."""
 
     is_due = False
+    said: Origin | None = None
 
     def take_turn(self) -> bytes:
         """Return the frame."""

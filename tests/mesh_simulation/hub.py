@@ -110,6 +110,8 @@ class Hub:
             self._take(end, item)
         elif isinstance(item, Origin):
             end.heard = item
+            if item.hub == self.id:
+                self.mesh.hear(end, item)
         else:
             self.mesh.hear(end, item)
 
@@ -169,6 +171,7 @@ class Hub:
         origin, epoch = end.heard
         if not self.mesh.traffic.accepts(end, origin, epoch):
             self._truth.refuse(self.id, message, is_lost=self.mesh.traffic.is_lost(end, origin, epoch))
+            self.mesh.traffic.refuse(end, end.heard, 1)
             return
         self._truth.take(self.id, message, origin, epoch)
         is_wanted = self._deliver(message)
@@ -193,8 +196,10 @@ class Hub:
         for item in self.mesh.take(end):
             self.send(end, item)
 
-    def send(self, end: End, item: Announcement | Digest | Wanted) -> None:
+    def send(self, end: End, item: Announcement | Digest | Wanted | Origin) -> None:
         """Write what the mesh has to tell."""
+        if isinstance(item, Origin):
+            end.said = item
         end.send(item)
 
     def _route(self, origin: bytes, topic: str) -> tuple[End, ...]:

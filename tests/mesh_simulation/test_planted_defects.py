@@ -28,9 +28,9 @@ def _takes_everything(patch: pytest.MonkeyPatch) -> None:
 def _takes_older_epochs(patch: pytest.MonkeyPatch) -> None:
     accepts = Upstreams.accepts
 
-    def accepts_any(self: Upstreams[object], link: object, origin: bytes, epoch: int) -> bool:
+    def accepts_any(self: Upstreams[object], link: object, origin: bytes, epoch: int, own: object = None) -> bool:
         upstream = self._of.get(origin)
-        return (upstream is not None and epoch < upstream.epoch) or accepts(self, link, origin, epoch)
+        return (upstream is not None and epoch < upstream.epoch) or accepts(self, link, origin, epoch, own)
 
     patch.setattr(Upstreams, "accepts", accepts_any)
 
@@ -38,11 +38,11 @@ def _takes_older_epochs(patch: pytest.MonkeyPatch) -> None:
 def _changes_the_upstream_within_an_epoch(patch: pytest.MonkeyPatch) -> None:
     accepts = Upstreams.accepts
 
-    def accepts_next(self: Upstreams[object], link: object, origin: bytes, epoch: int) -> bool:
+    def accepts_next(self: Upstreams[object], link: object, origin: bytes, epoch: int, own: object = None) -> bool:
         upstream = self._of.get(origin)
         if upstream is not None and upstream.epoch == epoch:
             upstream.link = link
-        return accepts(self, link, origin, epoch)
+        return accepts(self, link, origin, epoch, own)
 
     patch.setattr(Upstreams, "accepts", accepts_next)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hub.mesh.upstream import Upstreams
+from hub.mesh.upstream import FAR_EPOCH, Upstreams
+from hub.origin import EPOCH_LIMIT, Origin
 
 A = b"a" * 16
 
@@ -92,3 +93,32 @@ def test_moves_from_one_way_to_another_are_counted() -> None:
     assert upstreams.moves("one again") == 0
     assert upstreams.accepts("two", A, 6)
     assert upstreams.moves("two") == 2
+
+
+def test_an_origin_that_is_linked_is_believed_over_others() -> None:
+    """Others say no epoch of it that would overtake it for ever; what others have said that is newer can be told."""
+    upstreams = Upstreams[str]()
+    for link, far in (("own", A), ("liar", b"far")):
+        upstreams.come(link, far)
+    assert not upstreams.accepts("liar", A, EPOCH_LIMIT, "own")
+    assert upstreams.accepts("own", A, 5, "own")
+    assert not upstreams.accepts("liar", A, FAR_EPOCH + 1, "own")
+    assert upstreams.accepts("liar", A, 6, "own")
+    assert not upstreams.accepts("own", A, 5, "own")
+    assert upstreams.ahead(Origin(A, 5)) == Origin(A, 6)
+    assert upstreams.ahead(Origin(A, 6)) is None
+    assert upstreams.accepts("own", A, 7, "own")
+    assert upstreams.ahead(Origin(A, 5)) is None
+
+
+def test_what_others_said_before_an_origin_was_linked_is_forgotten() -> None:
+    """If that would overtake it for ever; what it has said itself stands."""
+    upstreams = Upstreams[str]()
+    upstreams.come("liar", b"far")
+    assert upstreams.accepts("liar", A, EPOCH_LIMIT)
+    upstreams.come("own", A)
+    assert not upstreams.accepts("liar", A, 5, "own")
+    assert upstreams.accepts("own", A, 5, "own")
+    assert not upstreams.accepts("liar", A, EPOCH_LIMIT, "own")
+    assert upstreams.accepts("own", A, EPOCH_LIMIT, "own")
+    assert not upstreams.accepts("own", A, 5, "own")
