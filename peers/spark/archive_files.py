@@ -25,17 +25,18 @@ Not here: writing one.
 from __future__ import annotations
 
 import unicodedata
-from datetime import datetime
+from datetime import date, datetime
 from functools import reduce
 from operator import or_
 from pathlib import Path
+from urllib.parse import unquote
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own name for it
 
 from hub.errors import UsageError
-from peers.spark.archiving.folders import tables
+from peers.spark.archiving.folders import batches, parts, roots, tables
 from peers.spark.archiving.iceberg_table import data_files, is_iceberg
 from peers.spark.archiving.state import DecodedState, load
 from peers.spark.archiving.typed_columns import EVENT_TIME, SIZE
@@ -47,6 +48,7 @@ __all__ = [
     "PARTITIONS",
     "ROOT_LIMIT_CHARACTERS",
     "decoded_state",
+    "local_files",
     "read_archive",
     "root_column",
     "root_of",
@@ -68,7 +70,9 @@ ROOT_LIMIT_CHARACTERS = 60
 NO_ROOT = ""
 """Root of `/` and `//x`. In the name of a folder that is Hive's default partition, which is read as NULL."""
 
+_NO_ROOT = "__HIVE_DEFAULT_PARTITION__"
 _DELTA_LOG = "_delta_log"
+_DAY_US = 86_400_000_000
 
 
 def root_of(topic: str) -> str:
@@ -115,6 +119,40 @@ def read_archive(spark: SparkSession, path: str, selection: Selection = EVERYTHI
     if selection.end is not None:
         frame = frame.where(_at(selection.end) > time).where(_day(selection.end) >= F.col("date"))
     return frame
+
+
+def local_files(path: str, selection: Selection = EVERYTHING) -> list[str] | None:
+    """Return the files that may hold messages that are selected; None where only Spark can reach them.
+
+    Raises:
+        UsageError: There is no archive, or it needs a package that is not installed.
+    """
+    if "://" in path:
+        return None
+    if not Path(path).is_dir():
+        raise UsageError(f"{path}: there is no such archive")
+    files = data_files(path) if is_iceberg(path) else _files(path)
+    if files == [path]:
+        folders = [root for root in roots(Path(path)) if _may_hold(root, selection)]
+        return [str(part) for root in folders for batch in batches(root).values() for part in parts(batch)]
+    return [file.removeprefix("file://") for file in files]
+
+
+def _may_hold(folder: Path, selection: Selection) -> bool:
+    """Return whether the folder of a date and a root may hold what is selected."""
+    day = (date.fromisoformat(folder.parent.name.removeprefix("date=")) - date(1970, 1, 1)).days * _DAY_US
+    if selection.start is not None and day + _DAY_US <= microseconds(selection.start):
+        return False
+    if selection.end is not None and day >= microseconds(selection.end):
+        return False
+    root = unquote(folder.name.removeprefix("root=")).replace(_NO_ROOT, NO_ROOT)
+    parts_of = [prefix.removeprefix("/").partition("/") for prefix in selection.prefixes or ("",)]
+    return any(
+        root == component[:ROOT_LIMIT_CHARACTERS]
+        if component and slash
+        else root.startswith(component[:ROOT_LIMIT_CHARACTERS])
+        for component, slash, _ in parts_of
+    )
 
 
 def decoded_state(path: str) -> DecodedState | None:

@@ -114,7 +114,7 @@ class Bench:
     def report(self) -> Iterator[Row]:
         """What an archive holds."""
         path = self._archive(topics=("/plain",))
-        asked = lambda: survey(self.job.spark, path, Questions(), self.job.progress, self.job.size_shuffles)  # noqa: E731
+        asked = lambda: survey(self.job.spark, path, Questions(), self.job.progress)  # noqa: E731
         yield from self.measured("report", self.messages, asked)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -96,6 +97,30 @@ def test_folders_that_cannot_match_are_not_read(spark: SparkSession, archive: Pa
         (archive / folder / "batch=0" / "part-0.parquet").write_text("nonsense")
     selection = Selection(["/zeek/"], NOON, NOON + timedelta(seconds=1.5))
     assert offsets(read_archive(spark, str(archive), selection)) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("selection", "expected"),
+    [
+        (Selection(), {"21:zeek", "21:zebra", "21:", "22:zeek"}),
+        (Selection(["/zeek/"]), {"21:zeek", "22:zeek"}),
+        (Selection(["/ze"]), {"21:zeek", "21:zebra", "22:zeek"}),
+        (Selection(["//"]), {"21:zeek", "21:zebra", "21:", "22:zeek"}),
+        (Selection(["/"], NOON, NOON + timedelta(hours=12)), {"21:zeek", "21:zebra", "21:"}),
+        (Selection(["zebra/x", "/zeek"], NOON + timedelta(hours=12)), {"22:zeek"}),
+    ],
+)
+def test_folders_of_a_selection(tmp_path: Path, selection: Selection, expected: set[str]) -> None:
+    """By root and date."""
+    write_archive(tmp_path, archived(["/zeek/dns", "/zebra/x", "/"]))
+    write_archive(tmp_path, archived(["/zeek/dns"], step_us=0), 1)
+    (tmp_path / "date=2026-11-21/root=zeek/batch=1").rename(tmp_path / "moved")
+    (tmp_path / "date=2026-11-22/root=zeek").mkdir(parents=True)
+    (tmp_path / "moved").rename(tmp_path / "date=2026-11-22/root=zeek/batch=1")
+    files = archive_files.local_files(str(tmp_path), selection) or []
+    named = [re.search(r"date=2026-11-(\d+)/root=([^/]*)/", file) for file in files]
+    found = {f"{match[1]}:{match[2].replace('__HIVE_DEFAULT_PARTITION__', '')}" for match in named if match}
+    assert found == expected
 
 
 def test_roots_of_topics_are_those_of_the_folders(spark: SparkSession, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from deltalake import DeltaTable
 from pyspark.errors import StreamingQueryException
 
 from hub.errors import UsageError
-from peers.spark.archive_files import decoded_state, read_archive
+from peers.spark.archive_files import read_archive
 from peers.spark.archiving import parquet, writing
 from peers.spark.archiving.archive import Archived, archive
 from peers.spark.archiving.delta import DeltaBatches
@@ -31,7 +31,7 @@ from peers.spark.archiving.state import CHECKPOINT, HUB, ArchiveOrder, Format
 from peers.spark.progress import JobProgress
 from peers.spark.replaying.pace import FullSpeed
 from peers.spark.replaying.replay import ReplayOrder, replay
-from peers.spark.report.event_time import by_event_time
+from peers.spark.report.survey import Questions, survey
 from peers.spark.selection import Selection
 from peers.spark.session import Job
 from tests.spark.hubs import HubWithJournal, packed_message
@@ -136,10 +136,16 @@ def test_columns_grow_and_widen(run: Run, hub: HubWithJournal, path: Path, spark
 
     selected = read_archive(spark, str(path), Selection(("/zeek/",), datetime(2018, 3, 6, tzinfo=UTC)))
     assert sorted(row.offset for row in selected.collect()) == [1, 4]
-    times = by_event_time(selected, "ts", decoded_state(str(path))).select("timestamp").collect()
-    assert sorted(row.timestamp is None for row in times) == [False, True]
+
+    def told(**questions: Any) -> tuple[int, int, int]:
+        asked = Questions(selection=Selection(("/zeek/",)), **questions)
+        findings = survey(spark, str(path), asked, JobProgress(shown=False))
+        return findings.total.messages, findings.undated, findings.total.first_us
+
+    assert told()[:2] == (4, 0)
+    assert told(event_time="ts") == (3, 1, int(TS) * 1_000_000)
     with pytest.raises(UsageError, match="the archive was decoded by ts"):
-        by_event_time(selected, "uid", decoded_state(str(path)))
+        told(event_time="uid")
     with pytest.raises(UsageError, match="was archived with --decode"):
         replay(Job(spark, JobProgress(shown=False)), ReplayOrder(url=hub.url, path=str(path)))
     with pytest.raises(UsageError, match="bear dates by the time ts"):

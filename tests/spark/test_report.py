@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter, defaultdict
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -14,22 +15,20 @@ import msgpack
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql import functions as F  # noqa: N812 -- Spark's own name for it
 
 from hub.errors import InvalidTopicError, UsageError
 from peers.cli.spark import app
-from peers.spark.archive_files import read_archive
 from peers.spark.progress import JobProgress
 from peers.spark.report import offsets, survey
 from peers.spark.report.drawing import drawn_names, rates_drawing, step_line
-from peers.spark.report.event_time import by_event_time, within
 from peers.spark.report.findings import OTHERS, Findings, Gap, Missing, Offsets, Rate, Talk, Traffic
 from peers.spark.report.page import page
+from peers.spark.report.scan import Scan
 from peers.spark.report.steps import bucket_for, time_ticks
 from peers.spark.report.survey import Questions
 from peers.spark.report.tables import sheets
 from peers.spark.report.words import remarks
-from peers.spark.selection import Selection
+from peers.spark.selection import EVERYTHING, Selection
 from peers.spark.summary import moment
 from tests.spark.archives import NOON_US, Archived, archived, root_of, write_archive
 
@@ -132,18 +131,43 @@ def test_absent_offsets_are_found(
         write_archive(path, archived(["/a"], first=offset), batch)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(offsets, "BLOCK_OFFSETS", 8)
-        told = offsets.find_offsets(read_archive(spark, str(path)), limit=100)
+        told = offsets.find_offsets(Scan(spark, str(path), EVERYTHING), limit=100)
     distinct = sorted(set(there))
     ranges = [Missing(before + 1, after) for before, after in pairwise(distinct) if after > before + 1]
     absent = sum(one.next - one.first for one in ranges)
     assert told == Offsets(distinct[0], distinct[-1], absent, len(ranges), len(there) - len(distinct), tuple(ranges))
 
 
+def test_many_and_few_offsets_of_a_block(spark: SparkSession, tmp_path: Path) -> None:
+    """Whether a task has a bit for each or a list, and where both come together."""
+    count = 6_000
+    write_archive(tmp_path, archived(["/a"] * count, step_us=1))
+    write_archive(tmp_path, archived(["/a"] * 4_096, first=70_000, step_us=1), 1)
+    write_archive(tmp_path, archived(["/a"] * 3, first=count + 1, step_us=1), 2)
+    write_archive(tmp_path, archived(["/a"] * 2, first=count + 3, step_us=1), 3)
+    told = offsets.find_offsets(Scan(spark, str(tmp_path), EVERYTHING), limit=1)
+    holes = (Missing(count + 5, 70_000), Missing(count, count + 1))
+    absent = sum(hole.next - hole.first for hole in holes)
+    assert told == Offsets(0, 74_095, absent, 2, 1, holes[:1])
+
+
+def test_where_only_spark_can_read(spark: SparkSession, tmp_path: Path) -> None:
+    """The same is found."""
+    path = write_archive(tmp_path / "archive", archived(["/a/x", "/b", "/a/y", "/a/x", "/"]))
+    selection = Selection(["/a"], end=datetime(2026, 11, 21, 12, 0, 3, tzinfo=UTC))
+    told = [
+        survey.survey(spark, f"{scheme}{path}", Questions(selection=selection), JobProgress(shown=False))
+        for scheme in ("", "file://")
+    ]
+    assert told[0].total.messages == 2
+    assert replace(told[1], archive=str(path)) == told[0]
+
+
 def test_an_offset_twice_does_not_hide_an_absent_one(spark: SparkSession, tmp_path: Path) -> None:
     """Though the count of messages is right."""
     for batch, offset in enumerate([0, 1, 1, 3]):
         write_archive(tmp_path, archived(["/a"], first=offset), batch)
-    told = offsets.find_offsets(read_archive(spark, str(tmp_path)), limit=100)
+    told = offsets.find_offsets(Scan(spark, str(tmp_path), EVERYTHING), limit=100)
     assert told == Offsets(0, 3, 1, 1, 1, (Missing(2, 3),))
 
 
@@ -339,9 +363,9 @@ def test_by_the_time_in_messages(spark: SparkSession, tmp_path: Path) -> None:
         "2 messages have no such time and are left out",
     ]
     second = datetime.fromtimestamp(1_520_000_000, UTC) + timedelta(days=1)
-    dated = by_event_time(read_archive(spark, str(tmp_path)), "ts", None)
-    some = within(dated, Selection((), second, second + timedelta(days=1))).select(F.unix_micros("timestamp"))
-    assert [time_us for (time_us,) in some.collect()] == [1_520_086_400_500_000]
+    some = found(spark, tmp_path, event_time="ts", selection=Selection((), second, second + timedelta(days=1)))
+    assert some.total == Traffic("", 1, len(messages[1].value), 1_520_086_400_500_000, 1_520_086_400_500_000)
+    assert (some.undated, some.offsets.last) == (2, 4)
 
 
 @pytest.mark.usefixtures("spark")

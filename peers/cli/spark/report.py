@@ -103,7 +103,7 @@ def report(
             all_topics=output.csv is not None,
             event_time=output.event_time,
         )
-        findings = survey(job.spark, archive, questions, job.progress, job.size_shuffles)
+        findings = survey(job.spark, archive, questions, job.progress)
     _show_findings(findings, time.monotonic() - begun)
     if output.html is not None:
         write_text(output.html, page(findings))

@@ -1,86 +1,127 @@
-"""Which offsets of an archive are absent: exactly, without sorting those that are there.
+"""Which offsets of an archive are absent: exactly, without sorting all that are there.
 
 ```
-block of 65,536 offsets   ████████  ██ █ ███  ████████          full if count, least and greatest, and sum agree
-                              sorted: holes within it
-                                   ◀──────▶ between blocks: last of one, first of the next
+block of 65,536 offsets    1 1 1 0 1 1 0 0 ...     a task: one bit each, or a list where they are few
+                           │     └─┘ hole          of all tasks together: holes, and how many there are twice
+                  first ◀──┘              last ─▶  between blocks: last of one, first of the next
 ```
 
-Only blocks with holes or repeats are looked into. Cost: a scan of the offsets, which are small; for blocks that are
-not full a sort of theirs.
+Cost: a scan of the offsets, which are small; 8 KiB of a task for each block that has many.
 """
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame, Window
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own name for it
 
 from peers.spark.report.findings import Missing, Offsets
+from peers.spark.report.scan import Reading, Scan
 
 __all__ = ["BLOCK_OFFSETS", "find_offsets"]
 
 BLOCK_OFFSETS = 65_536
+"""A place within a block has 16 bits."""
+
+_MERGED = "block BIGINT, first BIGINT, next BIGINT, absent BIGINT, ranges BIGINT, repeated BIGINT"
 
 
-def find_offsets(messages: DataFrame, limit: int) -> Offsets:
-    """Return which offsets are there.
+def find_offsets(scan: Scan, limit: int) -> Offsets:
+    """Return which offsets are there, one or more.
 
     Args:
-        messages: With `offset`, not selected by topic; one or more.
+        scan: Of the archive.
         limit: How many ranges are listed.
     """
-    offsets = messages.select("offset", F.call_function("div", F.col("offset"), F.lit(BLOCK_OFFSETS)).alias("block"))
-    blocks = _blocks(offsets).persist()
-    odd = _odd(offsets, blocks).persist()
+    size = BLOCK_OFFSETS
+
+    def merged(parts: pa.Table) -> pa.Table:  # Spark reads the types
+        return _merged(size, limit, parts)
+
+    places = scan.offset_sums(partial(_places, size), "block BIGINT, count BIGINT, places BINARY")
+    found = places.groupBy("block").applyInArrow(merged, _MERGED).persist()
     try:
-        ((first, last),) = blocks.agg(F.min("first"), F.max("last")).collect()
-        missing = _between(blocks).unionByName(odd.where("next > first"))
-        longest = missing.orderBy(_length().desc(), "first").limit(limit).collect()
-        if len(longest) < limit:
-            absent, ranges = sum(row.next - row.first for row in longest), len(longest)
-        else:
-            ((absent, ranges),) = missing.agg(F.sum(_length()), F.count("*")).collect()
-        repeated = odd.where("next < first").count()
+        blocks = sorted(found.where("ranges IS NOT NULL").collect())  # by their numbers; they are few
+        holes = found.where("ranges IS NULL").orderBy(_length().desc(), "first").limit(limit).collect()
     finally:
-        odd.unpersist()
-        blocks.unpersist()
-    return Offsets(first, last, absent, ranges, repeated, tuple(sorted(Missing(*found) for found in longest)))
+        found.unpersist()
+    between = [Missing(one.next, other.first) for one, other in pairwise(blocks) if other.first > one.next]
+    longest = sorted([*between, *(Missing(hole.first, hole.next) for hole in holes)], key=_longest_first)[:limit]
+    return Offsets(
+        blocks[0].first,
+        blocks[-1].next - 1,
+        sum(block.absent for block in blocks) + sum(one.next - one.first for one in between),
+        sum(block.ranges for block in blocks) + len(between),
+        sum(block.repeated for block in blocks),
+        tuple(sorted(longest)),
+    )
 
 
 def _length() -> Column:
     return F.col("next") - F.col("first")
 
 
-def _blocks(offsets: DataFrame) -> DataFrame:
-    """Return each block's `first, last`, and whether it is `full` between them."""
-    place = F.col("offset") - F.col("block") * BLOCK_OFFSETS
-    sums = offsets.groupBy("block").agg(
-        F.count("*").alias("count"),
-        F.min("offset").alias("first"),
-        F.max("offset").alias("last"),
-        F.sum(place).alias("places"),
-    )
-    ends = F.col("first") + F.col("last") - 2 * F.col("block") * BLOCK_OFFSETS
-    # An offset that is absent and one that is there twice could make up for each other in the count, hardly in the sum.
-    full = (F.col("count") == F.col("last") - F.col("first") + 1) & (2 * F.col("places") == ends * F.col("count"))
-    return sums.select("block", "first", "last", full.alias("full"))
+def _longest_first(one: Missing) -> tuple[int, int]:
+    return one.first - one.next, one.first
 
 
-def _between(blocks: DataFrame) -> DataFrame:
-    """Return the ranges `first, next` between one block's last offset and the next one's first."""
-    before = F.lag("last").over(Window.orderBy("block"))  # blocks are few: 15,000 of a billion offsets
-    ranges = blocks.select((before + 1).alias("first"), F.col("first").alias("next"))
-    return ranges.where("next > first")
+def _places(size: int, reading: Reading, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield how many offsets each block has, and where: a bit for each, or numbers of 16 bits where these take less."""
+    counts: defaultdict[int, int] = defaultdict(int)
+    found: dict[int, bytes] = {}
+    for batch in batches:
+        offsets = np.sort(reading.offsets(batch))
+        numbers, begins = np.unique(offsets // size, return_index=True)
+        ends = [*begins[1:].tolist(), len(offsets)]
+        for block, begin, end in zip(numbers.tolist(), begins.tolist(), ends[: len(numbers)], strict=True):
+            counts[block] += end - begin
+            places = (offsets[begin:end] - block * size).astype(np.uint16)
+            found[block] = _added(found.get(block, b""), places, size)
+    columns = [pa.array(list(counts), pa.int64()), pa.array(list(counts.values()), pa.int64())]
+    yield pa.record_batch([*columns, pa.array(list(found.values()), pa.binary())], names=["block", "count", "places"])
 
 
-def _odd(offsets: DataFrame, blocks: DataFrame) -> DataFrame:
-    """Return `first, next` where an offset does not follow the one before it in its block: greater, or the same again.
+def _added(held: bytes, places: np.ndarray[Any, Any], size: int) -> bytes:
+    """Return what is held of a block, with more places."""
+    bits = size // 8
+    if len(held) != bits and len(held) + places.nbytes < bits:
+        return held + places.tobytes()
+    present = _present(held, size)
+    present[places] = True
+    return np.packbits(present).tobytes()
 
-    If it is the same again, `next` is less than `first`.
-    """
-    looked_into = F.broadcast(blocks.where("NOT full").select("block"))
-    before = F.lag("offset").over(Window.partitionBy("block").orderBy("offset"))
-    steps = offsets.join(looked_into, "block", "left_semi").select(
-        (before + 1).alias("first"), F.col("offset").alias("next")
-    )
-    return steps.where("next != first")
+
+def _present(places: bytes, size: int) -> np.ndarray[Any, Any]:
+    """Return whether each offset of a block is there."""
+    if len(places) == size // 8:
+        return np.unpackbits(np.frombuffer(places, np.uint8)).astype(bool)
+    present = np.zeros(size, bool)
+    present[np.frombuffer(places, np.uint16)] = True
+    return present
+
+
+def _merged(size: int, limit: int, parts: pa.Table) -> pa.Table:
+    """Return a row for a block: what is absent between its first and last offset; and one for each hole in there."""
+    block: int = parts["block"][0].as_py()
+    present = np.zeros(size, bool)
+    for places in parts["places"].to_pylist():
+        present |= _present(places, size)
+    there = np.flatnonzero(present) + block * size
+    steps = np.flatnonzero(np.diff(there) > 1)
+    first, beyond = there[steps] + 1, there[steps + 1]
+    absent, repeated = int((beyond - first).sum()), sum(parts["count"].to_pylist()) - len(there)
+    longest = np.lexsort((first, first - beyond))[:limit]
+    rows: list[tuple[int | None, ...]] = [(block, int(there[0]), int(there[-1]) + 1, absent, len(steps), repeated)]
+    rows += [
+        (block, one, other, None, None, None)
+        for one, other in zip(first[longest].tolist(), beyond[longest].tolist(), strict=True)
+    ]
+    names = ["block", "first", "next", "absent", "ranges", "repeated"]
+    return pa.table([pa.array(column, pa.int64()) for column in zip(*rows, strict=True)], names=names)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from hub.errors import UsageError
-from peers.spark.archive_files import decoded_state, read_archive
 from peers.spark.progress import JobProgress
-from peers.spark.report.event_time import by_event_time, within
 from peers.spark.report.findings import Findings, Talk, Traffic
 from peers.spark.report.offsets import find_offsets
+from peers.spark.report.scan import Scan
 from peers.spark.report.steps import bucket_for
 from peers.spark.report.timeline import Timeline
 from peers.spark.report.traffic import TopicTable
@@ -72,7 +70,6 @@ def survey(
     archive: str,
     questions: Questions,
     progress: JobProgress,
-    begin: Callable[[DataFrame], object] = lambda _: None,
 ) -> Findings:
     """Ask an archive.
 
@@ -81,28 +78,15 @@ def survey(
         archive: See `read_archive`.
         questions: What is to be found out.
         progress: Is told of each step.
-        begin: Is given what is to be read.
 
     Raises:
         UsageError: There is no archive, it has no messages, or the buckets are too many.
     """
     selection = questions.selection
-    # Folders and offsets do not know the time that messages speak of.
-    in_time = Selection(selection.prefixes) if questions.event_time else selection
-    messages = read_archive(spark, archive, in_time)
-    begin(messages)
-    undated = 0
+    scan = Scan(spark, archive, selection, questions.event_time)
     with ExitStack() as kept:
-        if questions.event_time:
-            progress.tell("looking for times")
-            decoded = decoded_state(archive)
-            dated = by_event_time(messages, questions.event_time, decoded)
-            if decoded is None:
-                kept.callback(dated.persist().unpersist)
-            undated = dated.where("timestamp IS NULL").count()
-            messages = within(dated, selection)
         progress.tell("grouping by topic")
-        topics = TopicTable(messages)
+        topics = TopicTable(scan)
         kept.callback(topics.release)
         found = topics.total()
         if found is None:
@@ -110,13 +94,13 @@ def survey(
         talk = _talk(topics, questions)
         progress.tell("looking for rates and gaps")
         bucket_us = _bucket_us(questions.bucket_us, found[0])
-        timeline = Timeline(messages, bucket_us, questions.gap_us, talk.names())
+        timeline = Timeline(scan, bucket_us, questions.gap_us, talk.names())
         kept.callback(timeline.release)
         roots = [root.name for root in talk.roots[:ROOTS_RATED]]
         root_rates, topic_rates = timeline.root_rates(roots), timeline.topic_rates()
         gaps, gaps_count = timeline.gaps(GAPS_LIMIT)
         progress.tell("looking for absent offsets")
-        offsets = find_offsets(read_archive(spark, archive, in_time._replace(prefixes=())), RANGES_LIMIT)
+        offsets = find_offsets(scan, RANGES_LIMIT)
     return Findings(
         archive=archive,
         selected=selection.words(),
@@ -131,7 +115,7 @@ def survey(
         gaps_count=gaps_count,
         offsets=offsets,
         event_time=questions.event_time,
-        undated=undated,
+        undated=topics.undated,
     )
 
 

@@ -12,12 +12,17 @@ So gaps are found exactly without sorting messages. Cost: the scan, then what ro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
 
-from pyspark.sql import Column, DataFrame, Window
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own name for it
 
+from peers.spark.archive_files import root_of
 from peers.spark.report.findings import OTHERS, Gap, Rate
+from peers.spark.report.scan import SUMS, Reading, Scan, summed, together
 
 __all__ = ["Timeline"]
 
@@ -26,31 +31,24 @@ class Timeline:
     """Messages by root, bucket and cell; those of some topics apart.
 
     Args:
-        messages: With the columns of an archive.
+        scan: Of the archive.
         bucket_us: Width of a bucket.
         gap_us: Stretches longer than this are gaps; 1 or more.
         talkers: Topics whose rates are wanted.
     """
 
-    def __init__(self, messages: DataFrame, bucket_us: int, gap_us: int, talkers: Sequence[str]) -> None:
+    def __init__(self, scan: Scan, bucket_us: int, gap_us: int, talkers: Sequence[str]) -> None:
         self._gap_us = gap_us
-        time = F.unix_micros("timestamp")
         cells = -(-bucket_us // gap_us)
-        cut = messages.select(
-            "root",
-            F.when(F.col("topic").isin(list(talkers)), F.col("topic")).alias("talker"),
-            (time - F.pmod(time, F.lit(bucket_us))).alias("start_us"),
-            _whole(F.pmod(time, F.lit(bucket_us)), max(1, bucket_us // cells)).alias("cell"),
-            time.alias("time_us"),
-            "size",
-        )
+        cut = partial(_by_cell, bucket_us, max(1, bucket_us // cells), frozenset(talkers))
+        found = scan.sums(cut, f"root STRING, talker STRING, start_us BIGINT, cell BIGINT, {SUMS}")
         self._cells = (
-            cut.groupBy("root", "talker", "start_us", "cell")
+            found.groupBy("root", "talker", "start_us", "cell")
             .agg(
-                F.count("*").alias("messages"),
-                F.sum("size").alias("bytes"),
-                F.min("time_us").alias("first_us"),
-                F.max("time_us").alias("last_us"),
+                F.sum("messages").alias("messages"),
+                F.sum("bytes").alias("bytes"),
+                F.min("first_us").alias("first_us"),
+                F.max("last_us").alias("last_us"),
             )
             .persist()
         )
@@ -80,11 +78,31 @@ class Timeline:
         return tuple(Gap(*row) for row in longest), len(longest) if len(longest) < limit else gaps.count()
 
 
-def _whole(dividend: Column, divisor: int) -> Column:
-    """Divide whole numbers; Spark's own `/` makes floats of them."""
-    return F.call_function("div", dividend, F.lit(divisor))
+def _by_cell(
+    bucket_us: int, cell_us: int, talkers: frozenset[str], reading: Reading, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    def parts() -> Iterator[pa.Table]:
+        for batch in batches:
+            chosen = reading.chosen(batch)
+            if not chosen.topics:
+                continue
+            names = [(root_of(topic), topic if topic in talkers else None) for topic in chosen.topics]
+            numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+            number_of = np.array([numbers[name] for name in names], np.int32)
+            into_us = chosen.times_us % bucket_us
+            keys = {
+                "name": number_of[chosen.numbers],
+                "start_us": chosen.times_us - into_us,
+                "cell": into_us // cell_us,
+            }
+            found = summed(keys, chosen)
+            number = found.column("name")
+            roots, named = (pa.array(texts, pa.string()).take(number) for texts in zip(*numbers, strict=True))
+            yield found.set_column(0, "talker", named).add_column(0, "root", roots)
+
+    return together(parts(), ["root", "talker", "start_us", "cell"])
 
 
 def _rates(cells: DataFrame) -> tuple[Rate, ...]:
-    rates = cells.groupBy("name", "start_us").agg(F.sum("messages"), F.sum("bytes")).orderBy("name", "start_us")
-    return tuple(Rate(*row) for row in rates.collect())
+    rates = cells.groupBy("name", "start_us").agg(F.sum("messages"), F.sum("bytes"))
+    return tuple(sorted(Rate(*row) for row in rates.collect()))

@@ -1,4 +1,4 @@
-"""Messages, bytes and times of each topic, and from these of each root and of all: one scan of the archive.
+"""Messages, bytes and times of each topic, and from these of each root and of all: one scan of the archive (`Scan`).
 
 Everything else is asked of the table of topics, which Spark keeps until `release`. Where they are few, the table is
 fetched instead, for each question to Spark takes some tenths of a second. Cost: the scan, which reads the values to
@@ -7,14 +7,20 @@ know their sizes; then what the number of topics costs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own name for it
 
+from peers.spark.archive_files import root_column
 from peers.spark.report.findings import Traffic
+from peers.spark.report.scan import SUMS, Reading, Scan, summed, together
+
+if TYPE_CHECKING:
+    from pyspark import Accumulator
 
 __all__ = ["FETCHED_LIMIT", "TopicTable"]
 
@@ -25,21 +31,19 @@ FETCHED_LIMIT = 10_000
 class TopicTable:
     """`root, topic, messages, bytes, first_us, last_us`, one row a topic.
 
+    Attributes:
+        undated: Messages that have no time and are left out.
+
     Args:
-        messages: With the columns of an archive.
+        scan: Of the archive.
     """
 
-    def __init__(self, messages: DataFrame) -> None:
-        time = F.unix_micros("timestamp")
-        sums = {
-            "messages": F.count("*"),
-            "bytes": F.sum("size"),
-            "first_us": F.min(time),
-            "last_us": F.max(time),
-        }
-        grouped = messages.groupBy("root", "topic")
-        self._table = grouped.agg(*(column.alias(name) for name, column in sums.items())).persist()
+    def __init__(self, scan: Scan) -> None:
+        undated = scan.spark.sparkContext.accumulator(0)
+        found = scan.sums(partial(_by_topic, undated), f"topic STRING, {SUMS}")
+        self._table = found.groupBy(root_column(F.col("topic")).alias("root"), "topic").agg(*_sums()).persist()
         fetched = self._table.limit(FETCHED_LIMIT + 1).collect()
+        self.undated = undated.value
         self._few: list[Any] | None = fetched if len(fetched) <= FETCHED_LIMIT else None
 
     def release(self) -> None:
@@ -71,6 +75,20 @@ class TopicTable:
     def all_topics(self, limit: int) -> pa.Table:
         """Return all of it, those with the most messages first; not more than `limit`."""
         return self._table.orderBy(F.desc("messages"), "topic").limit(limit).toArrow()
+
+
+def _by_topic(
+    undated: Accumulator[int], reading: Reading, batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    def parts() -> Iterator[pa.Table]:
+        for batch in batches:
+            chosen = reading.chosen(batch)
+            undated.add(chosen.undated)
+            found = summed({"topic": pa.array(chosen.numbers)}, chosen)
+            topics = pa.array(chosen.topics, pa.string()).take(found.column("topic"))
+            yield found.set_column(0, "topic", topics)
+
+    return together(parts(), ["topic"])
 
 
 def _together(name: str, rows: Sequence[Any]) -> Traffic:
