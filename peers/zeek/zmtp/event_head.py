@@ -22,10 +22,21 @@ from typing import Final, NamedTuple
 
 from hub.errors import CloseCode, HubError, RejectedError
 from hub.frame import FLAG_TAGGED, HEADER, HEADER_BYTES, KIND_MESSAGES, Encoding, topic_of
+from hub.labels import LABEL_LIMIT_BYTES
 from hub.tags.envelope import Envelope, tagged
 from peers.zeek.zmtp.frames import MORE, encode_frame
 
-__all__ = ["BINARY", "EVENT_BEGINNING", "HUB_ID", "JSON", "NODE_LABEL", "SERIALIZERS", "EventHead", "is_of_node"]
+__all__ = [
+    "BINARY",
+    "EVENT_BEGINNING",
+    "HUB_ID",
+    "JSON",
+    "NODE_LABEL",
+    "SERIALIZERS",
+    "EventHead",
+    "is_of_node",
+    "node_labels",
+]
 
 BINARY: Final = b"broker-bin-v1"
 JSON: Final = b"broker-json-v1"
@@ -37,6 +48,9 @@ EVENT_BEGINNING: Final = bytes.fromhex("0e03 020000000000000001 0200000000000000
 
 NODE_LABEL: Final = "zeek-node="
 """What the label begins with that says which node has sent a message."""
+
+_NODE_LABELS: Final = (NODE_LABEL, "zeek-node-2=", "zeek-node-3=")
+"""What those begin with that hold an id together: ids of ZeroMQ have up to 255 bytes, a label 128."""
 
 HUB_ID: Final = b"topichub_"
 """What the node ids of hubs begin with."""
@@ -69,7 +83,7 @@ class EventHead(NamedTuple):
             shown = self.serializer[:40].decode("utf-8", "backslashreplace")
             raise RejectedError(CloseCode.BAD_DATA, f"the serializer is {shown!r}, not {BINARY.decode()} or JSON's")
         try:
-            labels = [NODE_LABEL + self.sender.decode()]
+            labels = node_labels(self.sender)
             if self.serializer != BINARY:
                 labels.append(_SERIALIZER + self.serializer.decode())
             key = tagged(self.topic.decode(), labels).encode()
@@ -90,13 +104,34 @@ class EventHead(NamedTuple):
         flags, key = routing_key[1], routing_key[HEADER_BYTES - 4 :]
         if not flags & FLAG_TAGGED:
             return cls(key, own)
-        sender, serializer = own, BINARY
+        parts: dict[str, str] = {}
+        serializer = BINARY
         for label in Envelope.decode(key).labels:
-            if label.startswith(NODE_LABEL):
-                sender = label[len(NODE_LABEL) :].encode()
+            name, equals, rest = label.partition("=")
+            if name + equals in _NODE_LABELS:
+                parts[name + equals] = rest
             elif label.startswith(_SERIALIZER) and label[len(_SERIALIZER) :].encode() in SERIALIZERS:
                 serializer = label[len(_SERIALIZER) :].encode()
+        sender = "".join([parts.get(name, "") for name in _NODE_LABELS]).encode() if NODE_LABEL in parts else own
         return cls(topic_of(flags, key), sender, serializer)
+
+
+def node_labels(sender: bytes) -> list[str]:
+    """Return the labels that say which node has sent a message: one, for a long id more.
+
+    Raises:
+        UnicodeDecodeError: The id is not UTF-8.
+    """
+    left = sender.decode()
+    labels = []
+    for beginning in _NODE_LABELS[:-1]:
+        room = LABEL_LIMIT_BYTES - len(beginning)
+        part = left if len(left) * 4 <= room else left.encode()[:room].decode(errors="ignore")
+        labels.append(beginning + part)
+        left = left[len(part) :]
+        if not left:
+            return labels
+    return [*labels, _NODE_LABELS[-1] + left]
 
 
 def is_of_node(routing_key: bytes) -> bool:

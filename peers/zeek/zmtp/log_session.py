@@ -23,7 +23,7 @@ from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_TAGGED, HEADER, KIND_MESSAGE
 from hub.stretch import Run
 from hub.tags.envelope import tagged
 from peers.wire.scanner import NEED_DATA, RouteTable
-from peers.zeek.zmtp.event_head import NODE_LABEL
+from peers.zeek.zmtp.event_head import node_labels
 from peers.zeek.zmtp.event_reading import NoEvent
 from peers.zeek.zmtp.frames import Command, Message
 from peers.zeek.zmtp.log_batch import LogBatch
@@ -103,7 +103,7 @@ class LogSession(Session, Generic[R]):
             raise RejectedError(CloseCode.BAD_DATA, f"no log batch: {len(parts)} parts, which begin with {shown}")
         batch = LogBatch(parts[3])
         try:
-            key = tagged(LOG_TOPICS + batch.path, [NODE_LABEL + parts[1].decode()]).encode()
+            key = tagged(LOG_TOPICS + batch.path, node_labels(parts[1])).encode()
         except UnicodeDecodeError as error:
             raise RejectedError(CloseCode.BAD_DATA, f"the id of a node is not UTF-8: {error.reason}") from error
         self._key = HEADER.pack(0, KIND_MESSAGES, _FLAGS, len(key))[4:] + key

@@ -201,7 +201,7 @@ EVENT = HELLO.encode()
         ([b"zeek.a", b"\xff", b"broker-bin-v1", EVENT], "UTF-8"),
         ([b"zeek.a\xff", b"x", b"broker-bin-v1", EVENT], "UTF-8"),
         ([b"zeek.a", b"", b"broker-bin-v1", b""], "no event"),
-        ([b"zeek.a", b"x" * 200, b"broker-bin-v1", EVENT], "128 bytes"),
+        ([b"zeek.a", b"x" * 400, b"broker-bin-v1", EVENT], "128 bytes"),
         ([b"zeek.a" * 200, b"x", b"broker-bin-v1", EVENT], "1024"),
     ],
     ids=lambda value: value if isinstance(value, str) else None,
