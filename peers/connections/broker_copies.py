@@ -42,7 +42,7 @@ class Copies:
         node: The hub.
     """
 
-    __slots__ = ("_by_topic", "_id", "_node", "_objects")
+    __slots__ = ("_by_topic", "_id", "_node", "_objects", "_writes")
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -51,6 +51,7 @@ class Copies:
         self._objects = count(node.wall_us() * 1_000)
         """Numbers of its entities: others after each start, as a master may still know those of the last one."""
         self._by_topic: dict[bytes, Clone] = {}
+        self._writes: list[Writes] = []
 
     def open(self) -> None:
         """Follow what the settings name; the stores that do are open."""
@@ -67,7 +68,9 @@ class Copies:
         owner = node.stores.get(name)
         if owner is None:
             raise ValueError(f"{name!r} is no store of this hub")  # the settings were looked over before
-        writes = Writes(known, owner.store, self._entity)
+        is_announced = partial(node.zeek_stores.is_announced, self._id, master_topic(known))
+        writes = Writes(known, owner.store, self._entity, is_announced)
+        self._writes.append(writes)
         followed = FollowedStore(owner, lambda: owner.store.entries, partial(self._tell, known, writes), writes.take)
         writes.clone = clone = Clone(
             self._entity,
@@ -87,7 +90,7 @@ class Copies:
 
     def _send(self, topic: str, to: bytes, command: bytes) -> None:
         forwarder = self._node.zeek_stores
-        if to != NIL_ID or topic in forwarder.topics_for(self._id):  # nobody else is asked for a master
+        if to != NIL_ID or forwarder.is_announced(self._id, topic):  # nobody else is asked for a master
             forwarder.hear(self._id, Envelope(self._id, to, EnvelopeType.COMMAND, topic.encode(), command))
 
     def _tell(self, known: str, writes: Writes, reason: str) -> None:
@@ -101,10 +104,13 @@ class Copies:
         """Let a tick pass."""
         for clone in self._by_topic.values():
             clone.tick()
+        for writes in self._writes:
+            writes.tick()
 
     def close(self) -> None:
         """Follow nobody any more."""
         self._by_topic.clear()
+        self._writes.clear()
         self._node.zeek_copies.clear()
         self._node.zeek_stores.leave(self._id)
 

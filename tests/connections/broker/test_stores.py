@@ -525,3 +525,27 @@ async def test_a_store_whose_master_is_gone(start_hub: StartHub, zeeks_of: Peer)
     await zeeks.until(lambda: content(hub) == {packed("b"): packed(Count(2))})
     hub.peerings.stores.close()
     assert hub.node.zeek_copies == {}
+
+
+async def test_writes_while_the_zeek_with_the_master_is_gone(start_hub: StartHub, zeeks_of: Peer) -> None:
+    """Of what is under way nobody knows what came of it, and more is refused: both at once. The copy may be read."""
+    hub = await start_hub(settings=FOLLOWING)
+    zeeks = zeeks_of(hub)
+    one = await zeeks.peer()
+    one.serve().put("a", 1)
+    await zeeks.until(lambda: content(hub))
+    async with connect(hub.url) as client:
+        store = client.store("hosts")
+        one.masters.clear()  # it does not answer any more
+        asked = asyncio.ensure_future(store.put("b", 2))
+        (writes,) = hub.peerings.stores.copies._writes
+        await eventually(lambda: len(writes) == 1)
+        one.end()
+        one.far.close()
+        zeeks.all.clear()
+        await eventually(lambda: LOW not in hub.peerings.registry)
+        with pytest.raises(RequestFailedError, match="has gone: nobody knows whether it was carried out"):
+            await asked
+        with pytest.raises(RequestOverflowError, match="no Zeek has its master now"):
+            await store.put("c", 3)
+        assert await store.get("a") == Count(1)

@@ -228,6 +228,10 @@ class Forwarder:
         """Return the topics of stores that this hub is to announce to a peer: those of all others."""
         return frozenset().union(*(peer.topics for peer in self._others(peer_id)))
 
+    def is_announced(self, peer_id: bytes, topic: str) -> bool:
+        """Return whether a topic of a store is one of `topics_for`."""
+        return any(topic in peer.topics for peer in self._others(peer_id))
+
     def user_of(self, alias: bytes) -> str | None:
         """Return who is charged for what the entity writes that an alias stands for; None for nobody."""
         peer_id, _ = self._targets.get(object_of(alias), (NIL_ID, NIL_ENTITY))

@@ -98,17 +98,21 @@ class Writes:
         known: The name of the store at the Zeek.
         store: The copy, to be looked at.
         entities: Makes a new entity of this node at each call.
+        is_announced: Whether a Zeek that is peered has the master. Where none has, the copy may follow it still.
     """
 
-    __slots__ = ("_charges", "_entities", "_keys", "_known", "_store", "_written", "clone")
+    __slots__ = ("_charges", "_entities", "_is_announced", "_keys", "_known", "_store", "_written", "clone")
 
     clone: Clone
     """Where wishes go; set by whoever makes both."""
 
-    def __init__(self, known: str, store: Store, entities: Callable[[], bytes]) -> None:
+    def __init__(
+        self, known: str, store: Store, entities: Callable[[], bytes], is_announced: Callable[[], bool] = lambda: True
+    ) -> None:
         self._known = known
         self._store = store
         self._entities = entities
+        self._is_announced = is_announced
         # By publisher, in the order of their numbers; and how many of them there are of each key.
         self._written: OrderedDict[bytes, Written] = OrderedDict()
         self._keys: Counter[bytes] = Counter()
@@ -143,7 +147,7 @@ class Writes:
         if command.if_version is not None:
             text = f"the store follows {self._known!r} of a Zeek, which knows no versions: put_unique does"
             raise StoreError(text)
-        if not self.clone.is_attached:
+        if not self.clone.is_attached or not self._is_announced():
             text = f"the store follows {self._known!r} of a Zeek, and no Zeek has its master now"
             raise StoreError(text, CloseCode.TRY_AGAIN_LATER)
         command, size = self._checked(command)
@@ -206,6 +210,11 @@ class Writes:
                 break
             self._pop(who)
             written.done(None if written.command.kind == "erase" else self._not_done(written.command.kind))
+
+    def tick(self) -> None:
+        """Let a tick pass: whoever waits for a master whose Zeek has gone is told so."""
+        if self._written and not self._is_announced():
+            self.lose("the Zeek that has the master has gone")
 
     def lose(self, reason: str) -> None:
         """The master is lost: nobody will say what has become of what was not answered."""
