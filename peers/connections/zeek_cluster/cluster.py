@@ -24,7 +24,7 @@ Cost: a note for each publisher whenever a subscription comes or goes; a batch i
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hub.batch import Batch
 from peers.connections.zeek_cluster.fellows import HUB_TOPIC, Fellows
@@ -43,7 +43,11 @@ if TYPE_CHECKING:
     from peers.connections.zeek_cluster.publisher import Publisher
     from peers.connections.zeek_cluster.subscriber import Subscriber
 
-__all__ = ["Cluster", "FarCluster"]
+__all__ = ["REDIAL_S", "Cluster", "FarCluster"]
+
+REDIAL_S: Final = 0.3
+"""How long after its start publishers are not read, seconds. Sockets of libzmq dial again within 0.1 s, in any order:
+of what a publisher brings before a subscriber is back, that one would lose all."""
 
 
 class Cluster:
@@ -72,6 +76,8 @@ class Cluster:
     ) -> None:
         self.node = node
         self.mechanism = mechanism
+        self.reads_at_s = node.loop.time() + (0.0 if self.is_far else REDIAL_S)
+        """From when on publishers are read, by the loop's clock."""
         self._is_told = bool(serializer)
         self.wanted: Wanted[object] = Wanted()
         """What the subscribers of the cluster want."""

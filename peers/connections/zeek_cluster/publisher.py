@@ -113,6 +113,7 @@ class Publisher(FarEnd):
                 self.note(topic)
             text = "Zeek cluster joined: it publishes" if self.is_dialled else "Zeek node publishes"
             self._node.log.info(text, address=self._connection.address)
+            self._connection.bar(self._cluster.reads_at_s - self._node.loop.time())
 
     def _hear(self, event: Addressed[Route]) -> None:
         """Somebody says something to this hub: it is a message like all others, too."""

@@ -8,6 +8,7 @@ import pytest
 import zmq
 
 from peers.connections.connection import Connection
+from peers.connections.zeek_cluster import cluster
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
 from tests.connections.zeek_cluster.node import ZmqNode
@@ -18,6 +19,12 @@ from tests.loops import on_the_hubs_loop as pytest_asyncio_loop_factories
 __all__ = ["joined_nodes", "pytest_asyncio_loop_factories"]
 
 StartNode = Callable[..., Awaitable[ZmqNode]]
+
+
+@pytest.fixture(autouse=True)
+def _read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody has to come back."""
+    monkeypatch.setattr(cluster, "REDIAL_S", 0.0)
 
 
 @pytest.fixture
