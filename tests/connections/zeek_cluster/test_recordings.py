@@ -159,6 +159,8 @@ def written_out(steps: list[Step]) -> list[Step]:
 
     That is all that "proxy" has sent, and that nodes have gone at the end: a step of nothing on the socket "gone".
     """
+    if any(step.socket == "gone" for step in steps):
+        return steps
     ids = ids_of(steps)
     names = {node_id: name for name, node_id in ids.items()}
     recorded = {step.node for step in steps if step.is_sent}
@@ -194,6 +196,8 @@ async def test_the_hub_in_the_place_of_the_broker(recording: str) -> None:
     names = {step.node for step in steps}
     away_s = STORIES[recording]
     for part in ([step for step in steps if step.t_s < away_s], [step for step in steps if step.t_s >= away_s]):
+        if not part:
+            continue
         async with running("hub", [], "zeek+zmq://127.0.0.1:0") as hub:
             # A node that comes late in the story is told what was wanted before, in whichever order.
             late = [name for name in names if not stage.wanted.get(name)]

@@ -1,8 +1,12 @@
-"""What was recorded of libzmq 4.3 with Zeek's options: streams of bytes, by connection and direction."""
+"""Recordings of libzmq 4.3 with Zeek's options (z01 to z04), and of a cluster of Zeek 8.2.2 (z05, z06).
+
+Those of a real Zeek were made by `tests/zeek/live/record.py`.
+"""
 
 from __future__ import annotations
 
 import json
+from math import inf
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +22,7 @@ STORIES = {
     "z01-null-parts.jsonl": 2.0,
     "z02-curve-parts.jsonl": 7.0,
     "z04-node-joins-late-and-broker-restarts-parts.jsonl": 2.0,
+    "z05-zeek-cluster-parts.jsonl": inf,
 }
 """What was recorded as nodes see it; and of each a moment at which the broker was away, seconds."""
 

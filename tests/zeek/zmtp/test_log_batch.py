@@ -87,6 +87,28 @@ def test_the_recording() -> None:
     assert first.fields[-1] == Field("path", 19, 11, is_optional=True)
 
 
+def test_logs_of_a_real_cluster() -> None:
+    """Each record of each writer is what Zeek's own JSON writer has written at its logger.
+
+    The logger's own records, in `cluster` and `reporter`, were sent to nobody.
+    """
+    expected: dict[str, list[Any]] = {}
+    for line in (FOLDER / "z06-zeek-logs.expected.ndjson").read_text().splitlines():
+        one = json.loads(line)
+        expected.setdefault(one["path"], []).append(json.loads(one["record"]))
+    found: dict[str, list[Any]] = {}
+    for line in (FOLDER / "z06-zeek-logs.jsonl").read_text().splitlines():
+        data = bytes.fromhex(json.loads(line)["parts"][3])
+        found.setdefault(LogBatch(data).path, []).extend(decoded(data, untyped_extension))
+    assert found.keys() == expected.keys()
+    assert {"conn", "dns", "files", "http", "live", "ssl"} < found.keys()
+    for path, records in found.items():
+        if path in {"cluster", "reporter"}:
+            assert all(record in expected[path] for record in records)
+        else:
+            assert records == expected[path]
+
+
 def test_zeeks_own_unit_test() -> None:
     """Two records with a time each."""
     assert decoded(UNIT) == [{"ts": 1.0}, {"ts": 2.0}]

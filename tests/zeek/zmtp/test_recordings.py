@@ -85,12 +85,13 @@ def test_a_node_that_was_recorded(recording: str, name: str, is_interrupted: boo
     greetings = [step for step in steps if step.node == name and step.is_sent and step.topic.startswith(NODE_ID)]
     assert said == [encode_message(step.parts) for step in greetings if step.socket == "XPUB"]
     others = {other: node_id.decode() for other, node_id in ids(steps).items() if other != name}
-    gone = "proxy" if recording == THREE else "worker-1"
+    ended = {step.topic for step in told if step.socket == "XPUB" and step.parts[0][:1] == b"\0"}
+    gone = [other for other, node_id in others.items() if NODE_ID + node_id.encode() + b"." in ended]
     expected: list[Up | Down] = [Up(node_id, other) for other, node_id in others.items()]
-    if gone != name:
-        expected.append(Down(others[gone], gone, "it has gone"))
+    expected += [Down(others[other], other, "it has gone") for other in gone]
     assert sorted(raised, key=str) == sorted(expected, key=str)
-    assert [type(change) for change in raised] == [Up] * len(others) + [Down] * (gone != name)
+    assert [type(change) for change in raised] == [Up] * len(others) + [Down] * len(gone)
+    assert gone or name == "worker-1"
 
 
 def test_the_node_that_stands_for_a_hub() -> None:
