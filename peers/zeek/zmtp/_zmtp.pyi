@@ -15,3 +15,13 @@ def find_events(
 def is_event_at(data: bytes, start: int, end: int, is_event: Callable[[bytes], bool]) -> bool: ...
 def take_records(data: bytes, position: int, columns: list[tuple[bytes, int]], count: int) -> tuple[bytes, int]: ...
 def seal_frames(frames: bytes, number: int, prefix: bytes, key: bytes, function: int) -> tuple[bytes, int]: ...
+def open_frames(
+    sealed: bytearray,
+    position: int,
+    boxes: int,
+    limit_bytes: int,
+    number: int,
+    prefix: bytes,
+    key: bytes,
+    function: int,
+) -> tuple[bytes, int, int]: ...

@@ -8,6 +8,7 @@ not changed meanwhile: bytes cannot be, and a bytearray is held by its buffer.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -606,6 +607,7 @@ def take_records(bytes data not None, Py_ssize_t position, list columns not None
 # ---- frames to boxes ----
 
 ctypedef int (*sealer)(uint8_t*, const uint8_t*, unsigned long long, const uint8_t*, const uint8_t*) noexcept nogil
+ctypedef int (*opener)(uint8_t*, const uint8_t*, unsigned long long, const uint8_t*, const uint8_t*) noexcept nogil
 
 
 cdef inline Py_ssize_t frame_body(const uint8_t* data, Py_ssize_t at, Py_ssize_t end, Py_ssize_t* start) noexcept nogil:
@@ -688,3 +690,94 @@ def seal_frames(bytes frames not None, uint64_t number, bytes prefix not None, b
     if not is_done:
         raise RuntimeError("libsodium does not seal")
     return sealed, number + count
+
+
+# ---- boxes to frames ----
+
+
+cdef uint64_t read_wide(const uint8_t* data) noexcept nogil:
+    """Return the number in 8 bytes."""
+    cdef uint64_t number = 0
+    cdef int byte
+    for byte in range(8):
+        number = number << 8 | data[byte]
+    return number
+
+
+def open_frames(  # noqa: PLR0913
+    bytearray sealed not None,
+    Py_ssize_t position,
+    Py_ssize_t boxes,
+    uint64_t limit_bytes,
+    uint64_t number,
+    bytes prefix not None,
+    bytes key not None,
+    size_t function,
+):
+    """Open boxes that are whole and as they should be; `function` is `crypto_box_open_easy_afternm`.
+
+    Args:
+        sealed: What was read.
+        position: Where a frame begins.
+        boxes: Most boxes.
+        limit_bytes: The longest body of a frame around a box.
+        number: The last one that the far side has used.
+        prefix: Of its nonces.
+        key: Of both sides.
+        function: Its address.
+
+    Returns:
+        The frames, where the last box ends, and its number. What stands behind is for who can tell what is wrong.
+    """
+    cdef const uint8_t* data = <const uint8_t*> PyByteArray_AS_STRING(sealed)
+    cdef const uint8_t* secret = <const uint8_t*> PyBytes_AS_STRING(key)
+    cdef Py_ssize_t end = PyByteArray_GET_SIZE(sealed)
+    cdef Py_ssize_t at = position, start = 0, size, length, head, count = 0
+    cdef uint64_t came
+    cdef uint8_t[NONCE_BYTES] nonce
+    cdef uint8_t flags
+    cdef uint8_t* to
+    cdef int byte
+    cdef opener unseal = <opener> function
+    if PyBytes_GET_SIZE(key) != KEY_BYTES or PyBytes_GET_SIZE(prefix) != NONCE_BYTES - 8 or not function or position < 0:
+        raise ValueError("no key, no nonce or no function")
+    while count < boxes and at < end:
+        if data[at] & ~(LONG | COMMAND):
+            break
+        size = frame_body(data, at, end, &start)
+        if size < BOX_AT + BOX_BYTES + 1 or <uint64_t> size > limit_bytes:
+            break
+        at = start + size
+        count += 1
+    if not count:
+        return b"", position, number
+    frames = PyBytes_FromStringAndSize(NULL, at - position)  # a frame is shorter than the box around it
+    to = <uint8_t*> PyBytes_AS_STRING(frames)
+    memcpy(nonce, PyBytes_AS_STRING(prefix), NONCE_BYTES - 8)
+    with nogil:
+        while count:
+            size = frame_body(data, position, end, &start)
+            came = read_wide(data + start + 8)
+            if memcmp(data + start, b"\x07MESSAGE", 8) != 0 or came <= number:
+                break
+            memcpy(nonce + 16, data + start + 8, 8)
+            length = size - BOX_AT - BOX_BYTES - 1
+            head = SHORT_HEADER_BYTES if length <= SHORT_LIMIT else LONG_HEADER_BYTES
+            # The flags that stand in front of the body come to stand where its header ends.
+            if unseal(to + head - 1, data + start + BOX_AT, size - BOX_AT, nonce, secret) != 0:
+                break
+            flags = to[head - 1]
+            if flags > 2:
+                break
+            flags = COMMAND if flags == 2 else flags
+            if length <= SHORT_LIMIT:
+                to[0], to[1] = flags, <uint8_t> length
+            else:
+                to[0] = flags | LONG
+                for byte in range(8):
+                    to[1 + byte] = <uint8_t> (<uint64_t> length >> 8 * (7 - byte))
+            to += head + length
+            number = came
+            position = start + size
+            count -= 1
+    return frames[:to - <uint8_t*> PyBytes_AS_STRING(frames)], position, number

@@ -285,6 +285,27 @@ def test_boxes(whole: list[bytes], number: int, key: bytes) -> None:
     assert last == number + len(whole)
 
 
+@given(frames_, st.integers(0, 2**63), st.integers(0, 1 << 20), st.integers(0, 255))
+def test_opening(whole: list[bytes], number: int, place: int, byte: int) -> None:
+    """All frames come out; of boxes that were damaged, those in front of the damage, and the rest stays."""
+    traffic = pytest.importorskip("peers.zeek.zmtp.curve.traffic", reason="part of the extra `test`")
+    key, prefix = bytes(32), b"CurveZMQMESSAGES"
+    sealed, last = traffic.seal_in_python(b"".join(whole), number, prefix, key, 0)
+    further = 1 << 20, number, prefix, key, traffic._OPENER
+    read = bytearray(b"xx" + sealed)
+    assert compiled.open_frames(read, 2, 64, *further) == (b"".join(whole), len(read), last)
+    half = len(whole) // 2
+    assert compiled.open_frames(read, 2, half, *further)[0] == b"".join(whole[:half])
+    assert compiled.open_frames(read[:-1], 2, 64, *further)[0] == b"".join(whole[:-1])
+    if whole:
+        read[2 + place % len(sealed)] = byte
+        opened, end, came = compiled.open_frames(read, 2, 64, *further)
+        count = came - number
+        assert opened == b"".join(whole[:count])
+        assert end == 2 + len(traffic.seal_in_python(opened, number, prefix, key, 0)[0])
+    assert compiled.open_frames(bytearray(sealed), 0, 64, 1 << 20, last, prefix, key, traffic._OPENER)[0] == b""
+
+
 def test_no_number_is_used_twice() -> None:
     """Behind the last one there is none; and what is no whole frame is not read."""
     traffic = pytest.importorskip("peers.zeek.zmtp.curve.traffic", reason="part of the extra `test`")

@@ -12,16 +12,11 @@ of a box that does not open is taken before that is told.
 
 from __future__ import annotations
 
-from typing import Final
-
 from hub.errors import CloseCode, ProtocolError
-from peers.zeek.zmtp.curve.traffic import SEALED_BYTES, Traffic
+from peers.zeek.zmtp.curve.traffic import BOXES_AT_ONCE, SEALED_BYTES, Traffic
 from peers.zeek.zmtp.frames import COMMAND, LONG, LONG_HEADER, SHORT_HEADER_BYTES, TAKEN_BYTES, Incoming
 
-__all__ = ["BOXES_AT_ONCE", "SealedIncoming"]
-
-BOXES_AT_ONCE: Final = 2
-"""Boxes that are opened for one event: about 8 µs, and half an event of Zeek, which is then sealed for each reader."""
+__all__ = ["SealedIncoming"]
 
 
 class SealedIncoming(Incoming):
@@ -75,9 +70,12 @@ class SealedIncoming(Incoming):
         traffic = self._traffic
         if traffic is None:
             return False
-        opened: list[bytes] = []
+        frames, self._position_sealed = traffic.open_all(
+            self._sealed, self._position_sealed, self.limit_bytes + SEALED_BYTES
+        )
+        opened = [frames] if frames else []
         try:
-            while len(opened) < BOXES_AT_ONCE and (found := self._next_sealed()) is not None:
+            while not frames and len(opened) < BOXES_AT_ONCE and (found := self._next_sealed()) is not None:
                 start, end = found
                 opened.append(traffic.open(bytes(memoryview(self._sealed)[start:end])))
                 self._position_sealed = end
