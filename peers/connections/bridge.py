@@ -104,6 +104,7 @@ class BridgeConversation:
 
     def begin(self, refusal: str) -> None:
         """Ask for the WebSocket, which the session has done already."""
+        self._connection.ending.far_side_closes = True
         if refusal:
             self._connection.end(CloseCode.TRY_AGAIN_LATER, refusal)
 

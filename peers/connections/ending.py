@@ -75,7 +75,15 @@ class Lingering:
 class Ending:
     """Of one connection."""
 
-    __slots__ = ("_drain_text", "_is_expected", "_lingering", "_turned_away", "connection", "is_last")
+    __slots__ = (
+        "_drain_text",
+        "_is_expected",
+        "_lingering",
+        "_turned_away",
+        "connection",
+        "far_side_closes",
+        "is_last",
+    )
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -84,6 +92,11 @@ class Ending:
         """What the far side is told once its queue has run out, because the hub stops; empty before that."""
         self.is_last = False
         """Whether this side has said its last word, and still takes what the far side has sent before it reads that."""
+        self.far_side_closes = False
+        """Whether the far side closes the socket first, as servers of WebSockets do.
+
+        Zeek's cannot answer a Close that comes with the end of the stream, and takes it for an internal error.
+        """
         self._lingering: Lingering | None = None
         """Set when this side has ended the connection and waits for the far side to read why."""
         self._is_expected = False
@@ -184,7 +197,7 @@ class Ending:
         self._depart()
         if connection.transport.is_closing():
             return
-        if not end_writing(connection.transport):
+        if not self.far_side_closes and not end_writing(connection.transport):
             connection.transport.close()
             return
         connection.read_all()

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from pathlib import Path
 
 import pytest
+from websockets.frames import Frame, Opcode
+from websockets.http11 import Request
+from websockets.server import ServerProtocol
 
 from peers.client import connect
 from peers.daemon.daemon import Daemon
@@ -63,6 +68,43 @@ async def test_over_a_websocket(start_daemon: StartDaemon) -> None:
         await here.publish("/else/x", "not sent")
         await here.publish("/up/x", EVENT)
         assert Event.of((await anext(sent)).value) == EVENT
+
+
+async def test_a_websocket_server_closes_first(start_daemon: StartDaemon) -> None:
+    """The hub's Close comes without the end of the stream: Zeek could not answer, and would tell "Internal error"."""
+    loop = asyncio.get_running_loop()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        near = await start_daemon(peers=[f"zeek+ws://127.0.0.1:{server.getsockname()[1]}"])
+        zeek, _ = await loop.sock_accept(server)
+    with zeek:
+        protocol = ServerProtocol()
+
+        async def next_event() -> object:
+            while not (events := protocol.events_received()):
+                protocol.receive_data(await loop.sock_recv(zeek, 65536))
+            assert len(events) == 1
+            return events[0]
+
+        async def say() -> None:
+            await loop.sock_sendall(zeek, b"".join(protocol.data_to_send()))
+
+        request = await next_event()
+        assert isinstance(request, Request)
+        protocol.send_response(protocol.accept(request))
+        await say()
+        await next_event()  # what the hub wants
+        protocol.send_text(b'{"type":"ack","endpoint":"zeek","version":"8.2.2"}')
+        await say()
+        await eventually(lambda: any(handler.name == "zeek" for handler in near.node.core.handlers.values()))
+        stopping = asyncio.create_task(near.stop())
+        close = await next_event()
+        assert isinstance(close, Frame)
+        assert close.opcode is Opcode.CLOSE
+        with pytest.raises(BlockingIOError):
+            zeek.recv(1)
+        await say()
+    await stopping
 
 
 async def test_tls_that_cannot_be_set_up(start_daemon: StartDaemon, tmp_path: Path) -> None:
