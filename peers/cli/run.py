@@ -50,7 +50,8 @@ def _announce(daemon: Daemon) -> None:
         print(f"  listens on {endpoint.location}")
     for endpoint in daemon.endpoints:
         if endpoint.scheme.is_websocket:
-            host = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(endpoint.host, endpoint.host)  # noqa: S104
+            host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(endpoint.host, endpoint.host)  # noqa: S104
+            host = f"[{host}]" if ":" in host else host
             scheme = "https" if endpoint.scheme.is_secure else "http"
             print(f"  page       {scheme}://{host}:{endpoint.port}/{shown}")
     if access.admin_token:

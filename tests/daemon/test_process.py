@@ -47,6 +47,12 @@ async def test_it_says_where_it_is(start_process: StartProcess, connect: Connect
         assert await client.values(1) == [("/a", 1)]
 
 
+async def test_the_page_at_an_ipv6_address(start_process: StartProcess) -> None:
+    """Is a URL that a browser takes."""
+    hub = await (await start_process("--listen", "ws://[::1]:0")).wait_up(1)
+    assert hub.page == f"http://[::1]:{hub.endpoints[0].port}/"
+
+
 async def test_missing_twins_are_told_in_the_log(start_process: StartProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     """In its format, as whoever reads it expects."""
     monkeypatch.setattr(twins, "find_spec", lambda _: None)
