@@ -231,7 +231,7 @@ class _Measuring:
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
         self._coverage.switch_context(item.nodeid)
         try:
-            return (yield)  # type: ignore[return-value]
+            return (yield)
         finally:
             self._coverage.switch_context("")
 
@@ -260,7 +260,7 @@ def measure(folders: list[str], timeout_s: float) -> None:
 
         def plugins(name: str = name, measuring: list[_Measuring] = measuring) -> list[object]:
             measuring.append(_Measuring(name))
-            return measuring[:]
+            return [*measuring]
 
         def keep(name: str = name, measuring: list[_Measuring] = measuring) -> None:
             (one,) = measuring
