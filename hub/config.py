@@ -1,4 +1,4 @@
-"""`merge`: how several layers of plain values become one `Settings`; and `reloaded`, what a reload makes of it.
+"""`merge`: how several layers of plain values become one `Settings`; `reloaded`, what a reload makes of it; and `told`.
 
 `merge` lays layers of plain nested dictionaries over the defaults, checks each value by its key (`hub.keys`), and
 remembers which layer each value came from.
@@ -14,8 +14,9 @@ Cost: paid at start and at a reload, never per message.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -26,10 +27,13 @@ from hub.settings.stores import StoresSettings
 from hub.stores.naming import parse_feed, parse_served, parse_store
 from hub.topics import check_prefix
 
-__all__ = ["DEFAULT", "ConfigError", "merge", "reloaded"]
+__all__ = ["DEFAULT", "ConfigError", "merge", "reloaded", "told"]
 
 DEFAULT = "default"
 """Origin of a value that no layer sets."""
+
+_CREDENTIALS: Final = re.compile(r"(?<=://)[^/@\s]+@")
+"""What stands before the host of a URL."""
 
 
 class ConfigError(UsageError):
@@ -97,6 +101,30 @@ def reloaded(old: Settings, new: Settings) -> tuple[Settings, list[str], list[st
     sections = {name: msgspec.structs.replace(getattr(old, name), **chosen[name]) for name in chosen if name}
     effective = msgspec.structs.replace(old, **chosen.get("", {}), **sections)
     return effective, applied, [path for path in changed if not KEYS[path].live]
+
+
+def told(settings: Settings, origins: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return each setting as it is shown to people.
+
+    Returns:
+        Maps with `setting` (its path), `value`, `unit` and `from`, in the order of the documentation. Secrets stand in
+        files, of which the path is told; what a URL carries of them is left out.
+    """
+    return [
+        {
+            "setting": path,
+            "value": _without_credentials(value_at(settings, path)),
+            "unit": key.unit,
+            "from": origins.get(path, DEFAULT),
+        }
+        for path, key in KEYS.items()
+    ]
+
+
+def _without_credentials(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return [_without_credentials(one) for one in value]
+    return _CREDENTIALS.sub("***@", value) if isinstance(value, str) else value
 
 
 def _leaves(source: str, tree: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:

@@ -18,6 +18,7 @@ from peers.admin.probe import probe
 from peers.admin.queue import queue
 from peers.admin.rights import rights
 from peers.admin.served import SERVED_TOPIC, served
+from peers.admin.settings import settings
 from peers.admin.state import losses, state
 from peers.admin.topics import topics
 from peers.admin.trace import trace
@@ -46,5 +47,6 @@ def add_services(node: Node) -> None:
     services.add(NODES_TOPIC, nodes(node))
     services.add(SERVED_TOPIC, served(node))
     services.add(JOURNAL_TOPIC, journal(node))
+    services.add(RESERVED + "settings", settings(node), for_admins=True)
     services.add(RESERVED + "mesh/trace", trace(node), for_admins=True)
     services.add(RESERVED + "mesh/probe", probe(node), for_admins=True)

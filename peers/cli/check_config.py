@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hub.config import DEFAULT
+from hub.config import DEFAULT, told
 from hub.keys import KEYS, Kind, value_at
 from peers.cli.flags import ConfigFile, Flags
 from peers.cli.journal.tables import print_json
@@ -37,17 +37,7 @@ def check_config(
     """
     loaded = load((flags or Flags()).layer(), os.environ, config)
     if json:
-        print_json(
-            *(
-                {
-                    "setting": path,
-                    "value": value_at(loaded.settings, path),
-                    "unit": key.unit,
-                    "from": loaded.origins[path],
-                }
-                for path, key in KEYS.items()
-            )
-        )
+        print_json(*told(loaded.settings, loaded.origins))
         return
     if explain:
         _explain(loaded)

@@ -19,7 +19,7 @@ import os
 import resource
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import NamedTuple, cast
 
@@ -96,6 +96,8 @@ class Prepared(NamedTuple):
 
     settings: Settings
     """Those of the hub, with what a reload takes of the new ones."""
+    origins: Mapping[str, str]
+    """Where each of them came from."""
     users: Users
     tls: ssl.SSLContext | None
     """What listeners on `tls://` and `wss://` show; None while there is none of them."""
@@ -119,6 +121,7 @@ class Daemon:
         loaded, self.has_new_admin = guarded(loaded, os.environ)
         """Whether the file with the admin's token was made at this start."""
         self.node = Node(loaded.settings, name=name)
+        self.node.origins = loaded.origins
         self.part = part
         add_services(self.node)
         self._peerings = Peerings(self.node)
@@ -319,7 +322,8 @@ class Daemon:
         tls = None
         if any(endpoint.scheme.is_secure for endpoint in self._loaded.listen):  # also where workers listen in its place
             tls = server_context(settings.tls)
-        return Prepared(settings, users, tls, Vouching.read(settings.tls), applied, needs_restart)
+        origins = {**guarded_again.origins, **{path: self.node.origins[path] for path in needs_restart}}
+        return Prepared(settings, origins, users, tls, Vouching.read(settings.tls), applied, needs_restart)
 
     def take_over(self, prepared: Prepared) -> tuple[list[str], list[str]]:
         """Take over what was prepared: for connections to come, and for what is due from now on.
@@ -335,7 +339,7 @@ class Daemon:
         node.access.adopt(prepared.users)
         node.core.authority.adopt(prepared.users.policy)
         self._loaded = dataclasses.replace(self._loaded, settings=settings)
-        node.settings = settings
+        node.settings, node.origins = settings, prepared.origins
         self._fit_descriptors()
         return prepared.applied, prepared.needs_restart
 

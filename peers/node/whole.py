@@ -24,7 +24,7 @@ class Whole(Protocol):
 
         Args:
             what: "metrics", "statistics", "state", "losses", "history", "who", "users", "kick", "queue", "topics",
-                "subscribers", "services", "links", "identities", "drain" or "reload";
+                "subscribers", "services", "links", "identities", "settings", "drain" or "reload";
                 "ready", which is answered with why the hub is not, or an empty text; "alive", which the core answers
                 likewise, of its clock.
             value: What to ask with.

@@ -29,6 +29,7 @@ from peers.admin.nodes import NODES_TOPIC, nodes
 from peers.admin.policy import PolicyTests
 from peers.admin.queue import queue
 from peers.admin.served import served_here
+from peers.admin.settings import settings
 from peers.admin.state import losses, state
 from peers.admin.statistics import statistics
 from peers.admin.steps import in_steps
@@ -138,6 +139,7 @@ class Gathering:
             "stores": lambda _by, _value: node.stores.listed(),
             "nodes": nodes(node),
             "journal": journal(node),
+            "settings": settings(node),
         }
         """What the core answers alone, by what is asked."""
         self.afterwards: dict[str, Callable[[By], None]] = {}
@@ -252,7 +254,7 @@ def share_services(node: Node, whole: Whole, others: Iterable[str] = ()) -> None
         others: What is asked of the whole, beside what every hub has.
     """
     node.whole = whole
-    for what in (*_OF_ALL, *others):
+    for what in (*_OF_ALL, "settings", *others):
         node.core.requests.hub_services.add(RESERVED + what, _asking(whole, what), for_admins=True)
     for what in _OF_ALL_BY_GRANT:
         node.core.requests.hub_services.add(RESERVED + what, _asking(whole, what))

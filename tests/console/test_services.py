@@ -43,6 +43,8 @@ def within(text: str, value: Any, where: str) -> Iterator[tuple[str, Any, str]]:
     if text.endswith(" | null"):
         if value is not None:
             yield text.removesuffix(" | null"), value, where
+    elif re.fullmatch(r"\w+( \| [\w\[\]]+)+", text):
+        yield next(one for one in text.split(" | ") if isinstance(value, PLAIN.get(one, list))), value, where
     elif text.startswith("["):
         parts = [part.partition(": ")[2] for part in text.removesuffix("[]")[1:-1].split(", ")]
         for pair in value:

@@ -155,6 +155,7 @@ ASKED: dict[str, list[Any]] = {
     "$hub/policy/test": [{"action": "publish", "topic": "/zeek", "user": "alice"}],
     "$hub/rights": [None],
     "$hub/services": [None],
+    "$hub/settings": [None],
     "$hub/state": [None],
     "$hub/stores": [None],
     "$hub/topics": [None, {"under": "/app"}],

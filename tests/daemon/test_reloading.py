@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from hub.errors import BusyError, CloseCode, HubError
+from hub.errors import BusyError, CloseCode, HubError, RequestFailedError
+from hub.keys import KEYS
 from hub.requests.later import Later
 from peers.client import connect
 from peers.daemon.daemon import Daemon
@@ -124,6 +125,38 @@ async def test_what_has_changed(files: Files, start: Callable[..., Any]) -> None
     assert await hub.ask() == {"changed": ["queue.messages"], "needs_restart": ["journal.commit_s"], "closed": 0}
     assert hub.daemon.node.settings.queue.messages == 200
     assert hub.applied == 2
+
+
+async def test_the_settings_in_force(files: Files, start: Callable[..., Any]) -> None:
+    """What they are and where each came from; what needs a restart is told as it was at the start."""
+    files.write_settings("[queue]\nmessages = 100\n[journal]\ncommit_s = 0.5\n")
+    hub = await start()
+    async with connect(hub.daemon.endpoints[0].location) as client:
+
+        async def ask() -> dict[str, Any]:
+            rows = await client.request("$hub/settings", None)
+            assert [row["setting"] for row in rows] == list(KEYS)
+            return {row["setting"]: row for row in rows}
+
+        told = await ask()
+        assert told["queue.messages"] == {
+            "setting": "queue.messages",
+            "value": 100,
+            "unit": "messages",
+            "from": str(files.settings),
+            "live": True,
+            "description": KEYS["queue.messages"].description,
+        }
+        assert (told["log.level"]["value"], told["log.level"]["from"]) == ("info", "default")
+        assert told["listen"]["value"] == files.listen
+        files.write_settings('[queue]\nmessages = 200\n[log]\nlevel = "info"\n')
+        await hub.ask()
+        told = await ask()
+        assert told["queue.messages"]["value"] == 200
+        assert told["log.level"]["from"] == str(files.settings)
+        assert (told["journal.commit_s"]["value"], told["journal.commit_s"]["from"]) == (0.5, str(files.settings))
+        with pytest.raises(RequestFailedError, match="expected null"):
+            await client.request("$hub/settings", 1)
 
 
 async def test_a_policy_that_would_close_most(files: Files, start: Callable[..., Any], connect: Connect) -> None:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.config import DEFAULT, ConfigError, merge
+from hub.config import DEFAULT, ConfigError, merge, told
 from hub.errors import UsageError
 from hub.keys import KEYS, Key, Kind
 from hub.overflow import Overflow, QueueLimits
@@ -33,6 +33,16 @@ def refusal(*layers: tuple[str, dict[str, Any]]) -> ConfigError:
 def by_path(key: Key) -> str:
     """Name the cases of a parametrized test."""
     return key.path
+
+
+def test_what_is_shown() -> None:
+    """Each setting with its source; a URL without user name and password."""
+    layer = {"telemetry": {"endpoint": "http://ada:secret@127.0.0.1:4318/a@b"}, "stores": {"open": ["a=:memory:"]}}
+    shown = {row["setting"]: row for row in told(*merge([("hub.toml", layer)]))}
+    assert list(shown) == list(KEYS)
+    assert shown["telemetry.endpoint"]["value"] == "http://***@127.0.0.1:4318/a@b"
+    assert (shown["stores.open"]["value"], shown["stores.open"]["from"]) == (["a=:memory:"], "hub.toml")
+    assert (shown["queue.messages"]["unit"], shown["queue.messages"]["from"]) == ("messages", DEFAULT)
 
 
 def test_defaults() -> None:

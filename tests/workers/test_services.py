@@ -36,6 +36,7 @@ SERVICES = {
     "$hub/reload",
     "$hub/rights",
     "$hub/services",
+    "$hub/settings",
     "$hub/state",
     "$hub/stores",
     "$hub/topics",

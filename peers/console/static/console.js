@@ -22,6 +22,7 @@ import { journal } from "./views/journal.js";
 import { mesh } from "./views/mesh.js";
 import { messages } from "./views/messages.js";
 import { overview } from "./views/overview.js";
+import { settings } from "./views/settings.js";
 import { topics } from "./views/topics.js";
 import { language } from "./words.js";
 
@@ -29,7 +30,7 @@ import { language } from "./words.js";
 const FRAME_MS = 500;
 
 /** Entries, in this order; the first that one may see is what one begins with. */
-const VIEWS = [overview, connections, topics, messages, journal, mesh, access];
+const VIEWS = [overview, connections, topics, messages, journal, mesh, access, settings];
 
 const wall = new URLSearchParams(location.search).has("wall");
 document.documentElement.lang = language;

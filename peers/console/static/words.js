@@ -236,6 +236,16 @@ const ENGLISH = {
     published: (/** @type {number} */ milliseconds) => `the hub has it, after ${milliseconds.toFixed(1)} ms`,
     noJson: (/** @type {string} */ reason) => `begins as JSON and is none: ${reason}`,
   },
+  settings: {
+    title: "Settings",
+    search: "Search settings",
+    onlySet: "only those set",
+    shown: (/** @type {number} */ shown, /** @type {number} */ all) => (shown === all ? plural(all, "setting", "settings") : `${shown.toLocaleString("en")} of ${plural(all, "setting", "settings")}`),
+    columns: ["Setting", "Value", "From"],
+    byDefault: "default",
+    live: "A reload applies changes.",
+    restart: "A change needs a restart.",
+  },
   topics: {
     title: "Topics",
     search: "Search topics",

@@ -19,6 +19,7 @@ export interface Answers {
   "$hub/queue": QueueLimits;
   "$hub/rights": Rights;
   "$hub/services": Served[];
+  "$hub/settings": Setting[];
   "$hub/state": State;
   "$hub/stores": Store[];
   "$hub/topics": Topics;
@@ -115,6 +116,15 @@ export interface Loss {
   label: string;
   messages: number;
   why: string;
+}
+
+export interface Setting {
+  setting: string;
+  value: string | number | string[];
+  unit: string;
+  from: string;
+  live: boolean;
+  description: string;
 }
 
 export interface User {

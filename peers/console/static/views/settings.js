@@ -1,0 +1,112 @@
+/**
+ * Settings: those in force, with their values and where each came from.
+ *
+ * Asks `$hub/settings` every ten seconds, as a reload changes them. What is looked for stands in the address
+ * (`?search=journal&set=1`). Owner of the state: `Settings`: what was told last.
+ */
+
+import { complaint } from "../parts/complaint.js";
+import { element, say } from "../parts/element.js";
+import { exact } from "../parts/figures.js";
+import { poll } from "../parts/polling.js";
+import { visible } from "../parts/visible.js";
+import { fragmentOf } from "../shell/place.js";
+import { words } from "../words.js";
+
+const SETTINGS_TOPIC = "$hub/settings";
+const ASK_MS = 10_000;
+
+/** Where the value of a setting came from that nobody has set. */
+const DEFAULT = "default";
+
+/**
+ * @import { Setting } from "../feeds/services.d.ts"
+ * @import { Place } from "../shell/place.js"
+ * @import { Shell } from "../shell/views.js"
+ */
+
+/** @type {import("../shell/views.js").View} */
+export const settings = {
+  name: "settings",
+  title: words.settings.title,
+  isFor: (session) => session.mayAsk(SETTINGS_TOPIC),
+  open: (shell, signal) => new Settings(shell, signal),
+};
+
+class Settings {
+  /** @type {Setting[]} */
+  #settings = [];
+
+  /**
+   * @param {Shell} shell
+   * @param {AbortSignal} signal
+   */
+  constructor({ session }, signal) {
+    const { settings: said } = words;
+    const seek = () => {
+      history.replaceState(null, "", fragmentOf("settings", [], { search: this.search.value, set: this.onlySet.checked ? 1 : "" }));
+      this.#draw();
+    };
+    this.search = element("input", {
+      id: "settings-search", type: "search", spellcheck: "false", maxlength: 1024, placeholder: said.search, "aria-label": said.search,
+      "data-search": true, signal, on: { input: seek },
+    });
+    this.onlySet = element("input", { id: "only-set", type: "checkbox", signal, on: { change: seek } });
+    this.count = element("span", { id: "settings-count", class: "quiet", role: "status" });
+    this.problem = element("p", { id: "settings-problem", class: "notice", role: "alert", hidden: true });
+    this.rows = element("tbody", { id: "settings" });
+    this.element = element(
+      "section", { class: "card settings", "aria-label": said.title },
+      element(
+        "div", { class: "toolbar" },
+        this.search, element("label", { class: "choice" }, this.onlySet, said.onlySet), element("span", { class: "spring" }), this.count,
+      ),
+      this.problem,
+      element("table", {}, element("thead", {}, element("tr", {}, ...said.columns.map((it) => element("th", { scope: "col" }, it)))), this.rows),
+    );
+    const ask = async () => {
+      this.#settings = await session.ask(SETTINGS_TOPIC, null);
+      this.#complain(null);
+      this.#draw();
+    };
+    poll(session, ASK_MS, ask, signal, (error) => this.#complain(error));
+  }
+
+  /** @param {Place} place */
+  show({ parameters }) {
+    this.search.value = parameters.get("search") ?? "";
+    this.onlySet.checked = (parameters.get("set") ?? "") !== "";
+    this.#draw();
+  }
+
+  #draw() {
+    const wanted = this.search.value.toLowerCase().split(/\s+/);
+    const isFound = (/** @type {Setting} */ one) => {
+      const text = `${one.setting} ${one.value} ${one.from} ${one.description}`.toLowerCase();
+      return (!this.onlySet.checked || one.from !== DEFAULT) && wanted.every((word) => text.includes(word));
+    };
+    const found = this.#settings.filter(isFound);
+    say(this.count, this.#settings.length > 0 ? words.settings.shown(found.length, this.#settings.length) : "");
+    const made = JSON.stringify(found);
+    if (this.rows.dataset.shown === made) return;
+    this.rows.dataset.shown = made;
+    this.rows.replaceChildren(...found.map(settingRow));
+  }
+
+  /** @param {unknown} error */
+  #complain(error) {
+    this.problem.hidden = error === null;
+    say(this.problem, error === null ? "" : complaint(error));
+  }
+}
+
+/** @param {Setting} one */
+function settingRow({ setting, value, unit, from, live, description }) {
+  const { settings: said } = words;
+  return element(
+    "tr", { dataset: { setting } },
+    element("td", {}, element("code", {}, setting), element("p", { class: "quiet" }, description, " ", live ? said.live : said.restart)),
+    element("td", { class: "mono" }, typeof value === "number" ? `${exact(value)} ${unit}` : visible([value].flat().join("\n")) || "–"),
+    element("td", { class: from === DEFAULT ? "quiet" : "" }, from === DEFAULT ? said.byDefault : visible(from)),
+  );
+}
