@@ -68,13 +68,7 @@ class Bench:
     def fill(self) -> None:
         """Have the messages recorded, the same ones each time."""
         frames = _piece(random.Random(7))  # noqa: S311 -- it is to be repeatable
-        with connect(self.hub.url) as client:
-            pieces = self.messages // PIECE_MESSAGES
-            for first in range(0, pieces, COMMITTED_PIECES):
-                parts = list(range(first, min(pieces, first + COMMITTED_PIECES)))
-                for part in parts:
-                    client.stage("fill", part, frames)
-                client.commit("fill", parts)
+        record(self.hub.url, "fill", frames, self.messages // PIECE_MESSAGES)
 
     def read(self, schema: str | None = None, **options: object) -> DataFrame:
         """Return the messages as a DataFrame."""
@@ -276,6 +270,16 @@ def _fill_tier(journal: Path, tier: Path, messages: int) -> None:
     while copier.step(0):
         pass
     copier.close()
+
+
+def record(url: str, transaction: str, frames: bytes, pieces: int) -> None:
+    """Have the same frames recorded so often."""
+    with connect(url) as client:
+        for first in range(0, pieces, COMMITTED_PIECES):
+            parts = list(range(first, min(pieces, first + COMMITTED_PIECES)))
+            for part in parts:
+                client.stage(transaction, part, frames)
+            client.commit(transaction, parts)
 
 
 def _piece(source: random.Random) -> bytes:

@@ -24,19 +24,19 @@ PROJECT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(PROJECT))
 
 from hub.batch import encode_value, encode_values  # noqa: E402 -- run as a script, it finds the project first
-from peers.client.blocking import connect  # noqa: E402 -- the same
 from peers.spark.archiving.archive import archive  # noqa: E402 -- the same
 from peers.spark.archiving.state import ArchiveOrder  # noqa: E402 -- the same
 from peers.spark.report.survey import Questions, survey  # noqa: E402 -- the same
 from peers.spark.session import Job, SessionSettings, running_job  # noqa: E402 -- the same
 from peers.spark.summary import amount, columns, show  # noqa: E402 -- the same
+from tests.benchmarks.spark_connector import (  # noqa: E402 -- the same
+    BATCH_MESSAGES,
+    PIECE_MESSAGES,
+    TOPICS,
+    VALUE_BYTES,
+    record,
+)
 from tests.spark.hubs import HubWithJournal  # noqa: E402 -- the same
-
-TOPICS = [f"/bench/sensor/{number:05}" for number in range(40)]
-VALUE_BYTES = 100
-BATCH_MESSAGES = 50
-PIECE_MESSAGES = len(TOPICS) * BATCH_MESSAGES
-COMMITTED_PIECES = 20
 
 Row = tuple[str, str, str, str]
 
@@ -58,13 +58,7 @@ class Bench:
             encode_values((prefix + topic).encode(), [encode_value(value_of(source)) for _ in range(BATCH_MESSAGES)])
             for topic in TOPICS
         )
-        with connect(self.hub.url) as client:
-            pieces = messages // PIECE_MESSAGES
-            for first in range(0, pieces, COMMITTED_PIECES):
-                parts = list(range(first, min(pieces, first + COMMITTED_PIECES)))
-                for part in parts:
-                    client.stage(prefix, part, frames)
-                client.commit(prefix, parts)
+        record(self.hub.url, prefix, frames, messages // PIECE_MESSAGES)
 
     def measured(self, what: str, messages: int, work: Callable[[], object]) -> Iterator[Row]:
         """Run something that works on messages, several times."""

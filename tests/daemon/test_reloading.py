@@ -17,6 +17,7 @@ from peers.client import connect
 from peers.daemon.daemon import Daemon
 from peers.daemon.reloading import MANY, Reloading
 from peers.daemon.sources import Loaded, load
+from peers.node.whole import awaited
 from peers.wire.control import decode_close
 from peers.wire.kinds import Kind
 from tests.daemon.conftest import Connect
@@ -78,13 +79,7 @@ class Reloads:
 
     async def ask(self, value: Any = None) -> Any:
         """Reload, as a request does; return the answer."""
-        later = self.reloading.answer(None, value)  # type: ignore[arg-type]
-        answered = asyncio.Event()
-        later.then(answered.set)
-        await answered.wait()
-        if later.error is not None:
-            raise later.error
-        return later.value
+        return await awaited(self.reloading.answer(None, value))  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from hub.errors import ConnectionLostError, HubError, UsageError
 from hub.requests.later import Later
 from hub.settings.settings import Settings
 from peers.node.node import Node
+from peers.node.whole import awaited
 from peers.workers import gathering
 from peers.workers.control import Control, Functions
 from peers.workers.gathering import FromWorker, Gathering
@@ -38,16 +39,6 @@ async def join() -> AsyncIterator[Join]:
     for control in made:
         control.close()
         await control.lost
-
-
-async def answered(later: Later) -> Any:
-    """Wait for an answer."""
-    there = asyncio.Event()
-    later.then(there.set)
-    await there.wait()
-    if later.error is not None:
-        raise later.error
-    return later.value
 
 
 def fail(_: Any) -> Any:
@@ -105,9 +96,9 @@ async def test_one_answer_suffices(node: Node, join: Join) -> None:
     """Where others have none, the sum is that of those who do; where nobody has one, the first reason is told."""
     one, _ = await join({}, {"part": lambda _: {"kicked": 2}})
     other, _ = await join({}, {"part": fail})
-    assert await answered(all_of(node, one, other).ask("kick", {"user": "ada"})) == {"kicked": 2}
+    assert await awaited(all_of(node, one, other).ask("kick", {"user": "ada"})) == {"kicked": 2}
     with pytest.raises(HubError, match="there is nobody"):
-        await answered(all_of(node, other).ask("kick", {"user": "ada"}))
+        await awaited(all_of(node, other).ask("kick", {"user": "ada"}))
 
 
 async def test_who_is_silent_is_left_out(node: Node, join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,11 +110,11 @@ async def test_who_is_silent_is_left_out(node: Node, join: Join, monkeypatch: py
     far.close()
     await gone.lost
     whole = all_of(node, one, silent, gone)
-    assert await answered(whole.ask("kick", {"user": "ada"})) == {"kicked": 2}
+    assert await awaited(whole.ask("kick", {"user": "ada"})) == {"kicked": 2}
     assert whole.silent_total == 1
     one.close()
     await one.lost
-    assert b"hub_workers_silent_total 2.0" in await answered(all_of_metrics(whole))
+    assert b"hub_workers_silent_total 2.0" in await awaited(all_of_metrics(whole))
 
 
 async def test_a_policy_that_is_tried_may_take_its_time(
@@ -137,12 +128,12 @@ async def test_a_policy_that_is_tried_may_take_its_time(
     one, _ = await join({}, {"part": lambda _: slow})
     control, _ = await join({}, {"whole": all_of(node, one).answer})
     asked = FromWorker(control).ask("policy/test", ask)
-    slow.give(await answered(all_of(node).ask("policy/test", ask)))
-    assert (await answered(asked))["change"]["unheard"] == 0
+    slow.give(await awaited(all_of(node).ask("policy/test", ask)))
+    assert (await awaited(asked))["change"]["unheard"] == 0
     monkeypatch.setattr(gathering, "TRIAL_S", 0.01)
     silent, _ = await join({}, {"part": lambda _: Later()})
     refusing, _ = await join({}, {"part": fail})
-    change = (await answered(all_of(node, silent, refusing).ask("policy/test", ask)))["change"]
+    change = (await awaited(all_of(node, silent, refusing).ask("policy/test", ask)))["change"]
     assert change["unheard"] == 2
     assert change["text"].endswith("2 processes of this hub gave no answer: what is connected there is not counted.")
 
@@ -152,7 +143,7 @@ async def test_histograms_of_all_processes(node: Node, join: Join) -> None:
     far = Node(Settings(), name="worker")
     far.queue_times.observe(0.3)
     one, _ = await join({}, {"part": lambda _: plain(far)})
-    told = await answered(all_of_metrics(all_of(node, one)))
+    told = await awaited(all_of_metrics(all_of(node, one)))
     assert b'hub_queue_seconds_bucket{le="0.25",worker="1"} 0.0' in told
     assert b'hub_queue_seconds_bucket{le="0.5",worker="1"} 1.0' in told
     assert b'hub_queue_seconds_bucket{le="0.5",worker="core"} 0.0' in told
@@ -164,12 +155,12 @@ async def test_why_a_hub_is_not_ready(node: Node, join: Join, monkeypatch: pytes
     ready, _ = await join({}, {"part": lambda _: ""})
     starting, _ = await join({}, {"part": lambda _: "the hub is starting"})
     silent, _ = await join({}, {"part": lambda _: Later()})
-    assert await answered(all_of(node, ready).ask("ready")) == "the hub is starting"
+    assert await awaited(all_of(node, ready).ask("ready")) == "the hub is starting"
     node.ready = True
-    assert await answered(all_of(node, ready).ask("ready")) == ""
-    assert await answered(all_of(node, ready, starting).ask("ready")) == "worker 2: the hub is starting"
+    assert await awaited(all_of(node, ready).ask("ready")) == ""
+    assert await awaited(all_of(node, ready, starting).ask("ready")) == "worker 2: the hub is starting"
     monkeypatch.setattr(gathering, "ANSWER_S", 0.5)  # in which the one that is ready answers, on a busy machine, too
-    assert await answered(all_of(node, ready, silent).ask("ready")) == "1 of 2 workers serve"
+    assert await awaited(all_of(node, ready, silent).ask("ready")) == "1 of 2 workers serve"
 
 
 async def test_a_core_that_is_silent(join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,9 +171,9 @@ async def test_a_core_that_is_silent(join: Join, monkeypatch: pytest.MonkeyPatch
     reload = FromWorker(control).ask("reload")
     for what in ("alive", "ready", "who"):
         with pytest.raises(UsageError, match="the core of this hub has not answered"):
-            await answered(FromWorker(control).ask(what))
+            await awaited(FromWorker(control).ask(what))
     reloading.give("done")
-    assert await answered(reload) == "done"
+    assert await awaited(reload) == "done"
 
 
 def all_of_metrics(whole: Gathering) -> Later:
@@ -199,7 +190,7 @@ async def test_a_worker_asks_the_core(node: Node, join: Join) -> None:
     whole.afterwards["drain"] = lambda _by: done.append("drain")
     control, _ = await join({}, {"whole": whole.answer})
     worker = FromWorker(control)
-    assert await answered(worker.ask("drain")) == {"clients": 1, "seconds": 0.1}
+    assert await awaited(worker.ask("drain")) == {"clients": 1, "seconds": 0.1}
     assert done == ["drain"]
     with pytest.raises(UsageError, match="there is nobody"):
-        await answered(worker.ask("kick", {"id": 1}))
+        await awaited(worker.ask("kick", {"id": 1}))

@@ -6,26 +6,18 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.hubs.ports import free_ports
+
 HERE = Path(__file__).parent
 HUB = [sys.executable, "-c", "from peers.cli import main; main()"]
 NODES = {"manager": "MANAGER", "logger-1": "LOGGER", "proxy-1": "PROXY", "worker-1": "WORKER", "worker-2": "WORKER"}
 STOP_S = 30
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of loopback that are free now."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [int(each.getsockname()[1]) for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 @dataclass(slots=True)

@@ -13,11 +13,13 @@ import json
 import os
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 from peers.zeek.zmtp.frames import Command, Incoming
 from peers.zeek.zmtp.greeting import GREETING_BYTES
 from tests.zeek.live.cluster import Cluster
+from tests.zeek.live.line import Line
 from tests.zeek.live.trial import replay
 from tests.zeek.zmtp.recordings import NODE_ID, Step
 
@@ -25,52 +27,32 @@ RECORDINGS = Path(__file__).parents[1] / "zmtp" / "recordings"
 
 
 class Tap:
-    """A TCP proxy in front of one socket of one node, which takes down messages."""
+    """Takes down the messages that one side of a socket of one node sends."""
 
-    def __init__(self, port: int, node: str, kind: str, taken: list[Step]) -> None:
-        self._port, self._node, self._kind, self._taken = port, node, kind, taken
+    def __init__(self, node: str, kind: str, taken: list[Step], is_sent: bool) -> None:  # noqa: FBT001 -- see `Line`
+        self._node, self._kind, self._taken, self._is_sent = node, kind, taken, is_sent
+        self._incoming = Incoming(1 << 24)
+        self._greeting = b""
 
-    async def open(self) -> int:
-        """Listen; returns the port."""
-        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        return int(server.sockets[0].getsockname()[1])
+    def take(self, data: bytes) -> None:
+        """It has sent something."""
+        if len(self._greeting) < GREETING_BYTES:
+            read = self._greeting + data
+            self._greeting, data = read[:GREETING_BYTES], read[GREETING_BYTES:]
+        self._incoming.feed(data)
+        while (found := self._incoming.next_message()) is not None:
+            if not isinstance(found, Command):
+                self._note(found.parts)
+            elif found.name in {b"SUBSCRIBE", b"CANCEL"}:
+                self._note([bytes([found.name == b"SUBSCRIBE"]) + found.data])
 
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._port)
-        except OSError:
-            writer.close()
-            return
-        copies = self._copy(reader, far_writer, "send"), self._copy(far_reader, writer, "recv")
-        await asyncio.gather(*copies)
+    def end(self) -> None:
+        """It has gone, and the broker will tell the other nodes at once."""
+        if self._is_sent and self._kind == "XSUB":
+            self._note([b"\0", b""], "gone")
 
-    async def _copy(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, way: str) -> None:
-        incoming = Incoming(1 << 24)
-        greeting = b""
-        try:
-            while data := await source.read(1 << 16):
-                rest = data
-                if len(greeting) < GREETING_BYTES:
-                    greeting += data
-                    rest, greeting = greeting[GREETING_BYTES:], greeting[:GREETING_BYTES]
-                incoming.feed(rest)
-                while (found := incoming.next_message()) is not None:
-                    if not isinstance(found, Command):
-                        self._take(way, found.parts)
-                    elif found.name in {b"SUBSCRIBE", b"CANCEL"}:
-                        self._take(way, [bytes([found.name == b"SUBSCRIBE"]) + found.data])
-                sink.write(data)
-                await sink.drain()
-        except OSError:
-            pass
-        finally:
-            # Before the broker finds out: it tells the other nodes at once.
-            if way == "send" and self._kind == "XSUB":
-                self._take(way, [b"\0", b""], "gone")
-            sink.close()
-
-    def _take(self, way: str, parts: list[bytes], socket: str = "") -> None:
-        self._taken.append(Step(time.time(), self._node, socket or self._kind, way == "send", parts))
+    def _note(self, parts: list[bytes], socket: str = "") -> None:
+        self._taken.append(Step(time.time(), self._node, socket or self._kind, self._is_sent, parts))
 
 
 async def main() -> int:
@@ -83,11 +65,12 @@ async def main() -> int:
     environment = dict(os.environ) | {"LIVE_QUIET": "1", "LIVE_JSON": "1"}
     cluster = Cluster(given.folder.resolve(), given.zeek, environment, lines=20, zeeks_proxy=True)
     taken: list[Step] = []
-    cluster.log_port = await Tap(cluster.log, "", "PUSH", taken).open()
+    cluster.log_port = await Line(cluster.log, partial(Tap, "", "PUSH", taken)).open()
     cluster.write_layout()
     for name in cluster.nodes:
-        taps = Tap(cluster.xpub, name, "XPUB", taken), Tap(cluster.xsub, name, "XSUB", taken)
-        cluster.fronts[name] = (await taps[0].open(), await taps[1].open())
+        ports = ((cluster.xpub, "XPUB"), (cluster.xsub, "XSUB"))
+        xpub, xsub = [await Line(port, partial(Tap, name, kind, taken)).open() for port, kind in ports]
+        cluster.fronts[name] = (xpub, xsub)
         cluster.start_node(name)
         await asyncio.sleep(1)
     await asyncio.sleep(given.seconds)

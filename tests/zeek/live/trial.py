@@ -25,6 +25,7 @@ from peers.client import Client, connect
 from peers.values import Count
 from peers.values.event import Event, NoEventError
 from tests.zeek.live.cluster import Cluster
+from tests.zeek.live.line import Line
 from tests.zeek.live.packets import capture
 
 CONTROL, LOGS = "/live/control", "/zeek/LOG/"
@@ -79,48 +80,6 @@ class Watch:
             if not missing or time.monotonic() - begun > seconds:
                 return time.monotonic() - begun, missing
             await asyncio.sleep(0.2)
-
-
-class Line:
-    """A TCP proxy between a node and the hub, which can stand still and be reset."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self.flows = asyncio.Event()
-        self.flows.set()
-        self._writers: set[asyncio.StreamWriter] = set()
-
-    async def open(self) -> int:
-        """Listen; returns the port."""
-        server = await asyncio.start_server(self._accept, "127.0.0.1", 0)
-        return int(server.sockets[0].getsockname()[1])
-
-    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await self.flows.wait()
-        try:
-            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._port)
-        except OSError:
-            writer.close()
-            return
-        self._writers |= {writer, far_writer}
-        await asyncio.gather(self._copy(reader, far_writer), self._copy(far_reader, writer))
-
-    async def _copy(self, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
-        try:
-            while data := await source.read(1 << 16):
-                await self.flows.wait()
-                sink.write(data)
-                await sink.drain()
-        except OSError:
-            pass
-        finally:
-            sink.close()
-
-    def reset(self) -> None:
-        """Reset all connections."""
-        for writer in self._writers:
-            writer.transport.abort()
-        self._writers.clear()
 
 
 class Trial:
