@@ -29,7 +29,7 @@ from peers.cli.ranges import check_positive
 from peers.cli.shown_token import TokenFile, first_token
 from peers.cli.texts import encoder, escaped
 from peers.cli.url import DEFAULT_URL, URL_VARIABLE, TlsFiles
-from peers.transport.endpoints import Endpoint, Scheme
+from peers.transport.endpoints import Endpoint, Scheme, url_host
 from peers.transport.tls import client_context, explained
 from peers.wire.events import Closing
 from peers.wire.hello import Hello
@@ -201,7 +201,7 @@ def _ask_hub(connection: socket.socket, token: str, read: Callable[[], bytes]) -
 
 def _ask_http(connection: socket.socket, endpoint: Endpoint, read: Callable[[], bytes]) -> str:
     """Ask over HTTP whether the hub is ready; return what it answers."""
-    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+    host = url_host(endpoint.host)
     request = f"GET /readyz HTTP/1.1\r\nHost: {host}:{endpoint.port}\r\nConnection: close\r\n\r\n"
     connection.sendall(request.encode("idna" if not host.isascii() else "ascii"))
     answer = b""

@@ -41,6 +41,7 @@ def _announce(daemon: Daemon) -> None:
     """
     import structlog  # noqa: PLC0415 -- as above
 
+    from peers.transport.endpoints import url_host  # noqa: PLC0415
     from peers.users.admin_token import AdminToken  # noqa: PLC0415
 
     access = daemon.node.settings.access
@@ -51,9 +52,8 @@ def _announce(daemon: Daemon) -> None:
     for endpoint in daemon.endpoints:
         if endpoint.scheme.is_websocket:
             host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(endpoint.host, endpoint.host)  # noqa: S104
-            host = f"[{host}]" if ":" in host else host
             scheme = "https" if endpoint.scheme.is_secure else "http"
-            print(f"  page       {scheme}://{host}:{endpoint.port}/{shown}")
+            print(f"  page       {scheme}://{url_host(host)}:{endpoint.port}/{shown}")
     if access.admin_token:
         print(f"  admin      HUB_TOKEN=$(cat {shlex.quote(access.admin_token)})")
     sys.stdout.flush()

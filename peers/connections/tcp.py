@@ -293,7 +293,7 @@ class TcpConversation:
     def tell_origins(self, news: MeshNews) -> Onward:
         """Tell the far side, a hub of the mesh, where messages have entered it; return what was told."""
         render = self.render_plainly
-        onward = self._onward = Onward(None if render is as_they_came else render, news, marked=news.knows_marks)
+        onward = self._onward = Onward(None if render is as_they_came else render, news)
         self.render = onward.render
         return onward
 

@@ -34,15 +34,13 @@ class Onward:
     Args:
         fit: Returns batches as frames that the far side takes; None where it takes them as they came.
         news: What the far side is told of the mesh.
-        marked: Whether the far side knows marks (`hub.marked`).
     """
 
-    __slots__ = ("_fit", "_marked", "_news", "beside_bytes")
+    __slots__ = ("_fit", "_news", "beside_bytes")
 
-    def __init__(self, fit: Callable[[list[Batch]], list[bytes]] | None, news: MeshNews, *, marked: bool) -> None:
+    def __init__(self, fit: Callable[[list[Batch]], list[bytes]] | None, news: MeshNews) -> None:
         self._fit = fit
         self._news = news
-        self._marked = marked
         self.beside_bytes = 0
         """How much more was written than the handler has counted: ORIGIN, news in front of messages, and heads of
         requests and replies, without what the far side was not sent, as it is too large for it."""
@@ -61,7 +59,7 @@ class Onward:
         frames = [news.take_turn()] if is_behind else []
         for origin, some in groupby(batches, _origin):
             if origin != news.said:
-                frames.append(encode_origin(origin, marked=self._marked))
+                frames.append(encode_origin(origin, marked=news.knows_marks))
                 news.said = origin
             same = list(some)
             frames += [batch.frames for batch in same] if fit is None else fit(same)

@@ -29,14 +29,13 @@ from datetime import date, datetime
 from functools import reduce
 from operator import or_
 from pathlib import Path
-from urllib.parse import unquote
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own name for it
 
 from hub.errors import UsageError
-from peers.spark.archiving.folders import batches, parts, roots, tables
+from peers.spark.archiving.folders import batches, parts, root_in, roots, tables
 from peers.spark.archiving.iceberg_table import data_files, is_iceberg
 from peers.spark.archiving.state import DecodedState, load
 from peers.spark.archiving.typed_columns import EVENT_TIME, SIZE
@@ -70,7 +69,6 @@ ROOT_LIMIT_CHARACTERS = 60
 NO_ROOT = ""
 """Root of `/` and `//x`. In the name of a folder that is Hive's default partition, which is read as NULL."""
 
-_NO_ROOT = "__HIVE_DEFAULT_PARTITION__"
 _DELTA_LOG = "_delta_log"
 _DAY_US = 86_400_000_000
 
@@ -145,7 +143,7 @@ def _may_hold(folder: Path, selection: Selection) -> bool:
         return False
     if selection.end is not None and day >= microseconds(selection.end):
         return False
-    root = unquote(folder.name.removeprefix("root=")).replace(_NO_ROOT, NO_ROOT)
+    root = root_in(folder)
     parts_of = [prefix.removeprefix("/").partition("/") for prefix in selection.prefixes or ("",)]
     return any(
         root == component[:ROOT_LIMIT_CHARACTERS]

@@ -38,7 +38,7 @@ from hub.limits import LINK_COST, LINK_COST_LIMIT
 from hub.overflow import Overflow, QueueLimits
 from hub.topics import check_prefix, printable
 
-__all__ = ["Endpoint", "InvalidEndpointError", "QueueOverride", "Scheme"]
+__all__ = ["Endpoint", "InvalidEndpointError", "QueueOverride", "Scheme", "url_host"]
 
 _UNIX_PATH_BYTES = 107
 """`sun_path` of Linux holds 108 bytes, the last of them NUL."""
@@ -68,6 +68,11 @@ _NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 """What a node of a Zeek cluster may be called: it stands in topics, in ids, and in labels of 128 bytes."""
 
 _COST_MEANS = "belongs to a URL of --peer or --listen: it says what links between hubs cost"
+
+
+def url_host(host: str) -> str:
+    """Return a host as it stands in a URL: IPv6 addresses in brackets."""
+    return f"[{host}]" if ":" in host else host
 
 
 class InvalidEndpointError(UsageError):
@@ -274,8 +279,7 @@ class Endpoint:
         path = quote(self.path, safe="/:@!$&'()*+,;=~")
         if self.scheme is Scheme.UNIX:
             return f"unix://{path}"
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{self.scheme.value}://{host}:{self.port}{path}"
+        return f"{self.scheme.value}://{url_host(self.host)}:{self.port}{path}"
 
     def with_port(self, port: int) -> Endpoint:
         """Return the same endpoint with the port that the system has picked for it."""

@@ -10,6 +10,8 @@ import asyncio
 import socket
 from contextlib import suppress
 
+from peers.transport.endpoints import url_host
+
 __all__ = [
     "HIGH_WATER_BYTES",
     "NO_TRANSPORT",
@@ -54,8 +56,7 @@ def far_address(transport: asyncio.BaseTransport) -> str:
 
 
 def _of_tcp(name: tuple[str, int]) -> str:
-    host = f"[{name[0]}]" if ":" in name[0] else name[0]
-    return f"{host}:{name[1]}"
+    return f"{url_host(name[0])}:{name[1]}"
 
 
 def write_pieces(transport: asyncio.Transport, pieces: list[bytes]) -> None:

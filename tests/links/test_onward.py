@@ -27,6 +27,7 @@ class News:
     """News of the mesh: none, or one frame."""
 
     is_due = False
+    knows_marks = True
     said: Origin | None = None
 
     def take_turn(self) -> bytes:
@@ -61,7 +62,7 @@ def kinds(frames: list[bytes]) -> list[int]:
 @pytest.mark.parametrize("fit", [None, only_small])
 def test_origin_stands_where_it_changes(news: News, fit: Callable[[list[Batch]], list[bytes]] | None) -> None:
     """In front of the first message, of those of another hub or epoch, and of no others."""
-    onward = Onward(fit, cast("MeshNews", news), marked=True)
+    onward = Onward(fit, cast("MeshNews", news))
     messages, origin = Kind.MESSAGES, Kind.ORIGIN
     assert kinds(onward.render([batch(NEAR, 1)])) == [origin, messages]
     assert kinds(onward.render([batch(NEAR, 2)])) == [messages]
@@ -76,7 +77,7 @@ def test_origin_stands_where_it_changes(news: News, fit: Callable[[list[Batch]],
 
 def test_news_stand_before_the_messages_that_they_route(news: News) -> None:
     """Once."""
-    onward = Onward(None, cast("MeshNews", news), marked=True)
+    onward = Onward(None, cast("MeshNews", news))
     onward.render([batch(NEAR, 1)])
     news.is_due = True
     assert onward.render([batch(NEAR, 2)]) == [NEWS, batch(NEAR, 2).frames]
@@ -88,7 +89,7 @@ def test_what_was_written_is_what_the_handler_counts_and_what_stands_beside_it(
     news: News, fit: Callable[[list[Batch]], list[bytes]] | None
 ) -> None:
     """To the byte: with ORIGIN and news, heads of requests and replies, and without what is too large."""
-    onward = Onward(fit, cast("MeshNews", news), marked=True)
+    onward = Onward(fit, cast("MeshNews", news))
     counted = written = 0
     rounds = (
         [batch(NEAR, 1)],
@@ -109,7 +110,8 @@ def test_what_was_written_is_what_the_handler_counts_and_what_stands_beside_it(
 @pytest.mark.parametrize("marked", [True, False])
 def test_a_mark_goes_to_who_knows_of_marks(news: News, marked: bool) -> None:  # noqa: FBT001 -- it is the case
     """With the origin of the batch that has it, and with that one alone; others are told the origin without it."""
-    onward = Onward(None, cast("MeshNews", news), marked=marked)
+    news.knows_marks = marked
+    onward = Onward(None, cast("MeshNews", news))
     written = b"".join(onward.render([batch(NEAR, 1), batch(NEAR._replace(mark=7), 2), batch(NEAR, 3)]))
     told = [decode_origin(frame.body) for frame in iterate_frames(written) if frame.kind == Kind.ORIGIN]
     assert told == [NEAR, NEAR._replace(mark=7 if marked else 0), NEAR]

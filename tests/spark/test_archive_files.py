@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- Spark's own name for it
 from hub.errors import InvalidTopicError, UsageError
 from peers.spark import archive_files
 from peers.spark.archive_files import ROOT_LIMIT_CHARACTERS, read_archive, root_column, root_of
-from peers.spark.archiving.parquet import escaped
+from peers.spark.archiving.folders import root_folder
 from peers.spark.selection import Selection, microseconds
 from tests.spark.archives import NOON_US, Archived, archived, table_of, write_archive, write_part
 
@@ -133,8 +133,8 @@ def test_roots_of_topics_are_those_of_the_folders(spark: SparkSession, tmp_path:
     frame = frame.selectExpr("offset", "TIMESTAMP '2026-11-21 12:00:00Z' AS timestamp", "topic", "X'c0' AS value")
     frame = frame.withColumns({"date": F.to_date("timestamp"), "root": root_column(F.col("topic")), "batch": F.lit(3)})
     frame.write.partitionBy("date", "root", "batch").parquet(str(tmp_path / "archive"))
-    written = {path.name.removeprefix("root=") for path in (tmp_path / "archive").glob("date=*/root=*")}
-    assert {escaped(root_of(topic)) for topic in topics} == written
+    written = {path.name for path in (tmp_path / "archive").glob("date=*/root=*")}
+    assert {root_folder(root_of(topic)) for topic in topics} == written
     for prefix in ("", f"/{long}/", f"/{long[:70]}", f"/{long[:5]}", "/a:b*c/", "/.", "/été/"):
         expected = [number for number, topic in enumerate(topics) if topic.startswith(prefix)]
         assert offsets(read_archive(spark, str(tmp_path / "archive"), Selection([prefix]))) == expected, prefix[:9]

@@ -23,6 +23,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,6 +31,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from peers.spark.archiving.folders import BATCH, batches, hidden_name, link_files, parts, replace, roots, size_of
+from peers.spark.connector.record_batches import joined
 
 __all__ = ["SMALL_BYTES", "TARGET_BYTES", "Compacted", "compact", "groups"]
 
@@ -139,7 +141,7 @@ def merge(sources: list[Path], target: Path) -> None:
             compression_level=_ZSTD_LEVEL,
             use_dictionary=[_TOPIC],
         ) as writer:
-            for rows in _row_groups(sources, schema):
+            for rows in joined(_batches_of(sources, schema), _ROW_GROUP_ROWS, attrgetter("num_rows")):
                 writer.write_table(rows, row_group_size=_ROW_GROUP_ROWS)
         file.flush()
         os.fsync(file.fileno())
@@ -165,17 +167,9 @@ def _fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _row_groups(sources: Iterable[Path], schema: pa.Schema) -> Iterator[pa.Table]:
-    """Yield the rows of files, so many at a time."""
-    held: list[pa.RecordBatch] = []
-    rows = 0
+def _batches_of(sources: Iterable[Path], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of files, one file after the other."""
     for source in sources:
         with pq.ParquetFile(source) as file:
             for batch in file.iter_batches():
-                held.append(_fitted(batch, schema))
-                rows += batch.num_rows
-                if rows >= _ROW_GROUP_ROWS:
-                    yield pa.Table.from_batches(held)
-                    held, rows = [], 0
-    if held:
-        yield pa.Table.from_batches(held)
+                yield _fitted(batch, schema)

@@ -21,6 +21,7 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from urllib.parse import unquote
 
 from peers.spark.archiving.state import HUB
 
@@ -35,6 +36,8 @@ __all__ = [
     "place",
     "repair",
     "replace",
+    "root_folder",
+    "root_in",
     "roots",
     "size_of",
     "tables",
@@ -43,7 +46,11 @@ __all__ = [
 BATCH = "batch="
 _TABLES = "table=*"
 _DATES = "date=*"
-_ROOTS = "root=*"
+_ROOT = "root="
+_ROOTS = f"{_ROOT}*"
+_NO_ROOT = "__HIVE_DEFAULT_PARTITION__"
+_ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^") | frozenset(map(chr, range(1, 32)))
+"""What Spark escapes in the name of a folder."""
 
 HIDDEN = ".compacting."
 _REPLACED = ".replaced."
@@ -133,6 +140,16 @@ def place(batch: Path, files: Iterable[Path], made: Path) -> None:
         shutil.rmtree(batch)
         made.rename(batch)
     sync(batch.parent)
+
+
+def root_folder(root: str) -> str:
+    """Return the name of the folder of a root, as Spark writes it."""
+    return _ROOT + ("".join(f"%{ord(one):02X}" if one in _ESCAPED else one for one in root) or _NO_ROOT)
+
+
+def root_in(folder: Path) -> str:
+    """Return the root whose folder that is; empty for no root."""
+    return unquote(folder.name.removeprefix(_ROOT)).replace(_NO_ROOT, "")
 
 
 def exchange(one: Path, other: Path) -> bool:

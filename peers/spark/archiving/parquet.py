@@ -16,17 +16,13 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own name for it
 
 from peers.spark.archive_files import root_column
-from peers.spark.archiving.folders import BATCH, place, roots
+from peers.spark.archiving.folders import BATCH, place, root_folder, roots
 from peers.spark.archiving.staging import StagedFile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 __all__ = ["partitioned", "place_batch", "write_remote"]
-
-_NO_ROOT = "__HIVE_DEFAULT_PARTITION__"
-_ESCAPED = frozenset("\"#%'*/:=?\\\x7f{[]^") | frozenset(map(chr, range(1, 32)))
-"""What Spark escapes in the name of a folder."""
 
 _OPTIONS = {
     "partitionOverwriteMode": "dynamic",
@@ -47,7 +43,7 @@ def place_batch(archive: Path, files: Iterable[StagedFile], batch: int, *, is_fi
     folders: defaultdict[Path, list[Path]] = defaultdict(list)
     for file in files:
         table = f"table={file.table}" if file.table else ""
-        folders[archive / table / f"date={file.date}" / f"root={escaped(file.root)}" / f"{BATCH}{batch}"].append(
+        folders[archive / table / f"date={file.date}" / root_folder(file.root) / f"{BATCH}{batch}"].append(
             Path(file.path)
         )
     for folder, moved in folders.items():
@@ -56,11 +52,6 @@ def place_batch(archive: Path, files: Iterable[StagedFile], batch: int, *, is_fi
     for folder in before:
         if folder not in folders and folder.exists():
             shutil.rmtree(folder)
-
-
-def escaped(root: str) -> str:
-    """Return a root as Spark writes it in the name of a folder."""
-    return "".join(f"%{ord(one):02X}" if one in _ESCAPED else one for one in root) or _NO_ROOT
 
 
 def partitioned(frame: DataFrame) -> DataFrame:

@@ -21,6 +21,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,6 +42,7 @@ from peers.spark.connector.decoding import message_of
 from peers.spark.connector.inference import Inference
 from peers.spark.connector.options import SourceOptions, read_source_options
 from peers.spark.connector.reading import read_share
+from peers.spark.connector.record_batches import joined
 from peers.spark.connector.stream import RefusedStream, StreamReader
 from pyspark_hub import DefaultSource
 
@@ -170,7 +172,7 @@ class _Task:
 
     def __init__(self, staging: Staging) -> None:
         self._staging = staging
-        self._done = Staged(files=[], tables=[], seen={})
+        self._done = Staged()
         self._names: dict[str, str] = {}  # of tables, by topic
         self._new: set[str] = set()
         self._seen: defaultdict[str, Inference] = defaultdict(Inference)
@@ -184,7 +186,8 @@ class _Task:
         """Read it and write it."""
         staging, done = self._staging, self._done
         options = staging.options
-        for chunk in _chunks(read_share(share, default_schema("raw"), options, options.topics)):
+        records = read_share(share, default_schema("raw"), options, options.topics)
+        for chunk in joined(records, CHUNK_BYTES, attrgetter("nbytes")):
             done.rows += len(chunk)
             for table, rows in self._by_table(chunk):
                 self._take(table, rows)
@@ -262,20 +265,6 @@ class _Task:
         pq.write_table(rows, path, compression="zstd", compression_level=_ZSTD_LEVEL, use_dictionary=texts)
         sync(path)
         self._done.files.append(StagedFile(str(path), table, date, root))
-
-
-def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Put batches together."""
-    held: list[pa.RecordBatch] = []
-    size_bytes = 0
-    for batch in batches:
-        held.append(batch)
-        size_bytes += batch.nbytes
-        if size_bytes >= CHUNK_BYTES:
-            yield pa.Table.from_batches(held)
-            held, size_bytes = [], 0
-    if held:
-        yield pa.Table.from_batches(held)
 
 
 def _parted(rows: pa.Table, coded: tuple[np.ndarray[Any, Any], list[str]]) -> Iterator[tuple[str, pa.Table]]:

@@ -30,7 +30,7 @@ from peers.spark.connector.columns import is_field
 from peers.spark.connector.decoding import Fields, Troubles, binary_values, json_values
 from peers.spark.connector.options import Decode
 
-__all__ = ["BATCH_LEAST_ROWS", "BATCH_MOST_ROWS", "RecordBatches", "arrow_schema"]
+__all__ = ["BATCH_LEAST_ROWS", "BATCH_MOST_ROWS", "RecordBatches", "arrow_schema", "joined"]
 
 BATCH_LEAST_ROWS = 4_096
 """Smaller blocks are joined until they have as many: half a full block."""
@@ -151,3 +151,19 @@ def arrow_schema(schema: StructType) -> pa.Schema:
     """Return the schema that Spark compares batches with; what it calls UTC has changed its name between versions."""
     known = inspect.signature(to_arrow_schema).parameters
     return to_arrow_schema(schema, timezone="UTC") if "timezone" in known else to_arrow_schema(schema)
+
+
+def joined(
+    batches: Iterable[pa.RecordBatch], least: int, size_of: Callable[[pa.RecordBatch], int]
+) -> Iterator[pa.Table]:
+    """Yield batches together: as soon as their sizes are `least` or more, and what is left at the end."""
+    held: list[pa.RecordBatch] = []
+    size = 0
+    for batch in batches:
+        held.append(batch)
+        size += size_of(batch)
+        if size >= least:
+            yield pa.Table.from_batches(held)
+            held, size = [], 0
+    if held:
+        yield pa.Table.from_batches(held)

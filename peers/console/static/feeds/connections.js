@@ -35,11 +35,6 @@ export class Connections {
     return this.#rows.size;
   }
 
-  /** @param {number} id */
-  find(id) {
-    return this.#rows.get(id);
-  }
-
   /** A look begins. */
   begin() {
     this.#seen.clear();

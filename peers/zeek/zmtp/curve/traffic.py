@@ -74,20 +74,6 @@ def seal_in_python(frames: bytes, number: int, prefix: bytes, key: bytes, functi
     return b"".join(parts), number
 
 
-def _open_nothing(  # noqa: PLR0913, PLR0917 -- as the twin has it
-    sealed: bytearray,  # noqa: ARG001
-    position: int,
-    boxes: int,  # noqa: ARG001
-    limit_bytes: int,  # noqa: ARG001
-    number: int,
-    prefix: bytes,  # noqa: ARG001
-    key: bytes,  # noqa: ARG001
-    function: int,  # noqa: ARG001
-) -> tuple[bytes, int, int]:
-    """Leave all boxes to `Traffic.open`; `_zmtp.pyx` opens those that are as they should be."""
-    return b"", position, number
-
-
 # The twin calls libsodium where PyNaCl has it, so it is linked with nothing.
 _SEALER = _OPENER = 0
 try:
@@ -98,7 +84,7 @@ try:
     _SEALER = int(ffi.cast("uintptr_t", ffi.addressof(lib, "crypto_box_easy_afternm")))
     _OPENER = int(ffi.cast("uintptr_t", ffi.addressof(lib, "crypto_box_open_easy_afternm")))
 except (ImportError, AttributeError):  # not built: no compiler was there; or PyNaCl has it elsewhere
-    seal_frames, open_frames = seal_in_python, _open_nothing
+    seal_frames = seal_in_python
 
 BOXES_AT_ONCE: Final = 64 if _OPENER else 2
 """Boxes that are opened for one event of a session. Events that come together are sealed together for each reader, so
@@ -139,6 +125,8 @@ class Traffic:
         Returns:
             The frames, and where the last box ends.
         """
+        if not _OPENER:
+            return b"", position
         came, nonce = self._came, self._came_nonce
         frames, position, self._came = open_frames(
             sealed, position, BOXES_AT_ONCE, limit_bytes, came, nonce, self._key, _OPENER
