@@ -137,7 +137,7 @@ async def test_a_hub_that_comes_back(
         publisher, reader = ZmqNode(context, place, "publisher"), ZmqNode(context, place, "reader")
         reader.subscribe("zeek.")
         await eventually(lambda: publisher.is_told("zeek."))
-        reader.close()
+    reader.close()  # Not before: the hub would unsubscribe at the publisher, which then keeps nothing.
     for _ in range(100):
         publisher.publish_event("zeek.a")
     monkeypatch.setattr(cluster, "REDIAL_S", 3600.0)
