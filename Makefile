@@ -92,7 +92,7 @@ bench: $(VENV)/.test ## measure the goals of docs/performance.md (ARGS="--only o
 	$(BIN)/python -m tests.benchmarks.goals $(ARGS)
 
 bench-compare: $(VENV)/.test ## the hub beside nats-server, redis, mosquitto and ZeroMQ, in one run (as root installs them)
-	$(BIN)/python tests/benchmarks/compare.py --json build/compare.json --html build/compare.html \
+	$(BIN)/python -m tests.benchmarks.compare --json build/compare.json \
 		--markdown build/compare.md --svg build/compare.svg $(ARGS)
 
 image: ## build the container image

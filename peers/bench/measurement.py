@@ -1,23 +1,70 @@
-"""`Measurement`: the figures of one run of a stream, and how they follow from what was counted.
+"""`Histogram` and `Measurement`: latencies in bounded memory, and the figures of one run of a stream.
 
-Measurements are frozen values, and fields of the JSON that `hub bench` writes: fields may be added, and one that
-changes its meaning raises the version in `peers.bench.report`.
-
-Not here: what several runs show together, which is in `peers.bench.stream`.
+Measurements are fields of the JSON that `hub bench` writes: fields may be added, and one that changes its meaning
+raises the version in `peers.bench.report`.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections import Counter
 
 import msgspec
 
-from peers.bench.histogram import Histogram
-from peers.bench.publisher import Published
-from peers.bench.subscriber import Reported
-from peers.bench.usage import Usage
+_STEP_BITS = 7
+"""There are 128 steps for each power of two, as in HdrHistogram with two significant digits."""
 
-__all__ = ["Latency", "Measurement", "Sample", "Window", "measured"]
+
+class Histogram:
+    """Counts of values, which are whole numbers.
+
+    Attributes:
+        total: How many values were recorded.
+        sum: Their sum.
+        largest: The largest of them.
+    """
+
+    __slots__ = ("_counts", "largest", "sum", "total")
+
+    def __init__(self) -> None:
+        self._counts: Counter[int] = Counter()
+        """How many values each bucket has, by its top."""
+        self.total = self.sum = self.largest = 0
+
+    def record(self, value: int) -> None:
+        """Count `value`; a negative one counts as 0 (two clocks never agree to the last nanosecond)."""
+        value = max(value, 0)
+        shift = max(0, value.bit_length() - _STEP_BITS - 1)
+        self._counts[((value >> shift) + 1 << shift) - 1] += 1
+        self.total += 1
+        self.sum += value
+        self.largest = max(self.largest, value)
+
+    def add(self, other: Histogram) -> None:
+        """Count everything that `other` has counted, too."""
+        self._counts.update(other._counts)
+        self.total += other.total
+        self.sum += other.sum
+        self.largest = max(self.largest, other.largest)
+
+    def percentile(self, percent: float) -> int:
+        """Return a value that `percent` (0 to 100) of all values do not exceed; 0 if nothing was recorded."""
+        # This is exact arithmetic: 99.9 % of 1,000 values are 999 of them, whatever binary fractions say.
+        wanted = max(1, -(-round(percent * 1_000_000) * self.total // 100_000_000))
+        seen = 0
+        for top, count in self.buckets():
+            seen += count
+            if seen >= wanted:
+                return min(top, self.largest)
+        return 0
+
+    @property
+    def mean(self) -> float:
+        """The mean, exactly; 0 if nothing was recorded."""
+        return self.sum / self.total if self.total else 0.0
+
+    def buckets(self) -> list[tuple[int, int]]:
+        """Return the largest value and the count of each bucket that is not empty, in ascending order."""
+        return sorted(self._counts.items())
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -96,62 +143,3 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     def flawless(self) -> bool:
         """Whether every message has arrived once and in order."""
         return not (self.lost or self.out_of_order or self.misrouted or self.told) and self.delivered == self.expected
-
-
-class Window(NamedTuple):
-    """The time that is measured, ns of the monotonic clock, and the hub before and after."""
-
-    first_ns: int
-    last_ns: int
-    before: Usage
-    after: Usage
-
-
-def measured(
-    window: Window, published: list[Published], reported: list[Reported], messages: int, size_bytes: int
-) -> Measurement:
-    """Work out the figures.
-
-    Args:
-        window: When the run was, and the hub before and after it.
-        published: Answers of the publishers.
-        reported: Answers of the subscribers' processes.
-        messages: How many all publishers have sent.
-        size_bytes: Size of a value.
-    """
-    counted = [one for answer in reported for one in answer.counted]
-    before, after = window.before, window.after
-    elapsed_s = max(window.last_ns - window.first_ns, 1) / 1e9
-    delivered = sum(one.received for one in counted)
-    cpu_s = (after.cpu_ns - before.cpu_ns) / 1e9
-    writes = after.writes - before.writes
-    latency = Histogram()
-    for answer in reported:
-        latency.add(answer.latency)
-    return Measurement(
-        published=messages,
-        expected=messages * len(counted),
-        delivered=delivered,
-        lost=sum(one.lost for one in counted),
-        told=sum(one.told for one in counted),
-        out_of_order=sum(one.out_of_order for one in counted),
-        misrouted=sum(one.misrouted for one in counted),
-        disconnected=sum(1 for one in counted if one.closed),
-        elapsed_s=elapsed_s,
-        published_per_s=messages / elapsed_s,
-        delivered_per_s=delivered / elapsed_s,
-        delivered_mb_per_s=delivered * size_bytes / elapsed_s / 1e6,
-        hub_cpu_s=cpu_s,
-        hub_cpu_percent=100 * cpu_s / elapsed_s,
-        us_per_message=cpu_s * 1e6 / messages,
-        us_per_delivery=cpu_s * 1e6 / delivered if delivered else 0.0,
-        hub_memory_bytes=after.memory_bytes,
-        hub_peak_bytes=after.peak_bytes,
-        messages_per_read=delivered / max(1, sum(one.reads for one in counted)),
-        messages_per_write=delivered / writes if writes > len(counted) else 0.0,
-        publisher_busy_percent=sum(one.cpu_ns for one in published) / elapsed_s / 1e7,
-        subscriber_busy_percent=sum(one.cpu_ns for one in reported) / elapsed_s / 1e7,
-        window_wait_percent=sum(one.waited_ns for one in published) / len(published) / elapsed_s / 1e7,
-        publisher_late_us=max(one.latest_ns for one in published) / 1000,
-        latency=Latency.of(latency) if latency.total else None,
-    )

@@ -6,13 +6,11 @@ import os
 from typing import Literal, NamedTuple
 
 from hub.frame import BATCH_LIMIT_MESSAGES
-from peers.bench.errors import PlanError
-from peers.bench.layout import PUBLISHERS_LIMIT, SEQUENCE_LIMIT, SIZE_LEAST_BYTES, TOPICS_LIMIT, Layout
+from peers.bench.messages import PUBLISHERS_LIMIT, SEQUENCE_LIMIT, SIZE_LEAST_BYTES, TOPICS_LIMIT, Layout
 from peers.bench.running_hub import HubPlan
+from peers.bench.worker import PlanError
 from peers.transport.endpoints import Endpoint, Scheme
 from peers.wire.hello import FRAME_LIMIT_BYTES, QueueWish
-
-__all__ = ["Placement", "Plan", "Transport"]
 
 Transport = Literal["tcp", "ws"]
 
@@ -44,12 +42,8 @@ class Plan(HubPlan, frozen=True, kw_only=True):
     """Each subscriber gets all messages."""
     batch: int = 1
     """Values in a frame."""
-    idle_subscribers: int = 0
-    idle_peers: int = 0
     transport: Transport = "tcp"
-    """How subscribers are connected, idle ones too."""
-    subscriber_processes: int = 0
-    """How many processes the subscribers are spread over; 0 decides by the number of CPUs."""
+    """How subscribers are connected."""
     window: bool = True
     """Whether publishers wait for subscribers, so that no queue of theirs overflows."""
     repeat: int = 1
@@ -78,9 +72,6 @@ class Plan(HubPlan, frozen=True, kw_only=True):
                 ("publishers", self.publishers, 1, PUBLISHERS_LIMIT),
                 ("subscribers", self.subscribers, 1, 10_000),
                 ("batch", self.batch, 1, BATCH_LIMIT_MESSAGES),
-                ("idle-subscribers", self.idle_subscribers, 0, 100_000),
-                ("idle-peers", self.idle_peers, 0, 10_000),
-                ("subscriber-processes", self.subscriber_processes, 0, 256),
                 ("repeat", self.repeat, 1, 1_000),
                 ("warmup", self.warmup or 0, 0, SEQUENCE_LIMIT),
             ]
@@ -120,8 +111,7 @@ class Plan(HubPlan, frozen=True, kw_only=True):
     @property
     def processes(self) -> int:
         """How many processes the subscribers are spread over."""
-        wanted = self.subscriber_processes or max(1, len(self.placement.load) or len(os.sched_getaffinity(0)))
-        return min(self.subscribers, wanted)
+        return min(self.subscribers, max(1, len(self.placement.load) or len(os.sched_getaffinity(0))))
 
     @property
     def placement(self) -> Placement:

@@ -18,12 +18,9 @@ import time
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 
-from peers.bench.board import Board
-from peers.bench.layout import Layout
 from peers.bench.line import dial
-from peers.bench.template import Template
-
-__all__ = ["Publish", "Published", "Publisher", "publish"]
+from peers.bench.messages import Layout, Template
+from peers.bench.worker import Board
 
 _WINDOW_POLL_S = 0.00005
 _LISTEN_NS = 500_000_000

@@ -20,10 +20,7 @@ from pathlib import Path
 import msgspec
 
 import peers
-from peers.bench.errors import BenchError, PlanError
-from peers.bench.usage import Usage, forget_peak, read_usage
-
-__all__ = ["HubPlan", "RunningHub", "child_environment"]
+from peers.bench.worker import BenchError, PlanError, Usage, forget_peak, read_usage
 
 _START_S = 30.0
 _STOP_S = 15.0
@@ -129,14 +126,6 @@ class RunningHub:
         if found is None:
             raise BenchError(f"no {scheme}:// url of the hub is known: give one with --url")
         return found
-
-    @property
-    def publishers_url(self) -> str:
-        """Where publishers connect, which speak the hub's own protocol."""
-        return self.url("tcp")
-
-    def wait_wanted(self, topic: str) -> None:
-        """Do nothing: a subscription that is confirmed holds for what is published here."""
 
     def usage(self) -> Usage:
         """Return what it has used; all is 0 if its process is not known.

@@ -1,9 +1,8 @@
-"""`Stage`: the hub, the publishers, the subscribers and the bystanders of one benchmark, set up and put away.
+"""`Stage`: the hub, the publishers and the subscribers of one benchmark, set up and put away.
 
 ```
 with Stage(plan) as stage:         start the hub (or take a running one), connect everybody, warm up
     stage.measure(1_000_000)       send, wait until everything arrived or is known to be lost, work out the figures
-    stage.populate(1000, 20)       change who stands beside the traffic; then measure again
 ```
 
 In one run the stage notes the hub's CPU time, gives the publishers their orders, looks at the board until every
@@ -21,23 +20,19 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from types import NoneType, TracebackType
-from typing import Protocol, Self
+from typing import NamedTuple, Self
 
 import msgspec
 
 from hub.batch import BATCH_OVERHEAD_BYTES
 from hub.overflow import QueueLimits
-from peers.bench.board import Board
-from peers.bench.bystanders import Bystanders
-from peers.bench.measurement import Measurement, Sample, Window, measured
+from peers.bench.measurement import Histogram, Latency, Measurement, Sample
 from peers.bench.plan import Plan
 from peers.bench.publisher import Publish, Published, Publisher, publish
+from peers.bench.running_hub import RunningHub
 from peers.bench.subscriber import Report, Reported, Subscribers, subscribe
-from peers.bench.usage import Usage
-from peers.bench.worker import Worker, raise_descriptor_limit
+from peers.bench.worker import Board, Usage, Worker, raise_descriptor_limit
 from peers.wire.hello import QueueWish
-
-__all__ = ["QUIET_S", "Measured", "Stage", "Told", "Watch"]
 
 QUIET_S = 2.0
 """A hub that has a message delivers it within this, or never."""
@@ -56,38 +51,11 @@ Told = Callable[[str], Watch]
 """Called before each measurement with what it is; returns whoever watches it."""
 
 
-class Measured(Protocol):
-    """What is measured: a hub, or several that act as one."""
-
-    def url(self, scheme: str) -> str:
-        """Return where subscribers connect that speak this."""
-
-    @property
-    def publishers_url(self) -> str:
-        """Where publishers connect."""
-
-    def wait_wanted(self, topic: str) -> None:
-        """Wait until what is published under a topic reaches those who have subscribed to it."""
-
-    def usage(self) -> Usage:
-        """Return what it has used."""
-
-    def forget_peak(self) -> None:
-        """Measure its peak of memory from now on."""
-
-    def wait_quiet(self, meanwhile: Callable[[], object] = lambda: None) -> None:
-        """Wait until it does (almost) nothing."""
-
-    def stop(self) -> None:
-        """End it, if it was started for this."""
-
-
 class Stage:
     """One benchmark, set up.
 
     Args:
         plan: What is asked for.
-        hub: What is measured; without it, the hub that the plan says.
 
     Attributes:
         plan: What was asked for.
@@ -95,10 +63,9 @@ class Stage:
         hub: The hub that is measured, from the beginning of the `with` statement.
     """
 
-    hub: Measured
+    hub: RunningHub
 
-    def __init__(self, plan: Plan, hub: Measured | None = None) -> None:
-        self._given = hub
+    def __init__(self, plan: Plan) -> None:
         self.plan = plan.check()
         self.layout = plan.layout(secrets.token_hex(4))
         self._stack = ExitStack()
@@ -106,7 +73,6 @@ class Stage:
         self._board = Board(plan.publishers, plan.subscribers)
         self._publishers: list[Worker] = []
         self._subscribers: list[Worker] = []
-        self._bystanders: Bystanders
         self._window = 0
 
     def __enter__(self) -> Self:
@@ -129,16 +95,13 @@ class Stage:
 
     def _set_up(self, stack: ExitStack) -> None:
         plan, placement = self.plan, self.plan.placement
-        if self._given is not None:
-            self.hub = self._given
-        else:
-            self.hub = plan.find_hub(("tcp",) if plan.transport == "tcp" else ("tcp", "ws"), placement.hub)
-            stack.callback(self.hub.stop)
+        self.hub = plan.find_hub(("tcp",) if plan.transport == "tcp" else ("tcp", "ws"), placement.hub)
+        stack.callback(self.hub.stop)
         if placement.load:
             stack.callback(os.sched_setaffinity, 0, os.sched_getaffinity(0))
             os.sched_setaffinity(0, placement.load)
         raise_descriptor_limit()
-        url, publishers_url = self.hub.url(plan.transport), self.hub.publishers_url
+        url, publishers_url = self.hub.url(plan.transport), self.hub.url("tcp")
 
         def start(name: str, work: Callable[..., None], setup: object) -> Worker:
             worker = Worker(name, work, setup, placement.load)
@@ -152,16 +115,11 @@ class Stage:
             self._subscribers.append(start("subscriber", subscribe, subscribers))
         granted = [worker.take(QueueWish, _START_S) for worker in self._subscribers]
         self._window = self._fitting(granted[0]) if plan.window else 0
-        self.hub.wait_wanted(self.layout.topic(0))
         for number in range(plan.publishers):
             setup = Publisher(publishers_url, self.layout, self._board, number)
             self._publishers.append(start("publisher", publish, setup))
         for worker in self._publishers:
             worker.take(NoneType, _START_S)
-        self._bystanders = Bystanders(self.layout, url, publishers_url)
-        stack.callback(self._bystanders.close)
-        if plan.idle_subscribers or plan.idle_peers:
-            self.populate(plan.idle_subscribers, plan.idle_peers)
         if plan.warmup_messages:
             self.measure(plan.warmup_messages)
 
@@ -171,11 +129,6 @@ class Stage:
         each_bytes = (layout.frame_bytes + BATCH_OVERHEAD_BYTES) / layout.batch
         fitting = min(granted.messages or default.messages, int((granted.bytes or default.bytes) / each_bytes))
         return max(1, fitting // self.plan.publishers)
-
-    def populate(self, subscribers: int, links: int) -> None:
-        """Have so many idle subscribers and links, and wait until the hub has got over it."""
-        self._bystanders.populate(subscribers, links)
-        self.hub.wait_quiet(self._bystanders.answer)
 
     # Measuring.
 
@@ -240,7 +193,6 @@ class Stage:
                     watch(delivered, messages * subscribers)
             if done or now_s - moved_s > QUIET_S:
                 return samples
-            self._bystanders.answer()
             for worker in (*self._publishers, *self._subscribers):
                 worker.wait(0)
             time.sleep(_POLL_S)
@@ -250,3 +202,62 @@ class Stage:
         for worker in self._subscribers:
             worker.order(order)
         return [worker.take(Reported) for worker in self._subscribers]
+
+
+class Window(NamedTuple):
+    """The time that is measured, ns of the monotonic clock, and the hub before and after."""
+
+    first_ns: int
+    last_ns: int
+    before: Usage
+    after: Usage
+
+
+def measured(
+    window: Window, published: list[Published], reported: list[Reported], messages: int, size_bytes: int
+) -> Measurement:
+    """Work out the figures.
+
+    Args:
+        window: When the run was, and the hub before and after it.
+        published: Answers of the publishers.
+        reported: Answers of the subscribers' processes.
+        messages: How many all publishers have sent.
+        size_bytes: Size of a value.
+    """
+    counted = [one for answer in reported for one in answer.counted]
+    before, after = window.before, window.after
+    elapsed_s = max(window.last_ns - window.first_ns, 1) / 1e9
+    delivered = sum(one.received for one in counted)
+    cpu_s = (after.cpu_ns - before.cpu_ns) / 1e9
+    writes = after.writes - before.writes
+    latency = Histogram()
+    for answer in reported:
+        latency.add(answer.latency)
+    return Measurement(
+        published=messages,
+        expected=messages * len(counted),
+        delivered=delivered,
+        lost=sum(one.lost for one in counted),
+        told=sum(one.told for one in counted),
+        out_of_order=sum(one.out_of_order for one in counted),
+        misrouted=sum(one.misrouted for one in counted),
+        disconnected=sum(1 for one in counted if one.closed),
+        elapsed_s=elapsed_s,
+        published_per_s=messages / elapsed_s,
+        delivered_per_s=delivered / elapsed_s,
+        delivered_mb_per_s=delivered * size_bytes / elapsed_s / 1e6,
+        hub_cpu_s=cpu_s,
+        hub_cpu_percent=100 * cpu_s / elapsed_s,
+        us_per_message=cpu_s * 1e6 / messages,
+        us_per_delivery=cpu_s * 1e6 / delivered if delivered else 0.0,
+        hub_memory_bytes=after.memory_bytes,
+        hub_peak_bytes=after.peak_bytes,
+        messages_per_read=delivered / max(1, sum(one.reads for one in counted)),
+        messages_per_write=delivered / writes if writes > len(counted) else 0.0,
+        publisher_busy_percent=sum(one.cpu_ns for one in published) / elapsed_s / 1e7,
+        subscriber_busy_percent=sum(one.cpu_ns for one in reported) / elapsed_s / 1e7,
+        window_wait_percent=sum(one.waited_ns for one in published) / len(published) / elapsed_s / 1e7,
+        publisher_late_us=max(one.latest_ns for one in published) / 1000,
+        latency=Latency.of(latency) if latency.total else None,
+    )

@@ -1,9 +1,7 @@
-"""`Worker`: a process that makes load, as the command sees it. It gets orders through a pipe and gives one answer each.
+"""Processes that make load (`Worker`), the counters they share (`Board`), and what the system charges to one (`Usage`).
 
-A worker runs one function, which answers once when it is ready, then takes orders from its end of the pipe until the
-command is gone. If it fails, its last answer is the error, which ends the benchmark.
-
-Owner of the state: the command. Cost: a process starts in about 0.2 s.
+A worker runs one function, which answers once when it is ready, then takes orders from its end of a pipe until the
+command is gone. If it fails, its last answer is the error, which ends the benchmark. It starts in about 0.2 s.
 """
 
 from __future__ import annotations
@@ -11,18 +9,104 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import re
 import resource
 import signal
 from collections import deque
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from multiprocessing.connection import Connection
-from typing import Any, TypeVar
+from multiprocessing.sharedctypes import RawArray
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
 
 from hub.errors import HubError
-from peers.bench.errors import BenchError
 
-__all__ = ["Worker", "raise_descriptor_limit"]
+
+class BenchError(HubError):
+    """The benchmark cannot be run as asked, or what it measures broke; the text says which."""
+
+
+class PlanError(BenchError):
+    """What is asked for cannot be measured; the text names the option. Nothing was done."""
+
+
+_TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+
+
+class Usage(NamedTuple):
+    """One process at one moment."""
+
+    cpu_ns: int = 0
+    """User and system time."""
+    memory_bytes: int = 0
+    """Resident memory."""
+    peak_bytes: int = 0
+    writes: int = 0
+    """Calls of `write`; 0 where that is not told."""
+
+
+def read_usage(pid: int) -> Usage:
+    """Return what `pid` has used.
+
+    Raises:
+        BenchError: There is no such process, or this is not Linux.
+    """
+    process = Path(f"/proc/{pid}")
+    try:
+        # The name of a process, in parentheses, may contain anything.
+        fields = (process / "stat").read_text().rpartition(")")[2].split()
+        status = _fields(process / "status")
+        threads = [thread / "schedstat" for thread in (process / "task").iterdir()]
+    except OSError as error:
+        hint = "" if Path("/proc/self").exists() else "; benchmarks need Linux, with /proc"
+        raise BenchError(f"CPU time of process {pid} cannot be read: {error}{hint}") from error
+    cpu_ns, writes = (int(fields[11]) + int(fields[12])) * _TICK_NS, 0
+    with suppress(OSError):
+        cpu_ns = sum(int(thread.read_text().split()[0]) for thread in threads) or cpu_ns
+    with suppress(OSError):
+        writes = _fields(process / "io")["syscw"]
+    memory_bytes, peak_bytes = (status.get(name, 0) * 1024 for name in ("VmRSS", "VmHWM"))
+    return Usage(cpu_ns, memory_bytes, peak_bytes, writes)
+
+
+def forget_peak(pid: int) -> None:
+    """Let the peak of a process's memory begin anew, where that is allowed."""
+    with suppress(OSError):
+        Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def _fields(file: Path) -> dict[str, int]:
+    """Return the numbers of a file of names and values, without their units."""
+    return {name: int(number) for name, number in re.findall(r"^(\w+):\s+(\d+)", file.read_text(), re.MULTILINE)}
+
+
+_WORD = "Q"
+
+
+class Board:
+    """Counters of a benchmark.
+
+    Args:
+        publishers: How many there are.
+        subscribers: How many are waited for.
+
+    Attributes:
+        sent: For each publisher, how many messages it has handed to the kernel.
+        first_ns: For each publisher, when the first one was.
+        next: For each publisher, the sequence number that each subscriber expects next.
+        accounted: For each subscriber, how many messages it has received, or was told that they are lost.
+        last_ns: For each subscriber, when its last read ended.
+    """
+
+    def __init__(self, publishers: int, subscribers: int) -> None:
+        self.subscribers = subscribers
+        self.sent = RawArray(_WORD, publishers)
+        self.first_ns = RawArray(_WORD, publishers)
+        self.next = [RawArray(_WORD, subscribers) for _ in range(publishers)]
+        self.accounted = RawArray(_WORD, subscribers)
+        self.last_ns = RawArray(_WORD, subscribers)
+
 
 _ANSWER_S = 60.0
 _STOP_S = 5.0

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgpack
 
 from hub.frame import FLAG_BATCH, KIND_MESSAGES, encode_frame
-from peers.bench.layout import STAMP, Layout
+from peers.bench.messages import STAMP, Layout
 
 Item = tuple[int, int]
 """A publisher and a sequence number."""

@@ -78,7 +78,6 @@ def test_json_on_standard_output() -> None:
         (["--url", "http://localhost"], "hub: 'http://localhost'"),
         (["7"], "7"),
         (["scenario", "nothing"], "nothing"),
-        (["scenario", "idle-peers", "--rounds", "0"], "hub: --rate, --seconds, --rounds:"),
     ],
 )
 def test_what_is_wrong_is_said_at_once(arguments: list[str], said: str) -> None:
@@ -96,22 +95,3 @@ def test_no_hub_there() -> None:
     done = hub_bench("--url", "tcp://127.0.0.1:1", "--messages", "10")
     assert done.returncode == 1
     assert "no connection to tcp://127.0.0.1:1: Connection refused; is a hub running there?" in done.stderr
-
-
-def test_idle_peers(tmp_path: Path) -> None:
-    """All five steps, in each of two rounds, with the hub's CPU and its change from the first step."""
-    figures = tmp_path / "figures.json"
-    done = hub_bench(
-        *("scenario", "idle-peers", "--rate", "1000", "--seconds", "0.1", "--rounds", "2", "--json", str(figures))
-    )
-    assert done.returncode == 0, done.stderr
-    document = read(figures)
-    beside = [(step["subscribers"], step["peers"]) for step in document["steps"]]
-    assert beside == [(0, 0), (20, 0), (200, 0), (1000, 0), (1000, 20)]
-    for step in document["steps"]:
-        assert [run["delivered"] for run in step["runs"]] == [100, 100]
-        assert [run["lost"] for run in step["runs"]] == [0, 0]
-        assert step["hub_cpu_percent"] > 0
-        assert len(step["ratios"]) == 2
-    assert document["steps"][0]["change_percent"] == 0
-    assert "% of a core" in done.stdout

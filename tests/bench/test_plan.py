@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from peers.bench.errors import BenchError
 from peers.bench.plan import Plan
+from peers.bench.worker import BenchError
 
 TCP, WS = "tcp://127.0.0.1:7400", "ws://127.0.0.1:7401"
 
@@ -69,5 +69,5 @@ def test_hub_and_load_do_not_share_a_cpu_unless_there_is_only_one() -> None:
 
 def test_subscribers_are_spread_over_no_more_processes_than_there_are() -> None:
     """One process can hold many subscribers, but not the other way round."""
-    assert Plan(subscribers=2, subscriber_processes=8).processes == 2
-    assert Plan(subscribers=9, subscriber_processes=4).processes == 4
+    assert Plan(subscribers=2, load_cpus=tuple(range(8))).processes == 2
+    assert Plan(subscribers=9, load_cpus=tuple(range(4))).processes == 4

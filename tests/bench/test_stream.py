@@ -11,13 +11,9 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from peers.bench.environment import Environment
-from peers.bench.histogram import Histogram
-from peers.bench.measurement import Latency, Measurement, Sample
+from peers.bench.measurement import Histogram, Latency, Measurement, Sample
 from peers.bench.plan import Plan
-from peers.bench.plot import page
-from peers.bench.report import Report
-from peers.bench.stream import stream_report
+from peers.bench.report import Environment, Report, page, stream_report
 
 ENVIRONMENT = Environment(
     "2026-01-02T03:04:05+00:00", "0.1", "CPython 3.11", "uvloop 0.23", "compiled", "Linux 6", "<CPU> & more", 2, 0.0

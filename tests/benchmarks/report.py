@@ -1,19 +1,145 @@
-"""What people read: tables on the terminal; and what programs read: JSON."""
+"""`Summary`: of all runs median and spread of every figure, and our goals; as tables, JSON, Markdown and a picture."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from html import escape
 from pathlib import Path
-from typing import Any
+from statistics import median
+from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
-from summary import Comparison, Summary, ours
-from workloads import Workload
 
-__all__ = ["figure_text", "print_report", "write_json"]
+from tests.benchmarks.brokers import FLOOR, OURS
+from tests.benchmarks.workloads import BEST, WORKLOADS, Goal, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run and what came of it."""
+
+    workload: str
+    contestant: str
+    repeat: int
+    figures: dict[str, float] = field(default_factory=dict)
+    wrong: str = ""
+    """What was seen, if messages were lost, repeated, exchanged or damaged."""
+    failed: str = ""
+    """Why it did not come to an end, if it did not."""
+
+
+class Spread(NamedTuple):
+    """One figure over the repeats."""
+
+    median: float
+    least: float
+    most: float
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One goal, and where we stand."""
+
+    workload: str
+    contestant: str
+    goal: Goal
+    ours: float
+    theirs: float
+    peer: str
+    """Who that is: the goal's own, or the best one."""
+
+    @property
+    def ratio(self) -> float:
+        """The ratio of ours to theirs."""
+        return self.ours / self.theirs if self.theirs else float("inf")
+
+    @property
+    def met(self) -> bool:
+        """Whether the ratio is good enough."""
+        return self.ratio <= self.goal.ratio
+
+
+def ours(contestant: str) -> bool:
+    """Whether a contestant of that name is the hub, in whatever way."""
+    return contestant == OURS or contestant.startswith(OURS + "-")
+
+
+class Summary:
+    """The runs, put together.
+
+    Args:
+        runs: All of them; those without figures count as faults.
+    """
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self.runs = runs
+        self.faults = [run for run in runs if run.wrong or run.failed]
+        values: dict[tuple[str, str], dict[str, list[float]]] = {}
+        for run in runs:
+            figures = values.setdefault((run.workload, run.contestant), {})
+            for name, value in run.figures.items():
+                figures.setdefault(name, []).append(value)
+        self._spreads = {
+            key: {name: Spread(median(of), min(of), max(of)) for name, of in figures.items()}
+            for key, figures in values.items()
+        }
+
+    @property
+    def workloads(self) -> list[Workload]:
+        """The workloads that were run."""
+        names = {workload for workload, _ in self._spreads}
+        return [workload for workload in WORKLOADS if workload.name in names]
+
+    def contestants(self, workload: str) -> list[str]:
+        """Who took part, ours first."""
+        return [contestant for name, contestant in self._spreads if name == workload]
+
+    def figures(self, workload: str, contestant: str) -> list[str]:
+        """Return the names of what was measured."""
+        return list(self._spreads.get((workload, contestant), {}))
+
+    def spread(self, workload: str, contestant: str, figure: str) -> Spread | None:
+        """Return one figure, None if there is none."""
+        return self._spreads.get((workload, contestant), {}).get(figure)
+
+    def best_peer(self, workload: str, figure: str) -> str:
+        """Return the peer with the least of a figure, empty if there is none."""
+        peers = {
+            contestant: spread.median
+            for contestant in self.contestants(workload)
+            if not ours(contestant)
+            and contestant != FLOOR
+            and (spread := self.spread(workload, contestant, figure)) is not None
+        }
+        return min(peers, key=peers.__getitem__, default="")
+
+    def comparisons(self) -> list[Comparison]:
+        """Return where we stand, goal by goal; goals whose peers did not run are left out."""
+        return [
+            comparison
+            for workload in self.workloads
+            for contestant, goals in ((OURS, workload.goals), (OURS + "-batch", workload.batch_goals))
+            for comparison in self._compared(workload, contestant, goals)
+        ]
+
+    def _compared(self, workload: Workload, contestant: str, goals: Iterable[Goal]) -> Iterable[Comparison]:
+        for goal in goals:
+            where = goal.workload or workload.name
+            peer = self.best_peer(where, goal.figure) if goal.peer == BEST else goal.peer
+            mine = self.spread(workload.name, contestant, goal.figure)
+            theirs = self.spread(where, peer, goal.figure)
+            if mine is not None and theirs is not None:
+                yield Comparison(workload.name, contestant, goal, mine.median, theirs.median, peer)
+
+    def disturbance(self) -> float:
+        """Median CPU, in cores, that other processes used while something was measured."""
+        loads = [run.figures["others_load"] for run in self.runs if "others_load" in run.figures]
+        return median(loads) if loads else 0.0
+
 
 _BUSY = 0.95
 """A generator that uses more of its CPU than this, beside a server that does not, was the bottleneck."""
@@ -178,3 +304,163 @@ def write_json(summary: Summary, about: dict[str, str], settings: dict[str, Any]
         "runs": [asdict(run) for run in summary.runs],
     }
     file.write_text(json.dumps(whole, indent=1) + "\n")
+
+
+_MARKDOWN_TABLES: tuple[tuple[str, str], ...] = (
+    ("cpu_us", "µs of server CPU a delivered message"),
+    ("p50_us", "latency p50, µs"),
+    ("p99_us", "latency p99, µs"),
+    ("connection_bytes", "memory of a connection, bytes"),
+    ("subscription_bytes", "memory of a subscription, bytes"),
+)
+
+
+def write_markdown(summary: Summary, about: dict[str, str], file: Path) -> None:
+    """Write the file."""
+    parts = [_markdown_table(summary, figure, heading) for figure, heading in _MARKDOWN_TABLES]
+    parts.append(_markdown_goals(summary))
+    parts.append("".join(f"* {name}: {text}\n" for name, text in about.items()))
+    file.write_text("\n".join(part for part in parts if part))
+
+
+def _markdown_table(summary: Summary, figure: str, heading: str) -> str:
+    workloads = [workload for workload in summary.workloads if any(_measured(summary, workload, figure))]
+    if not workloads:
+        return ""
+    present = {name for workload in workloads for name in _measured(summary, workload, figure)}
+    order = dict.fromkeys(name for workload in summary.workloads for name in summary.contestants(workload.name))
+    contestants = [name for name in order if name in present]
+    head = _row([heading, *contestants, "hub ÷ best peer"]) + _row(["---"] * (len(contestants) + 2))
+    return head + "".join(_row(_markdown_cells(summary, workload, figure, contestants)) for workload in workloads)
+
+
+def _measured(summary: Summary, workload: Workload, figure: str) -> Iterator[str]:
+    for name in summary.contestants(workload.name):
+        if summary.spread(workload.name, name, figure) is not None:
+            yield name
+
+
+def _markdown_cells(summary: Summary, workload: Workload, figure: str, contestants: Sequence[str]) -> list[str]:
+    cells = [workload.title]
+    for name in contestants:
+        spread = summary.spread(workload.name, name, figure)
+        if spread is None:
+            cells.append("")
+            continue
+        text = figure_text(figure, spread.median)
+        bold = f"**{text}**" if ours(name) else text
+        cells.append(f"{bold} ({figure_text(figure, spread.least)} to {figure_text(figure, spread.most)})")
+    best = summary.spread(workload.name, summary.best_peer(workload.name, figure), figure)
+    mine = summary.spread(workload.name, "hub", figure)
+    cells.append(f"{mine.median / best.median:.2f}" if mine is not None and best is not None else "")
+    return cells
+
+
+def _markdown_goals(summary: Summary) -> str:
+    comparisons = summary.comparisons()
+    if not comparisons:
+        return ""
+    titles = {workload.name: workload.title for workload in summary.workloads}
+    rows = [
+        _row(
+            [
+                titles[one.workload] + (" (batches)" if one.contestant != "hub" else ""),
+                one.goal.figure.removesuffix("_us"),
+                f"≤ {one.goal.ratio:g} of {one.peer} {one.goal.workload}".rstrip(),
+                f"{one.ratio:.3f}",
+                "" if one.met else "**missed**",
+            ]
+        )
+        for one in comparisons
+    ]
+    return _row(["goal", "figure", "at most", "ratio", ""]) + _row(["---"] * 5) + "".join(rows)
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |\n"
+
+
+_FIGURE = "cpu_us"
+_LABEL, _WIDTH, _RIGHT = 380, 600, 30
+_TOP, _STEP = 64, 28
+_LEGEND = 180
+_COLOURS = {
+    "hub": "#0b7a75",
+    "hub-before": "#8fb3b0",
+    "hub-batch": "#5fc2bd",
+    "hub-json": "#5fc2bd",
+    "nats": "#c2452d",
+    "zeromq": "#8256b8",
+    "redis": "#d08a1d",
+    "mosquitto": "#5b6b7d",
+    FLOOR: "#b8bec6",
+}
+
+
+def write_overview(summary: Summary, about: dict[str, str], file: Path) -> None:
+    """Write the file; nothing is written if no run has the figure."""
+    workloads = [workload for workload in summary.workloads if _values(summary, workload)]
+    if not workloads:
+        return
+    everything = [value for workload in workloads for value in _values(summary, workload).values()]
+    low, high = math.floor(math.log10(min(everything))), math.ceil(math.log10(max(everything)))
+    height = _TOP + len(workloads) * _STEP + 40
+    width = _LABEL + _WIDTH + _RIGHT
+    names = dict.fromkeys(name for workload in workloads for name in _values(summary, workload))
+    file.write_text(
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        'font-family="system-ui, sans-serif" font-size="13" fill="#1d1f22">\n'
+        f'<rect width="{width}" height="{height}" fill="#ffffff"/>\n'
+        f'<text x="16" y="24" font-size="15">µs of server CPU a delivered message, {escape(about["date"])}</text>\n'
+        f"{_legend(list(names))}{_grid(low, high, height)}"
+        + "".join(_line(summary, workload, place, low, high) for place, workload in enumerate(workloads))
+        + "</svg>\n"
+    )
+
+
+def _values(summary: Summary, workload: Workload) -> dict[str, float]:
+    return {
+        name: spread.median
+        for name in summary.contestants(workload.name)
+        if (spread := summary.spread(workload.name, name, _FIGURE)) is not None and spread.median > 0
+    }
+
+
+def _at(value: float, low: int, high: int) -> float:
+    return _LABEL + (math.log10(value) - low) / max(high - low, 1) * _WIDTH
+
+
+def _legend(names: list[str]) -> str:
+    return "".join(
+        f'<circle cx="{_LEGEND + place * 98}" cy="44" r="6" fill="{_COLOURS.get(name, "#000")}"/>'
+        f'<text x="{_LEGEND + place * 98 + 10}" y="48">{escape(name)}</text>\n'
+        for place, name in enumerate(names)
+    )
+
+
+def _grid(low: int, high: int, height: int) -> str:
+    return "".join(
+        f'<line x1="{x:.0f}" x2="{x:.0f}" y1="{_TOP}" y2="{height - 30}" stroke="#d9dde2"/>'
+        f'<text x="{x:.0f}" y="{height - 12}" text-anchor="middle">{10**power:g} µs</text>\n'
+        for power in range(low, high + 1)
+        for x in [_at(10**power, low, high)]
+    )
+
+
+def _line(summary: Summary, workload: Workload, place: int, low: int, high: int) -> str:
+    y = _TOP + place * _STEP + _STEP / 2
+    values = sorted(_values(summary, workload).items(), key=lambda item: ours(item[0]))  # ours last, on top
+    dots = "".join(
+        f'<circle cx="{_at(value, low, high):.1f}" cy="{y}" r="{7 if ours(name) else 6}" '
+        f'fill="{_COLOURS.get(name, "#000")}" fill-opacity="0.9">'
+        f"<title>{escape(name)}: {figure_text(_FIGURE, value)} µs</title></circle>"
+        for name, value in values
+    )
+    return (
+        f'<text x="{_LABEL - 14}" y="{y + 4}" text-anchor="end" font-size="12">{escape(_short(workload.title))}</text>'
+        f'<line x1="{_LABEL}" x2="{_LABEL + _WIDTH}" y1="{y}" y2="{y}" stroke="#eef0f2"/>{dots}\n'
+    )
+
+
+def _short(title: str) -> str:
+    return title.replace("10,000 topics in turn", "10,000 topics").replace("messages/s, one by one", "/s one by one")

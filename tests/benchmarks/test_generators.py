@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import socket
-import ssl
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 
 import pytest
-from brokers.certificate import Certificate, new_certificate
-from generators import tls
-from generators.dialect import Dialect, Interest
-from generators.hub import HubDialect
-from generators.hub_websocket import HubJsonDialect, HubWebSocketDialect
-from generators.interleaved import InterleavedReceiver
-from generators.mqtt import MqttDialect
-from generators.nats import NatsDialect
-from generators.receiver import Checker, PlainReceiver, WebSocketReceiver, WrongBytesError
-from generators.redis import RedisDialect
-from generators.stream import Stream, payload, payload_number
+
+from tests.benchmarks.channels import Dialect, Interest
+from tests.benchmarks.dialects import (
+    HubDialect,
+    HubJsonDialect,
+    HubWebSocketDialect,
+    MqttDialect,
+    NatsDialect,
+    RedisDialect,
+)
+from tests.benchmarks.streams import (
+    Checker,
+    InterleavedReceiver,
+    PlainReceiver,
+    Stream,
+    WebSocketReceiver,
+    WrongBytesError,
+    payload,
+    payload_number,
+)
 
 PERIOD = 64
 TOPIC = ("bench", "stream")
@@ -227,84 +233,3 @@ def test_a_payload_tells_its_number() -> None:
     assert payload_number(b"xx" + payload(4711, 3, 16), 2) == 4711
     assert payload_number(b"no number", 0) is None
     assert len(payload(1, 2, 100)) == 100
-
-
-@pytest.fixture(scope="module")
-def certificate() -> Iterator[Certificate]:
-    """What a broker shows."""
-    with new_certificate() as made:
-        yield made
-
-
-def shaken(ends: tuple[socket.socket, socket.socket], certificate: Certificate) -> tuple[tls.TlsSocket, ssl.SSLSocket]:
-    """A connection with TLS: the generator's end, and a broker's."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate.certificate, certificate.key)
-    far = context.wrap_socket(ends[1], server_side=True, do_handshake_on_connect=False)
-
-    def shake() -> None:
-        with suppress(OSError):  # the generator may have gone before it is over
-            far.do_handshake()
-
-    shaking = threading.Thread(target=shake)
-    shaking.start()
-    try:
-        return tls.secured(ends[0], certificate.ca), far
-    except ConnectionError:
-        shaking.join()
-        far.close()
-        raise
-    finally:
-        shaking.join()
-
-
-def test_another_cipher_is_not_measured(
-    ends: tuple[socket.socket, socket.socket], certificate: Certificate, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A broker that agreed on another cipher would be compared with what it does not do."""
-    monkeypatch.setattr(tls, "CIPHER", "TLS_CHACHA20_POLY1305_SHA256")
-    with pytest.raises(ConnectionError, match="TLS_CHACHA20_POLY1305_SHA256 expected"):
-        shaken(ends, certificate)
-
-
-@pytest.fixture
-def secured(
-    ends: tuple[socket.socket, socket.socket], certificate: Certificate, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[tuple[tls.TlsSocket, ssl.SSLSocket]]:
-    """Both ends of a connection with TLS, by the cipher that this OpenSSL likes best. The first does not wait."""
-    monkeypatch.setattr(tls, "CIPHER", ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).get_ciphers()[0]["name"])
-    near, far = shaken(ends, certificate)
-    with near, far:
-        near.setblocking(False)
-        yield near, far
-
-
-def test_nothing_is_left_in_a_connection_with_tls(secured: tuple[tls.TlsSocket, ssl.SSLSocket]) -> None:
-    """One read brings all records that have come, or says that there is none: `epoll` would not tell of more."""
-    near, far = secured
-    buffer = bytearray(256 * 1024)
-    with pytest.raises(BlockingIOError):  # the tickets of the session have come, and no data
-        near.recv_into(buffer)
-    with pytest.raises(BlockingIOError):
-        near.recv(1)
-    far.sendall(b"a" * 40_000)
-    far.sendall(b"b" * 7)
-    assert near.recv_into(buffer) == 40_007
-    assert buffer[39_999:40_007] == b"abbbbbbb"
-    assert near.pending() == 0
-    assert near.send(b"c" * 10) == 10
-    far.close()
-    near.setblocking(True)
-    assert near.recv_into(buffer) == 0
-
-
-def test_who_does_not_read_a_connection_with_tls(secured: tuple[tls.TlsSocket, ssl.SSLSocket]) -> None:
-    """It is a socket that takes no more for now."""
-    near, _ = secured
-
-    def send_much() -> None:
-        while True:
-            near.send(bytes(64 * 1024))
-
-    with pytest.raises(BlockingIOError):
-        send_much()

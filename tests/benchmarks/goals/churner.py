@@ -18,10 +18,10 @@ from contextlib import contextmanager
 
 import msgspec
 
-from peers.bench.errors import BenchError
-from peers.bench.layout import Layout
 from peers.bench.line import Line, dial
+from peers.bench.messages import Layout
 from peers.bench.running_hub import child_environment
+from peers.bench.worker import BenchError
 from peers.wire.control import encode_subscription
 from peers.wire.kinds import Kind
 

@@ -17,16 +17,15 @@ from contextlib import contextmanager
 import msgspec
 
 from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_CONFIRM, KIND_MESSAGES, encode_frame
-from peers.bench.layout import Layout
 from peers.bench.line import dial
 from peers.bench.measurement import Measurement
+from peers.bench.messages import Layout
 from peers.bench.plan import Plan
 from peers.bench.running_hub import RunningHub, child_environment
 from peers.bench.stage import Stage
 from peers.client import Client, connect
 from peers.wire.hello import QueueWish
-from tests.benchmarks.goals.figure import Figure
-from tests.benchmarks.goals.scope import TOO_SLOW, Scope, faults
+from tests.benchmarks.goals.figure import TOO_SLOW, Figure, Scope, faults
 
 __all__ = ["beside_history", "confirmed", "confirmed_frames", "history", "live", "written"]
 

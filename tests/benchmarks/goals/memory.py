@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from peers.bench.layout import Layout
 from peers.bench.line import Line, dial
+from peers.bench.messages import Layout
 from peers.bench.plan import Transport
 from peers.bench.running_hub import RunningHub
 from peers.bench.stage import Stage
 from peers.wire.hello import QueueWish
-from tests.benchmarks.goals.figure import Figure
-from tests.benchmarks.goals.scope import Scope
-from tests.benchmarks.goals.stalled_readers import stalled_readers
+from tests.benchmarks.goals.figure import Figure, Scope
+from tests.benchmarks.goals.stalled import stalled_readers
 
 __all__ = ["connections", "stalled_queues", "subscriptions"]
 

@@ -2,17 +2,87 @@
 
 from __future__ import annotations
 
+import select
 import statistics
 
-from peers.bench.idle_peers import Step, run_idle_peers
+from peers.bench.line import Line, dial
 from peers.bench.measurement import Measurement
-from peers.bench.stage import Stage
+from peers.bench.messages import Layout
+from peers.bench.stage import Stage, Watch
 from peers.wire.hello import QueueWish
 from tests.benchmarks.goals import churner
-from tests.benchmarks.goals.figure import Figure
-from tests.benchmarks.goals.scope import TOO_SLOW, Scope, faults
+from tests.benchmarks.goals.figure import TOO_SLOW, Figure, Scope, faults
 
-__all__ = ["batches", "churn", "fan_out", "idle", "streams"]
+
+class Bystanders:
+    """All of them; there are none at first.
+
+    Args:
+        layout: Of the benchmark that they stand beside.
+        client_url: Where idle subscribers connect.
+        link_url: Where links connect: tcp or unix.
+    """
+
+    def __init__(self, layout: Layout, client_url: str, link_url: str) -> None:
+        self._layout = layout
+        self._client_url = client_url
+        self._link_url = link_url
+        self._poll = select.epoll()
+        self._lines: dict[int, Line] = {}
+        """Each line by its descriptor."""
+        self._subscribers: list[Line] = []
+        self._links: list[Line] = []
+        self._made = 0
+
+    def populate(self, subscribers: int, links: int) -> None:
+        """Have so many, by connecting more or closing some.
+
+        Raises:
+            BenchError: The hub refuses one.
+        """
+        for lines, count, link in ((self._subscribers, subscribers, False), (self._links, links, True)):
+            while len(lines) > count:
+                self._drop(lines.pop())
+            while len(lines) < count:
+                lines.append(self._add(link=link))
+
+    def answer(self) -> None:
+        """Take what the hub has said, and answer its pings, without waiting.
+
+        Raises:
+            BenchError: The hub has closed a connection or sent messages, so that it is no bystander's any more.
+        """
+        for descriptor, _ in self._poll.poll(0):
+            self._lines[descriptor].listen()
+
+    def watched(self, watch: Watch) -> Watch:
+        """Return what has them answer whenever it is called as `watch`."""
+
+        def call(done: int, total: int) -> None:
+            watch(done, total)
+            self.answer()
+
+        return call
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.populate(0, 0)
+        self._poll.close()
+
+    def _add(self, *, link: bool) -> Line:
+        kind = "links" if link else "idle"
+        line = dial(self._link_url if link else self._client_url, self._layout, f"bench {kind} {self._made}", link=link)
+        line.subscribe([f"/{kind}{self._layout.prefix}{self._made:06}/"])
+        self._made += 1
+        self._lines[line.fileno()] = line
+        self._poll.register(line.fileno(), select.EPOLLIN)
+        return line
+
+    def _drop(self, line: Line) -> None:
+        self._poll.unregister(line.fileno())
+        del self._lines[line.fileno()]
+        line.close()
+
 
 _SIZE_BYTES = 100
 _MESSAGES = 3_000_000
@@ -90,17 +160,26 @@ def fan_out(scope: Scope, burst: int, goal_us: float) -> list[Figure]:
 
 def idle(scope: Scope, goal_percent: float) -> list[Figure]:
     """Measure a steady stream beside 1,000 subscribers and 20 peer hubs."""
-    steps = (Step(0, 0), Step(scope.scaled(1000), scope.scaled(20)))
-    plan = scope.plan(messages=1, rate=20_000, size=_SIZE_BYTES)
-    found = run_idle_peers(plan, _IDLE_SECONDS * scope.scale, 2 * scope.repeat, scope.tell, steps)
-    name = f"20,000 messages/s beside {steps[1]} that are idle"
-    values = [100 * (ratio - 1) for ratio in found.ratios(1)]
-    writes = found.change_of_writes_percent(1)
-    by_write = "" if writes is None else f"; {writes:+.1f} % for a write"
-    without, beside = (found.median(step, lambda run: run.hub_cpu_percent) for step in (0, 1))
-    remark = f"hub CPU {without:.2f} % of a core without, {beside:.2f} % with{by_write}"
-    flaws = faults([run for measurements in found.rounds for run in measurements])
-    return [Figure(name, goal_percent, "% more hub CPU", values, faults=flaws, remark=remark)]
+    subscribers, peers = scope.scaled(1000), scope.scaled(20)
+    rate = 20_000
+    plan = scope.plan(messages=1, rate=rate, size=_SIZE_BYTES)
+    name = f"20,000 messages/s beside {subscribers:,} subscribers, {peers} peer hubs that are idle"
+    alone: list[Measurement] = []
+    beside: list[Measurement] = []
+    with Stage(plan) as stage:
+        bystanders = Bystanders(stage.layout, stage.hub.url("tcp"), stage.hub.url("tcp"))
+        for number in range(2 * scope.repeat):
+            for idle_ones in (False, True) if number % 2 == 0 else (True, False):
+                bystanders.populate(subscribers if idle_ones else 0, peers if idle_ones else 0)
+                stage.hub.wait_quiet(bystanders.answer)
+                watch = bystanders.watched(scope.tell(f"{name}{'' if idle_ones else ': without'}"))
+                run = stage.measure(max(1, round(rate * _IDLE_SECONDS * scope.scale)), rate, watch=watch)
+                (beside if idle_ones else alone).append(run)
+        bystanders.close()
+    values = [100 * (with_it.hub_cpu_s / without.hub_cpu_s - 1) for without, with_it in zip(alone, beside, strict=True)]
+    used = [statistics.median(run.hub_cpu_percent for run in runs) for runs in (alone, beside)]
+    remark = f"hub CPU {used[0]:.2f} % of a core without, {used[1]:.2f} % with"
+    return [Figure(name, goal_percent, "% more hub CPU", values, faults=faults(alone + beside), remark=remark)]
 
 
 def churn(scope: Scope, pairs_per_s: float, goal_percent: float) -> list[Figure]:

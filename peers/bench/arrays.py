@@ -1,0 +1,338 @@
+"""Pairs of numbers in arrays, as bytes or in shared memory: records of 8-byte words, the requester and the services.
+
+```
+request, 32 bytes                          result, 24 bytes
+ 0  16 zero bits                            0  16 zero bits
+ 2  u8   type: 1 add, 2 multiply            2  u8   type: 0x81, 0x82
+ 3  u8   length in words of 8 bytes: 4      3  u8   length: 3
+ 4  u32  transaction id                     4  u32  transaction id, of the request
+ 8  u64  requester id                       8  u64  requester id, of the request
+16  u64  first operand                     16  u64  result, modulo 2^64
+24  u64  second operand
+```
+
+Numbers are little-endian, as the machines that this runs on compute with them where they lie. A batch is made at once
+and kept until its answer is there; then every record of the answer is compared with what it must be.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable
+from contextlib import AbstractContextManager, nullcontext
+from enum import IntEnum
+from multiprocessing.connection import Connection
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from hub.errors import CloseCode, HubError, RejectedError
+from peers.bench.y import Ask, Asked, Asks, orders_of, run_worker
+from peers.client import Client
+from peers.client.service import ServiceRequest
+from peers.shm.ring import Block
+from peers.shm.views import View
+
+
+class Operation(IntEnum):
+    """What is done with a pair. Each has a service of its own; the number is the type of a record that asks for it."""
+
+    ADD = 1
+    MULTIPLY = 2
+
+
+Words: TypeAlias = npt.NDArray[np.uint64]
+"""Whole numbers of 64 bits."""
+
+_RESULT = 0x80
+"""This bit of the type says that it is a result."""
+
+REQUEST_WORDS = 4
+RESULT_WORDS = 3
+_WORD = np.dtype("<u8")
+_WORD_BYTES = 8
+
+REQUEST_BYTES = REQUEST_WORDS * _WORD_BYTES
+RESULT_BYTES = RESULT_WORDS * _WORD_BYTES
+
+_TYPE_BIT = 16
+_LENGTH_BIT = 24
+_ID_BIT = 32
+_BELOW_ID = (1 << _ID_BIT) - 1
+_HEADER, _REQUESTER, _FIRST, _SECOND = range(4)
+_VALUE = _FIRST
+
+_ARITHMETIC = {Operation.ADD: np.add, Operation.MULTIPLY: np.multiply}
+
+
+def requests_in(body: bytes | bytearray | memoryview) -> Words:
+    """Return the requests that are in `body`, without copying them.
+
+    Raises:
+        RejectedError: It does not hold whole records.
+    """
+    return _rows(body, REQUEST_WORDS)
+
+
+def results_in(body: bytes | bytearray | memoryview) -> Words:
+    """Return the results that are in `body`, without copying them.
+
+    Raises:
+        RejectedError: It does not hold whole records.
+    """
+    return _rows(body, RESULT_WORDS)
+
+
+def results_for(requests: Words) -> Words:
+    """Return room for the results of requests."""
+    return np.empty((len(requests), RESULT_WORDS), _WORD)
+
+
+def fill(requests: Words, operation: Operation, transactions: Words, requester: int, operands: Words) -> None:
+    """Write requests.
+
+    Args:
+        requests: Where they are written.
+        operation: What all of them ask for.
+        transactions: Their ids, modulo 2^32.
+        requester: Who asks.
+        operands: The first ones of all, then the second ones.
+    """
+    header = requests[:, _HEADER]
+    np.left_shift(transactions, np.uint64(_ID_BIT), out=header)
+    np.bitwise_or(header, np.uint64(_below_id(operation, REQUEST_WORDS)), out=header)
+    requests[:, _REQUESTER] = requester
+    # One column at a time: NumPy's loop over rows of two costs five times as much.
+    requests[:, _FIRST] = operands[: len(requests)]
+    requests[:, _SECOND] = operands[len(requests) :]
+
+
+def write_results(operation: Operation, requests: Words, results: Words) -> None:
+    """Write the results of requests.
+
+    Args:
+        operation: What this service does.
+        requests: What is answered.
+        results: Where the results are written, one for each request.
+
+    Raises:
+        RejectedError: One of them is no request, or one for another operation; then no result is written.
+    """
+    headers = requests[:, _HEADER]
+    strange = (headers & np.uint64(_BELOW_ID)) != np.uint64(_below_id(operation, REQUEST_WORDS))
+    if strange.any():
+        at = int(np.argmax(strange))
+        text = f"record {at:,} begins with {int(headers[at]):#018x}: no request to {operation.name.lower()}"
+        raise RejectedError(CloseCode.BAD_DATA, text)
+    np.add(headers, np.uint64(_step(operation)), out=results[:, _HEADER])
+    results[:, _REQUESTER] = requests[:, _REQUESTER]
+    _ARITHMETIC[operation](requests[:, _FIRST], requests[:, _SECOND], out=results[:, _VALUE])
+
+
+def wrong(operation: Operation, requests: Words, results: Words) -> int:
+    """Check every result against the request in the same row.
+
+    Returns:
+        How many of `requests` do not have exactly the result that they must have.
+    """
+    if len(results) != len(requests):
+        return len(requests)
+    same = requests[:, _HEADER] + np.uint64(_step(operation)) == results[:, _HEADER]
+    same &= requests[:, _REQUESTER] == results[:, _REQUESTER]
+    same &= _ARITHMETIC[operation](requests[:, _FIRST], requests[:, _SECOND]) == results[:, _VALUE]
+    return len(requests) - int(np.count_nonzero(same))
+
+
+def _rows(body: bytes | bytearray | memoryview, words: int) -> Words:
+    size_bytes = memoryview(body).nbytes
+    if not size_bytes or size_bytes % (words * _WORD_BYTES):
+        raise RejectedError(CloseCode.BAD_DATA, f"{size_bytes:,} bytes are no records of {words * _WORD_BYTES}")
+    return np.frombuffer(body, _WORD).reshape(-1, words)
+
+
+def _below_id(operation: Operation, words: int) -> int:
+    """Return the header of a request with transaction id 0."""
+    return operation << _TYPE_BIT | words << _LENGTH_BIT
+
+
+def _step(operation: Operation) -> int:
+    """Return what makes the header of a result of that of its request, modulo 2^64."""
+    result = (operation | _RESULT) << _TYPE_BIT | RESULT_WORDS << _LENGTH_BIT
+    return (result - _below_id(operation, REQUEST_WORDS)) % (1 << 64)
+
+
+_TIMEOUT_S = 30.0
+"""How long a request may take, and a block that is read may be held."""
+
+_LATE_S = 5.0
+"""What is not answered so long after that ends the run."""
+
+_WORD_BITS = 64
+_WORDS = 1 << _WORD_BITS
+_LEAST_RING_BYTES = 1024 * 1024
+_SPARE = 2
+"""Blocks are taken back in the order of the ring: one that is late keeps the room of those behind it."""
+
+
+class ArraySetup(NamedTuple):
+    """What all must know; they answer None when they are connected."""
+
+    url: str
+    topic: str
+    """What the services' topics begin with."""
+    shared: bool
+    """Whether arrays travel in shared memory."""
+    batch: int
+    """Pairs that are made at a time; about half of them go to each service, in one body."""
+    batches: int
+    """Batches that are asked and not yet answered."""
+    operation: Operation = Operation.ADD
+    """What a service does."""
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options of a client that sends and receives so."""
+        if not self.shared:
+            return {"shared_memory": False}
+        outstanding_bytes = self.batches * self.batch * REQUEST_BYTES
+        ring_bytes = max(_LEAST_RING_BYTES, _SPARE * outstanding_bytes)
+        return {"shared_memory": True, "views": True, "ring_bytes": ring_bytes, "lease_s": _TIMEOUT_S}
+
+    def topic_of(self, operation: Operation) -> str:
+        """Return where arrays for a service go."""
+        return f"{self.topic}/{operation.name.lower()}"
+
+
+class Carries(Asks, Protocol):
+    """What is needed of a `peers.client.Client`; tests have something that stands in for one."""
+
+    def allocate(self, size_bytes: int) -> Awaitable[Block]:
+        """Return a block when there is room."""
+
+
+class Batches:
+    """Makes batches, and checks what comes back.
+
+    Args:
+        client: A connection to the hub.
+        setup: How arrays travel.
+        requester: The requester's id in the
+    """
+
+    def __init__(self, client: Carries, setup: ArraySetup, requester: int) -> None:
+        self._client = client
+        self._setup = setup
+        self._requester = requester
+        self._random = np.random.Generator(np.random.SFC64())  # seeded by the system
+        self._transaction = 0
+
+    async def ask(self, order: Ask) -> Asked:
+        """Make a run, with as many batches outstanding as the order says."""
+        asked, began_ns = Asked(), time.perf_counter_ns()
+
+        def more() -> int:
+            if order.seconds and time.perf_counter_ns() - began_ns > order.seconds * 1e9:
+                return 0
+            left = order.pairs - asked.pairs if order.pairs else self._setup.batch
+            return min(self._setup.batch, left)
+
+        async def flow() -> None:
+            room = {one: np.empty((self._setup.batch, REQUEST_WORDS), np.uint64) for one in Operation}
+            while pairs := more():
+                asked.pairs += pairs
+                await asyncio.gather(
+                    *(self._settle(operation, drawn, asked) for operation, drawn in self._draw(pairs, room))
+                )
+
+        async with asyncio.TaskGroup() as flows:
+            for _ in range(order.outstanding):
+                flows.create_task(flow())
+        asked.elapsed_ns = time.perf_counter_ns() - began_ns
+        return asked
+
+    def _draw(self, pairs: int, room: dict[Operation, Words]) -> list[tuple[Operation, Words]]:
+        """Make so many pairs; return the requests to each service that has any, in the room for them."""
+        words = self._random.integers(0, _WORDS, -(-pairs // _WORD_BITS), dtype=np.uint64)
+        adding = np.unpackbits(words.view(np.uint8), count=pairs).view(np.bool_)
+        drawn = []
+        for operation, chosen in ((Operation.ADD, adding), (Operation.MULTIPLY, ~adding)):
+            transactions = np.flatnonzero(chosen).view(np.uint64)
+            transactions += np.uint64(self._transaction)
+            count = len(transactions)
+            if count:
+                operands = self._random.integers(0, _WORDS, 2 * count, dtype=np.uint64)
+                requests = room[operation][:count]
+                fill(requests, operation, transactions, self._requester, operands)
+                drawn.append((operation, requests))
+        self._transaction += pairs
+        return drawn
+
+    async def _settle(self, operation: Operation, requests: Words, asked: Asked) -> None:
+        """Ask, wait for the answer, and look at every record of it.
+
+        Raises:
+            TimeoutError: There is none, although the hub should have answered in place of the service.
+        """
+        try:
+            async with asyncio.timeout(_TIMEOUT_S + _LATE_S):
+                value = await self._client.request(
+                    self._setup.topic_of(operation), await self._value(requests), timeout_s=_TIMEOUT_S
+                )
+            with _opened(value) as body:
+                asked.wrong += wrong(operation, requests, results_in(body))
+        except HubError as error:
+            asked.fail(len(requests), error)
+
+    async def _value(self, requests: Words) -> memoryview | Block:
+        """Return requests as they are sent. They stay what they are: a block is taken back before its answer comes."""
+        if not self._setup.shared:
+            return requests.data
+        block = await self._client.allocate(requests.nbytes)
+        np.copyto(requests_in(block.memory), requests)
+        return block
+
+
+def _opened(value: bytes | View) -> AbstractContextManager[bytes | memoryview]:
+    """Return what came, for a `with` statement; its end raises `BlockGoneError` if that may have changed meanwhile."""
+    return value if isinstance(value, View) else nullcontext(value)
+
+
+def request_arrays(pipe: Connection, setup: ArraySetup) -> None:
+    """Be the requester until the command is gone."""
+
+    async def ask(client: Client) -> None:
+        batches = Batches(client, setup, secrets.randbits(_WORD_BITS))
+        pipe.send(None)
+        async for order in orders_of(pipe):
+            pipe.send(await batches.ask(order))
+
+    run_worker(setup.url, "arrays requester", ask, **setup.options)
+
+
+def serve_arrays(pipe: Connection, setup: ArraySetup) -> None:
+    """Be a service until the command is gone."""
+
+    def answer(asked: ServiceRequest) -> memoryview:
+        requests = requests_in(asked.value)
+        results = results_for(requests)
+        write_results(setup.operation, requests, results)
+        return results.data
+
+    async def stand_by(client: Client) -> None:
+        async def answer_in_block(asked: ServiceRequest) -> Block:
+            with _opened(asked.value) as body:
+                requests = requests_in(body)
+                block = await client.allocate(len(requests) * RESULT_BYTES)
+                write_results(setup.operation, requests, results_in(block.memory))
+                del requests
+            return block
+
+        async with client.serve(setup.topic_of(setup.operation), answer_in_block if setup.shared else answer):
+            pipe.send(None)
+            async for _ in orders_of(pipe):
+                pass
+
+    run_worker(setup.url, f"arrays {setup.operation.name.lower()}", stand_by, **setup.options)

@@ -1,0 +1,343 @@
+"""`hub bench`: measure a hub. Options become a plan, the report a table and JSON; `peers.bench` measures."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, Group, Parameter
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from hub.errors import UsageError
+from hub.overflow import Overflow
+from peers.bench.plan import Plan, Transport
+from peers.bench.report import Environment, Report, page, stream_report
+from peers.bench.stage import Stage, Told
+from peers.bench.worker import PlanError
+from peers.bench.y import MODES, Mode, YPlan, YTransport, run_y
+from peers.cli.errors import FlagError
+from peers.cli.examples import examples
+from peers.cli.ranges import size_of
+from peers.transport.endpoints import InvalidEndpointError
+from peers.wire.hello import QueueWish
+
+TRAFFIC = Group("Traffic", sort_key=1)
+_QUEUES = Group("Queues", sort_key=3)
+HUB = Group("The hub", sort_key=4)
+OUTPUT = Group("Output", sort_key=5)
+
+_USUAL_S = 5.0
+_USUAL_MESSAGES = 5_000_000
+_USUAL_BYTES = 500_000_000
+_LEAST_MESSAGES = 10_000
+"""A run without `--messages`: 5 s at a rate; at full speed some seconds on a machine of today, whether messages are
+small (two million a second of 100 bytes) or large, and however many subscribers get each of them."""
+
+_DEFAULT = Plan()
+_WIDE_MESSAGES = 65_536
+"""Queue that subscribers ask for at full speed, unless told otherwise: the window is as large as their queue, and with
+the hub's default of 8192 messages, a millisecond's worth, one would measure how soon processes wake each other up."""
+
+
+@contextmanager
+def flags_checked() -> Iterator[None]:
+    """Tell what is wrong with a plan as a command tells what is wrong with its flags, for a `with` statement.
+
+    Raises:
+        FlagError: The plan cannot be carried out.
+    """
+    try:
+        yield
+    except (PlanError, InvalidEndpointError) as error:
+        raise FlagError(str(error)) from error
+
+
+def described(text: str, group: Group, name: str | None = None) -> Parameter:
+    """Return the help of an option, in the group under which it is listed."""
+    return Parameter(name=name, help=text, group=group, negative_iterable=())
+
+
+@Parameter(name="*")
+@dataclass(kw_only=True)
+class Place:
+    """The options that say which hub is measured, and on which CPUs."""
+
+    url: Annotated[
+        list[str] | None,
+        described("A running hub, tcp:// or unix://, and again ws:// for --transport ws. Else one is started.", HUB),
+    ] = None
+    hub_pid: Annotated[int, described("With --url: its process, for CPU time and memory.", HUB)] = 0
+    hub_cpu: Annotated[int | None, described("CPU that the started hub is bound to.", HUB)] = None
+    load_cpu: Annotated[list[int] | None, described("CPU that the load is bound to; repeatable.", HUB)] = None
+    pin: Annotated[
+        bool, described("Without --hub-cpu and --load-cpu: bind the hub to the first CPU, the load to the others.", HUB)
+    ] = True
+    hub_flag: Annotated[
+        list[str] | None, described("Further flag of the started `hub run`, as --hub-flag=--limits-routes=1000.", HUB)
+    ] = None
+
+    def fields(self) -> dict[str, Any]:
+        """Return the options as fields of a plan."""
+        return {
+            "urls": tuple(self.url or ()),
+            "hub_pid": self.hub_pid,
+            "hub_cpu": self.hub_cpu,
+            "load_cpus": tuple(self.load_cpu or ()),
+            "pin": self.pin,
+            "hub_flags": tuple(self.hub_flag or ()),
+        }
+
+
+@Parameter(name="*")
+@dataclass(kw_only=True)
+class Traffic:
+    """The options that say what is sent to whom."""
+
+    messages: Annotated[
+        int | None,
+        described("Messages, of all publishers together; without it, as many as take some seconds.", TRAFFIC),
+    ] = None
+    size: Annotated[int, described("Bytes of a value, 16 or more.", TRAFFIC)] = _DEFAULT.size
+    topics: Annotated[int, described("Topics, published to in turn.", TRAFFIC)] = _DEFAULT.topics
+    rate: Annotated[float, described("Messages a second; 0 is full speed.", TRAFFIC)] = _DEFAULT.rate
+    burst: Annotated[int, described("With --rate: messages due at once, in one write.", TRAFFIC)] = _DEFAULT.burst
+    publishers: Annotated[int, described("Publishers, each a process.", TRAFFIC)] = _DEFAULT.publishers
+    subscribers: Annotated[int, described("Subscribers; each gets every message.", TRAFFIC)] = _DEFAULT.subscribers
+    batch: Annotated[int, described("Values in a frame.", TRAFFIC)] = _DEFAULT.batch
+    transport: Annotated[Transport, described("Of subscribers.", TRAFFIC)] = "tcp"
+    warmup: Annotated[int | None, described("Messages before what is measured.", TRAFFIC)] = None
+    repeat: Annotated[int, described("Runs, on the same connections; the median counts.", TRAFFIC)] = _DEFAULT.repeat
+    window: Annotated[bool, described("Publishers wait for subscribers, so that no queue overflows.", _QUEUES)] = True
+    queue_messages: Annotated[
+        int | None, described(f"Queue that subscribers ask for; {_WIDE_MESSAGES:,} at full speed.", _QUEUES)
+    ] = None
+    queue_bytes: Annotated[str | None, described("The same in bytes, such as 1MiB.", _QUEUES)] = None
+    overflow: Annotated[Overflow | None, described("Overflow policy that subscribers ask for.", _QUEUES)] = None
+
+    def plan(self, place: Place) -> Plan:
+        """Return the plan that these options and those of a place make.
+
+        Raises:
+            FlagError: They make none; the text names the option.
+        """
+        queue_messages = self.queue_messages
+        if queue_messages is None and not self.rate:
+            queue_messages = _WIDE_MESSAGES
+        queue_bytes = None if self.queue_bytes is None else size_of("--queue-bytes", self.queue_bytes)
+        wish = QueueWish(queue_messages, queue_bytes, self.overflow)
+        own = {name: getattr(self, name) for name in Plan.__struct_fields__ if hasattr(self, name)}
+        own["messages"] = self._usual_messages() if self.messages is None else self.messages
+        with flags_checked():
+            return Plan(**own, **place.fields(), wish=wish).check()
+
+    def _usual_messages(self) -> int:
+        """Return how many messages make a run that is long enough for a rate that means something."""
+        if self.rate > 0:
+            return max(1, int(self.rate * _USUAL_S))
+        delivered_bytes = max(1, self.size) * max(1, self.subscribers)
+        return min(_USUAL_MESSAGES, max(_LEAST_MESSAGES, _USUAL_BYTES // delivered_bytes))
+
+
+EXIT_FLAWED = 3
+"""The benchmark ran, but messages were lost, misrouted or out of order. 2 is for options that cannot be understood."""
+
+
+@Parameter(name="*")
+@dataclass(kw_only=True)
+class Output:
+    """The options that say where the figures go, beside the table."""
+
+    json: Annotated[
+        Path | None,
+        Parameter(
+            help="Write the figures to this file as JSON; - is standard output.",
+            group=OUTPUT,
+            allow_leading_hyphen=True,
+        ),
+    ] = None
+    progress: Annotated[bool, described("Show a progress bar, where standard error is a terminal.", OUTPUT)] = True
+
+    def check(self, *others: Path | None) -> None:
+        """Look whether the files can be written, before anything is measured.
+
+        Args:
+            others: Further files; None for one that is not asked for.
+
+        Raises:
+            FlagError: One of them cannot.
+        """
+        for path in (None if str(self.json) == "-" else self.json, *others):
+            if path is None:
+                continue
+            folder = path.parent
+            if path.is_dir() or not folder.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
+                raise FlagError(f"{path}: no file can be written there")
+
+    def write(self, report: Report) -> None:
+        """Print the table, and write the JSON.
+
+        The table goes to standard error where standard output is taken by the JSON.
+        """
+        to_stdout = self.json is not None and str(self.json) == "-"
+        console = Console(stderr=to_stdout)
+        if not console.is_terminal:
+            console.width = 200  # a pipe has no edge to wrap at
+        console.print(str(report.environment), highlight=False, markup=False)
+        console.print(report.table())
+        for remark in report.remarks:
+            console.print(f"* {remark}", highlight=False, markup=False)
+        if to_stdout:
+            sys.stdout.write(report.json().decode() + "\n")
+        elif self.json is not None:
+            write_file(self.json, report.json())
+
+
+def _end_in_order() -> None:
+    """Let SIGTERM end the benchmark as Ctrl-C does: with everything that it has started."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+
+
+@contextmanager
+def shown_progress(*, shown: bool) -> Iterator[Told]:
+    """Show how far a measurement is while the block runs; what is yielded begins the bar of a further step."""
+    _end_in_order()
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Progress(
+        *columns, console=console, transient=True, disable=not (shown and console.is_terminal), refresh_per_second=5
+    ) as progress:
+        task = progress.add_task("setting up", total=None)
+
+        def tell(what: str) -> Any:
+            progress.reset(task, description=what, total=None)
+            return lambda done, total: progress.update(task, completed=done, total=total or None)
+
+        yield tell
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file.
+
+    Raises:
+        UsageError: It cannot be written.
+    """
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+
+
+def bench(
+    traffic: Traffic | None = None,
+    place: Place | None = None,
+    output: Output | None = None,
+    *,
+    html: Annotated[Path | None, described("Write a page with figures and plots to this file.", OUTPUT)] = None,
+) -> None:
+    """Send messages through a hub, and measure rate, CPU time, latency and losses.
+
+    A hub is started for it, unless --url names one. Publishers and subscribers are processes of their own. Exit code 0
+    if every message arrived once and in order, 3 if not, 1 if the benchmark could not be run.
+    """
+    plan = (traffic or Traffic()).plan(place or Place())
+    output = output or Output()
+    output.check(html)
+    environment = Environment.here()
+    with shown_progress(shown=output.progress) as tell, Stage(plan) as stage:
+        runs = [
+            stage.measure(rate=plan.rate, burst=plan.burst, watch=tell(f"run {number} of {plan.repeat}"))
+            for number in range(1, plan.repeat + 1)
+        ]
+    report = stream_report(plan, environment, runs)
+    output.write(report)
+    if html is not None:
+        write_file(html, page(plan, report, runs).encode())
+    if not report.flawless:
+        sys.exit(EXIT_FLAWED)
+
+
+_Y = YPlan()
+
+
+@Parameter(name="*")
+@dataclass(kw_only=True)
+class Pairs:
+    """The options that say what is asked, and how."""
+
+    mode: Annotated[
+        list[Mode] | None,
+        described(
+            "How pairs travel; repeatable. one: each asked when the one before is answered. many: so many outstanding. "
+            "arrays: as bytes. shared: as arrays in shared memory. Default: one and many.",
+            TRAFFIC,
+        ),
+    ] = None
+    outstanding: Annotated[int, described("many: pairs asked and not yet answered.", TRAFFIC)] = _Y.outstanding
+    batch: Annotated[int, described("arrays, shared: pairs made at a time.", TRAFFIC)] = _Y.batch
+    batches: Annotated[int, described("arrays, shared: batches asked and not yet answered.", TRAFFIC)] = _Y.batches
+    transport: Annotated[YTransport, described("Of all connections to the hub.", TRAFFIC)] = _Y.transport
+    seconds: Annotated[float, described("Time of each run.", TRAFFIC)] = _Y.seconds
+    pairs: Annotated[int, described("Pairs of each run, instead of a time.", TRAFFIC)] = _Y.pairs
+    repeat: Annotated[int, described("Runs of each mode; the median counts.", TRAFFIC)] = _Y.repeat
+    pin: Annotated[
+        bool, described("one: all processes share one CPU, as only one at a time has something to do.", HUB)
+    ] = _Y.pin
+    url: Annotated[str | None, described("A running hub, tcp:// or unix://, instead of one that is started.", HUB)] = (
+        None
+    )
+    hub_pid: Annotated[int, described("With --url: its process, for its CPU time.", HUB)] = 0
+    hub_flag: Annotated[list[str] | None, described("Further flag of the started `hub run`.", HUB)] = None
+
+    def plan(self) -> YPlan:
+        """Return the plan that the options make.
+
+        Raises:
+            FlagError: They make none; the text names the option.
+        """
+        own = {name: getattr(self, name) for name in YPlan.__struct_fields__ if hasattr(self, name)}
+        urls = () if self.url is None else (self.url,)
+        with flags_checked():
+            return YPlan(
+                **own, modes=tuple(self.mode or MODES), urls=urls, hub_flags=tuple(self.hub_flag or ())
+            ).check()
+
+
+def y(pairs: Pairs | None = None, output: Output | None = None) -> None:
+    """Make pairs of numbers and an operation at random, have a service add or multiply them, check every result.
+
+    Requester, hub and the two services are processes of this machine. Shown are pairs a second, latencies, the CPU time
+    of each process for a pair, and errors. Exit code 0 if every pair got its one right result, 3 if not, 1 if the
+    benchmark could not be run.
+    """
+    plan = (pairs or Pairs()).plan()
+    output = output or Output()
+    output.check()
+    with shown_progress(shown=output.progress) as tell:
+        found = run_y(plan, tell)
+    output.write(found)
+    if not found.flawless:
+        sys.exit(EXIT_FLAWED)
+
+
+app = App(
+    name="bench",
+    help="Measure a hub: throughput, CPU time, latency, losses.",
+    help_epilogue=examples("hub bench", "hub bench --rate 20000 --messages 200000 --html figures.html"),
+)
+app.default(bench)
+scenario = App(name="scenario", help="Benchmarks of several steps.")
+app.command(scenario)
+scenario.command(y, name="y", help="Send pairs of numbers to an adding and a multiplying service.")

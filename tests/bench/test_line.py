@@ -1,0 +1,292 @@
+"""How a stream from the hub is cut, and accounted for."""
+
+from __future__ import annotations
+
+import msgpack
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from websockets.frames import Opcode
+
+from hub.frame import KIND_MESSAGES, encode_frame
+from peers.bench.line import Control, Framing, Shape, cut_tcp, cut_websocket, websocket_frame
+from peers.bench.measurement import Histogram
+from peers.bench.messages import Layout, Template
+from peers.bench.subscriber import Tally
+from peers.bench.worker import BenchError
+from peers.wire.control import Notice, encode_close, encode_notice
+from peers.wire.hello import Hello, QueueWish
+from peers.wire.kinds import Kind
+from tests.bench.streams import Item, tcp, tcp_batch, websocket, websocket_messages
+
+LAYOUT = Layout("/bench/0000/", 10, 40, 1)
+
+
+def only(cut: Framing, data: bytes, layout: Layout = LAYOUT) -> Shape | Control:
+    """The frame that `data` is, whole, with a beginning of another one behind it."""
+    buffer = bytearray(data + data[:1])
+    frame = cut(layout, buffer, 0, len(buffer))
+    assert frame is not None
+    assert frame.size == len(data)
+    assert cut(layout, buffer, 0, len(data) - 1) is None, "a frame that is not whole"
+    return frame
+
+
+def test_a_frame_with_one_value() -> None:
+    """Where the value begins, and the number of the topic."""
+    data = tcp(LAYOUT, [(0, 7)])
+    shape = only(cut_tcp, data)
+    assert isinstance(shape, Shape)
+    assert shape.values == 1
+    assert shape.topic == 7
+    assert data[shape.first_value :].startswith(LAYOUT.value_head)
+
+
+def test_a_frame_with_several_values() -> None:
+    """A batch is as many values as it says."""
+    data = tcp_batch(LAYOUT, [(0, 20), (0, 21), (0, 22)])
+    shape = only(cut_tcp, data)
+    assert isinstance(shape, Shape)
+    assert shape.values == 3
+    assert len(data) - shape.first_value == 3 * LAYOUT.value_bytes
+
+
+@pytest.mark.parametrize("count", [1, 3, 15, 16, 2000])
+def test_a_websocket_frame_with_values(count: int) -> None:
+    """All three sizes of frames, and of msgpack arrays."""
+    data = websocket_messages(LAYOUT, [(0, 20 + number) for number in range(count)])
+    shape = only(cut_websocket, data)
+    assert isinstance(shape, Shape)
+    assert shape.values == count
+    assert shape.topic == 0
+    assert len(data) - shape.first_value == count * LAYOUT.value_bytes
+
+
+def test_a_websocket_array_of_more_than_65535_values() -> None:
+    """The longest form of a msgpack array."""
+    layout = Layout("/bench/0000/", 1, 16, 1)
+    data = websocket_messages(layout, [(0, number) for number in range(65_536)])
+    shape = only(cut_websocket, data, layout)
+    assert isinstance(shape, Shape)
+    assert shape.values == 65_536
+
+
+def test_controls_over_tcp() -> None:
+    """Greeting, confirmation, losses, refusal, ping, close, and kinds that mean nothing to a benchmark."""
+    hello = Hello(protocol=1, role="hub", id=bytes(16), queue=QueueWish(100, 200))
+    expected: list[tuple[bytes, dict[str, object]]] = [
+        (hello.encode(), {"word": "greeting", "queue": QueueWish(100, 200)}),
+        (encode_notice(Notice("confirmed", request=5)), {"word": "confirmed", "request": 5}),
+        (encode_notice(Notice("dropped", count=6)), {"word": "dropped", "lost": 6}),
+        (encode_notice(Notice("error", code=1008, text="no")), {"word": "error", "code": 1008, "text": "no"}),
+        (encode_frame(Kind.PING, b"abc"), {"word": "ping", "answer": encode_frame(Kind.PONG, b"abc")}),
+        (encode_close(4008, "queue full"), {"word": "close", "code": 4008, "text": "queue full"}),
+        (encode_frame(0x85, b"later"), {"word": "other"}),
+    ]
+    for data, fields in expected:
+        control = only(cut_tcp, data)
+        assert isinstance(control, Control)
+        assert {name: getattr(control, name) for name in fields} == fields
+
+
+def test_controls_over_websocket() -> None:
+    """The same over a WebSocket; a ping is answered by a masked pong."""
+    welcome = msgpack.packb({"type": "welcome", "hub": "00", "queue": {"messages": 100, "bytes": 200}})
+    expected: list[tuple[bytes, dict[str, object]]] = [
+        (websocket(welcome), {"word": "greeting", "queue": QueueWish(100, 200)}),
+        (websocket(msgpack.packb({"type": "confirmed", "request": 5})), {"word": "confirmed", "request": 5}),
+        (websocket(msgpack.packb({"type": "dropped", "count": 6})), {"word": "dropped", "lost": 6}),
+        (websocket(msgpack.packb({"type": "error", "code": 1008, "text": "no"})), {"word": "error", "text": "no"}),
+        (websocket(b"abc", opcode=9), {"word": "ping"}),
+        (websocket(b"\x0f\xa8queue full", opcode=8), {"word": "close", "code": 4008, "text": "queue full"}),
+        (websocket(b"", opcode=0xA), {"word": "other"}),
+    ]
+    for data, fields in expected:
+        control = only(cut_websocket, data)
+        assert isinstance(control, Control)
+        assert {name: getattr(control, name) for name in fields} == fields
+
+
+@pytest.mark.parametrize(
+    ("cut", "data"),
+    [
+        (cut_tcp, tcp(Layout("/other/0000/", 1, 40, 1), [(0, 0)])),
+        (cut_tcp, tcp(Layout("/bench/0000/", 1, 41, 1), [(0, 0)])),
+        (cut_tcp, encode_frame(KIND_MESSAGES, b"\xc4\x28" + bytes(40), key=b"/bench/0000/00a00")),
+        (cut_tcp, encode_frame(Kind.HELLO, b"nothing")),
+        (cut_websocket, websocket_messages(Layout("/other/0000/", 1, 40, 1), [(0, 0)])),
+        (cut_websocket, websocket_messages(Layout("/bench/0000/", 1, 39, 1), [(0, 0)])),
+        (cut_websocket, websocket(b"\xc1")),
+    ],
+)
+def test_what_this_benchmark_did_not_send(cut: Framing, data: bytes) -> None:
+    """Another topic, another size, no number, no protocol: that ends the benchmark instead of spoiling its figures."""
+    with pytest.raises(BenchError):
+        cut(LAYOUT, bytearray(data), 0, len(data))
+
+
+@pytest.mark.parametrize("length", [0, 125, 126, 65_535, 65_536])
+def test_a_clients_websocket_frame(length: int) -> None:
+    """Masked, with the shortest size that fits."""
+    frame = websocket_frame(Opcode.BINARY, bytes(length))
+    head = len(frame) - length
+    assert frame[0] == 0x82
+    assert frame[1] & 0x80, "a client masks"
+    assert head == 6 + (0 if length < 126 else 2 if length < 65_536 else 8)
+
+
+def test_a_websocket_ping_is_answered_with_its_body() -> None:
+    """By a pong, which is masked."""
+    ping = only(cut_websocket, websocket(b"abc", opcode=9))
+    assert isinstance(ping, Control)
+    head, mask, body = ping.answer[:2], ping.answer[2:6], ping.answer[6:]
+    assert head == b"\x8a\x83"
+    assert bytes(one ^ other for one, other in zip(body, mask, strict=False)) == b"abc"
+
+
+TALLIED = Layout("/bench/0000/", 3, 20, 1)
+ONE_TOPIC = Layout("/bench/0000/", 1, 20, 1)
+
+
+def tally_of(layout: Layout = TALLIED, publishers: int = 2) -> tuple[Tally, list[Control]]:
+    """A tally of a TCP stream, and what it reports beside messages."""
+    controls: list[Control] = []
+    return Tally(layout, publishers, cut_tcp, controls.append), controls
+
+
+def feed(tally: Tally, data: bytes, cuts: list[int] | None = None, now_ns: int = 0) -> None:
+    """Feed a stream in reads that end at `cuts`."""
+    held = b""
+    position = 0
+    for cut in sorted({min(cut, len(data)) for cut in cuts or []} | {len(data)}):
+        buffer = bytearray(held + data[position:cut])
+        rest = tally.feed(buffer, len(buffer), now_ns)
+        held = bytes(buffer[rest:])
+        position = cut
+    assert not held
+
+
+@st.composite
+def journeys(draw: st.DrawFn) -> tuple[list[int], list[Item]]:
+    """What two publishers sent, and in which order what of it arrived: some lost, each publisher's in order."""
+    sent = [draw(st.integers(0, 60)), draw(st.integers(0, 60))]
+    arriving = []
+    for publisher, count in enumerate(sent):
+        kept = draw(st.sets(st.integers(0, max(0, count - 1)), max_size=10)) if count else set()
+        arriving.append([(publisher, number) for number in range(count) if number not in kept])
+    mixed: list[Item] = []
+    while any(arriving):
+        queue = arriving[draw(st.integers(0, 1))]
+        take = draw(st.integers(1, 20))
+        mixed += queue[:take]
+        del queue[:take]
+    return sent, mixed
+
+
+@given(journeys(), st.lists(st.integers(0, 8000)))
+def test_received_and_lost_add_up(journey: tuple[list[int], list[Item]], cuts: list[int]) -> None:
+    """Two publishers mixed, losses anywhere, reads cut anywhere: received and lost are exact."""
+    sent, arriving = journey
+    tally, _ = tally_of()
+    feed(tally, tcp(TALLIED, arriving), cuts)
+    counted = tally.take(sent)
+    assert counted.received == len(arriving)
+    assert counted.lost == sum(sent) - len(arriving)
+    assert counted.out_of_order == counted.misrouted == 0
+
+
+@given(
+    st.lists(st.integers(1, 9), min_size=1, max_size=20), st.sets(st.integers(0, 19)), st.lists(st.integers(0, 9000))
+)
+def test_batches_of_any_size(sizes: list[int], lost: set[int], cuts: list[int]) -> None:
+    """Frames with different numbers of values, some lost, are accounted for by value."""
+    tally, _ = tally_of(ONE_TOPIC, publishers=1)
+    data, start, received = b"", 0, 0
+    for index, size in enumerate(sizes):
+        if index not in lost:
+            data += tcp_batch(ONE_TOPIC, [(0, start + number) for number in range(size)])
+            received += size
+        start += size
+    feed(tally, data, cuts)
+    counted = tally.take([start])
+    assert (counted.received, counted.lost, counted.out_of_order) == (received, start - received, 0)
+
+
+def test_a_frame_whose_values_do_not_count_up() -> None:
+    """A hub may put values together in one frame that have a gap between them."""
+    tally, _ = tally_of(ONE_TOPIC, publishers=2)
+    feed(tally, tcp_batch(ONE_TOPIC, [(0, 0), (0, 1), (0, 5), (1, 0)]))
+    counted = tally.take([6, 1])
+    assert (counted.received, counted.lost, counted.out_of_order) == (4, 3, 0)
+
+
+def test_websocket_frames() -> None:
+    """The same account over the other protocol, with frames of one and of several values."""
+    controls: list[Control] = []
+    tally = Tally(ONE_TOPIC, 1, cut_websocket, controls.append)
+    data = websocket_messages(ONE_TOPIC, [(0, 0)]) + websocket_messages(ONE_TOPIC, [(0, 1), (0, 2)])
+    feed(tally, data + websocket_messages(ONE_TOPIC, [(0, 4)]), cuts=[1, 2, 50, 51])
+    counted = tally.take([5])
+    assert (counted.received, counted.lost) == (4, 1)
+
+
+def test_a_long_stream_in_large_reads() -> None:
+    """What a template makes is read in strides, over several blocks and over the carry into the upper half."""
+    layout = Layout("/bench/0000/", 7, 20, 1)
+    template = Template(layout, publisher=1)
+    tally, _ = tally_of(layout)
+    total = 70_001
+    position, data = 0, b""
+    while position < total:
+        piece = bytes(template.block(position, total - position))
+        position += len(piece) // layout.frame_bytes
+        data += piece
+    feed(tally, data, cuts=list(range(0, len(data), 250_001)))
+    counted = tally.take([0, total])
+    assert counted.received == total
+    assert counted.lost == counted.out_of_order == counted.misrouted == 0
+
+
+def test_a_message_twice_or_too_late_is_out_of_order() -> None:
+    """It was lost where it should have been, and is out of order where it comes."""
+    tally, _ = tally_of(publishers=1)
+    feed(tally, tcp(TALLIED, [(0, 0), (0, 2), (0, 1), (0, 2), (0, 3)]))
+    counted = tally.take([4])
+    assert (counted.received, counted.lost, counted.out_of_order) == (5, 1, 2)
+
+
+def test_another_topic_is_misrouted() -> None:
+    """A message under a topic that its number does not belong to."""
+    tally, _ = tally_of(publishers=1)
+    data = tcp(TALLIED, [(0, 1)]).replace(TALLIED.topic(1).encode(), TALLIED.topic(2).encode())
+    feed(tally, data)
+    assert tally.take([2]).misrouted == 1
+
+
+def test_what_the_hub_tells() -> None:
+    """Losses that it told are counted apart from those that are seen; the rest is passed on."""
+    tally, controls = tally_of(publishers=1)
+    told = encode_notice(Notice("dropped", count=2)) + encode_notice(Notice("dropped", count=3))
+    feed(tally, tcp(TALLIED, [(0, 0)]) + told + tcp(TALLIED, [(0, 6)]) + encode_close(1001, "bye"))
+    counted = tally.take([7])
+    assert (counted.received, counted.lost, counted.told) == (2, 5, 5)
+    assert [(control.word, control.code) for control in controls] == [("close", 1001)]
+
+
+def test_an_account_begins_anew_after_it_was_taken() -> None:
+    """What was taken is not counted again, and what it held for lost is over."""
+    tally, _ = tally_of(publishers=1)
+    feed(tally, tcp(TALLIED, [(0, 0)]))
+    assert tally.take([3]).lost == 2
+    feed(tally, tcp(TALLIED, [(0, 3)]))
+    counted = tally.take([4])
+    assert (counted.received, counted.lost) == (1, 0)
+
+
+def test_latencies_are_measured_from_the_intended_time() -> None:
+    """Read at 5,000 ns what was to be sent at 2,000; what has no time is not measured."""
+    tally, _ = tally_of(publishers=1)
+    tally.latency = Histogram()
+    feed(tally, tcp(TALLIED, [(0, 0), (0, 1)], time_ns=2000) + tcp(TALLIED, [(0, 2)]), now_ns=5000)
+    assert tally.latency.total == 2
+    assert tally.latency.largest == 3000
