@@ -18,14 +18,44 @@ import gc
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 from hub.errors import HubError, InvalidNameError, InvalidTopicError
-from peers.cli.errors import FlagError
-from peers.cli.streams import discard, flush_output, open_closed_streams
+from peers.cli.flag_values import FlagError
 
-__all__ = ["main"]
+_STREAMS = {"stdout": 1, "stderr": 2}
+"""The names of the streams in `sys`, and their descriptors."""
+
+
+def open_closed_streams() -> None:
+    """Have a stream that whoever started us has closed (`>&-`) write to nowhere: nobody wants to read it."""
+    for name, descriptor in _STREAMS.items():
+        if getattr(sys, name) is None:
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            if nowhere != descriptor:
+                os.dup2(nowhere, descriptor)
+                os.close(nowhere)
+            setattr(sys, name, os.fdopen(descriptor, "w"))
+
+
+def flush_output() -> None:
+    """Write what standard output still holds.
+
+    Raises:
+        OSError: It could not be written (BrokenPipeError: its reader has gone).
+    """
+    sys.stdout.flush()
+
+
+def discard(*streams: TextIO) -> None:
+    """Have the interpreter flush what streams still hold to nowhere: it cannot be written, and it would complain."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in streams:
+        with suppress(OSError, ValueError):  # one that is closed, or has no descriptor
+            os.dup2(nowhere, stream.fileno())
+
 
 EXIT_ERROR = 1
 EXIT_SENSELESS = 2

@@ -1,23 +1,23 @@
-"""What commands that ask the hub itself have in common: one request to the hub itself, or a page after the other.
-
-Owner: nobody. Not here: what the hub answers (`peers.admin`), who may ask (its policy).
-"""
+"""Commands that ask the hub itself: `hub who`, `users`, `names`, `kick`, `reload`, `drain`; its policy says who may."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+import sys
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from cyclopts import Parameter
 
 from hub.topics import RESERVED
+from peers.cli.flag_values import FlagError
 from peers.cli.notices import Notices
-from peers.cli.texts import json_text
+from peers.cli.texts import Cell, columns, counted, escaped, json_text
 from peers.cli.url import HubFlags
-from peers.client import connect
+from peers.client import KnownName, connect
 from peers.client.connecting import Connecting
-
-__all__ = ["ask", "ask_pages", "json_lines"]
-
+from peers.wire.control import CLOSE_TEXT_LIMIT_BYTES
 
 _USUAL_S = 10.0
 """How long an answer may take, seconds, beside what the hub itself waits for others."""
@@ -90,3 +90,183 @@ def _connected(command: str, hub: HubFlags) -> Connecting:
     options["on_disconnect"] = lambda _: None  # the question fails, if it is still open: that says it all
     options["reconnect"] = False
     return connect(hub.url, **options)
+
+
+_PAGE = 1_000
+"""How many connections are asked for at once: about 400 KiB. 10,000 take ten answers, each of which the hub makes over
+several turns, instead of the 160 of pages as they are without it."""
+
+_WHO = ("id", "user", "by", "role", "name", "over", "address", "since (UTC)", "prefixes", "in", "out")
+_WAITING = ("queued", "queued bytes", "dropped")
+
+
+def who(
+    user: Annotated[str | None, Parameter(help="Those of this user; all without it.", show_default=False)] = None,
+    /,
+    *,
+    hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
+    json: Annotated[bool, Parameter(help="A JSON object a line.", negative=())] = False,
+) -> None:
+    """List the connections of a hub, for admins. What is counted is in messages, since each has connected."""
+    whom = {} if user is None else {"user": user}
+    rows = ask_pages("who", hub, {"limit": _PAGE} | whom, lambda row: row["id"])
+    for line in json_lines(rows) if json else columns((*_WHO, *_WAITING), [_who_cells(row) for row in rows]):
+        print(line)
+
+
+def _who_cells(row: dict[str, Any]) -> tuple[Cell, ...]:
+    return (
+        row["id"],
+        row["user"],
+        row["how"],
+        row["role"],
+        row["name"],
+        row["protocol"],
+        row["address"],
+        datetime.fromtimestamp(row["since"], UTC).strftime("%Y-%m-%d %H:%M:%S"),
+        row["prefixes"],
+        row["published_messages"],
+        row["delivered_messages"],
+        row["queued_messages"],
+        row["queued_bytes"],
+        row["dropped_messages"],
+    )
+
+
+_USERS = ("user", "roles", "connections", "queued bytes", "in", "dropped")
+
+_OF_SHARES = ("user", "resource", "holds", "may hold", "unit", "by", "refused")
+
+
+def users(
+    *,
+    hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
+    shares: Annotated[
+        bool, Parameter(help="What each holds of each resource, and how much he may hold.", negative=())
+    ] = False,
+    json: Annotated[bool, Parameter(help="A JSON object a line.", negative=())] = False,
+) -> None:
+    """List the users of a hub, for admins: those of its policy, and who else is connected.
+
+    `-` stands for all who have no rights of their own: nothing is charged to them.
+    """
+    rows = ask_pages("users", hub, {}, lambda row: row["user"])
+    if json:
+        lines = json_lines(rows)
+    elif shares:
+        lines = columns(_OF_SHARES, [cells for row in rows for cells in _shares(row)])
+    else:
+        lines = columns(_USERS, [_sums(row) for row in rows])
+    for line in lines:
+        print(line)
+
+
+def _sums(row: dict[str, Any]) -> tuple[Cell, ...]:
+    return (
+        row["user"],
+        ", ".join(row["roles"]),
+        row["connections"],
+        row["queued_bytes"],
+        row["published_messages"],
+        row["dropped_messages"],
+    )
+
+
+def _shares(row: dict[str, Any]) -> Iterator[tuple[Cell, ...]]:
+    """Return a line for each resource of a user of which he holds something, or of which there is something to say."""
+    for resource, share in row["shares"].items():
+        if share["held"] or share["set"] or share["refused"]:
+            limit = "limit" if share["set"] else "fair part"
+            yield row["user"], resource, share["held"], share["most"], share["unit"], limit, share["refused"]
+
+
+def names(
+    prefix: Annotated[str, Parameter(help="Those that begin with it.")] = "",
+    /,
+    *,
+    hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
+    json: Annotated[bool, Parameter(help="A JSON object a line.", negative=())] = False,
+) -> None:
+    """List the service names that a hub knows, those of its peers among them."""
+    found, own_id = asyncio.run(_list(prefix, hub))
+    if not found and sys.stderr.isatty():  # for people: a program sees that there is no line
+        begins = f" that begins with {prefix}" if prefix else ""
+        print(escaped(f"hub names: the hub knows no name{begins}"), file=sys.stderr)
+    for line in _name_objects(found) if json else _name_lines(found, own_id):
+        print(line)
+
+
+async def _list(prefix: str, hub: HubFlags) -> tuple[list[KnownName], bytes]:
+    async with connect(hub.url, **Notices("names").options(hub)) as client:
+        found = await client.names(prefix)
+        return found, client.hub.id if client.hub is not None else b""
+
+
+def _name_objects(found: list[KnownName]) -> list[str]:
+    made = [json_text(each._asdict() | {"hub": each.hub.hex()}) or b"" for each in found]
+    return [line.decode() for line in made]
+
+
+def _name_lines(found: list[KnownName], own_id: bytes) -> list[str]:
+    """Write names in columns; a hub is named where it is not the one that was asked."""
+    owners = [f"client {each.owner}" + (f" of {each.hub.hex()}" if each.hub != own_id else "") for each in found]
+    widths = max((len(each.name) for each in found), default=0), max(map(len, owners), default=0)
+    show = escaped if sys.stdout.isatty() else str
+    return [
+        show(f"{each.name:{widths[0]}}  {owner:{widths[1]}}  {', '.join(each.labels)}".rstrip())
+        for each, owner in zip(found, owners, strict=True)
+    ]
+
+
+def kick(
+    connection: Annotated[int | None, Parameter(help="The id that `hub who` shows.", show_default=False)] = None,
+    /,
+    *,
+    user: Annotated[
+        str | None, Parameter(help="All connections of this user, but this one.", show_default=False)
+    ] = None,
+    text: Annotated[str, Parameter(help="What they are told, up to 123 bytes.", show_default=False)] = "",
+    hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
+) -> None:
+    """Close a connection, or all of a user, for admins.
+
+    They end with 4403, and clients do not come back by themselves. Who must not come back at all is taken out of the
+    policy, or loses the token.
+    """
+    if (connection is None) is (user is None):
+        raise FlagError("give either the ID of a connection, which `hub who` shows, or --user")
+    if len(text.encode("utf-8", "replace")) > CLOSE_TEXT_LIMIT_BYTES:
+        raise FlagError(f"--text: at most {CLOSE_TEXT_LIMIT_BYTES} bytes are told")
+    order: dict[str, Any] = {"id": connection} if user is None else {"user": user}
+    told = ask("kick", hub, order | ({"text": text} if text else {}))
+    print(f"hub kick: {counted(told['kicked'], 'connection')} closed")
+
+
+def reload(
+    *,
+    force: Annotated[
+        bool, Parameter(help="Also where the policy closes more than `access.reload_closes` allows.", negative=())
+    ] = False,
+    hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
+) -> None:
+    """Let a hub read again what it was started with, for admins; it says what has changed, or why nothing has.
+
+    That is what SIGHUP does: settings, policy, tokens, and certificates.
+    """
+    answer = ask("reload", hub, {"force": True} if force else None)
+    changed = ", ".join(answer["changed"]) or "no setting"
+    print(escaped(f"hub reload: read again; in force now: {changed}"))
+    if answer["needs_restart"]:
+        print(escaped(f"hub reload: needs a restart: {', '.join(answer['needs_restart'])}"))
+    if answer["closed"]:
+        print(f"hub reload: {counted(answer['closed'], 'connection')} closed: their users are gone")
+
+
+def drain(
+    *,
+    hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
+) -> None:
+    """Move all clients off a hub, as fast as its settings say, and stop it; for admins."""
+    begun = ask("drain", hub, None)
+    clients = counted(begun["clients"], "client")
+    print(f"hub drain: moving {clients} off, which takes about {begun['seconds']:,g} s; then the hub stops")

@@ -22,9 +22,8 @@ from peers.bench.report import Environment, Report, page, stream_report
 from peers.bench.stage import Stage, Told
 from peers.bench.worker import PlanError
 from peers.bench.y import MODES, Mode, YPlan, YTransport, run_y
-from peers.cli.errors import FlagError
-from peers.cli.examples import examples
-from peers.cli.ranges import size_of
+from peers.cli.flag_values import FlagError, size_of
+from peers.cli.texts import examples
 from peers.transport.endpoints import InvalidEndpointError
 from peers.wire.hello import QueueWish
 

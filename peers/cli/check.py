@@ -23,12 +23,10 @@ from cyclopts import Parameter
 
 from hub.errors import CloseCode, ConnectionLostError, HubError, ProtocolError, RejectedError, UsageError
 from hub.topics import printable
-from peers.cli.context_flag import ContextName
-from peers.cli.errors import FlagError
-from peers.cli.ranges import check_positive
-from peers.cli.shown_token import TokenFile, first_token
+from peers.cli.contexts import ContextName
+from peers.cli.flag_values import FlagError, check_positive
 from peers.cli.texts import encoder, escaped
-from peers.cli.url import DEFAULT_URL, URL_VARIABLE, TlsFiles
+from peers.cli.url import DEFAULT_URL, URL_VARIABLE, TlsFiles, TokenFile, first_token
 from peers.transport.endpoints import Endpoint, Scheme, url_host
 from peers.transport.tls import client_context, explained
 from peers.wire.events import Closing

@@ -6,15 +6,22 @@ Each is a module of its name, loaded when it is called, so that `hub` starts qui
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
-from cyclopts import App, Group
+from cyclopts import App, Group, Parameter
 
 from hub import __version__
-from peers.cli.context_flag import fill
-from peers.cli.examples import examples
+from peers.cli.contexts import fill
+from peers.cli.texts import examples
 
-__all__ = ["app"]
+
+def completion(
+    shell: Annotated[Literal["bash", "zsh", "fish", "powershell"], Parameter(help="For which shell.")], /
+) -> None:
+    """Write the script to standard output: put it where the shell looks for such, as docs/command-line.md says."""
+    from peers.cli.commands import app  # noqa: PLC0415 -- it knows this command, too
+
+    print(app.generate_completion(shell=shell))
 
 
 class _Command(NamedTuple):
@@ -64,7 +71,7 @@ _GROUPS: dict[str, dict[str, _Command]] = {
         ),
         "store": _Command("store:app", "Read, write and watch stores: shared entries by key."),
         "names": _Command(
-            "names:names", "List service names and their owners.", ("hub names", "hub names org.example. --json")
+            "admin:names", "List service names and their owners.", ("hub names", "hub names org.example. --json")
         ),
     },
     "Watch a hub": {
@@ -74,10 +81,10 @@ _GROUPS: dict[str, dict[str, _Command]] = {
             ("hub check", "hub check tcp://127.0.0.1:7400 --json"),
         ),
         "who": _Command(
-            "who:who", "List connections, with user, address and age: for admins.", ("hub who", "hub who --json")
+            "admin:who", "List connections, with user, address and age: for admins.", ("hub who", "hub who --json")
         ),
         "users": _Command(
-            "users:users",
+            "admin:users",
             "List the users that a hub knows, with their roles: for admins.",
             ("hub users", "hub users --json"),
         ),
@@ -92,22 +99,22 @@ _GROUPS: dict[str, dict[str, _Command]] = {
     },
     "Administer": {
         "kick": _Command(
-            "kick:kick",
+            "admin:kick",
             "Disconnect a client, or all clients of a user: for admins.",
             ("hub kick 17", "hub kick --user ann"),
         ),
         "reload": _Command(
-            "reload:reload",
+            "admin:reload",
             "Let a hub read its settings and users again: for admins.",
             ("hub reload", "hub reload --token-file admin.token"),
         ),
         "drain": _Command(
-            "drain:drain",
+            "admin:drain",
             "Move all clients off a hub, and stop it: for admins.",
             ("hub drain", "hub drain --url unix:///run/hub.sock"),
         ),
         "check-config": _Command(
-            "check_config:check_config",
+            "run:check_config",
             "Show the effective settings, and where each came from.",
             ("hub check-config --explain", "hub check-config --config hub.toml --json"),
         ),
@@ -122,7 +129,7 @@ _GROUPS: dict[str, dict[str, _Command]] = {
     "This program": {
         "context": _Command("context:app", "Give hubs names, with the URL and token of each."),
         "completion": _Command(
-            "completion:completion",
+            "commands:completion",
             "Write the script by which a shell completes `hub`.",
             ("hub completion bash > ~/.local/share/bash-completion/completions/hub", "hub completion fish"),
         ),

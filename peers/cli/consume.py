@@ -19,13 +19,10 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from hub.errors import ClosedError
-from peers.cli.display import Stop
-from peers.cli.errors import FlagError
-from peers.cli.formats import JsonFormat
-from peers.cli.moments import with_zone
+from peers.cli.display import JsonFormat, Stop
+from peers.cli.flag_values import FlagError, check_count, check_positive, with_zone
 from peers.cli.notices import Notices
 from peers.cli.output import Output
-from peers.cli.ranges import check_count, check_positive
 from peers.cli.serve import CommandError, run_command
 from peers.cli.texts import counted
 from peers.cli.url import HubFlags

@@ -9,7 +9,17 @@ Owner: whoever runs `hub context`; other commands only read it. Invariants: no t
 file of one; it is readable for its owner alone, and one that others may write is not taken, as they could have his
 token sent elsewhere. It is replaced as a whole, so that nobody reads half of it; of two who write at once one wins.
 
-Not here: the commands (`peers.cli.context`), how a command gets what it names (`peers.cli.context_flag`).
+Not here: the commands (`peers.cli.context`), how a command gets what it names (`peers.cli.contexts`).
+
+The flag `--context`: a command gets what a context says for the flags that it was not given.
+
+| named by | what holds |
+|---|---|
+| `--context NAME` | the context; of the environment only `HUB_TOKEN`, if the context names no file of a token |
+| `HUB_CONTEXT` | the same, unless `--url` is given |
+| nothing | `--url`, else `HUB_URL`; without both the context in use (`hub context use`); else the default |
+
+So what is shown to one hub does not reach another by accident.
 """
 
 from __future__ import annotations
@@ -18,14 +28,15 @@ import os
 import re
 import stat
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
+from cyclopts import App, Parameter, Token
+from cyclopts.argument import Argument, ArgumentCollection
 
 from hub.errors import UsageError
 from hub.topics import printable
-from peers.cli.errors import FlagError
-
-__all__ = ["Context", "Contexts", "check_context_name", "place", "read_contexts", "write_contexts"]
+from peers.cli.flag_values import FlagError
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
 
@@ -125,3 +136,67 @@ def write_contexts(contexts: Contexts) -> None:
     except OSError as error:
         fresh.unlink(missing_ok=True)
         raise UsageError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+CONTEXT_VARIABLE = "HUB_CONTEXT"
+
+_FLAG, _URL = "--context", "--url"
+
+_FROM_COMMAND_LINE = "cli"
+"""What cyclopts calls the source of what stood on the command line."""
+
+
+def context_names(_: object) -> list[str]:
+    """Return the names that a shell offers."""
+    return sorted(read_contexts().contexts)
+
+
+ContextName = Annotated[
+    str,
+    Parameter(
+        name=_FLAG,
+        env_var=CONTEXT_VARIABLE,
+        help="A hub by its name in `hub context`, in place of --url and what is shown there.",
+        show_default=False,
+        completer=context_names,
+    ),
+]
+"""The flag `--context`, or the environment variable `HUB_CONTEXT`."""
+
+
+def fill(_app: App, _commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
+    """Give a command that talks to a hub what a context says.
+
+    Raises:
+        FlagError: There is no such context, or a URL is given beside it.
+        UsageError: Contexts cannot be read.
+    """
+    by_name = {argument.name: argument for argument in arguments}
+    if _FLAG not in by_name:
+        return
+    flag, url = by_name[_FLAG], by_name[_URL]
+    is_chosen = _is_given(flag)
+    if is_chosen and _is_given(url):
+        raise FlagError(f"{_FLAG} and {_URL} exclude each other")
+    if _is_given(url) or (not flag.has_tokens and url.has_tokens):
+        return
+    contexts = read_contexts()
+    name = flag.tokens[-1].value if flag.has_tokens else contexts.use
+    if not name:
+        return
+    for one, text in contexts.named(name).flags().items():
+        if one in by_name:
+            _fill(by_name[one], Token(keyword=one, value=text, source=f"context {name}"), is_named=flag.has_tokens)
+
+
+def _is_given(argument: Argument) -> bool:
+    """Tell whether it stood on the command line."""
+    return any(token.source == _FROM_COMMAND_LINE for token in argument.tokens)
+
+
+def _fill(argument: Argument, token: Token, *, is_named: bool) -> None:
+    """Give a flag what a context says; what the environment says is not meant for a hub that is named."""
+    if is_named and not _is_given(argument):
+        argument.tokens.clear()
+    if token.value and not argument.has_tokens:
+        argument.append(token)

@@ -9,9 +9,8 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from peers.cli.admin import ask_pages, json_lines
-from peers.cli.columns import Cell, columns
-from peers.cli.errors import FlagError
-from peers.cli.texts import escaped
+from peers.cli.flag_values import FlagError
+from peers.cli.texts import Cell, columns, escaped
 from peers.cli.url import HubFlags
 
 __all__ = ["mesh"]

@@ -5,7 +5,7 @@ hub: --timeout 10m: give a number, such as 1.5; see `hub sub --help`
 ```
 
 cyclopts would draw a box of three lines or more, which no log and no `grep` takes. Its own words remain for what is
-rare. Not here: what is wrong with flags that cyclopts has read (`peers.cli.errors.FlagError`, raised by each command).
+rare. Not here: what is wrong with flags that cyclopts has read (`FlagError`, raised by each command).
 """
 
 from __future__ import annotations

@@ -11,9 +11,8 @@ import logging
 import sys
 
 from hub.errors import PeerError
-from peers.cli.shown_token import shown_token
 from peers.cli.texts import counted, escaped
-from peers.cli.url import HubFlags, check_client_name
+from peers.cli.url import HubFlags, check_client_name, shown_token
 from peers.client import BadMessage, Options
 from peers.wire.hello import Hello, QueueWish
 

@@ -1,11 +1,8 @@
-"""`Output`: standard output, written by a thread, so that a reader that stalls does not stall the event loop.
+"""`Output`: standard output, written by a thread, so that a reader that stalls does not stall the event loop; progress.
 
-While `less` or a slow disk holds a write, the loop still answers the hub's pings, and Ctrl-C still works; and at full
-speed one batch is written while the next is brought into form.
-
-Owner: one command. Invariants: what is given is written in order and completely; at most one write is under way and
-one waits. Once a write has failed, every call says so, however the failure was noticed. The thread is a daemon: a
-process that ends does not wait for it, so call `flush` first.
+While `less` or a slow disk holds a write, the loop still answers the hub's pings, and Ctrl-C still works. What is given
+is written in order and completely; at most one write is under way and one waits. Once a write has failed, every call
+says so. The thread is a daemon: a process that ends does not wait for it, so call `flush` first.
 """
 
 from __future__ import annotations
@@ -13,10 +10,11 @@ from __future__ import annotations
 import asyncio
 import os
 import queue
+import sys
 import threading
-from collections.abc import Callable
-
-__all__ = ["Output"]
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import NamedTuple
 
 _Work = tuple[bytes, asyncio.Future[None]]
 
@@ -104,3 +102,50 @@ def _retrieve(done: asyncio.Future[None]) -> None:
     """Look at the outcome: nobody else may, if the command ends first, and asyncio would complain of that."""
     if not done.cancelled():
         done.exception()
+
+
+_UPDATE_S = 0.2
+"""Often enough to look alive; drawing takes a few milliseconds from the sending."""
+
+
+class Progress(NamedTuple):
+    """How far a command has come."""
+
+    text: str
+    """What it has done, for people."""
+    done: int = 0
+    total: int | None = None
+    """Of what `done` is a part; None: nobody knows."""
+
+
+@asynccontextmanager
+async def shown_progress(look: Callable[[], Progress]) -> AsyncIterator[None]:
+    """Show how far something has come while the block runs, then wipe it out."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console  # noqa: PLC0415 -- takes 50 ms
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+    )
+    bar = Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False, auto_refresh=False)
+    task = bar.add_task("", total=None)
+
+    async def update() -> None:
+        while True:
+            text, done, total = look()
+            bar.update(task, description=text, completed=done, total=total, refresh=True)
+            await asyncio.sleep(_UPDATE_S)
+
+    with bar:
+        updating = asyncio.get_running_loop().create_task(update())
+        try:
+            yield
+        finally:
+            updating.cancel()
+            await asyncio.wait([updating])

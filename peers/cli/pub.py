@@ -14,22 +14,30 @@ It ends when the hub has taken everything: a round trip at the end also brings i
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from cyclopts import Parameter
 
-from hub.errors import RejectedError
+from hub.errors import BusyError, CloseCode, InvalidTopicError, RejectedError
 from hub.topics import check_topic
-from peers.cli.errors import FlagError
-from peers.cli.feed import Beside, Feed
-from peers.cli.lines import STDIN, InputError
+from peers.cli.flag_values import FlagError, check_count, check_positive
+from peers.cli.lines import STDIN, Input, InputError
 from peers.cli.notices import Notices
-from peers.cli.progress import shown_progress
+from peers.cli.output import Progress, shown_progress
 from peers.cli.replay import (
+    MAX_PAUSE_S,
+    TIME_FIELDS,
+    Pace,
+    Rate,
+    Recorded,
     Replay,
+    Schedule,
+    Template,
     UnreadableError,
     decode_json,
     decode_record,
@@ -37,13 +45,203 @@ from peers.cli.replay import (
     decode_value,
     flaw_of_json,
 )
-from peers.cli.stream_flags import RecordingFlags, StreamFlags
-from peers.cli.template import Template
 from peers.cli.texts import counted, escaped
 from peers.cli.url import HubFlags
-from peers.client import Client, connect
+from peers.client import Client, InvalidValueError, connect
 
-__all__ = ["pub"]
+
+@Parameter(name="*")
+@dataclass
+class StreamFlags:
+    """The flags that say how a stream of messages is sent."""
+
+    rate: Annotated[float | None, Parameter(help="Messages a second; as fast as possible without it.")] = None
+    limit: Annotated[int | None, Parameter(help="Stop after so many messages.")] = None
+    skip_bad: Annotated[
+        bool, Parameter(help="Count lines that cannot be published and go on, rather than stop.", negative=())
+    ] = False
+
+    def __post_init__(self) -> None:
+        check_positive("--rate", self.rate, "messages a second")
+        check_count("--limit", self.limit)
+
+
+@Parameter(name="*")
+@dataclass
+class RecordingFlags:
+    """The flags that say how a recording is sent."""
+
+    ndjson: Annotated[
+        str | None,
+        Parameter(
+            help="File of JSON objects, one a line, plain or gzip; - is standard input.", allow_leading_hyphen=True
+        ),
+    ] = None
+    template: Annotated[
+        str | None, Parameter(name="--topic", help="Topic of each record, with its fields in braces: '/zeek/{_path}'.")
+    ] = None
+    speed: Annotated[
+        float | None, Parameter(help="Keep the recorded pauses, so many times as fast; 1 is as recorded.")
+    ] = None
+    time_field: Annotated[
+        str | None, Parameter(help="Field with the time of a record; ts, then _write_ts, without it.")
+    ] = None
+    max_pause: Annotated[float | None, Parameter(help="Longest single pause with --speed, seconds; default 60.")] = None
+    loop: Annotated[bool, Parameter(help="Begin again at the end, until --limit or Ctrl-C.", negative=())] = False
+
+    def check(self, stream: StreamFlags) -> None:
+        """Raise FlagError where flags contradict each other."""
+        if self.ndjson is None:
+            given = {
+                "--topic": self.template,
+                "--speed": self.speed,
+                "--time-field": self.time_field,
+                "--max-pause": self.max_pause,
+                "--loop": self.loop or None,
+            }
+            for flag, value in given.items():
+                if value is not None:
+                    raise FlagError(f"{flag} belongs to --ndjson FILE; one topic for all: hub pub TOPIC")
+            return
+        if self.template is None:
+            raise FlagError("--ndjson needs the topic of each record: --topic '/zeek/{_path}'")
+        if self.speed is None and (self.time_field is not None or self.max_pause is not None):
+            raise FlagError("--time-field and --max-pause belong to --speed; the recorded pace is --speed 1")
+        if self.speed is not None and stream.rate is not None:
+            raise FlagError("--speed keeps the recorded pace and --rate a fixed one: give one of them")
+        check_positive("--speed", self.speed, hint="1 is as recorded")
+        check_positive("--max-pause", self.max_pause, "seconds")
+        if self.loop and self.ndjson == STDIN:
+            raise FlagError("--loop needs a file that can be read again, not standard input")
+
+    def pace(self, stream: StreamFlags) -> Pace | None:
+        """Return the pace that was asked for, None for full speed."""
+        if self.speed is not None:
+            fields = TIME_FIELDS if self.time_field is None else (self.time_field,)
+            return Recorded(self.speed, fields, MAX_PAUSE_S if self.max_pause is None else self.max_pause)
+        return None if stream.rate is None else Rate(stream.rate)
+
+
+class Beside(NamedTuple):
+    """What all messages of a run bear beside their topics."""
+
+    labels: tuple[str, ...] = ()
+    to: str = ""
+    """The name to whose owner alone the messages go; empty for all who subscribe."""
+
+
+class Feed:
+    """Sends one run of messages.
+
+    Args:
+        client: It is connected.
+        replay: Makes the messages.
+        limit_messages: Where to stop, None at the end of the input.
+        beside: What the messages bear beside their topics.
+    """
+
+    def __init__(
+        self, client: Client, replay: Replay, *, limit_messages: int | None = None, beside: Beside | None = None
+    ) -> None:
+        self._client = client
+        self._replay = replay
+        self._limit_messages = limit_messages
+        self._beside = beside or Beside()
+        self._now = asyncio.get_running_loop().time
+        # When each message is due; None where none has to wait.
+        self._schedule = Schedule(self._now()) if replay.paced else None
+        # When the run began, by the clock of the loop.
+        self._started_s = self._now()
+        # How many messages the client has taken; never more than `limit_messages`.
+        self.sent_messages = 0
+        self.source: Input | None = None
+        """The input that is read now, or was read last; None before the first."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether the limit is reached."""
+        return self.sent_messages == self._limit_messages
+
+    @property
+    def rate_per_s(self) -> float:
+        """How many messages a second were sent since the start."""
+        passed_s = self._now() - self._started_s
+        return self.sent_messages / passed_s if passed_s > 0 else 0.0
+
+    def progress(self) -> Progress:
+        """Return how far it has come."""
+        text = f"{counted(self.sent_messages, 'message')}  {self.rate_per_s:,.0f}/s"
+        return Progress(text) if self.source is None else Progress(text, self.source.read_bytes, self.source.size_bytes)
+
+    async def send(self, path: str, *, again: bool = False) -> None:
+        """Publish what a file or standard input holds, to its end or to the limit.
+
+        Args:
+            path: Of the file, or `STDIN`.
+            again: Begin anew at the end, until the limit.
+
+        Raises:
+            InputError, BadLineError: It cannot be read, or a line of it cannot be published.
+            PeerError: The hub is gone for good.
+        """
+        while True:
+            before = self.sent_messages
+            with Input(path) as self.source:
+                self._replay.begin(self.source.name)
+                await self._send_source(self.source)
+            if not again or self.finished:
+                return
+            if self.sent_messages == before:
+                raise InputError(f"{path}: holds nothing to send, going on would never end")
+
+    async def _send_source(self, source: Input) -> None:
+        """Publish the lines of one input; let others run after each piece."""
+        async for lines in source.lines():
+            await self._send_lines(lines)
+            if self.finished:
+                return
+            await asyncio.sleep(0)
+
+    def summary(self) -> str:
+        """Return what was sent and what was passed over, for people."""
+        passed_s = self._now() - self._started_s
+        sent = counted(self.sent_messages, "message")
+        text = f"published {sent} in {passed_s:.2f} s, {self.rate_per_s:,.0f} messages/s"
+        replay = self._replay
+        if replay.bad_lines:
+            text += f"; {counted(replay.bad_lines, 'bad line')} passed over, the first: {replay.first_bad}"
+        return text
+
+    async def _send_lines(self, lines: Sequence[bytes]) -> None:
+        """Publish the messages of some lines, each when it is due, up to the limit."""
+        beside = self._beside
+        publish_nowait: Callable[[str, Any], None] = self._client.publish_nowait
+        publish: Callable[[str, Any], Awaitable[None]] = self._client.publish
+        if any(beside):
+            publish_nowait = partial(publish_nowait, **beside._asdict())
+            publish = partial(publish, **beside._asdict())
+        schedule = self._schedule
+        for topic, value, pause_s in self._replay.messages(lines):
+            if schedule is not None:
+                wait_s = schedule.wait_s(pause_s, self._now())
+                if wait_s > 0:
+                    await asyncio.sleep(wait_s)
+            try:
+                publish_nowait(topic, value)
+            except BusyError:
+                await publish(topic, value)
+            except (InvalidTopicError, InvalidValueError) as error:
+                self._replay.reject(str(error))
+                continue
+            except RejectedError as error:
+                if error.code != CloseCode.TOO_BIG:  # not this message, but the hub has refused us
+                    raise
+                self._replay.reject(error.text)
+                continue
+            self.sent_messages += 1
+            if self.sent_messages == self._limit_messages:
+                return
+
 
 EXIT_REFUSED = 1
 """The hub has refused messages."""

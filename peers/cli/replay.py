@@ -1,39 +1,285 @@
-"""`Replay`: from lines to messages, and the account of what went wrong on the way.
+"""`Replay`: from lines to messages: their topics (`Template`), when each is due (`Pace`), and what went wrong.
 
 ```
 line ─decode─▶ value ─fill─▶ topic            bad line ─▶ BadLineError with its number, or counted (`skip_bad`)
-                 └────Pace─▶ pause
+                 └────Pace─▶ pause ─Schedule─▶ sleep so long
+/zeek/{_path}/{id.orig_h}        {"_path": "dns", "id.orig_h": "10.0.0.7"}   ─▶   /zeek/dns/10.0.0.7
 ```
 
-For a recording, `decode_record` and a `Template` make the message; for lines of a shell, `decode_value` or
-`decode_text` and one topic for all. Empty lines are passed over.
-
-No I/O and no clock. Owner: one `hub pub`. Cost: decoding the JSON (about 2 µs for a Zeek record) and little else. Not
-here: reading the lines (`peers.cli.lines`), publishing (`peers.cli.feed`).
+A field is looked up by its whole name first (Zeek writes `id.orig_h` flat), then along its dots. Real recordings are
+not in order, so `Recorded` holds the latest time seen; earlier records follow without a pause. No I/O and no clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Protocol
 
 import msgspec
 
 from hub.errors import UsageError
-from peers.cli.pace import Pace
-from peers.cli.template import FieldError
+from hub.topics import printable
+from peers.cli.flag_values import FlagError
 from peers.wire.malformed import MALFORMED
 
-__all__ = [
-    "BadLineError",
-    "Replay",
-    "UnreadableError",
-    "decode_json",
-    "decode_record",
-    "decode_text",
-    "decode_value",
-    "flaw_of_json",
-]
+_TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]|[^{}]+")
+
+_NONE: Any = object()
+
+
+class TemplateError(FlagError):
+    """A template that cannot be filled by any record."""
+
+
+class FieldError(UsageError):
+    """A record that does not fill the template.
+
+    Attributes:
+        field: Name of the field that the record lacks.
+    """
+
+    def __init__(self, field: str, reason: str) -> None:
+        super().__init__(f"field {printable(field)} {reason}")
+        self.field = field
+
+
+class Template:
+    """A compiled template.
+
+    Args:
+        text: The topic with fields in braces.
+
+    Raises:
+        TemplateError: A brace without its other half, or a field without a name.
+    """
+
+    __slots__ = ("fields", "fill")
+
+    fields: tuple[str, ...]
+    """Names of the fields, in order."""
+
+    fill: Callable[[Mapping[str, Any]], str]
+    """Return the topic of a record; raises `FieldError` if the record lacks a field."""
+
+    def __init__(self, text: str) -> None:
+        parts = list(_parse(text))
+        self.fields = tuple(part for is_field, part in parts if is_field)
+        self.fill = _compile(parts)
+
+
+def _parse(text: str) -> Iterator[tuple[bool, str]]:
+    """Yield the parts: whether each is a field, and its text or name."""
+    for token in _TOKEN.finditer(text):
+        found, field = token[0], token[1]
+        if field is not None:
+            if not field:
+                raise TemplateError(f"template {printable(text)}: {{}} names no field; write {{_path}} or the like")
+            yield True, field
+        elif found in {"{{", "}}"}:
+            yield False, found[0]
+        elif found in {"{", "}"}:
+            raise TemplateError(
+                f"template {printable(text)}: '{found}' at character {token.start()} has no other half; "
+                f"a brace that is meant as such is written twice"
+            )
+        else:
+            yield False, found
+
+
+def _compile(parts: list[tuple[bool, str]]) -> Callable[[Mapping[str, Any]], str]:
+    """Make the function that fills: a special one for a single field, because it runs for each record."""
+    if sum(is_field for is_field, _ in parts) != 1:
+        return lambda record: "".join(
+            _text(record.get(part, _NONE), part, record) if is_field else part for is_field, part in parts
+        )
+    at = next(index for index, (is_field, _) in enumerate(parts) if is_field)
+    before = "".join(part for _, part in parts[:at])
+    field = parts[at][1]
+    after = "".join(part for _, part in parts[at + 1 :])
+
+    def fill(record: Mapping[str, Any]) -> str:
+        value = record.get(field, _NONE)
+        return f"{before}{value if type(value) is str else _text(value, field, record)}{after}"
+
+    return fill
+
+
+def _text(value: Any, field: str, record: Mapping[str, Any]) -> str:
+    """Spell the value of a field."""
+    if value is _NONE:
+        value = _nested(record, field)
+    match value:
+        case str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return repr(value)
+        case None:
+            raise FieldError(field, "is null")
+    raise FieldError(field, f"is a {'list' if isinstance(value, list) else 'map'}, a topic takes texts and numbers")
+
+
+def _nested(record: Mapping[str, Any], field: str) -> Any:
+    """Look `a.b` up as `b` within `a`."""
+    value: Any = record
+    for name in field.split("."):
+        if not isinstance(value, Mapping) or name not in value:
+            raise FieldError(field, "is missing")
+        value = value[name]
+    return value
+
+
+TIME_FIELDS = ("ts", "_write_ts")
+"""Where Zeek puts the time of an event, and the time at which it was written."""
+
+MAX_PAUSE_S = 60.0
+"""Default of the longest single pause: a night without traffic need not be sat through."""
+
+_CATCH_UP_S = 1.0
+"""How far a replay may run after its schedule and still catch up; what is beyond was a stall, and is forgotten."""
+
+_FAR_BACK_S = 86_400.0
+"""Records this much before the latest one are not just late: few connections last a day."""
+
+_FAR_BACK_RECORDS = 8
+"""So many of them in a row are the true time."""
+
+
+class Pace(Protocol):
+    """A rule that says how long a message is due after the one before it."""
+
+    def pause_s(self, record: Mapping[str, Any]) -> float:
+        """Return how long after the message before it this record is due, seconds, 0 or more.
+
+        Raises:
+            FieldError: The record bears no time.
+        """
+
+    def restart(self) -> None:
+        """Forget the records so far, as the recording begins anew."""
+
+
+class Rate:
+    """The rule that so many messages are sent in each second.
+
+    Args:
+        messages_per_s: Above 0.
+    """
+
+    __slots__ = ("_pause_s",)
+
+    def __init__(self, messages_per_s: float) -> None:
+        self._pause_s = 1 / messages_per_s
+
+    def pause_s(self, _: Mapping[str, Any]) -> float:
+        """Return the same for every record."""
+        return self._pause_s
+
+    def restart(self) -> None:
+        """Do nothing: the rule looks at no record."""
+
+
+class Recorded:
+    """The rule that the pauses are those of the recording, in the time of this replay.
+
+    Args:
+        speed: By how much faster than recorded, above 0.
+        fields: Where the time stands: the first of these that a record has.
+        max_pause_s: Longest single pause, seconds as they pass here.
+    """
+
+    __slots__ = ("_back_records", "_fields", "_latest_s", "_max_pause_s", "_speed")
+
+    def __init__(
+        self, speed: float = 1.0, fields: tuple[str, ...] = TIME_FIELDS, max_pause_s: float = MAX_PAUSE_S
+    ) -> None:
+        self._speed = speed
+        self._fields = fields
+        self._max_pause_s = max_pause_s
+        # The latest time of all records so far; None before the first. It goes back where the clock had jumped.
+        self._latest_s: float | None = None
+        # How many records in a row lie far behind that.
+        self._back_records = 0
+
+    def pause_s(self, record: Mapping[str, Any]) -> float:
+        """Return the pause before this record; raises `FieldError` if it bears no time."""
+        at_s = self._time_s(record)
+        latest_s = self._latest_s
+        if latest_s is None:
+            self._latest_s = at_s
+            return 0.0
+        if at_s > latest_s:
+            self._latest_s = at_s
+            self._back_records = 0
+            return min((at_s - latest_s) / self._speed, self._max_pause_s)
+        self._back_records = self._back_records + 1 if latest_s - at_s > _FAR_BACK_S else 0
+        if self._back_records >= _FAR_BACK_RECORDS:
+            self._latest_s = at_s
+            self._back_records = 0
+        return 0.0
+
+    def restart(self) -> None:
+        """Forget the records so far, as the recording begins anew."""
+        self._latest_s = None
+        self._back_records = 0
+
+    def _time_s(self, record: Mapping[str, Any]) -> float:
+        for field in self._fields:
+            value = record.get(field)
+            if value is not None:
+                return time_s(value, field)
+        raise FieldError(self._fields[0], "is missing, it bears the time; name another with --time-field")
+
+
+class Schedule:
+    """Turns pauses into waits, so that delays do not add up.
+
+    Args:
+        now_s: Any clock that does not go back.
+    """
+
+    __slots__ = ("_due_s",)
+
+    def __init__(self, now_s: float) -> None:
+        # When the last message was due, but never so long ago that it could not be caught up with.
+        self._due_s = now_s
+
+    def wait_s(self, pause_s: float, now_s: float) -> float:
+        """Return how long to wait now, seconds; 0 or less if the message is due."""
+        self._due_s = max(self._due_s + pause_s, now_s - _CATCH_UP_S)
+        return self._due_s - now_s
+
+
+def time_s(value: object, field: str) -> float:
+    """Read a time: RFC 3339 text (without an offset: UTC), or seconds since 1970 as a number or as text.
+
+    Raises:
+        FieldError: It is none of these.
+    """
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            pass
+        else:
+            return (moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)).timestamp()
+        try:
+            return _finite(float(value))
+        except ValueError:
+            pass
+    raise FieldError(field, f"is no time: {printable(str(value))}; RFC 3339 text or seconds since 1970 are")
+
+
+def _finite(seconds: float) -> float:
+    if seconds - seconds != 0:
+        raise ValueError
+    return seconds
+
 
 _record = msgspec.json.Decoder(dict[str, Any]).decode
 _value = msgspec.json.Decoder().decode

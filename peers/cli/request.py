@@ -22,7 +22,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from hub.errors import HubError, RequestError
-from peers.cli.errors import FlagError
+from peers.cli.flag_values import FlagError
 from peers.cli.lines import STDIN, Input
 from peers.cli.notices import Notices
 from peers.cli.output import Output

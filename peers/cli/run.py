@@ -1,19 +1,107 @@
-"""`hub run`: start a hub and stay until a signal."""
+"""`hub run`: start a hub and stay until a signal; `hub check-config`: show the settings that it would use. Their flags.
+
+There is a flag for each key of `hub.keys`. A text is passed on as it was given: what it means, and whether it is in
+range, is judged in one place for files, the environment and flags (`peers.daemon.sources`).
+"""
 
 from __future__ import annotations
 
 import os
 import shlex
 import sys
-from typing import TYPE_CHECKING
+from dataclasses import make_dataclass
+from typing import TYPE_CHECKING, Annotated, Any
 
+from cyclopts import Group, Parameter
+
+from hub.config import told
+from hub.keys import KEYS, Kind, value_at
 from hub.twins import remark
-from peers.cli.flags import ConfigFile, Flags
+from peers.cli.texts import print_json, show
+from peers.daemon.sources import Loaded, flag, load
 
 if TYPE_CHECKING:
+    from cyclopts.help import HelpPanel
+    from rich.console import Console, ConsoleOptions
+
     from peers.daemon.daemon import Daemon
 
-__all__ = ["run"]
+
+_TAKEN = {Kind.TEXTS: list[str] | None}
+
+_FIRST_DAY = frozenset(
+    {
+        "listen",
+        "peers",
+        "name",
+        "queue.overflow",
+        "journal.path",
+        "journal.topics",
+        "stores.open",
+        "access.policy",
+        "tls.certificate",
+    }
+)
+"""What a hub is started with before anybody reads a manual; with `--config` these are ten."""
+
+_FIRST = Group("Flags of the first day", sort_key=1)
+
+
+def _brief(console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:  # noqa: ARG001 -- named by cyclopts
+    """Say where the flags of a panel are described, in place of the panel."""
+    console.print(
+        f"{len(panel.entries)} more flags, one for each setting, such as --limits-memory-bytes 256MiB:\n"
+        "hub check-config --explain lists them.",
+        highlight=False,
+    )
+
+
+_REST = Group("All other settings", sort_key=2, help_formatter=_brief)
+
+ConfigFile = Annotated[
+    str | None, Parameter(group=_FIRST, help="TOML file with settings; HUB_CONFIG or ./hub.toml without it.")
+]
+"""The flag `--config`."""
+
+
+def _help(path: str) -> Parameter:
+    key = KEYS[path]
+    group = _FIRST if path in _FIRST_DAY else _REST
+    taken = "" if key.kind is Kind.TEXT else f" Takes {key.expected}."
+    return Parameter(name=flag(path), help=key.description + taken, negative=(), group=group, show_default=False)
+
+
+class _Layer:
+    """What was given on the command line; None for each flag that was not."""
+
+    def layer(self) -> dict[str, Any]:
+        """Return the flags as a tree, as a TOML file with the same keys would give it."""
+        tree: dict[str, Any] = {}
+        for path in KEYS:
+            section, _, name = path.rpartition(".")
+            value = getattr(self, path.replace(".", "_"))
+            if section:
+                tree.setdefault(section, {})[name] = value
+            else:
+                tree[name] = value
+        return tree
+
+
+if TYPE_CHECKING:
+    Flags = _Layer
+else:
+    Flags = Parameter(name="*")(
+        make_dataclass(
+            "Flags",
+            [
+                (path.replace(".", "_"), Annotated[_TAKEN.get(key.kind, str | None), _help(path)], None)
+                for path, key in KEYS.items()
+            ],
+            bases=(_Layer,),
+            namespace={"__module__": __name__},  # cyclopts takes what is of the standard library for one value
+            kw_only=True,
+        )
+    )
 
 
 def run(
@@ -59,3 +147,48 @@ def _announce(daemon: Daemon) -> None:
     sys.stdout.flush()
     if slower := remark():
         structlog.get_logger("peers").warning(slower)
+
+
+_NUMBERS = frozenset({Kind.COUNT, Kind.SIZE, Kind.SECONDS})
+
+
+def check_config(
+    flags: Flags | None = None,
+    *,
+    config: ConfigFile = None,
+    explain: Annotated[
+        bool, Parameter(help="Say what each setting is for, what it takes, and its flag.", negative=())
+    ] = False,
+    json: Annotated[bool, Parameter(help="A JSON object a line, one for each setting.", negative=())] = False,
+) -> None:
+    """Show the settings that `hub run` would use with the same flags, and where each came from.
+
+    Exit code 0 if they are fine; if not, one line names key, place and cause, and the exit code is 2 where the place is
+    a flag, else 1.
+    """
+    loaded = load((flags or Flags()).layer(), os.environ, config)
+    if json:
+        print_json(*told(loaded.settings, loaded.origins))
+        return
+    if explain:
+        _explain(loaded)
+        return
+    rows = [
+        (path, _setting_text(value_at(loaded.settings, path)), key.unit, loaded.origins[path])
+        for path, key in KEYS.items()
+    ]
+    show(("setting", "value", "unit", "from"), rows, text_columns=range(4))
+
+
+def _explain(loaded: Loaded) -> None:
+    """Print a paragraph for each setting: flag, purpose, range, value, and where that came from."""
+    for path, key in KEYS.items():
+        value, unit = _setting_text(value_at(loaded.settings, path)), f" {key.unit}" if key.kind in _NUMBERS else ""
+        print(f"{flag(path)}\n    {key.description}\n    Takes {key.expected}.")
+        print(f"    {path} = {value}{unit} ({loaded.origins[path]})\n")
+
+
+def _setting_text(value: object) -> str:
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value)) or "none"
+    return str(value) if value != "" else '""'

@@ -22,9 +22,8 @@ from cyclopts import Parameter
 
 from hub.errors import HubError
 from hub.topics import RESERVED
-from peers.cli.errors import FlagError
+from peers.cli.flag_values import FlagError, check_count
 from peers.cli.notices import Notices
-from peers.cli.ranges import check_count
 from peers.cli.replay import decode_value
 from peers.cli.texts import counted, escaped, json_text
 from peers.cli.url import HubFlags

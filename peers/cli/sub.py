@@ -6,34 +6,117 @@ hub ─▶ client ─ batch ─▶ display ─▶ Output (a thread) ─▶ stand
 
 It asks for a queue as large as hubs usually grant, so that a burst (a replay at full speed) is not lost while a
 terminal scrolls. Not here: how messages become output, and when that stops (`peers.cli.display`); the last message of
-each topic (`peers.cli.last`).
+each topic (`peers.cli.sub`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
+from collections import deque
+from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from cyclopts import Parameter
 
 from hub.batch import Message
+from hub.errors import NotAllowedError, UsageError
 from hub.overflow import Overflow
 from hub.topics import RESERVED
 from peers.cli.display import CLEAR_LINE, Format, Look, Stop, count, show
-from peers.cli.errors import FlagError
-from peers.cli.last import last_first, sources_of
-from peers.cli.moments import with_zone
+from peers.cli.flag_values import FlagError, check_count, check_positive, size_of, with_zone
 from peers.cli.notices import Notices
 from peers.cli.output import Output
-from peers.cli.ranges import check_count, check_positive, size_of
 from peers.cli.texts import escaped
 from peers.cli.url import HubFlags
 from peers.client import Client, MessageStream, connect
 from peers.wire.hello import QueueWish
 
-__all__ = ["sub"]
+if TYPE_CHECKING:
+    from peers.client.stores.values import StoreEntry
+
+
+_STORES = RESERVED + "stores"
+
+_SHOWN_AT_ONCE = 1_000
+
+
+class Source(NamedTuple):
+    """Where the last messages under a prefix are."""
+
+    store: str
+    prefix: str
+
+
+async def sources_of(client: Client, prefixes: Sequence[str]) -> list[Source]:
+    """Return the stores that are fed by prefixes.
+
+    Raises:
+        UsageError: By one of them none is, or the hub does not tell; the text says how it will.
+    """
+    try:
+        stores: list[dict[str, Any]] = await client.request(_STORES, None)
+    except NotAllowedError as error:
+        text = f"--last: this user may not ask which stores the hub has: that takes `request` of {_STORES}"
+        raise UsageError(text) from error
+    fed = [(store["name"], prefix) for store in stores for prefix in store["fed_from"]]
+    return [_source(client, prefix, fed) for prefix in prefixes]
+
+
+def _source(client: Client, prefix: str, fed: list[tuple[str, str]]) -> Source:
+    names = [name for name, beginning in fed if prefix.startswith(beginning)]
+    if names:
+        return Source(names[0], prefix)
+    has = ", ".join(f"{name} by {beginning}" for name, beginning in fed) or "none at all"
+    hub = client.hub.name if client.hub else ""
+    raise UsageError(
+        f"--last: no store of hub {hub} is fed by all that begins with {prefix or 'anything'} (fed are: {has}); "
+        f"`hub run --store last=:memory: --store-from last={prefix}` has one"
+    )
+
+
+class LastFirst:
+    """A stream with batches before it."""
+
+    epoch = 0
+
+    def __init__(self, ahead: Iterable[list[Message]], stream: MessageStream) -> None:
+        self._ahead = deque(ahead)
+        self._stream = stream
+
+    async def batch(self) -> list[Message]:
+        """As `MessageStream.batch`."""
+        return self._ahead.popleft() if self._ahead else await self._stream.batch()
+
+
+async def last_first(client: Client, sources: Sequence[Source], stream: MessageStream) -> LastFirst:
+    """Return a stream with the last messages before it, the oldest first.
+
+    Args:
+        client: Of the stream.
+        sources: Where the last messages are.
+        stream: Open.
+
+    Raises:
+        RequestError: A store cannot be read.
+    """
+    entries: dict[str, StoreEntry] = {}
+    for store, prefix in sources:
+        async for entry in client.store(store).entries(prefix):
+            if isinstance(entry.key, str):  # others were put by somebody else
+                entries[entry.key] = entry
+    live: list[list[Message]] = []
+    while batch := stream.batch_nowait():
+        live.append(batch)
+    newer = {message.topic for batch in live for message in batch}
+    last = [
+        Message(entry.key, entry.value)
+        for entry in sorted(entries.values(), key=lambda entry: entry.version)
+        if entry.key not in newer
+    ]
+    return LastFirst([*(last[at : at + _SHOWN_AT_ONCE] for at in range(0, len(last), _SHOWN_AT_ONCE)), *live], stream)
+
 
 _QUEUE_MESSAGES = 1_000_000
 _QUEUE_BYTES = "256MiB"

@@ -1,16 +1,15 @@
-"""Texts: how values, counts and whatever a far side has said are written, for all commands.
+"""Texts: how values, counts, tables and whatever a far side has said are written, for all commands.
 
 Invariant: what went through `escaped` or `escaped_lines` cannot steer a terminal: whatever does not print is written as
-its JSON escape. No state, no I/O.
+its JSON escape. No state, no I/O but `print_json` and `show`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 import msgspec
-
-__all__ = ["NO_FORM", "counted", "cut", "encoder", "escaped", "escaped_lines", "json_text"]
 
 
 def _plain(value: Any) -> Any:
@@ -91,3 +90,68 @@ def cut(line: str, width: int) -> str:
     if cell_len(shown) <= width and len(shown) == len(line):
         return line
     return set_cell_size(shown, max(0, width - 1)).rstrip(" ") + _ELLIPSIS
+
+
+Cell = str | int | float | None
+
+
+def columns(headings: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[str]:
+    """Return the lines of a table, numbers to the right and `-` for nothing; none if there are no rows."""
+    if not rows:
+        return []
+    is_number = [any(isinstance(cell, int | float) for cell in column) for column in zip(*rows, strict=True)]
+    return _aligned(headings, [[_cell_text(cell) for cell in row] for row in rows], is_number)
+
+
+def _aligned(headings: Sequence[str], rows: Sequence[Sequence[str]], is_number: Sequence[bool]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
+    lines = []
+    for row in (headings, *rows):
+        cells = zip(row, widths, is_number, strict=True)
+        lines.append("  ".join(cell.rjust(width) if right else cell.ljust(width) for cell, width, right in cells))
+    return [line.rstrip() for line in lines]
+
+
+def _cell_text(cell: Cell) -> str:
+    match cell:
+        case int():
+            return f"{cell:,}"
+        case float():
+            return f"{cell:,.2f}"
+    return escaped(cell or "") or "-"
+
+
+_KIB = 1024
+
+
+def show(heads: Sequence[str], rows: Iterable[Sequence[str]], *, text_columns: Container[int] = (0,)) -> None:
+    """Print a table of texts.
+
+    Args:
+        heads: The heads of its columns.
+        rows: Each row has as many texts as there are heads.
+        text_columns: Numbers of the columns that hold no figures.
+    """
+    shown = [[escaped(cell) for cell in row] for row in rows]
+    print(*_aligned(heads, shown, [place not in text_columns for place in range(len(heads))]), sep="\n")
+
+
+def print_json(*objects: dict[str, Any]) -> None:
+    """Print one object a line."""
+    for one in objects:
+        print(escaped(msgspec.json.encode(one).decode()))
+
+
+def amount(count: int) -> str:
+    """Write a number with its thousands apart."""
+    return f"{count:,}"
+
+
+def kib(size_bytes: int) -> str:
+    """Write a size in KiB."""
+    return f"{size_bytes / _KIB:,.1f}"
+
+
+def examples(*lines: str) -> str:
+    """Return the end of a command's help: lines that a shell takes as they are."""
+    return "  \n".join(["Examples:", *(f"`{line}`" for line in lines)])

@@ -1,9 +1,9 @@
 """`hub top`: a live table of a hub's handlers: who, which prefixes, how fast, what waits, what was lost.
 
 The hub announces its handlers once a second while somebody listens (`$hub/statistics`); the sums are done here, in
-`peers.cli.rates`. Above stands how the hub does, in its own words. Where the hub has links, another table shows how
+`activities`. Above stands how the hub does, in its own words. Where the hub has links, another table shows how
 these do; where it has users, one shows what those hold who hold most. On a terminal they are drawn in place, elsewhere
-they follow one another; for programs, each look is a line of JSON (`peers.cli.look`).
+they follow one another; for programs, each look is a line of JSON.
 """
 
 from __future__ import annotations
@@ -12,36 +12,258 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Annotated
+from enum import StrEnum
+from typing import Annotated, Any, NamedTuple
 
+import msgspec
 from cyclopts import Parameter
-from rich.cells import cell_len
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from hub.errors import CloseCode, ConnectionLostError
-from peers.cli.errors import FlagError
-from peers.cli.look import look_line
+from hub.errors import CloseCode, ConnectionLostError, ProtocolError
+from peers.cli.flag_values import FlagError
 from peers.cli.notices import Notices
-from peers.cli.rates import (
-    Activity,
-    Assembly,
-    HandlerCounters,
-    LinkFigures,
-    Snapshot,
-    Sort,
-    Total,
-    UserHoldings,
-    activities,
-    total,
-)
-from peers.cli.texts import escaped
+from peers.cli.texts import escaped, json_text
 from peers.cli.url import HubFlags
 from peers.client import Client, connect
 
-__all__ = ["handler_table", "link_table", "top", "user_table"]
+
+class HandlerCounters(msgspec.Struct, frozen=True, kw_only=True):
+    """What the hub says of one handler (`hub.statistics.HandlerStatistics`). Fields of later versions are ignored."""
+
+    id: int
+    role: str
+    name: str
+    address: str
+    prefixes: int
+    sample: tuple[str, ...]
+    published_messages: int
+    delivered_messages: int
+    delivered_bytes: int
+    queued_messages: int
+    queued_bytes: int
+    dropped_messages: int
+    overflow: str
+    paused: bool
+
+
+class UserHoldings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the hub says of one user, or of several together (`hub.quotas.quotas.ShareStatistics`)."""
+
+    user: str
+    """Empty for several."""
+    users: int
+    held: dict[str, int]
+    """By resource."""
+    refused_total: int
+    held_back_s: float
+
+
+class LinkFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """What the hub says of its links to hubs of one name (`peers.node.traffic.LinkTraffic`). Others are ignored."""
+
+    hub: str
+    """Empty for several names."""
+    links: int
+    """How many are up."""
+    dropped: dict[str, int]
+    """By reason."""
+    waiting_s: float
+    lag_s: float | None
+    cost: int | None
+    path_changes: int
+
+
+class _State(msgspec.Struct, frozen=True):
+    text: str = ""
+
+
+class _Part(msgspec.Struct, frozen=True):
+    hub: str
+    at_s: float
+    handlers: int
+    first: int
+    some: tuple[HandlerCounters, ...]
+    memory_bytes: int = 0
+    memory_limit_bytes: int = 0
+    users: tuple[UserHoldings, ...] = ()
+    links: tuple[LinkFigures, ...] = ()
+    state: _State = _State()
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """All handlers of a hub at one moment of its clock."""
+
+    hub: str
+    at_s: float
+    handlers: tuple[HandlerCounters, ...]
+    memory_bytes: int = 0
+    """How much memory the hub takes; 0 where it does not say."""
+    memory_limit_bytes: int = 0
+    users: tuple[UserHoldings, ...] = ()
+    """Those who hold most, and the others together; empty where there are none, or the hub does not say."""
+    links: tuple[LinkFigures, ...] = ()
+    """By the name of the hub at their other end; empty where there are none, or the hub does not say."""
+    state: str = ""
+    """How the hub does, in one sentence of its own; empty where it does not say."""
+
+
+class Assembly:
+    """Puts the messages of one look at a hub together."""
+
+    __slots__ = ("_handlers", "_head", "_links", "_state", "_users")
+
+    def __init__(self) -> None:
+        # The hub and the time of the look that is being put together.
+        self._head: tuple[str, float] = ("", -1.0)
+        # The handlers of that look so far, without a gap; a part that is not the next one is passed over.
+        self._handlers: list[HandlerCounters] = []
+        # The users, the links and the sentence of that look: its first part has them.
+        self._users: tuple[UserHoldings, ...] = ()
+        self._links: tuple[LinkFigures, ...] = ()
+        self._state = ""
+
+    def feed(self, value: Any) -> Snapshot | None:
+        """Take the value of one `$hub/statistics` message; return the snapshot that it completes.
+
+        Raises:
+            ProtocolError: It is not what this version understands.
+        """
+        try:
+            part = msgspec.convert(value, _Part)
+        except msgspec.ValidationError as error:
+            raise ProtocolError(CloseCode.BAD_DATA, f"$hub/statistics: {error}; hub and client differ") from error
+        head = (part.hub, part.at_s)
+        if head != self._head:
+            self._head = head
+            self._handlers = []
+            self._users, self._links, self._state = part.users, part.links, part.state.text
+        if part.first != len(self._handlers):
+            return None
+        self._handlers.extend(part.some)
+        if len(self._handlers) < part.handlers:
+            return None
+        memory = part.memory_bytes, part.memory_limit_bytes
+        return Snapshot(part.hub, part.at_s, tuple(self._handlers), *memory, self._users, self._links, self._state)
+
+
+class Activity(NamedTuple):
+    """One handler, and what it does per second; None where there was only one look."""
+
+    handler: HandlerCounters
+    in_per_s: float | None
+    out_per_s: float | None
+    out_bytes_per_s: float | None
+    dropped_lately: int | None
+
+
+class Total(NamedTuple):
+    """What all handlers together do per second; None where one of them has no rate yet."""
+
+    in_per_s: float | None
+    out_per_s: float | None
+    out_bytes_per_s: float | None
+    queued_messages: int
+    queued_bytes: int
+    dropped_messages: int
+    dropped_lately: int | None
+
+
+class Sort(StrEnum):
+    """What decides which handler comes first."""
+
+    RATE = "rate"
+    QUEUE = "queue"
+    DROPPED = "dropped"
+    NAME = "name"
+
+
+def activities(before: Snapshot | None, now: Snapshot, sort: Sort = Sort.RATE) -> list[Activity]:
+    """Compare two looks at one hub.
+
+    Args:
+        before: The earlier one; None, or one of another life of the hub, gives no rates.
+        now: The later one.
+        sort: The order; handlers that are equal in it come by id.
+    """
+    if before is None or before.hub != now.hub or before.at_s >= now.at_s:
+        found = [Activity(handler, None, None, None, None) for handler in now.handlers]
+    else:
+        passed_s = now.at_s - before.at_s
+        earlier = {handler.id: handler for handler in before.handlers}
+        found = [_activity(earlier.get(handler.id), handler, passed_s) for handler in now.handlers]
+    return sorted(found, key=_KEYS[sort])
+
+
+def _activity(before: HandlerCounters | None, now: HandlerCounters, passed_s: float) -> Activity:
+    published = now.published_messages - (before.published_messages if before else 0)
+    delivered = now.delivered_messages - (before.delivered_messages if before else 0)
+    size = now.delivered_bytes - (before.delivered_bytes if before else 0)
+    dropped = now.dropped_messages - (before.dropped_messages if before else 0)
+    # What waited in a queue counted as delivered, and no longer does once it is dropped.
+    return Activity(now, published / passed_s, max(0, delivered) / passed_s, size / passed_s, dropped)
+
+
+_KEYS = {
+    Sort.RATE: lambda one: (-(one.in_per_s or 0) - (one.out_per_s or 0), one.handler.id),
+    Sort.QUEUE: lambda one: (-one.handler.queued_messages, -one.handler.queued_bytes, one.handler.id),
+    Sort.DROPPED: lambda one: (-(one.dropped_lately or 0), -one.handler.dropped_messages, one.handler.id),
+    Sort.NAME: lambda one: (one.handler.name.casefold(), one.handler.id),
+}
+
+
+def total(rows: Sequence[Activity]) -> Total:
+    """Return the sums of all rows; the sum of a rate is None if a row has none."""
+    known = all(row.in_per_s is not None for row in rows)
+    return Total(
+        in_per_s=sum(row.in_per_s or 0 for row in rows) if known else None,
+        out_per_s=sum(row.out_per_s or 0 for row in rows) if known else None,
+        out_bytes_per_s=sum(row.out_bytes_per_s or 0 for row in rows) if known else None,
+        queued_messages=sum(row.handler.queued_messages for row in rows),
+        queued_bytes=sum(row.handler.queued_bytes for row in rows),
+        dropped_messages=sum(row.handler.dropped_messages for row in rows),
+        dropped_lately=sum(row.dropped_lately or 0 for row in rows) if known else None,
+    )
+
+
+def look_line(now: Snapshot, rows: Sequence[Activity]) -> str:
+    """Return one line of JSON.
+
+    Args:
+        now: The later one of the two looks that were compared.
+        rows: What each handler does, in the order to show.
+
+    Returns:
+        A map: `hub` (its name), `at_s` (its clock, which begins anywhere), `state` (how it does, in one sentence),
+        `memory_bytes`, `memory_limit_bytes`; `handlers`, each with what the hub says of it and `in_per_s`,
+        `out_per_s`, `out_bytes_per_s` and `dropped_lately`; `total` of these; `links` and `users`. What `hub top` and
+        the hub have no figure for is null.
+    """
+    return (json_text(_look(now, rows)) or b"").decode()
+
+
+def _look(now: Snapshot, rows: Sequence[Activity]) -> dict[str, Any]:
+    return {
+        "hub": now.hub,
+        "at_s": now.at_s,
+        "state": now.state,
+        "memory_bytes": now.memory_bytes,
+        "memory_limit_bytes": now.memory_limit_bytes,
+        "handlers": [_handler(row) for row in rows],
+        "total": total(rows)._asdict(),
+        "links": msgspec.to_builtins(now.links),
+        "users": msgspec.to_builtins(now.users),
+    }
+
+
+def _handler(row: Activity) -> dict[str, Any]:
+    figures = row._asdict()
+    told: dict[str, Any] = msgspec.to_builtins(figures.pop("handler"))
+    return told | figures
+
 
 _TOPIC = "$hub/statistics"
 
@@ -55,9 +277,6 @@ _SLACK_S = 0.25
 """An announcement that comes this early still ends the interval."""
 
 _PIPE_COLUMNS = 200
-
-_GAP = 2
-"""Spaces between two columns of a table."""
 
 _FRAME_LINES = 5
 """Lines of a table beside its rows: title, header, totals, "more", and the cursor's."""
@@ -184,8 +403,7 @@ def handler_table(
         now: The later one of the two snapshots that were compared.
         rows: In the order to show.
         limit_rows: Most rows shown, None for all.
-        width: Columns of the terminal. Where they are few, whole columns of the table are left out in the order of
-            `_Column.keep`; the name and what was dropped always stay.
+        width: Columns of the terminal; where they are few, columns of the table are left out.
     """
     shown = rows if limit_rows is None else rows[:limit_rows]
     left_out = len(rows) - len(shown)
@@ -202,42 +420,19 @@ def handler_table(
         footer_style="bold",
     )
     sums = total(rows)
-    widths = _fitting({column: _natural(column, shown, sums) for column in _COLUMNS}, width)
-    for column, cells in widths.items():
+    columns = [column for column in _COLUMNS if column.from_width <= width]
+    for column in columns:
         table.add_column(
             column.header,
             column.total(sums),
-            justify="left" if column.text_cells else "right",
-            width=cells,
-            no_wrap=True,
+            justify="left" if column.is_text else "right",
+            no_wrap=not column.is_text,
         )
     for row in shown:
-        cells_of_row = [Text(column.cell(row), no_wrap=True, overflow="ellipsis") for column in widths]
-        table.add_row(*cells_of_row, style=_style(row))
+        table.add_row(
+            *(Text(column.cell(row), no_wrap=True, overflow="ellipsis") for column in columns), style=_style(row)
+        )
     return table
-
-
-def _natural(column: _Column, rows: Sequence[Activity], sums: Total) -> int:
-    """Return how wide a column must be to show everything in it, in cells of the terminal."""
-    return max(cell_len(text) for text in (column.header, column.total(sums), *map(column.cell, rows)))
-
-
-def _fitting(natural: dict[_Column, int], width: int) -> dict[_Column, int]:
-    """Return the columns that fit into `width` cells, with the width of each.
-
-    Text is cut as far as it may be before a column is left out. The space that is then free goes to the text again.
-    """
-    least = {column: min(cells, column.text_cells or cells) for column, cells in natural.items()}
-    for column in sorted(least, key=lambda column: column.keep):
-        if sum(least.values()) + _GAP * (len(least) - 1) <= width or len(least) == _ALWAYS_SHOWN:
-            break
-        del least[column]
-    free = width - sum(least.values()) - _GAP * (len(least) - 1)  # below 0: the name, which comes first, is cut
-    for column in sorted(least, key=lambda column: column.keep, reverse=True):
-        more = max(min(free, natural[column] - least[column]), 1 - least[column])
-        least[column] += more
-        free -= more
-    return least
 
 
 def _plain_table(title: str) -> Table:
@@ -283,43 +478,34 @@ def _amount(resource: str, amount: int) -> str:
     return _size(amount) if resource.endswith("_bytes") else f"{amount:,}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """A column of the table.
-
-    Attributes:
-        header: What stands above. `in` is what a handler has published, `out` what it was sent.
-        cell: Returns what stands in a row.
-        keep: Where there is little room, the column with the least number is left out first.
-        total: Returns what stands below the rows.
-        text_cells: Of a column of text: the width to which it may be cut. 0 for numbers, which are never cut.
-    """
+class _Column(NamedTuple):
+    """A column of the table."""
 
     header: str
+    """`in` is what a handler has published, `out` what it was sent."""
     cell: Callable[[Activity], str]
-    keep: int
+    from_width: int = 0
+    """So many columns a terminal must have for this one; what was dropped always stays."""
     total: Callable[[Total], str] = lambda _: ""
-    text_cells: int = 0
+    """Returns what stands below the rows."""
+    is_text: bool = False
 
-
-_ALWAYS_SHOWN = 2
-"""The name and what was dropped: a table of slow subscribers is of no use without either."""
 
 _COLUMNS = (
-    _Column("id", lambda row: str(row.handler.id), 1),
-    _Column("role", lambda row: row.handler.role, 7, lambda _: "total", text_cells=6),
-    _Column("name", lambda row: escaped(row.handler.name), 14, text_cells=24),
-    _Column("address", lambda row: escaped(row.handler.address), 0, text_cells=15),
-    _Column("prefixes", lambda row: _prefixes(row.handler), 6, text_cells=12),
-    _Column("in/s", lambda row: _rate(row.in_per_s), 9, lambda sums: _rate(sums.in_per_s)),
-    _Column("out/s", lambda row: _rate(row.out_per_s), 11, lambda sums: _rate(sums.out_per_s)),
-    _Column("MB/s", lambda row: _mega(row.out_bytes_per_s), 4, lambda sums: _mega(sums.out_bytes_per_s)),
-    _Column("queued", lambda row: f"{row.handler.queued_messages:,}", 10, lambda sums: f"{sums.queued_messages:,}"),
-    _Column("bytes", lambda row: _size(row.handler.queued_bytes), 5, lambda sums: _size(sums.queued_bytes)),
-    _Column("dropped", lambda row: f"{row.handler.dropped_messages:,}", 13, lambda sums: f"{sums.dropped_messages:,}"),
-    _Column("lately", lambda row: _lately(row.dropped_lately), 8, lambda sums: _lately(sums.dropped_lately)),
-    _Column("policy", lambda row: row.handler.overflow, 3, text_cells=11),
-    _Column("state", lambda row: "paused" if row.handler.paused else "", 2, text_cells=6),
+    _Column("id", lambda row: str(row.handler.id), 110),
+    _Column("role", lambda row: row.handler.role, 90, lambda _: "total", is_text=True),
+    _Column("name", lambda row: escaped(row.handler.name), is_text=True),
+    _Column("address", lambda row: escaped(row.handler.address), 160, is_text=True),
+    _Column("prefixes", lambda row: _prefixes(row.handler), 100, is_text=True),
+    _Column("in/s", lambda row: _rate(row.in_per_s), 60, lambda sums: _rate(sums.in_per_s)),
+    _Column("out/s", lambda row: _rate(row.out_per_s), 50, lambda sums: _rate(sums.out_per_s)),
+    _Column("MB/s", lambda row: _mega(row.out_bytes_per_s), 130, lambda sums: _mega(sums.out_bytes_per_s)),
+    _Column("queued", lambda row: f"{row.handler.queued_messages:,}", 50, lambda sums: f"{sums.queued_messages:,}"),
+    _Column("bytes", lambda row: _size(row.handler.queued_bytes), 120, lambda sums: _size(sums.queued_bytes)),
+    _Column("dropped", lambda row: f"{row.handler.dropped_messages:,}", 0, lambda sums: f"{sums.dropped_messages:,}"),
+    _Column("lately", lambda row: _lately(row.dropped_lately), 70, lambda sums: _lately(sums.dropped_lately)),
+    _Column("policy", lambda row: row.handler.overflow, 150, is_text=True),
+    _Column("state", lambda row: "paused" if row.handler.paused else "", 80, is_text=True),
 )
 
 

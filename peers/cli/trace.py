@@ -10,8 +10,7 @@ from cyclopts import Parameter
 
 from hub.errors import NoResponderError, UsageError
 from peers.cli.admin import ask, ask_pages, json_lines
-from peers.cli.columns import Cell, columns
-from peers.cli.texts import counted, escaped
+from peers.cli.texts import Cell, columns, counted, escaped
 from peers.cli.url import HubFlags
 from peers.cli.ways import known_ways, way_lines
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from peers.cli.columns import Cell, columns
+from peers.cli.texts import Cell, columns
 
 __all__ = ["known_ways", "way_lines"]
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from peers.cli.errors import FlagError
+from peers.cli.flag_values import FlagError
 from peers.values import Count, InvalidInputError, Value, decode, decode_message, to_text, value_of
 from peers.values.event import Event, NoEventError
 from peers.values.untyped import untyped

@@ -12,7 +12,7 @@ import pytest
 
 from hub.errors import CloseCode, RejectedError
 from hub.quotas.resource import Resource
-from peers.cli.columns import columns
+from peers.cli.texts import columns
 from peers.client.blocking import connect
 from peers.wire.hello import Hello
 from tests.cli.programs import PATIENCE_S, RunningHub, hub, run_hub

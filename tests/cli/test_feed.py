@@ -8,11 +8,9 @@ from typing import Any, cast
 import pytest
 
 from hub.errors import BusyError, CloseCode, InvalidTopicError, RejectedError
-from peers.cli.feed import Feed
 from peers.cli.lines import InputError
-from peers.cli.pace import Rate
-from peers.cli.replay import BadLineError, Replay, decode_record
-from peers.cli.template import Template
+from peers.cli.pub import Feed
+from peers.cli.replay import BadLineError, Rate, Replay, Template, decode_record
 from peers.client import Client, InvalidValueError
 
 

@@ -17,8 +17,7 @@ from hub.batch import Message
 from hub.journal.message import RecordedMessage
 from hub.tags.envelope import tagged
 from hub.tags.message import TaggedMessage
-from peers.cli.formats import JsonFormat, PrettyFormat
-from peers.cli.tally import Tally
+from peers.cli.display import JsonFormat, PrettyFormat, Tally
 from peers.cli.texts import cut, escaped
 from peers.cli.zeek_values import event_fields
 from peers.values import Port

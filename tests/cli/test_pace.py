@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peers.cli.pace import MAX_PAUSE_S, Rate, Recorded, Schedule, time_s
-from peers.cli.template import FieldError
+from peers.cli.replay import MAX_PAUSE_S, FieldError, Rate, Recorded, Schedule, time_s
 
 T0 = 1521911720.0
 

@@ -6,8 +6,7 @@ import math
 
 import pytest
 
-from peers.cli.errors import FlagError
-from peers.cli.ranges import check_count, check_positive, size_of
+from peers.cli.flag_values import FlagError, check_count, check_positive, size_of
 
 
 def test_what_was_not_given_is_not_checked() -> None:

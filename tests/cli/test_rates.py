@@ -10,7 +10,7 @@ import pytest
 from hub.errors import ProtocolError
 from hub.quotas.quotas import ShareStatistics
 from hub.statistics import HandlerStatistics
-from peers.cli.rates import (
+from peers.cli.top import (
     Activity,
     Assembly,
     HandlerCounters,

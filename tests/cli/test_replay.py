@@ -6,9 +6,16 @@ from typing import Any
 
 import pytest
 
-from peers.cli.pace import Recorded
-from peers.cli.replay import BadLineError, Replay, UnreadableError, decode_record, decode_text, decode_value
-from peers.cli.template import Template
+from peers.cli.replay import (
+    BadLineError,
+    Recorded,
+    Replay,
+    Template,
+    UnreadableError,
+    decode_record,
+    decode_text,
+    decode_value,
+)
 
 
 def recording(*, skip_bad: bool = False, pace: Recorded | None = None) -> Replay:

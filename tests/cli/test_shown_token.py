@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from peers.cli import shown_token as module
+from peers.cli import url as module
 from peers.cli.commands import app
-from peers.cli.errors import FlagError
+from peers.cli.flag_values import FlagError
 from peers.cli.notices import Notices
-from peers.cli.shown_token import first_token, shown_token, text_or_path
-from peers.cli.url import HubFlags
+from peers.cli.url import HubFlags, first_token, shown_token, text_or_path
 from tests.cli.programs import hub
 
 SECRET = "hub_c2VjcmV0"

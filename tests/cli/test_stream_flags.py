@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from hub.errors import UsageError
-from peers.cli.pace import Rate, Recorded
-from peers.cli.stream_flags import RecordingFlags, StreamFlags
+from peers.cli.pub import RecordingFlags, StreamFlags
+from peers.cli.replay import Rate, Recorded
 
 FILE: dict[str, Any] = {"ndjson": "f", "template": "/t"}
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from peers.cli.moments import moment
+from peers.cli.flag_values import moment
 from peers.client import Client, connect
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load

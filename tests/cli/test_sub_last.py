@@ -11,7 +11,7 @@ import pytest
 from hub.errors import UsageError
 from hub.settings.settings import Settings
 from hub.settings.stores import StoresSettings
-from peers.cli.last import Source, last_first, sources_of
+from peers.cli.sub import Source, last_first, sources_of
 from peers.client import Client, connect
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peers.cli.template import FieldError, Template, TemplateError
+from peers.cli.replay import FieldError, Template, TemplateError
 
 
 @pytest.mark.parametrize(

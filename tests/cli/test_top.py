@@ -11,8 +11,16 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from peers.cli.rates import HandlerCounters, LinkFigures, Snapshot, UserHoldings, activities
-from peers.cli.top import handler_table, link_table, user_table
+from peers.cli.top import (
+    HandlerCounters,
+    LinkFigures,
+    Snapshot,
+    UserHoldings,
+    activities,
+    handler_table,
+    link_table,
+    user_table,
+)
 from tests.cli.programs import RunningHub, hub, on_terminal, plain, screen, start, wait_subscribed
 from tests.cli.test_rates import counters
 

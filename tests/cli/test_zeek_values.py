@@ -10,7 +10,7 @@ import pytest
 
 from hub.batch import Message
 from hub.errors import UsageError
-from peers.cli.formats import JsonFormat, PrettyFormat
+from peers.cli.display import JsonFormat, PrettyFormat
 from peers.cli.zeek_values import event_fields, event_of, shown_event
 from peers.values import Count, Enum, Port, Table, Timestamp
 from peers.values.event import Event

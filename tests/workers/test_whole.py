@@ -15,7 +15,7 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from hub.errors import ConnectionLostError, RejectedError, RequestError
-from peers.cli.rates import Assembly, Snapshot
+from peers.cli.top import Assembly, Snapshot
 from peers.client import Client, connect
 from peers.daemon.reloading import MANY
 from peers.users.token_file import TokenFile

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from peers.cli.admin import ask, json_lines
-from peers.cli.columns import Cell, columns
+from peers.cli.texts import Cell, columns
 from peers.cli.url import HubFlags
 
 __all__ = ["consumers"]

@@ -22,7 +22,7 @@ from cyclopts import Parameter
 
 from hub.errors import JournalCorruptError
 from hub.topics import check_prefix
-from peers.cli.errors import FlagError
+from peers.cli.flag_values import FlagError
 from peers.cli.journal.bar import shown_bar
 from peers.cli.journal.damages import Damages, ExitCode
 from peers.cli.journal.forms import Form, JsonForm, MsgpackForm, RawForm

@@ -27,7 +27,7 @@ from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH, KIND_MESSAG
 from hub.journal.block import Block, Record, pack, to_frames
 from hub.journal.packing import BLOCK_BYTES_LIMIT
 from hub.journal.values import skip_value
-from peers.cli.moments import moment
+from peers.cli.flag_values import moment
 from peers.cli.texts import escaped_lines
 from peers.values.conversion import array_header, has_nanoseconds, json_of, msgpack_of_broker, without_collecting
 

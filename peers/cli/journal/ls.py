@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from peers.cli.flag_values import check_count, moment
 from peers.cli.journal.damages import Damages
 from peers.cli.journal.older import Tier, tell_older
 from peers.cli.journal.reading import JournalPath, index, opened_history
-from peers.cli.journal.tables import amount, kib, print_json, show
 from peers.cli.journal.tallies import Tally, tallies
-from peers.cli.moments import moment
-from peers.cli.ranges import check_count
+from peers.cli.texts import amount, kib, print_json, show
 from peers.journal.damage import Damage
 from peers.journal.history import History
 from peers.journal.view import BlockRow

@@ -15,9 +15,8 @@ from cyclopts import Parameter
 
 from hub.errors import GoneError, JournalUnavailableError, StorageError, UsageError
 from hub.journal.block import Block
-from peers.cli.errors import FlagError
+from peers.cli.flag_values import FlagError, time_us_of
 from peers.cli.journal.older import NO_TIER, older, tier_of
-from peers.cli.moments import time_us_of
 from peers.journal.damage import Damage
 from peers.journal.history import History
 from peers.journal.tier.place import PATIENT, TierUnavailableError

@@ -21,7 +21,7 @@ from peers.cli.journal.bar import shown_bar
 from peers.cli.journal.older import Tier, tell_older
 from peers.cli.journal.reading import JournalPath, opened_history
 from peers.cli.journal.survey import Flaw, Stretch, survey, survey_of_tier
-from peers.cli.journal.tables import amount, print_json, show
+from peers.cli.texts import amount, print_json, show
 
 __all__ = ["Soundness", "verify"]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from cyclopts import App
 
-from peers.cli.examples import examples
+from peers.cli.texts import examples
 
 __all__ = ["app"]
 

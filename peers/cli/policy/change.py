@@ -9,8 +9,7 @@ from cyclopts import Parameter
 
 from hub.policy.places import KEPT_CHARACTERS
 from peers.cli.admin import ask
-from peers.cli.columns import columns
-from peers.cli.texts import encoder, escaped
+from peers.cli.texts import columns, encoder, escaped
 from peers.cli.url import HubFlags
 from peers.users.files import decoded, read_file
 

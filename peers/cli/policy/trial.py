@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from hub.errors import UsageError
 from peers.cli.admin import ask
-from peers.cli.errors import FlagError
+from peers.cli.flag_values import FlagError
 from peers.cli.texts import encoder, escaped
 from peers.cli.url import HubFlags
 from peers.daemon.sources import load

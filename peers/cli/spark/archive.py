@@ -16,14 +16,12 @@ from cyclopts import Group, Parameter
 
 from hub.consumers.terms import NAME_PATTERN
 from hub.topics import check_prefix
-from peers.cli.context_flag import ContextName
-from peers.cli.errors import FlagError
-from peers.cli.ranges import check_count
-from peers.cli.shown_token import TokenFile, text_or_path
+from peers.cli.contexts import ContextName
+from peers.cli.flag_values import FlagError, check_count
 from peers.cli.spark.engine import Engine
 from peers.cli.spark.files import read_text
 from peers.cli.texts import escaped
-from peers.cli.url import DEFAULT_URL, HubUrl, TlsFiles
+from peers.cli.url import DEFAULT_URL, HubUrl, TlsFiles, TokenFile, text_or_path
 from peers.spark.archiving.state import ArchiveOrder
 from peers.spark.connector.options import Access
 from peers.spark.stopping import signals_told

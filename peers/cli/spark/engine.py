@@ -8,7 +8,7 @@ from typing import Annotated
 
 from cyclopts import Group, Parameter
 
-from peers.cli.errors import FlagError
+from peers.cli.flag_values import FlagError
 from peers.spark.session import Job, SessionSettings, running_job
 
 __all__ = ["MESSAGES", "OUTPUT", "SPARK", "Engine", "described"]

@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Group, Parameter
 
 from hub.topics import check_prefix
-from peers.cli.context_flag import ContextName
-from peers.cli.errors import FlagError
-from peers.cli.ranges import check_positive
-from peers.cli.shown_token import TokenFile, text_or_path
+from peers.cli.contexts import ContextName
+from peers.cli.flag_values import FlagError, check_positive
 from peers.cli.spark.engine import Engine
 from peers.cli.spark.files import check_folder
-from peers.cli.url import DEFAULT_URL, HubUrl, TlsFiles
+from peers.cli.url import DEFAULT_URL, HubUrl, TlsFiles, TokenFile, text_or_path
 from peers.spark.connector.options import Access
 from peers.spark.selection import Selection
 from peers.spark.stopping import signals_told

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from peers.cli.errors import FlagError
-from peers.cli.ranges import check_count
+from peers.cli.flag_values import FlagError, check_count
 from peers.cli.spark.engine import MESSAGES, Engine, described
 from peers.cli.spark.files import check_folder, write_csv, write_text
 from peers.spark.report.page import page

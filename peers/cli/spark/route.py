@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from peers.cli.errors import FlagError
+from peers.cli.flag_values import FlagError
 from peers.cli.spark.engine import SPARK, Engine, described
 from peers.cli.spark.files import check_folder, write_csv
 from peers.spark.routing.matcher import Way

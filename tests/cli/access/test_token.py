@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from peers.cli.errors import FlagError
-from peers.cli.token.span import span_of
+from peers.cli.flag_values import FlagError
+from peers.cli.token import span_of
 from peers.users.token_file import TokenFile
 from tests.cli.access.programs import run
 

@@ -8,7 +8,7 @@ from zlib import crc32
 import pytest
 
 from hub.journal.segment.mark import Write
-from peers.cli.moments import moment, time_us_of
+from peers.cli.flag_values import moment, time_us_of
 from peers.journal.view import View
 from tests.cli.journal.journals import (
     AT_US,

@@ -12,10 +12,9 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from hub.journal.manifest import Entry
-from peers.cli.journal.tables import amount, kib, print_json, show
+from peers.cli.flag_values import check_count, moment
 from peers.cli.journal.tier.shelves import JournalId, TierAddress, shelves
-from peers.cli.moments import moment
-from peers.cli.ranges import check_count
+from peers.cli.texts import amount, kib, print_json, show
 
 __all__ = ["ls"]
 

@@ -11,10 +11,9 @@ from __future__ import annotations
 import sys
 
 from hub.journal.layout import OFFSET_LIMIT
-from peers.cli.journal.tables import amount
 from peers.cli.journal.tier.shelves import JournalId, TierAddress, shelves
 from peers.cli.journal.verify import Soundness
-from peers.cli.texts import escaped
+from peers.cli.texts import amount, escaped
 
 __all__ = ["rebuild"]
 

@@ -8,8 +8,8 @@ from cyclopts import Parameter
 
 from hub.errors import UsageError
 from peers.cli.journal.reading import JournalPath, opened
-from peers.cli.journal.tables import amount, kib, print_json, show
 from peers.cli.journal.tier.shelves import shelf_of
+from peers.cli.texts import amount, kib, print_json, show
 from peers.journal.tier.owner import read_copied
 
 __all__ = ["status"]

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 
 from hub.journal.manifest import Entry
 from peers.cli.journal.bar import shown_bar
-from peers.cli.journal.tables import amount, show
 from peers.cli.journal.tier.shelves import JournalId, TierAddress, shelves
 from peers.cli.journal.verify import Soundness
+from peers.cli.texts import amount, show
 from peers.journal.damage import Damage
 
 __all__ = ["verify"]

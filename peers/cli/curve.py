@@ -1,17 +1,19 @@
-"""`hub curve new`: make a pair of CURVE keys, in two files; the public one is written to standard output, too."""
+"""`hub curve`: keys by which nodes of Zeek clusters and their central broker know each other.
+
+A secret key is written to its file alone, never to the terminal, and never read from a flag.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 
+from peers.cli.texts import examples
 from peers.connections.zeek_cluster.mechanisms import need_curve
 from peers.users.curve_keys import write_public, write_secret
 from peers.zeek.zmtp.curve.z85 import encode_key
-
-__all__ = ["new"]
 
 
 def new(
@@ -31,3 +33,11 @@ def new(
         public.unlink()
         raise
     print(encode_key(pair.public))
+
+
+app = App(
+    name="curve",
+    help="CURVE keys for Zeek clusters over ZeroMQ: make a pair.",
+    help_epilogue=examples("hub curve new broker", "hub curve new node"),
+)
+app.command(new, name="new", help="Make a pair of keys, in two files.")

@@ -1,0 +1,149 @@
+"""`hub context`: hubs by name, with what is shown to each. They work on a file, and need no hub."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from peers.cli.contexts import (
+    CONTEXT_VARIABLE,
+    Context,
+    check_context_name,
+    context_names,
+    read_contexts,
+    write_contexts,
+)
+from peers.cli.flag_values import FlagError
+from peers.cli.texts import columns, encoder, examples
+from peers.cli.url import ASKED, first_token
+from peers.transport.endpoints import Endpoint
+
+
+def _file(help_text: str) -> Parameter:
+    return Parameter(help=help_text, show_default=False)
+
+
+def add(  # noqa: PLR0913 -- one flag each
+    name: Annotated[str, Parameter(help="What the hub is called here.")],
+    /,
+    *,
+    url: Annotated[str, Parameter(help="tcp://, tls://, ws:// or wss:// with host:port, or unix:///path.")],
+    token_file: Annotated[str, _file("File of the token by which the hub knows who this is.")] = "",
+    ca: Annotated[str, _file("Over TLS: PEM file of authorities; the system's without it.")] = "",
+    certificate: Annotated[str, _file("Over TLS: PEM file of a certificate, for a hub that asks for one.")] = "",
+    key: Annotated[str, _file("PEM file of the key of that certificate.")] = "",
+    use: Annotated[bool, Parameter(help="Take it where no hub is named, from now on.", negative=())] = False,
+    replace: Annotated[bool, Parameter(help="In place of one that is called the same.", negative=())] = False,
+) -> None:
+    """Write a hub down under a name, for `--context`. Of the token only the path of its file is kept."""
+    check_context_name(name)
+    Endpoint.parse_remote(url)
+    if token_file == ASKED:
+        raise FlagError("--token-file: a context names a file; `-` is for the commands")
+    first_token(token_file)  # a mistake is told at once
+    for flag, path in (("--ca", ca), ("--certificate", certificate), ("--key", key)):
+        if path and not Path(path).is_file():
+            raise FlagError(f"{flag}: there is no file {path}")
+    contexts = read_contexts()
+    if name in contexts.contexts and not replace:
+        raise FlagError(f"there is a context {name} already; --replace writes it anew")
+    contexts.contexts[name] = Context(url, *map(_absolute, (token_file, ca, certificate, key)))
+    if use:
+        contexts.use = name
+    write_contexts(contexts)
+
+
+def _absolute(path: str) -> str:
+    """Return a path that is the same wherever a command is run."""
+    return path and str(Path(path).absolute())
+
+
+_HEADINGS = ("name", "in use", "url", "token file")
+
+
+def ls(*, json: Annotated[bool, Parameter(help="A JSON object a line.", negative=())] = False) -> None:
+    """List the hubs that are written down, by name."""
+    contexts = read_contexts()
+    found = sorted(contexts.contexts.items())
+    if json:
+        for name, context in found:
+            print(encoder.encode(shown(name, context, in_use=name == contexts.use)).decode())
+        return
+    if not found:
+        print("hub context: there are no contexts; hub context add NAME --url URL makes one", file=sys.stderr)
+        return
+    rows = [(name, "yes" if name == contexts.use else "", one.url, one.token_file) for name, one in found]
+    for line in columns(_HEADINGS, rows):
+        print(line)
+
+
+def shown(name: str, context: Context, *, in_use: bool) -> dict[str, Any]:
+    """Return a context as an object; what it does not say is null."""
+    said = {flag.removeprefix("--").replace("-", "_"): text or None for flag, text in context.flags().items()}
+    return {"name": name, "in_use": in_use, **said}
+
+
+def rm(name: Annotated[str, Parameter(help="Which one.", completer=context_names)], /) -> None:
+    """Forget a context; if it was in use, none is any more. The file of its token stays."""
+    contexts = read_contexts()
+    contexts.named(name)
+    del contexts.contexts[name]
+    if contexts.use == name:
+        contexts.use = ""
+    write_contexts(contexts)
+
+
+def show(
+    name: Annotated[
+        str,
+        Parameter(help="Which one; that in use without it.", env_var=CONTEXT_VARIABLE, completer=context_names),
+    ] = "",
+    /,
+    *,
+    json: Annotated[bool, Parameter(help="A JSON object.", negative=())] = False,
+) -> None:
+    """Show what a context says: where the hub is, and which files are shown there. No token is read."""
+    contexts = read_contexts()
+    name = name or contexts.use
+    if not name:
+        raise FlagError("no context is in use: hub context show NAME, or hub context use NAME")
+    found = shown(name, contexts.named(name), in_use=name == contexts.use)
+    if json:
+        print(encoder.encode(found).decode())
+        return
+    found["in_use"] = "yes" if found["in_use"] else "no"
+    for line in columns(("", ""), [(field.replace("_", " "), text) for field, text in found.items()])[1:]:
+        print(line)
+
+
+def use(
+    name: Annotated[str, Parameter(help="Which one.", completer=context_names)] = "",
+    /,
+    *,
+    none: Annotated[bool, Parameter(help="None: the default is taken again.", negative=())] = False,
+) -> None:
+    """Take a context where neither `--url` nor `--context` names a hub, from now on."""
+    if bool(name) == none:
+        raise FlagError("give the name of a context, or --none")
+    contexts = read_contexts()
+    if name:
+        contexts.named(name)
+    contexts.use = name
+    write_contexts(contexts)
+
+
+app = App(
+    name="context",
+    help="Hubs by name, with what is shown to each: add, list, use.",
+    help_epilogue=examples(
+        "hub context add prod --url tls://hub.example.org:7400 --token-file prod.token", "hub context use prod"
+    ),
+)
+app.command(add, name="add", help="Write a hub down under a name.")
+app.command(ls, name="ls", help="Which there are, and which one is in use.")
+app.command(show, name="show", help="What one says: the one in use, or that of a name.")
+app.command(use, name="use", help="Take one where no hub is named, from now on.")
+app.command(rm, name="rm", help="Forget one. Files that it names stay.")
