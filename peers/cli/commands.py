@@ -92,7 +92,7 @@ _GROUPS: dict[str, dict[str, _Command]] = {
             "mesh:mesh", "Show the hubs of a mesh and their links: tables or a graph.", ("hub mesh", "hub mesh --dot")
         ),
         "trace": _Command(
-            "trace:trace",
+            "mesh:trace",
             "Show the way of a topic through a mesh, with the time of each hop: for admins.",
             ("hub trace /zeek/dns", "hub trace /zeek/dns --known"),
         ),

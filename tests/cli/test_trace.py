@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from peers.cli.trace import _drawn
+from peers.cli.mesh import _drawn
 from peers.client.blocking import connect
 from tests.cli.programs import RunningHub, hub, on_terminal, plain, run_hub, screen
 from tests.hubs.hub import Hub

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from peers.cli.ways import _cells, known_ways
+from peers.cli.mesh import _way_cells, known_ways
 
 
 def row(hub_id: str, before: str | None, cost: int | None, **fields: bool) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def test_ways() -> None:
         row("g", "f", 2),
         row("own", None, 0, own=True),
     ]
-    assert [_cells(one) for one in known_ways(rows)] == [
+    assert [_way_cells(one) for one in known_ways(rows)] == [
         ("c", "C", 1, 2, "OWN > C"),
         ("a", "A", 2, 3, "OWN > B > A (not sent: this link may not take it)"),
         ("d", "D", "-", "-", "none: it cannot be reached"),

@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from hub.errors import InvalidTopicError, UsageError
-from peers.cli.spark import app
-from peers.cli.spark.archive import archive
-from peers.cli.spark.replay import How, replay
+from peers.cli.spark import app, archive
+from peers.cli.spark_jobs import How, replay
 from peers.spark.replaying.pace import FullSpeed, Rate, Recorded
 from tests.spark.hubs import HubWithJournal
 
@@ -63,7 +62,7 @@ def test_a_replay_that_is_broken_off(
     path = str(tmp_path / "archive")
     archive(url=hub.url, to=path)
     monkeypatch.setattr("peers.spark.replaying.publishing._TOLD_MESSAGES", 1)
-    monkeypatch.setattr("peers.cli.spark.replay._advance", lambda *_: hub.stop())
+    monkeypatch.setattr("peers.cli.spark_jobs._advance", lambda *_: hub.stop())
     assert replay(path, url=hub.url, how=How(full_speed=True)) == 2
     assert "go on with --from-offset" in capsys.readouterr().err
 

@@ -24,7 +24,7 @@ def no_java(monkeypatch: pytest.MonkeyPatch) -> None:
     def started(*_: Any, **__: Any) -> NoReturn:
         pytest.fail("a session was to be started")
 
-    monkeypatch.setattr("peers.cli.spark.engine.running_job", started)
+    monkeypatch.setattr("peers.cli.spark.running_job", started)
 
 
 @pytest.fixture

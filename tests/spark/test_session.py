@@ -213,7 +213,7 @@ def test_the_command_line_does_not_load_pyspark() -> None:
     """Nor does the group `hub spark`, until a job runs."""
     done = python(
         "import sys, peers.cli;"
-        "from peers.cli.spark import archive, package, replay, report, route;"
+        "from peers.cli import spark, spark_jobs;"
         "print([name for name in sys.modules if name.split('.')[0] in {'pyspark', 'pyarrow', 'pandas', 'py4j'}])"
     )
     assert (done.stdout, done.stderr) == ("[]\n", "")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hub.journal.segment.mark import Write
-from peers.cli.journal.damages import Damages
+from peers.cli.journal_reading import Damages
 from peers.journal.damage import Damage
 from tests.cli.journal.journals import commit, complaint, lines, opened, run
 from tests.cli.programs import hub

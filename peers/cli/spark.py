@@ -1,29 +1,34 @@
-"""`hub spark archive`: keep what a hub records, as Parquet, or as a Delta or an Iceberg table.
+"""`hub spark`: jobs on archives, run by Apache Spark. Here are `archive` and what all jobs share.
 
-Here are the options and the output; the job is `peers.spark.archiving`.
+Here are the options and the output of the jobs; what they do is in `peers.spark`. Invariant: whatever can be checked is
+checked before Spark is loaded and Java started, which takes seconds.
 """
 
 from __future__ import annotations
 
+import csv
 import re
 import sys
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from cyclopts import Group, Parameter
+from cyclopts import App, Group, Parameter
 
 from hub.consumers.terms import NAME_PATTERN
+from hub.errors import UsageError
 from hub.topics import check_prefix
 from peers.cli.contexts import ContextName
 from peers.cli.flag_values import FlagError, check_count
-from peers.cli.spark.engine import Engine
-from peers.cli.spark.files import read_text
-from peers.cli.texts import escaped
+from peers.cli.texts import escaped, examples
 from peers.cli.url import DEFAULT_URL, HubUrl, TlsFiles, TokenFile, text_or_path
 from peers.spark.archiving.state import ArchiveOrder
 from peers.spark.connector.options import Access
+from peers.spark.package import write_package
+from peers.spark.session import Job, SessionSettings, running_job
 from peers.spark.stopping import signals_told
 from peers.spark.summary import Figure, amount, figures, rate, show
 from peers.transport.endpoints import Endpoint
@@ -33,7 +38,119 @@ if TYPE_CHECKING:
     from peers.spark.archiving.watch import Tally
     from peers.spark.progress import JobProgress
 
-__all__ = ["archive"]
+
+MESSAGES = Group("Messages", sort_key=1)
+OUTPUT = Group("Output", sort_key=2)
+SPARK = Group("Spark", sort_key=3)
+
+
+def described(text: str, group: Group = OUTPUT) -> Parameter:
+    """Return the help of an option, in the group under which it is listed."""
+    return Parameter(help=text, group=group, negative_iterable=())
+
+
+@Parameter(name="*")
+@dataclass(kw_only=True)
+class Engine:
+    """The options that say where a job runs, and with which settings of Spark."""
+
+    master: Annotated[str, described("Master URL; spark-submit's own wins.", SPARK)] = SessionSettings.master
+    driver_memory: Annotated[
+        str, described("Java heap of the driver, such as 4g; with --master local[*] there is no other.", SPARK)
+    ] = SessionSettings.driver_memory
+    shuffle_partitions: Annotated[int, described("Tasks behind a shuffle; 0: by what there is to read.", SPARK)] = (
+        SessionSettings.shuffle_partitions
+    )
+    conf: Annotated[list[str] | None, described("Further setting of Spark, KEY=VALUE; repeatable.", SPARK)] = None
+    verbose: Annotated[
+        bool, described("Where a job fails, show all that Spark said of it; else it is in a file.", SPARK)
+    ] = False
+    progress: Annotated[bool, described("Show a progress bar, where standard error is a terminal.")] = True
+
+    def running(self, name: str) -> AbstractContextManager[Job]:
+        """Return the context of a job; see `running_job`.
+
+        Raises:
+            UsageError: A setting cannot be understood.
+        """
+        settings = SessionSettings(
+            name=f"topichub {name}",
+            master=self.master,
+            driver_memory=self.driver_memory,
+            shuffle_partitions=self.shuffle_partitions,
+            conf=dict(map(_setting, self.conf or ())),
+        )
+        return running_job(settings, shown=self.progress, verbose=self.verbose)
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise FlagError(f"--conf: KEY=VALUE expected, {text!r} given")
+    return key, value
+
+
+def read_text(path: Path) -> str:
+    """Read a text that is not empty from a file.
+
+    Raises:
+        UsageError: It cannot be read, or is empty.
+    """
+    try:
+        text = path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path}: {getattr(error, 'strerror', None) or 'not UTF-8'}") from error
+    if not text.strip():
+        raise UsageError(f"{path}: it is empty")
+    return text
+
+
+def check_folder(archive: str) -> None:
+    """See to it that an archive is there before Java is started, where it is a folder of this machine.
+
+    Raises:
+        UsageError: It is not.
+    """
+    if "://" not in archive and not Path(archive).exists():
+        raise UsageError(f"{archive}: there is no such archive")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text to a file.
+
+    Raises:
+        UsageError: It cannot be written.
+    """
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+
+
+def write_csv(path: Path, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """Write a table to a file, and make the folder for it.
+
+    Raises:
+        UsageError: It cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(heads)
+            writer.writerows(rows)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error
+
+
+def package(path: Path, /) -> None:
+    """Write this project's code as a zip for `spark-submit --py-files`.
+
+    Jobs with --master make and send it by themselves. The Python of the executors needs what the project depends on.
+    """
+    count = write_package(path)
+    show(figures([("files", "files", amount(count)), ("size", "bytes", amount(path.stat().st_size))]))
+
 
 EXIT_INCOMPLETE = 2
 """The job was stopped before the end."""
@@ -256,3 +373,29 @@ def _decoded(done: Archived) -> list[Figure]:
         ("not all of it in columns, see _rest", "messages", amount(done.decoded.rest)),
         ("without event time", "messages", amount(done.decoded.undated)),
     ]
+
+
+app = App(
+    name="spark",
+    help="Process archives with Apache Spark, here or on a cluster.",
+    help_epilogue=examples(
+        "hub spark archive --url tcp://127.0.0.1:7400 --to archive", "hub spark report archive --html report.html"
+    ),
+)
+app.command(archive, name="archive", help="Archive what a hub records, each record once.")
+app.command("peers.cli.spark_jobs:replay", name="replay", help="Publish an archive to a hub, in order and at a pace.")
+app.command(
+    package,
+    name="package",
+    help="Write this project's code as a zip for spark-submit --py-files.",
+)
+app.command(
+    "peers.cli.spark_jobs:report",
+    name="report",
+    help="Tell what an archive holds: who sent how much and when, gaps, absent offsets.",
+)
+app.command(
+    "peers.cli.spark_jobs:route",
+    name="route",
+    help="Tell which subscriber would get which message of an archive, by the hub's own matching.",
+)

@@ -1,23 +1,32 @@
-"""`hub policy test`: may a user do something, and which rule says so? By a file, or by a hub that runs."""
+"""`hub policy`: is a policy right, what may somebody do by it, and what would it change for those who are connected?"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 
 from hub.errors import UsageError
+from hub.policy.places import KEPT_CHARACTERS
 from peers.cli.admin import ask
 from peers.cli.flag_values import FlagError
-from peers.cli.texts import encoder, escaped
+from peers.cli.texts import columns, counted, encoder, escaped, examples
 from peers.cli.url import HubFlags
 from peers.daemon.sources import load
+from peers.users.files import decoded, read_file
 from peers.users.question import Question, decide, own_roles, told
-from peers.users.users import policy_of
+from peers.users.users import policy_of, read_policy_file
 
-__all__ = ["trial"]
+
+def check(file: Annotated[str, Parameter(name="FILE", help="The TOML file of the policy.")], /) -> None:
+    """Read a policy as the hub would: exit code 0 if it is right; if not, one line names the place and the cause."""
+    policy = read_policy_file(file)
+    roles, users = counted(len(policy.roles), "role"), counted(len(policy.users), "user")
+    print(escaped(f"{file} is right: {roles} with those that are built in, {users}"))
+
 
 _REFUSED = 1
 
@@ -107,3 +116,72 @@ def _place(place: dict[str, Any]) -> str:
         return "a built-in role"
     line = "" if place["line"] is None else f", line {place['line']}"
     return f"{place['file']}{line}: {place['key']}"
+
+
+_LOSES = 1
+_LONGEST_BYTES_OF_CHARACTER = 4
+
+_WORK_S = 60.0
+"""How long the hub may take, beside what any answer may."""
+
+_CONNECTIONS = ("id", "name", "user", "what", "loses")
+_USERS = ("user", "might do no more", "might do")
+
+
+def change(
+    file: Annotated[str, Parameter(name="FILE", help="The TOML file of the policy.")],
+    /,
+    *,
+    hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
+    json: Annotated[bool, Parameter(help="A JSON object.", negative=())] = False,
+) -> int:
+    """Say what would change for everybody who is connected if a file was the policy of a hub that runs; for admins.
+
+    It is not put in force. Exit code 0 if nobody would lose anything, 1 if somebody would.
+    """
+    text = decoded(read_file(Path(file), KEPT_CHARACTERS * _LONGEST_BYTES_OF_CHARACTER, "a policy to try"), file)
+    asked = {"policy": text, "connected": True}
+    found = ask("policy try", hub, asked, topic="policy/test", wait_s=_WORK_S)["change"]
+    if json:
+        print(escaped(encoder.encode(found).decode()))
+    else:
+        print(escaped(found["text"]))
+        for table in (columns(_CONNECTIONS, _of_connections(found)), columns(_USERS, _of_users(found))):
+            if table:
+                print("", *table, sep="\n")
+    return _LOSES if found["closed"] or found["losing"] or found["users_losing"] else 0
+
+
+def _of_connections(found: dict[str, Any]) -> list[tuple[Any, ...]]:
+    return [
+        (
+            row["id"],
+            row["name"] or row["address"],
+            row["user"],
+            "closed" if row["closed"] else "loses",
+            _some(row["loses"], row["lost"]),
+        )
+        for row in found["rows"]
+    ]
+
+
+def _of_users(found: dict[str, Any]) -> list[tuple[str, ...]]:
+    return [
+        (row["user"], _some(row["loses"], row["lost"]), _some(row["gains"], row["gained"]))
+        for row in found["user_rows"]
+    ]
+
+
+def _some(shown: list[str], count: int) -> str:
+    more = count - len(shown)
+    return ", ".join(shown) + (f" and {more:,} more" if more > 0 else "")
+
+
+app = App(
+    name="policy",
+    help="Is a policy right, and what may somebody do by it?",
+    help_epilogue=examples("hub policy check policy.toml", "hub policy test alice publish /zeek/dns"),
+)
+app.command(check, name="check", help="Read a policy, and say what is wrong with it.")
+app.command(trial, name="test", help="May a user do something? Which rule says so?")
+app.command(change, name="try", help="What would a policy change for who is connected?")

@@ -1,0 +1,448 @@
+"""`hub journal export`: records of a range, of some topics, as JSON lines, msgpack or frames.
+
+```
+History ─ block ─▶ form ─ whole lines ─▶ target   what has no form, was deleted meanwhile, is damaged ─▶ standard error
+```
+
+Values become JSON as on the hub's WebSocket, however large they are. What has no such form has `bad` (why) and `body`
+(its bytes, base64 in JSON) in place of `value`. A block whose values all have a form is decoded at once.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any, Literal, Protocol, assert_never
+
+import msgspec
+from cyclopts import Parameter
+
+from hub.errors import JournalCorruptError, UsageError
+from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH, KIND_MESSAGES, Encoding, encode_frame
+from hub.journal.block import Block, Record, pack, to_frames
+from hub.journal.packing import BLOCK_BYTES_LIMIT
+from hub.journal.values import skip_value
+from hub.topics import check_prefix
+from peers.cli.flag_values import FlagError, moment
+from peers.cli.journal_reading import (
+    Damages,
+    ExitCode,
+    JournalPath,
+    Piece,
+    Span,
+    Tier,
+    opened_history,
+    pieces,
+    shown_bar,
+    span_of,
+    tell_older,
+)
+from peers.cli.texts import escaped_lines
+from peers.values.conversion import array_header, has_nanoseconds, json_of, msgpack_of_broker, without_collecting
+
+
+class Form(Protocol):
+    """A way in which blocks are written."""
+
+    bad_records: int
+    """How many records had no such form so far."""
+
+    def render(self, block: Block) -> bytes:
+        """Return what is written for a block: whole lines, maps or frames."""
+        ...
+
+
+class _Line(msgspec.Struct, gc=False):
+    offset: int
+    time: str
+    topic: str
+    value: Any
+
+
+class _Bad(msgspec.Struct, gc=False):
+    offset: int
+    time: str
+    topic: str
+    bad: str
+    body: bytes
+
+
+def _extension(code: int, data: memoryview) -> Any:
+    from peers.values.untyped import untyped_extension  # noqa: PLC0415 -- rarely needed
+
+    return untyped_extension(code, bytes(data))
+
+
+_decode = msgspec.msgpack.Decoder(ext_hook=_extension).decode
+_decode_raw = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
+_to_json = msgspec.json.Encoder()
+_to_msgpack = msgspec.msgpack.Encoder()
+
+_NO_FORM = (ValueError, TypeError, OverflowError, RecursionError)
+"""What msgspec raises; its own errors and UnicodeDecodeError are ValueErrors."""
+
+
+class JsonForm:
+    """Writes each record as a line of JSON.
+
+    Args:
+        safe: Whether they go to a terminal, and may hold nothing that it would act on.
+    """
+
+    def __init__(self, *, safe: bool = False) -> None:
+        self.bad_records = 0
+        self._safe = safe
+
+    def render(self, block: Block) -> bytes:
+        """Return a line for each record."""
+        lines = without_collecting(self._lines, block)
+        return escaped_lines(lines) if self._safe else lines
+
+    def _lines(self, block: Block) -> bytes:
+        if _are_whole(block) and not has_nanoseconds(array := _array_of(block)):
+            try:
+                return _to_json.encode_lines(_whole_lines(block, _decode(array)))
+            except _NO_FORM:
+                pass  # of one of them at least
+        return _to_json.encode_lines(map(self._line, block.records()))
+
+    def _line(self, record: Record) -> _Line | _Bad:
+        text = _json(record)
+        if text is None:
+            self.bad_records += 1
+            return _bad(record)
+        return _Line(record.offset, moment(record.time_us), record.topic, msgspec.Raw(text))
+
+
+class MsgpackForm:
+    """Writes each record as a map of msgpack, back to back."""
+
+    def __init__(self) -> None:
+        self.bad_records = 0
+
+    def render(self, block: Block) -> bytes:
+        """Return a map for each record."""
+        if _are_whole(block):
+            try:
+                maps = _to_msgpack.encode(_whole_lines(block, _decode_raw(_array_of(block))))
+                return maps[len(array_header(block.count)) :]
+            except _NO_FORM:  # msgspec gives up where values are nested deep
+                pass
+        return b"".join(map(_to_msgpack.encode, map(self._line, block.records())))
+
+    def _line(self, record: Record) -> _Line | _Bad:
+        packed = _packed(record)
+        if packed is None:
+            self.bad_records += 1
+            return _bad(record)
+        return _Line(record.offset, moment(record.time_us), record.topic, msgspec.Raw(packed))
+
+
+class RawForm:
+    """Writes MESSAGES frames. Offsets and times are left behind, and no record is without such a form."""
+
+    bad_records = 0
+
+    def render(self, block: Block) -> bytes:
+        """Return the frames of a block, whole ones only."""
+        return b"".join([frames for frames, _ in to_frames(bytes(block.data))])
+
+
+def _are_whole(block: Block) -> bool:
+    """Tell whether each value is exactly one value of msgpack, so that all together are an array of as many.
+
+    Without this, two broken ones side by side could pass for two others. Whoever packs them as a BATCH frame cuts them
+    where they end, compiled; what must come of it is what is there.
+    """
+    if block.encodings is not None or block.count > BATCH_LIMIT_MESSAGES:
+        return False
+    body = BATCH_COUNT.pack(block.count) + block.values
+    frame = encode_frame(KIND_MESSAGES, body, flags=FLAG_BATCH)
+    try:
+        packed = pack([(0, frame)], 0, block.count, BLOCK_BYTES_LIMIT)
+    except ValueError:
+        return False
+    return Block.parse(packed[0], verify=False).value_ends.tobytes() == block.value_ends.tobytes()
+
+
+def _array_of(block: Block) -> bytes:
+    return array_header(block.count) + block.values
+
+
+def _whole_lines(block: Block, values: Sequence[Any]) -> list[_Line]:
+    """Return the lines of a block, without a step of Python for each."""
+    written = {time_us: moment(time_us) for time_us in set(block.times)}
+    times = map(written.__getitem__, block.times)
+    topics = map(block.topics.__getitem__, block.topic_nos)
+    return list(map(_Line, block.offsets or range(block.first, block.next), times, topics, values))
+
+
+def _packed(record: Record) -> bytes | None:
+    """Return the value of a record as msgpack, None if it has no such form."""
+    if record.encoding == Encoding.BROKER:
+        return msgpack_of_broker(record.body)
+    is_value = skip_value(record.body, 0, len(record.body)) == len(record.body)
+    return record.body if record.encoding == Encoding.MSGPACK and is_value else None
+
+
+def _json(record: Record) -> bytes | None:
+    packed = _packed(record)
+    if packed is None:
+        return None
+    try:
+        if not has_nanoseconds(packed):
+            return _to_json.encode(_decode(packed))
+    except _NO_FORM:
+        pass
+    return json_of(packed)  # it knows nanoseconds, and keys that are no text
+
+
+def _bad(record: Record) -> _Bad:
+    return _Bad(record.offset, moment(record.time_us), record.topic, _reason(record), record.body)
+
+
+def _reason(record: Record) -> str:
+    """Return what is wrong with the value of a record."""
+    from peers.client.values import decode_body  # noqa: PLC0415 -- rarely needed
+
+    try:
+        decode_body(record.encoding, record.body)
+    except ValueError as error:
+        return str(error)
+    return "no form of its own here: a foreign extension, or too large"
+
+
+class Target:
+    """An open descriptor that is written to."""
+
+    def __init__(self, descriptor: int, name: str) -> None:
+        self._descriptor = descriptor
+        self._name = name
+
+    @classmethod
+    @contextmanager
+    def opened(cls, path: str | None, journal: str) -> Iterator[Target]:
+        """Open a target for as long as the block lasts.
+
+        Args:
+            path: Path of a file, which is written anew; None for standard output.
+            journal: Path of the journal, which is not written to.
+
+        Raises:
+            UsageError: The file cannot be opened, or is one of the journal's.
+        """
+        if path is None:
+            sys.stdout.flush()
+            yield cls(sys.stdout.fileno(), "standard output")
+            return
+        if _is_within(path, journal):
+            raise UsageError(f"{path}: that is a file of the journal; choose another one")
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror}") from error
+        try:
+            yield cls(descriptor, path)
+        finally:
+            os.close(descriptor)
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether a person looks at it."""
+        return os.isatty(self._descriptor)
+
+    def write(self, written: bytes) -> None:
+        """Write all of a text, however often the operating system takes only a part.
+
+        Raises:
+            UsageError: It cannot be written, as when the disk is full.
+            BrokenPipeError: The reader of a pipe has gone.
+        """
+        rest = memoryview(written)
+        try:
+            while rest:
+                rest = rest[os.write(self._descriptor, rest) :]
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise UsageError(f"{self._name}: {error.strerror}") from error
+
+
+def _is_within(path: str, journal: str) -> bool:
+    """Return whether a file is one of a journal's, or would be, by whatever way it is named."""
+    try:
+        if Path(path).resolve().parent.samefile(journal):
+            return True
+        return any(os.path.samestat(os.stat(path), each.stat()) for each in os.scandir(journal))  # noqa: PTH116
+    except OSError:  # one of them does not exist
+        return False
+
+
+class _Stop:
+    """Remembers whether somebody has asked to stop."""
+
+    def __init__(self) -> None:
+        # True from the first Ctrl-C on.
+        self.asked = False
+
+    def ask(self, *_: object) -> None:
+        """Stop soon; asked again, at once."""
+        if self.asked:
+            raise KeyboardInterrupt
+        self.asked = True
+
+    def check(self) -> None:
+        """Stop here if that was asked.
+
+        Raises:
+            KeyboardInterrupt: It was.
+        """
+        if self.asked:
+            raise KeyboardInterrupt
+
+
+@contextmanager
+def stoppable() -> Iterator[_Stop]:
+    """Have Ctrl-C wait for the next `check` while the block lasts."""
+    stop = _Stop()
+    before = signal.signal(signal.SIGINT, stop.ask)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+Format = Literal["json", "msgpack", "raw"]
+
+
+def export(  # noqa: PLR0913 -- one flag each
+    path: JournalPath,
+    /,
+    *,
+    prefix: Annotated[
+        list[str] | None, Parameter(help="Only topics with this prefix; repeatable.", negative_iterable=())
+    ] = None,
+    start: Annotated[
+        str | None, Parameter(help="Offset, or time (UTC unless it names a zone), of the first. Default: the oldest.")
+    ] = None,
+    end: Annotated[
+        str | None, Parameter(help="The same, of what is not wanted any more. Default: the end, as it is now.")
+    ] = None,
+    format: Annotated[  # noqa: A002 -- the flag's name
+        Format, Parameter(help="json: one object a line; msgpack: maps back to back; raw: MESSAGES frames.")
+    ] = "json",
+    output: Annotated[
+        str | None, Parameter(name=["--output", "-o"], help="Write to this file, not to standard output.")
+    ] = None,
+    skip_damaged: Annotated[
+        bool, Parameter(help="Go on behind damage, and tell what is missing.", negative=())
+    ] = False,
+    tier: Tier = None,
+) -> int:
+    """Write records of a journal to standard output or a file.
+
+    It stops at damage, with exit code 1; with --skip-damaged it goes on, and the exit code is 3. Exit code 1 also if
+    the hub has deleted some records meanwhile, because they were too old or too much.
+    """
+    prefixes = tuple(check_prefix(one) for one in prefix or [""])
+    with opened_history(path, tier) as history:
+        span = span_of(history, start, end)
+        if span.start == history.view.extent.first:
+            tell_older("export", history)
+        with Target.opened(output, path) as target:
+            form = _form(format, target)
+            account = _Account(path, span, on_stdout=output is not None, skip_damaged=skip_damaged)
+            try:
+                _write(pieces(history, span, prefixes), form, target, account)
+            finally:
+                account.tell(form.bad_records)
+    return account.exit_code
+
+
+def _form(chosen: Format, target: Target) -> Form:
+    if chosen != "json" and target.is_terminal:
+        raise FlagError(f"--format {chosen} is nothing for a terminal; give -o FILE, or a pipe")
+    match chosen:
+        case "json":
+            return JsonForm(safe=target.is_terminal)
+        case "msgpack":
+            return MsgpackForm()
+        case "raw":
+            return RawForm()
+    assert_never(chosen)
+
+
+class _Account:
+    """Counts what was exported and what is missing, and tells it at the end.
+
+    Args:
+        path: Path of the journal.
+        span: The range that is exported.
+        on_stdout: Whether to tell the sum on standard output, which must be free for that.
+        skip_damaged: Whether to go on behind damage.
+    """
+
+    def __init__(self, path: str, span: Span, *, on_stdout: bool, skip_damaged: bool) -> None:
+        self.span = span
+        # How many records were written.
+        self.records = 0
+        # How many were deleted by the hub before they were read; of all topics, as nobody knows theirs.
+        self._deleted_records = 0
+        self._damages = Damages("export")
+        self._path = path
+        self._on_stdout = on_stdout
+        self._skip_damaged = skip_damaged
+        self._begun_s = time.monotonic()
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The exit code that the command ends with."""
+        return self._damages.exit_code or (ExitCode.INCOMPLETE if self._deleted_records else ExitCode.DONE)
+
+    def note(self, piece: Piece) -> None:
+        """Take in what is missing before a piece.
+
+        Raises:
+            JournalCorruptError: Something is damaged, and the command does not go on behind it.
+        """
+        if piece.deleted is not None:
+            self._deleted_records += piece.deleted.end - piece.deleted.start
+        if piece.damage is not None:
+            if not self._skip_damaged:
+                raise JournalCorruptError(f"{self._path}: {piece.damage}; --skip-damaged goes on behind them")
+            self._damages.add(piece.damage)
+
+    def tell(self, bad_records: int) -> None:
+        """Print what is missing on standard error, and the sum on standard output where that is free."""
+        elapsed_s = time.monotonic() - self._begun_s
+        if bad_records:
+            self._complain(f"{bad_records:,} values have no such form: they are marked `bad`")
+        if self._deleted_records:
+            self._complain(f"the hub deleted {self._deleted_records:,} records, of all topics, before they were read")
+        self._damages.tell()
+        if self._on_stdout:
+            rate = f", {self.records / elapsed_s:,.0f} records/s" if elapsed_s else ""
+            print(f"exported {self.records:,} records in {elapsed_s:.2f} s{rate}", flush=True)
+
+    @staticmethod
+    def _complain(text: str) -> None:
+        print(f"hub journal export: {text}", file=sys.stderr)
+
+
+def _write(found: Iterable[Piece], form: Form, target: Target, account: _Account) -> None:
+    """Write what was found until all is written, or Ctrl-C comes."""
+    start, end = account.span
+    with stoppable() as stop, shown_bar(visible=not target.is_terminal) as tell:
+        for piece in found:
+            account.note(piece)
+            for block in piece.blocks:
+                target.write(form.render(block))
+                account.records += block.count
+                stop.check()
+            stop.check()
+            tell(f"{account.records:,} records", piece.next - start, end - start)

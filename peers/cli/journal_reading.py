@@ -1,0 +1,387 @@
+"""Reads a range of a journal piece by piece, as a hub does for its clients: checked, and while the hub writes.
+
+What is not in the folder any more is read from the tier: where the folder says that it was copied to, or where `--tier`
+says. What the hub deletes while it is read is told as such; what is damaged, too (`Damages`), and reading goes on
+behind it. A bar shows how far it is.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from enum import IntEnum
+from itertools import pairwise
+from typing import Annotated, NamedTuple
+
+from cyclopts import Parameter
+
+from hub.errors import GoneError, JournalUnavailableError, StorageError, UsageError
+from hub.journal.block import Block
+from peers.cli.flag_values import FlagError, time_us_of
+from peers.cli.texts import escaped
+from peers.journal.damage import Damage
+from peers.journal.history import History
+from peers.journal.tier.owner import read_copied
+from peers.journal.tier.place import PATIENT, TierUnavailableError
+from peers.journal.view import BlockRow, Fetched, View
+
+Tell = Callable[[str, int | None, int | None], object]
+"""A function that is told what is done, how far it is, and how far it goes; None where nobody knows."""
+
+_DRAWN_PER_S = 5
+
+
+@contextmanager
+def shown_bar(*, visible: bool = True) -> Iterator[Tell]:
+    """Show what is told for as long as the block lasts, then wipe it out.
+
+    Args:
+        visible: False where other output goes to the terminal: then there is no bar.
+    """
+    if not visible or not sys.stderr.isatty():
+        yield lambda *_: None
+        return
+    from rich.console import Console  # noqa: PLC0415 -- takes 50 ms
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    drawn = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    bar = Progress(
+        *drawn,
+        console=Console(stderr=True),
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+        refresh_per_second=_DRAWN_PER_S,
+    )
+    task = bar.add_task("", total=None)
+
+    def tell(doing: str, done: int | None, total: int | None) -> None:
+        bar.update(task, description=doing, completed=done or 0, total=total)
+
+    with bar:
+        yield tell
+
+
+_LINES = 100
+"""Most lines that are told; of further ones only their number is. `hub journal verify` lists more."""
+
+
+class ExitCode(IntEnum):
+    """The exit codes of the commands that read a journal."""
+
+    DONE = 0
+    INCOMPLETE = 1
+    """Records were deleted before they were read."""
+    DAMAGED = 3
+    """Something is damaged; the rest was read."""
+
+
+class Damages:
+    """Collects what a command could not read, and tells it at the end.
+
+    Args:
+        command: The name of the command, which stands before each line.
+    """
+
+    def __init__(self, command: str) -> None:
+        self._command = command
+        # The lines to tell, oldest first; at most `_LINES`.
+        self._texts: list[str] = []
+        # The last range, which the next one may go on; None once it has become a line.
+        self._last: Damage | None = None
+        # How many lines were too many.
+        self._untold = 0
+
+    @property
+    def exit_code(self) -> ExitCode:
+        """The exit code that the command ends with."""
+        return ExitCode.DAMAGED if self._texts or self._last is not None else ExitCode.DONE
+
+    def add(self, damage: Damage) -> None:
+        """Take note of a range that cannot be read."""
+        last = self._last
+        if last is not None and (last.next, last.cause) == (damage.first, damage.cause):
+            self._last = last._replace(next=damage.next)
+            return
+        self._settle()
+        self._last = damage
+
+    def note(self, text: str) -> None:
+        """Take note of something else that is damaged."""
+        self._settle()
+        if len(self._texts) < _LINES:
+            self._texts.append(text)
+        else:
+            self._untold += 1
+
+    def _settle(self) -> None:
+        """Make a line of the last range, as the next one does not go on with it."""
+        last, self._last = self._last, None
+        if last is not None:
+            self.note(f"passed over {last}")
+
+    def tell(self) -> None:
+        """Print the lines on standard error."""
+        self._settle()
+        for text in self._texts:
+            print(escaped(f"hub journal {self._command}: {text}"), file=sys.stderr)
+        if self._untold:
+            rest = f"and {self._untold:,} damaged places more; see `hub journal verify`"
+            print(f"hub journal {self._command}: {rest}", file=sys.stderr)
+
+
+NO_TIER = "none"
+"""What `--tier` is given to see what is in the folder alone."""
+
+Tier = Annotated[
+    str | None,
+    Parameter(
+        name="--tier",
+        help="Where older records are, as `journal.tier` names it; none: only what is in the folder. "
+        "Default: where the folder says that it was copied to.",
+    ),
+]
+
+
+def tier_of(view: View, chosen: str | None) -> str:
+    """Return where older records of a journal are looked for; empty for nowhere.
+
+    Args:
+        view: The journal.
+        chosen: What `--tier` was given; None if it was not.
+
+    Raises:
+        JournalCorruptError: The file that says where it was copied to is damaged.
+        JournalUnavailableError: It cannot be read.
+    """
+    if chosen is not None:
+        return "" if chosen == NO_TIER else chosen
+    copied = read_copied(view.path)
+    return copied.tier if copied is not None and copied.journal == view.id.hex() else ""
+
+
+def older(view: View) -> str:
+    """Return where the records before the oldest one here are; empty if there are none, or they are nowhere."""
+    first = view.extent.first
+    try:
+        tier = tier_of(view, None)
+    except StorageError as error:
+        return str(error)
+    if not first or not tier:
+        return ""
+    return f"offsets before {first} are in the tier {tier} alone, as far as it keeps them"
+
+
+def tell_older(command: str, history: History) -> None:
+    """Say on standard error where they are, if they are not looked at.
+
+    Args:
+        command: Which of the commands of `hub journal` it is.
+        history: The journal, as the command sees it.
+    """
+    text = "" if history.address else older(history.view)
+    if text:
+        print(escaped(f"hub journal {command}: {text}"), file=sys.stderr)
+
+
+_PIECE_BYTES = 1024 * 1024
+"""How much is read at once: about a block, so that the bar moves, and Ctrl-C is heard, tens of times a second."""
+
+JournalPath = Annotated[str, Parameter(help="Folder of the journal.")]
+
+
+class Span(NamedTuple):
+    """A range of offsets: the first, and the one behind the last."""
+
+    start: int
+    end: int
+
+
+class Piece(NamedTuple):
+    """What was found where the reading stood: blocks, or why there are none."""
+
+    blocks: list[Block]
+    next: int
+    """The offset at which reading goes on."""
+    deleted: Span | None = None
+    """The records that the hub has deleted before they were read; None if there are none."""
+    damage: Damage | None = None
+    """What cannot be read; None if nothing is damaged here."""
+
+
+@contextmanager
+def opened(path: str) -> Iterator[View]:
+    """Open a journal for as long as the block lasts.
+
+    Raises:
+        JournalCorruptError: It is no journal.
+        JournalUnavailableError: There is none, or it cannot be read.
+    """
+    with closing(View(path)) as view:
+        yield view
+
+
+@contextmanager
+def opened_history(path: str, tier: str | None) -> Iterator[History]:
+    """Open a journal and its tier for as long as the block lasts.
+
+    Args:
+        path: Path of the journal.
+        tier: What `--tier` was given; None if it was not.
+
+    Raises:
+        JournalCorruptError: It is no journal.
+        JournalUnavailableError: There is none, or it cannot be read, or its tier cannot.
+        UsageError: The tier's address is none, or what it needs is not installed.
+    """
+    with opened(path) as view:
+        address = tier_of(view, tier)
+    with closing(History(path, address, PATIENT)) as history:
+        try:
+            yield history
+        except TierUnavailableError as error:
+            text = f"{error}; --tier {NO_TIER} leaves out what is not in the folder"
+            raise JournalUnavailableError(text) from error
+
+
+def span_of(history: History, start: str | None = None, end: str | None = None) -> Span:
+    """Return the range that two flags name.
+
+    Args:
+        history: The journal.
+        start: An offset or a time; None: the oldest record.
+        end: The same, of what is not wanted any more; None: what is committed now.
+
+    Raises:
+        UsageError: They cannot be understood, or it is not in the journal.
+        JournalCorruptError, JournalUnavailableError: The journal cannot be read.
+    """
+    here = history.view.extent
+    span = Span(
+        history.extent.first if start is None else _offset(history, "--start", start),
+        here.next if end is None else min(here.next, _offset(history, "--end", end)),
+    )
+    # Who begins with what is here does not wait for the tier.
+    extent = here if here.first <= span.start <= here.next else history.extent
+    if not extent.first <= span.start <= extent.next:
+        held = f"has offsets {extent.first} to {extent.next - 1}" if extent.first < extent.next else "is empty"
+        elsewhere = older(history.view) if span.start < extent.first and not history.address else ""
+        raise UsageError(f"--start {start}: the journal {held}" + (f"; {elsewhere}" if elsewhere else ""))
+    if span.end < span.start:
+        raise FlagError(f"--end {end}: that is before --start")
+    return span
+
+
+def _offset(history: History, flag: str, text: str) -> int:
+    if text.isascii() and text.isdigit():
+        return int(text)
+    return history.offset_at(time_us_of(flag, text))
+
+
+def pieces(history: History, span: Span, prefixes: tuple[str, ...] = ("",)) -> Iterator[Piece]:
+    """Yield what is in a range, in order, with what is missing in it.
+
+    Raises:
+        StorageError: It cannot be read, for another reason than damage in some place.
+    """
+    position = span.start
+    doubted = -1
+    while position < span.end:
+        try:
+            piece = _piece(history.fetch(position, span.end, prefixes, _PIECE_BYTES))
+        except GoneError as error:
+            deleted = Span(position, min(error.first, span.end))
+            piece = Piece([], deleted.end, deleted=deleted)
+        except StorageError:
+            history.refresh()
+            damage = history.damage_at(position)
+            if damage is None:  # a hub that writes may have deleted it, or written it anew
+                if doubted == position:
+                    raise
+                doubted = position
+                continue
+            following = span.end if damage.next is None else min(damage.next, span.end)
+            piece = Piece([], following, damage=damage._replace(next=damage.next and following))
+        yield piece
+        position = piece.next
+
+
+def _piece(fetched: Fetched) -> Piece:
+    return Piece([Block.parse(block, verify=False) for block in fetched.blocks], fetched.next)
+
+
+def index(view: View) -> Iterator[BlockRow | Damage]:
+    """Yield what is known of each block, and where nothing is, why, of one state of the journal.
+
+    Raises:
+        StorageError: It cannot be read, for another reason than damage in some place.
+    """
+    position, end = view.extent
+    while position < end:
+        with suppress(StorageError):
+            for row in view.rows(position):
+                yield row
+                position = row.next
+        if position < end:
+            damage = view.damage_at(position) or Damage(position, None, "the index cannot be read")
+            yield damage
+            position = end if damage.next is None else damage.next
+
+
+@dataclass(slots=True)
+class Tally:
+    """What one topic has.
+
+    Attributes:
+        messages: How many there are.
+        size_bytes: Size of their values, as they were published.
+        first_us: When the first of them came, µs since 1970 UTC.
+        last_us: When the last of them came.
+    """
+
+    messages: int
+    size_bytes: int
+    first_us: int
+    last_us: int
+
+
+def tallies(history: History, damages: Damages) -> dict[str, Tally]:
+    """Read all of a journal, and count; a bar shows how far it is.
+
+    Args:
+        history: The journal.
+        damages: Takes what could not be read.
+
+    Raises:
+        StorageError: It cannot be read, for another reason than damage in some place.
+    """
+    counted: dict[str, Tally] = {}
+    span = span_of(history)
+    with shown_bar() as tell:
+        for piece in pieces(history, span):
+            if piece.damage is not None:
+                damages.add(piece.damage)
+            for block in piece.blocks:
+                _add(counted, block)
+            tell(f"{len(counted):,} topics", piece.next - span.start, span.end - span.start)
+    return counted
+
+
+def _add(counted: dict[str, Tally], block: Block) -> None:
+    numbers, times = block.topic_nos, block.times
+    sizes = [0] * len(block.topics)
+    for number, (start, end) in zip(numbers, pairwise(block.value_ends), strict=True):
+        sizes[number] += end - start
+    first = dict(zip(reversed(numbers), reversed(times), strict=True))
+    last = dict(zip(numbers, times, strict=True))
+    for number, messages in Counter(numbers).items():
+        tally = counted.get(block.topics[number])
+        if tally is None:
+            counted[block.topics[number]] = Tally(messages, sizes[number], first[number], last[number])
+        else:
+            tally.messages += messages
+            tally.size_bytes += sizes[number]
+            tally.last_us = last[number]

@@ -1,0 +1,258 @@
+"""`hub journal tier`: look into the tier of a journal, check it. Needs no hub, and does not disturb one."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, Parameter
+
+from hub.errors import UsageError
+from hub.journal.layout import OFFSET_LIMIT
+from hub.journal.manifest import Entry
+from hub.journal.segment.header import ID_BYTES
+from peers.cli.flag_values import check_count, moment
+from peers.cli.journal import Soundness
+from peers.cli.journal_reading import JournalPath, opened, shown_bar
+from peers.cli.texts import amount, escaped, examples, kib, print_json, show
+from peers.journal.damage import Damage
+from peers.journal.tier.owner import read_copied
+from peers.journal.tier.place import check_installed, place_at
+
+if TYPE_CHECKING:
+    from peers.journal.tier.shelf import Shelf
+
+
+TierAddress = Annotated[str, Parameter(help="The tier: a folder or s3://bucket/prefix, as `journal.tier` names it.")]
+
+JournalId = Annotated[str | None, Parameter(help="Id of a journal, where the tier holds several.")]
+
+
+def shelves(address: str, journal: str | None) -> list[Shelf]:
+    """Return the journals that a tier holds, their manifests read.
+
+    Args:
+        address: Of the tier.
+        journal: Id of the only one that is wanted.
+
+    Raises:
+        UsageError: The address is none, what it needs is not installed, or there is no such journal.
+        JournalCorruptError: A manifest is damaged.
+        TierUnavailableError: It cannot be read now.
+    """
+    check_installed()
+    found = [name for name in place_at(address).folders() if _id(name) and journal in {None, name}]
+    if not found:
+        raise UsageError(f"{address}: holds no {'journal' if journal is None else f'journal {journal}'}")
+    return [shelf_of(address, _id(name)) for name in found]
+
+
+def shelf_of(address: str, journal: bytes) -> Shelf:
+    """Return one journal in a tier, its manifest read. Raises as `shelves`."""
+    check_installed()
+    from peers.journal.tier.shelf import Shelf  # noqa: PLC0415 -- it needs what was looked for just now
+
+    shelf = Shelf(place_at(address), journal)
+    shelf.refresh()
+    return shelf
+
+
+def _id(name: str) -> bytes:
+    """Return the id that a folder is called by; empty if it is called otherwise."""
+    try:
+        found = bytes.fromhex(name)
+    except ValueError:
+        return b""
+    return found if len(found) == ID_BYTES and found.hex() == name else b""
+
+
+_SHOWN_ROWS = 100
+"""Most rows of a table, unless another limit is given."""
+
+_FILE_HEADS = ("journal", "first offset", "next offset", "records", "KiB", "oldest (UTC)", "newest (UTC)", "missing")
+_TOPIC_HEADS = ("topic", "messages")
+
+
+def ls(
+    tier: TierAddress,
+    /,
+    *,
+    journal: JournalId = None,
+    topics: Annotated[
+        bool, Parameter(help="One row a topic, those with the most messages first.", negative=())
+    ] = False,
+    limit: Annotated[
+        int | None, Parameter(help="Most rows: the newest files, or the first topics. Default: 100, with --json all.")
+    ] = None,
+    json: Annotated[bool, Parameter(help="One JSON object a line.", negative=())] = False,
+) -> None:
+    """List the files of a tier, the newest last, or its topics."""
+    check_count("--limit", limit)
+    most = limit or (None if json else _SHOWN_ROWS)
+    found = ((shelf.journal.hex(), entry) for shelf in shelves(tier, journal) for entry in shelf.entries())
+    if topics:
+        _list_topics((entry for _, entry in found), most, json=json)
+        return
+    rows: deque[tuple[str, Entry]] = deque(maxlen=most)
+    count = 0
+    for one in found:
+        rows.append(one)
+        count += 1
+    if json:
+        print_json(*(_file_object(*one) for one in rows))
+        return
+    show(_FILE_HEADS, (_file_cells(*one) for one in rows))
+    _tell_rest(count - len(rows), "older files")
+
+
+def _file_object(journal: str, entry: Entry) -> dict[str, Any]:
+    return {
+        "journal": journal,
+        "first": entry.first,
+        "next": entry.next,
+        "records": entry.records,
+        "bytes": entry.size_bytes,
+        "oldest": moment(entry.earliest_us),
+        "newest": moment(entry.latest_us),
+        "holes": [{"first": hole.first, "next": hole.next, "cause": hole.cause} for hole in entry.holes],
+    }
+
+
+def _file_cells(journal: str, entry: Entry) -> Sequence[str]:
+    missing = entry.next - entry.first - entry.records
+    offsets = journal, str(entry.first), str(entry.next), amount(entry.records), kib(entry.size_bytes)
+    return (*offsets, moment(entry.earliest_us), moment(entry.latest_us), amount(missing))
+
+
+def _list_topics(entries: Iterable[Entry], most: int | None, *, json: bool) -> None:
+    counts: Counter[str] = Counter()
+    for entry in entries:
+        for topic, count in entry.topics:
+            counts[topic if entry.are_topics_whole else f"{topic}..."] += count
+    found = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    rows = found[:most]
+    if json:
+        print_json(*({"topic": topic, "messages": count} for topic, count in rows))
+        return
+    show(_TOPIC_HEADS, ((topic, amount(count)) for topic, count in rows))
+    _tell_rest(len(found) - len(rows), "more topics")
+
+
+def _tell_rest(count: int, what: str) -> None:
+    if count:
+        print(f"and {count:,} {what}, see --limit")
+
+
+def status(
+    path: JournalPath, /, *, json: Annotated[bool, Parameter(help="One JSON object.", negative=())] = False
+) -> None:
+    """Tell how far a journal is copied to its tier."""
+    with opened(path) as view:
+        copied = read_copied(path)
+        if copied is None:
+            raise UsageError(f"{path}: was never copied; a hub with journal.tier does that, once a segment is sealed")
+        shelf = shelf_of(copied.tier, view.id)
+        here, sealed = view.extent, view.catalog.firsts[-1]
+    following = shelf.next or 0
+    behind = max(0, sealed - following)
+    files = size_bytes = raw_bytes = 0
+    for entry in shelf.entries():
+        files += 1
+        size_bytes += entry.size_bytes
+        raw_bytes += entry.raw_bytes
+    if json:
+        offsets = {
+            "first_there": shelf.first,
+            "first_here": here.first,
+            "copied": following,
+            "next": here.next,
+        }
+        sizes = {"behind": behind, "files": files, "bytes": size_bytes, "raw_bytes": raw_bytes}
+        print_json({"journal": shelf.journal.hex(), "tier": copied.tier} | offsets | sizes)
+        return
+    rows = [
+        ("journal", "id", shelf.journal.hex()),
+        ("tier", "", copied.tier),
+        ("oldest there", "offset", str(shelf.first)),
+        ("oldest here", "offset", str(here.first)),
+        ("copied before", "offset", str(following)),
+        ("sealed, not copied", "records", amount(behind)),
+        ("end", "offset", str(here.next)),
+        ("files there", "", amount(files)),
+        ("size there", "KiB", kib(size_bytes)),
+        ("values in them", "KiB", kib(raw_bytes)),
+    ]
+    show(("", "unit", "figure"), rows, text_columns=(0, 1))
+
+
+_HEADS = ("journal", "offsets", "records", "what")
+
+
+def verify(tier: TierAddress, /, *, journal: JournalId = None) -> int:
+    """Read everything in a tier and look for damage: exit code 0 if there is none, 3 if there is."""
+    found: list[tuple[str, Damage]] = []
+    files = records = damaged = 0
+    with shown_bar() as tell:
+        for shelf in shelves(tier, journal):
+            begin, end = position, _ = shelf.first or 0, shelf.next or 0
+            for entry in shelf.entries():
+                tell(f"file {entry.name}", entry.first - begin, end - begin)
+                found += [(shelf.journal.hex(), damage) for damage in _missing(entry, position)]
+                position = entry.next
+                flaw = shelf.flaw_of(entry)
+                if flaw:
+                    found.append((shelf.journal.hex(), Damage(entry.first, entry.next, flaw)))
+                    damaged += 1
+                else:
+                    files += 1
+                    records += entry.records
+    if not found:
+        print(f"sound: {records:,} records in {files:,} files")
+        return Soundness.SOUND
+    rows = ((name, f"{one.first} to {(one.next or 0) - 1}", _count(one), one.cause) for name, one in found)
+    show(_HEADS, rows, text_columns=(0, 1, 3))
+    print(f"\n{records:,} records can be read, in {files:,} of {files + damaged:,} files")
+    return Soundness.DAMAGED
+
+
+def _count(damage: Damage) -> str:
+    return amount((damage.next or 0) - damage.first)
+
+
+def _missing(entry: Entry, position: int) -> Iterator[Damage]:
+    """Yield what no file holds between an offset and the end of a file."""
+    if position < entry.first:
+        yield Damage(position, entry.first, "deleted before they were copied, or their sheet is lost")
+    for hole in entry.holes:
+        yield Damage(hole.first, hole.next, f"could not be copied: {hole.cause}")
+
+
+def rebuild(tier: TierAddress, /, *, journal: JournalId = None) -> int:
+    """Write lost or damaged sheets of a tier anew; while a hub copies there, it does so itself when it starts."""
+    result = Soundness.SOUND
+    for shelf in shelves(tier, journal):
+        from peers.journal.tier.rebuilding import rebuild as rebuilt  # noqa: PLC0415 -- it needs an extra
+
+        done = rebuilt(shelf, 0, OFFSET_LIMIT)
+        records = sum(entry.records for entry in done.entries)
+        print(
+            f"{shelf.journal.hex()}: {amount(len(done.sheets))} damaged sheets; "
+            f"named {amount(len(done.entries))} files, {amount(records)} records"
+        )
+        for flaw in done.flaws:
+            print(escaped(f"hub journal tier rebuild: {flaw}"), file=sys.stderr)
+            result = Soundness.DAMAGED
+    return result
+
+
+app = App(
+    name="tier",
+    help="Look into the tier of a journal, check it.",
+    help_epilogue=examples("hub journal tier ls /mnt/shared/hub", "hub journal tier verify /mnt/shared/hub"),
+)
+app.command(ls, name="ls", help="List the files of a tier, or its topics.")
+app.command(rebuild, name="rebuild", help="Write lost sheets of a tier anew.")
+app.command(status, name="status", help="How far a journal is copied to its tier.")
+app.command(verify, name="verify", help="Read all files and look for damage.")
