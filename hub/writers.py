@@ -24,7 +24,7 @@ has brought much for those in the line can be told when they have written (`call
 Cost: a comparison for a read that reaches few, some 200 ns for one that reaches more; where not all can write, 100 ns
 for each of them, of the 10 to 25 µs of the write.
 
-Not here: what is written (`hub.handler`), who may be read (`peers.connections.own_share`).
+Not here: what is written (`hub.handler`), who may be read (`peers.connections.connection`).
 """
 
 from __future__ import annotations

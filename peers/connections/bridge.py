@@ -104,7 +104,7 @@ class BridgeConversation:
 
     def begin(self, refusal: str) -> None:
         """Ask for the WebSocket, which the session has done already."""
-        self._connection.ending.far_side_closes = True
+        self._connection.far_side_closes = True
         if refusal:
             self._connection.end(CloseCode.TRY_AGAIN_LATER, refusal)
 
@@ -127,7 +127,7 @@ class BridgeConversation:
             case Closing():
                 reason = f"{event.text} ({event.code})" if event.text else f"closed with {event.code}"
                 self._connection.reason = reason
-                self._connection.ending.linger()
+                self._connection.linger()
         return 1
 
     def _publish_incoming(self, incoming: Incoming) -> int:
@@ -147,12 +147,10 @@ class BridgeConversation:
         connection, core = self._connection, self._node.core
         enter_zeek(self._node, connection, dialled=True)
         rights = rights_of(self._node, connection)
-        handler = Handler(
-            connection.writer, role=Role.LEAF, limits=self._queue, address=connection.address, rights=rights
-        )
+        handler = Handler(connection, role=Role.LEAF, limits=self._queue, address=connection.address, rights=rights)
         connection.join(handler)
         core.attach(handler, self._change_wanted)
-        connection.charging.begin()
+        connection.charge_user()
         core.refusals.on_refused[handler] = partial(refuse_zeek, self._node, connection)
         self.session.ask(self._wanted.ask())
         core.subscribe(handler, self._publish)
@@ -206,7 +204,7 @@ class BridgeConversation:
             self.session.send(found)
             lost += missing
         if lost:  # the API has no word for it: the log and `$hub/overflow` tell
-            self._connection.writer.lose(lost)
+            self._connection.lose(lost)
         outgoing = self.session.take_outgoing()
         return [outgoing] if outgoing else []
 
@@ -235,9 +233,6 @@ class BridgeConversation:
     def drain(self, text: str) -> None:
         """The hub stops."""
         self._connection.end(CloseCode.GOING_AWAY, text)
-
-    def drain_publisher(self, text: str) -> None:
-        """A Zeek is a peer: it is told as the others are."""
 
     def close(self, code: int, text: str) -> str:
         """End the session."""

@@ -195,7 +195,7 @@ class BrokerConversation:
             case StoreCommand():
                 self._stores.hear(event.envelope)
             case Drained():
-                self._connection.ending.finish("")
+                self._connection.finish("")
             case Ended():
                 self._finish(event)
         return 1
@@ -205,7 +205,7 @@ class BrokerConversation:
         try:
             enter_zeek(self._node, self._connection, dialled=self._dialled)
         except NotRecognisedError as error:
-            self._connection.ending.turn_away(error)
+            self._connection.turn_away(error)
             return
         verdict = self._peerings.registry.claim(peer_id, self)
         if verdict is Verdict.PROCEED:
@@ -224,13 +224,13 @@ class BrokerConversation:
         self._connection.reason = f"already connected to endpoint {self.far_name} ({code})"
         self._closing_code = code
         self.session.refuse_redundant()
-        self._connection.ending.linger()
+        self._connection.linger()
 
     def _greet(self, peered: Peered) -> None:
         """The handshake is done: take the far side in."""
         node, connection = self._node, self._connection
         address = connection.address
-        handler = Handler(connection.writer, role=Role.LEAF, limits=self._queue, name=self.far_name, address=address)
+        handler = Handler(connection, role=Role.LEAF, limits=self._queue, name=self.far_name, address=address)
         handler.rights = rights_of(node, connection)
         handler.restrict(itself=False, leaves=node.settings.zeek.forwarding == "on")
         connection.join(handler)
@@ -243,7 +243,7 @@ class BrokerConversation:
         if self._gateway.is_here:
             self._hear_filter()
         self._peerings.registry.settle(peered.peer_id)
-        connection.charging.begin()
+        connection.charge_user()
         connection.opened()
         node.log.info("Zeek peered", address=address, name=self.far_name, overflow=self._queue.overflow.value)
         if not self._gateway.is_here:
@@ -254,11 +254,11 @@ class BrokerConversation:
         connection = self._connection
         reason = connection.reason or f"{ended.text} (Broker code {int(ended.code)}, {ended.code.text})"
         if ended.by_far_side:
-            connection.ending.finish(reason)
+            connection.finish(reason)
         else:
             connection.reason = reason
             self._closing_code = self._closing_code or CloseCode.PROTOCOL_ERROR
-            connection.ending.linger()
+            connection.linger()
 
     # Who is its gateway.
 
@@ -323,7 +323,7 @@ class BrokerConversation:
             self._announce_in(_ANNOUNCE_S)
             return
         self.session.announce([*self._asked, *self._stores.topics] if self._gateway.is_here else ())
-        self._connection.writer.write_outgoing()
+        self._connection.write_outgoing()
 
     # What the handler writes.
 
@@ -340,7 +340,7 @@ class BrokerConversation:
             parts.append(form.frames(batch))
             lost += form.lost_messages
         if lost:
-            self._connection.writer.lose(lost)
+            self._connection.lose(lost)
         return parts
 
     def render_items(self, items: list[Item]) -> list[bytes]:  # noqa: ARG002 -- a leaf neither asks nor serves
@@ -355,7 +355,7 @@ class BrokerConversation:
         """Write commands of stores that wait. Changes of the filter look again by themselves."""
         waiting = self._stores.take_waiting()
         if waiting:
-            self._connection.writer.write(waiting)
+            self._connection.write(waiting)
 
     # Ends.
 
@@ -377,11 +377,8 @@ class BrokerConversation:
             connection.reason = f"{text} ({int(CloseCode.GOING_AWAY)})"
             self._closing_code = CloseCode.GOING_AWAY
             self.session.say_goodbye(secrets.token_bytes(GOODBYE_BYTES))
-            connection.writer.write_outgoing()
-            connection.ending.expect(GOODBYE_S)
-
-    def drain_publisher(self, text: str) -> None:
-        """A Zeek is a peer: it is told as the others are."""
+            connection.write_outgoing()
+            connection.end_in(GOODBYE_S)
 
     def close(self, code: int, text: str) -> str:
         """Drop the connection: Broker has no other word once it is peered."""

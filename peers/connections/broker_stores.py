@@ -250,7 +250,7 @@ class StoreEnd:
             return False
         if handler.writable and not self._waiting:
             self._session.send(frame)
-            connection.writer.speak()
+            connection.write_later()
             return True
         is_full = len(self._waiting) >= QUEUE_COMMANDS or self._waiting_bytes + len(frame) > QUEUE_BYTES
         if self._waiting and is_full:

@@ -1,188 +1,259 @@
-"""`Connection`: one socket of the hub, whatever is spoken on it.
+"""`Connection`: one socket of the hub, whatever protocol it carries.
 
 ```
 socket ─ data_received ─▶ session.feed, next_event ─▶ Run, Stretch ─▶ core.publish
-                                              └─────▶ all else     ─▶ conversation.act
-core ─ Handler.offer ... end_read ─▶ Writer.send ─▶ conversation.render ─▶ one write
+                                              └─────▶ other events ─▶ conversation.act
+core ─ Handler.offer ... end_read ─▶ send ─▶ conversation.render ─▶ one write
 ```
 
-Purpose: all that does not depend on the protocol. What is read, and why nothing is read, is here, and so is giving
-everything back; the rest is in parts, each with a state of its own:
-
-| part | what it decides |
-|---|---|
-| `Writer` | what is written, and when; it is the outlet of the handler |
-| `OwnShare` | how much is done in a turn of the loop, and what waits |
-| `Charging` | what the user is charged, and how fast he may be |
-| `Watch` | whether it may stay: handshake, proof, signs of life, slow frames |
-| `Ending` | draining, the last word, lingering |
-
-It is the last line of defence too: whatever goes wrong in a conversation ends its connection, and nobody else notices.
-
-Owner: the event loop. Invariants: it is read exactly while nothing stands in the way (`peers.connections.reading`); one
-write for what a read brought (uvloop makes it one system call for what all reads of a turn brought); once it is over,
-neither its conversation nor a part knows it, so that it is freed at once.
-
-Cost: per read, not per message. Not here: what is said (`peers.connections.conversation`).
+A connection reads, writes, keeps time limits and ends; what is said is its conversation's (`Conversation`). It is read
+exactly while `unread_for` is 0. Each read costs one call of `data_received`, never one for each message. An exception
+in a conversation ends its connection and no other. After the end, connection and conversation do not refer to each
+other any more, so that both are freed at once.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
+import traceback
 from collections.abc import Callable
 from functools import partial
-from typing import Any, cast
+from typing import Any, Final, cast
 
-from hub.errors import CloseCode
+from hub.batch import Batch
+from hub.delivery import Role
+from hub.errors import CloseCode, NotRecognisedError
 from hub.handler import Handler
+from hub.policy.grants import User
+from hub.quotas.quotas import Share
+from hub.request_frame import Item
 from hub.stretch import Run, Stretch
-from peers.connections.charging import Charging
-from peers.connections.conversation import Conversation, Session
-from peers.connections.ended import ENDED, OVER
-from peers.connections.ending import Ending
-from peers.connections.failure import log_failure
+from peers.connections.conversation import ENDED, Conversation, Session
 from peers.connections.holding import Holding
-from peers.connections.own_share import BYTES_PER_EVENT, REFILL_BELOW, RUNS_PER_EVENT, TURN_EVENTS, OwnShare
 from peers.connections.pacing import Pacing
-from peers.connections.reading import (
-    BARRED,
-    ELSEWHERE,
-    JOURNAL,
-    KEPT_OUT,
-    NOTHING,
-    PUT_OFF,
-    UNACTED,
-    UNANSWERED,
-)
-from peers.connections.unread import arrived_bytes
-from peers.connections.watch import Watch
-from peers.connections.writer import Writer
+from peers.connections.timeouts import LINGER_S, Lingering, Progress
+from peers.node.common_share import CommonShare
 from peers.node.node import HUB_STOPS, Node
-from peers.transport.transport import NO_TRANSPORT, far_address
+from peers.node.waiting_time import WaitingTime
+from peers.transport.liveness import NO_ANSWER, Act, Liveness
+from peers.transport.tls_transport import KEPT_BYTES
+from peers.transport.transport import (
+    NO_TRANSPORT,
+    end_writing,
+    far_address,
+    pause_while_unwritten,
+    unread_bytes,
+    write_pieces,
+)
 from peers.users.identity import Identity
 from peers.wire.scanner import NEED_DATA
 
-__all__ = ["Connection"]
+__all__ = ["BARRED", "ELSEWHERE", "NOTHING", "PUT_OFF", "TURN_EVENTS", "Connection", "describe"]
+
+# Why a connection is not read: bits of `unread_for`. Each reason comes and goes by itself.
+
+NOTHING: Final = 0
+PUT_OFF: Final = 1
+"""Its share of a turn is used up, or the share of all connections, until its next turn (`take_turn`)."""
+ENTERING: Final = 2
+"""Its user has too many connections, or has used up their publish rate already."""
+BARRED: Final = 4
+"""It has sent an unknown token, and waits as an answer to a wrong token would."""
+PACED: Final = 8
+"""Its user publishes faster than their publish rate."""
+JOURNAL: Final = 16
+"""It publishes to a journal that is behind."""
+UNANSWERED: Final = 32
+"""It does not read the answers to what it has sent."""
+ELSEWHERE: Final = 64
+"""Its conversation waits for another part of the hub (`hold`, `go_on`)."""
+
+KEPT_OUT: Final = ENTERING | BARRED
+"""The next event waits, however much is left of the turn."""
+UNACTED: Final = PUT_OFF | KEPT_OUT
+"""What was read already waits, too: uvloop hands over what it has read when reading is paused."""
+UNHEARD: Final = KEPT_OUT | PACED | JOURNAL
+"""This side makes the far side wait, so silence does not mean that the far side is gone."""
+
+TURN_EVENTS = 500
+"""What one connection may do in a turn of the event loop: runs of messages, other frames, and prefixes in them. A
+prefix or a new topic costs about 15 µs, so one client blocks a turn for about 10 ms at most. All connections together
+have a share, too (`peers.node.common_share`)."""
+
+_RUNS_PER_EVENT = 4
+"""Runs in a row cost less than a frame each: about 0.5 µs."""
+
+_BYTES_PER_EVENT = 4096
+"""Bytes that count as one event, so that a turn brings at most 2 MB of one connection. A loop may read a ready socket
+many times before the next one: libuv reads up to 32 times 256 KB."""
+
+_COPIES_PER_EVENT = 2
+"""A large read for many subscribers is copied into the socket of each: so many copies of `_BYTES_PER_EVENT` count as
+one event. 256 KiB for 100 subscribers take about 50 ms."""
+
+_REFILL_BELOW = TURN_EVENTS // 2
+"""A share below this is refilled after the turn. Above it, the callback costs more than it gives."""
+
+_COPIED_BYTES = 16 * 1024
+"""Pieces up to this size together are joined before they are written: to a transport each piece is work."""
 
 _SECURE = {"tcp": "tls", "ws": "wss", "http": "https"}
-"""What is said in place of a scheme where TLS is beneath it."""
+"""Schemes with TLS beneath them."""
+
+_PROOF_ENDED = "what was shown for who this is has ended and was not renewed; connect again with a fresh token"
 
 
 class Connection(asyncio.Protocol):
-    """One socket.
+    """One socket: the outlet of its handler (`hub.outlet`), and watched by `peers.node.keepalive`.
 
     Args:
-        node: The hub it belongs to.
-        make: Makes what it carries; called once, with this connection.
+        node: The hub.
+        make: Makes the conversation; called once, with this connection.
         address: Where to, if this side has dialled.
     """
 
     __slots__ = (
         "_core",
+        "_drain_text",
+        "_event",
         "_is_dialled",
-        "_liveness",
+        "_is_ending",
+        "_is_over",
+        "_is_refilling",
+        "_is_sending_gap",
+        "_is_writing_later",
+        "_left",
+        "_lingering",
         "_now_s",
+        "_place",
+        "_progress",
+        "_refusal",
+        "_rejected_messages",
         "_times",
+        "_waiting",
         "address",
         "after_read",
-        "charging",
         "conversation",
-        "ending",
+        "due_s",
+        "far_side_closes",
         "handler",
         "has_acted",
         "has_joined",
         "holding",
         "identity",
-        "is_given_back",
+        "is_choked",
         "is_lost",
+        "liveness",
         "lost",
         "node",
         "pacing",
         "read_bytes",
         "reason",
         "session",
-        "share",
         "since_s",
         "software",
         "transport",
         "unread_for",
-        "watch",
-        "writer",
     )
 
-    def __init__(self, node: Node, make: Callable[[Connection], Conversation], *, address: str = "") -> None:
+    def __init__(  # noqa: PLR0915 -- its state, all of it
+        self, node: Node, make: Callable[[Connection], Conversation], *, address: str = ""
+    ) -> None:
+        limits = node.settings.limits
         self.node = node
         self.transport: asyncio.Transport = NO_TRANSPORT
-        """Where it reads and writes. A conversation may put another in its place before anything is written."""
-        self.writer = Writer(self)
-        """The outlet of its handler, and whatever else is written here."""
-        self.ending = Ending(self)
-        """What it says last, and what happens then."""
-        self.watch = Watch(self)
-        """Whether it may stay."""
-        self._core, self._now_s, self._liveness = node.core, node.loop.time, self.watch.liveness  # each read needs them
-        self._times = node.read_times
-        self.holding = Holding(node.held)
-        """What is charged for what was read and not acted on, and for what is written and not read."""
-        self.share = OwnShare(self)
-        """What it may ask for in a turn."""
-        self.charging = Charging(self)
-        """What its user is charged for it."""
-        self.unread_for = NOTHING
-        """The reasons for which nothing is read (`peers.connections.reading`). While one of `UNACTED` is among them,
-        the rest of what was read waits, too."""
-        self.pacing: Pacing | None = None
-        """Keeps the rate of the far side's user; None while that is not known, and where there is none."""
-        self.has_acted = False
-        """Whether a whole frame or message has come since the last look at the connection."""
+        """A conversation may replace it before anything is written."""
+        self._core, self._now_s, self._times = node.core, node.loop.time, node.read_times  # each read needs them
+        # Who the far side is.
         self.identity: Identity | None = None
-        """Who the far side is, from when it was recognised (`peers.connections.door`); None for a hub that this hub has
-        dialled, which need not show it."""
+        """Set when the far side is authenticated (`peers.connections.door`); None for a hub that this hub dialled."""
         self._is_dialled = bool(address)
-        """Whether this side has opened the connection."""
-        self.is_lost = False
-        """Whether the socket is closed. What the connection had is given back then, in this turn or in a later one."""
-        self.is_given_back = False
-        """Whether that was done."""
-        self.after_read: Callable[[], None] | None = None
-        """Called behind every read, if the conversation wants that."""
-        self.read_bytes = 0
-        """How much has come, bytes, whatever has become of it; without TLS."""
-        self.handler: Handler | None = None
-        """Set by the conversation when the far side has become a part of the hub; None again once all is over."""
-        self.has_joined = False
-        """Whether the far side has ever been a part of the hub."""
         self.reason, self.address = "", address
         self.software = ""
-        """What the far side runs, as it says itself: in HELLO, or as `User-Agent`; the first characters of that."""
+        """What the far side runs, as it says in HELLO or `User-Agent`, cut to a limit."""
+        self.handler: Handler | None = None
+        """Set by the conversation when the far side joins the hub; None again after the end."""
+        self.has_joined = False
+        """Whether the far side has ever joined the hub."""
         self.since_s = 0.0
-        """Since when the socket is open, of the loop's clock."""
+        """When the socket was opened, on the loop's clock."""
+        self.is_lost = False
+        """Whether the socket is closed. What the connection held is released in this turn or a later one."""
+        self._is_over = False
+        """Whether that was released, and all that was read is done."""
         self.lost: asyncio.Future[None] | None = None
-        """Done when the far side is no part of the hub any more, though it may still be reading why; set by a dialler
-        that waits for that."""
+        """Done when the far side has left the hub; set by a dialler that waits for it."""
+        # Reading.
+        self.unread_for = NOTHING
+        """The reasons not to read, as bits."""
+        self.has_acted = False
+        """Whether a whole frame or message has come since the last check."""
+        self.after_read: Callable[[], None] | None = None
+        """Called after every read, if the conversation sets it."""
+        self.read_bytes = 0
+        """Bytes read so far, without TLS."""
+        self._left = TURN_EVENTS
+        """What is left of this connection's share of the turn."""
+        self._is_refilling = False
+        self._event: Any = None
+        """The event that comes first in the next turn; None if there is none."""
+        # Writing.
+        self.is_choked = False
+        """Whether the transport is above its high-water mark."""
+        self._is_writing_later = False
+        self._is_sending_gap = False
+        self._waiting: WaitingTime | None = None
+        """How long the handler's queue waits; None while it is empty."""
+        self._rejected_messages = 0
+        """How many of the session's rejected messages are counted at the node."""
+        # What its user is charged.
+        self.holding = Holding(node.held)
+        self.pacing: Pacing | None = None
+        """Keeps the user's publish rate; None before the user is known."""
+        self._place: Share | None = None
+        """What the connection is charged to until its handler is."""
+        # Time limits, and the end.
+        self.due_s = -1
+        """See `peers.node.keepalive.Watched`."""
+        self.liveness = Liveness(0.0, limits.ping_after_s, limits.ping_timeout_s)
+        self._progress = Progress()
+        self._drain_text = ""
+        """The reason that the far side is given when its queue is written, as the hub stops."""
+        self._lingering: Lingering | None = None
+        """Set after the last word of this side, while the far side may still read it."""
+        self._is_ending = False
+        """Whether the next check closes the socket."""
+        self._refusal: NotRecognisedError | None = None
+        """Why the far side was not authenticated, until it is told."""
+        self.far_side_closes = False
+        """Whether the far side closes the socket first. Zeek's WebSocket server cannot answer a Close frame that comes
+        with the end of the stream."""
         self.conversation: Conversation = make(self)
-        """`ENDED` once the connection is over, and what it had read is acted on."""
+        """`ENDED` after the end."""
         self.session: Session = self.conversation.session
-        """The conversation's, or what takes its place when this side has said its last word."""
+        """The conversation's session, or its replacement after this side's last word."""
 
-    # What asyncio calls.
+    # Callbacks of asyncio.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Count the connection in."""
+        """Admit the connection, and begin the conversation."""
         self.transport = cast("asyncio.Transport", transport)
         self.address = self.address or far_address(self.transport)
-        self.since_s = self.watch.begin()
+        self.hear()
+        self.since_s = self.liveness.heard_s
+        self.look_in(self.node.settings.limits.handshake_s)
         refusal = self.node.enter(self) if self._is_dialled else self.node.admit(self)
         try:
             self.conversation.begin(refusal)
-            self.writer.write_outgoing()
+            self.write_outgoing()
         except Exception as error:  # noqa: BLE001 -- the last line of defence
             self.fail(error)
 
     def data_received(self, data: bytes) -> None:
-        """Route what came; act on the rest."""
-        now_s = self._now_s  # what is called right where it is looked up in a slot is looked up the slow way
-        self._liveness.heard_s = heard_s = now_s()
+        """Route what was read; act on the rest."""
+        now_s = self._now_s  # calling it right out of the slot takes the slow way
+        self.liveness.heard_s = heard_s = now_s()
         times = self._times
         is_timed = heard_s >= times.due_s
         size_bytes = len(data)
@@ -191,14 +262,14 @@ class Connection(asyncio.Protocol):
                 times.begin(heard_s, size_bytes)
             self.session.feed(data)
             self.read_bytes += size_bytes
-            if size_bytes >= BYTES_PER_EVENT:
-                self.share.work_at_much(size_bytes // BYTES_PER_EVENT)
+            if size_bytes >= _BYTES_PER_EVENT:
+                self._work_at_much(size_bytes // _BYTES_PER_EVENT)
             elif not (self.unread_for and self.unread_for & UNACTED):
-                self.work()  # otherwise it waits: uvloop hands over what it had read when reading was paused
+                self.work()
             if self.unread_for & UNACTED:
                 self._charge_held()
             if self.pacing is not None and self.pacing.rate.is_limited:
-                self.charging.count(size_bytes)
+                self.count_read(size_bytes)
             if is_timed:
                 if self.unread_for & PUT_OFF:
                     times.put_off(self)
@@ -218,23 +289,34 @@ class Connection(asyncio.Protocol):
         return False
 
     def pause_writing(self) -> None:
-        """The transport has more than its high-water mark to write."""
-        self.writer.pause()
+        """The transport is above its high-water mark: the handler queues."""
+        self.is_choked = True
+        self._charge_unwritten()
+        if self.handler is not None and not self.conversation.is_bell:
+            self.handler.pause()
+            if self._waiting is None:
+                self._waiting = WaitingTime(self._now_s())
 
     def resume_writing(self) -> None:
         """The transport takes bytes again."""
-        self.writer.resume()
+        self.is_choked = False
+        self.holding.leave_unwritten(0)
+        self.hear()  # a slow reader may be minutes away from a ping that stands behind all of that
+        if self.conversation.is_held:
+            self.read_on(UNANSWERED)  # it is read, since its answer is what the conversation waits for
+        else:
+            self.write_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Give back everything that the connection had, if need be in a later turn: thousands may be lost at once."""
+        """Release all that the connection holds, if need be in a later turn: thousands may be lost at once."""
         if self.is_lost:
             return
         self.is_lost = True
         self.reason = self.reason or (str(exc) if exc is not None else self.conversation.unsaid)
-        self.node.keepalive.forget(self.watch)
-        self.holding.give_back(self.writer)
-        self.charging.end()
-        self.node.core.depart(partial(self.guard, self._give_back))
+        self.node.keepalive.forget(self)
+        self.holding.give_back(self)
+        self._stop_pacing()
+        self._core.depart(partial(self.guard, self._give_back))
 
     def _give_back(self) -> None:
         node = self.node
@@ -244,32 +326,32 @@ class Connection(asyncio.Protocol):
         self.leave()
         log = node.log.debug if self.conversation.is_quiet else node.log.info
         log("connection closed", address=self.address, name=self.far_name, reason=self.reason)
-        self.is_given_back = True
+        self._is_over = True
         if not self.unread_for & UNACTED:
-            self.conclude()
+            self._conclude()
 
-    def conclude(self) -> None:
-        """Let go of all that refers to this connection: it is freed at once, and not when garbage is collected."""
-        self.writer.change_session()
-        self.charging.conclude()  # what was put off is routed by now
+    def _conclude(self) -> None:
+        """Drop all references to this connection, so that it is freed at once and not by the garbage collector."""
+        self.change_session()
+        pacing, self.pacing = self.pacing, None
+        if pacing is not None and pacing.rate.is_limited:
+            pacing.spend(0)  # count what was routed at the very end
         self.guard(self.conversation.conclude)
-        self.conversation, self.session = ENDED, ENDED.session
+        self.conversation, self.session, self.transport = ENDED, ENDED.session, NO_TRANSPORT
         self.handler = self.after_read = None
-        for part in (self.writer, self.ending, self.watch, self.share, self.charging):
-            part.connection = OVER
 
     # The far side.
 
     @property
     def protocol(self) -> str:
-        """What is spoken, as the scheme of a URL."""
+        """The protocol, as the scheme of a URL."""
         scheme = self.conversation.scheme
         is_secure = self.transport.get_extra_info("sslcontext") is not None
         return _SECURE.get(scheme, scheme) if is_secure else scheme
 
     @property
     def tls(self) -> Any:
-        """What the hub's own TLS knows of the far side, as an `ssl.SSLObject`; None without it, and for Zeeks."""
+        """The `ssl.SSLObject` of the hub's own TLS; None without it, and for Zeeks."""
         return self.transport.get_extra_info("ssl_object") if self.conversation.scheme in _SECURE else None
 
     @property
@@ -279,53 +361,57 @@ class Connection(asyncio.Protocol):
 
     @property
     def how(self) -> str:
-        """How the far side was recognised; empty if nobody was asked."""
+        """How the far side was authenticated; empty if it was not asked."""
         return "" if self.identity is None else self.identity.how
 
     def join(self, handler: Handler) -> None:
-        """The far side has become a part of the hub, whose batches are written here."""
+        """The far side has joined the hub, which delivers to it here."""
         self.handler = handler
-        self.charging.hand_over(handler)
+        handler.share, self._place = self._place, None
         self.has_joined = True
         self.node.settle(self)
-        if self.writer.is_choked:
+        if self.is_choked:
             handler.pause()
         if handler.rights is not None:
             self.after_turn(self._audit)
 
     def _audit(self) -> None:
-        """Somebody was recognised, and has become a part of the hub."""
         if self.handler is not None and not self.handler.closed:
             self.node.audit.recognised(self.handler, self.how)
 
-    def go_on_with(self, session: Session) -> None:
-        """This side has said its last word: what comes now is for another session."""
-        self.writer.change_session()
-        self.session = session
+    def opened(self) -> None:
+        """The handshake is done: expect signs of life, and evict the connection no more.
+
+        But where users have quotas, a WebSocket that is charged to no user yet stays a newcomer: its first message may
+        still say who it is.
+        """
+        if self.has_joined or self.has_place or self.node.access.is_open:
+            self.node.settle(self)
+        due_s = self.liveness.heard_s + self.node.settings.limits.ping_after_s
+        self.look_in(min(due_s - self._now_s(), self.proof_left_s()))
 
     def become(self, conversation: Conversation) -> None:
-        """Another conversation goes on here, with what this one had read and not acted on."""
-        self.writer.change_session()
+        """Replace the conversation; the new one goes on with what this one has read and not acted on."""
+        self.change_session()
         self.conversation, self.session = conversation, conversation.session
         self.after_turn(self._work_on)
 
     def _work_on(self) -> None:
-        """Act on what was read before another conversation began, unless that waits: then its turn will come."""
         if not self.unread_for & UNACTED and not self.is_lost:
             self.work()
 
     # Reading.
 
     def work(self) -> None:  # noqa: C901, PLR0912 -- one function, since it is called for every read
-        """Act on what came until a turn's share is used up; the rest is for the next turn, after everybody else's."""
-        session, share = self.session, self.share
-        core, journal = self._core, self.node.journal
+        """Act on what was read until the share of this turn is used up; the rest waits for a later turn."""
+        session, node = self.session, self.node
+        core, journal, events = self._core, node.journal, node.events
         taken = journal.taken
         core.write_is_due = True  # a read begins, and `end_read` ends it
         if core.late:
             self.catch_up()
         event: Any = NEED_DATA
-        left = share.left
+        left = self._left
         try:
             while left > 0:
                 event = session.next_event()
@@ -334,26 +420,26 @@ class Connection(asyncio.Protocol):
                     left -= 1
                 elif type(event) is Stretch:
                     core.publish_stretch(cast("Handler", self.handler), event)
-                    left -= 1 + len(event.routes) // RUNS_PER_EVENT
+                    left -= 1 + len(event.routes) // _RUNS_PER_EVENT
                 elif event is NEED_DATA:
                     break
                 elif event is None:
                     left -= 1
                 else:
-                    left = share.do(event, left)
+                    left = self._do(event, left)
                 if not session.has_more:
                     break
-                if share.left - left >= self.node.events.left:
-                    left = share.use_up(left)
-            if event is not NEED_DATA or left != share.left:
+                if self._left - left >= events.left:
+                    left = self._use_up(left)
+            if event is not NEED_DATA or left != self._left:
                 self.has_acted = True
-            if share.left - left > 1:  # a run that comes alone is not counted: no more work than the loop has with it
-                self.node.events.spend(share.left - left)
-            share.left = left
-            if left < REFILL_BELOW:
-                share.end()
+            if self._left - left > 1:  # a run that comes alone costs no more than the loop's own work for the read
+                events.spend(self._left - left)
+            self._left = left
+            if left < _REFILL_BELOW:
+                self._end_turn()
             if session.has_outgoing:
-                self.writer.write_answers()
+                self.write_answers()
         finally:
             core.end_read()
         if journal.is_behind and journal.taken != taken:
@@ -363,153 +449,562 @@ class Connection(asyncio.Protocol):
         if self.after_read is not None and not self.unread_for & UNACTED:
             self.after_read()
 
+    def _work_at_much(self, cost: int) -> None:
+        """Act on a large read, which costs so many events, and charge the shares for its copies to subscribers."""
+        core, node = self._core, self.node
+        events = node.events
+        self._left = self._left - cost if events.left > 0 else 0
+        if self.unread_for & UNACTED:
+            return
+        if self._lingering is not None:  # what is read is thrown away: once a turn, not as often as the loop reads
+            self.stop_reading(PUT_OFF)
+            node.after_turn(partial(self.take_turn, TURN_EVENTS))
+            return
+        offered = core.offered  # the handlers that write something when this read ends
+        put_off = core.writers.put_off_total
+        self.work()
+        copies = cost * (len(offered) - 1) // _COPIES_PER_EVENT
+        if copies > 0:
+            self._left -= copies
+            events.spend(copies)
+            if self.unread_for & UNACTED:
+                return
+            if core.writers.put_off_total != put_off:  # read on when the subscribers of this read have written
+                self.stop_reading(PUT_OFF)
+                core.writers.call_behind(partial(node.after_turn, partial(self.take_turn, TURN_EVENTS)))
+            else:
+                self._refill_later()
+
+    def _do(self, event: Any, left: int) -> int:
+        """Act on an event, or keep it for a later turn if the share of all connections is used up.
+
+        Returns:
+            What is left of this connection's share, `left` before.
+        """
+        # As `_share_of` and `CommonShare.spend`, without two calls for each event.
+        share = self.node.changes if type(event) in self.conversation.changes else self.node.events
+        if share.left <= 0 and not self.session.closed:
+            self._event = event
+            return self._use_up(left)
+        cost = self.conversation.act(event)
+        share.left -= cost
+        if share.left < share.refill_below:
+            share.refill()
+        self._left -= cost  # so that `work` does not take it from the share of all once more
+        return self._use_up(left - cost) if self.unread_for & KEPT_OUT else left - cost
+
+    def _share_of(self, event: Any) -> CommonShare:
+        return self.node.changes if type(event) in self.conversation.changes else self.node.events
+
+    def _use_up(self, left: int) -> int:
+        self.node.events.spend(self._left - left)
+        self._left = 0
+        return 0
+
+    def _end_turn(self) -> None:
+        """Much of the share is used up, or all of it: the next turn brings a new one."""
+        if self._left <= 0 and not self.session.closed:
+            if not self.unread_for & KEPT_OUT:
+                self.stop_reading(PUT_OFF)
+                self._share_of(self._event).wait(self)
+        else:
+            self._refill_later()
+
+    def _refill_later(self) -> None:
+        if not self._is_refilling:
+            self._is_refilling = True
+            self.node.after_turn(self._refill)
+
+    def _refill(self) -> None:
+        self._is_refilling = False
+        self._left = TURN_EVENTS
+
+    def take_turn(self, events: int) -> None:
+        """Act on what an earlier turn has left, with a share of so many events."""
+        if self.conversation is ENDED:
+            return
+        self.unread_for &= ~PUT_OFF
+        self._left = events
+        try:
+            if self._event is not None:
+                self._do_kept()
+            if self.has_joined or not self.is_lost:  # a far side that has gone before its turn does not join any more
+                self.work()
+        except Exception as error:  # noqa: BLE001 -- the last line of defence
+            self.fail(error)
+        if not self.unread_for & PUT_OFF:
+            self._times.go_on(self)
+        if self._is_over and not self.unread_for & UNACTED:
+            self._conclude()
+        self.read_on()
+
+    def _do_kept(self) -> None:
+        """Act on the event that was kept, unless it would change the hub for a far side that is gone."""
+        event, self._event = self._event, None
+        if self.session.closed or (self.is_lost and type(event) in self.conversation.changes):
+            return
+        core = self._core
+        core.write_is_due = True  # a read begins, and `end_read` ends it
+        if core.late:
+            self.catch_up()
+        try:
+            self._left = self._do(event, self._left)
+        finally:
+            core.end_read()
+
     def catch_up(self) -> None:
-        """Write what came for the far side in earlier turns, and before what it is answered now."""
+        """Write messages of earlier turns before the answers of this one."""
         if self.handler is not None:
             self.handler.write_pending()
 
-    def _charge_held(self) -> None:
-        """Charge what was read and not acted on; end the connection if that grows while there is no memory.
+    # When it is read.
 
-        What waits for its turn is charged in full until all of it was acted on: an event, or the rest of a piece that
-        is being read, may hold what the session has let go of.
-        """
-        held_bytes = self.session.held_bytes
-        if self.is_lost or not (held_bytes > self.holding.free_bytes or self.holding.begun_bytes):
-            return
-        waits = bool(self.unread_for & UNACTED)
-        refusal = self.holding.grow(held_bytes, self.node.memory, waits=waits)
-        if refusal:
-            if self.ending.is_last:  # it was told its end already
-                self.abort()
-            self.end(CloseCode.TRY_AGAIN_LATER, refusal)
-            self.holding.begin(self.session.held_bytes)
+    def stop_reading(self, reason: int) -> None:
+        """Read nothing until this reason and all others are gone."""
+        self.unread_for |= reason
+        self.transport.pause_reading()
+
+    def read_on(self, reason: int = NOTHING) -> None:
+        """Read on without this reason, unless there is another one."""
+        self.unread_for &= ~reason
+        if not (self.unread_for or self.is_lost or self.transport.is_closing() or self.transport.is_reading()):
+            self.transport.resume_reading()
 
     def hold_back(self) -> None:
         """The journal is behind, and this side feeds it: read on when it has caught up."""
-        is_heard = self.ending.is_last or not self.session.closed
-        if is_heard and not self.transport.is_closing():
+        if not (self.session.closed or self.transport.is_closing()):
             self.stop_reading(JOURNAL)
             self.node.journal.wait_room(self._let_go)
 
     def _let_go(self) -> None:
-        """The journal has caught up."""
-        self.watch.hear()  # what the far side has said meanwhile was not read
+        self.hear()  # what the far side has sent meanwhile was not read
         self.read_on(JOURNAL)
 
     def bar(self, seconds: float) -> None:
-        """Act on nothing that comes for so long: the far side has shown a token that nobody knows."""
+        """Act on nothing for so long: the far side has sent an unknown token."""
         if seconds > 0:
             self.stop_reading(BARRED)
             self.node.loop.call_later(seconds, self.let_in, BARRED)
 
     def let_in(self, reason: int) -> None:
-        """Act on what stood behind, unless it waits for something else, too."""
+        """Act on what waits, unless there is another reason not to."""
         if self.unread_for & reason:
             self.unread_for &= ~reason
-            self.watch.hear()
+            self.hear()
             if not self.unread_for & UNACTED:
-                self.share.take_turn(TURN_EVENTS)
-
-    def read_all(self) -> None:
-        """Read whatever comes from now on: it is thrown away."""
-        self.charging.end()
-        self.unread_for = NOTHING
+                self.take_turn(TURN_EVENTS)
 
     def hold(self, seconds: float) -> None:
-        """Read no further until `go_on`; look after so long whether that has come."""
+        """Read no further until `go_on`; check after so long whether that has come."""
         self.stop_reading(ELSEWHERE)
-        self.watch.look_in(seconds)
+        self.look_in(seconds)
 
     def go_on(self) -> None:
-        """What the conversation has waited for has happened: act on what had come before, and read on."""
+        """The conversation waits no more: act on what had come before, and read on."""
         self.unread_for &= ~ELSEWHERE
         if not self.unread_for & KEPT_OUT:
             self.guard(self.work)
-        self.writer.write_outgoing()
+        self.write_outgoing()
         self.read_on()
 
-    def stop_reading(self, reason: int) -> None:
-        """Read nothing until this reason is gone, and whatever others there are."""
-        self.unread_for |= reason
-        self.transport.pause_reading()
+    # Writing.
 
-    def read_on(self, reason: int = NOTHING) -> None:
-        """Read on, as this reason is gone, unless there is another one."""
-        self.unread_for &= ~reason
-        if not (self.unread_for or self.is_lost or self.transport.is_closing() or self.transport.is_reading()):
-            self.transport.resume_reading()
+    def write(self, pieces: list[bytes]) -> None:
+        """Write ready frames, behind what the session has to say, with one write."""
+        transport = self.transport
+        if self.session.has_outgoing:
+            pieces = [self._take_outgoing(), *pieces]
+        if not pieces or transport.is_closing():
+            return
+        if len(pieces) == 1:
+            transport.write(pieces[0])
+        elif sum(map(len, pieces)) <= _COPIED_BYTES:
+            transport.write(b"".join(pieces))
+        else:
+            write_pieces(transport, pieces)
 
-    def after_turn(self, act: Callable[[], object]) -> None:
-        """Call `act` once this turn of the loop is over; what goes wrong in it ends this connection."""
-        self.node.after_turn(lambda: self.guard(act))
+    def write_outgoing(self) -> None:
+        """Write what the session has to say."""
+        outgoing = self._take_outgoing()
+        if outgoing and not self.transport.is_closing():
+            self.transport.write(outgoing)
 
-    def go_on_written(self) -> None:
-        """The far side reads what it is told: write what else was put off, and read on."""
-        self.unread_for &= ~UNANSWERED
-        self.ending.drain_on()
-        self.guard(self.conversation.write_more)
-        self.read_on()
+    def _take_outgoing(self) -> bytes:
+        self.count_rejected()
+        return self.session.take_outgoing()
 
-    # Ends.
+    def write_answers(self) -> None:
+        """Write what the session has to say, with what is pending for the handler."""
+        if self.handler is not None:
+            self.handler.write_pending()  # with its own answers, so that all of it is one write
+        self.write_outgoing()
+        self.wait_for_reader()
 
-    def drain(self, text: str = HUB_STOPS) -> None:
-        """The hub stops: what is queued is written while the daemon waits, then the far side is told."""
-        self.ending.drain(text)
+    def write_later(self) -> None:
+        """Write what the session has to say after this turn: many answers, one write."""
+        if not self._is_writing_later:
+            self._is_writing_later = True
+            self.after_turn(self._write_now)
 
-    def drain_publisher(self, text: str = HUB_STOPS, *, only: bool) -> asyncio.Future[None] | None:
-        """The hub stops: tell a client that has published, and take what it has sent before it reads that."""
-        return self.ending.drain_publisher(text, only=only)
+    def _write_now(self) -> None:
+        self._is_writing_later = False
+        if not (self.session.closed or self.transport.is_closing()):
+            self.write_outgoing()
+            self.wait_for_reader()
+
+    def write_on(self) -> None:
+        """Write the handler's queue, and then what else was put off."""
+        handler, waiting = self.handler, self._waiting
+        if handler is not None:
+            waited = handler.queued_messages
+            handler.resume()
+            if waiting is not None and not waiting.look(handler, waited, self._now_s(), self.node.queue_times):
+                self._waiting = None
+        if not (self.is_choked or self.transport.is_closing()):
+            self.unread_for &= ~UNANSWERED
+            if self._drain_text:
+                self._drain()
+            self.guard(self.conversation.write_more)
+            self.read_on()
+
+    def wait_for_reader(self) -> None:
+        """Read no further while the far side does not read the answers that it causes."""
+        if self.is_choked and self._lingering is None:
+            self._charge_unwritten()
+            self.stop_reading(UNANSWERED)
+
+    def count_rejected(self) -> None:
+        """Count at the node what the session has rejected since the last call."""
+        rejected = self.session.rejected_messages
+        if rejected != self._rejected_messages:
+            self.node.rejected_messages += rejected - self._rejected_messages
+            self._rejected_messages = rejected
+
+    def change_session(self) -> None:
+        """Count what this session has rejected: another one follows, which counts from 0."""
+        self.count_rejected()
+        self._rejected_messages = 0
+
+    # The outlet of the handler.
+
+    def send(self, batches: list[Batch]) -> None:
+        """Write batches with one write."""
+        transport = self.transport
+        if transport.is_closing():
+            return
+        try:
+            if self.session.has_outgoing:  # an early write, in the middle of a read: answers before messages
+                self.write_outgoing()
+            pieces = self.conversation.render(batches)
+            if len(pieces) == 1:
+                transport.write(pieces[0])
+            elif pieces:
+                write_pieces(transport, pieces)
+        except Exception as error:  # noqa: BLE001 -- the last line of defence: it may be another one's turn
+            self.fail(error)
+
+    def post(self, items: list[Item]) -> None:
+        """Write requests and replies, behind what the session has to say."""
+        try:
+            self.write(self.conversation.render_items(items))
+        except Exception as error:  # noqa: BLE001 -- as above
+            self.fail(error)
+
+    def send_gap(self, lost_messages: int) -> None:
+        """Tell the far side how many of its messages were dropped here."""
+        if not self._is_sending_gap and not self.transport.is_closing():
+            notice = self.conversation.render_gap(lost_messages)
+            if notice:
+                self.transport.write(notice)
+
+    def lose(self, messages: int) -> None:
+        """Count messages that this protocol cannot carry. The conversation tells the far side, if it can."""
+        self._is_sending_gap = True
+        cast("Handler", self.handler).lose(messages)
+        self._is_sending_gap = False
+
+    def close(self, code: int, text: str) -> None:
+        """The handler's overflow policy is to disconnect."""
+        self.end(code, text)
+
+    # What its user is charged.
 
     @property
-    def has_unread(self) -> bool:
-        """Whether something that a client has sent waits to be read, or to be acted on."""
+    def has_place(self) -> bool:
+        """Whether the connection is charged to a user, and its handler is not yet."""
+        return self._place is not None
+
+    def take_place(self, user: User) -> None:
+        """Charge the connection to a user, until its handler is charged.
+
+        Raises:
+            RejectedError: The user has as many connections as they may have.
+        """
+        before, quotas = self._place, self._core.quotas
+        if before is None or before.user != user.name:
+            self._place = quotas.join(user.name, user.roles)
+            if before is not None:  # a browser has sent another token than its header had
+                quotas.leave(before)
+
+    def charge_user(self) -> None:
+        """The handler is attached: charge its user for what this connection holds, and keep their publish rate."""
         handler = self.handler
-        if handler is None or handler.closed or not handler.published_messages or handler.is_link:
-            return False
-        return bool(self.unread_for & UNACTED) or arrived_bytes(self.transport) > 0
+        if handler is None or handler.rights is None:
+            return
+        if handler.share is None:  # one connection too many: the core closes it as the turn ends
+            self.stop_reading(ENTERING)
+            return
+        self.holding.charge(handler.share.transit, self)
+        pacing = self.pacing = Pacing(handler.share.rate, handler, self.node.loop, self._stop_waiting)
+        if pacing.rate.is_limited and pacing.spend(0):
+            self.stop_reading(ENTERING)
+
+    def count_read(self, size_bytes: int) -> None:
+        """Count what was read, and read no further if that was more than the publish rate."""
+        pacing = self.pacing
+        if pacing is None or not pacing.rate.is_limited:
+            return
+        if pacing.spend(size_bytes) and not (self.session.closed or self.transport.is_closing()):
+            self.stop_reading(PACED)
+
+    def _stop_waiting(self) -> None:
+        """The user may publish again."""
+        self.hear()
+        self.read_on(PACED)
+        self.let_in(ENTERING)
+
+    def _stop_pacing(self) -> None:
+        """What is read from now on is thrown away, so it is read at any rate."""
+        if self.pacing is not None:
+            self.pacing.leave()
+        self.unread_for &= ~(PACED | KEPT_OUT)
+
+    def carry(self, free_bytes: int, *, is_tight: bool) -> None:
+        """Hold so much in each direction uncharged; if tight, ask before each write. See `hub.quotas.transit`."""
+        self.holding.free_bytes = free_bytes
+        if self.handler is not None and not self.handler.closed:
+            self.handler.restrain(restrained=is_tight)
+        if self.transport.is_closing():
+            return
+        if is_tight:
+            pause_while_unwritten(self.transport)
+        else:
+            self.transport.set_write_buffer_limits(free_bytes)
+        if self.is_choked:
+            self._charge_unwritten()
+
+    def _charge_unwritten(self) -> None:
+        """Charge what the transport holds, with what TLS keeps beside it."""
+        transport = self.transport
+        self.holding.leave_unwritten(transport.get_write_buffer_size() + transport.get_extra_info(KEPT_BYTES, 0))
+
+    def _charge_held(self) -> None:
+        """Charge what was read and not acted on; end the connection if that grows while there is no memory.
+
+        What waits for its turn is charged in full until all of it was acted on: an event, or the rest of a piece that
+        is being read, may hold what the session has released.
+        """
+        held_bytes = self.session.held_bytes
+        if self.is_lost or not (held_bytes > self.holding.free_bytes or self.holding.begun_bytes):
+            return
+        refusal = self.holding.grow(held_bytes, self.node.memory, waits=bool(self.unread_for & UNACTED))
+        if refusal:
+            self.end(CloseCode.TRY_AGAIN_LATER, refusal)
+            self.holding.begin(self.session.held_bytes)
+
+    # Time limits.
+
+    def hear(self) -> None:
+        """Take note of a sign of life, or of this side not reading it."""
+        self.liveness.heard_s = self._now_s()
+
+    def look_in(self, seconds: float) -> None:
+        """Check the connection after so long, unless its socket is closed by then."""
+        if not self.is_lost:
+            self.node.keepalive.watch(self, self._now_s() + seconds)
+
+    def proof_left_s(self) -> float:
+        """Return how many seconds are left before the far side's token or certificate expires; inf for never."""
+        identity = self.identity
+        if identity is None or identity.until_s == math.inf:
+            return math.inf
+        return identity.until_s - self.node.wall_us() / 1e6
+
+    def check(self, now_s: float) -> float:
+        """Keep the time limits; return when to check again."""
+        try:
+            return self._check_end(now_s) or self._check_life(now_s)
+        except Exception as error:  # noqa: BLE001 -- the last line of defence
+            self.fail(error)
+            return now_s + LINGER_S
+
+    def _check_end(self, now_s: float) -> float:
+        """Do what is due of an end; return 0 if none has begun."""
+        if self._lingering is not None:
+            unread = unread_bytes(self.transport)
+            next_s = self._lingering.check(now_s, unread)
+            if next_s == math.inf:
+                self.node.cut_connections["unread"] += bool(unread)
+                self.transport.abort()
+            return next_s
+        if self.session.closed or self._is_ending:
+            self.transport.abort()
+            return math.inf
+        if self._refusal is not None:
+            self.end(self._refusal.code, self._refusal.text)
+            return now_s + LINGER_S
+        return 0.0
+
+    def _check_life(self, now_s: float) -> float:
+        limits, ends_s = self.node.settings.limits, now_s + LINGER_S
+        if not self.conversation.is_open:
+            self.conversation.time_out()
+            return ends_s
+        left_s = self.proof_left_s()
+        if left_s <= 0:
+            self.end(CloseCode.NOT_RECOGNISED, _PROOF_ENDED)
+            return ends_s
+        step = self.liveness.check(now_s, reading=not self.unread_for & UNHEARD)
+        if step.act is Act.LOST:
+            self.end(CloseCode.PROTOCOL_ERROR, f"{NO_ANSWER} within {limits.ping_timeout_s:g} s")
+            return ends_s
+        if self._is_stuck(now_s):
+            self.node.cut_connections["incomplete"] += 1
+            self.end(CloseCode.PROTOCOL_ERROR, f"a frame has been incomplete for more than {limits.frame_s:g} s")
+            return ends_s
+        if step.act is Act.PING:
+            self.conversation.ping()
+            self.write_outgoing()
+        return min(step.next_s, now_s + left_s)
+
+    def _is_stuck(self, now_s: float) -> bool:
+        unfinished = self.session.unfinished
+        if self.unread_for:
+            self._progress.forget()
+        elif self.has_acted:
+            self._progress.go_on(unfinished)
+        self.has_acted = False
+        return self._progress.is_stuck(now_s, self.session.held_bytes, self.node.settings.limits, unfinished)
+
+    # The end.
+
+    def drain(self, text: str = HUB_STOPS) -> None:
+        """The hub stops: write what is queued while the daemon waits, then say so to the far side."""
+        self._drain_text = text
+        self.guard(self._drain)
+
+    def _drain(self) -> None:
+        handler = self.handler
+        if handler is not None and not handler.closed:
+            handler.write_pending()
+        if (handler is None or handler.writable) and not self.session.closed:
+            self.conversation.drain(self._drain_text)
 
     def end(self, code: int, text: str) -> None:
         """Close from this side, with a reason, and let the far side read it."""
-        self.ending.end(code, text)
+        if not self.session.closed:
+            self.reason = self.conversation.close(code, text)
+            self.linger()
+
+    def turn_away(self, error: NotRecognisedError) -> None:
+        """The far side was not authenticated: say so when its answer is due, and read nothing until then."""
+        self._refusal = error
+        if error.delay_s > 0:
+            self.hold(error.delay_s)
+        else:
+            self.end(error.code, error.text)
+
+    def linger(self) -> None:
+        """Stop sending, but read on and throw it away, so that the far side can read why.
+
+        A socket that is closed while bytes wait in it tears a frame; one that is closed with unread input resets the
+        connection. Either way the far side never learns the reason.
+        """
+        self.write_outgoing()
+        self._depart()
+        if self.transport.is_closing():
+            return
+        if not self.far_side_closes and not end_writing(self.transport):
+            self.transport.close()
+            return
+        self._stop_pacing()
+        self.unread_for = NOTHING
+        self.holding.begin(self.session.held_bytes)
+        self._lingering = Lingering(self._now_s(), unread_bytes(self.transport), self.node.settings.limits)
+        self.read_on()
+        self.look_in(LINGER_S)
+
+    def finish(self, reason: str) -> None:
+        """Both sides know that it is over: close the socket once everything is written."""
+        self.reason = self.reason or reason
+        self.write_outgoing()
+        self._depart()
+        self.transport.close()
+        self.look_in(LINGER_S)
+
+    def end_in(self, seconds: float) -> None:
+        """Close the socket after so long, if the far side has not ended the conversation by then."""
+        self._is_ending = True
+        self.look_in(seconds)
 
     def abort(self) -> None:
         """End it now."""
         self.transport.abort()
 
     def abandon(self) -> None:
-        """Whoever dialled has given up, perhaps in the moment in which the connection was made.
+        """The dialler has given up, perhaps in the moment in which the connection was made.
 
-        uvloop then closes the socket without `connection_lost`, so the connection is given back here.
+        uvloop then closes the socket without `connection_lost`, so the connection is released here.
         """
         if self in self.node.connections:
             self.transport.abort()
             self.connection_lost(None)
 
+    def _depart(self) -> None:
+        """Let the far side leave the hub: a client in this turn or a later one, a peer now, since its place is wanted.
+
+        Thousands of clients may say CLOSE at once.
+        """
+        handler = self.handler
+        if handler is None or handler.delivery.role is not Role.CLIENT:
+            self.leave()
+        else:
+            handler.shut()
+            self._core.depart(partial(self.guard, self.leave))
+
     def leave(self) -> None:
-        """The far side is no part of the hub any more."""
+        """The far side has left the hub."""
         try:
             self.conversation.leave(self.reason)
         except Exception as error:  # noqa: BLE001 -- the last line of defence
-            log_failure(self, error, b"")
+            self._log_failure(error, b"")
         if self.handler is not None:
-            self.node.core.detach(self.handler, self.reason)
-        self.charging.leave()
+            self._core.detach(self.handler, self.reason)
+        if self._place is not None:
+            place, self._place = self._place, None
+            self._core.quotas.leave(place)
         if self.lost is not None and not self.lost.done():
             self.lost.set_result(None)
 
     # The last line of defence.
 
+    def after_turn(self, act: Callable[[], object]) -> None:
+        """Call `act` after this turn of the loop; an exception ends this connection."""
+        self.node.after_turn(lambda: self.guard(act))
+
     def guard(self, act: Callable[[], object]) -> None:
-        """Do something outside of a read for this connection; what goes wrong in it ends this connection."""
-        try:
-            act()
-        except Exception as error:  # noqa: BLE001 -- the last line of defence
-            self.fail(error)
+        """Call `act` outside of a read; an exception ends this connection. After the end, it is not called."""
+        if self.conversation is not ENDED:
+            try:
+                act()
+            except Exception as error:  # noqa: BLE001 -- the last line of defence
+                self.fail(error)
 
     def fail(self, error: Exception, read: bytes = b"") -> None:
-        """Something has happened that must not be able to: end this connection, and nothing else."""
-        log_failure(self, error, read)
+        """A bug: end this connection, and nothing else."""
+        if self.conversation is ENDED:
+            return
+        self._log_failure(error, read)
         if self.session.closed:
             self.transport.abort()
             return
@@ -518,14 +1013,34 @@ class Connection(asyncio.Protocol):
         except Exception:  # noqa: BLE001 -- not even that can be said
             self.transport.abort()
 
-    # What the conversation learns.
+    def _log_failure(self, error: Exception, read: bytes) -> None:
+        self.node.failed_connections += 1
+        fields = describe(error, read)
+        text = "a connection ended by a bug, please report it"
+        self.node.log.error(text, address=self.address, name=self.far_name, **fields)
 
-    def opened(self) -> None:
-        """The far side has said who it is, and must give signs of life. Nobody takes its place any more.
 
-        But where users have shares, one that is charged to nobody yet stays a newcomer: a WebSocket that has shown
-        nothing, as its first message may.
-        """
-        if self.has_joined or self.charging.has_place or self.node.access.is_open:
-            self.node.settle(self)
-        self.watch.opened()
+SHOWN_BYTES = 8
+"""How many bytes of a read are logged: the head of a frame, its kind and lengths. The rest may be a token."""
+
+SHOWN_CHARACTERS = 200
+"""How much of the exception's text is logged, which may hold what was read."""
+
+_SHOWN_PLACES = 3
+"""How many places of the stack are logged, the innermost last."""
+
+
+def describe(error: Exception, read: bytes) -> dict[str, object]:
+    """Return the fields of the log line for a bug: one line, whatever was read and however deep the stack was.
+
+    Args:
+        error: The exception.
+        read: What the connection had just read, empty if it was not reading.
+    """
+    places = traceback.extract_tb(error.__traceback__)[-_SHOWN_PLACES:]
+    return {
+        "error": f"{type(error).__name__}: {error}"[:SHOWN_CHARACTERS],
+        "at": " > ".join(f"{place.filename.rpartition('/')[2]}:{place.lineno}" for place in places),
+        "read_bytes": len(read),
+        "read": read[:SHOWN_BYTES].hex(),
+    }

@@ -17,12 +17,13 @@ Owner of a conversation: one `Connection`. Nothing here waits, and nothing here 
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from hub.batch import Batch
 from hub.request_frame import Item
+from peers.wire.scanner import NEED_DATA
 
-__all__ = ["Conversation", "Session"]
+__all__ = ["ENDED", "Conversation", "Session"]
 
 
 class Session(Protocol):
@@ -121,7 +122,7 @@ class Conversation(Protocol):
         """The far side will send nothing more; what it had sent before is still to be acted on."""
 
     def render(self, batches: list[Batch]) -> list[bytes]:
-        """Return the batches as this protocol has them. What cannot be said is told to `Writer.lose`."""
+        """Return the batches as this protocol has them. What cannot be said is told to `Connection.lose`."""
 
     def render_items(self, items: list[Item]) -> list[bytes]:
         """Return requests and replies as this protocol has them."""
@@ -141,12 +142,6 @@ class Conversation(Protocol):
     def drain(self, text: str) -> None:
         """The hub stops, and what was queued is written: say so, in these words where the protocol has room."""
 
-    def drain_publisher(self, text: str) -> Session | None:
-        """The hub stops: say so; return what the far side has sent, and sends until it has read that.
-
-        Nothing is said, and None returned, where what comes after the last word of this side cannot be taken.
-        """
-
     def close(self, code: int, text: str) -> str:
         """End the session from this side, and return the reason as it was told."""
 
@@ -155,3 +150,47 @@ class Conversation(Protocol):
 
     def conclude(self) -> None:
         """The socket is closed, and everything was given back."""
+
+
+class _EndedSession:
+    """Both sides have said all."""
+
+    __slots__ = ()
+
+    closed = True
+    has_more = has_outgoing = False
+    held_bytes = unfinished = rejected_messages = 0
+
+    def feed(self, data: bytes) -> None:
+        """Throw it away."""
+
+    def next_event(self) -> Any:
+        """Return that nothing comes."""
+        return NEED_DATA
+
+    def take_outgoing(self) -> bytes:
+        """Return nothing."""
+        return b""
+
+
+class _Ended:
+    """What a connection is asked for after its end; it calls nothing of its conversation any more."""
+
+    __slots__ = ()
+
+    session = _EndedSession()
+    scheme = far_name = unsaid = ""
+    changes: frozenset[type] = frozenset()
+    is_open = is_held = is_bell = False
+    is_quiet = True
+
+    def render_items(self, items: list[Item]) -> list[bytes]:  # noqa: ARG002
+        """Return nothing: another connection may write to this one in its own turn."""
+        return []
+
+    def leave(self, reason: str) -> None:
+        """Do nothing."""
+
+
+ENDED = cast("Conversation", _Ended())
+"""The conversation of every connection that is over, in place of the one that knew it: so both are freed at once."""

@@ -16,7 +16,7 @@ place, or he would come back at once, again and again.
 
 Cost: a few µs for each connection, and a signature for a JWT; nothing for a message. Not here: who is known, how long
 an answer waits, counters and log (`peers.users.access`), what a user may do (`hub.policy`), the end of a proof
-(`peers.connections.watch`).
+(`peers.connections.connection`).
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def take_place(node: Node, connection: Connection) -> None:
     """
     rights = rights_of(node, connection)
     if rights is not None:
-        connection.charging.take_place(rights.user)
+        connection.take_place(rights.user)
 
 
 def enter_zeek(node: Node, connection: Connection, *, dialled: bool, key: bytes = b"") -> None:
@@ -141,7 +141,7 @@ def renew(node: Node, connection: Connection, token: str) -> None:
     if before is not None and identity.user != before.user:
         raise RejectedError(CloseCode.NOT_ALLOWED, "this token is another user's; connect anew to be somebody else")
     connection.identity = identity
-    connection.watch.look_in(0.0)  # it may end sooner
+    connection.look_in(0.0)  # it may end sooner
     if connection.handler is not None:  # a token may vouch for other roles than the one before
         node.core.authority.give_rights(connection.handler, rights_of(node, connection))
 

@@ -140,7 +140,7 @@ class Greeting:
             rights = enter(self._node, self._connection, hello.token)
         except NotRecognisedError as error:
             self._conversation.session.hold()
-            self._connection.ending.turn_away(error)
+            self._connection.turn_away(error)
             return False
         if hello.role == "hub" and not self._may_link(rights):
             return False
@@ -176,7 +176,7 @@ class Greeting:
         shared = conversation.share_memory(hello.frame) if hello.shared else None
         limits = grant(hello.queue, self._queue, node.settings.queue_max.messages, node.settings.queue_max.bytes)
         handler = self._take_in(hello, Role.CLIENT, limits)
-        introduction = node.hello(limits, self._link_id, until_s=self._connection.watch.proof_left_s())
+        introduction = node.hello(limits, self._link_id, until_s=self._connection.proof_left_s())
         if hello.origins:
             introduction = msgspec.structs.replace(introduction, origins=True)
         if shared is not None:
@@ -212,10 +212,10 @@ class Greeting:
         handler = self._take_in(hello, Role.LINK, self._queue)
         keep_little_unsent(connection.transport)
         if not self.dialled:
-            left_s = connection.watch.proof_left_s()
+            left_s = connection.proof_left_s()
             conversation.session.send(node.hello(self._queue, self._link_id, until_s=left_s).encode())
         proof = LinkProof(partial(own_token, node), self._tell_unread) if self._is_chosen else None
-        write, link_id = connection.writer.write, self._link_id
+        write, link_id = connection.write, self._link_id
         link = Link(
             node,
             handler,
@@ -240,12 +240,12 @@ class Greeting:
         """Make the handler of the far side."""
         connection = self._connection
         handler = Handler(
-            connection.writer,
+            connection,
             role=role,
             limits=limits,
             name=hello.name,
             address=connection.address,
-            poster=connection.writer,
+            poster=connection,
             frame_limit_bytes=hello.frame,
             rights=rights_of(self._node, connection),
         )
@@ -258,9 +258,9 @@ class Greeting:
         """Do from now on what the far side asks for."""
         node, conversation, connection = self._node, self._conversation, self._connection
         node.core.refusals.on_refused[handler] = conversation.refuse_messages
-        far_side = WireFarSide(conversation.session, connection.writer, hello.frame)
+        far_side = WireFarSide(conversation.session, connection, hello.frame)
         conversation.be_asked(Verbs(node, handler, far_side))
-        connection.charging.begin()
+        connection.charge_user()
         connection.software = hello.software[:SOFTWARE_CHARACTERS]
         connection.opened()
         node.log.info(
@@ -281,7 +281,7 @@ class Greeting:
 
     def ask(self, token: bytes) -> None:
         """Another link would take the place of this one: see whether the far side is there."""
-        self._connection.writer.write([encode_frame(Kind.PING, token)])
+        self._connection.write([encode_frame(Kind.PING, token)])
 
     def proceed(self) -> None:
         """The link that this one has waited for does not answer, or is gone."""

@@ -33,7 +33,7 @@ from hub.memory import HeldBatches
 from hub.overflow import QueueLimits
 from hub.queue import BoundedQueue
 from hub.quotas.resource import Resource
-from peers.connections.writer import Writer
+from peers.connections.connection import Connection
 
 if TYPE_CHECKING:
     from peers.connections.connection import Connection
@@ -59,12 +59,14 @@ class Sample:
 
     __slots__ = ("_at_s", "_count", "_credit", "_handler", "_loop", "_per_s", "_queue", "_tell", "_timer", "_writer")
 
-    def __init__(self, writer: Writer, per_s: int, tell: Callable[[int], None], count: Callable[[int], None]) -> None:
+    def __init__(
+        self, writer: Connection, per_s: int, tell: Callable[[int], None], count: Callable[[int], None]
+    ) -> None:
         self._writer = writer
         self._per_s = per_s
         self._tell = tell
         self._count = count
-        self._loop = writer.connection.node.loop
+        self._loop = writer.node.loop
         self._handler: Handler | None = None
         """Whose outlet it is, from `begin` to `stop`."""
         self._queue: BoundedQueue | None = None
@@ -78,7 +80,7 @@ class Sample:
     @property
     def connection(self) -> Connection:
         """Whose it is."""
-        return self._writer.connection
+        return self._writer
 
     def begin(self, handler: Handler) -> None:
         """It is the outlet of this handler, which is attached."""
@@ -113,7 +115,7 @@ class Sample:
         for batch in batches:
             if not queue.append_whole(batch):
                 queue.append_dropping_oldest(batch)
-        if self._writer.connection.node.core.memory.is_over:
+        if self._writer.node.core.memory.is_over:
             queue.clear()
         if queue.lost_messages > before:
             self._count(queue.lost_messages - before)
@@ -139,7 +141,7 @@ class Sample:
     # What waits here.
 
     def _new_queue(self, handler: Handler) -> BoundedQueue:
-        memory = self._writer.connection.node.core.memory
+        memory = self._writer.node.core.memory
         usage = None if handler.share is None else handler.share[Resource.QUEUED_BYTES]
         return BoundedQueue(QueueLimits(self._per_s, HELD_BYTES), HeldBatches(memory.account("queues")), usage)
 
@@ -151,7 +153,7 @@ class Sample:
 
     def _wake(self) -> None:
         self._timer = None
-        self._writer.connection.guard(self._go_on)
+        self._writer.guard(self._go_on)
 
     def _go_on(self) -> None:
         queue, handler = self._queue, self._handler

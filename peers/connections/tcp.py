@@ -43,7 +43,6 @@ from peers.wire.control import Notice, encode_notice
 from peers.wire.events import Closing, Event, Pong
 from peers.wire.hello import MESH_VERSION, Hello
 from peers.wire.kinds import Kind
-from peers.wire.last_messages import LastMessages
 from peers.wire.oversize import fitting
 from peers.wire.probe import Probe, ProbeReport
 from peers.wire.routing import AnnouncementPart
@@ -337,7 +336,7 @@ class TcpConversation:
             self.session.reject(error, renewal.request)
             return
         if renewal.request:
-            left_s = self._connection.watch.proof_left_s()
+            left_s = self._connection.proof_left_s()
             until = None if left_s == math.inf else max(0.0, left_s)
             self.session.tell(Notice("confirmed", request=renewal.request, until=until))
 
@@ -347,10 +346,10 @@ class TcpConversation:
         if closing.by_far_side:
             if self.link is not None:
                 self.link.tell_last()
-            self._connection.ending.finish(reason)
+            self._connection.finish(reason)
         else:
             self._connection.reason = reason
-            self._connection.ending.linger()
+            self._connection.linger()
 
     def refuse_messages(self, error: RejectedError, messages: int) -> None:
         """Tell the far side that messages within its runs were not taken."""
@@ -368,7 +367,7 @@ class TcpConversation:
             if isinstance(piece, Batch):
                 frames.append(piece.frames)
             else:
-                self._connection.writer.lose(piece)
+                self._connection.lose(piece)
                 frames.append(self.render_gap(piece))
         return frames
 
@@ -408,12 +407,6 @@ class TcpConversation:
     def drain(self, text: str) -> None:
         """The hub stops."""
         self._connection.end(CloseCode.GOING_AWAY, text)
-
-    def drain_publisher(self, text: str) -> LastMessages[Route] | None:
-        """Say CLOSE; unless memory is shared, what the client had sent before it reads that is still to be taken."""
-        if self._shared is not None or self.link is not None:
-            return None
-        return LastMessages(self.session.close_but_hear(CloseCode.GOING_AWAY, text))
 
     def close(self, code: int, text: str) -> str:
         """Say CLOSE."""

@@ -157,7 +157,7 @@ class UnixValues:
         messages = frame.messages
         try:
             shared = self._sharing.take(handle, messages, self._node.settings.limits.frame_bytes)
-            self._connection.charging.count(handle.size_bytes)
+            self._connection.count_read(handle.size_bytes)
             batch = SharedBatch(frame, shared)
             if confirm:  # it is recorded, so somebody needs the bytes anyway
                 batch.copy()
@@ -199,8 +199,8 @@ class UnixValues:
         was_full = sharing.is_full
         for segment, generation in released.each:
             sharing.released(segment, generation)
-        if was_full and not sharing.is_full and not self._connection.writer.is_choked:
-            self._connection.writer.write_on()
+        if was_full and not sharing.is_full and not self._connection.is_choked:
+            self._connection.write_on()
 
     def _with_memory(self, item: Item) -> Item | None:
         """Join a request or a reply with the memory that it speaks of.
@@ -214,7 +214,7 @@ class UnixValues:
         sharing = self._sharing
         try:
             shared: Shared = sharing.take(handle, item.requests, self._node.settings.limits.frame_bytes)
-            self._connection.charging.count(handle.size_bytes)
+            self._connection.count_read(handle.size_bytes)
             # A batch may be cut on its way, the hub itself reads what it is asked, and whoever gets it may not be let
             # see what else stands in the memory of a block.
             is_open = isinstance(shared, Memfd) or self._node.core.authority.policy is None
@@ -240,17 +240,17 @@ class UnixValues:
         for place, batch in enumerate(batches):
             if type(batch) is SharedBatch:
                 if place > start:
-                    self._connection.writer.write(plain(batches[start:place]))
+                    self._connection.write(plain(batches[start:place]))
                 start = place + 1
                 self._give_batch(batch)
         return plain(batches[start:]) if start < len(batches) else []
 
     def _give_batch(self, batch: SharedBatch) -> None:
         if self._session.has_outgoing:  # answers stand before messages
-            self._connection.writer.write_outgoing()
+            self._connection.write_outgoing()
         origin = self._conversation.render_origin(batch)
         if origin:
-            self._connection.writer.write([origin])
+            self._connection.write([origin])
         if batch.shared.handle.size_bytes > self._far_frame_limit:
             self._lose(batch)
         elif self._sharing.is_late(batch.shared) or (batch.is_block and not self._takes_blocks):
@@ -268,18 +268,18 @@ class UnixValues:
         except RejectedError:
             self._lose(batch)
         else:
-            self._connection.writer.write(self._conversation.render_plainly([batch]))
+            self._connection.write(self._conversation.render_plainly([batch]))
 
     def _lose(self, batch: SharedBatch) -> None:
-        self._connection.writer.lose(batch.messages)
-        self._connection.writer.write([self._conversation.render_gap(batch.messages)])
+        self._connection.lose(batch.messages)
+        self._connection.write([self._conversation.render_gap(batch.messages)])
 
     def render_items(self, items: list[Item]) -> list[bytes]:
         """Hand requests and replies in shared memory over, with all that stands before them; return the rest."""
         start = 0
         for place, item in enumerate(items):
             if isinstance(item.values, SharedValues):
-                self._connection.writer.write(render_items(items[start:place]))
+                self._connection.write(render_items(items[start:place]))
                 start = place + 1
                 self._give(item.encode(), item.values.shared)
         return render_items(items[start:])
@@ -297,7 +297,7 @@ class UnixValues:
             released = self._sharing.take_released()
             if released:
                 self._session.send(encode_released(released.items()))
-                self._connection.writer.write_outgoing()
+                self._connection.write_outgoing()
 
     def close(self) -> None:
         """The client has gone."""

@@ -19,7 +19,6 @@ Cost: per message that a client sends, and per batch that it gets.
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from http import HTTPStatus
 from typing import cast
 
@@ -43,11 +42,10 @@ from peers.connections.http.gate import refused
 from peers.connections.http.hosts import ANY_HOST
 from peers.connections.sample import Sample
 from peers.node.node import Node
-from peers.verbs.publish import Publication, publish
+from peers.verbs.publish import Publication
 from peers.verbs.verbs import CHANGES
 from peers.websocket.dialogue import Dialogue, HubDialogue
 from peers.websocket.http.head import Head as HttpHead
-from peers.websocket.last_publications import LastPublications
 from peers.websocket.messages import ClientMessage, Dropped, Hello, Sampled
 from peers.websocket.session import Event, Head, Phase, Piece, Session
 from peers.websocket.zeek import INVALID_PATH, INVALID_PATH_TEXT, ZeekCodec, ZeekDialogue, client_name, is_astray
@@ -92,7 +90,6 @@ class WebSocketConversation:
         "_any_host",
         "_connection",
         "_dialogue",
-        "_is_last",
         "_loopback",
         "_node",
         "_poster",
@@ -124,7 +121,6 @@ class WebSocketConversation:
         """Why the hub takes no further connection. The client is told when it has said what it wants."""
         self._dialogue: Dialogue | None = None
         """Set once the handshake is over: what follows is said by the path."""
-        self._is_last = False
         """Whether Close was said, and publications are still taken until the client has read that."""
         self._poster: Poster | None = None
         """Set with the handler, if the client may ask and serve."""
@@ -166,11 +162,7 @@ class WebSocketConversation:
             case Closing():
                 text = f"{event.text} ({event.code})" if event.text else f"closed with {event.code}"
                 self._connection.reason = text
-                self._connection.ending.linger()
-            case Publication() if self._is_last:
-                with suppress(RejectedError):  # nobody is there to be told
-                    publish(self._node, cast("Handler", self._connection.handler), event)
-                return _cost(event)
+                self._connection.linger()
             case _:
                 return _cost(event) + cast("Dialogue", self._dialogue).act(event)
         return 1
@@ -212,7 +204,7 @@ class WebSocketConversation:
         elif not is_websocket:
             self._connection.reason = f"answered {request.method} {path}"
             self.session.respond(answer(self._node, request))
-            self._connection.ending.linger()
+            self._connection.linger()
         else:
             self._shake_hands(request, path)
 
@@ -227,7 +219,7 @@ class WebSocketConversation:
             return
         self._connection.reason = f"answered {request.method} {path_of(request)}"
         self.session.respond(gathered(request, later))
-        self._connection.ending.linger()
+        self._connection.linger()
 
     def _knows(self, request: Request, path: str, *, is_websocket: bool) -> bool:
         """Return whether the request may be answered; if not, its client is turned away.
@@ -260,7 +252,7 @@ class WebSocketConversation:
     def _turn_away(self, error: NotRecognisedError) -> None:
         """Look at nothing more of a client that is not known, and tell it so when its answer is due."""
         self.session.hold()
-        self._connection.ending.turn_away(error)
+        self._connection.turn_away(error)
 
     def _shake_hands(self, request: Request, path: str) -> None:
         is_known = path != PATH or self._is_known()
@@ -272,7 +264,7 @@ class WebSocketConversation:
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, self._refusal)
         elif not self.session.accept(request, None if path == PATH else ZeekCodec(), is_known=is_known):
             self._connection.reason = "no WebSocket handshake"
-            self._connection.ending.linger()
+            self._connection.linger()
         elif self._refusal:  # a browser tells its page the reason of a Close, but not of an HTTP error
             self._connection.end(CloseCode.TRY_AGAIN_LATER, self._refusal)
         elif path not in _PATHS:
@@ -309,7 +301,7 @@ class WebSocketConversation:
     def _refuse(self, status: HTTPStatus, text: str, **headers: str) -> None:
         self._connection.reason = f"{text} (HTTP {status.value})"
         self.session.respond(plain(status, text, **headers))
-        self._connection.ending.linger()
+        self._connection.linger()
 
     def _log_refusal(self, text: str) -> None:
         self._node.log.warning("connection refused", address=self._connection.address, reason=text)
@@ -327,7 +319,7 @@ class WebSocketConversation:
     @property
     def proof_left_s(self) -> float:
         """How many seconds are left before what the client has shown ends."""
-        return self._connection.watch.proof_left_s()
+        return self._connection.proof_left_s()
 
     @property
     def user(self) -> str:
@@ -363,14 +355,14 @@ class WebSocketConversation:
         connection = self._connection
         self._poster = poster
         if sample is not None:
-            self._sample = Sample(connection.writer, sample, self._tell_sampled, self._count_left_out)
+            self._sample = Sample(connection, sample, self._tell_sampled, self._count_left_out)
         handler = Handler(
-            self._sample or connection.writer,
+            self._sample or connection,
             role=Role.CLIENT,
             limits=limits,
             name=name,
             address=connection.address,
-            poster=connection.writer if poster is not None else None,
+            poster=connection if poster is not None else None,
             frame_limit_bytes=self._node.settings.limits.frame_bytes,
             rights=rights_of(self._node, connection),
         )
@@ -378,21 +370,21 @@ class WebSocketConversation:
         self._node.core.attach(handler)
         if self._sample is not None:
             self._sample.begin(handler)
-        connection.charging.begin()
+        connection.charge_user()
         self._node.log.info("client connected", address=connection.address, name=name, overflow=limits.overflow.value)
         return handler
 
-    def speak(self) -> None:
+    def write_later(self) -> None:
         """Write what the session has to say after this turn."""
-        self._connection.writer.speak()
+        self._connection.write_later()
 
     def write(self, frames: list[bytes]) -> None:
         """Write ready frames, behind what the session has to say."""
-        self._connection.writer.write(frames)
+        self._connection.write(frames)
 
     def owe(self) -> None:
         """The client has asked for what it is answered in any case."""
-        self._connection.writer.wait_for_reader()
+        self._connection.wait_for_reader()
 
     def when_writable(self, act: Callable[[], None]) -> None:
         """Call `act` whenever the client reads again."""
@@ -418,7 +410,7 @@ class WebSocketConversation:
             frames.append(form.frames(batch))
             lost += form.lost_messages
         if lost:  # the client is told among the frames
-            self._connection.writer.lose(lost)
+            self._connection.lose(lost)
         return frames
 
     def render_items(self, items: list[Item]) -> list[bytes]:
@@ -451,13 +443,6 @@ class WebSocketConversation:
     def drain(self, text: str) -> None:
         """The hub stops."""
         self._connection.end(CloseCode.GOING_AWAY, text)
-
-    def drain_publisher(self, text: str) -> LastPublications | None:
-        """Say Close; what the client had published before it reads that is still taken, but for Zeek's protocol."""
-        if isinstance(self._dialogue, HubDialogue) and self.session.close_but_hear(CloseCode.GOING_AWAY, text):
-            self._is_last = True
-            return LastPublications(self.session)
-        return None
 
     def close(self, code: int, text: str) -> str:
         """End the session, in the words of what is spoken."""

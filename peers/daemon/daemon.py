@@ -55,7 +55,6 @@ from peers.daemon.exposure import guarded, is_loopback, reaches_strangers
 from peers.daemon.part import Part
 from peers.daemon.reviewing import Vouching, judge_certificate, review
 from peers.daemon.sources import Loaded
-from peers.daemon.stopping import Stopping
 from peers.daemon.telemetry.telemetry import Telemetry, open_telemetry
 from peers.daemon.telling import Telling
 from peers.journal.journal import Journal
@@ -275,11 +274,11 @@ class Daemon:
         return bound
 
     async def stop(self, until_s: float | None = None, others: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Stop accepting, take what was sent, write out what is queued within the grace period, close with 1001.
+        """Stop accepting, write out what is queued within the grace period, close with 1001; cut off what is left.
 
         Args:
             until_s: When the grace period ends, of the loop's clock; `limits.drain_s` from now if it is not said.
-            others: Waits for the other processes of this hub, once those were heard who publish here.
+            others: Waits for the other processes of this hub, until they have what was published here.
         """
         node = self.node
         node.draining = True
@@ -287,14 +286,13 @@ class Daemon:
         self._close_servers()
         node.handshakes.close()
         await end_all(self._tasks)
-        stopping = Stopping(node, until_s)
-        await self.settle()
-        await stopping.hear()
+        if until_s is None:
+            until_s = node.loop.time() + node.settings.limits.drain_s
         await self.settle()
         if others is not None:
             await others()
             await self.settle()
-        await stopping.close()
+        await self._close_connections(until_s)
         if self._tick is not None:
             self._tick.cancel()
         self._peerings.stores.close()
@@ -303,6 +301,17 @@ class Daemon:
             await self._journal.stop()
         if self._telemetry is not None:
             await self._telemetry.stop()
+
+    async def _close_connections(self, until_s: float) -> None:
+        """Close each connection once its queue is written; abort those whose far side has not read it by then."""
+        for connection in list(self.node.connections):
+            connection.drain()
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(until_s):
+                await self.node.wait_released()
+        for connection in list(self.node.connections):
+            connection.abort()
+        await asyncio.sleep(0)
 
     async def settle(self) -> None:
         """Write what this turn has brought, and wait until what was taken to be recorded is, and is confirmed."""

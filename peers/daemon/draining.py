@@ -3,7 +3,7 @@
 ```
 $hub/drain ─▶ nobody is admitted, /readyz says 503
            ─▶ every 20 ms: some clients more, each once its requests are answered (2 s at most) and its queue has run
-              out, publishers heard out: CLOSE 1001 "the hub stops; retry after N s"
+              out: CLOSE 1001 "the hub stops; retry after N s"
            ─▶ all have gone, or `drain.time_s` is over ─▶ the hub stops, as SIGTERM stops it
 ```
 
@@ -12,8 +12,7 @@ are told over a time, and each is told to wait a time of its own, drawn between 
 that do not know of that come back as they always do. Links stay until the end: what those publish who are still here
 goes on.
 
-Owner: the process, once. SIGTERM stops the hub in the middle of it. Not here: the end itself
-(`peers.daemon.stopping`).
+Owner: the process, once. SIGTERM stops the hub in the middle of it.
 """
 
 from __future__ import annotations
@@ -137,5 +136,4 @@ class Draining:
         self._node.drained_clients += 1
         connection = connection_of(handler)
         text = with_retry(HUB_STOPS, self._random.uniform(0.0, retry_after_s))
-        if connection.drain_publisher(text, only=False) is None:
-            connection.drain(text)
+        connection.drain(text)

@@ -5,7 +5,7 @@ objects, and everybody else waits for 20 to 120 ms. So once a second what has su
 any more, and each collection is as large as what one second has brought.
 
 What is frozen is still freed when nothing refers to it. Only cycles stay, and no connection that was closed is in one:
-whatever refers to it lets go of it (`peers.connections.ended`, and the tests of what is freed). In case that there is
+whatever refers to it lets go of it (`peers.connections.connection`). In case that there is
 one all the same, everything is walked over once after `CLOSED_LEAST` connections were closed, and where memory is
 short: a pause of 20 to 60 ms with some thousands of connections.
 

@@ -51,7 +51,7 @@ __all__ = ["COMMITS_LIMIT_BYTES", "Committed", "OnCommitted", "OnStaged", "Stagi
 
 _TURN_COST = 500
 """The share of a turn: a new topic, or a frame, costs 1, about 15 µs. See
-`peers.connections.own_share.TURN_EVENTS`."""
+`peers.connections.connection.TURN_EVENTS`."""
 
 _COST_BYTES = 2048
 """How many bytes of messages cost 1 together, so that a turn routes a mebibyte: a millisecond or two."""

@@ -17,7 +17,7 @@ services, rules, names). So whoever publishes does not wait behind thousands who
 Owner: the node. Invariants: who waits stands in the line once; all who wait get as much as each other, in their order.
 Cost: an addition and a comparison for what is taken from it; nothing for a read that brings one run of messages.
 
-Not here: what one connection may ask for (`peers.connections.own_share`), what is left behind by who has gone
+Not here: what one connection may ask for (`peers.connections.connection`), what is left behind by who has gone
 (`hub.turn`).
 """
 

@@ -112,23 +112,8 @@ class Connected(Protocol):
     def tls(self) -> Any:
         """What the hub's own TLS knows of the far side, as an `ssl.SSLObject`; None without it."""
 
-    @property
-    def has_unread(self) -> bool:
-        """Whether something that a client has sent waits to be read, or to be acted on."""
-
     def drain(self, text: str = HUB_STOPS) -> None:
         """Write what is queued, then close with 1001 and this text, because the hub stops."""
-
-    def drain_publisher(self, text: str = HUB_STOPS, *, only: bool) -> asyncio.Future[None] | None:
-        """Close with 1001 a client that has published, and take what it has sent before it reads that.
-
-        Args:
-            text: What it is told.
-            only: Leave out one that subscribes to something, too.
-
-        Returns:
-            What is done when that is over; None if it is no such client, and nothing was said.
-        """
 
     def end(self, code: int, text: str) -> None:
         """Close from this side, with a reason, and let the far side read it."""
@@ -137,16 +122,9 @@ class Connected(Protocol):
         """End it now."""
 
 
-class Written(Protocol):
-    """The outlet of a handler that stands for a connection."""
-
-    connection: Connected
-    """Which one."""
-
-
 def connection_of(handler: Handler) -> Connected:
     """Return the connection of a handler that has one: clients, links and leaves do."""
-    return cast("Written", handler.outlet).connection
+    return cast("Connected", getattr(handler.outlet, "connection", handler.outlet))
 
 
 class Node:

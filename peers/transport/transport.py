@@ -7,7 +7,10 @@ connection depends on how one version of Python or one kind of transport behaves
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import socket
+import sys
+import termios
 from contextlib import suppress
 
 from peers.transport.endpoints import url_host
@@ -20,6 +23,7 @@ __all__ = [
     "far_address",
     "keep_little_unsent",
     "pause_while_unwritten",
+    "unread_bytes",
     "write_pieces",
 ]
 
@@ -32,10 +36,16 @@ overtake. The transport holds half as much."""
 
 
 class _NoTransport(asyncio.Transport):
-    """Stands for the transport before `connection_made`. It says that it is closing, so that nobody writes to it."""
+    """The transport before `connection_made`, and after the end. It is closing, so that nothing is written to it."""
 
     def is_closing(self) -> bool:
         return True
+
+    def pause_reading(self) -> None:
+        pass
+
+    def abort(self) -> None:
+        pass
 
 
 NO_TRANSPORT = _NoTransport()
@@ -108,3 +118,20 @@ def end_writing(transport: asyncio.Transport) -> bool:
     with suppress(OSError):
         transport.write_eof()
     return True
+
+
+def unread_bytes(transport: asyncio.Transport) -> int:
+    """Return what waits in the transport and in the socket's send buffer, bytes.
+
+    For TCP that is what the far side's system has not taken yet, for a Unix socket what the far side has not read.
+    """
+    if transport.is_closing():
+        return 0
+    waiting, sock = transport.get_write_buffer_size(), transport.get_extra_info("socket")
+    if sock is None:
+        return waiting
+    try:
+        number = fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, bytes(4))
+    except OSError:
+        return waiting
+    return waiting + int.from_bytes(number, sys.byteorder)

@@ -77,5 +77,5 @@ class FarSide(Protocol):
     def put_off(self, rest: object) -> None:
         """Keep `rest`, and bring it to the verbs in a later turn, before anything else that the far side asks."""
 
-    def speak(self) -> None:
+    def write_later(self) -> None:
         """Write soon what was told. This is for what is told outside of a read, as a read ends with a write anyway."""

@@ -153,7 +153,7 @@ class JournalRequests:
                 far.unrecorded(known, settled.request, settled.messages)
             else:
                 far.recorded(settled.request, known, settled.messages)
-        far.speak()
+        far.write_later()
 
     # Reading.
 
@@ -213,7 +213,7 @@ class JournalRequests:
             self._reject(RejectedError(CloseCode.TOO_BIG, text), request)
         else:
             self._far.send_records(outcome, request)
-            self._far.speak()
+            self._far.write_later()
 
     # Writing.
 
@@ -225,7 +225,7 @@ class JournalRequests:
                 self._reject(error, stage.request)
             else:
                 self._far.confirm(stage.request)
-                self._far.speak()
+                self._far.write_later()
 
         self._node.journal.stage(self._handler, stage, answer)
 
@@ -238,10 +238,10 @@ class JournalRequests:
                 return
             first, messages, again = outcome
             self._far.confirm(commit.request, first, messages=messages, again=again)
-            self._far.speak()
+            self._far.write_later()
 
         self._node.journal.commit(self._handler, commit, answer)
 
     def _reject(self, error: RejectedError, request: int) -> None:
         self._far.reject(error, request)
-        self._far.speak()
+        self._far.write_later()

@@ -69,7 +69,7 @@ class NameClaims:
     def _tell(self, change: Change) -> None:
         if self._handler.writable:
             self._far.tell_name(change)
-            self._far.speak()
+            self._far.write_later()
         else:
             self._changes[change.name] = change
 
@@ -79,7 +79,7 @@ class NameClaims:
         for change in changes.values():
             self._far.tell_name(change)
         if changes:
-            self._far.speak()
+            self._far.write_later()
 
 
 def hear_names(node: Node, handler: Handler, heard: NamesHeard) -> None:

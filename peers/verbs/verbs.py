@@ -237,7 +237,7 @@ class Verbs:
         """Tell the far side what it held and may no longer hold, outside of any request."""
         self._node.audit.refused(self._handler, "hold", error)
         self._far.reject(error)
-        self._far.speak()
+        self._far.write_later()
 
     def _publish(self, publication: Publication) -> int:
         request, messages = publication.request, publication.messages

@@ -19,7 +19,7 @@ __all__ = ["Shell", "WireFarSide"]
 class Shell(Protocol):
     """What writes on the connection."""
 
-    def speak(self) -> None:
+    def write_later(self) -> None:
         """Write what the session has to say, in this turn."""
 
     def write(self, pieces: list[bytes]) -> None:
@@ -38,13 +38,13 @@ class WireFarSide:
         frame_limit_bytes: Largest body that it takes, as it has said in HELLO.
     """
 
-    __slots__ = ("_session", "_write", "expect_answers", "frame_limit_bytes", "put_off", "speak")
+    __slots__ = ("_session", "_write", "expect_answers", "frame_limit_bytes", "put_off", "write_later")
 
     def __init__(self, session: Session[Route], shell: Shell, frame_limit_bytes: int) -> None:
         self._session = session
         self.frame_limit_bytes = frame_limit_bytes
         self.put_off = session.put_back
-        self.speak = shell.speak
+        self.write_later = shell.write_later
         self.expect_answers = shell.wait_for_reader
         self._write = shell.write
 

@@ -73,7 +73,7 @@ class Carrier(Protocol):
     def owe(self) -> None:
         """Take note that the client is owed answers: nothing is read from it while it does not read."""
 
-    def speak(self) -> None:
+    def write_later(self) -> None:
         """Write soon what the session has to say, as it was given an answer outside of a read."""
 
     def when_writable(self, act: Callable[[], None]) -> None:

@@ -25,7 +25,7 @@ _ENVELOPE_BYTES: Final = 64 * 1024
 class Shell(Protocol):
     """A connection, as far as a far side needs it."""
 
-    def speak(self) -> None:
+    def write_later(self) -> None:
         """Write what the session has to say, in this turn."""
 
     def owe(self) -> None:
@@ -41,7 +41,7 @@ class WebSocketFarSide:
         frame_limit_bytes: Largest body that the hub takes; the client's answers may be as large.
     """
 
-    __slots__ = ("_session", "act", "expect_answers", "frame_limit_bytes", "speak")
+    __slots__ = ("_session", "act", "expect_answers", "frame_limit_bytes", "write_later")
 
     act: Callable[[Any], object]
     """The verbs' `act`, by which the rest of a change is done; set as soon as the verbs are made."""
@@ -49,7 +49,7 @@ class WebSocketFarSide:
     def __init__(self, session: Session, shell: Shell, frame_limit_bytes: int) -> None:
         self._session = session
         self.frame_limit_bytes = frame_limit_bytes + _ENVELOPE_BYTES
-        self.speak = shell.speak
+        self.write_later = shell.write_later
         self.expect_answers = shell.owe
 
     def confirm(

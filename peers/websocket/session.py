@@ -138,7 +138,6 @@ class Session:
         "_is_first",
         "_is_held",
         "_is_known",
-        "_is_last",
         "_outgoing",
         "_protocol",
         "_replies",
@@ -180,7 +179,6 @@ class Session:
         """Whether `hello` is taken: no message was, but for those that were refused."""
         self._is_known = True
         """False from `accept` to `let_in` where it is not known who the client is: its messages must be small."""
-        self._is_last = False
         """Whether this side has said Close, and the conversation is open until the client says so, too."""
         self._protocol: Protocol | None = None
         """The library's reader of frames; None before `accept`."""
@@ -259,19 +257,6 @@ class Session:
         self._fragments = Fragments()
         if self._protocol is not None:
             self._protocol.reader.discard()
-
-    def close_but_hear(self, code: int, text: str) -> bool:
-        """Say Close in an open conversation, and go on telling what the client says until it does so, too.
-
-        Returns:
-            False if the client has said Close already, and what stands before that was not looked at: nothing is said.
-        """
-        if self._protocol is None or self.phase is not Phase.OPEN or self._protocol.state is not OPEN:
-            return False
-        self._is_last = True
-        self._protocol.send_close(code, cut_text(text).decode())
-        self._take_from_library()
-        return True
 
     def accept(self, request: Request, codec: MessageCodec | None = None, *, is_known: bool = True) -> bool:
         """Answer the request with a handshake; return False if the hub cannot take it, and has refused it.
@@ -474,8 +459,6 @@ class Session:
     def _ended(self) -> Event | None:
         """Return what a Close has said, or None if neither side has sent one."""
         assert self._protocol is not None  # noqa: S101 -- made by accept
-        if self._is_last and self._protocol.close_rcvd is None:
-            return None
         end = end_of(self._protocol)
         if end is None:
             return None

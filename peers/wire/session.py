@@ -208,12 +208,6 @@ class Session(Generic[R]):
             if not self._awaits_last_word:
                 self._forget()
 
-    def close_but_hear(self, code: int, text: str) -> Scanner[R]:
-        """End an open conversation from this side; return what the far side had said that was not asked for yet."""
-        scanner, self._scanner = self._scanner, Scanner(self._scanner.routes, 0)
-        self.close(code, text)
-        return scanner
-
     def _forget(self) -> None:
         """Throw away everything that was read and not returned, and everything that will be read."""
         self._awaits_last_word = False

@@ -89,7 +89,7 @@ class Process:
             await wait_written(self._link)
 
     def stop(self, left_s: float) -> None:
-        """Let it stop, within so many seconds: it says when it has heard its publishers, and waits for `close`."""
+        """Let it stop, within so many seconds: it says when its link has what was published, and waits for `close`."""
         self._is_stopping = True
         self.control.tell("stop", left_s)
 

@@ -13,7 +13,7 @@ Purpose: one interpreter uses one core of a processor, and a machine has many. W
 mesh: a worker is a hub with one link, to the core.
 
 ```
-stop ─▶ each worker hears its publishers, until they know ─▶ "heard", once its link has all of that
+stop ─▶ each worker stops accepting ─▶ "heard", once its link has all that was published there
      ─▶ PING over all links, twice: what one has heard is at the others ─▶ "close" ─▶ queues run out, ended
 ```
 
@@ -163,7 +163,7 @@ class Workers:
         self._events.look()
 
     def begin_stop(self, until_s: float) -> None:
-        """Let all hear those who publish there, and close these."""
+        """Let all stop accepting."""
         self._supervision.stop()
         if self._looking is not None:
             self._looking.cancel()
@@ -173,7 +173,7 @@ class Workers:
             process.stop(max(0.0, until_s - self._loop.time()))
 
     async def stop(self, until_s: float) -> None:
-        """Let all stop once each was heard, and has what the others have heard; see to it that they do."""
+        """Let all stop once each has what was published at the others; see to it that they do."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout((until_s - self._loop.time()) / _HEARD_PART):
                 while not self._heard >= self._processes.keys():

@@ -348,7 +348,7 @@ async def test_a_hub_takes_a_fresh_token(start_hub: StartHub, listen_url: str) -
     async with connect(known.hub.url, token=fresh) as client, client.subscribe("/a") as messages:
         (connection,) = known.hub.node.connections
         assert isinstance(connection, HubConnection)
-        await eventually(lambda: connection.watch.proof_left_s() == math.inf)
+        await eventually(lambda: connection.proof_left_s() == math.inf)
         known.hub.later(5.0)
         client.publish_nowait("/a", 1)
         assert (await anext(messages)).value == 1

@@ -472,7 +472,7 @@ async def test_a_link_shows_its_token_afresh(start_hub: StartHub, tmp_path: Path
         far.later(5.0)
         (connection,) = hub.node.connections
         assert isinstance(connection, Connection)
-        await eventually(lambda: connection.watch.proof_left_s() > 900.0)
+        await eventually(lambda: connection.proof_left_s() > 900.0)
     hub.later(19.0)
     hub.later(19.0)
     assert SECRET not in str(lines)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from hub.settings.limits import Limits
-from peers.connections.ending import LINGER_S, Lingering
+from peers.connections.timeouts import LINGER_S, Lingering
 
 LIMITS = Limits(linger_s=80, linger_unread_s=14)
 

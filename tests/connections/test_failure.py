@@ -12,8 +12,7 @@ from hub.delivery import Role
 from hub.errors import CloseCode
 from hub.overflow import QueueLimits
 from hub.settings.settings import Settings
-from peers.connections.connection import Connection
-from peers.connections.failure import SHOWN_BYTES, SHOWN_CHARACTERS, describe
+from peers.connections.connection import SHOWN_BYTES, SHOWN_CHARACTERS, Connection, describe
 from peers.connections.tcp import tcp_connection
 from peers.node.node import Node
 from peers.wire.control import encode_close, encode_subscription
@@ -95,7 +94,7 @@ def break_writing(stage: Stage) -> None:
 def break_looking(stage: Stage) -> None:
     """A bug in keeping the time."""
     Broken(stage.one, "ping")
-    stage.one.watch.check(2000.0)
+    stage.one.check(2000.0)
 
 
 @pytest.mark.parametrize("how", [break_reading, break_writing, break_looking])

@@ -158,7 +158,7 @@ async def test_whoever_is_held_back_is_not_silent(monkeypatch: pytest.MonkeyPatc
     connection.data_received(data + data[:100_000])
     for _ in range(55):
         stage.loop.pass_s(10.0)
-        connection.watch.check(stage.loop.now_s)
+        connection.check(stage.loop.now_s)
     assert not transport.reading
     assert not transport.closing
     stage.loop.pass_s(100.0)
@@ -199,7 +199,7 @@ async def test_connecting_anew_is_no_way_round(monkeypatch: pytest.MonkeyPatch) 
     stage.play()
     assert (len(stage.outlet.values), transport.reading) == (30, False)
     for _ in range(3):
-        again.watch.check(stage.loop.now_s)
+        again.check(stage.loop.now_s)
     stage.loop.pass_s(1.9)
     assert len(stage.outlet.values) == 30
     stage.loop.pass_s(0.2)
@@ -242,7 +242,7 @@ async def test_the_end_of_one_that_is_held_back(monkeypatch: pytest.MonkeyPatch,
         assert not stage.core.quotas.largest(1)
         assert not stage.node.connections
     else:
-        connection.writer.close(4008, "queue full")
+        connection.close(4008, "queue full")
         assert transport.reading
         connection.data_received(encode_close(1000, ""))
     assert not stage.loop.due

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hub.settings.limits import Limits
-from peers.connections.progress import Progress
+from peers.connections.timeouts import Progress
 
 LIMITS = Limits()
 FRAME_S = LIMITS.frame_s

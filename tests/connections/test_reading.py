@@ -9,8 +9,7 @@ import pytest
 
 from hub.frame import encode_frame
 from hub.quotas.limits import RateLimits
-from peers.connections.connection import Connection
-from peers.connections.reading import NOTHING
+from peers.connections.connection import NOTHING, Connection
 from peers.wire.kinds import Kind
 from tests.connections.test_pacing import Stage
 from tests.hubs.raw_client import publication

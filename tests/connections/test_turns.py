@@ -12,8 +12,7 @@ from hub.handler import Handler
 from hub.overflow import QueueLimits
 from hub.settings.settings import Settings
 from hub.writers import WRITES_PER_TURN
-from peers.connections.connection import Connection
-from peers.connections.own_share import TURN_EVENTS
+from peers.connections.connection import TURN_EVENTS, Connection
 from peers.connections.tcp import tcp_connection
 from peers.node.node import Node
 from peers.wire.control import encode_close, encode_subscription
@@ -121,7 +120,7 @@ async def test_a_connection_that_is_lost_meanwhile(stage: Stage) -> None:
 async def test_a_connection_that_is_closed_meanwhile(stage: Stage) -> None:
     """Once this side has said CLOSE, the rest of the read is thrown away, and nothing stands behind CLOSE."""
     stage.connection.data_received(BUSY + publication("/a", 1) + encode_frame(Kind.PING, b""))
-    stage.connection.writer.close(4008, "queue full")
+    stage.connection.close(4008, "queue full")
     stage.connection.data_received(publication("/a", 2))
     stage.play()
     assert stage.values == []
@@ -262,7 +261,7 @@ async def test_bytes_count_in_a_share(stage: Stage) -> None:
 
 async def test_what_comes_behind_the_end_is_read_once_a_turn(stage: Stage) -> None:
     """It is thrown away, and its sender gets no more of a turn by that: a loop may read a socket many times in one."""
-    stage.connection.writer.close(4008, "queue full")
+    stage.connection.close(4008, "queue full")
     for _ in range(3):
         assert stage.transport.reading
         stage.connection.data_received(bytes(256 * 1024))

@@ -95,7 +95,7 @@ async def test_the_end_of_a_certificate(hub: Daemon, authority: Authority, alice
         assert isinstance(connection, Connection)
         assert connection.identity is not None
         connection.identity = connection.identity._replace(until_s=0.0)
-        connection.watch.look_in(0.0)
+        connection.look_in(0.0)
         assert "(4401)" in await ends.get()
         await eventually(lambda: client.statistics().connected)
         await client.publish("/a", 1)

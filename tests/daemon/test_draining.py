@@ -15,7 +15,6 @@ from peers.client import ServiceRequest
 from peers.client import connect as connect_client
 from peers.daemon.daemon import Daemon
 from peers.daemon.draining import Draining
-from peers.wire.control import decode_close
 from peers.wire.hello import QueueWish
 from peers.wire.kinds import Kind
 from peers.wire.retry import retry_after_s
@@ -141,25 +140,6 @@ async def test_requests_are_answered_first(start_daemon: StartDaemon) -> None:
         assert await answering == "answer to 7"
         await drained.stopped.wait()
     assert daemon.node.drained_clients == 3
-
-
-async def test_publishers_are_heard_out(start_daemon: StartDaemon, connect: Connect) -> None:
-    """What a client sends before it reads that it is moved off still arrives."""
-    daemon = await start_daemon(drain={"clients_per_s": 1})
-    (endpoint,) = daemon.endpoints
-    reader = await connect(endpoint, "/a")
-    publisher = await connect(endpoint)
-    await publisher.send(numbered("/a", range(1)))
-    await publisher.ping()
-    drained = Drained(daemon)
-    drained.begin()
-    frame = await publisher.frame()
-    assert frame.kind == Kind.CLOSE
-    assert decode_close(frame.body)[0] == CloseCode.GOING_AWAY
-    await publisher.send(numbered("/a", range(1, 5)), encode_frame(Kind.PING, b"?"))
-    publisher.finish()
-    assert await reader.numbers_and_gaps(5) == list(range(5))
-    await drained.draining.cancel()
 
 
 @pytest.mark.parametrize("way", ["drain", "stop"])

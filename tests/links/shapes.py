@@ -130,7 +130,7 @@ def _clients(hub: Hub) -> list[Any]:
 
 def _is_asked(connection: Any) -> bool:
     """Whether a client was sent a PING, and has not been heard since."""
-    liveness = connection.watch.liveness
+    liveness = connection.liveness
     return bool(liveness._pinged_s > liveness.heard_s)
 
 

@@ -72,7 +72,7 @@ class Far:
         assert self.rest is None
         self.rest = rest
 
-    def speak(self) -> None:
+    def write_later(self) -> None:
         """Write."""
         self.spoken += 1
 

@@ -22,7 +22,7 @@ class Scene:
         self.waits = 0
         self.far = WireFarSide(self.session, self, 1 << 20)
 
-    def speak(self) -> None:
+    def write_later(self) -> None:
         """Write soon."""
 
     def write(self, pieces: list[bytes]) -> None:

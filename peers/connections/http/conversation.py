@@ -32,12 +32,11 @@ from hub.errors import CloseCode, NotRecognisedError, RejectedError
 from hub.handler import Handler
 from hub.overflow import QueueLimits
 from hub.request_frame import Item
-from peers.connections.connection import Connection
+from peers.connections.connection import ELSEWHERE, Connection
 from peers.connections.door import enter, rights_of, take_place
 from peers.connections.http.bearer import CHALLENGE, bearer
 from peers.connections.http.gate import foreign
 from peers.connections.http.stream import LIVE_HEADERS, Stream
-from peers.connections.reading import ELSEWHERE
 from peers.node.node import Node
 from peers.values.event_stream import closed_event
 from peers.verbs.verbs import CHANGES, Verbs
@@ -237,7 +236,7 @@ class HttpConversation:
         try:
             enter(self._node, connection, token)
         except NotRecognisedError as error:
-            connection.ending.turn_away(error)
+            connection.turn_away(error)
             return False
         try:
             take_place(self._node, connection)
@@ -252,7 +251,7 @@ class HttpConversation:
         """Make the client a handler of the core."""
         node, connection = self._node, self._connection
         handler = Handler(
-            connection.writer,
+            connection,
             role=Role.CLIENT,
             limits=self._queue,
             name=client_name(request.headers),
@@ -262,7 +261,7 @@ class HttpConversation:
         )
         connection.join(handler)
         node.core.attach(handler)
-        connection.charging.begin()
+        connection.charge_user()
         self._verbs = Verbs(node, handler, self._far)
         self._far.act = self._verbs.act
         connection.opened()
@@ -338,32 +337,32 @@ class HttpConversation:
     @property
     def is_choked(self) -> bool:
         """Whether the client has much to read yet."""
-        return self._connection.writer.is_choked
+        return self._connection.is_choked
 
     def accept(self) -> None:
         """The stream begins: say so."""
         self.session.stream({"Date": formatdate(usegmt=True)} | LIVE_HEADERS | self._shared_headers)
-        self.speak()
+        self.write_later()
 
     def refuse(self, error: RejectedError) -> None:
         """The stream does not begin."""
         self._stream = None
         self._refuse(status_of(error.code), error.code, error.text)
-        self._connection.writer.write_outgoing()
+        self._connection.write_outgoing()
 
     def say(self, text: bytes) -> None:
         """Write events, at the end of the read, or soon."""
         self.session.say(text)
-        self.speak()
+        self.write_later()
 
-    def speak(self) -> None:
+    def write_later(self) -> None:
         """Write soon what the session has to say."""
-        self._connection.writer.speak()
+        self._connection.write_later()
 
     def write(self, text: bytes) -> None:
         """Write events now."""
         if not self.session.closed:
-            self._connection.writer.write([text])
+            self._connection.write([text])
 
     def end(self, code: int, text: str) -> None:
         """End the stream."""
@@ -395,7 +394,7 @@ class HttpConversation:
         is_more = self.session.respond(status, kind | self._shared_headers | (headers or {}), body)
         if not is_more:
             self._connection.reason = self._connection.reason or f"answered with HTTP {status.value}"
-            self._connection.ending.linger()
+            self._connection.linger()
 
     def close(self, code: int, text: str) -> str:
         """End the session: what is being answered is answered so, and a stream is told."""
@@ -426,7 +425,7 @@ class HttpConversation:
             return []
         frames, lost = stream.render(batches)
         if lost:  # the client is told among the events
-            self._connection.writer.lose(lost)
+            self._connection.lose(lost)
         return frames
 
     def render_items(self, items: list[Item]) -> list[bytes]:  # noqa: ARG002 -- nobody is asked over HTTP
@@ -450,16 +449,13 @@ class HttpConversation:
 
     def _look_for_life(self) -> None:
         if self._stream is not None and self._stream.is_alive(self._connection.transport):
-            self._connection.watch.hear()
+            self._connection.hear()
 
     # Ends.
 
     def drain(self, text: str) -> None:
         """The hub stops."""
         self._connection.end(CloseCode.GOING_AWAY, text)
-
-    def drain_publisher(self, text: str) -> None:
-        """Nothing: a POST is answered, so that its client knows what was taken."""
 
     def leave(self, reason: str) -> None:  # noqa: ARG002 -- the core announces it
         """Nobody is there to be answered any more."""

@@ -31,10 +31,10 @@ from hub.errors import CloseCode, RejectedError
 from hub.handler import Handler
 from hub.policy.policy import Action
 from hub.topics import RESERVED
-from peers.connections.unread import unread_bytes
 from peers.journal.forms import PLACE, Order
 from peers.journal.granting import granted
 from peers.node.node import Node
+from peers.transport.transport import unread_bytes
 from peers.values.event_stream import COMMENT, cut_event, dropped_event, events_form, gone_event
 from peers.verbs.verbs import Verbs
 from peers.websocket.http.following import Following, Looks
@@ -286,7 +286,7 @@ class Stream:
         following.reached(first)
         self._read_or_rest()
 
-    def speak(self) -> None:
+    def write_later(self) -> None:
         """Nothing: what is told is written as it is told."""
 
     # The journal.

@@ -113,7 +113,7 @@ class Cluster:
         self._returning.publisher_goes(publisher)
         self.telling.leave(publisher)
 
-    def speak(self, subscriber: Subscriber) -> None:
+    def write_later(self, subscriber: Subscriber) -> None:
         """A subscriber is there."""
 
     def hear(self, publisher: Publisher, topic: bytes, payload: bytes) -> None:
@@ -219,7 +219,7 @@ class FarCluster(Cluster):
         if self.speaker is not None:
             self.speaker.change_sides()
 
-    def speak(self, subscriber: Subscriber) -> None:
+    def write_later(self, subscriber: Subscriber) -> None:
         """The broker tells what nodes want from now on."""
         self.speaker = subscriber
         self._fellows.begin()

@@ -119,9 +119,9 @@ class FarEnd:
         try:
             enter_zeek(node, connection, dialled=self.is_dialled, key=self.session.far_key)
         except NotRecognisedError as error:
-            connection.ending.turn_away(error)
+            connection.turn_away(error)
             return False
-        handler = Handler(connection.writer, role=Role.LEAF, limits=self._queue, address=connection.address)
+        handler = Handler(connection, role=Role.LEAF, limits=self._queue, address=connection.address)
         if self.session.is_sealed:
             handler.make_dear(SEALED_WRITE_COST)
         handler.rights = rights_of(node, connection)
@@ -129,7 +129,7 @@ class FarEnd:
         connection.join(handler)
         node.core.attach(handler, on_filter)
         node.core.refusals.on_refused[handler] = partial(refuse_zeek, node, connection)
-        connection.charging.begin()
+        connection.charge_user()
         connection.opened()
         if self.is_dialled and self.session.far_hub:
             self._look_again()
@@ -157,7 +157,7 @@ class FarEnd:
 
     def skip(self, reason: str) -> None:
         """Something was not taken: count it, and tell it."""
-        self._connection.writer.count_rejected()
+        self._connection.count_rejected()
         self._skipped.add(reason)
 
     def _finish(self, ended: Ended) -> None:
@@ -204,7 +204,7 @@ class FarEnd:
 
     def ping(self) -> None:
         """Accept silence: a node that is closed for it, and goes on, is never up again for its cluster."""
-        self._connection.watch.hear()
+        self._connection.hear()
 
     def time_out(self) -> None:
         """The handshake is not over."""
@@ -214,9 +214,6 @@ class FarEnd:
     def drain(self, text: str) -> None:
         """The hub stops, and what was queued is written."""
         self._connection.end(1001, text)
-
-    def drain_publisher(self, text: str) -> None:
-        """A node that publishes is told as the others are."""
 
     def close(self, code: int, text: str) -> str:
         """End the session: the far side learns it from the end of the stream."""

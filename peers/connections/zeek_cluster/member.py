@@ -74,9 +74,9 @@ class Member(FarCluster):
         self._discovery.subscribing()
         self._look_again()
 
-    def speak(self, subscriber: Subscriber) -> None:
+    def write_later(self, subscriber: Subscriber) -> None:
         """The broker tells what nodes want from now on."""
-        super().speak(subscriber)
+        super().write_later(subscriber)
         self._look_again()
 
     def want(self, subscriber: Subscriber, topic: bytes) -> None:

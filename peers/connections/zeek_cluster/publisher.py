@@ -169,14 +169,14 @@ class Publisher(FarEnd):
     def tell_some(self) -> int:
         """Tell the node some of it; return what that has cost, about µs."""
         untold = self._untold
-        if self._connection.writer.is_choked:
+        if self._connection.is_choked:
             untold.clear()
             self._is_behind = True
             return 1
         count = min(len(untold), _TOLD_AT_ONCE)
         if said := b"".join([self._word(*untold.popitem(last=False)) for _ in range(count)]):
             self.session.send(said)
-            self._connection.writer.speak()
+            self._connection.write_later()
         return _WRITE_COST + count * (_SEALED_COST if self.session.is_sealed else _PLAIN_COST)
 
     def _word(self, topic: bytes, again: bool) -> bytes:  # noqa: FBT001 -- see `note`

@@ -70,7 +70,7 @@ class Subscriber(FarEnd):
                 return PROOF_COST
             case Ready():
                 if self._join():
-                    self._cluster.speak(self)
+                    self._cluster.write_later(self)
                     text = "Zeek cluster joined: it subscribes" if self.is_dialled else "Zeek node subscribes"
                     self._node.log.info(text, address=self._connection.address)
             case Subscribed():
@@ -146,7 +146,7 @@ class Subscriber(FarEnd):
             parts.append(form.frames(batch))
             lost += form.lost_messages
         if lost:
-            self._connection.writer.lose(lost)
+            self._connection.lose(lost)
         return [self.session.seal(part) for part in parts] if self.session.is_sealed else parts
 
     def leave(self, reason: str) -> None:

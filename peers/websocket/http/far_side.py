@@ -35,7 +35,7 @@ class Listener(Protocol):
     def gone(self, text: str, first: int) -> None:
         """That piece is not in the journal, which begins at this offset."""
 
-    def speak(self) -> None:
+    def write_later(self) -> None:
         """Something was told outside of a read."""
 
 
@@ -57,7 +57,7 @@ class _Nobody:
     def gone(self, text: str, first: int) -> None:
         """Nobody hears it."""
 
-    def speak(self) -> None:
+    def write_later(self) -> None:
         """Nobody hears it."""
 
 
@@ -137,9 +137,9 @@ class HttpFarSide:
         """Do the rest at once: a change of as much as a client may have is about its share of a turn."""
         self.act(rest)
 
-    def speak(self) -> None:
+    def write_later(self) -> None:
         """Something was told outside of a read."""
-        self.listener.speak()
+        self.listener.write_later()
 
 
 def _ignore(_: object) -> None:

@@ -124,7 +124,7 @@ class Publishing:
     def gone(self, text: str, first: int) -> None:
         """Nothing is read here."""
 
-    def speak(self) -> None:
+    def write_later(self) -> None:
         """Something was told outside of a read."""
         self._on_told()
 

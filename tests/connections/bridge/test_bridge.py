@@ -253,7 +253,7 @@ async def test_silence(hub: Hub, zeek: Zeek) -> None:
             if isinstance(one, Connection) and isinstance(one.conversation, BridgeConversation)
         ]
         hub.later(21)
-        await eventually(lambda: bridged.watch.liveness.heard_s > heard_s)  # the pong
+        await eventually(lambda: bridged.liveness.heard_s > heard_s)  # the pong
         connection.transport.pause_reading()
         hub.later(21)
         hub.later(11)
@@ -409,8 +409,8 @@ async def test_a_zeek_that_feeds_a_journal_which_is_behind_is_not_read_on(hub: H
         assert not bridged.transport.is_reading()
         await connection.send(count("/recorded", 3).decode())
         for _ in range(10):  # it cannot answer to pings now, and is not taken for dead
-            bridged.watch.liveness.heard_s -= 1000
-            assert bridged.watch.check(hub.node.loop.time()) > hub.node.loop.time()
+            bridged.liveness.heard_s -= 1000
+            assert bridged.check(hub.node.loop.time()) > hub.node.loop.time()
         assert await reader.settle() == []
         journal.write()
         assert await reader.text() == count("/recorded", 3)

@@ -21,7 +21,7 @@ from hub.quotas.resource import Resource
 from hub.routes import Route
 from hub.settings.journal import JournalSettings
 from hub.settings.limits import Limits
-from peers.connections.reading import PUT_OFF
+from peers.connections.connection import PUT_OFF
 from peers.journal.forms import NARROWED_PATHS, Order, decode_order
 from peers.journal.journal import Journal
 from peers.journal.staging import Committed
@@ -118,13 +118,13 @@ class Bench:
         self.far = WireFarSide(self.session, self, 1 << 24)
         self.requests = Verbs(self.node, self.handler, self.far)  # type: ignore[arg-type]
 
-    def speak(self) -> None:
+    def write_later(self) -> None:
         """Hear what the session has to say."""
         self.said += iterate_frames(self.session.take_outgoing())
 
     def write(self, pieces: list[bytes]) -> None:
         """Hear frames that are ready."""
-        self.speak()
+        self.write_later()
         self.said += iterate_frames(b"".join(pieces))
 
     def wait_for_reader(self) -> None:

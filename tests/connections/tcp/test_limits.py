@@ -14,11 +14,9 @@ import pytest
 
 from hub.errors import CloseCode
 from hub.frame import Frame, encode_frame
-from peers.connections.connection import Connection
-from peers.connections.ending import LINGER_S
-from peers.connections.own_share import TURN_EVENTS
-from peers.connections.reading import PUT_OFF
-from peers.connections.unread import unread_bytes
+from peers.connections.connection import PUT_OFF, TURN_EVENTS, Connection
+from peers.connections.timeouts import LINGER_S
+from peers.transport.transport import unread_bytes
 from peers.wire.control import encode_subscription
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
@@ -70,7 +68,7 @@ async def test_who_has_shaken_hands_has_time(hub: Hub) -> None:
 async def say(hub: Hub, client: RawClient, data: bytes) -> None:
     """Let the one client that there is say something, and the hub hear it."""
     (connection,) = hub.node.connections
-    liveness = cast("Connection", connection).watch.liveness
+    liveness = cast("Connection", connection).liveness
     heard_s = liveness.heard_s
     hub.later(0.01)  # the clock of a loop may stand while this is said
     await client.send(data)

@@ -196,7 +196,7 @@ async def test_nothing_is_written_to_a_connection_that_is_gone(hub: Hub) -> None
     publish(hub.node.core, "/t", 1)
     connection.abort()
     hub.node.core.flush()
-    connection.writer.send_gap(3)
+    connection.send_gap(3)
     connection.drain()
     connection.drain()
     await eventually(lambda: not hub.node.connections)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from websockets.frames import Opcode
 
-from peers.connections.unread import unread_bytes
+from peers.transport.transport import unread_bytes
 from tests.hub.fakes import publish
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub

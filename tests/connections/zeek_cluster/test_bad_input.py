@@ -121,14 +121,14 @@ async def test_silence_ends_no_connection(hub: Daemon, kind: str) -> None:
     await eventually(lambda: any(one.handler for one in hub.node.connections))
     (connection,) = hub.node.connections
     assert connection.transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
-    connection.watch.liveness = Liveness(hub.node.loop.time(), 0.1, 0.1)
+    connection.liveness = Liveness(hub.node.loop.time(), 0.1, 0.1)
     looked_s: set[float] = set()
 
     def looked_thrice() -> bool:
-        looked_s.add(connection.watch.due_s)
+        looked_s.add(connection.due_s)
         return connection.is_lost or len(looked_s) > 3
 
-    connection.watch.look_in(0)
+    connection.look_in(0)
     await eventually(looked_thrice)
     assert not connection.is_lost
     assert not connection.reason

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 import zmq
 
-from peers.connections.connection import Connection
-from peers.connections.reading import BARRED
+from peers.connections.connection import BARRED, Connection
 from peers.connections.zeek_cluster import cluster, returning
 from peers.connections.zeek_cluster.publisher import Publisher
 from peers.connections.zeek_cluster.subscriber import Subscriber

@@ -69,7 +69,7 @@ def test_it_waits_for_the_journal() -> None:
     for request, offset in ((1, 10), (2, 12), (3, 20)):
         assert not hub.post.is_settled
         hub.post.recorded(request, offset, 2)
-    hub.post.speak()
+    hub.post.write_later()
     assert hub.told == 1
     assert hub.answer() == (200, {"messages": 6, "offsets": [[10, 4], [20, 2]]})
 
