@@ -1,40 +1,53 @@
-"""`Stores`, `StoreEnd`: the data stores of Zeeks, as one hub forwards their commands, and as one peering takes part.
-
-Stores of the hub itself that Zeeks may clone are in `peers.connections.broker_masters`, those that follow a Zeek's in
-`peers.connections.broker_copies`.
+"""`Stores`, `StoreEnd`: the data stores of Zeeks and of this hub, as one hub forwards their commands.
 
 ```
-StoreCommand ─▶ StoreEnd.hear ─▶ forwarder ─▶ StoreEnd.deliver of another peering ─▶ session, or a queue until it reads
-FilterChanged ─▶ StoreEnd.follow ─▶ forwarder ─ on_topics ─▶ every peering announces the topics of the others' stores
+a peering ─▶ StoreEnd.hear ─▶ Forwarder ─▶ StoreEnd.deliver of another peering ─▶ session, or a queue until it reads
+                                  ├─▶ Master: a store of this hub that Zeeks may clone (`zeek.masters`)
+                                  └─▶ Clone: a store of this hub that follows a Zeek's (`zeek.clones`)
 ```
+
+The forwarder knows the hub's masters as one more peer, and its clones as another: so a clone at a Zeek cannot tell a
+store of the hub from one at another Zeek. A C++ clone follows one entity at one endpoint for as long as it lives: so
+stores in files keep the hub's endpoint id.
 
 Commands are put before messages: they are few, and a channel that gets none for 50 s is given up. What a peer does not
-read waits in a queue of its own; the newest is dropped when that is full, as the channel sends it again
-(`peers.zeek.broker.stores`).
+read waits in a queue of its own; the newest is dropped when that is full, as the channel sends it again.
 
-Owner: the hub's event loop. Invariants: a peering takes part while this hub is the gateway of its endpoint; the
-forwarder's ticks come while they mean anything. Cost: 5 µs a command. Not here: what is rewritten (`forwarder`).
+Owner: the hub's event loop. A peering takes part while this hub is the gateway of its endpoint.
 """
 
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import count
 from typing import Final
 
 from hub.policy.policy import Action, Rights
 from hub.policy.refusal import not_granted
 from hub.routes import Route
-from peers.connections.broker_copies import Copies
-from peers.connections.broker_masters import Masters
+from hub.stores.naming import parse_served
 from peers.connections.connection import Connection
 from peers.node.node import Node
-from peers.zeek.broker.envelope import Envelope
+from peers.stores.master import Master as Owner
+from peers.zeek.broker.envelope import Envelope, EnvelopeType, decode_envelope
+from peers.zeek.broker.handshake_messages import ID_BYTES, LENGTH, NIL_ID
 from peers.zeek.broker.session import Session
 from peers.zeek.broker.stores.channel import TICK_S
-from peers.zeek.broker.stores.topics import is_store_topic, store_of
-
-__all__ = ["QUEUE_BYTES", "QUEUE_COMMANDS", "StoreEnd", "Stores"]
+from peers.zeek.broker.stores.clone import Clone
+from peers.zeek.broker.stores.command import (
+    InvalidCommandError,
+    announces_master,
+    clone_topic,
+    decode_command,
+    entity,
+    is_store_topic,
+    master_topic,
+    store_of,
+)
+from peers.zeek.broker.stores.master import Master, MasterLimits
 
 QUEUE_COMMANDS: Final = 1024
 """Most commands that wait for one peer that does not read."""
@@ -43,14 +56,73 @@ QUEUE_BYTES: Final = 16 * 1024 * 1024
 """Most bytes of these; one that is alone may be as long as a frame."""
 
 _TOLD_REFUSALS = 100
-"""Most stores of which the log says that one Zeek may not use them."""
+"""Most stores, and users, of which the log says that something was refused; all are counted."""
 
 _TOLD_STORES = 20
 """Most stores that one line of the log names."""
 
+_ENDPOINT = "zeek endpoint"
+"""The note of the hub's endpoint id."""
 
-def _nothing() -> None:
-    """Stand in for whoever announces topics, once nobody does."""
+
+class _OwnEnd:
+    """The stores of this hub behind its forwarder: a peer with an id that no Zeek sees.
+
+    See `peers.zeek.broker.stores.forwarder.End`.
+    """
+
+    user = None
+    """What the hub tells is charged to the users who have written it."""
+
+    def __init__(self, node: Node, namespace: str) -> None:
+        self._node = node
+        self._namespace = namespace
+        self.id = b""
+        self.by_topic: dict[bytes, Master | Clone] = {}
+
+    def set_id(self, endpoint_id: bytes) -> None:
+        """Derive the id from that of the hub."""
+        self.id = uuid.uuid5(uuid.UUID(bytes=endpoint_id), self._namespace).bytes
+
+    def join(self) -> None:
+        """Take part, if there are any stores."""
+        if self.by_topic:
+            self._node.zeek_stores.join(self.id, self, [topic.decode() for topic in self.by_topic], is_own=True)
+
+    def send(self, topic: str, to: bytes, command: bytes) -> None:
+        """Send a command of one of the stores."""
+        self._node.zeek_stores.hear(self.id, Envelope(self.id, to, EnvelopeType.COMMAND, topic.encode(), command))
+
+    def tick(self) -> None:
+        """Let a tick pass."""
+        for end in self.by_topic.values():
+            end.tick()
+
+    def close(self) -> None:
+        """Take part no more."""
+        self.by_topic.clear()
+        self._node.zeek_stores.leave(self.id)
+
+    def deliver(self, frame: bytes) -> bool:
+        """See `End`."""
+        envelope = decode_envelope(frame[LENGTH.size :])
+        end = self.by_topic.get(envelope.topic)
+        if end is not None:
+            try:
+                command = decode_command(envelope.payload)
+            except InvalidCommandError:
+                self._node.zeek_master_counters.unexpected += 1
+            else:
+                end.hear(command, len(envelope.payload))
+        return True
+
+    def may_say(self, name: str, *, writes: bool) -> bool:  # noqa: ARG002 -- see `End`
+        """See `End`: nothing is denied to the hub."""
+        return True
+
+    def may_hear(self, name: str) -> bool:  # noqa: ARG002 -- see `End`
+        """See `End`."""
+        return True
 
 
 class Stores:
@@ -60,33 +132,127 @@ class Stores:
         node: The hub.
     """
 
-    __slots__ = ("_announce", "_timer", "copies", "masters", "node")
+    __slots__ = ("_announce", "_clones", "_masters", "_objects", "_refused", "_timer", "_told", "node")
 
     def __init__(self, node: Node) -> None:
         self.node = node
         self._announce: set[Callable[[], object]] = set()
         """What each peering that takes part does when it has other topics to announce."""
         self._timer: asyncio.TimerHandle | None = None
-        """The next tick; None while nobody needs one."""
-        self.masters = Masters(node)
-        """The stores of this hub that Zeeks may clone, once they are open."""
-        self.copies = Copies(node)
-        """Those that follow stores of Zeeks, likewise."""
+        """The next tick; None while none is needed."""
+        self._masters = _OwnEnd(node, "data stores")
+        self._clones = _OwnEnd(node, "copies of data stores")
+        self._objects = count(node.wall_us() * 1_000)
+        """Numbers of entities: others after each start, as a Zeek may still know those of the last one."""
+        self._told: set[str] = set()
+        """The stores of which the log was told that a Zeek has a master, too."""
+        self._refused: set[tuple[str, str | None]] = set()
+        """The stores and users of which the log was told that a write was refused."""
         node.zeek_stores.on_topics = self._topics_changed
 
     def open(self) -> None:
-        """Serve what the settings name; the stores of the hub are open."""
-        self.masters.open()
-        self.copies.open()
+        """Serve what the settings name; the stores of the hub are open, and no Zeek has come."""
+        node = self.node
+        node.zeek_stores.own_id = self._endpoint_id()
+        self._masters.set_id(node.zeek_stores.own_id)
+        for text in node.settings.zeek.masters:
+            self._serve(*parse_served(text))
+        self._masters.join()
+        self._clones.set_id(node.id)
+        for text in node.settings.zeek.clones:
+            self._follow(*parse_served(text))
+        self._clones.join()
+        for clone in node.zeek_copies.values():
+            clone.begin()
         self._plan()
 
     def close(self) -> None:
         """The stores of the hub are about to be closed."""
-        self.masters.close()
-        self.copies.close()
+        for master in self.node.zeek_masters.values():
+            master.close()
+        self.node.zeek_masters.clear()
+        self.node.zeek_copies.clear()
+        self._masters.close()
+        self._clones.close()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _owner(self, name: str) -> Owner:
+        owner = self.node.stores.get(name)
+        if owner is None:
+            raise ValueError(f"{name!r} is no store of this hub")  # the settings were looked over before
+        return owner
+
+    def _endpoint_id(self) -> bytes:
+        """Return the hub's endpoint id, as the stores in files know it; if none does, let them know it."""
+        kept = [owner for owner in self.node.stores if owner.notes is not None]
+        noted = [(owner.notes or {}).get(_ENDPOINT, b"") for owner in kept]
+        endpoint_id = next((each for each in noted if len(each) == ID_BYTES and any(each)), self.node.id)
+        for owner, known in zip(kept, noted, strict=True):
+            if known != endpoint_id:
+                owner.apply([], lambda _, __: None, note=lambda _: {_ENDPOINT: endpoint_id})
+        return endpoint_id
+
+    def _serve(self, known: str, name: str) -> None:
+        node = self.node
+        master = Master(
+            known,
+            self._masters.id,
+            next(self._objects),
+            self._owner(name),
+            partial(self._masters.send, clone_topic(known)),
+            now_ns=lambda: node.wall_us() * 1_000,
+            limits=MasterLimits(snapshot_bytes=node.settings.limits.frame_bytes),
+            counters=node.zeek_master_counters,
+            user_of=node.zeek_stores.user_of,
+            on_refused=partial(self._log_refusal, known),
+        )
+        self._masters.by_topic[master_topic(known).encode()] = node.zeek_masters[known] = master
+
+    def _follow(self, known: str, name: str) -> None:
+        node = self.node
+        owner = self._owner(name)
+        topic = master_topic(known)
+        is_announced = partial(node.zeek_stores.is_announced, self._clones.id, topic)
+
+        def send(to: bytes, command: bytes) -> None:
+            if to != NIL_ID or is_announced():  # no other Zeek is asked for a master
+                self._clones.send(topic, to, command)
+
+        clone = Clone(
+            known,
+            owner,
+            lambda: entity(self._clones.id, next(self._objects)),
+            send,
+            partial(self._log_state, known),
+            is_announced=is_announced,
+            counters=node.zeek_master_counters.channel,
+        )
+        owner.forward = clone.apply
+        self._clones.by_topic[clone_topic(known).encode()] = node.zeek_copies[known] = clone
+
+    def _log_state(self, known: str, reason: str) -> None:
+        if reason:
+            self.node.log.warning("a copy of a Zeek's data store follows nobody", store=known, reason=reason)
+        else:
+            self.node.log.info("a copy of a Zeek's data store follows its master", store=known)
+
+    def _log_refusal(self, known: str, user: str | None, reason: str) -> None:
+        """Tell the log why a store has not taken what a Zeek has written, which is not told; of each user once."""
+        refused = (known, user)
+        if refused not in self._refused and len(self._refused) < _TOLD_REFUSALS:
+            self._refused.add(refused)
+            log = self.node.log
+            log.warning("a store has not taken what a Zeek has written", store=known, user=user or "", reason=reason)
+
+    def look_at(self, name: str, prefixes: Sequence[str]) -> None:
+        """Tell the log if a Zeek says that it has a master of a store that is served here; of each store once."""
+        for known in self.node.zeek_masters:
+            if known not in self._told and announces_master(prefixes, known):
+                self._told.add(known)
+                text = "a Zeek has a master of a store that this hub has, too, or asks for what covers its topic"
+                self.node.log.warning(text, name=name, store=known)
 
     def enter(self, announce: Callable[[], object]) -> None:
         """A peering takes part."""
@@ -109,8 +275,8 @@ class Stores:
     def _tick(self) -> None:
         self._timer = None
         self.node.zeek_stores.tick()
-        self.masters.tick()
-        self.copies.tick()
+        self._masters.tick()
+        self._clones.tick()
         self._plan()
 
 
@@ -176,7 +342,7 @@ class StoreEnd:
         if topics != self._topics:
             self._topics = topics
             self._log_stores()
-        self._stores.masters.look_at(self._connection.conversation.far_name, prefixes)
+        self._stores.look_at(self._connection.conversation.far_name, prefixes)
 
     def leave(self) -> None:
         """The far side takes part no longer; once or more."""
@@ -189,7 +355,7 @@ class StoreEnd:
     def conclude(self) -> None:
         """The peering is over: let go of what knows it."""
         self.leave()
-        self._announce = _nothing
+        self._announce = lambda: None
 
     def hear(self, envelope: Envelope) -> None:
         """The far side has sent a command."""

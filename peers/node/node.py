@@ -63,12 +63,10 @@ from peers.users.identity import Identity
 from peers.users.users import read_users
 from peers.wire.hello import MESH_VERSION, Hello, QueueWish
 from peers.zeek.broker.stores.clone import Clone
-from peers.zeek.broker.stores.followed import FollowedStore
+from peers.zeek.broker.stores.command import covers_stores
 from peers.zeek.broker.stores.forwarder import Forwarder
 from peers.zeek.broker.stores.master import Master as BrokerMaster
 from peers.zeek.broker.stores.master import MasterCounters
-from peers.zeek.broker.stores.served import HubStore
-from peers.zeek.broker.stores.topics import covers_stores
 from peers.zeek.zmtp.discovery import Discovery
 
 __all__ = ["HUB_STOPS", "Connected", "Node", "connection_of", "core_limits"]
@@ -178,9 +176,9 @@ class Node:
         """Which of them are logged: libzmq dials again ten times a second."""
         self.zeek_stores = Forwarder(self.id, between_peers=settings.zeek.forwarding == "on")
         """Lets the data stores of Zeeks find each other."""
-        self.zeek_masters: dict[str, tuple[BrokerMaster, HubStore]] = {}
+        self.zeek_masters: dict[str, BrokerMaster] = {}
         """The stores of this hub that Zeeks may clone, by the name that they know."""
-        self.zeek_copies: dict[str, tuple[Clone, FollowedStore]] = {}
+        self.zeek_copies: dict[str, Clone] = {}
         """The stores of this hub that follow stores of Zeeks, by the name that those have."""
         self.zeek_master_counters = MasterCounters()
         """What went wrong between masters and clones of which one is this hub's."""

@@ -15,8 +15,7 @@ from peers.values.layout import Tag
 from peers.zeek.broker.envelope import Envelope, EnvelopeType, encode_envelope
 from peers.zeek.broker.filters import decode_filter
 from peers.zeek.broker.handshake_messages import NIL_ID
-from peers.zeek.broker.stores.command import Add, decode_command, entity
-from peers.zeek.broker.stores.topics import clone_topic, master_topic
+from peers.zeek.broker.stores.command import Add, clone_topic, decode_command, entity, master_topic
 from tests.connections.broker.scripted import LOW, OTHER, Endpointlike
 from tests.daemon.hub_process import HubProcess
 from tests.zeek.broker.stores.simulated import ServedStore
@@ -204,31 +203,6 @@ async def test_a_connection_that_is_cut_and_mended(start: Start, zeeks: tuple[Ze
         await until(zeeks, lambda: one.content == other.content)
     assert len(other.events) == 4
     assert other.events == one.events
-
-
-async def test_clones_of_a_store_in_memory_beside_one_in_a_file(
-    start: Start, zeeks: tuple[Zeek, Zeek], tmp_path: Path
-) -> None:
-    """They know the hub again, as its id is in the file: they forget what it has forgotten, and hear and are heard."""
-    stores = ("hosts=:memory:", "db=hosts", f"kept={tmp_path / 'kept.db'}")
-    hub = await start(*stores)
-    for zeek in zeeks:
-        await zeek.peer(hub)
-        zeek.clone.begin()
-    for life in range(1, 3):
-        async with connect(str(hub.endpoints[1])) as client:
-            await client.store("hosts").put(f"k{life}", Count(life))
-        await until(zeeks, lambda life=life: all(encode(f"k{life}") in zeek.clone.content for zeek in zeeks))
-        for zeek in zeeks:
-            zeek.add()
-        await until(zeeks, partial(_all_have, zeeks, {encode(f"k{life}"): encode(Count(life)), SUM: encode(Count(2))}))
-        await hub.kill()
-        await until(zeeks, lambda: all(zeek.far is None for zeek in zeeks))
-        hub = await start(*stores)
-        for zeek in zeeks:
-            await zeek.peer(hub)
-    await until(zeeks, partial(_all_have, zeeks, {}))
-    assert not any(zeek.clone.is_broken for zeek in zeeks)
 
 
 async def test_a_store_in_memory_has_another_master_each_time(start: Start, zeeks: tuple[Zeek, Zeek]) -> None:

@@ -14,12 +14,13 @@ from peers.zeek.broker.stores.command import (
     NIL_ENTITY,
     SENDER_OFFSET,
     InvalidCommandError,
+    clone_topic,
     decode_command,
     encode_command,
     entity,
+    master_topic,
 )
 from peers.zeek.broker.stores.forwarder import ForwarderLimits
-from peers.zeek.broker.stores.topics import clone_topic, master_topic
 from tests.fuzz.target import Target
 from tests.zeek.broker.recorded import connection
 from tests.zeek.broker.stores.nodes import HUB, Hub, Node

@@ -51,15 +51,15 @@ def zeek_master_metrics(node: Node) -> Iterator[Metric]:
     waiting = GaugeMetricFamily("hub_zeek_store_waiting_bytes", "Not acknowledged by clones.", labels=("store",))
     left_out = CounterMetricFamily("hub_zeek_store_left_out", "Entries without a Broker form.", labels=("store",))
     refused = CounterMetricFamily("hub_zeek_store_refused", "Wishes that were not granted.", labels=("store",))
-    for name, (master, store) in node.zeek_masters.items():
+    for name, master in node.zeek_masters.items():
         clones.add_metric((name,), master.clones)
-        waiting.add_metric((name,), master.buffered_bytes)
-        left_out.add_metric((name,), store.unwritable)
-        refused.add_metric((name,), store.refused)
+        waiting.add_metric((name,), master.waiting_bytes)
+        left_out.add_metric((name,), master.unwritable)
+        refused.add_metric((name,), master.refused)
     following = GaugeMetricFamily("hub_zeek_store_following", "Whether a copy has a master.", labels=("store",))
-    for name, (clone, followed) in node.zeek_copies.items():
+    for name, clone in node.zeek_copies.items():
         following.add_metric((name,), clone.is_attached)
-        refused.add_metric((name,), followed.refused)
+        refused.add_metric((name,), clone.refused)
     yield from (clones, waiting, left_out, following, refused)
     events = CounterMetricFamily("hub_zeek_store_events", "Between stores and Zeeks' clones.", labels=("event",))
     counts = asdict(node.zeek_master_counters)

@@ -26,10 +26,18 @@ from peers.zeek.broker.filters import decode_filter
 from peers.zeek.broker.handshake_messages import NIL_ID
 from peers.zeek.broker.stores.channel import SILENT_TICKS
 from peers.zeek.broker.stores.clone import Clone
-from peers.zeek.broker.stores.command import NIL_ENTITY, Erase, Put, decode_command, encode_command, entity
+from peers.zeek.broker.stores.command import (
+    NIL_ENTITY,
+    Erase,
+    Put,
+    clone_topic,
+    decode_command,
+    encode_command,
+    entity,
+    master_topic,
+)
 from peers.zeek.broker.stores.command import Command as StoreCommand
 from peers.zeek.broker.stores.master import Master
-from peers.zeek.broker.stores.topics import clone_topic, master_topic
 from tests.connections.broker.conftest import StartHub
 from tests.connections.broker.hubs import ZeekHub
 from tests.connections.broker.scripted import LOW, OTHER, Endpointlike
@@ -154,7 +162,7 @@ async def test_a_master_and_a_clone_at_different_zeeks(hub: ZeekHub, zeeks_of: P
         cloned.add("a", number)
         served.put(f"k{number}", number)
     results: list[bool | None] = []
-    cloned.clone.put_unique(encode("a"), encode(Count(0)), None, results.append)
+    cloned.put_unique("a", Count(0), results)
     await zeeks.until(lambda: cloned.clone.is_idle and served.master.is_idle)
     assert results == [False]
     assert cloned.replica.content == served.store.content
@@ -179,7 +187,7 @@ async def test_a_zeek_that_comes_again(hub: ZeekHub, zeeks_of: Peer) -> None:
     two.filter = again.filter
     zeeks.all.append(again)
     await zeeks.until(lambda: cloned.replica.content == served.store.content and served.master.is_idle)
-    assert cloned.clone.restarts == 0
+    assert cloned.lost == []
 
 
 async def test_peers_that_are_peered_themselves(start_hub: StartHub, zeeks_of: Peer) -> None:
@@ -314,7 +322,7 @@ async def test_a_clone_of_a_store_of_the_hub(start_hub: StartHub, zeeks_of: Peer
     results: list[bool | None] = []
     for number, cloned in enumerate(clones):
         cloned.add("a", 10)
-        cloned.clone.put_unique(encode("u"), encode(number), None, results.append)
+        cloned.put_unique("u", number, results)
     change(hub, Command("put", packed("b"), packed("text"), 5_000_000_000))
     owner = hub.node.stores.get("hosts")
     assert owner is not None
@@ -371,7 +379,7 @@ async def test_what_zeeks_write_is_charged_to_them(start_hub: StartHub, zeeks_of
     await zeeks.until(lambda: all(cloned.clone.is_idle for cloned in clones))
     assert owner.store.charged("zeek")[0] == 3
     assert len(owner.store) == 4
-    clones[1].clone.write(Erase(encode("k1"), clones[1].clone.publisher))
+    clones[1].wish(Erase(encode("k1"), clones[1].clone._own))
     await zeeks.until(lambda: len(owner.store) == 3)
     assert owner.store.charged("zeek")[0] == 2
     change(hub, *(Command("put", packed(f"client {number}"), packed(1)) for number in range(9)))
@@ -425,7 +433,7 @@ async def test_a_store_of_the_hub_that_follows_a_zeeks(start_hub: StartHub, zeek
     assert 'hub_zeek_store_following{store="db"} 1.0' in generate_latest(registry(hub.node)).decode()
     for number in range(100):
         served.put(f"k{number}", number)
-    served.store.apply(Erase(encode("a"), served.own))
+    served.wish(Erase(encode("a"), served.own))
     await zeeks.until(lambda: len(content(hub)) == 100 and packed("a") not in content(hub))
 
 
@@ -515,7 +523,7 @@ async def test_a_store_whose_master_is_gone(start_hub: StartHub, zeeks_of: Peer)
     await eventually(lambda: LOW not in hub.peerings.registry)
     with structlog.testing.capture_logs() as logs:
         for _ in range(SILENT_TICKS + 1):
-            hub.peerings.stores.copies.tick()
+            hub.peerings.stores._clones.tick()
     assert [line["reason"] for line in logs if "follows nobody" in line["event"]] == [
         "the master was silent for too long"
     ]
@@ -538,7 +546,7 @@ async def test_writes_while_the_zeek_with_the_master_is_gone(start_hub: StartHub
         store = client.store("hosts")
         one.masters.clear()  # it does not answer any more
         asked = asyncio.ensure_future(store.put("b", 2))
-        (writes,) = hub.peerings.stores.copies._writes
+        (writes,) = hub.node.zeek_copies.values()
         await eventually(lambda: len(writes) == 1)
         one.end()
         one.far.close()

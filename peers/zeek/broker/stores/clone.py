@@ -1,42 +1,52 @@
-"""`Clone`: a copy of a store whose master is at a Broker endpoint; it may write, too.
+"""`Clone`: a store of this hub as the copy of a store whose master is at a Broker endpoint.
 
 ```
-nack [0] ─▶ ack_clone: the whole content ─▶ changes in their order ─▶ ...
-                └▶ attach_writer, then wishes, numbered, until the master has them
-something will never come, or the master is silent for 50 s ─▶ the copy is stale, and all begins anew
+nack [0] ─▶ ack_clone: the whole content ─▶ changes in their order ─▶ the store's owner
+commands of clients ─▶ attach_writer, then wishes, each with a publisher of its own ─▶ master
+answers ◀─ a change by that publisher ◀──────────────────────────────────────────── has granted it
+        ◀─ none, or refused ◀─ the copy has all that the master has told since it confirmed the wish
 ```
 
-A C++ clone that has lost its place goes stale without noticing it, and ignores a master that was restarted. This one
-begins anew, as another entity, so that the master does not take it for the one that it knew. What it has written and
-the master has not confirmed stays: it goes on under the old entity if the master is the same one, and is sent again to
-another one. So a wish is granted at least once by each master, and exactly once where the master stays the same. With
-`resends` off, another master gets nothing of it: then a wish is granted once, or not at all.
+A master says only what has changed. So a wish is known to be granted once a change comes back with its publisher, and
+known to have changed nothing once the master has confirmed it and the copy has everything up to a number that was heard
+of behind the confirmation. A C++ clone that has lost its place goes stale without noticing it; this one begins anew, as
+another entity, and its wishes are not sent to another master.
 
-When is it known what a wish has led to? The master confirms it behind having granted it, or not, and what it says of
-the content comes in the order of numbers. So once the copy has everything up to a number that was heard of first behind
-the confirmation, it has what came of the wish (`on_settled`).
-
-Owner: the connections of one hub, which call `tick` each 100 ms. Limits: what is not confirmed yet, in wishes and bytes
-(`ChannelLimits`); more is refused by a `BusyError`. No I/O, no clock. Not here: the copy itself (`Replica`), topics and
-envelopes (its owner).
+Invariant: each command is answered once; a command without an answer when the master is lost is answered with that.
+Expiries are the master's. A value that the store cannot hold is missing in it, and counted. A user is charged for
+commands on their way as for entries. Owner: the connections of one hub, which call `tick` each 100 ms. No I/O.
 """
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable
-from typing import Protocol, cast
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
-from hub.errors import BusyError
+from hub.errors import CloseCode, HubError, StoreError
+from hub.stores.command import Command
+from peers.values import InvalidDataError, encode, from_msgpack, to_msgpack
+from peers.values.layout import Tag
 from peers.zeek.broker.handshake_messages import NIL_ID
-from peers.zeek.broker.stores.channel import HEARTBEAT_TICKS, SILENT_TICKS, ChannelCounters, ChannelLimits
+from peers.zeek.broker.stores.channel import (
+    FIRST_NUMBER,
+    HEARTBEAT_TICKS,
+    NACK_NUMBERS,
+    SILENT_TICKS,
+    ChannelCounters,
+    ChannelLimits,
+    Consumer,
+)
 from peers.zeek.broker.stores.command import (
     NIL_ENTITY,
     AckClone,
     Action,
+    Add,
     AttachWriter,
     Clear,
-    Command,
+    Content,
     CumulativeAck,
     Erase,
     Expire,
@@ -46,128 +56,102 @@ from peers.zeek.broker.stores.command import (
     PutUnique,
     PutUniqueResult,
     RetransmitFailed,
-    decode_command,
+    Subtract,
     encode_command,
     node_of,
 )
-from peers.zeek.broker.stores.consumer import Consumer
-from peers.zeek.broker.stores.master import Change, Wish
-from peers.zeek.broker.stores.producer import Producer
+from peers.zeek.broker.stores.command import Command as StoreCommand
+from peers.zeek.broker.stores.master import Outcome, StoreOwner, Then, Wish, publisher_of
 
-__all__ = ["Clone", "OnResult", "Replica"]
-
-OnResult = Callable[[bool | None], object]
-"""Told whether a value was set that was to be set only if there is none; None if nobody knows."""
-
-
-def _ignore(_: int) -> None:
-    """Stand in where nobody wants to know what came of wishes."""
+_PLAIN: Final = frozenset({"put", "put_unique", "erase", "clear"})
+_ADDING: Final = {"append": Tag.STRING, "insert": Tag.SET, "insert_entry": Tag.TABLE, "push": Tag.VECTOR}
+"""What a missing entry begins as; that of a number is of the type of what is added."""
+_SUBTRACTING: Final = frozenset({"decrement", "remove", "pop", "subtract"})
+_NONE: Final = encode(None)
+"""Stands for the value where there is none: a pop."""
 
 
-class Replica(Protocol):
-    """The copy. Keys and values are bodies in Broker's binary format."""
+@dataclass(slots=True)
+class _Written:
+    """One command on its way, with its canonical key."""
 
-    def replace(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
-        """Hold these entries and no others."""
-
-    def change(self, change: Change) -> None:
-        """Do as the master has done."""
-
-    def lose(self, reason: str) -> None:
-        """Take note that the copy follows nobody any more, until `replace` is called again."""
+    command: Command
+    publisher: object
+    """The client, as those are told who read changes."""
+    done: Callable[[Outcome], object]
+    user: str | None
+    """Who is charged."""
+    number: int = 0
+    """Its number among the wishes to the master; 0 until it has one."""
 
 
 class Clone:
-    """The copying end of one store.
+    """Of one store.
 
     Args:
+        known: The name of the store at the Zeek.
+        owner: Changes the copy.
         entities: Makes a new entity of this node at each call.
-        replica: The copy.
         send: Called with the id of a node, nil for all, and a command that goes there under the topic of masters.
+        on_state: Called with why the copy follows no master any more, and with nothing once it does.
+        is_announced: Whether a Zeek that is peered has the master. Where none has, the copy may follow it still.
         limits: Of what waits, in each direction.
         counters: Raised here.
-        writes: Whether the master is told that this clone writes, before it does.
-        resends: Whether another master gets what the one before has not confirmed.
-        on_settled: Called with the number of a wish once the copy has what came of it, and of all before it.
     """
-
-    __slots__ = (
-        "_asked",
-        "_asker",
-        "_confirmed",
-        "_consumer",
-        "_counters",
-        "_entities",
-        "_fenced",
-        "_fences",
-        "_heard",
-        "_limits",
-        "_master",
-        "_on_settled",
-        "_producer",
-        "_publisher",
-        "_reader",
-        "_replica",
-        "_requests",
-        "_resends",
-        "_send",
-        "_silent_ticks",
-        "_ticks",
-        "_waiting",
-        "_waiting_bytes",
-        "_writer",
-        "_writes",
-        "restarts",
-    )
 
     def __init__(  # noqa: PLR0913 -- each is another thing
         self,
+        known: str,
+        owner: StoreOwner,
         entities: Callable[[], bytes],
-        replica: Replica,
         send: Callable[[bytes, bytes], None],
+        on_state: Callable[[str], object],
         *,
+        is_announced: Callable[[], bool] = lambda: True,
         limits: ChannelLimits | None = None,
         counters: ChannelCounters | None = None,
-        writes: bool = True,
-        resends: bool = True,
-        on_settled: Callable[[int], object] = _ignore,
     ) -> None:
-        self._entities = entities
-        self._replica = replica
-        self._send = send
+        self._known, self._owner, self._store, self._entities = known, owner, owner.store, entities
+        self._send, self._on_state, self._is_announced = send, on_state, is_announced
         self._limits = limits or ChannelLimits()
         self._counters = counters or ChannelCounters()
-        self._writes = writes
-        self._resends = resends
-        self._on_settled = on_settled
+        self.refused = 0
+        """Changes that the store could not make: it is full, or a value is too large for it."""
+        self._asker = entities()
+        """The entity that asks for results of `put_unique`."""
+        self._written: OrderedDict[bytes, _Written] = OrderedDict()
+        """Commands that wait for their answers, by publisher, in the order of their numbers."""
+        self._keys: Counter[bytes] = Counter()
+        """How many of them there are of each key."""
+        self._charges: dict[str, dict[bytes, list[int]]] = {}
+        """By user and key: commands on their way, and how many entries and bytes more these may be charged."""
+        self._charged: Counter[tuple[str, int]] = Counter()
+        """The sums of entries (1) and bytes (2) of each user."""
+        self._requests = 0
+        self._unique: dict[int, bytes] = {}
+        """The publishers of `put_unique`, by request."""
+        self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        self._own = self._entities()
+        """The entity that takes changes, and that wishes are sent by."""
+        self._master = b""
+        """The entity that is copied; empty until it is found."""
+        self._consumer = Consumer(self._take, self._lose, self._say, self._limits, self._counters)
+        self._heard = 0
+        """The highest number that the master has used, as far as it is known."""
+        self._silent_ticks = self._ticks = 0
+        # The channel to the master.
+        self._is_writer = self._is_known_writer = False
+        self._number = self._acked = FIRST_NUMBER
+        self._sent: dict[int, bytes] = {}
+        """Wishes that the master has not confirmed, by number."""
+        self._sent_bytes = 0
+        self._last_write_tick = 0
         self._confirmed = self._fenced = 0
         """Up to which wish the master has confirmed all; and for which of them a number stands in `_fences`."""
         self._fences: deque[tuple[int, int]] = deque()
-        """Wishes, and the number of the change with which the copy has what came of them."""
-        self._heard = 0
-        """The highest number that the master has used, as far as it is known."""
-        self._reader = self._publisher = entities()
-        """The entity that takes changes; the one that they are published by, which stays."""
-        self._asker = entities()
-        """The entity that asks for results."""
-        self._writer = self._reader
-        """The entity that wishes are sent by."""
-        self._master = b""
-        """The entity that is copied; empty until it is found."""
-        self._consumer = self._new_consumer()
-        self._producer: Producer | None = None
-        """None until there is a master to write to."""
-        self._waiting: list[Action] = []
-        """Wishes from before that."""
-        self._waiting_bytes = 0
-        """About how long they are, as commands."""
-        self._requests = 0
-        """The number of the last request for a result."""
-        self._asked: dict[int, OnResult] = {}
-        """Who waits for a result, by the number of the request."""
-        self._ticks = self._silent_ticks = 0
-        self.restarts = 0
-        """How often it has begun anew."""
+        """Wishes, and the number of the change with which the copy has everything that came of them."""
 
     @property
     def is_attached(self) -> bool:
@@ -175,19 +159,13 @@ class Clone:
         return self._consumer.is_attached
 
     @property
-    def master(self) -> bytes:
-        """The entity that is copied, empty while there is none."""
-        return self._master
-
-    @property
-    def unconfirmed(self) -> int:
-        """How many wishes the master has not confirmed."""
-        return len(self._waiting) + (self._producer.buffered if self._producer is not None else 0)
-
-    @property
     def is_idle(self) -> bool:
-        """Whether the copy has everything that it knows of, and the master everything that was wished."""
-        return self._consumer.is_idle and not self.unconfirmed and not self._asked
+        """Whether the copy has everything that it knows of, and the master every wish."""
+        return self._consumer.is_idle and not self._sent and not self._written
+
+    def __len__(self) -> int:
+        """Return how many commands wait for their answers."""
+        return len(self._written)
 
     def begin(self) -> None:
         """Ask for a master."""
@@ -196,20 +174,12 @@ class Clone:
     def restart(self, reason: str) -> None:
         """Give up on the master, and look for one: the same, or another."""
         self._consumer.stop()
-        self.restarts += 1
-        self._reader = self._entities()
-        self._master = b""
-        self._silent_ticks = 0
-        self._fences.clear()
-        self._fenced = self._confirmed
-        self._consumer = self._new_consumer()
-        asked, self._asked = self._asked, {}
-        self._replica.lose(reason)
-        for on_result in asked.values():
-            on_result(None)
+        self._begin_anew()
+        self._answer_all(reason)
+        self._on_state(reason)
         self._consumer.ask()
 
-    def hear(self, command: Command, size_bytes: int) -> None:
+    def hear(self, command: StoreCommand, size_bytes: int) -> None:
         """Take a command from under the topic of clones. Its sender must be of the node that has sent it.
 
         Args:
@@ -218,130 +188,327 @@ class Clone:
         """
         seq, sender, receiver, content = command
         if isinstance(content, AckClone):
-            if receiver == self._reader and not self._consumer.is_attached:
-                self._attach(sender, content)
-            return
-        if sender != self._master:
-            return
-        self._silent_ticks = 0
+            if receiver == self._own and not self._consumer.is_attached:
+                self._master = sender
+                self._silent_ticks = 0
+                self._replace(content.entries)
+                self._heard = content.offset
+                self._consumer.attach(content.offset)
+        elif sender == self._master:
+            self._silent_ticks = 0
+            self._hear_master(seq, receiver, content, size_bytes)
+            while self._fences and self._consumer.next > self._fences[0][1]:
+                self._settle(self._fences.popleft()[0])
+
+    def _hear_master(self, seq: int, receiver: bytes, content: Content, size_bytes: int) -> None:
         match content:
             case CumulativeAck() | Nack():
-                if receiver == self._writer and self._producer is not None:
-                    self._hear_of_wishes(self._producer, content)
+                if receiver == self._own and self._is_writer:
+                    self._hear_of_wishes(content)
             case Keepalive():
                 self._consumer.hear_end(content.number)
                 self._fence(content.number)
             case RetransmitFailed():
-                if receiver == self._reader:
+                if receiver == self._own:
                     self._consumer.hear_lost(content.number)
             case Put() | Erase() | Expire() | Clear() | PutUniqueResult():
-                self._hear_change(seq, content, size_bytes)
-        self._settle()
+                self._consumer.hear(seq, content, size_bytes)
+                if seq > self._heard:  # or it was sent again, and says nothing of what was confirmed meanwhile
+                    self._fence(seq)
 
     def tick(self) -> None:
         """Let a tick pass."""
         self._consumer.tick()
-        if self._producer is not None:
-            self._producer.tick()
+        if self._is_writer:
             self._ticks += 1
-            if self._ticks % HEARTBEAT_TICKS == 0:
-                self._producer.insist()
-        elif self._writes and self._master:
-            self._attach_writer()
+            if self._last_write_tick + HEARTBEAT_TICKS == self._ticks:
+                self._last_write_tick = self._ticks
+                self._control(NIL_ENTITY, Keepalive(self._number))
+            if self._ticks % HEARTBEAT_TICKS == 0 and not self._is_known_writer:
+                self._shake_hands()
         self._silent_ticks += 1
         if self._master and self._silent_ticks > SILENT_TICKS:
             self.restart("the master was silent for too long")
+        if self._written and not self._is_announced():
+            self._answer_all("the Zeek that has the master has gone")
 
-    # Writing.
+    def _say(self, content: CumulativeAck | Nack) -> None:
+        receiver = self._master or NIL_ENTITY
+        self._send(node_of(receiver), encode_command(StoreCommand(0, self._own, receiver, content)))
 
-    def write(self, wish: Wish) -> int:
-        """Send a wish to the master, now or once there is one.
+    # The copy.
 
-        Returns:
-            Its number among the wishes to this master; 0 if there is none.
+    def _replace(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
+        """Hold these entries and no others; readers of the store's changes are told only of differences."""
+        wanted: dict[bytes, bytes] = {}
+        for key, value in entries:
+            try:
+                wanted[to_msgpack(key)] = to_msgpack(value)
+            except InvalidDataError:
+                self.refused += 1
+        held = self._store.entries
+        commands = [Command("erase", key) for key in held if key not in wanted]
+        commands += [
+            Command("put", key, value) for key, value in wanted.items() if key not in held or held[key][0] != value
+        ]
+        if commands:
+            self._owner.apply(commands, self._count)
+        self._on_state("")
 
-        Raises:
-            BusyError: Too many are not confirmed yet.
-        """
-        if self._producer is not None:
-            if self._producer.is_full:
-                raise BusyError(f"the master of the store has not confirmed {self._producer.buffered} changes")
-            self._producer.produce(wish)
-        elif len(self._waiting) >= self._limits.actions or self._waiting_bytes >= self._limits.bytes:
-            raise BusyError(f"{len(self._waiting)} changes wait for a master of the store")
-        else:
-            self._waiting.append(wish)
-            self._waiting_bytes += len(encode_command(Command(0, self._writer, NIL_ENTITY, wish)))
-            if self._master:
-                self._attach_writer()
-        return 0 if self._producer is None else self._producer.number
+    def _take(self, action: Action) -> None:
+        match action:
+            case PutUniqueResult():
+                who = self._unique.pop(action.request, None) if action.who == self._asker else None
+                if who is not None and who in self._written:  # or the change was told, and has answered it
+                    self._pop(who).done(self._not_done("put_unique") if action.inserted else None)
+            case Put() | Erase() | Expire() | Clear():
+                self._change(action)
 
-    def put_unique(
-        self,
-        key: bytes,
-        value: bytes,
-        expiry_ns: int | None,
-        on_result: OnResult,
-        publisher: bytes | None = None,
-    ) -> int:
-        """Set the value of a key that has none.
-
-        Args:
-            key: Which.
-            value: The value.
-            expiry_ns: How long it is to live.
-            on_result: Told whether it was set.
-            publisher: The entity that does it, if it is not the one of this clone.
-
-        Returns:
-            As `write`.
-
-        Raises:
-            BusyError: As for `write`.
-        """
-        self._requests += 1
-        request = self._requests
-        self._asked[request] = on_result
+    def _change(self, change: Put | Erase | Expire | Clear) -> None:
+        """Do as the master has done."""
+        written = self._pop(change.publisher) if change.publisher in self._written else None
         try:
-            return self.write(PutUnique(key, value, expiry_ns, self._asker, request, publisher or self._publisher))
-        except BusyError:
-            del self._asked[request]
-            raise
-
-    @property
-    def publisher(self) -> bytes:
-        """The entity that its changes are published by."""
-        return self._publisher
-
-    def _attach_writer(self) -> None:
-        self._producer = Producer(
-            self._writer,
-            self._master,
-            lambda _, command: self._send(NIL_ID, command),
-            lambda _, has: AttachWriter(has, HEARTBEAT_TICKS),
-            limits=self._limits,
-            counters=self._counters,
-            removes_silent=False,
-        )
-        self._producer.add(self._master)
-        waiting, self._waiting = self._waiting, []
-        self._waiting_bytes = 0
-        for wish in waiting:
-            self._producer.produce(wish)
-
-    def _hear_of_wishes(self, producer: Producer, content: CumulativeAck | Nack) -> None:
-        if isinstance(content, CumulativeAck):
-            producer.acknowledge(self._master, content.number)
-            confirmed = content.number
+            if isinstance(change, Clear):
+                command = Command("clear")
+            elif isinstance(change, Put):
+                command = Command("put", to_msgpack(change.key), to_msgpack(change.value))
+            else:
+                command = Command("erase", to_msgpack(change.key))
+        except InvalidDataError as error:
+            self.refused += 1
+            if written is not None:
+                written.done(_cannot_hold(str(error)))
+            return
+        if written is None:
+            self._owner.apply([command], self._count, publisher_of(change.publisher))
         else:
-            producer.repeat(self._master, content.numbers)
-            confirmed = min(content.numbers, default=0) - 1
-        self._confirmed = max(self._confirmed, min(confirmed, producer.number))
+            then = partial(self._answer, command, written)
+            self._owner.apply([command], then, written.publisher, written.user)
 
-    def _hear_change(self, number: int, change: Action, size_bytes: int) -> None:
-        self._consumer.hear(number, change, size_bytes)
-        if number > self._heard:  # or it was sent again, and says nothing of what was confirmed meanwhile
-            self._fence(number)
+    def _answer(self, command: Command, written: _Written, outcomes: list[Outcome], error: HubError | None) -> None:
+        """Answer a client once the change is in the copy; what its user may not have is there nevertheless."""
+        if written.user is not None and error is None and isinstance(outcomes[0], StoreError):
+            written.user = None
+            self._owner.apply([command], partial(self._answer, command, written), written.publisher)
+            return
+        self._count(outcomes, error)
+        outcome = outcomes[0] if error is None else StoreError(str(error))
+        written.done(_cannot_hold(outcome.text) if isinstance(outcome, StoreError) else outcome)
+
+    def _count(self, outcomes: list[Outcome], error: HubError | None) -> None:
+        self.refused += sum(error is not None or isinstance(outcome, StoreError) for outcome in outcomes)
+
+    def _lose(self, number: int) -> None:
+        self.restart(f"change {number} is lost for good")
+
+    # What clients want changed.
+
+    def apply(
+        self, commands: Iterable[Command | StoreError], then: Then, publisher: object = None, user: str | None = None
+    ) -> None:
+        """Have commands carried out at the master; see `peers.stores.master.Master.apply`."""
+        asked = list(commands)
+        outcomes: list[Outcome] = [None] * len(asked)
+        left = len(asked)
+
+        def done(place: int, outcome: Outcome) -> None:
+            nonlocal left
+            outcomes[place] = outcome
+            left -= 1
+            if not left:
+                then(outcomes, None)
+
+        if not asked:
+            then([], None)
+        for place, command in enumerate(asked):
+            try:
+                if isinstance(command, StoreError):
+                    raise command
+                self._ask(command, publisher, partial(done, place), user)
+            except StoreError as error:
+                done(place, error)
+
+    def _ask(self, command: Command, publisher: object, done: Callable[[Outcome], object], user: str | None) -> None:
+        if command.if_version is not None:
+            text = f"the store follows {self._known!r} of a Zeek, which knows no versions: put_unique does"
+            raise StoreError(text)
+        if not self.is_attached or not self._is_announced():
+            text = f"the store follows {self._known!r} of a Zeek, and no Zeek has its master now"
+            raise StoreError(text, CloseCode.TRY_AGAIN_LATER)
+        if len(self._sent) >= self._limits.actions or self._sent_bytes >= self._limits.bytes:
+            text = f"the master of the store has not confirmed {len(self._sent)} changes"
+            raise StoreError(text, CloseCode.TRY_AGAIN_LATER)
+        command, size = self._checked(command)
+        self._requests += 1
+        who = self._entities()
+        wish = self._wish_of(command, who)
+        if user is not None and size:
+            self._charge(user, command.key, size)
+        else:
+            user = None
+        if isinstance(wish, PutUnique):
+            self._unique[wish.request] = who
+        written = self._written[who] = _Written(command, publisher, done, user)
+        self._keys[command.key] += 1
+        written.number = self._write(wish)
+
+    def _checked(self, command: Command) -> tuple[Command, int]:
+        """Return a command with its canonical key, and how large the entry may become by it (0: there will be none).
+
+        It is tried at the copy, as a master at a Zeek would log a clash of types, or do something else.
+
+        Raises:
+            StoreError: The copy could not do that.
+        """
+        if command.kind == "clear":
+            return command, 0
+        operations, limits = self._store.operations, self._store.limits
+        key = operations.canonical(command.key)
+        size = len(key) + len(command.value or b"")
+        if size > limits.entry_bytes:
+            raise StoreError(f"an entry of {size} bytes, the limit is {limits.entry_bytes}", CloseCode.TOO_BIG)
+        entry = self._store.entries.get(key)
+        if command.kind == "erase":
+            size = 0
+        elif command.kind not in _PLAIN and entry is not None:
+            size += len(entry[0])  # at most: what it becomes is for the master to say
+            if not self._keys[key]:
+                size = len(key) + len(operations.apply(command.kind, entry[0], command.value, command.empty))
+        return Command(command.kind, key, command.value, command.expiry_ns, None, command.empty), size
+
+    def _wish_of(self, command: Command, who: bytes) -> Wish:  # noqa: PLR0911 -- a table of kinds
+        """Return what the master is asked for.
+
+        Raises:
+            StoreError: It cannot be asked for that.
+        """
+        kind, expiry_ns = command.kind, command.expiry_ns
+        if kind == "clear":
+            return Clear(who)
+        try:
+            key = from_msgpack(command.key)
+            value = _NONE if command.value is None else from_msgpack(command.value)
+        except InvalidDataError as error:
+            raise StoreError(f"a Zeek cannot have it: {error}") from error
+        if kind == "erase":
+            return Erase(key, who)
+        if command.value is None and kind != "pop":
+            raise StoreError(f"{kind} needs a value")
+        if kind == "put":
+            return Put(key, value, expiry_ns, who)
+        if kind == "put_unique":
+            return PutUnique(key, value, expiry_ns, self._asker, self._requests, who)
+        if kind in _SUBTRACTING:
+            return Subtract(key, value, expiry_ns, who)
+        if kind == "increment":
+            return Add(key, value, Tag(value[0]), expiry_ns, who)
+        if kind in _ADDING:
+            return Add(key, value, _ADDING[kind], expiry_ns, who)
+        raise StoreError(f"a store of a Zeek cannot be asked for {kind!r}")
+
+    def _charge(self, user: str, key: bytes, size: int) -> None:
+        """Charge a user for an entry that is on its way; each key counts once.
+
+        Raises:
+            StoreError: The user would have too much; nothing has changed.
+        """
+        keys = self._charges.get(user, {})
+        commands, entries, size_bytes = keys.get(key, (0, 0, 0))
+        others = self._charged[user, 1] - entries, self._charged[user, 2] - size_bytes
+        more_entries, more_bytes = self._store.check_user(user, key, size, *others)
+        entries, size_bytes = max(entries, more_entries), max(size_bytes, more_bytes)
+        self._charged[user, 1], self._charged[user, 2] = others[0] + entries, others[1] + size_bytes
+        keys[key] = [commands + 1, entries, size_bytes]
+        self._charges[user] = keys
+
+    def _discharge(self, user: str, key: bytes) -> None:
+        keys = self._charges[user]
+        keys[key][0] -= 1
+        if not keys[key][0]:
+            _, entries, size_bytes = keys.pop(key)
+            self._charged[user, 1] -= entries
+            self._charged[user, 2] -= size_bytes
+        if not keys:
+            del self._charges[user], self._charged[user, 1], self._charged[user, 2]
+
+    # What becomes of it.
+
+    def _settle(self, number: int) -> None:
+        """All changes have come that wishes up to this number have led to: the others have changed nothing."""
+        while self._written:
+            who, written = next(iter(self._written.items()))
+            if not 0 < written.number <= number:
+                break
+            self._pop(who)
+            written.done(None if written.command.kind == "erase" else self._not_done(written.command.kind))
+
+    def _answer_all(self, reason: str) -> None:
+        """Answer all commands: nobody will say what has become of them."""
+        for who in list(self._written):
+            text = f"{reason}: nobody knows whether it was carried out"
+            self._pop(who).done(StoreError(text, CloseCode.INTERNAL_ERROR))
+        self._unique.clear()
+
+    def _not_done(self, kind: str) -> StoreError:
+        why = "there is no entry with this key, or its type does not go with that"
+        return StoreError(f"{kind}: the master of {self._known!r} has not done it, as {why}")
+
+    def _pop(self, who: bytes) -> _Written:
+        written = self._written.pop(who)
+        key = written.command.key
+        if written.user is not None:
+            self._discharge(written.user, key)
+        self._keys[key] -= 1
+        if not self._keys[key]:
+            del self._keys[key]
+        return written
+
+    # The channel to the master.
+
+    def _write(self, wish: Wish) -> int:
+        """Send a wish to the master; return its number."""
+        if not self._is_writer:
+            self.attach_writer()
+        self._number += 1
+        command = encode_command(StoreCommand(self._number, self._own, self._master, wish))
+        self._sent[self._number] = command
+        self._sent_bytes += len(command)
+        self._last_write_tick = self._ticks
+        self._send(NIL_ID, command)
+        return self._number
+
+    def attach_writer(self) -> None:
+        """Tell the master that wishes will come."""
+        self._is_writer = True
+        self._shake_hands()
+
+    def _shake_hands(self) -> None:
+        self._control(self._master, AttachWriter(self._acked, HEARTBEAT_TICKS))
+
+    def _control(self, receiver: bytes, content: Content) -> None:
+        self._send(NIL_ID, encode_command(StoreCommand(0, self._own, receiver, content)))
+
+    def _hear_of_wishes(self, content: CumulativeAck | Nack) -> None:
+        if isinstance(content, CumulativeAck):
+            self._confirm(content.number)
+        elif content.numbers == (0,):
+            self._shake_hands()
+        elif content.numbers:
+            self._confirm(content.numbers[0] - 1)
+            for number in content.numbers[:NACK_NUMBERS]:
+                if number in self._sent:
+                    self._counters.repeated += 1
+                    self._send(NIL_ID, self._sent[number])
+                elif number <= self._number:
+                    self._counters.failed += 1
+                    self._control(self._master, RetransmitFailed(number))
+
+    def _confirm(self, number: int) -> None:
+        if self._acked <= number <= self._number:
+            self._is_known_writer = True
+            for each in range(self._acked + 1, number + 1):
+                self._sent_bytes -= len(self._sent.pop(each))
+            self._acked = self._confirmed = number
 
     def _fence(self, number: int) -> None:
         """The master has used this number, and says so behind all that it has confirmed of wishes."""
@@ -350,48 +517,6 @@ class Clone:
             self._fences.append((self._confirmed, self._heard))
             self._fenced = self._confirmed
 
-    def _settle(self) -> None:
-        while self._fences and self._consumer.next > self._fences[0][1]:
-            wish, _ = self._fences.popleft()
-            self._on_settled(wish)
 
-    def _write_to_another(self) -> None:
-        """Send to the new master what the old one has not confirmed."""
-        if self._producer is not None and self._master not in self._producer:
-            pending = [cast("Action", decode_command(command).content) for command in self._producer.pending]
-            self._waiting = pending if self._resends else []
-            self._producer = None
-            self._confirmed = self._fenced = 0
-            self._writer = self._reader
-
-    # Reading.
-
-    def _new_consumer(self) -> Consumer:
-        return Consumer(self._take, self._lose, self._say, self._limits, self._counters)
-
-    def _attach(self, master: bytes, handshake: AckClone) -> None:
-        self._master = master
-        self._silent_ticks = 0
-        self._replica.replace(handshake.entries)
-        self._consumer.attach(handshake.offset)
-        self._heard = handshake.offset
-        self._write_to_another()
-        if self._waiting:
-            self._attach_writer()
-
-    def _take(self, action: Action) -> None:
-        match action:
-            case PutUniqueResult():
-                if action.who == self._asker:
-                    on_result = self._asked.pop(action.request, None)
-                    if on_result is not None:
-                        on_result(action.inserted)
-            case Put() | Erase() | Expire() | Clear():
-                self._replica.change(action)
-
-    def _lose(self, number: int) -> None:
-        self.restart(f"change {number} is lost for good")
-
-    def _say(self, content: CumulativeAck | Nack) -> None:
-        receiver = self._master or NIL_ENTITY
-        self._send(node_of(receiver), encode_command(Command(0, self._reader, receiver, content)))
+def _cannot_hold(reason: str) -> StoreError:
+    return StoreError(f"the master has done it, and this hub cannot hold what came of it: {reason}")

@@ -17,45 +17,13 @@ their own receivers (`peers.zeek.broker.envelope`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from peers.values.binary import value_end
 from peers.values.layout import Tag
 from peers.zeek.broker.filters import encode_varbyte, read_varbyte
-
-__all__ = [
-    "ENTITY_BYTES",
-    "KIND_OFFSET",
-    "NIL_ENTITY",
-    "RECEIVER_OFFSET",
-    "SENDER_OFFSET",
-    "AckClone",
-    "Action",
-    "Add",
-    "AttachWriter",
-    "Clear",
-    "Command",
-    "Content",
-    "CumulativeAck",
-    "Erase",
-    "Expire",
-    "InvalidCommandError",
-    "Keepalive",
-    "Nack",
-    "Put",
-    "PutUnique",
-    "PutUniqueResult",
-    "RetransmitFailed",
-    "Subtract",
-    "decode_command",
-    "encode_command",
-    "entity",
-    "kind_of",
-    "node_of",
-    "object_of",
-]
 
 ENTITY_BYTES: Final = 24
 NIL_ENTITY: Final = bytes(ENTITY_BYTES)
@@ -374,3 +342,55 @@ def decode_command(data: bytes) -> Command:
     if position != len(data):
         raise InvalidCommandError(f"the command ends at byte {position}, {len(data) - position} bytes follow")
     return Command(seq, sender, receiver, make(*values))
+
+
+# Topics of a store. A Broker endpoint refuses to be a store's master while the filter of a direct peer covers the
+# topic that masters read, since it takes the peer for another master: so a hub must not ask Zeeks for everything when
+# a client does (`covers_stores`).
+
+_INTERNAL = "<$>"
+"""A topic with this part in it is for endpoints themselves."""
+
+_MASTER = "/<$>/data/master"
+_CLONE = "/<$>/data/clone"
+
+
+def master_topic(name: str) -> str:
+    """Return the topic that the master of a store reads. Broker puts exactly one slash behind the name."""
+    return name.rstrip("/") + _MASTER
+
+
+def clone_topic(name: str) -> str:
+    """Return the topic that the clones of a store read."""
+    return name.rstrip("/") + _CLONE
+
+
+def is_store_topic(topic: str) -> bool:
+    """Return whether a topic is that of a store's master or clones."""
+    return topic.endswith((_MASTER, _CLONE))
+
+
+def store_of(topic: str) -> tuple[str, bool] | None:
+    """Return the name of a topic's store, and whether its master reads it; None for other topics."""
+    for end in (_MASTER, _CLONE):
+        if topic.endswith(end):
+            return topic.removesuffix(end), end is _MASTER
+    return None
+
+
+def announces_master(prefixes: Iterable[str], name: str) -> bool:
+    """Return whether an endpoint with this filter may be the master of a store: then nobody else is to be it."""
+    topic = master_topic(name)
+    return any(topic.startswith(prefix) for prefix in prefixes)
+
+
+def covers_stores(prefix: str, names: Iterable[str]) -> bool:
+    """Return whether a topic of a store, or another one that is for endpoints themselves, begins with `prefix`.
+
+    Args:
+        prefix: The prefix that a subscriber wants.
+        names: Prefixes of the names of stores.
+    """
+    if _INTERNAL in prefix or _INTERNAL.startswith(prefix):  # the empty prefix is one of the latter
+        return True
+    return any(name.startswith(prefix) or prefix.startswith(name) for name in names)

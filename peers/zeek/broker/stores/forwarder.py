@@ -60,13 +60,12 @@ from peers.zeek.broker.stores.command import (
     PutUnique,
     Subtract,
     entity,
+    is_store_topic,
     kind_of,
     node_of,
     object_of,
+    store_of,
 )
-from peers.zeek.broker.stores.topics import is_store_topic, store_of
-
-__all__ = ["FORGET_TICKS", "End", "Forwarder", "ForwarderCounters", "ForwarderLimits", "is_write"]
 
 FORGET_TICKS = 600
 """How long entities of a peer that is lost are known, ticks: 60 s, longer than masters wait for clones."""

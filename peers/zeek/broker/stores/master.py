@@ -1,43 +1,69 @@
-"""`Master`: the end of a store that its clones at Broker endpoints copy, and whose wishes it grants.
+"""`Master`: a store of this hub, as its clones at Broker endpoints copy it, and write to it.
 
 ```
-clone ── nack [0] ───────▶ producer ── the whole content, then each change ─▶ all clones
-clone ── attach_writer ──▶ consumer, one for each clone that writes ── wishes in order ─▶ store.apply
-                                                                   store's owner ── changed ─▶ producer
+clone ── nack [0] ───────▶ handshake: the whole content, then each change under the next number
+clone ── attach_writer ──▶ Consumer ── wishes in their order ─▶ the store's owner
+                           the store's owner ── its changes ─▶ log ── kept ─▶ all clones
 ```
 
-The store behind it may be changed by others, too: whoever changes it says so by `changed`. So what a clone wishes comes
-back to it, and to all others, as what has become of it: an addition as the new whole value.
+A C++ clone follows one entity for its life, takes no second snapshot, and nothing but the next number. So the last
+numbered actions are a log, and where the store is in a file, the log, the master's entity and the last wish of each
+writer are notes in the same transactions: after a restart clones go on where they are, and no wish is granted twice.
+A clone that lacks more than the log holds is told so. Nobody hears of what is not kept yet, not even in a snapshot.
 
-Some things are better than in Broker. A clone that is not known (any more), since it was silent or slow, or since the
-hub has started again, goes on where it is, if the store can tell what it lacks (`History`). If not, it is told that
-something will never come, so that it begins anew, or says so in its log, rather than going stale unnoticed. A writer
-that is not known, or was silent for long, is asked for its handshake; where it is known how far it had come, it goes on
-there. And what a writer wishes is acknowledged once it is kept; nor is a clone given a content before (`Producer`).
-
-Owner: the connections of one hub, which call `tick` each 100 ms. Limits: clones, writers, what is buffered for them
-(`ChannelLimits`), the bytes of one snapshot (it must fit into one frame, as there is no way to split it), and those of
-all snapshots that are not acknowledged yet. Cost: a broadcast is encoded once. No I/O, no clock. Not here: values and
-arithmetic (the store), topics and envelopes (its owner).
+Values of the hub are msgpack, those of Zeeks are in Broker's format; a value without a Broker form is left out, and
+counted. Owner: the connections of one hub, which call `tick` each 100 ms. No I/O.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import uuid
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple, Protocol
+from itertools import pairwise
+from struct import Struct
+from struct import error as StructError  # noqa: N812  an exception, named as one
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from hub.errors import HubError
-from peers.zeek.broker.stores.channel import HEARTBEAT_TICKS, SILENT_TICKS, ChannelCounters, ChannelLimits, Later
+from hub.errors import HubError, StoreError
+from hub.stores.change import Change, ChangeKind
+from hub.stores.command import Command
+from hub.stores.store import Store
+from peers.values import (
+    Count,
+    InvalidDataError,
+    Set,
+    Table,
+    Timespan,
+    Timestamp,
+    Value,
+    encode,
+    from_msgpack,
+    to_msgpack,
+)
+from peers.values.layout import Tag
+from peers.zeek.broker.stores.channel import (
+    FIRST_NUMBER,
+    HEARTBEAT_TICKS,
+    NACK_NUMBERS,
+    SILENT_TICKS,
+    ChannelCounters,
+    ChannelLimits,
+    Consumer,
+)
 from peers.zeek.broker.stores.command import (
     NIL_ENTITY,
+    RECEIVER_OFFSET,
+    SENDER_OFFSET,
     AckClone,
     Action,
     Add,
     AttachWriter,
     Clear,
-    Command,
+    Content,
     CumulativeAck,
     Erase,
     Expire,
@@ -49,82 +75,84 @@ from peers.zeek.broker.stores.command import (
     RetransmitFailed,
     Subtract,
     encode_command,
+    entity,
     node_of,
+    object_of,
 )
-from peers.zeek.broker.stores.consumer import Consumer
-from peers.zeek.broker.stores.ledger import By
-from peers.zeek.broker.stores.producer import FIRST_NUMBER, Producer
+from peers.zeek.broker.stores.command import Command as StoreCommand
 
-__all__ = ["Change", "Granted", "History", "Master", "MasterCounters", "MasterLimits", "ServedStore", "Wish"]
+Outcome: TypeAlias = Change | StoreError | None
+Then: TypeAlias = Callable[[list[Outcome], HubError | None], object]
+Notes: TypeAlias = Mapping[str, bytes | None]
+Wish: TypeAlias = Put | PutUnique | Erase | Add | Subtract | Clear
 
-Wish = Put | PutUnique | Erase | Add | Subtract | Clear
-"""What a clone may want."""
+REPEATED: Final = 2 * NACK_NUMBERS
+"""Most actions that are sent again to one clone in one tick. It asks every other tick, if it does as it should."""
 
-Change = Put | Erase | Expire | Clear
-"""What clones are told of."""
-
-_SNAPSHOT_OVERHEAD_BYTES = 256
-"""More than the header of an envelope, that of a command, and the fields before the entries take, without the topic."""
-
-_TOPIC_BYTES = 1024
-"""Longest topic."""
+_SNAPSHOT_OVERHEAD_BYTES = 256 + 1024
+"""More than the headers of envelope and command, and the topic, take beside the entries of a snapshot."""
 
 _LONG_TICKS = SILENT_TICKS // 2
 """How long a writer may be silent before it is asked where it is: C++ clones drop what they have written to a master
 from which they have heard nothing for `SILENT_TICKS`, and write nothing more until they are asked."""
 
 _HANDSHAKE = Nack((0,))
-"""Asks for where a writer begins."""
+"""Asks for a handshake."""
+
+_STATE = Struct(">QQQ")
+"""Number of the master's entity, of the last action, and of the store's last change."""
+
+_POSITION = Struct(">QQ")
+"""Number of a writer's last wish, and of the last action then."""
+
+_NUMBER = Struct(">Q")
+
+_ZEEK = "zeek "
+"""What the name of a publisher begins with that is an entity at a Zeek."""
+
+_ZEROS: dict[Tag, Value] = {
+    Tag.BOOLEAN: False,
+    Tag.COUNT: Count(0),
+    Tag.INTEGER: 0,
+    Tag.REAL: 0.0,
+    Tag.STRING: "",
+    Tag.TIMESTAMP: Timestamp(0),
+    Tag.TIMESPAN: Timespan(0),
+    Tag.SET: Set(),
+    Tag.TABLE: Table(),
+    Tag.VECTOR: (),
+}
+_EMPTIES = {tag: to_msgpack(encode(zero)) for tag, zero in _ZEROS.items()}
+"""What an addition to a missing key begins with; other types can be added to nothing."""
 
 
-class Granted(Protocol):
-    """Told what a wish has led to."""
+class StoreOwner(Protocol):
+    """The one that changes a store of the hub: `peers.stores.master.Master`."""
 
-    def __call__(self, inserted: bool, number: int = 0, /) -> object:  # noqa: FBT001 -- called with what it is
-        """Take note of whether there was a change, and under which number that is answered; 0 for the next."""
-
-
-class ServedStore(Protocol):
-    """What a master needs of the store. Keys and values are bodies in Broker's binary format."""
-
-    def apply(self, wish: Wish, then: Granted, by: By | None = None) -> None:
-        """Grant a wish, if it can be.
-
-        Args:
-            wish: What a clone wants.
-            then: Called, now or later, behind `Master.changed` for each change. Wishes are answered in their order;
-                one that could not be kept is not, where there is a history.
-            by: Who wishes it.
-        """
-
-    def __len__(self) -> int:
-        """Return how many entries there are."""
-
-    def entries(self) -> Iterable[tuple[bytes, bytes]]:
-        """Return the whole content."""
-
-    def when_kept(self, then: Callable[[HubError | None], object]) -> None:
-        """Call `then` once all of the content of now is kept; later with an error if that has failed once."""
-
-
-class History(Protocol):
-    """What a store knows of the numbers of its master's channel, also of those from before the hub was started."""
+    store: Store
+    listeners: list[Callable[[Sequence[Change]], object]]
+    noters: list[Callable[[Sequence[Change]], Notes]]
 
     @property
-    def last(self) -> int:
-        """The last number."""
+    def notes(self) -> Mapping[str, bytes] | None:
+        """The notes beside the store when it was opened; None if nothing is kept over a restart."""
 
-    def remembers(self, number: int) -> bool:
-        """Return whether `recall` knows a number."""
+    @property
+    def is_certain(self) -> bool:
+        """Whether all that anybody was ever told of the store was in it when it was opened."""
 
-    def recall(self, number: int) -> Action | Later | None:
-        """Return what stands under a number, as the store is now, and is kept; None if nobody knows."""
+    def apply(
+        self,
+        commands: Iterable[Command | StoreError],
+        then: Then,
+        publisher: object = None,
+        user: str | None = None,
+        note: Callable[[list[Outcome]], Notes] | None = None,
+    ) -> None:
+        """Carry commands out; keep what `note` makes of their outcomes beside the changes; then call `then`."""
 
-    def position(self, writer: bytes) -> int | None:
-        """Return the number of the last wish of a clone that was granted; None if nobody knows."""
-
-    def rest(self) -> None:
-        """Let go of what is only there to be quicker."""
+    def when_kept(self, then: Callable[[HubError | None], object]) -> None:
+        """Call `then` once all that the store has now is kept, or with why that has failed once."""
 
 
 class MasterLimits(NamedTuple):
@@ -137,11 +165,12 @@ class MasterLimits(NamedTuple):
     snapshot_bytes: int = 16 * 1024 * 1024
     """Largest snapshot, with all that stands around it: that of a frame."""
     open_snapshot_bytes: int = 64 * 1024 * 1024
-    """Most bytes of snapshots that are not acknowledged yet; who finds no room asks again 200 ms later."""
-    recalled: int = 100_000
-    """How many numbers a clone may lack that goes on where it is: more are not recalled."""
+    """Most bytes of snapshots that are not acknowledged yet; a clone without room asks again 200 ms later."""
+    log_actions: int = 65_536
+    """How many of the last actions are held, and noted where the store is in a file."""
+    log_bytes: int = 32 * 1024 * 1024
     channel: ChannelLimits = ChannelLimits()
-    """Of what is buffered for all clones, and of what waits of each writer."""
+    """Of what waits of each writer for earlier wishes."""
 
 
 @dataclass(slots=True)
@@ -161,6 +190,32 @@ class MasterCounters:
     """Commands that mean nothing to a master, or another one."""
 
 
+class _Clone:
+    """One clone, as the master knows it."""
+
+    __slots__ = ("acked", "handshake", "is_held", "lagged", "last_seen", "offset", "repeated", "repeated_tick")
+
+    def __init__(self, offset: int, tick: int) -> None:
+        self.offset = offset
+        """Its handshake stands for everything up to this number."""
+        self.acked = 0
+        """What it has acknowledged last; 0 before the first time."""
+        self.handshake = b""
+        """Sent again until the first acknowledgement."""
+        self.is_held = False
+        """Whether its handshake holds what is not kept yet, and is not sent."""
+        self.last_seen = tick
+        self.lagged = False
+        """Whether it lacked something at the last keepalive."""
+        self.repeated = self.repeated_tick = 0
+        """How many actions were sent to it again in which tick."""
+
+    @property
+    def has(self) -> int:
+        """Up to which number it needs nothing any more."""
+        return max(self.acked, self.offset)
+
+
 class _Writer:
     """A clone that writes."""
 
@@ -174,68 +229,92 @@ class _Writer:
         """The numbers of its last wish that the store has taken, and that is kept."""
 
 
+def publisher_of(of: bytes) -> str:
+    """Return how an entity is named to those who read changes."""
+    return f"{_ZEEK}{uuid.UUID(bytes=node_of(of))}#{object_of(of)}"
+
+
+def entity_of(publisher: object, other: bytes) -> bytes:
+    """Return the entity that a publisher is; `other` for all that are no entity."""
+    if isinstance(publisher, str) and publisher.startswith(_ZEEK):
+        node, _, number = publisher.removeprefix(_ZEEK).partition("#")
+        with suppress(ValueError, StructError):  # a client may call itself anything
+            return entity(uuid.UUID(node).bytes, int(number))
+    return other
+
+
 class Master:
-    """The serving end of one store.
+    """Of one store.
 
     Args:
-        own: Its entity.
-        store: What it serves.
+        known: The name under which clones know the store.
+        node_id: Of the node of its entity.
+        new_object: The number of its entity, unless an earlier one goes on.
+        owner: Changes the store.
         send: Called with the id of a node, nil for all, and a command that goes there under the topic of clones.
+        now_ns: The time, ns since 1970, by which entries expire.
         limits: Of what is held.
         counters: Raised here.
-        history: What the store knows of numbers; None if it knows none but those that are held here.
+        user_of: Returns the user who is charged for what a clone writes, by its entity; None for the store alone.
+        on_refused: Called with that user and the reason where a wish was not granted: no clone is told.
     """
-
-    __slots__ = (
-        "_content",
-        "_counters",
-        "_history",
-        "_limits",
-        "_own",
-        "_producer",
-        "_send",
-        "_store",
-        "_tick",
-        "_writers",
-    )
 
     def __init__(  # noqa: PLR0913 -- each is another thing
         self,
-        own: bytes,
-        store: ServedStore,
+        known: str,
+        node_id: bytes,
+        new_object: int,
+        owner: StoreOwner,
         send: Callable[[bytes, bytes], None],
         *,
+        now_ns: Callable[[], int],
         limits: MasterLimits | None = None,
         counters: MasterCounters | None = None,
-        history: History | None = None,
+        user_of: Callable[[bytes], str | None] = lambda _: None,
+        on_refused: Callable[[str | None, str], object] = lambda _, __: None,
     ) -> None:
-        self._own = own
-        self._store = store
-        self._send = send
+        self._owner, self._store, self._send, self._now_ns = owner, owner.store, send, now_ns
         self._limits = limits or MasterLimits()
         self._counters = counters or MasterCounters()
-        self._producer = Producer(
-            own,
-            NIL_ENTITY,
-            lambda to, command: send(node_of(to), command),
-            self._snapshot,
-            limits=self._limits.channel,
-            counters=self._counters.channel,
-            number=FIRST_NUMBER if history is None else history.last,
-            recall=self._recall,
-            when_kept=store.when_kept,
-        )
-        self._history = history
+        self._user_of, self._on_refused = user_of, on_refused
+        self._prefix = f"zeek master {known} "
+        self._is_kept = owner.notes is not None
+        self.number = self._told = FIRST_NUMBER
+        """The last action's number, and that of the last one that is kept, and clones may know."""
+        self._log: dict[int, bytes] = {}
+        """The last actions as commands for all, by number, without a hole."""
+        self._log_bytes = 0
+        self._noted: deque[tuple[int, int]] = deque()
+        """Numbers of the store's changes that are not kept yet, with those of their actions."""
+        self._positions: dict[bytes, int] = {}
+        """The last wish of each writer, as noted; the one who has written last is last."""
+        self._may_be_known = False
+        """Whether a clone may have a number from before, so that a hole must show."""
+        self._clones: dict[bytes, _Clone] = {}
         self._writers: dict[bytes, _Writer] = {}
-        self._tick = 0
+        self._tick = self._last_broadcast = 0
         self._content: tuple[tuple[bytes, bytes], ...] | None = None
-        """The whole content as it was written last, for clones that come together; None once it has changed, or at the
-        next heartbeat."""
+        """The whole content as it was written last, for clones that come together; None once it has changed."""
+        self.refused = 0
+        """Wishes that were not granted: a clash of types, a full store, a value that is none."""
+        self.unwritable = 0
+        """Times that an entry or a change was left out, as it has no Broker form."""
+        self.own = entity(node_id, new_object)
+        if self._is_kept:
+            notes = self._restore(owner.notes or {}, node_id)
+            owner.apply([], lambda _, __: None, note=lambda _: notes)
+        owner.noters.append(self._note)
+        owner.listeners.append(self._tell)
+
+    def close(self) -> None:
+        """Serve the store no more."""
+        self._owner.noters.remove(self._note)
+        self._owner.listeners.remove(self._tell)
 
     @property
     def clones(self) -> int:
         """How many clones there are."""
-        return len(self._producer)
+        return len(self._clones)
 
     @property
     def writers(self) -> int:
@@ -243,21 +322,26 @@ class Master:
         return len(self._writers)
 
     @property
-    def buffered_bytes(self) -> int:
-        """How much is held for clones that have not acknowledged it."""
-        return self._producer.buffered_bytes
+    def waiting_bytes(self) -> int:
+        """How many bytes of actions some clone has not acknowledged."""
+        floor = min((clone.has for clone in self._clones.values()), default=self._told)
+        return sum(len(self._log.get(number, b"")) for number in range(floor + 1, self._told + 1))
 
     @property
     def is_idle(self) -> bool:
         """Whether all clones have everything, and nothing of what they wish is known to be missing."""
-        return self._producer.is_idle and all(writer.consumer.is_idle for writer in self._writers.values())
+        has_all = all(clone.acked >= self._told for clone in self._clones.values())
+        return has_all and all(writer.consumer.is_idle for writer in self._writers.values())
 
-    def changed(self, change: Change, number: int = 0) -> None:
-        """Tell the clones of a change of the store, whoever has made it; under this number, or the next one."""
-        self._content = None
-        self._produce(change, number)
+    def entries(self) -> Iterable[tuple[bytes, bytes]]:
+        """Return the whole content, as far as it has a Broker form."""
+        for key, (value, _, _) in self._store.entries.items():
+            try:
+                yield from_msgpack(key), from_msgpack(value)
+            except InvalidDataError:
+                self.unwritable += 1
 
-    def hear(self, command: Command, size_bytes: int) -> None:
+    def hear(self, command: StoreCommand, size_bytes: int) -> None:
         """Take a command from under the topic of masters. Its sender must be of the node that has sent it.
 
         Args:
@@ -265,108 +349,287 @@ class Master:
             size_bytes: How long it was.
         """
         seq, sender, receiver, content = command
-        if receiver not in (self._own, NIL_ENTITY):
+        if receiver not in (self.own, NIL_ENTITY):
             self._counters.unexpected += 1
             return
         match content:
             case Nack():
-                self._repeat(sender, content.numbers)
+                self._hear_nack(sender, content.numbers)
             case CumulativeAck():
-                self._acknowledge(sender, content.number)
+                self._hear_ack(sender, content.number)
             case AttachWriter():
-                self._attach_writer(sender, content.offset)
+                writer = self._find_writer(sender) or self._add_writer(sender)
+                if writer is not None:
+                    self._begin_at(writer, content.offset)
             case Keepalive() | RetransmitFailed():
                 self._hear_writer(sender, content)
             case Put() | PutUnique() | Erase() | Add() | Subtract() | Clear():
-                self._hear_wish(sender, seq, content, size_bytes)
+                writer = self._find_writer(sender)
+                if writer is None:
+                    self._say(sender, _HANDSHAKE)
+                else:
+                    writer.consumer.hear(seq, content, size_bytes)
             case _:
                 self._counters.unexpected += 1
 
     def tick(self) -> None:
-        """Let a tick pass. What expires in the store is told behind this."""
+        """Let a tick pass: keepalives, and clones that have fallen silent."""
         self._tick += 1
+        if self._last_broadcast + HEARTBEAT_TICKS == self._tick:
+            self._last_broadcast = self._tick
+            self._keep_alive()
         if self._tick % HEARTBEAT_TICKS == 0:
             self._content = None
-            if self._history is not None:
-                self._history.rest()
-        self._producer.tick()
+            for each in [each for each, clone in self._clones.items() if self._tick - clone.last_seen > SILENT_TICKS]:
+                self._counters.channel.silent += 1
+                del self._clones[each]
         for writer in self._writers.values():
             writer.consumer.tick()
 
-    # Channel A, to all clones.
+    def _keep_alive(self) -> None:
+        """C++ clones take no keepalive that does not name them: one that lacks the last action gets its own."""
+        self._say(NIL_ENTITY, Keepalive(self._told))
+        for entity_, clone in self._clones.items():
+            if clone.lagged and clone.acked < self._told:
+                self._say(entity_, Keepalive(self._told))
+            clone.lagged = clone.acked < self._told
 
-    def _produce(self, action: Action, number: int = 0) -> None:
-        """Tell all clones; under a number, and before it of all that nobody was told of, as it could not be kept."""
-        producer = self._producer
-        if number and not producer:
-            producer.skip(max(producer.number, number))
+    def _say(self, to: bytes, content: Content, seq: int = 0) -> None:
+        self._send(node_of(to), encode_command(StoreCommand(seq, self.own, to, content)))
+
+    # The log, and what is noted of it.
+
+    def _restore(self, notes: Mapping[str, bytes], node_id: bytes) -> Notes:
+        """Go on with what was noted, if that can be; return what is to be noted before a clone hears anything."""
+        state = notes.get(self._prefix + "state")
+        known, last, change = (0, 0, 0) if state is None else _STATE.unpack(state)
+        if state is None or not self._owner.is_certain:
+            return {**dict.fromkeys(name for name in notes if name.startswith(self._prefix)), **self._state()}
+        self.own = entity(node_id, known)
+        self.number = self._told = last
+        self._may_be_known = True
+        if change == self._store.number:
+            found: list[bytes] = []
+            while len(found) < self._limits.log_actions:
+                command = notes.get(self._slot(last - len(found)), b"")
+                is_next = command[:SENDER_OFFSET] == _NUMBER.pack(last - len(found))
+                if not is_next or command[SENDER_OFFSET:RECEIVER_OFFSET] != self.own:
+                    break
+                found.append(command)
+            self._log = dict(enumerate(reversed(found), last - len(found) + 1))
+            self._log_bytes = sum(map(len, found))
+        else:  # the store was changed while its changes were not noted
+            self.number = self._told = last + 1
+        written = self._prefix + "writer "
+        positions = {name: _POSITION.unpack(notes[name]) for name in notes if name.startswith(written)}
+        for name in sorted(positions, key=lambda each: positions[each][1]):
+            self._positions[bytes.fromhex(name.removeprefix(written))] = positions[name][0]
+        return self._state()
+
+    def _state(self) -> Notes:
+        return {self._prefix + "state": _STATE.pack(object_of(self.own), self.number, self._store.number)}
+
+    def _slot(self, number: int) -> str:
+        """Return the note of an action; a later one takes its place."""
+        return f"{self._prefix}told {number % self._limits.log_actions}"
+
+    def _add(self, action: Action) -> Notes:
+        """Give an action the next number, and return what is to be noted."""
+        if not self._is_kept and not self._clones:
+            self._forget_all()
+            return {}
+        self.number += 1
+        command = encode_command(StoreCommand(self.number, self.own, NIL_ENTITY, action))
+        notes: dict[str, bytes | None] = {}
+        self._log[self.number] = command
+        self._log_bytes += len(command)
+        while len(self._log) > self._limits.log_actions or self._log_bytes > self._limits.log_bytes:
+            oldest = next(iter(self._log))
+            self._log_bytes -= len(self._log.pop(oldest))
+            notes[self._slot(oldest)] = None
+        notes[self._slot(self.number)] = command
+        return notes if self._is_kept else {}
+
+    def _forget_all(self) -> None:
+        """A store in memory changes without a clone: one that comes back must find a hole."""
+        if self._may_be_known:
+            self._may_be_known = False
+            self._log.clear()
+            self._log_bytes = 0
+            self.number += 1
+            self._told = self.number
+
+    def _note(self, changes: Sequence[Change]) -> Notes:
+        """Number changes, by whomever they were made, and return what is to be kept beside them."""
+        self._content = None
+        notes: dict[str, bytes | None] = {}
+        for change in changes:
+            try:
+                notes |= self._add(self._action_of(change))
+            except InvalidDataError:
+                self.unwritable += 1
+        if changes:
+            self._noted.append((changes[-1].number, self.number))
+        return {**notes, **self._state()} if self._is_kept else {}
+
+    def _tell(self, changes: Sequence[Change]) -> None:
+        """Tell clones of changes, which are kept, and of all before them."""
+        while self._noted and self._noted[0][0] <= changes[-1].number:
+            self._tell_up_to(self._noted.popleft()[1])
+
+    def _tell_up_to(self, number: int) -> None:
+        for each in range(self._told + 1, number + 1):
+            command = self._log.get(each)
+            if command is not None and self._clones:
+                self._last_broadcast = self._tick
+                self._send(node_of(NIL_ENTITY), command)
+        self._told = max(self._told, number)
+
+    def _action_of(self, change: Change) -> Action:
+        """Return what clones are told of a change.
+
+        Raises:
+            InvalidDataError: Its key has no Broker form.
+        """
+        publisher = entity_of(change.publisher, self.own)
+        if change.kind == ChangeKind.CLEAR:
+            return Clear(publisher)
+        key = from_msgpack(change.key)
+        if change.kind == ChangeKind.ERASE:
+            return Erase(key, publisher)
+        if change.kind == ChangeKind.EXPIRE or change.value is None:
+            return Expire(key, self.own)
+        expiry_ns = None if change.expires_ns is None else max(1, change.expires_ns - self._now_ns())
+        try:
+            return Put(key, from_msgpack(change.value), expiry_ns, publisher)
+        except InvalidDataError:
+            self.unwritable += 1
+            return Erase(key, publisher)  # or clones would keep the value before
+
+    # Clones that read.
+
+    def _hear_nack(self, sender: bytes, numbers: tuple[int, ...]) -> None:
+        clone = self._clones.get(sender)
+        if numbers == _HANDSHAKE.numbers:
+            if clone is None:
+                self._attach(sender)
+            elif clone.handshake:
+                clone.last_seen = self._tick
+                if not clone.is_held:
+                    self._send(node_of(sender), clone.handshake)
+            else:  # it has lost what it knew
+                del self._clones[sender]
+                self._attach(sender)
             return
-        while number and producer.number + 1 < number:
-            recalled = self._recall(producer.number + 1)
-            self._produce_next(nothing(self._own) if recalled is None or recalled is Later.LATER else recalled)
-        if not number or number > producer.number:
-            self._produce_next(action)
+        if clone is None:
+            clone = self._adopt(sender, numbers[0] - 1 if numbers else -1)
+            if clone is None:
+                return
+        numbers = numbers[:NACK_NUMBERS]
+        if not numbers or numbers[0] == 0 or any(one >= other for one, other in pairwise(numbers)):
+            self._counters.channel.wrong += 1
+            del self._clones[sender]
+            return
+        self._acknowledge(clone, numbers[0] - 1)
+        for number in numbers:
+            self._repeat(sender, clone, number)
 
-    def _produce_next(self, action: Action) -> None:
-        while self._producer.is_full:
-            self._producer.remove_slowest()
-        self._producer.produce(action)
+    def _hear_ack(self, sender: bytes, number: int) -> None:
+        clone = self._clones.get(sender)
+        if clone is not None:
+            self._acknowledge(clone, number)
+            return
+        clone = self._adopt(sender, number)
+        if clone is not None:
+            for each in range(number + 1, min(number + NACK_NUMBERS, self._told) + 1):
+                self._repeat(sender, clone, each)
 
-    def _recall(self, number: int) -> Action | Later | None:
-        return None if self._history is None else self._history.recall(number)
+    def _acknowledge(self, clone: _Clone, number: int) -> None:
+        clone.last_seen = self._tick
+        if clone.acked <= number <= self._told:
+            clone.handshake = b""
+            clone.acked = number
 
-    def _snapshot(self, number: int, _: int) -> AckClone | None:
-        if len(self._store) > self._limits.snapshot_entries:
+    def _repeat(self, sender: bytes, clone: _Clone, number: int) -> None:
+        if number > self._told:
+            return
+        if clone.repeated_tick != self._tick:
+            clone.repeated_tick, clone.repeated = self._tick, 0
+        clone.repeated += 1
+        if clone.repeated > REPEATED:
+            return
+        command = self._log.get(number)
+        if command is None:
+            self._fail(sender, number)
+        else:
+            self._counters.channel.repeated += 1
+            self._send(node_of(sender), command)
+
+    def _fail(self, sender: bytes, number: int) -> None:
+        self._counters.channel.failed += 1
+        self._say(sender, RetransmitFailed(number))
+
+    def _adopt(self, sender: bytes, number: int) -> _Clone | None:
+        """Let a clone that is not known go on behind a number, or tell it that what it waits for will never come."""
+        first = next(iter(self._log), self.number + 1)
+        if not first - 1 <= number <= self._told:
+            if 0 <= number < (1 << 64) - 1:
+                self._counters.disowned += 1
+                self._fail(sender, number + 1)
+            return None
+        if len(self._clones) >= self._limits.clones:
+            self._counters.refused += 1
+            return None
+        self._counters.adopted += 1
+        clone = self._clones[sender] = _Clone(number, self._tick)
+        clone.acked = number
+        return clone
+
+    def _attach(self, sender: bytes) -> None:
+        """Give a clone the whole content, once that is kept; actions that come meanwhile go ahead of it."""
+        if len(self._clones) >= self._limits.clones:
+            self._counters.refused += 1
+            return
+        entries = self._snapshot()
+        if entries is not None:
+            clone = self._clones[sender] = _Clone(self._told, self._tick)
+            self._may_be_known = True
+            content = AckClone(self._told, HEARTBEAT_TICKS, entries)
+            clone.handshake = encode_command(StoreCommand(self._told, self.own, sender, content))
+            self._hold(sender, clone, clone.handshake)
+
+    def _snapshot(self) -> tuple[tuple[bytes, bytes], ...] | None:
+        if len(self._store.entries) > self._limits.snapshot_entries:
             self._counters.snapshots_too_large += 1
             return None
-        entries = self._content if self._content is not None else tuple(self._store.entries())
-        self._content = entries
-        size_bytes = sum(len(key) + len(value) for key, value in entries) + _SNAPSHOT_OVERHEAD_BYTES + _TOPIC_BYTES
+        if self._content is None:
+            self._content = tuple(self.entries())
+        size_bytes = sum(len(key) + len(value) for key, value in self._content) + _SNAPSHOT_OVERHEAD_BYTES
         if size_bytes > self._limits.snapshot_bytes:
             self._counters.snapshots_too_large += 1
             return None
-        if self._producer.handshake_bytes + size_bytes > self._limits.open_snapshot_bytes:
+        open_bytes = sum(len(clone.handshake) for clone in self._clones.values())
+        if open_bytes + size_bytes > self._limits.open_snapshot_bytes:
             self._counters.refused += 1
             return None
-        return AckClone(number, HEARTBEAT_TICKS, entries)
+        return self._content
 
-    def _repeat(self, clone: bytes, numbers: tuple[int, ...]) -> None:
-        if clone in self._producer:
-            self._producer.repeat(clone, numbers)
-        elif numbers != (0,):
-            self._adopt(clone, numbers[0] - 1 if numbers else -1)
-        elif len(self._producer) >= self._limits.clones:
-            self._counters.refused += 1
-        else:
-            self._producer.repeat(clone, numbers)
+    def _hold(self, sender: bytes, clone: _Clone, handshake: bytes) -> None:
+        """Send a handshake once what it holds is kept, if it is still wanted then."""
 
-    def _acknowledge(self, clone: bytes, number: int) -> None:
-        if clone in self._producer:
-            self._producer.acknowledge(clone, number)
-        else:
-            self._adopt(clone, number)
+        def then(error: HubError | None) -> None:
+            if self._clones.get(sender) is not clone or clone.handshake is not handshake:
+                return
+            if error is not None:
+                self._hold(sender, clone, handshake)
+                return
+            clone.is_held = False
+            self._send(node_of(sender), handshake)
 
-    def _adopt(self, clone: bytes, number: int) -> None:
-        """Let a clone that is not known go on behind a number, or tell it that what it waits for will never come."""
-        last, history = self._producer.number, self._history
-        is_known = number == last or (history is not None and history.remembers(number + 1))
-        if history is None or number > last or last - number > self._limits.recalled or not is_known:
-            if 0 <= number < (1 << 64) - 1:
-                self._counters.disowned += 1
-                self._producer.fail(clone, number + 1)
-        elif len(self._producer) >= self._limits.clones or len(self._store) > self._limits.snapshot_entries:
-            self._counters.refused += 1
-        else:
-            self._counters.adopted += 1
-            self._producer.adopt(clone, number)
+        clone.is_held = True
+        self._owner.when_kept(then)
 
-    # Channels B, from those that write.
-
-    def _attach_writer(self, sender: bytes, offset: int) -> None:
-        writer = self._find_writer(sender) or self._add_writer(sender)
-        if writer is not None:
-            writer.last_heard = self._tick
-            self._begin_at(writer, offset)
+    # Clones that write.
 
     def _begin_at(self, writer: _Writer, offset: int) -> None:
         if not writer.consumer.is_attached:
@@ -381,7 +644,7 @@ class Master:
         writer.consumer = Consumer(
             partial(self._grant, sender, writer),
             lambda _: None,  # it is counted, and the others go on
-            partial(self._tell_writer, sender, writer),
+            partial(self._answer_writer, sender, writer),
             self._limits.channel,
             self._counters.channel,
         )
@@ -391,24 +654,16 @@ class Master:
         """Return a writer that is known, if only from before the hub was started; ask it where it is if that is old."""
         writer = self._writers.get(sender)
         if writer is not None:
-            if self._tick - writer.last_heard > _LONG_TICKS:  # it may have given up on us
-                self._answer(sender, _HANDSHAKE)
+            if self._tick - writer.last_heard > _LONG_TICKS:  # it may have given up on this master
+                self._say(sender, _HANDSHAKE)
             writer.last_heard = self._tick
             return writer
-        position = None if self._history is None else self._history.position(sender)
+        position = self._positions.get(sender)
         writer = None if position is None else self._add_writer(sender)
-        if writer is None or position is None:
-            return None
-        self._answer(sender, _HANDSHAKE)
-        self._begin_at(writer, position)
+        if writer is not None and position is not None:
+            self._say(sender, _HANDSHAKE)
+            self._begin_at(writer, position)
         return writer
-
-    def _tell_writer(self, sender: bytes, writer: _Writer, content: CumulativeAck | Nack) -> None:
-        """Answer a writer, which forgets what is acknowledged: so that is only what is kept."""
-        if writer.kept < writer.taken:
-            kept = writer.kept
-            content = CumulativeAck(kept) if isinstance(content, CumulativeAck) else Nack((kept + 1, *content.numbers))
-        self._answer(sender, content)
 
     def _forget_silent_writer(self) -> bool:
         """Make room by forgetting the writer that has been silent for longest; return whether that was long enough."""
@@ -421,39 +676,86 @@ class Master:
     def _hear_writer(self, sender: bytes, content: Keepalive | RetransmitFailed) -> None:
         writer = self._find_writer(sender)
         if writer is None:
-            if self._history is not None and isinstance(content, Keepalive):
-                self._answer(sender, _HANDSHAKE)
-            return
-        if isinstance(content, Keepalive):
+            if isinstance(content, Keepalive) and self._is_kept:
+                self._say(sender, _HANDSHAKE)
+        elif isinstance(content, Keepalive):
             writer.consumer.hear_end(content.number)
         else:
             writer.consumer.hear_lost(content.number)
 
-    def _hear_wish(self, sender: bytes, seq: int, wish: Wish, size_bytes: int) -> None:
-        writer = self._find_writer(sender)
-        if writer is None:
-            self._answer(sender, _HANDSHAKE)
-            return
-        writer.consumer.hear(seq, wish, size_bytes)
-
-    def _answer(self, writer: bytes, content: CumulativeAck | Nack) -> None:
-        self._send(node_of(writer), encode_command(Command(0, self._own, writer, content)))
+    def _answer_writer(self, sender: bytes, writer: _Writer, content: CumulativeAck | Nack) -> None:
+        """Answer a writer, which forgets what is acknowledged: so that is only what is kept."""
+        if writer.kept < writer.taken:
+            kept = writer.kept
+            content = CumulativeAck(kept) if isinstance(content, CumulativeAck) else Nack((kept + 1, *content.numbers))
+        self._say(sender, content)
 
     def _grant(self, sender: bytes, writer: _Writer, wish: Action) -> None:
-        match wish:
-            case Put() | PutUnique() | Erase() | Add() | Subtract() | Clear():
-                writer.taken = writer.consumer.next - 1
-                by = By(sender, writer.taken)
-                self._store.apply(wish, partial(self._granted, writer, by.number, wish), by)
-            case _:  # `hear` lets nothing else pass
-                self._counters.unexpected += 1
+        command: Command | StoreError
+        try:
+            command = _command_of(wish)
+        except (InvalidDataError, StoreError) as error:
+            command = StoreError(str(error))
+        taken = writer.taken = writer.consumer.next - 1
+        user = self._user_of(sender)
+        answer = 0
 
-    def _granted(self, writer: _Writer, taken: int, wish: Wish, inserted: bool, number: int = 0, /) -> None:  # noqa: FBT001 -- see `Granted`
-        writer.kept = taken
-        if isinstance(wish, PutUnique):
-            self._produce(PutUniqueResult(inserted, wish.who, wish.request, self._own), number)
+        def note(outcomes: list[Outcome]) -> Notes:
+            nonlocal answer
+            notes = dict(self._note_position(sender, taken))
+            if isinstance(wish, PutUnique):
+                is_new = isinstance(outcomes[0], Change)
+                notes |= self._add(PutUniqueResult(is_new, wish.who, wish.request, self.own))
+                answer = self.number
+            return {**notes, **self._state()} if self._is_kept else {}
+
+        def done(outcomes: list[Outcome], error: HubError | None) -> None:
+            refusal = outcomes[0] if error is None else error
+            if isinstance(refusal, HubError):
+                self.refused += 1
+                self._on_refused(user, str(refusal))
+            if error is None:  # or it is told as soon as anything is kept behind it
+                writer.kept = taken
+                self._tell_up_to(answer)
+
+        self._owner.apply([command], done, publisher_of(wish.publisher), user, note)
+
+    def _note_position(self, writer: bytes, number: int) -> Notes:
+        if not self._is_kept:
+            return {}
+        notes: dict[str, bytes | None] = {}
+        self._positions.pop(writer, None)
+        if len(self._positions) >= self._limits.writers:
+            oldest = next(iter(self._positions))
+            del self._positions[oldest]
+            notes[f"{self._prefix}writer {oldest.hex()}"] = None
+        self._positions[writer] = number
+        notes[f"{self._prefix}writer {writer.hex()}"] = _POSITION.pack(number, self.number)
+        return notes
 
 
-def nothing(own: bytes) -> PutUniqueResult:
-    """Return an action that takes a number and means nothing: an answer that nobody waits for."""
-    return PutUniqueResult(False, NIL_ENTITY, 0, own)
+def _command_of(wish: Action) -> Command:
+    """Return what a store is asked for.
+
+    Raises:
+        InvalidDataError: The key or the value is none.
+        StoreError: The type that is to be added to is none that can be, or it is no wish.
+    """
+    match wish:
+        case Clear():
+            return Command("clear")
+        case Erase():
+            return Command("erase", to_msgpack(wish.key))
+        case Put():
+            return Command("put", to_msgpack(wish.key), to_msgpack(wish.value), wish.expiry_ns)
+        case PutUnique():
+            return Command("put_unique", to_msgpack(wish.key), to_msgpack(wish.value), wish.expiry_ns)
+        case Subtract():
+            return Command("subtract", to_msgpack(wish.key), to_msgpack(wish.value), wish.expiry_ns)
+        case Add():
+            empty = _EMPTIES.get(wish.initial)
+            if empty is None:
+                raise StoreError(f"nothing can be added to a value of type {wish.initial.name.lower()}")
+            key, value = to_msgpack(wish.key), to_msgpack(wish.value)
+            return Command("add", key, value, wish.expiry_ns, empty=empty)
+    raise StoreError("that is no wish")  # `hear` lets nothing else pass

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 
 from hub.errors import HubError, StoreError
@@ -12,15 +12,12 @@ from hub.stores.store import Kept, Store
 from peers.stores.operations import TypedOperations
 from peers.zeek.broker.handshake_messages import NIL_ID
 from peers.zeek.broker.stores.command import decode_command, entity, node_of
-from peers.zeek.broker.stores.ledger import Ledger, LedgerLimits
 from peers.zeek.broker.stores.master import Master, MasterCounters, MasterLimits
-from peers.zeek.broker.stores.reserved import Reserved
-from peers.zeek.broker.stores.served import HubStore
 from tests.zeek.broker.stores.network import CALM, Network
 from tests.zeek.broker.stores.simulated import node_id
 from tests.zeek.broker.stores.strict import StrictClone
 
-__all__ = ["ForgetfulHub", "KeptHub"]
+__all__ = ["KeptHub"]
 
 HUB = node_id(0xFF)
 
@@ -31,13 +28,10 @@ Notes = Mapping[str, bytes | None]
 class KeptHub:
     """What a hub does with a store in a file, and what is left of it when it is killed."""
 
-    def __init__(
-        self, seed: int = 0, limits: LedgerLimits | None = None, master_limits: MasterLimits | None = None
-    ) -> None:
+    def __init__(self, seed: int = 0, master_limits: MasterLimits | None = None) -> None:
         self.network = Network(seed)
         self.clones: list[StrictClone] = []
         self.objects = count(100)
-        self.limits = limits
         self.master_limits = master_limits
         self.now_ns = 10**18
         self.counters = MasterCounters()
@@ -58,19 +52,17 @@ class KeptHub:
         self.waiting = []
         self.store = Store("db", TypedOperations(), number=self.number)
         self.store.restore(list(self.rows.values()), self.number)
-        self.ledger = Ledger(
-            "db",
-            self.notes,
-            lambda: self.store.number,
-            next(self.objects),
-            is_certain=self.is_certain,
-            limits=self.limits,
-        )
-        own = entity(HUB, self.ledger.object)
-        self.served = HubStore(own, self, self.store, lambda: self.now_ns, self.ledger)
-        self._keep([], lambda _: None, self.ledger.begin())
+        self.listeners: list[Callable[[Sequence[Change]], object]] = []
+        self.noters: list[Callable[[Sequence[Change]], Notes]] = []
         self.master = Master(
-            own, self.served, self._send, limits=self.master_limits, counters=self.counters, history=self.served
+            "db",
+            HUB,
+            next(self.objects),
+            self,
+            self._send,
+            now_ns=lambda: self.now_ns,
+            limits=self.master_limits,
+            counters=self.counters,
         )
         self.network.join("hub", lambda _, data: self.master.hear(decode_command(data), len(data)))
         self.network.cut.discard("hub")
@@ -107,7 +99,11 @@ class KeptHub:
             then(outcomes, None)
 
     def _noted(self, changes: list[Change]) -> Notes:
-        return self.served.note(changes) if changes and self.is_noting else {}
+        return (
+            {name: each for noter in self.noters for name, each in noter(changes).items()}
+            if changes and self.is_noting
+            else {}
+        )
 
     def _keep(self, changes: list[Change], then: Callable[[HubError | None], object], notes: Notes) -> None:
         self.waiting.append((changes, then, notes))
@@ -137,10 +133,8 @@ class KeptHub:
                 else:
                     self.notes[name] = value
         for changes, then, _ in waiting:
-            for change in changes:
-                number = self.ledger.number_of(change.number)
-                for told in self.served.told((change,)):
-                    self.master.changed(told, number)
+            for listener in self.listeners if changes else ():
+                listener(changes)
             then(None)
 
     # Clones.
@@ -185,33 +179,8 @@ class KeptHub:
     @property
     def content(self) -> dict[bytes, bytes]:
         """What clones should have."""
-        return dict(self.served.entries())
+        return dict(self.master.entries())
 
     def is_equal(self) -> bool:
         """Whether all copies are as the store, and nobody has given up."""
         return all(clone.content == self.content and not clone.is_broken for clone in self.clones)
-
-
-class ForgetfulHub(KeptHub):
-    """One with a store in memory, which is the same endpoint after each start, as another store is in a file."""
-
-    def start(self) -> None:
-        """Begin with nothing but the note in the other file."""
-        self.store = Store("db", TypedOperations(), number=self.now_ns)
-        self.reserved = Reserved(self.notes.get("numbers", b""), lambda note: self.notes.update(numbers=note), 200)
-        self.ledger = Ledger("db", {}, lambda: self.store.number, 7, began=self.reserved.began, limits=self.limits)
-        own = entity(HUB, self.ledger.object)
-        self.served = HubStore(own, self, self.store, lambda: self.now_ns, self.ledger)
-        self.master = Master(
-            own, self.served, self._send, limits=self.master_limits, counters=self.counters, history=self.served
-        )
-        self.network.join("hub", lambda _, data: self.master.hear(decode_command(data), len(data)))
-        self.network.cut.discard("hub")
-
-    def _keep(self, changes: list[Change], then: Callable[[HubError | None], object], _: Notes) -> None:
-        self.reserved.reach(self.ledger.last)
-        for change in changes:
-            number = self.ledger.number_of(change.number)
-            for told in self.served.told((change,)):
-                self.master.changed(told, number)
-        then(None)

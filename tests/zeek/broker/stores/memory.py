@@ -1,111 +1,85 @@
-"""A store and a copy in memory, for masters and clones of tests: dictionaries of bodies in Broker's binary format."""
+"""A store in memory and its owner, for masters and clones of tests."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from hub.errors import HubError
-from peers.values import Count, decode, encode
-from peers.values.layout import Tag
-from peers.zeek.broker.stores.command import Add, Clear, Erase, Expire, Put, PutUnique, Subtract
-from peers.zeek.broker.stores.ledger import By
-from peers.zeek.broker.stores.master import Change, Wish
+from hub.errors import HubError, StoreError
+from hub.stores.change import Change
+from hub.stores.command import Command
+from hub.stores.limits import StoreLimits
+from hub.stores.store import Store
+from peers.stores.operations import TypedOperations
+from peers.values import from_msgpack, to_msgpack
 
-__all__ = ["MemoryReplica", "MemoryStore"]
+__all__ = ["MemoryOwner"]
 
-_ZEROS: dict[Tag, Any] = {Tag.COUNT: Count(0), Tag.INTEGER: 0, Tag.STRING: "", Tag.VECTOR: ()}
+Outcomes = list[Change | StoreError | None]
+Notes = Mapping[str, bytes | None]
 
 
-class MemoryStore:
-    """What a master serves. It adds numbers, strings and vectors."""
+class MemoryOwner:
+    """As `StoreOwner`, with a clock of its own."""
 
-    def __init__(self, owner: bytes = b"") -> None:
-        self.content: dict[bytes, bytes] = {}
-        self.owner = owner
-        """Who publishes that something has expired."""
-        self.tell: Callable[[Change], object] = lambda _: None
-        """Told of each change."""
+    notes: Mapping[str, bytes] | None = None
+    is_certain = False
 
-    def __len__(self) -> int:
-        """As `ServedStore`."""
-        return len(self.content)
+    def __init__(self, limits: StoreLimits | None = None) -> None:
+        self.store = Store("db", TypedOperations(), limits or StoreLimits())
+        self.listeners: list[Callable[[Sequence[Change]], object]] = []
+        self.noters: list[Callable[[Sequence[Change]], Notes]] = []
+        self.changes: list[Change] = []
+        self.now_ns = 10**18
+        self.error: HubError | None = None
+        """Why nothing can be kept."""
 
-    def apply(self, wish: Wish, then: Callable[[bool], object] = lambda _: None, _: By | None = None) -> None:
-        """As `ServedStore`."""
-        then(self._apply(wish))
+    def apply(
+        self,
+        commands: Iterable[Command | StoreError],
+        then: Callable[[Outcomes, HubError | None], object] = lambda _, __: None,
+        publisher: object = None,
+        user: str | None = None,
+        note: Callable[[Outcomes], Notes] | None = None,
+    ) -> None:
+        """As `StoreOwner`."""
+        outcomes: Outcomes = []
+        for command in commands:
+            try:
+                if isinstance(command, StoreError):
+                    raise command
+                outcomes.append(self.store.apply(command, self.now_ns, publisher, user))
+            except StoreError as error:
+                outcomes.append(error)
+        changes = [outcome for outcome in outcomes if isinstance(outcome, Change)]
+        self._note(changes)
+        if note is not None:
+            note(outcomes)
+        if self.error is None:
+            self._tell(changes)
+        then(outcomes, self.error)
 
-    def _apply(self, wish: Wish) -> bool:
-        match wish:
-            case Put():
-                return self._put(wish)
-            case PutUnique():
-                put = Put(wish.key, wish.value, wish.expiry_ns, wish.publisher)
-                return wish.key not in self.content and self._put(put)
-            case Erase():
-                if self.content.pop(wish.key, None) is not None:
-                    self.tell(wish)
-            case Add():
-                before = decode(self.content.get(wish.key, encode(_ZEROS[wish.initial])))
-                return self._compute(wish, lambda: before + decode(wish.value))  # type: ignore[operator]
-            case Subtract():
-                return self._compute(wish, lambda: decode(self.content[wish.key]) - decode(wish.value))  # type: ignore[operator]
-            case Clear():
-                self.content.clear()
-                self.tell(wish)
-        return True
+    def _note(self, changes: list[Change]) -> None:
+        for noter in self.noters:
+            noter(changes)
 
-    def _put(self, put: Put) -> bool:
-        self.content[put.key] = put.value
-        self.tell(put)
-        return True
-
-    def _compute(self, wish: Add | Subtract, compute: Callable[[], Any]) -> bool:
-        try:
-            value = compute()
-        except (TypeError, KeyError):
-            return False
-        if isinstance(decode(wish.value), Count):
-            value = Count(value)
-        return self._put(Put(wish.key, encode(value), None, wish.publisher))
+    def _tell(self, changes: list[Change]) -> None:
+        self.changes += changes
+        for listener in self.listeners if changes else ():
+            listener(changes)
 
     def when_kept(self, then: Callable[[HubError | None], object]) -> None:
-        """As `ServedStore`: nothing is kept."""
-        then(None)
+        """As `StoreOwner`."""
+        then(self.error)
 
     def expire(self, key: bytes) -> None:
-        """A key's time is over."""
-        del self.content[key]
-        self.tell(Expire(key, self.owner))
+        """Let time go on until an entry expires."""
+        self.now_ns += 10**12
+        changes = self.store.expire(self.now_ns)
+        assert [change.key for change in changes] == [to_msgpack(key)]
+        self._note(changes)
+        self._tell(changes)
 
-    def entries(self) -> Iterable[tuple[bytes, bytes]]:
-        """As `ServedStore`."""
-        return self.content.items()
-
-
-class MemoryReplica:
-    """What a clone keeps."""
-
-    def __init__(self) -> None:
-        self.content: dict[bytes, bytes] = {}
-        self.lost: list[str] = []
-        self.replaced = 0
-
-    def replace(self, entries: Iterable[tuple[bytes, bytes]]) -> None:
-        """As `Replica`."""
-        self.content = dict(entries)
-        self.replaced += 1
-
-    def change(self, change: Change) -> None:
-        """As `Replica`."""
-        match change:
-            case Put():
-                self.content[change.key] = change.value
-            case Erase() | Expire():
-                self.content.pop(change.key, None)
-            case Clear():
-                self.content.clear()
-
-    def lose(self, reason: str) -> None:
-        """As `Replica`."""
-        self.lost.append(reason)
+    @property
+    def content(self) -> dict[bytes, bytes]:
+        """What the store holds, in Broker's format."""
+        return {from_msgpack(key): from_msgpack(value) for key, (value, _, _) in self.store.entries.items()}

@@ -7,9 +7,8 @@ from itertools import count
 
 from peers.zeek.broker.envelope import Envelope, EnvelopeType, decode_envelope, encode_envelope
 from peers.zeek.broker.handshake_messages import LENGTH, NIL_ID
-from peers.zeek.broker.stores.command import decode_command
+from peers.zeek.broker.stores.command import clone_topic, decode_command, master_topic
 from peers.zeek.broker.stores.forwarder import Forwarder, ForwarderLimits
-from peers.zeek.broker.stores.topics import clone_topic, master_topic
 from tests.zeek.broker.stores.network import CALM, Network
 from tests.zeek.broker.stores.simulated import ClonedStore, ServedStore, node_id
 

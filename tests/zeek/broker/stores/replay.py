@@ -10,13 +10,12 @@ Frames of different senders that passed within a millisecond stand in the order 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Protocol
 
+from peers.values import decode
 from peers.zeek.broker.envelope import Envelope, EnvelopeType, decode_envelope, encode_envelope
 from peers.zeek.broker.handshake import Role
-from peers.zeek.broker.stores.clone import Clone
 from peers.zeek.broker.stores.command import (
     AckClone,
     AttachWriter,
@@ -31,9 +30,8 @@ from peers.zeek.broker.stores.command import (
     decode_command,
     entity,
 )
-from peers.zeek.broker.stores.master import Change, Master, ServedStore
 from tests.zeek.broker.recorded import HIGH, LOW, RECORDINGS, connection, split
-from tests.zeek.broker.stores.memory import MemoryReplica, MemoryStore
+from tests.zeek.broker.stores.simulated import ClonedStore, ServedStore
 
 __all__ = ["CloneRole", "MasterRole", "exchange", "replay"]
 
@@ -72,19 +70,6 @@ class _Replay:
         self.said.append(encode_envelope(Envelope(self.node, to, EnvelopeType.COMMAND, self.topic, command)))
 
 
-class Expiring(ServedStore, Protocol):
-    """A store that lets an entry expire when it is told to."""
-
-    tell: Callable[[Change], object]
-
-    def expire(self, key: bytes) -> None:
-        """A key's time is over."""
-
-
-def _ignore(_: bool) -> None:  # noqa: FBT001 -- called with what it is
-    """Nobody waits for an answer."""
-
-
 class MasterRole(_Replay):
     """A master of this hub."""
 
@@ -92,14 +77,12 @@ class MasterRole(_Replay):
     ours = (Keepalive, CumulativeAck, AckClone, PutUniqueResult)
     """What a master says by itself."""
 
-    def __init__(self, content: dict[bytes, bytes], make: Callable[[bytes], Expiring] = MemoryStore) -> None:
+    def __init__(self, content: dict[bytes, bytes]) -> None:
         super().__init__(HIGH, _CLONE_TOPIC)
-        self.own = entity(HIGH, 8)
-        self.store = make(self.own)
+        self.served = ServedStore(HIGH, self.send, number=8)
+        self.master = self.served.master
         for key, value in content.items():
-            self.store.apply(Put(key, value, None, self.own), _ignore)
-        self.master = Master(self.own, self.store, self.send)
-        self.store.tell = self.master.changed
+            self.served.wish(Put(key, value, None, self.served.own))
 
     def begin(self) -> None:
         """Nothing."""
@@ -119,10 +102,10 @@ class MasterRole(_Replay):
             return
         if isinstance(content, Expire):
             self.tick()
-            self.store.expire(content.key)
+            self.served.store.expire(content.key)
         else:
-            assert content[-1] == self.own, f"{content} should have come of a wish"
-            self.store.apply(content, _ignore)  # type: ignore[arg-type]
+            assert content[-1] == self.served.own, f"{content} should have come of a wish"
+            self.served.wish(content)  # type: ignore[arg-type]
 
 
 class CloneRole(_Replay):
@@ -132,10 +115,13 @@ class CloneRole(_Replay):
 
     def __init__(self, number: int) -> None:
         super().__init__(LOW, _MASTER_TOPIC)
-        numbers = iter(range(number, number + 10))
-        self.replica = MemoryReplica()
+        numbers = iter(range(number, number + 2))
+        self.cloned = ClonedStore(LOW, self.send, first=number)
+        self.clone = self.cloned.clone
+        # A clone of this hub wishes each thing under a publisher of its own, and says that it writes when it does.
+        self.clone._entities = lambda: self.clone._own
+        self.clone._own, self.clone._asker = (entity(LOW, each) for each in numbers)
         self.results: list[bool | None] = []
-        self.clone = Clone(lambda: entity(LOW, next(numbers)), self.replica, self.send)
 
     def begin(self) -> None:
         """Attach."""
@@ -148,16 +134,18 @@ class CloneRole(_Replay):
     def tick(self) -> None:
         """100 ms pass."""
         self.clone.tick()
+        if self.clone.is_attached and not self.clone._is_writer:
+            self.clone.attach_writer()
 
     def do(self, command: Command) -> None:
         """Do what the recorded clone's user did when it said this."""
         match command.content:
-            case PutUnique(key, value, expiry_ns):
-                self.clone.put_unique(key, value, expiry_ns, self.results.append)
+            case PutUnique(key, value):
+                self.cloned.put_unique(decode(key), decode(value), self.results)  # type: ignore[arg-type]
             case Nack() | CumulativeAck() | AttachWriter() | Keepalive():
                 pass
             case wish:
-                self.clone.write(wish)  # type: ignore[arg-type]
+                self.cloned.wish(wish)  # type: ignore[arg-type]
 
 
 def replay(name: str, end: MasterRole | CloneRole, extra: dict[int, int]) -> list[bytes]:

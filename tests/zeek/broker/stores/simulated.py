@@ -6,14 +6,17 @@ import random
 from collections.abc import Callable
 from itertools import count
 
-from peers.values import Count, encode
+from hub.errors import StoreError
+from hub.stores.change import Change
+from hub.stores.command import Command
+from peers.values import Count, encode, to_msgpack
 from peers.values.layout import Tag
 from peers.zeek.broker.handshake_messages import NIL_ID
 from peers.zeek.broker.stores.channel import ChannelCounters, ChannelLimits
 from peers.zeek.broker.stores.clone import Clone
 from peers.zeek.broker.stores.command import Add, Clear, Erase, Put, Subtract, decode_command, entity
-from peers.zeek.broker.stores.master import Master, MasterCounters, MasterLimits, Wish
-from tests.zeek.broker.stores.memory import MemoryReplica, MemoryStore
+from peers.zeek.broker.stores.master import Master, MasterCounters, MasterLimits, Wish, _command_of
+from tests.zeek.broker.stores.memory import MemoryOwner
 from tests.zeek.broker.stores.network import CALM, Network
 
 __all__ = ["ClonedStore", "ServedStore", "Simulation", "any_wish", "node_id"]
@@ -32,40 +35,71 @@ class ServedStore:
 
     def __init__(self, node: bytes, send: Send, limits: MasterLimits | None = None, number: int = 1) -> None:
         self.node = node
-        self.own = entity(node, number)
-        self.store = MemoryStore(self.own)
+        self.store = MemoryOwner()
         self.counters = MasterCounters()
-        self.master = Master(self.own, self.store, send, limits=limits, counters=self.counters)
-        self.store.tell = self.master.changed
+        self.master = Master(
+            "db",
+            node,
+            number,
+            self.store,
+            send,
+            now_ns=lambda: self.store.now_ns,
+            limits=limits,
+            counters=self.counters,
+        )
+        self.own = self.master.own
 
     def put(self, key: str, value: int) -> None:
         """A change by the master's own user."""
-        self.store.apply(Put(encode(key), encode(Count(value)), None, self.own))
+        self.wish(Put(encode(key), encode(Count(value)), None, self.own))
+
+    def wish(self, wish: Wish) -> None:
+        """Another one."""
+        self.store.apply([_command_of(wish)])
 
 
 class ClonedStore:
     """A copy with its clone."""
 
-    def __init__(
-        self, node: bytes, send: Send, limits: ChannelLimits | None = None, *, writes: bool = True, first: int = 1
-    ) -> None:
+    def __init__(self, node: bytes, send: Send, limits: ChannelLimits | None = None, *, first: int = 1) -> None:
         self.node = node
         numbers = count(first)
-        self.replica = MemoryReplica()
+        self.replica = MemoryOwner()
+        self.states: list[str] = []
         self.counters = ChannelCounters()
         self.clone = Clone(
-            lambda: entity(node, next(numbers)),
+            "db",
             self.replica,
+            lambda: entity(node, next(numbers)),
             send,
+            self.states.append,
             limits=limits,
             counters=self.counters,
-            writes=writes,
         )
+
+    @property
+    def lost(self) -> list[str]:
+        """Why it has begun anew, each time."""
+        return list(filter(None, self.states))
+
+    def wish(self, wish: Wish) -> None:
+        """Have the master do something, without an answer."""
+        if self.clone.is_attached:
+            self.clone._write(wish)
 
     def add(self, key: str, number: int) -> None:
         """Add to a count."""
-        publisher = self.clone.publisher
-        self.clone.write(Add(encode(key), encode(Count(number)), Tag.COUNT, None, publisher))
+        self.wish(Add(encode(key), encode(Count(number)), Tag.COUNT, None, self.clone._own))
+
+    def put_unique(self, key: str, value: object, results: list[bool | None]) -> None:
+        """Put what is not there, and note whether it was."""
+
+        def then(outcomes: list[Change | StoreError | None], _: object) -> None:
+            (outcome,) = outcomes
+            results.append(None if isinstance(outcome, StoreError) else outcome is not None)
+
+        command = Command("put_unique", to_msgpack(encode(key)), to_msgpack(encode(value)))
+        self.clone.apply([command], then)
 
 
 class Simulation:
@@ -85,12 +119,10 @@ class Simulation:
         self.served = served
         return served
 
-    def add_clone(self, number: int, limits: ChannelLimits | None = None, *, writes: bool = True) -> ClonedStore:
+    def add_clone(self, number: int, limits: ChannelLimits | None = None) -> ClonedStore:
         """One more."""
         name = f"clone {number}"
-        cloned = ClonedStore(
-            node_id(number), lambda _, command: self.network.send(name, "master", command), limits, writes=writes
-        )
+        cloned = ClonedStore(node_id(number), lambda _, command: self.network.send(name, "master", command), limits)
         self.network.join(name, lambda _, data: cloned.clone.hear(decode_command(data), len(data)))
         self.clones.append(cloned)
         cloned.clone.begin()

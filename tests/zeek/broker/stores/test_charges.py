@@ -96,19 +96,19 @@ def test_what_is_refused_or_lost_is_charged_no_more(followed: Followed) -> None:
     followed.answer(asked("put", "a", "text"), "ada")
     followed.answer(asked("increment", "a", Count(1)), "ada")
     followed.answer(asked("put_unique", "a", 1), "bob")
-    assert len(followed.writes._charges) == 0
+    assert len(followed.clone._charges) == 0
     followed.simulation.network.cut.add("master")
     first = followed.ask(asked("put", "b", 1), asked("put", "c", 1), user="ada")
-    assert len(followed.writes._charges) == 1
+    assert len(followed.clone._charges) == 1
     for _ in range(SILENT_TICKS + 1):
         followed.clone.tick()
     assert "nobody knows whether it was carried out" in refusal(followed, first)
-    assert len(followed.writes._charges) == 0
+    assert len(followed.clone._charges) == 0
     busy = follow(StoreLimits(), ChannelLimits(actions=1))
     busy.simulation.network.cut.add("master")
     numbers = [busy.ask(asked("put", key, 1), user="ada") for key in "abcd"]
     assert "has not confirmed" in refusal(busy, numbers[3])
-    assert len(busy.writes._charges) == 1
+    assert len(busy.clone._charges) == 1
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -126,7 +126,7 @@ def test_charges_are_as_the_entries_say(seed: int) -> None:
             followed.simulation.served.put(key, 1)
     followed.simulation.tick(50)
     assert followed.content() == followed.simulation.served.store.content
-    assert len(followed.writes._charges) == 0
+    assert len(followed.clone._charges) == 0
     store = followed.copy.store
     for user in ("ada", "bob"):
         his = [len(key) + len(value) + ENTRY_BYTES for key, (value, _, of) in store.entries.items() if of == user]

@@ -18,13 +18,14 @@ from peers.zeek.broker.stores.command import (
     Keepalive,
     Nack,
     Put,
+    clone_topic,
     decode_command,
     encode_command,
     entity,
+    master_topic,
     node_of,
 )
 from peers.zeek.broker.stores.forwarder import FORGET_TICKS, Forwarder, ForwarderLimits
-from peers.zeek.broker.stores.topics import clone_topic, master_topic
 from tests.zeek.broker.stores.network import Faults
 from tests.zeek.broker.stores.nodes import HUB, Hub, Node
 from tests.zeek.broker.stores.simulated import ClonedStore, ServedStore, any_wish
@@ -51,9 +52,9 @@ class Cluster:
         for _ in range(ticks):
             for name in STORES:
                 for cloned in self.cloned[name]:
-                    cloned.clone.write(any_wish(chance, cloned.clone.publisher))
+                    cloned.wish(any_wish(chance, cloned.clone._own))
                 served = self.served[name]
-                served.store.apply(any_wish(chance, served.own))
+                served.wish(any_wish(chance, served.own))
             self.hub.tick()
 
     def is_equal(self) -> bool:
@@ -77,10 +78,10 @@ def test_a_clone_finds_a_master_through_the_hub() -> None:
     served.put("a", 1)
     hub.tick(5)
     assert cloned.replica.content == {encode("a"): encode(Count(1))}
-    assert node_of(cloned.clone.master) == HUB
+    assert node_of(cloned.clone._master) == HUB
     cloned.add("a", 2)
     results: list[bool | None] = []
-    cloned.clone.put_unique(encode("a"), encode("no"), None, results.append)
+    cloned.put_unique("a", "no", results)
     hub.tick(10)
     assert cloned.replica.content == {encode("a"): encode(Count(3))}
     assert results == [False]
@@ -102,7 +103,7 @@ def test_all_is_equal_in_the_end(seed: int) -> None:
     assert all(node.strangers == 0 for node in cluster.nodes)
     assert cluster.hub.forwarder.entities == 6
     assert cluster.hub.forwarder.stores == 2
-    assert not any(cloned.clone.restarts for name in STORES for cloned in cluster.cloned[name])
+    assert not any(cloned.lost for name in STORES for cloned in cluster.cloned[name])
 
 
 @pytest.mark.parametrize("ticks", [SILENT_TICKS // 2, SILENT_TICKS + 100])
@@ -119,7 +120,7 @@ def test_a_peer_that_is_lost_for_a_while(place: int, ticks: int) -> None:
     cluster.hub.settle()
     assert cluster.is_equal()
     assert cluster.is_idle()
-    restarts = sum(cloned.clone.restarts for name in STORES for cloned in cluster.cloned[name])
+    restarts = sum(len(cloned.lost) for name in STORES for cloned in cluster.cloned[name])
     assert (restarts > 0) is (ticks > SILENT_TICKS)
 
 
@@ -132,7 +133,7 @@ def test_a_hub_that_is_restarted() -> None:
     cluster.hub.settle()
     assert cluster.is_equal()
     assert cluster.is_idle()
-    assert not any(cloned.clone.restarts for name in STORES for cloned in cluster.cloned[name])
+    assert not any(cloned.lost for name in STORES for cloned in cluster.cloned[name])
 
 
 def test_who_is_told_of_which_topics() -> None:

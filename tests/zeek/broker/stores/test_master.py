@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from peers.values import Count, encode
+from hub.errors import StoreError
+from hub.stores.command import Command as StoreCommand
+from peers.values import Count, Set, Table, Timespan, Timestamp, encode, to_msgpack
 from peers.values.layout import Tag
 from peers.zeek.broker.handshake_messages import NIL_ID
 from peers.zeek.broker.stores.channel import HEARTBEAT_TICKS, SILENT_TICKS
@@ -26,12 +29,21 @@ from peers.zeek.broker.stores.command import (
     PutUnique,
     PutUniqueResult,
     RetransmitFailed,
+    Subtract,
     decode_command,
     entity,
 )
-from peers.zeek.broker.stores.master import Master, MasterCounters, MasterLimits
+from peers.zeek.broker.stores.master import (
+    Master,
+    MasterCounters,
+    MasterLimits,
+    Wish,
+    _command_of,
+    entity_of,
+    publisher_of,
+)
 from tests.zeek.broker.recorded import HIGH, LOW
-from tests.zeek.broker.stores.memory import MemoryStore
+from tests.zeek.broker.stores.memory import MemoryOwner
 
 OWN, CLONE, OTHER = entity(HIGH, 8), entity(LOW, 7), entity(LOW, 9)
 KEY, ONE, TWO = encode("k"), encode(Count(1)), encode(Count(2))
@@ -42,16 +54,24 @@ class Served:
 
     def __init__(self, **limits: Any) -> None:
         self.said: list[tuple[bytes, Command]] = []
-        self.store = MemoryStore(OWN)
+        self.store = MemoryOwner()
         self.counters = MasterCounters()
+        self.refusals: list[str] = []
         self.master = Master(
-            OWN,
+            "db",
+            HIGH,
+            8,
             self.store,
             lambda to, command: self.said.append((to, decode_command(command))),
+            now_ns=lambda: self.store.now_ns,
             limits=MasterLimits(**limits),
             counters=self.counters,
+            on_refused=lambda _, reason: self.refusals.append(reason),
         )
-        self.store.tell = self.master.changed
+
+    def wish(self, wish: Wish) -> None:
+        """A change by the master's own user."""
+        self.store.apply([_command_of(wish)])
 
     def hear(self, content: Content, sender: bytes = CLONE, seq: int = 0, receiver: bytes = OWN) -> list[Content]:
         """Let it hear a command; return what it says."""
@@ -71,7 +91,7 @@ def test_wishes_and_what_becomes_of_them() -> None:
     served = Served()
     served.attach()
     assert served.hear(Put(KEY, ONE, 5, CLONE), seq=2) == [Put(KEY, ONE, 5, CLONE)]
-    assert served.hear(Add(KEY, ONE, Tag.COUNT, 9, CLONE), seq=3) == [Put(KEY, TWO, None, CLONE)]
+    assert served.hear(Add(KEY, ONE, Tag.COUNT, None, CLONE), seq=3) == [Put(KEY, TWO, 5, CLONE)]
     assert served.hear(Erase(TWO, CLONE), seq=4) == []
     unique = PutUnique(KEY, ONE, None, OTHER, 6, CLONE)
     assert served.hear(unique, seq=5) == [PutUniqueResult(False, OTHER, 6, OWN)]
@@ -89,9 +109,9 @@ def test_changes_by_others_are_told() -> None:
     served = Served()
     served.attach()
     served.said.clear()
-    served.store.apply(Put(KEY, ONE, None, OWN))
+    served.wish(Put(KEY, ONE, 10**9, OWN))
     served.store.expire(KEY)
-    assert [command.content for _, command in served.said] == [Put(KEY, ONE, None, OWN), Expire(KEY, OWN)]
+    assert [command.content for _, command in served.said] == [Put(KEY, ONE, 10**9, OWN), Expire(KEY, OWN)]
     assert not served.master.is_idle
     served.hear(CumulativeAck(3))
     assert served.master.is_idle
@@ -165,10 +185,10 @@ def test_too_many_writers() -> None:
 def test_a_content_that_fits_into_no_frame() -> None:
     """Clones wait until there is less; it is counted each time."""
     served = Served(snapshot_bytes=5_000)
-    served.store.apply(Put(KEY, encode("x" * 5_000), None, OWN))
+    served.wish(Put(KEY, encode("x" * 5_000), None, OWN))
     assert served.hear(Nack((0,)), receiver=NIL_ENTITY) == []
     assert (served.master.clones, served.counters.snapshots_too_large) == (0, 1)
-    served.store.apply(Put(KEY, ONE, None, OWN))
+    served.wish(Put(KEY, ONE, None, OWN))
     assert served.hear(Nack((0,)), receiver=NIL_ENTITY) == [AckClone(1, 5, ((KEY, ONE),))]
 
 
@@ -176,7 +196,7 @@ def test_a_content_of_too_many_entries() -> None:
     """It would take too long to be written in one go."""
     served = Served(snapshot_entries=1)
     for key in (KEY, ONE):
-        served.store.apply(Put(key, ONE, None, OWN))
+        served.wish(Put(key, ONE, None, OWN))
     assert served.hear(Nack((0,)), receiver=NIL_ENTITY) == []
     assert served.counters.snapshots_too_large == 1
 
@@ -184,12 +204,12 @@ def test_a_content_of_too_many_entries() -> None:
 def test_clones_that_come_together() -> None:
     """The content is written once for them, and anew once it has changed."""
     served = Served()
-    served.store.apply(Put(KEY, ONE, None, OWN))
+    served.wish(Put(KEY, ONE, None, OWN))
     served.hear(Nack((0,)), receiver=NIL_ENTITY)
     made = served.master._content
     assert served.hear(Nack((0,)), OTHER, receiver=NIL_ENTITY) == [AckClone(1, 5, ((KEY, ONE),))]
     assert served.master._content is made
-    served.store.apply(Put(KEY, TWO, None, OWN))
+    served.wish(Put(KEY, TWO, None, OWN))
     assert served.hear(Nack((0,)), entity(LOW, 11), receiver=NIL_ENTITY) == [AckClone(2, 5, ((KEY, TWO),))]
     for _ in range(HEARTBEAT_TICKS):
         served.master.tick()
@@ -199,9 +219,107 @@ def test_clones_that_come_together() -> None:
 def test_open_snapshots_are_bounded() -> None:
     """Until one is acknowledged, the next clone waits."""
     served = Served(open_snapshot_bytes=12_000)
-    served.store.apply(Put(KEY, encode("x" * 8_000), None, OWN))
+    served.wish(Put(KEY, encode("x" * 8_000), None, OWN))
     assert len(served.hear(Nack((0,)), receiver=NIL_ENTITY)) == 1
     assert served.hear(Nack((0,)), OTHER, receiver=NIL_ENTITY) == []
     assert served.counters.refused == 1
     served.hear(CumulativeAck(1))
     assert len(served.hear(Nack((0,)), OTHER, receiver=NIL_ENTITY)) == 1
+
+
+@pytest.mark.parametrize(
+    ("tag", "value", "sum_"),
+    [
+        (Tag.COUNT, Count(5), Count(5)),
+        (Tag.INTEGER, -5, -5),
+        (Tag.REAL, 1.5, 1.5),
+        (Tag.STRING, "text", "text"),
+        (Tag.TIMESTAMP, Timespan(7), Timestamp(7)),
+        (Tag.TIMESPAN, Timespan(7), Timespan(7)),
+        (Tag.SET, "x", Set(["x"])),
+        (Tag.TABLE, ("a", 1), Table([("a", 1)])),
+        (Tag.VECTOR, "x", ("x",)),
+    ],
+)
+def test_what_is_added_to_nothing(tag: Tag, value: object, sum_: object) -> None:
+    """It begins with the zero of the type that the clone names."""
+    served = Served()
+    served.attach()
+    assert served.hear(Add(KEY, encode(value), tag, None, CLONE), seq=2) == [Put(KEY, encode(sum_), None, CLONE)]
+
+
+@pytest.mark.parametrize(
+    "wish",
+    [
+        Subtract(KEY, encode(1), None, CLONE),
+        Add(KEY, encode(1), Tag.PORT, None, CLONE),
+        Add(KEY, encode("x"), Tag.COUNT, None, CLONE),
+        Put(KEY, ONE, -1, CLONE),
+        Put(b"\x0f", ONE, None, CLONE),
+    ],
+)
+def test_what_cannot_be_granted(wish: Wish) -> None:
+    """It is counted; nothing is changed or told."""
+    served = Served()
+    served.attach()
+    assert served.hear(wish, seq=2) == []
+    assert (served.master.refused, len(served.refusals), served.store.content) == (1, 1, {})
+
+
+def test_what_cannot_be_kept() -> None:
+    """It is told once something is kept behind it."""
+    served = Served()
+    served.attach()
+    served.store.error = StoreError("the disk is full")
+    unique = PutUnique(KEY, ONE, None, OTHER, 1, CLONE)
+    assert served.hear(unique, seq=2) == []
+    assert served.master.refused == 1
+    served.store.error = None
+    assert served.hear(Erase(TWO, CLONE), seq=3) == []
+    assert served.hear(Put(TWO, ONE, None, CLONE), seq=4) == [
+        Put(KEY, ONE, None, CLONE),
+        PutUniqueResult(True, OTHER, 1, OWN),
+        Put(TWO, ONE, None, CLONE),
+    ]
+
+
+def test_what_has_no_broker_form() -> None:
+    """Such an entry is left out, and counted each time."""
+    served = Served()
+    served.attach()
+    served.said.clear()
+    nested: list[object] = []
+    for _ in range(150):
+        nested = [nested]
+    deep = msgspec.msgpack.encode(nested)
+    for key, value in ((to_msgpack(KEY), deep), (to_msgpack(TWO), to_msgpack(TWO))):
+        served.store.apply([StoreCommand("put", key, value)])
+    assert served.master.unwritable == 1
+    assert list(served.master.entries()) == [(TWO, TWO)]
+    # An erasure, or a clone would keep what was there before.
+    assert [each.content for _, each in served.said] == [Erase(KEY, OWN), Put(TWO, TWO, None, OWN)]
+    assert served.master.unwritable == 2
+
+
+def test_a_store_in_memory_that_changes_while_no_clone_is_there() -> None:
+    """A clone that was removed, and comes back, hears that something will never come."""
+    served = Served()
+    served.attach()
+    for _ in range(SILENT_TICKS + 10):
+        served.master.tick()
+    assert served.master.clones == 0
+    assert served.hear(CumulativeAck(1)) == []
+    assert served.counters.adopted == 1
+    for _ in range(SILENT_TICKS + 10):
+        served.master.tick()
+    served.wish(Put(KEY, ONE, None, OWN))
+    assert served.hear(CumulativeAck(1)) == [RetransmitFailed(2)]
+    assert served.hear(Nack((0,)), OTHER, receiver=NIL_ENTITY) == [AckClone(2, 5, ((KEY, ONE),))]
+
+
+def test_publishers() -> None:
+    """An entity is named so that people can read it, and Broker gets it back."""
+    assert publisher_of(CLONE) == "zeek 11111111-1111-4111-8111-111111111111#7"
+    assert entity_of(publisher_of(CLONE), OWN) == CLONE
+    for publisher in (None, "alice", "zeek ", "zeek x#1", f"zeek {'0' * 32}#-1", f"zeek {'0' * 32}#{1 << 64}", 7):
+        assert entity_of(publisher, OWN) == OWN

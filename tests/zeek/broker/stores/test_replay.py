@@ -31,22 +31,22 @@ def test_in_place_of_the_clone(name: str) -> None:
     assert end.said == recorded
     assert len(recorded) > 10
     assert end.clone.is_idle
-    assert end.replica.lost == []
+    assert end.cloned.lost == []
 
 
 def test_what_the_copy_holds_in_the_end() -> None:
     """What the recorded master had, and what it has answered."""
     end = CloneRole(7)
     replay("t01-clone-attach", end, CLONES["t01-clone-attach"])
-    assert end.replica.content == {encode("b"): encode("two"), encode("n"): encode(Count(5))}
+    assert end.cloned.replica.content == {encode("b"): encode("two"), encode("n"): encode(Count(5))}
     assert end.results == [False]
     other = CloneRole(9)
     replay("n05-data-store", other, {})
-    assert (other.replica.content, other.results) == ({}, [True])
+    assert (other.cloned.replica.content, other.results) == ({}, [True])
 
 
 def test_what_the_master_holds_in_the_end() -> None:
     """The wishes of the recorded clone are granted."""
     end = MasterRole({encode("a"): encode("one")})
     replay("t01-clone-attach", end, MASTERS["t01-clone-attach"])
-    assert dict(end.store.entries()) == {encode("b"): encode("two"), encode("n"): encode(Count(5))}
+    assert dict(end.master.entries()) == {encode("b"): encode("two"), encode("n"): encode(Count(5))}

@@ -13,9 +13,8 @@ from peers.values.layout import Tag
 from peers.zeek.broker.stores.channel import NACK_NUMBERS, SILENT_TICKS, ChannelLimits
 from peers.zeek.broker.stores.command import NIL_ENTITY, Add, Clear, CumulativeAck, Keepalive, Nack, Put, encode_command
 from peers.zeek.broker.stores.command import Command as StoreCommand
-from peers.zeek.broker.stores.ledger import Ledger, LedgerLimits
 from peers.zeek.broker.stores.master import MasterLimits
-from tests.zeek.broker.stores.kept import ForgetfulHub, KeptHub
+from tests.zeek.broker.stores.kept import KeptHub
 from tests.zeek.broker.stores.network import Faults
 from tests.zeek.broker.stores.simulated import any_wish
 from tests.zeek.broker.stores.strict import StrictClone
@@ -39,9 +38,9 @@ def add(clone: StrictClone) -> None:
     clone.write(Add(SUM, encode(Count(1)), Tag.COUNT, None, clone.own))
 
 
-def hub_with(clones: int, limits: LedgerLimits | None = None, master_limits: MasterLimits | None = None) -> KeptHub:
+def hub_with(clones: int, master_limits: MasterLimits | None = None) -> KeptHub:
     """A hub with some entries, and clones that have them."""
-    hub = KeptHub(limits=limits, master_limits=master_limits)
+    hub = KeptHub(master_limits=master_limits)
     for number in range(5):
         put(hub, f"k{number}", number)
     hub.tick(3)
@@ -94,8 +93,10 @@ def test_what_was_kept_and_not_told() -> None:
     assert hub.is_equal()
     for clone in hub.clones:
         assert clone.events[5:] == [
+            ("update", encode("k1"), encode(Count(100))),
             ("update", encode("k1"), encode(Count(101))),
             ("erase", encode("k2"), b""),
+            ("update", encode("k3"), encode(Count(3))),
             ("expire", encode("k3"), b""),
         ]
 
@@ -344,12 +345,13 @@ def test_a_clone_that_lacks_more_than_one_nack_brings() -> None:
 
 
 def test_a_clone_that_lacks_what_is_forgotten() -> None:
-    """Erasures are known for so long: it is told that something will never come, and nothing wrong."""
-    hub = hub_with(2, LedgerLimits(records=10))
+    """Changes are known for so long: it is told that something will never come, and nothing wrong."""
+    hub = hub_with(2, MasterLimits(log_actions=10))
     hub.network.cut.add("clone 1")
     for number in range(12):
         put(hub, f"e{number}", number)
         erase(hub, f"e{number}")
+        hub.tick()
     hub.tick(SILENT_TICKS + 10)
     restart(hub)
     hub.network.cut.clear()
@@ -383,11 +385,11 @@ def test_a_store_that_was_changed_while_nobody_noted_it() -> None:
 def test_a_file_that_may_lack_what_was_told() -> None:
     """The machine has lost power: the master is another one, as a number may mean another change now."""
     hub = hub_with(1)
-    entity_before = hub.ledger.object
+    entity_before = hub.master.own
     hub.is_certain = False
     restart(hub)
     hub.is_certain = True
-    assert hub.ledger.object != entity_before
+    assert hub.master.own != entity_before
     put(hub, "k1", 100)
     hub.settle()
     (clone,) = hub.clones
@@ -419,7 +421,7 @@ def test_a_hostile_clone_beside_a_quiet_pair() -> None:
                 Nack((5, 4)),
                 Keepalive(some),
             ):
-                command = StoreCommand(0, own, hub.master._own, content)
+                command = StoreCommand(0, own, hub.master.own, content)
                 hub.master.hear(command, len(encode_command(command)))
         if number == 100:
             restart(hub, 3)
@@ -447,102 +449,16 @@ def test_a_storm_of_nacks_brings_so_much_a_tick() -> None:
     assert 0 < hub.counters.channel.repeated - before <= 2 * NACK_NUMBERS
 
 
-def test_the_ledger_forgets_the_oldest_writer() -> None:
+def test_the_notes_forget_the_oldest_writer() -> None:
     """As many as it may know; the notes of others go."""
-    hub = KeptHub(limits=LedgerLimits(writers=2))
+    hub = KeptHub(master_limits=MasterLimits(writers=2))
     for _ in range(3):
         clone = hub.attach()
         hub.tick(10)
         clone.write(Put(encode("k"), encode(Count(1)), None, clone.own))
         hub.tick(10)
+        hub.network.cut.add(f"clone {len(hub.clones)}")
+        hub.tick(SILENT_TICKS + 10)
     assert len([name for name in hub.notes if " writer " in name]) == 2
-    ledger = Ledger("db", hub.notes, lambda: hub.number, 1)
-    assert [ledger.position(clone.own) for clone in hub.clones] == [None, 2, 2]
-
-
-def test_clones_of_a_store_in_memory_go_on_behind_a_restart() -> None:
-    """They forget what the hub has forgotten, hear of what comes, and are heard: no Zeek is started again."""
-    hub = ForgetfulHub()
-    for number in range(5):
-        put(hub, f"k{number}", number)
-    for _ in range(2):
-        hub.attach()
-    hub.tick(10)
-    assert hub.is_equal()
-    for clone in hub.clones:
-        for _ in range(50):
-            add(clone)
-    hub.tick(10)
     restart(hub)
-    put(hub, "new", 1)
-    for clone in hub.clones:
-        add(clone)
-    hub.settle(150)
-    assert hub.is_equal()
-    assert hub.content == {encode("new"): encode(Count(1)), SUM: encode(Count(2))}
-    assert hub.counters.adopted == 2
-    assert not any(clone.unconfirmed for clone in hub.clones)
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_many_kills_of_a_store_in_memory(seed: int) -> None:
-    """Everybody writes at random, over a bad network: all are equal in the end, and nobody waits for anything."""
-    chance = random.Random(seed)  # noqa: S311 -- to be repeatable
-    hub = ForgetfulHub(seed)
-    for _ in range(3):
-        hub.attach()
-    hub.tick(10)
-    hub.network.faults = BAD
-    for _ in range(8):
-        for _ in range(chance.randrange(5, 60)):
-            _write(hub, chance, uniques=0)  # a store that has forgotten the first one would grant it again
-            if chance.random() < 0.3:
-                put(hub, f"k{chance.randrange(30)}", chance.randrange(100), chance.choice([None, 10**9]))
-            hub.tick()
-        if chance.random() < 0.3:
-            hub.attach()
-        restart(hub, chance.randrange(40))
-    hub.settle(300)
-    assert hub.is_equal()
-    assert sum(clone.unconfirmed for clone in hub.clones) == 0
-    assert hub.master.is_idle
-
-
-def test_a_store_in_memory_that_is_full_again_before_clones_come() -> None:
-    """More than is told at once, and others write meanwhile: those who were there hear of all of it."""
-    hub = ForgetfulHub()
-    for _ in range(3):
-        hub.attach()
-    put(hub, "old", 1)
-    hub.tick(10)
-    hub.kill()
-    hub.tick(5)
-    hub.start()
-    for number in range(3 * NACK_NUMBERS):
-        put(hub, f"n{number}", number)
-    erase(hub, "n7")
-    for number in range(60):
-        hub.tick()
-        put(hub, "k", number)
-        put(hub, f"m{number}", number)
-    hub.settle(300)
-    assert hub.is_equal()
-    assert hub.counters.adopted == 3
-
-
-def test_a_store_in_memory_that_has_forgotten_what_it_has_erased() -> None:
-    """Who lacks that is told that it will never come, as of stores in files."""
-    hub = ForgetfulHub(limits=LedgerLimits(records=3))
-    clone = hub.attach()
-    hub.tick(10)
-    hub.kill()
-    hub.start()
-    for number in range(20):
-        put(hub, "k", number)
-        erase(hub, "k")
-    hub.settle()
-    assert clone.is_broken
-    assert hub.counters.disowned > 0
-    new = hub.attach()
-    hub.settle()
-    assert new.content == hub.content
+    assert [hub.master._positions.get(clone.own) for clone in hub.clones] == [None, 2, 2]

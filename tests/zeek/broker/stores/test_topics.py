@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hub.settings.zeek import ZeekSettings
-from peers.zeek.broker.stores.topics import (
+from peers.zeek.broker.stores.command import (
     announces_master,
     clone_topic,
     covers_stores,

@@ -16,11 +16,9 @@ from peers.values import Count, decode, encode, from_msgpack, to_msgpack
 from peers.zeek.broker.stores.channel import SILENT_TICKS, ChannelLimits
 from peers.zeek.broker.stores.clone import Clone
 from peers.zeek.broker.stores.command import decode_command, entity
-from peers.zeek.broker.stores.followed import FollowedStore
-from peers.zeek.broker.stores.writes import Writes
+from tests.zeek.broker.stores.memory import MemoryOwner
 from tests.zeek.broker.stores.network import Faults
 from tests.zeek.broker.stores.simulated import Simulation, node_id
-from tests.zeek.broker.stores.test_followed import Copy
 
 HUB = node_id(0xAA)
 
@@ -42,20 +40,15 @@ class Followed:
         self, simulation: Simulation, limits: ChannelLimits | None = None, store: StoreLimits | None = None
     ) -> None:
         self.simulation = simulation
-        self.copy = Copy(store)
+        self.copy = MemoryOwner(store)
         numbers = iter(range(1, 1_000_000))
-        self.writes = Writes("db", self.copy.store, lambda: entity(HUB, next(numbers)))
-        self.copy.followed = FollowedStore(
-            self.copy, lambda: self.copy.store.entries, self._turn_to, take=self.writes.take
-        )
-        self.clone = self.writes.clone = Clone(
+        self.clone = Clone(
+            "db",
+            self.copy,
             lambda: entity(HUB, next(numbers)),
-            self.copy.followed,
             lambda _, command: simulation.network.send("hub", "master", command),
+            lambda _: None,
             limits=limits,
-            writes=False,
-            resends=False,
-            on_settled=self.writes.settled,
         )
         simulation.network.join("hub", lambda _, data: self.clone.hear(decode_command(data), len(data)))
         simulation.clones.append(self)  # type: ignore[arg-type]
@@ -64,15 +57,11 @@ class Followed:
         self.asked = 0
         self.clone.begin()
 
-    def _turn_to(self, reason: str) -> None:
-        if reason:
-            self.writes.lose(reason)
-
     def ask(self, *commands: Command, publisher: str = "alice", user: str | None = None) -> int:
         """Let a client ask; return the number of the first answer."""
         first = self.asked
         self.asked += len(commands)
-        self.writes.apply(commands, partial(self._answer, first), publisher, user)
+        self.clone.apply(commands, partial(self._answer, first), publisher, user)
         return first
 
     def _answer(self, first: int, outcomes: list[Change | StoreError | None], error: object) -> None:
@@ -99,7 +88,7 @@ class Followed:
 
     def content(self) -> dict[bytes, bytes]:
         """What the copy holds, as the master has it."""
-        return {from_msgpack(key): from_msgpack(value) for key, value in self.copy.content().items()}
+        return self.copy.content
 
 
 class HubSimulation(Simulation):
@@ -141,7 +130,7 @@ def test_each_kind(followed: Followed) -> None:
     assert followed.content() == {}
     followed.simulation.tick(20)
     assert followed.simulation.is_idle()
-    assert len(followed.writes) == 0
+    assert len(followed.clone) == 0
 
 
 def test_what_changes_nothing(followed: Followed) -> None:
@@ -213,7 +202,7 @@ def test_too_many_at_once() -> None:
     assert [isinstance(outcome, StoreError) for outcome in outcomes] == [False, False, False, True, True]
     assert isinstance(outcomes[4], StoreError)
     assert outcomes[4].code == CloseCode.TRY_AGAIN_LATER
-    assert len(followed.writes) == 0
+    assert len(followed.clone) == 0
 
 
 def test_a_master_that_is_lost(followed: Followed) -> None:
