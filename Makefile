@@ -91,7 +91,7 @@ format: $(VENV)/.lint ## put the code into its form
 bench: $(VENV)/.test ## measure the goals of docs/performance.md (ARGS="--only one-topic --repeat 1")
 	$(BIN)/python -m tests.benchmarks.goals $(ARGS)
 
-bench-compare: $(VENV)/.test ## the hub beside nats-server, redis, mosquitto and ZeroMQ, in one run (as root installs them)
+bench-compare: $(VENV)/.test ## the hub beside nats-server, redis, mosquitto and ZeroMQ, in one run
 	$(BIN)/python -m tests.benchmarks.compare --json build/compare.json \
 		--markdown build/compare.md --svg build/compare.svg $(ARGS)
 

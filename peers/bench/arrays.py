@@ -271,11 +271,7 @@ class Batches:
         return drawn
 
     async def _settle(self, operation: Operation, requests: Words, asked: Asked) -> None:
-        """Ask, wait for the answer, and look at every record of it.
-
-        Raises:
-            TimeoutError: There is none, although the hub should have answered in place of the service.
-        """
+        """Ask, wait for the answer, and look at every record of it."""
         try:
             async with asyncio.timeout(_TIMEOUT_S + _LATE_S):
                 value = await self._client.request(

@@ -129,11 +129,7 @@ def _run() -> int | None:
 
 
 def _command() -> Callable[[], int | None]:
-    """Return the command that the arguments name, with what they say.
-
-    Raises:
-        FlagError: They make no sense.
-    """
+    """Return the command that the arguments name, with what they say."""
     from cyclopts import CycloptsError  # noqa: PLC0415 -- it may not be installed
 
     from peers.cli.commands import app  # noqa: PLC0415 -- what it needs may not be installed

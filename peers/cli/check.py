@@ -126,10 +126,6 @@ def _ask(endpoint: Endpoint, tls: ssl.SSLContext | None, token: str, deadline_s:
 
     Returns:
         What it says of itself.
-
-    Raises:
-        OSError: It cannot be reached, or does not answer in time.
-        PeerError: It refuses, or it is no hub.
     """
     with _connected(endpoint, tls, deadline_s) as connection:
 
@@ -157,11 +153,7 @@ def _connected(endpoint: Endpoint, tls: ssl.SSLContext | None, deadline_s: float
 
 
 def _left_s(deadline_s: float) -> float:
-    """Return how long there is until the deadline.
-
-    Raises:
-        TimeoutError: It is over.
-    """
+    """Return how long there is until the deadline."""
     left_s = deadline_s - time.monotonic()
     if left_s <= 0:
         raise TimeoutError

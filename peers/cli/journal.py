@@ -545,7 +545,7 @@ app = App(
 )
 app.command(ls, name="ls", help="List the blocks of a journal, or its topics.")
 app.command(stat, name="stat", help="How much a journal holds, from when to when.")
-app.command("peers.cli.journal_export:export", name="export", help="Write records as JSON lines, msgpack or frames.")
+app.command("peers.cli.journal_export:export", name="export", help="Write records as JSON lines or frames.")
 app.command(consumers, name="consumers", help="How far named consumers are, for admins.")
 app.command(take_over, name="take-over", help="Make a journal of one of an earlier version.")
 app.command("peers.cli.journal_tier:app", name="tier", help="Look into the tier of a journal, check it.")

@@ -1,11 +1,11 @@
-"""`hub journal export`: records of a range, of some topics, as JSON lines, msgpack or frames.
+"""`hub journal export`: records of a range, of some topics, as JSON lines or frames.
 
 ```
 History ─ block ─▶ form ─ whole lines ─▶ target   what has no form, was deleted meanwhile, is damaged ─▶ standard error
 ```
 
 Values become JSON as on the hub's WebSocket, however large they are. What has no such form has `bad` (why) and `body`
-(its bytes, base64 in JSON) in place of `value`. A block whose values all have a form is decoded at once.
+(its bytes, base64) in place of `value`. A block whose values all have a form is decoded at once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol, assert_never
+from typing import Annotated, Any, Literal, assert_never
 
 import msgspec
 from cyclopts import Parameter
@@ -46,17 +46,6 @@ from peers.cli.texts import escaped_lines
 from peers.values.conversion import array_header, has_nanoseconds, json_of, msgpack_of_broker, without_collecting
 
 
-class Form(Protocol):
-    """A way in which blocks are written."""
-
-    bad_records: int
-    """How many records had no such form so far."""
-
-    def render(self, block: Block) -> bytes:
-        """Return what is written for a block: whole lines, maps or frames."""
-        ...
-
-
 class _Line(msgspec.Struct, gc=False):
     offset: int
     time: str
@@ -79,9 +68,7 @@ def _extension(code: int, data: memoryview) -> Any:
 
 
 _decode = msgspec.msgpack.Decoder(ext_hook=_extension).decode
-_decode_raw = msgspec.msgpack.Decoder(list[msgspec.Raw]).decode
 _to_json = msgspec.json.Encoder()
-_to_msgpack = msgspec.msgpack.Encoder()
 
 _NO_FORM = (ValueError, TypeError, OverflowError, RecursionError)
 """What msgspec raises; its own errors and UnicodeDecodeError are ValueErrors."""
@@ -117,30 +104,6 @@ class JsonForm:
             self.bad_records += 1
             return _bad(record)
         return _Line(record.offset, moment(record.time_us), record.topic, msgspec.Raw(text))
-
-
-class MsgpackForm:
-    """Writes each record as a map of msgpack, back to back."""
-
-    def __init__(self) -> None:
-        self.bad_records = 0
-
-    def render(self, block: Block) -> bytes:
-        """Return a map for each record."""
-        if _are_whole(block):
-            try:
-                maps = _to_msgpack.encode(_whole_lines(block, _decode_raw(_array_of(block))))
-                return maps[len(array_header(block.count)) :]
-            except _NO_FORM:  # msgspec gives up where values are nested deep
-                pass
-        return b"".join(map(_to_msgpack.encode, map(self._line, block.records())))
-
-    def _line(self, record: Record) -> _Line | _Bad:
-        packed = _packed(record)
-        if packed is None:
-            self.bad_records += 1
-            return _bad(record)
-        return _Line(record.offset, moment(record.time_us), record.topic, msgspec.Raw(packed))
 
 
 class RawForm:
@@ -297,11 +260,7 @@ class _Stop:
         self.asked = True
 
     def check(self) -> None:
-        """Stop here if that was asked.
-
-        Raises:
-            KeyboardInterrupt: It was.
-        """
+        """Stop here if that was asked."""
         if self.asked:
             raise KeyboardInterrupt
 
@@ -317,7 +276,7 @@ def stoppable() -> Iterator[_Stop]:
         signal.signal(signal.SIGINT, before)
 
 
-Format = Literal["json", "msgpack", "raw"]
+Format = Literal["json", "raw"]
 
 
 def export(  # noqa: PLR0913 -- one flag each
@@ -334,7 +293,7 @@ def export(  # noqa: PLR0913 -- one flag each
         str | None, Parameter(help="The same, of what is not wanted any more. Default: the end, as it is now.")
     ] = None,
     format: Annotated[  # noqa: A002 -- the flag's name
-        Format, Parameter(help="json: one object a line; msgpack: maps back to back; raw: MESSAGES frames.")
+        Format, Parameter(help="json: one object a line; raw: MESSAGES frames.")
     ] = "json",
     output: Annotated[
         str | None, Parameter(name=["--output", "-o"], help="Write to this file, not to standard output.")
@@ -364,28 +323,19 @@ def export(  # noqa: PLR0913 -- one flag each
     return account.exit_code
 
 
-def _form(chosen: Format, target: Target) -> Form:
+def _form(chosen: Format, target: Target) -> JsonForm | RawForm:
     if chosen != "json" and target.is_terminal:
         raise FlagError(f"--format {chosen} is nothing for a terminal; give -o FILE, or a pipe")
     match chosen:
         case "json":
             return JsonForm(safe=target.is_terminal)
-        case "msgpack":
-            return MsgpackForm()
         case "raw":
             return RawForm()
     assert_never(chosen)
 
 
 class _Account:
-    """Counts what was exported and what is missing, and tells it at the end.
-
-    Args:
-        path: Path of the journal.
-        span: The range that is exported.
-        on_stdout: Whether to tell the sum on standard output, which must be free for that.
-        skip_damaged: Whether to go on behind damage.
-    """
+    """Counts what was exported and what is missing, and tells it at the end."""
 
     def __init__(self, path: str, span: Span, *, on_stdout: bool, skip_damaged: bool) -> None:
         self.span = span
@@ -405,11 +355,7 @@ class _Account:
         return self._damages.exit_code or (ExitCode.INCOMPLETE if self._deleted_records else ExitCode.DONE)
 
     def note(self, piece: Piece) -> None:
-        """Take in what is missing before a piece.
-
-        Raises:
-            JournalCorruptError: Something is damaged, and the command does not go on behind it.
-        """
+        """Take in what is missing before a piece."""
         if piece.deleted is not None:
             self._deleted_records += piece.deleted.end - piece.deleted.start
         if piece.damage is not None:
@@ -434,7 +380,7 @@ class _Account:
         print(f"hub journal export: {text}", file=sys.stderr)
 
 
-def _write(found: Iterable[Piece], form: Form, target: Target, account: _Account) -> None:
+def _write(found: Iterable[Piece], form: JsonForm | RawForm, target: Target, account: _Account) -> None:
     """Write what was found until all is written, or Ctrl-C comes."""
     start, end = account.span
     with stoppable() as stop, shown_bar(visible=not target.is_terminal) as tell:

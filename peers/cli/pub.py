@@ -326,11 +326,7 @@ def _single(topic: str, value: Any, beside: Beside) -> Callable[[Client], Corout
 
 
 def _value(value: str | None, file: str | None, *, as_text: bool, as_json: bool) -> Any:
-    """Return the one value to publish.
-
-    Raises:
-        UsageError: Two are given, or it cannot be read.
-    """
+    """Return the one value to publish."""
     if value is None:
         try:
             return Path(file or "").read_bytes()

@@ -83,14 +83,7 @@ def request(  # noqa: PLR0913 -- one flag each
 
 
 class _Asking:
-    """Says whom to ask, and how.
-
-    Args:
-        topic: The topic, or the service name, that is asked.
-        timeout_s: Longest wait for one reply.
-        decode: How values are read.
-        named: Whether `topic` is a service name.
-    """
+    """Says whom to ask, and how."""
 
     def __init__(self, topic: str, timeout_s: float, decode: Callable[[bytes], Any], *, named: bool) -> None:
         self._topic = topic
@@ -99,20 +92,11 @@ class _Asking:
         self._decode = decode
 
     def read(self, given: bytes) -> Any:
-        """Return the value that stands on the command line, or in a line.
-
-        Raises:
-            UnreadableError: There is none in it.
-        """
+        """Return the value that stands on the command line, or in a line."""
         return self._decode(given)
 
     async def ask(self, client: Client, value: Any) -> Any:
-        """Return the reply.
-
-        Raises:
-            RequestError: There is none; the text names the topic and says why.
-            UsageError, PeerError: Nothing was asked, or nobody knows what has become of it.
-        """
+        """Return the reply."""
         try:
             return await client.request(self._topic, value, timeout_s=self._timeout_s, name=self._named)
         except RequestError as error:
@@ -175,11 +159,7 @@ async def _ask_lines(asking: _Asking, hub: HubFlags) -> int:
 
 
 def _read(asking: _Asking, line: bytes, number: int) -> Any:
-    """Return what a line of standard input asks.
-
-    Raises:
-        UnreadableError: Nothing; the text names the line.
-    """
+    """Return what a line of standard input asks."""
     try:
         return asking.read(line)
     except UnreadableError as error:

@@ -315,11 +315,7 @@ def archive(  # noqa: PLR0913 -- one group of flags each
 
 
 def _meet(access: Access, every_s: float | None) -> None:
-    """See to it that the hub is there before Java is started; a job that goes on for good waits for it.
-
-    Raises:
-        PeerError: It is not.
-    """
+    """See to it that the hub is there before Java is started; a job that goes on for good waits for it."""
     from peers.spark.presence import check_journal, wait_journal  # noqa: PLC0415 -- a client; only where a job runs
 
     if every_s is None:

@@ -148,11 +148,7 @@ def replay(  # noqa: PLR0913 -- one group of flags each
 
 
 def _meet(access: Access) -> None:
-    """See to it that the hub is there before Java is started.
-
-    Raises:
-        PeerError: It is not.
-    """
+    """See to it that the hub is there before Java is started."""
     from peers.spark.presence import check_connection  # noqa: PLC0415 -- a client; only where a job runs
 
     check_connection(access)

@@ -447,12 +447,7 @@ class _Importing:
         return Progress(f"{self.put:,} put", self._source.read_bytes, self._source.size_bytes)
 
     async def run(self) -> None:
-        """Put everything.
-
-        Raises:
-            UnreadableError: A line holds no entry.
-            RequestError: One was not put.
-        """
+        """Put everything."""
         async for lines in self._source.lines():
             for first in range(0, len(lines), _AT_ONCE):
                 await self._take(lines[first : first + _AT_ONCE])
@@ -548,11 +543,7 @@ async def _export(name: str, prefix: str, hub: HubFlags, descriptor: int) -> int
 
 @contextmanager
 def _target(path: str) -> Iterator[int]:
-    """Have a file open for as long as the block lasts.
-
-    Raises:
-        UsageError: It cannot be opened, or not be written.
-    """
+    """Have a file open for as long as the block lasts."""
     if path == STDIN:
         sys.stdout.flush()
         yield sys.stdout.fileno()

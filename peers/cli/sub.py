@@ -280,11 +280,7 @@ class _Wanted(NamedTuple):
 
 
 def _labels(rule: str | None) -> tuple[str, ...]:
-    """Return the labels that `--rule` names.
-
-    Raises:
-        FlagError: It names none, so that it would stand for everything.
-    """
+    """Return the labels that `--rule` names."""
     labels = tuple(label for label in (rule or "").split(",") if label)
     if rule is not None and not labels:
         raise FlagError(f"--rule {rule!r}: give one label or several, as a,b")

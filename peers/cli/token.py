@@ -115,11 +115,7 @@ def new(
 
 
 def _check_known(access: AccessSettings, user: str, roles: tuple[str, ...]) -> None:
-    """See to it that a hub would take the token.
-
-    Raises:
-        FlagError: It would not.
-    """
+    """See to it that a hub would take the token."""
     policy, source = policy_of(access)
     for role in roles:
         if role not in policy.roles:

@@ -70,11 +70,7 @@ def event_of(name: str, arguments: str | None) -> Event:
 
 
 def _argument(given: Any, place: int) -> Value:
-    """Return the value of Zeek that an argument stands for.
-
-    Raises:
-        FlagError: There is none.
-    """
+    """Return the value of Zeek that an argument stands for."""
     try:
         return _value(given, place)
     except ValueError as error:

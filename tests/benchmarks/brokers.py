@@ -1,4 +1,4 @@
-"""The brokers: how each is found, installed, configured and started. `BROKERS` lists them, ours first.
+"""The brokers: how each is found, configured and started. `BROKERS` lists them, ours first.
 
 A broker is started anew for each run, in a directory of its own, and ended with it; no service of the system is
 touched. The last one, the relay, is no broker: it shows what the kernel alone costs.
@@ -7,14 +7,11 @@ touched. The last one, the relay, is no broker: it shows what the kernel alone c
 from __future__ import annotations
 
 import os
-import shutil
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -43,8 +40,8 @@ class Broker(Protocol):
     """A kind of broker."""
 
     name: str
-    package: str
-    """A package of Debian, or of PyPI if it begins with `pypi:`; empty for what is always there."""
+    install: str
+    """How it is installed; empty for what is always there."""
     websocket: bool
     """Whether it has WebSocket clients."""
 
@@ -160,7 +157,7 @@ class Hub:
         root: Folder of the checkout; without it the one that this file belongs to.
     """
 
-    package = ""
+    install = ""
     websocket = True
 
     def __init__(self, name: str = "hub", root: Path = _ROOT) -> None:
@@ -201,7 +198,7 @@ class Mosquitto:
     """mosquitto."""
 
     name = "mosquitto"
-    package = "mosquitto"
+    install = "apt-get install --no-install-recommends mosquitto"
     websocket = True
 
     def version(self) -> str:
@@ -226,7 +223,7 @@ class Nats:
     """nats-server."""
 
     name = "nats"
-    package = "nats-server"
+    install = "apt-get install --no-install-recommends nats-server"
     websocket = True
 
     def version(self) -> str:
@@ -244,7 +241,7 @@ class Redis:
     """redis-server."""
 
     name = "redis"
-    package = "redis-server"
+    install = "apt-get install --no-install-recommends redis-server"
     websocket = False
 
     def version(self) -> str:
@@ -280,7 +277,7 @@ class Relay:
     """The relay, which is no broker."""
 
     name = "relay"
-    package = ""
+    install = ""
     websocket = False
 
     def version(self) -> str:
@@ -312,7 +309,7 @@ class Zeromq:
     """The proxy."""
 
     name = "zeromq"
-    package = "pypi:pyzmq"
+    install = "pip install pyzmq"
     websocket = False
 
     def version(self) -> str:
@@ -325,79 +322,3 @@ class Zeromq:
 
 
 BROKERS: tuple[Broker, ...] = (Hub(), Nats(), Zeromq(), Redis(), Mosquitto(), Relay())
-
-
-_POLICY = Path("/usr/sbin/policy-rc.d")
-_PYPI = "pypi:"
-
-
-def install_missing(brokers: Sequence[Broker]) -> list[Broker]:
-    """Return the brokers that are there, after installing what could be."""
-    missing = [broker for broker in brokers if not broker.version()]
-    debian = [broker.package for broker in missing if not broker.package.startswith(_PYPI)]
-    python = [broker.package.removeprefix(_PYPI) for broker in missing if broker.package.startswith(_PYPI)]
-    if debian:
-        _install_debian(debian)
-    if python:
-        _install_python(python)
-    for broker in missing:
-        if not broker.version():
-            _shout(f"{broker.name} IS MISSING, and the comparison goes on without it (package {broker.package})")
-    return [broker for broker in brokers if broker.version()]
-
-
-def _install_debian(packages: list[str]) -> None:
-    if os.geteuid() != 0:
-        _shout(f"not root: cannot install; as root: apt-get install --no-install-recommends {' '.join(packages)}")
-        return
-    if not shutil.which("apt-get"):
-        _shout(f"there is no apt-get here; install in this system's own way: {' '.join(packages)}")
-        return
-    _say(f"installing {', '.join(packages)} ...")
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    install = ["apt-get", "install", "-y", "--no-install-recommends", *packages]
-    with _no_services():
-        done = _run(install, environment)
-        if done.returncode:
-            _run(["apt-get", "update"], environment)
-            done = _run(install, environment)
-    if done.returncode:
-        _shout(f"apt-get could not install: {done.stdout[-500:]}")
-
-
-def _install_python(packages: list[str]) -> None:
-    if sys.prefix == sys.base_prefix:
-        _shout(f"not in a virtual environment: cannot install {', '.join(packages)}")
-        return
-    _say(f"installing {', '.join(packages)} ...")
-    done = _run([sys.executable, "-m", "pip", "install", "--quiet", *packages], dict(os.environ))
-    if done.returncode:
-        _shout(f"pip could not install: {done.stdout[-500:]}")
-
-
-def _run(command: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-    )
-
-
-@contextmanager
-def _no_services() -> Iterator[None]:
-    """Keep packages from starting what they install, where nothing keeps them from it already."""
-    if _POLICY.exists():
-        yield
-        return
-    _POLICY.write_text("#!/bin/sh\nexit 101\n")
-    _POLICY.chmod(0o755)
-    try:
-        yield
-    finally:
-        _POLICY.unlink()
-
-
-def _shout(text: str) -> None:
-    _say(f"\n*** {text}\n")
-
-
-def _say(text: str) -> None:
-    print(text, file=sys.stderr)  # noqa: T201 -- a script

@@ -40,9 +40,8 @@ from tests.benchmarks.brokers import (
     BrokerError,
     Hub,
     RunningBroker,
-    install_missing,
 )
-from tests.benchmarks.report import Run, Summary, print_report, write_json, write_markdown, write_overview
+from tests.benchmarks.report import Run, Summary, markdown, tell_faults, write_json, write_overview
 from tests.benchmarks.workloads import Workload, selected
 
 
@@ -235,8 +234,6 @@ def _generate(
 
 
 EXIT_FAULT = 1
-_PRINTED_WIDTH = 150
-"""The width of tables that do not go to a terminal, characters."""
 
 _DURATION_S = {"flood": 1.5, "paced": 2.0, "memory": 0.0}
 _DURATION_LIMIT_S = 15.0
@@ -290,7 +287,11 @@ def main() -> int:
     given = _arguments()
     console = Console(stderr=True)
     only = _names(given.only)
-    brokers = install_missing([broker for broker in BROKERS if not only or broker.name in only])
+    wanted = [broker for broker in BROKERS if not only or broker.name in only]
+    brokers = [broker for broker in wanted if broker.version()]
+    for broker in wanted:
+        if broker not in brokers:
+            console.print(f"[yellow]{broker.name} is missing: {broker.install}[/]")
     if given.before:
         brokers.insert(1, Hub(BEFORE, given.before.resolve()))
     network = enter_own_network()
@@ -309,14 +310,16 @@ def main() -> int:
             progress.advance(task)
     summary = Summary(runs)
     about = surroundings(brokers, network)
-    out = Console()
-    print_report(summary, about, out if out.is_terminal else Console(width=_PRINTED_WIDTH))
+    tables = markdown(summary, about)
+    print(tables)  # noqa: T201 -- a program
+    tell_faults(summary, console)
     if given.json:
         settings = {"repeat": given.repeat, "scale": given.scale, "duration_s": _DURATION_S}
         write_json(summary, about, settings, given.json)
-    for file, write in ((given.markdown, write_markdown), (given.svg, write_overview)):
-        if file:
-            write(summary, about, file)
+    if given.markdown:
+        given.markdown.write_text(tables)
+    if given.svg:
+        write_overview(summary, about, given.svg)
     return EXIT_FAULT if summary.faults else 0
 
 

@@ -12,7 +12,6 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from rich.console import Console
-from rich.table import Table
 
 from tests.benchmarks.brokers import FLOOR, OURS
 from tests.benchmarks.workloads import BEST, WORKLOADS, Goal, Workload
@@ -141,51 +140,6 @@ class Summary:
         return median(loads) if loads else 0.0
 
 
-_BUSY = 0.95
-"""A generator that uses more of its CPU than this, beside a server that does not, was the bottleneck."""
-
-_QUIET_LOAD = 0.1
-"""If others use more CPU than this, in cores, the figures are not worth much."""
-
-_TABLES: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
-    (
-        "full speed",
-        "flood",
-        (
-            ("cpu_us", "server µs/message"),
-            ("messages_per_s", "messages/s"),
-            ("server_load", "load"),
-            ("generator_cpu_us", "generator µs/message"),
-            ("generator_load", "load"),
-            ("peak_bytes", "peak MiB"),
-        ),
-    ),
-    (
-        "one by one: CPU",
-        "paced",
-        (("cpu_us", "server µs/message"), ("server_load", "load"), ("peak_bytes", "peak MiB")),
-    ),
-    (
-        "one by one: latency, from when a message was due",
-        "paced",
-        (("p50_us", "p50 µs"), ("p99_us", "p99 µs"), ("late_p99_us", "generator late p99 µs")),
-    ),
-    (
-        "memory",
-        "memory",
-        (
-            ("connection_bytes", "bytes/connection"),
-            ("subscription_bytes", "bytes/subscription"),
-            ("peak_bytes", "peak MiB"),
-        ),
-    ),
-)
-"""Each table has a title, a kind of workloads, and figures in its columns."""
-
-_LEAD = frozenset({"cpu_us", "p50_us", "p99_us"})
-"""These figures are shown with their spread and their ratio to the best peer's."""
-
-
 def figure_text(name: str, value: float) -> str:
     """Write a figure with as many digits as it deserves."""
     if name == "peak_bytes":
@@ -197,17 +151,8 @@ def figure_text(name: str, value: float) -> str:
     return f"{value:.3f}" if value < 10 else f"{value:.1f}"
 
 
-def print_report(summary: Summary, about: dict[str, str], console: Console) -> None:
-    """Print all tables."""
-    for title, kind, columns in _TABLES:
-        workloads = [workload for workload in summary.workloads if workload.kind == kind]
-        if workloads:
-            console.print(_table(summary, workloads, title, columns))
-    comparisons = summary.comparisons()
-    if comparisons:
-        console.print(_goals(comparisons))
-    for name, text in about.items():
-        console.print(f"[dim]{name:>10}[/]  {text}", highlight=False)
+def tell_faults(summary: Summary, console: Console) -> None:
+    """Print what is wrong with the figures."""
     disturbance = summary.disturbance()
     if disturbance > _QUIET_LOAD:
         console.print(
@@ -216,69 +161,8 @@ def print_report(summary: Summary, about: dict[str, str], console: Console) -> N
         )
     for run in summary.faults:
         what = "LOST OR OUT OF ORDER" if run.wrong else "FAILED"
-        console.print(
-            f"[bold red]{what}[/] {run.workload}, {run.contestant}, repeat {run.repeat}: {run.wrong or run.failed}",
-            markup=True,
-            highlight=False,
-        )
-
-
-def _table(summary: Summary, workloads: Sequence[Workload], title: str, columns: Sequence[tuple[str, str]]) -> Table:
-    table = Table(title=f"{title} (medians; least to most; ratio to the best peer)", title_justify="left")
-    table.add_column("workload")
-    table.add_column("broker")
-    for name, heading in columns:
-        table.add_column(heading, justify="right")
-        if name in _LEAD:
-            table.add_column("spread", justify="right", style="dim")
-            table.add_column("ratio", justify="right")
-    for workload in workloads:
-        label = workload.name
-        for contestant in summary.contestants(workload.name):
-            cells = [cell for name, _ in columns for cell in _cells(summary, workload.name, contestant, name)]
-            table.add_row(label, contestant, *cells, style="bold" if ours(contestant) else "")
-            label = ""
-        table.add_section()
-    return table
-
-
-def _cells(summary: Summary, workload: str, contestant: str, name: str) -> list[str]:
-    spread = summary.spread(workload, contestant, name)
-    if spread is None:
-        return ["-", "-", "-"] if name in _LEAD else ["-"]
-    text = figure_text(name, spread.median)
-    if name == "generator_load" and _generator_bound(summary, workload, contestant):
-        text = f"[yellow]{text} !"
-    if name not in _LEAD:
-        return [text]
-    theirs = summary.spread(workload, summary.best_peer(workload, name), name)
-    ratio = f"{spread.median / theirs.median:.2f}" if theirs is not None and theirs.median else "-"
-    return [text, f"{figure_text(name, spread.least)} to {figure_text(name, spread.most)}", ratio]
-
-
-def _generator_bound(summary: Summary, workload: str, contestant: str) -> bool:
-    own = summary.spread(workload, contestant, "generator_load")
-    server = summary.spread(workload, contestant, "server_load")
-    return own is not None and server is not None and own.median > _BUSY > server.median
-
-
-def _goals(comparisons: Sequence[Comparison]) -> Table:
-    table = Table(title="goals: ratios of medians in this run", title_justify="left")
-    for title in ("workload", "of", "figure", "ours", "theirs", "ratio", "goal", ""):
-        table.add_column(title, justify="left" if title in {"workload", "of", "figure", ""} else "right")
-    for one in comparisons:
-        peer = f"{one.peer} {one.goal.workload}".strip()
-        table.add_row(
-            one.workload,
-            one.contestant,
-            one.goal.figure,
-            figure_text(one.goal.figure, one.ours),
-            f"{figure_text(one.goal.figure, one.theirs)} ({peer})",
-            f"{one.ratio:.3f}",
-            f"≤ {one.goal.ratio:g}",
-            "[green]met[/]" if one.met else "[red]missed[/]",
-        )
-    return table
+        text = f"{run.workload}, {run.contestant}, repeat {run.repeat}: {run.wrong or run.failed}"
+        console.print(f"[bold red]{what}[/] {text}", highlight=False)
 
 
 def write_json(summary: Summary, about: dict[str, str], settings: dict[str, Any], file: Path) -> None:
@@ -306,7 +190,10 @@ def write_json(summary: Summary, about: dict[str, str], settings: dict[str, Any]
     file.write_text(json.dumps(whole, indent=1) + "\n")
 
 
-_MARKDOWN_TABLES: tuple[tuple[str, str], ...] = (
+_QUIET_LOAD = 0.1
+"""If others use more CPU than this, in cores, the figures are not worth much."""
+
+_TABLES: tuple[tuple[str, str], ...] = (
     ("cpu_us", "µs of server CPU a delivered message"),
     ("p50_us", "latency p50, µs"),
     ("p99_us", "latency p99, µs"),
@@ -315,15 +202,15 @@ _MARKDOWN_TABLES: tuple[tuple[str, str], ...] = (
 )
 
 
-def write_markdown(summary: Summary, about: dict[str, str], file: Path) -> None:
-    """Write the file."""
-    parts = [_markdown_table(summary, figure, heading) for figure, heading in _MARKDOWN_TABLES]
-    parts.append(_markdown_goals(summary))
+def markdown(summary: Summary, about: dict[str, str]) -> str:
+    """Return the tables of docs/performance.md: medians with their spread, ratios to the best peer, goals."""
+    parts = [_table(summary, figure, heading) for figure, heading in _TABLES]
+    parts.append(_goals(summary))
     parts.append("".join(f"* {name}: {text}\n" for name, text in about.items()))
-    file.write_text("\n".join(part for part in parts if part))
+    return "\n".join(part for part in parts if part)
 
 
-def _markdown_table(summary: Summary, figure: str, heading: str) -> str:
+def _table(summary: Summary, figure: str, heading: str) -> str:
     workloads = [workload for workload in summary.workloads if any(_measured(summary, workload, figure))]
     if not workloads:
         return ""
@@ -331,7 +218,7 @@ def _markdown_table(summary: Summary, figure: str, heading: str) -> str:
     order = dict.fromkeys(name for workload in summary.workloads for name in summary.contestants(workload.name))
     contestants = [name for name in order if name in present]
     head = _row([heading, *contestants, "hub ÷ best peer"]) + _row(["---"] * (len(contestants) + 2))
-    return head + "".join(_row(_markdown_cells(summary, workload, figure, contestants)) for workload in workloads)
+    return head + "".join(_row(_cells(summary, workload, figure, contestants)) for workload in workloads)
 
 
 def _measured(summary: Summary, workload: Workload, figure: str) -> Iterator[str]:
@@ -340,7 +227,7 @@ def _measured(summary: Summary, workload: Workload, figure: str) -> Iterator[str
             yield name
 
 
-def _markdown_cells(summary: Summary, workload: Workload, figure: str, contestants: Sequence[str]) -> list[str]:
+def _cells(summary: Summary, workload: Workload, figure: str, contestants: Sequence[str]) -> list[str]:
     cells = [workload.title]
     for name in contestants:
         spread = summary.spread(workload.name, name, figure)
@@ -356,7 +243,7 @@ def _markdown_cells(summary: Summary, workload: Workload, figure: str, contestan
     return cells
 
 
-def _markdown_goals(summary: Summary) -> str:
+def _goals(summary: Summary) -> str:
     comparisons = summary.comparisons()
     if not comparisons:
         return ""

@@ -58,13 +58,7 @@ class Account(msgspec.Struct):
 
 
 class _Reader:
-    """One connection, and its account.
-
-    Args:
-        line: Connected.
-        first: The sequence number of the first message that it should get.
-        step: How far each of its messages is from the next.
-    """
+    """One connection, and its account."""
 
     def __init__(self, line: Line, first: int, step: int) -> None:
         self.line = line

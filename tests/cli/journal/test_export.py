@@ -7,7 +7,6 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -58,19 +57,6 @@ def test_export_as_json(full: Path) -> None:
 def test_export_of_a_range(full: Path, flags: list[str], expected: list[int]) -> None:
     """From an offset or a time to another, and only some topics."""
     assert [row["offset"] for row in lines("export", full, *flags)] == expected
-
-
-def test_export_as_msgpack_is_the_same(full: Path) -> None:
-    """The same maps, back to back."""
-    result = hub("journal", "export", str(full), "--format", "msgpack", "--start", "8000")
-    assert list(unpacked(result.stdout)) == lines("export", full, "--start", "8000")
-
-
-def unpacked(stream: bytes) -> Iterator[Any]:
-    """The values of a msgpack stream."""
-    unpacker = msgpack.Unpacker()
-    unpacker.feed(stream)
-    yield from unpacker
 
 
 def test_export_raw_can_be_published_again(full: Path, tmp_path: Path) -> None:
@@ -164,24 +150,9 @@ def test_two_broken_values_do_not_pass_for_two_others(path: Path) -> None:
     store.add([(AT_US, single("/a", b"\x01\x02") + single("/a", b""))])
     store.commit(now_us=AT_US)
     store.close()
-    for form in ("json", "msgpack"):
-        result = hub("journal", "export", str(path), "--format", form)
-        assert result.stdout.count(b"not msgpack") == 2, form
-        assert b"2 values have no such form" in result.stderr
-
-
-def test_msgpack_of_bad_values_can_be_read(path: Path) -> None:
-    """What is no msgpack stands as bytes in the stream; a value nested deep is passed on as it is."""
-    deep = b"\x91" * 5000 + b"\xc0"
-    store = opened(path)
-    store.add([(AT_US, single("/a", b"\xc1") + single("/deep", deep) + single("/b", b"\x01"))])
-    store.commit(now_us=AT_US)
-    store.close()
-    stream = hub("journal", "export", str(path), "--format", "msgpack").stdout
-    first, rest = stream.split(b"\x84\xa6offset\x01")
-    assert msgpack.unpackb(first)["body"] == b"\xc1"
-    assert deep in rest
-    assert deep in hub("journal", "export", str(path), "--format", "msgpack", "--prefix", "/deep").stdout
+    result = hub("journal", "export", str(path))
+    assert result.stdout.count(b"not msgpack") == 2
+    assert b"2 values have no such form" in result.stderr
 
 
 def test_zeek_values_are_converted(path: Path) -> None:
@@ -193,11 +164,9 @@ def test_zeek_values_are_converted(path: Path) -> None:
     store.add([(AT_US, single("/zeek", bytes(body), BROKER_FLAGS) + single("/zeek", b"\xff", BROKER_FLAGS))])
     store.commit(now_us=AT_US)
     store.close()
-    for form in ("json", "msgpack"):
-        result = hub("journal", "export", str(path), "--format", form)
-        good, bad = map(json.loads, result.stdout.splitlines()) if form == "json" else list(unpacked(result.stdout))
-        assert good["value"] is not None
-        assert bad["bad"].startswith("not a Zeek value: ")
+    good, bad = map(json.loads, hub("journal", "export", str(path)).stdout.splitlines())
+    assert good["value"] is not None
+    assert bad["bad"].startswith("not a Zeek value: ")
 
 
 def test_export_sees_what_was_committed_when_it_began(path: Path) -> None:
@@ -279,7 +248,7 @@ def test_export_on_a_terminal(path: Path) -> None:
     shown = screen(terminal)
     assert process.wait(PATIENCE_S) == 0
     assert shown.strip().endswith('"value":"\\u007f\\u202e"}')
-    process, terminal = on_terminal("journal", "export", str(path), "--format", "msgpack", url="")
+    process, terminal = on_terminal("journal", "export", str(path), "--format", "raw", url="")
     assert "nothing for a terminal" in plain(screen(terminal))
     assert process.wait(PATIENCE_S) == 2
 
