@@ -4,7 +4,7 @@ Owner: whoever measures. No clock: what is observed is an argument. Invariants: 
 often something was observed; what is as large as a bound counts to the bucket that it closes, as Prometheus has it.
 
 Cost: a binary search and two additions, about 0.2 µs, for each observation; memory for as many numbers as there are
-bounds. Not here: the Prometheus form (`peers.node.metrics.family`), percentiles of a benchmark (`peers.bench`).
+bounds. Not here: the Prometheus form (`peers.node.metrics`), percentiles of a benchmark (`peers.bench`).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from prometheus_client import CollectorRegistry, Metric, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from peers.node.metrics.exposition import registry
+from peers.node.metrics import registry
 
 __all__ = ["WorkerCounts", "exposition_of_all", "plain", "worker_metrics"]
 

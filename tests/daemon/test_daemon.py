@@ -28,7 +28,7 @@ from peers.connections.listener import ListenError
 from peers.daemon.daemon import Daemon
 from peers.daemon.memory import keep_freed_memory
 from peers.daemon.sources import load
-from peers.node.metrics.exposition import exposition
+from peers.node.metrics import exposition
 from peers.transport.endpoints import Endpoint, Scheme
 from peers.wire.hello import QueueWish
 from tests.daemon.conftest import Connect, StartDaemon

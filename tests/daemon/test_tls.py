@@ -20,7 +20,7 @@ from hub.errors import ConnectionLostError
 from peers.client import connect
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
-from peers.node.metrics.exposition import exposition
+from peers.node.metrics import exposition
 from peers.transport.tls import TlsError, client_context
 from peers.wire.hello import QueueWish
 from tests.daemon.conftest import StartDaemon, StartProcess

@@ -11,7 +11,7 @@ import pytest
 
 from hub.errors import NotAllowedError, RequestFailedError, ResponderGoneError
 from peers.client import connect
-from peers.node.metrics.exposition import exposition
+from peers.node.metrics import exposition
 from tests.connections.rights.conftest import recognise
 from tests.hub.rights.hall import policy_of
 from tests.hubs.eventually import eventually

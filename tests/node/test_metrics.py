@@ -28,7 +28,7 @@ from hub.settings.stores import StoresSettings
 from hub.stores.command import Command
 from peers.journal.journal import Journal
 from peers.node.accounts import EndedLink, Peer
-from peers.node.metrics.exposition import CONTENT_TYPE, exposition
+from peers.node.metrics import CONTENT_TYPE, exposition
 from peers.node.node import Node
 from peers.node.traffic import Carried
 from peers.users.proof import Proof

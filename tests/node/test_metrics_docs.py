@@ -13,7 +13,7 @@ import pytest
 from hub.settings.journal import JournalSettings
 from hub.settings.settings import Settings
 from peers.journal.journal import Journal
-from peers.node.metrics.exposition import HubCollector
+from peers.node.metrics import HubCollector
 from peers.node.node import Node
 from peers.workers.metrics import WorkerCounts, worker_metrics
 

@@ -5,7 +5,7 @@
 | `/`, `/hub.js` and the page's other files | see `peers.console`; `/hub.js` and its types may be loaded by any page |
 | `/healthz` | 200, or 503 if the hub's clock has stopped; of a hub that is several processes, that of its core, too |
 | `/readyz` | 200, or 503 with the reason while the hub starts or stops, or its journal cannot be written |
-| `/metrics` | Prometheus text, see `peers.node.metrics.exposition` |
+| `/metrics` | Prometheus text, see `peers.node.metrics` |
 
 Of a hub that is several processes, all are asked, whichever has the request: it is ready when all are.
 
@@ -29,7 +29,7 @@ from hub.policy.policy import Action, Rights
 from hub.requests.later import Later
 from hub.topics import printable
 from peers.console import page
-from peers.node.metrics.exposition import CONTENT_TYPE, exposition
+from peers.node.metrics import CONTENT_TYPE, exposition
 from peers.node.node import Node
 from peers.node.whole import Whole
 

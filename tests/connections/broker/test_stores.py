@@ -18,7 +18,7 @@ from hub.settings.zeek import ZeekSettings
 from hub.stores.command import Command
 from peers.client import connect
 from peers.connections import broker_stores
-from peers.node.metrics.exposition import registry
+from peers.node.metrics import registry
 from peers.users.users import Users
 from peers.values import Count, encode, to_msgpack
 from peers.zeek.broker.envelope import Envelope, EnvelopeType, encode_envelope

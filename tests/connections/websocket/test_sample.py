@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from hub.handler import Handler
-from peers.node.metrics.exposition import exposition
+from peers.node.metrics import exposition
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub

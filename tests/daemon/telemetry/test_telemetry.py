@@ -16,7 +16,7 @@ from hub.errors import UsageError
 from peers.client import connect
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
-from peers.node.metrics.exposition import exposition
+from peers.node.metrics import exposition
 from tests.daemon.telemetry.collector import attributes_of, collecting
 from tests.hubs.eventually import eventually
 

@@ -1,1 +1,0 @@
-"""Metrics in the Prometheus text format: `exposition` puts together what the other modules, one a family, yield."""
