@@ -531,13 +531,6 @@ class Handler:
             return HandlerSums(self._offered_messages - dropped, dropped, 0, 0)
         return HandlerSums(self.delivered_messages, self.dropped_messages, self.queued_messages, self.queued_bytes)
 
-    def change_limits(self, limits: QueueLimits) -> str:
-        """Let other limits rule what waits, from now on; return why that cannot be now, empty if it is done."""
-        reason = self._waiting.change(limits) if self._waiting is not None else ""
-        if not reason:
-            self.limits = limits
-        return reason
-
     def add_to(self, look: Look) -> None:
         """Add what it has done, and what it holds, to a look at thousands; it costs a third of what `sums` does."""
         look.published_messages += self.published_messages

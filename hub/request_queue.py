@@ -49,10 +49,6 @@ class RequestQueue:
         """Return whether anything waits."""
         return bool(self._items)
 
-    def change(self, limits: QueueLimits) -> None:
-        """Let other limits rule from now on; what waits stays."""
-        self._limits = limits
-
     def add(self, item: Item, *, keep: bool) -> bool:
         """Put `item` behind the others, if there is room.
 

@@ -69,25 +69,6 @@ class Waiting:
         """Return whether anything is left to write: requests, replies, messages or gaps."""
         return bool(self._requests) or bool(self._queue)
 
-    def change(self, limits: QueueLimits) -> str:
-        """Let other limits rule from now on.
-
-        Returns:
-            Why that cannot be now, empty if it is done. While messages wait, the policy stays, since gaps stand where
-            it has put them, and none of them may be over the limits.
-        """
-        if self._queue:
-            if limits.overflow is not self._limits.overflow:
-                return "messages wait for it: the policy can be changed once they are written"
-            if self.messages > limits.messages or self.messages_bytes > limits.bytes:
-                return f"{self.messages} messages of {self.messages_bytes} bytes wait for it: that is more"
-        self._limits = limits
-        if self._queue is not None:
-            self._queue.limits = limits
-        if self._requests is not None:
-            self._requests.change(limits)
-        return ""
-
     # What comes.
 
     def post(self, item: Item, *, keep: bool) -> bool:

@@ -11,7 +11,7 @@
 | `policy`, `policy_change` | what a policy would decide, and what it would change for those who are connected |
 | `audit` | what was refused, and what admins did, before one looked |
 | `settings` | the settings in force, and where each came from |
-| `kick`, `queue` | connections that are closed, or get more room for what waits |
+| `kick` | closes connections |
 | `steps` | an answer that takes more than a turn |
 | `services` | all of them, as a node has them |
 """

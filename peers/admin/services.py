@@ -15,7 +15,6 @@ from peers.admin.kick import kick
 from peers.admin.nodes import NODES_TOPIC, nodes
 from peers.admin.policy import POLICY_TOPIC, PolicyTests
 from peers.admin.probe import probe
-from peers.admin.queue import queue
 from peers.admin.rights import rights
 from peers.admin.served import SERVED_TOPIC, served
 from peers.admin.settings import settings
@@ -36,7 +35,6 @@ def add_services(node: Node) -> None:
     services.add(RESERVED + "users", users(node), for_admins=True)
     services.add(RESERVED + "topics", topics(node), judges_itself=True)
     services.add(RESERVED + "kick", kick(node), for_admins=True)
-    services.add(RESERVED + "queue", queue(node), for_admins=True)
     services.add(RESERVED + "rights", rights(node), judges_itself=True)
     services.add(AUDIT_TOPIC, audited(node), for_admins=True)
     services.add(POLICY_TOPIC, PolicyTests(node).answer, for_admins=True)

@@ -40,13 +40,12 @@ from peers.connections.http.bearer import CHALLENGE, bearer
 from peers.connections.http.conversation import HttpConversation
 from peers.connections.http.gate import refused
 from peers.connections.http.hosts import ANY_HOST
-from peers.connections.sample import Sample
 from peers.node.node import Node
 from peers.verbs.publish import Publication
 from peers.verbs.verbs import CHANGES
 from peers.websocket.dialogue import Dialogue, HubDialogue
 from peers.websocket.http.head import Head as HttpHead
-from peers.websocket.messages import ClientMessage, Dropped, Hello, Sampled
+from peers.websocket.messages import ClientMessage, Dropped, Hello
 from peers.websocket.session import Event, Head, Phase, Piece, Session
 from peers.websocket.zeek import INVALID_PATH, INVALID_PATH_TEXT, ZeekCodec, ZeekDialogue, client_name, is_astray
 from peers.websocket.zeek import PATH as ZEEK_PATH
@@ -95,7 +94,6 @@ class WebSocketConversation:
         "_poster",
         "_queue",
         "_refusal",
-        "_sample",
         "_when_gone",
         "_when_writable",
         "session",
@@ -124,7 +122,6 @@ class WebSocketConversation:
         """Whether Close was said, and publications are still taken until the client has read that."""
         self._poster: Poster | None = None
         """Set with the handler, if the client may ask and serve."""
-        self._sample: Sample | None = None
         """Set with the handler, if the client wants some of its messages only."""
         self._when_gone: Callable[[], None] = _nothing
         self._when_writable: Callable[[], None] = _nothing
@@ -350,14 +347,12 @@ class WebSocketConversation:
         """Take a fresh token."""
         renew(self._node, self._connection, token)
 
-    def join(self, name: str, limits: QueueLimits, poster: Poster | None = None, sample: int | None = None) -> Handler:
+    def join(self, name: str, limits: QueueLimits, poster: Poster | None = None) -> Handler:
         """Make the client a handler of the core."""
         connection = self._connection
         self._poster = poster
-        if sample is not None:
-            self._sample = Sample(connection, sample, self._tell_sampled, self._count_left_out)
         handler = Handler(
-            self._sample or connection,
+            connection,
             role=Role.CLIENT,
             limits=limits,
             name=name,
@@ -368,8 +363,6 @@ class WebSocketConversation:
         )
         connection.join(handler)
         self._node.core.attach(handler)
-        if self._sample is not None:
-            self._sample.begin(handler)
         connection.charge_user()
         self._node.log.info("client connected", address=connection.address, name=name, overflow=limits.overflow.value)
         return handler
@@ -423,13 +416,6 @@ class WebSocketConversation:
         """Tell how many messages are missing; Zeek's clients have no word for it."""
         return self.session.encode(Dropped(lost_messages))
 
-    def _tell_sampled(self, messages: int) -> None:
-        """Tell how many messages are left out here, as the client wants a sample."""
-        self.write([self.session.encode(Sampled(messages))])
-
-    def _count_left_out(self, messages: int) -> None:
-        self._node.left_out_messages += messages
-
     def write_more(self) -> None:
         """Let the dialogue write what it had put off."""
         self._when_writable()
@@ -459,12 +445,10 @@ class WebSocketConversation:
     def leave(self, reason: str) -> None:  # noqa: ARG002 -- the core announces it
         """Nobody is there to be answered any more."""
         self._when_gone()
-        if self._sample is not None:
-            self._sample.stop()
 
     def conclude(self) -> None:
         """Let go of all that knows this conversation."""
-        self._dialogue = self._poster = self._sample = None
+        self._dialogue = self._poster = None
         self._when_gone = self._when_writable = _nothing
 
 

@@ -207,8 +207,6 @@ METRICS: tuple[Row[Scrape], ...] = (
     Row("hub_messages_published", COUNTER, "Messages taken.", lambda s: s.statistics.published_messages_total),
     Row("hub_messages_delivered", COUNTER, "Messages written, once for each handler.",
         lambda s: s.statistics.delivered_messages_total),
-    Row("hub_messages_left_out", COUNTER, "Messages that clients did not want, as they want a sample.",
-        lambda s: s.node.left_out_messages),
     Row("hub_messages_rejected", COUNTER, "Messages refused: bad topic, not allowed.",
         lambda s: s.node.rejected_messages),
     Row("hub_messages_dropped", COUNTER, "Messages lost, by overflow policy.",

@@ -122,7 +122,7 @@ class Connected(Protocol):
 
 def connection_of(handler: Handler) -> Connected:
     """Return the connection of a handler that has one: clients, links and leaves do."""
-    return cast("Connected", getattr(handler.outlet, "connection", handler.outlet))
+    return cast("Connected", handler.outlet)
 
 
 class Node:
@@ -218,8 +218,6 @@ class Node:
         many had something unread when their time to read it was over (`limits.linger_s`, `limits.linger_unread_s`)."""
         self.rejected_messages = 0
         """How many messages were refused since the start."""
-        self.left_out_messages = 0
-        """How many messages were not sent to clients that want a sample (`peers.connections.sample`)."""
         self.drained_clients = 0
         """How many clients were moved off since the start (`hub drain`)."""
         self.draining = False

@@ -23,7 +23,7 @@ class Whole(Protocol):
         """Ask all of them the same, and put their answers together.
 
         Args:
-            what: "metrics", "statistics", "state", "losses", "history", "who", "users", "kick", "queue", "topics",
+            what: "metrics", "statistics", "state", "losses", "history", "who", "users", "kick", "topics",
                 "subscribers", "services", "links", "identities", "settings", "drain" or "reload";
                 "ready", which is answered with why the hub is not, or an empty text; "alive", which the core answers
                 likewise, of its clock.

@@ -59,13 +59,8 @@ class Carrier(Protocol):
     def renew(self, token: str) -> None:
         """Take a fresh token; raises `RejectedError` if it is not known, or another user's."""
 
-    def join(
-        self, name: str, limits: QueueLimits, poster: HandlerPoster | None = None, sample: int | None = None
-    ) -> Handler:
-        """Make the client a handler of the core, with that name and queue; a poster lets it send requests and serve.
-
-        With `sample`, it gets at most so many messages a second.
-        """
+    def join(self, name: str, limits: QueueLimits, poster: HandlerPoster | None = None) -> Handler:
+        """Make the client a handler of the core, with that name and queue; a poster lets it send requests and serve."""
 
     def write(self, frames: list[bytes]) -> None:
         """Write ready frames, after what the session has to say."""
@@ -154,8 +149,8 @@ class HubDialogue:
             return
         most = self._node.settings.queue_max
         limits = grant(hello.queue, self._queue, most.messages, most.bytes)
-        self._take_in(hello.name, limits, narrow=hello.narrow, sample=hello.sample)
-        self._welcome(limits, hello.sample)
+        self._take_in(hello.name, limits, narrow=hello.narrow)
+        self._welcome(limits)
 
     def _renew(self, renewal: Renewal) -> None:
         """Take a fresh token of a client that was let in."""
@@ -170,11 +165,11 @@ class HubDialogue:
             left_s = self._carrier.proof_left_s
             self._session.send(Confirmed(renewal.request, until=None if left_s == math.inf else max(0.0, left_s)))
 
-    def _take_in(self, name: str, limits: QueueLimits, *, narrow: bool = False, sample: int | None = None) -> Verbs:
+    def _take_in(self, name: str, limits: QueueLimits, *, narrow: bool = False) -> Verbs:
         """Make the client a handler, as it asks for something or has said its name."""
         node = self._node
         poster = Poster(node, self._session, self._carrier)
-        handler = poster.handler = self._carrier.join(name, limits, poster, sample)
+        handler = poster.handler = self._carrier.join(name, limits, poster)
         handler.narrows = narrow
         far = WebSocketFarSide(self._session, self._carrier, node.settings.limits.frame_bytes)
         verbs = self._verbs = Verbs(node, handler, far)
@@ -183,7 +178,7 @@ class HubDialogue:
         self._carrier.when_gone(partial(_let_go, verbs, far))
         return verbs
 
-    def _welcome(self, limits: QueueLimits, sample: int | None = None) -> None:
+    def _welcome(self, limits: QueueLimits) -> None:
         node = self._node
         frame_bytes = node.settings.limits.frame_bytes
         journal = node.journal.id.hex() or UNSET
@@ -196,7 +191,6 @@ class HubDialogue:
             journal=journal,
             until=UNSET if left_s == math.inf else max(0.0, left_s),
             user=self._carrier.user or UNSET,
-            sample=UNSET if sample is None else sample,
             strangers=node.access.anonymous or UNSET,
         )
         self._session.send(welcome)

@@ -38,7 +38,6 @@ __all__ = [
     "Release",
     "RequestNumber",
     "Rule",
-    "Sampled",
     "Serve",
     "Subscribe",
     "SubscribeRules",
@@ -63,10 +62,6 @@ _Offset = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 _LATEST_MS = 1e16
 """The latest time that may be asked for. It is later than any record, and so asks for the end of the journal."""
 
-SAMPLE_LIMIT = 65_536
-"""Most messages a second that a client may ask for as a sample: as many as one frame may hold. Who wants more wants
-all."""
-
 
 # Client to hub.
 
@@ -80,8 +75,6 @@ class Hello(msgspec.Struct, frozen=True, tag="hello"):
     """It is in no representation."""
     narrow: bool = False
     """Whether a subscription to more than it may see is taken, for the part that it may see, and not refused."""
-    sample: Annotated[int, msgspec.Meta(ge=1, le=SAMPLE_LIMIT)] | None = None
-    """How many messages a second it wants at most, see `peers.connections.sample`; None for all."""
 
     def __repr__(self) -> str:
         return f"Hello(name={self.name!r}, queue={self.queue!r})"
@@ -212,16 +205,8 @@ class Welcome(msgspec.Struct, frozen=True, tag="welcome"):
     """How many seconds are left before what the client has shown for who it is ends; left out for never."""
     user: str | msgspec.UnsetType = msgspec.UNSET
     """Who the client is; left out before that is known, and where nobody is asked."""
-    sample: int | msgspec.UnsetType = msgspec.UNSET
-    """How many messages a second the client gets at most; left out for all."""
     strangers: str | msgspec.UnsetType = msgspec.UNSET
     """The role of those who show nothing; left out where they are not let in, and where nobody is asked."""
-
-
-class Sampled(msgspec.Struct, frozen=True, tag="sampled"):
-    """Here, in the order of messages, `count` of them are left out, as the client wants a sample only."""
-
-    count: int
 
 
 class Confirmed(msgspec.Struct, frozen=True, tag="confirmed", omit_defaults=True):
@@ -279,7 +264,7 @@ class Pong(msgspec.Struct, frozen=True, tag="pong"):
     request: int
 
 
-HubMessage = Welcome | Confirmed | Recorded | Dropped | Sampled | Error | NameStanding | Pong
+HubMessage = Welcome | Confirmed | Recorded | Dropped | Error | NameStanding | Pong
 
 
 class RefusedError(RejectedError):

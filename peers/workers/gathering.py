@@ -27,7 +27,6 @@ from peers.admin.journal import JOURNAL_TOPIC, journal
 from peers.admin.kick import kick
 from peers.admin.nodes import NODES_TOPIC, nodes
 from peers.admin.policy import PolicyTests
-from peers.admin.queue import queue
 from peers.admin.served import served_here
 from peers.admin.settings import settings
 from peers.admin.state import losses, state
@@ -64,7 +63,7 @@ _TRIAL = "policy/test"
 Part = Callable[[Any, Any], Any]
 """Answers one question for one process, as a service of the hub does: by whom, and with what value, it is asked."""
 
-_OF_ALL = ("who", "users", "kick", "queue", "policy/test", "audit")
+_OF_ALL = ("who", "users", "kick", "policy/test", "audit")
 """Services that every hub has, and that all of its processes answer together; for admins."""
 
 _OF_ALL_BY_GRANT = ("state", "losses", "history")
@@ -90,7 +89,6 @@ class Parts:
             "losses": losses(node),
             "history": history(node),
             "kick": kick(node),
-            "queue": queue(node),
             "services": lambda _by, after: in_steps(node, served_here(node, after)),
             "links": lambda _by, _value: links_here(node),
             "identities": lambda _by, _value: identities(node),

@@ -169,7 +169,6 @@ PAGES: Final[Mapping[str, Callable[[Sequence[Any], Any], Any]]] = {"who": merged
 MERGES: Final[Mapping[str, Callable[[Sequence[Any]], Any]]] = {
     "users": _users,
     "kick": _kicked,
-    "queue": _of_one,
     "drain": _drained,
     "statistics": _statistics,
     "state": _state,

@@ -39,7 +39,6 @@ RIGHTS = {
         "$hub/history",
         "$hub/kick",
         "$hub/losses",
-        "$hub/queue",
         "$hub/rights",
         "$hub/state",
         "$hub/users",

@@ -213,29 +213,9 @@ async def test_closing_a_connection(crowd: Page, crowded_hub: ScriptedHub) -> No
     assert [one.get("values", [one.get("value")]) for one in kicks] == [[{"id": 7, "text": "go"}]]
 
 
-async def test_changing_a_queue(crowd: Page, crowded_hub: ScriptedHub) -> None:
-    """The form has what holds, says what was done, and says why not in the words of the hub."""
-    crowded_hub.answers["$hub/queue"] = {"messages": 500, "bytes": 1_000_000, "overflow": "drop-oldest"}
-    await crowd.evaluate("location.hash = '#/connections/7'")
-    await wait_shown(crowd, "document.getElementById('queue-messages')?.value === '100'")
-    submit = """
-        document.getElementById("queue-messages").value = "500";
-        document.getElementById("queue-messages").dispatchEvent(new Event("input"));
-        document.querySelector("#queue button").click();
-    """
-    await crowd.evaluate(submit)
-    await wait_shown(crowd, "document.getElementById('queue-changed').textContent.startsWith('changed')")
-    orders = [one for one in crowded_hub.of_type("request") if one["topic"] == "$hub/queue"]
-    wanted = {"id": 7, "messages": 500, "bytes": 1_000_000, "overflow": "drop-oldest"}
-    assert [one.get("values", [one.get("value")]) for one in orders] == [[wanted]]
-    crowded_hub.refusals["$hub/queue"] = (1008, "600 messages wait for it")
-    await crowd.evaluate(submit)
-    await wait_shown(crowd, "document.getElementById('queue-changed').textContent === '600 messages wait for it'")
-
-
 async def test_who_may_not_close_is_not_offered_it(browser: Browser, crowded_hub: ScriptedHub) -> None:
     """Neither is anybody at a screen on a wall."""
-    asks = [one for one in RIGHTS["asks"] if one not in {"$hub/kick", "$hub/queue"}]  # type: ignore[attr-defined]
+    asks = [one for one in RIGHTS["asks"] if one != "$hub/kick"]  # type: ignore[attr-defined]
     for address, rights in [("#/connections/7", RIGHTS | {"asks": asks}), ("?wall#/connections/7", RIGHTS)]:
         crowded_hub.answers["$hub/rights"] = rights
         async with browser.open(f"{crowded_hub.page_url}{address}") as page:

@@ -75,25 +75,6 @@ async def test_confirmed_waits_for_the_hub(engine: Engine, hub: ScriptedHub) -> 
     assert await engine.evaluate("await subscriptions[1].confirmed; return settled") == [0, 1]
 
 
-async def test_a_sample_is_asked_for_and_what_it_leaves_out_is_told(engine: Engine, hub: ScriptedHub) -> None:
-    """Between the messages where it would have stood; it is no loss."""
-    await engine.evaluate("""
-        await start({sample: 20}).ready();
-        client.on("sampled", (count) => got.push(["left out", count]));
-        await client.subscribe("/a", collect).confirmed;
-    """)
-    assert [one["sample"] for one in hub.of_type("hello")] == [20]
-    await hub.send(type="messages", topic="/a", values=[1])
-    await hub.send(type="sampled", count=17)
-    await hub.send(type="messages", topic="/a", values=[2])
-    result = await engine.evaluate("""
-        while (got.length < 3) await new Promise((resolve) => setTimeout(resolve));
-        const {sampledOutMessages, droppedMessages, receivedMessages} = client.statistics();
-        return [got, sampledOutMessages, droppedMessages, receivedMessages];
-    """)
-    assert result == [[["/a", 1], ["left out", 17], ["/a", 2]], 17, 0, 2]
-
-
 async def test_a_refused_prefix_ends_its_subscription_only(engine: Engine, hub: ScriptedHub) -> None:
     """`confirmed` rejects with the hub's words, the event tells it too, and others go on."""
     hub.refusals["/secret"] = (1008, "not for you")

@@ -81,7 +81,7 @@ CONVERSATION = [
     Step("a", _said("nonsense", request=13), a=1),
     Step("a", _said("subscribe", prefixes=["/packed"]), a=0),
 ]
-"""Types that only a hub says come as answers; `dropped` is behind it, and `sampled` is dropped by the plan."""
+"""Types that only a hub says come as answers; `dropped` is behind it."""
 
 
 class Recorder:

@@ -28,7 +28,6 @@ _SAID: dict[str, tuple[dict[str, Any], ...]] = {
     "$hub/mesh/trace": ({"topic": "/a", "after": "00" * 16},),
     "$hub/names": ({"prefix": "a", "after": "a.b"},),
     "$hub/nodes": ({"after": "x"},),
-    "$hub/queue": ({"id": 99, "messages": 10, "bytes": 100, "overflow": "disconnect"},),
     "$hub/topics": ({"under": "/a", "search": "b"}, {"search": "\u202e"}),
     "$hub/users": ({"after": "a"},),
     "$hub/who": ({"after": 1, "limit": 3, "user": ""}, {"id": 4}),

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from hub.errors import RequestError
 from hub.overflow import Overflow
 from peers.client import Client, ServiceRequest
 from peers.wire.hello import QueueWish
@@ -32,7 +31,6 @@ SERVICES = {
     "$hub/mesh/trace",
     "$hub/names",
     "$hub/nodes",
-    "$hub/queue",
     "$hub/reload",
     "$hub/rights",
     "$hub/services",
@@ -139,12 +137,8 @@ async def test_losses_history_and_a_queue(start_workers: StartWorkers, spread: S
             state = await ask_until(client, "$hub/state", None, lambda told: told["dropped_by"])
             assert [label for label, _ in state["dropped_by"]] == ["slow"]
             await ask_until(client, "$hub/history", None, lambda told: any(told["figures"]["dropped_messages"]))
-            changed = {"id": victim, "messages": 50 if client is one else 60}
-            assert (await client.request("$hub/queue", changed))["messages"] == changed["messages"]
             (row,) = await client.request("$hub/who", {"id": victim})
-            assert row["queue"]["messages"] == changed["messages"]
-            with pytest.raises(RequestError, match="there is no connection with id 7"):
-                await client.request("$hub/queue", {"id": 7})
+            assert row["queue"]["messages"] > 0
     finally:
         slow.close()
 
@@ -157,7 +151,7 @@ async def test_rights(start_workers: StartWorkers, spread: SpreadClients, tmp_pa
         offered.append((await client.request("$hub/rights", None))["asks"])
         assert set(offered[0]) >= SERVICES
         assert offered[-1] == offered[0]
-        for topic in SERVICES - {"$hub/drain", "$hub/kick", "$hub/queue", "$hub/mesh/probe", "$hub/mesh/trace"}:
+        for topic in SERVICES - {"$hub/drain", "$hub/kick", "$hub/mesh/probe", "$hub/mesh/trace"}:
             await client.request(topic, None)
 
 

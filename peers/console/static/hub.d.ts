@@ -158,9 +158,6 @@ export interface Options {
   token?: string | (() => string | Promise<string>);
   /** Whether a subscription to more than this client may see is taken, for the part that it may see. Default: refused. */
   narrow?: boolean;
-  /** How many messages a second are wanted at most, 1 to 65,536: the hub leaves out the rest, and tells it by `sampled`.
-   *  Default: all. What is read from the journal is not sampled. */
-  sample?: number;
   /** A WebSocket constructor, where there is no global one. */
   WebSocket?: new (url: string, protocols: string[]) => Socket;
   /** Bound of what waits to be sent, roughly bytes. Default 16 MiB; over it `publish` fails with code 1013. */
@@ -338,8 +335,6 @@ export interface Statistics {
   readonly receivedBatches: number;
   /** Lost in the hub, as told by it. */
   readonly droppedMessages: number;
-  /** Left out by the hub, where a `sample` is wanted. */
-  readonly sampledOutMessages: number;
   /** Lost in buffers of `messages()`. */
   readonly skippedMessages: number;
   readonly publishedMessages: number;
@@ -363,8 +358,6 @@ export interface Events {
   dropped: (count: number) => void;
   /** Records of its journal from the offset `to` up to `from`, which were read, were lost with its power: what comes has their offsets. */
   cut: (offsets: { from: number; to: number }) => void;
-  /** So many messages were left out by the hub, at this point of the stream, since a `sample` is wanted. */
-  sampled: (count: number) => void;
   /** Refused by the hub, thrown by a callback, or not understood. Without a listener it goes to the console. */
   error: (error: Error) => void;
   /** The next attempt is so many milliseconds away. */

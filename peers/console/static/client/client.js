@@ -41,7 +41,7 @@ export class Client {
   }
 
   /**
-   * Call `listener` at each `open`, `close`, `dropped`, `cut`, `sampled`, `error` or `reconnecting`; returns what ends that.
+   * Call `listener` at each `open`, `close`, `dropped`, `cut`, `error` or `reconnecting`; returns what ends that.
    *
    * @template {keyof Events} Event
    * @param {Event} event

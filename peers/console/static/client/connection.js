@@ -51,8 +51,8 @@ export class Connection {
    * @param {Told} told
    */
   constructor(socket, token, options, number, told) {
-    const { name, queue, narrow, sample } = options;
-    this.#hello = { name, queue, token, narrow, sample };
+    const { name, queue, narrow } = options;
+    this.#hello = { name, queue, token, narrow };
     this.#socket = socket;
     this.#told = told;
     this.#silence = new Silence(options, () => this.send({ type: "ping", request: number() }), (reason) => this.#abandon(reason));

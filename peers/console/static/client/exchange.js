@@ -89,7 +89,6 @@ export class Exchange {
       receivedMessages: subscriptions.receivedMessages,
       receivedBatches: subscriptions.receivedBatches,
       droppedMessages: reports.droppedMessages,
-      sampledOutMessages: reports.sampledOutMessages,
       skippedMessages: reports.skippedMessages,
       publishedMessages: publishing.publishedMessages,
       publishedBatches: publishing.publishedBatches,
@@ -139,7 +138,6 @@ export class Exchange {
       case "recorded": return this.line.confirmations.settle(message.request, null, message);
       case "records": return this.journal.receive(message, characters);
       case "dropped": return this.reports.dropped(message.count);
-      case "sampled": return this.reports.sampled(message.count);
       case "reply": return this.requests.answer(message);
       case "request": return this.services.receive(message);
       case "name": return this.names.stands(message);

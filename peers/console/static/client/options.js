@@ -15,7 +15,6 @@ const DEFAULTS = Object.freeze({
   queue: undefined,
   token: undefined,
   narrow: undefined,
-  sample: undefined,
   outboundBytes: 16 * 1024 * 1024, // the largest message that a hub takes must fit
   silenceMs: 20_000, // the hub's own figures
   answerMs: 10_000,

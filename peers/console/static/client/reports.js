@@ -12,7 +12,6 @@ export class Reports {
   /** Lost in the hub, as it tells. */
   droppedMessages = 0;
   /** Left out by the hub, of whoever wants few a second. */
-  sampledOutMessages = 0;
   /** Lost here, in the buffers of those who iterate. */
   skippedMessages = 0;
   /** @type {Map<keyof Events, Set<(...details: any[]) => void>>} */
@@ -67,12 +66,6 @@ export class Reports {
    */
   cut(from, to) {
     this.emit("cut", { from, to });
-  }
-
-  /** @param {number} count */
-  sampled(count) {
-    this.sampledOutMessages += count;
-    this.emit("sampled", count);
   }
 
   /** @param {number} count */

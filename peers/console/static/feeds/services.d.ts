@@ -16,7 +16,6 @@ export interface Answers {
   "$hub/names": Name[];
   "$hub/nodes": ClusterNode[];
   "$hub/policy/test": PolicyTested;
-  "$hub/queue": QueueLimits;
   "$hub/rights": Rights;
   "$hub/services": Served[];
   "$hub/settings": Setting[];
@@ -98,12 +97,6 @@ export interface Rates {
 export interface Queue {
   messages: number;
   bytes: number;
-}
-
-export interface QueueLimits {
-  messages: number;
-  bytes: number;
-  overflow: string;
 }
 
 export interface Kicked {

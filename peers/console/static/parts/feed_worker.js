@@ -1,7 +1,6 @@
 /**
  * A thread that follows messages for the page: it reads, counts and samples, so that the page draws what can be seen
- * however fast they come. It asks the hub for a sample, as much as is shown, and for how many that is of: what is left out
- * costs neither of them anything. A search looks at all messages, so that it asks for all, and takes what it is given.
+ * however fast they come.
  * `Feed` (`feed.js`) is its face in the page; what both say is told there.
  *
  * Owner of the state: this thread: a connection of its own, and at most one subscription and one reading of the journal.
@@ -10,15 +9,12 @@
 
 import { connect, HubError } from "../hub.js";
 import { Fields } from "./fields.js";
-import { ROWS_PER_S, Sampler, isFound, rowOf } from "./sampler.js";
+import { Sampler, isFound, rowOf } from "./sampler.js";
 import { TopicCounts } from "./topic_counts.js";
 
 /** How often rows are told, and how often topics and fields, milliseconds. */
 const ROWS_MS = 100;
 const SUMS_MS = 500;
-
-/** So many messages a second are wanted of the hub: as many as are shown, with room for such as are left out of them. */
-const SAMPLE = ROWS_PER_S;
 
 /** Values that are looked at for their fields in so many milliseconds. */
 const LOOKED_AT = 50;
@@ -42,8 +38,6 @@ const HISTORY_RECORDS = 200_000;
  * @property {Fields | null} fields
  * @property {number} looked Values that were looked at for their fields since these were told.
  * @property {number} told How many messages had been received as rows were told last.
- * @property {number} came Messages of the subscription, since the hub has left out some.
- * @property {number} kept Of these, such as are meant.
  * @property {() => void} [stop]
  */
 
@@ -51,7 +45,6 @@ const HISTORY_RECORDS = 200_000;
 let token;
 /** @type {Client} Made by the first command. */
 let client;
-let isWhole = false; // whether the client gets all messages, and not a sample
 /** @type {Following | null} */
 let followed = null;
 let reading = 0; // number of the reading that goes on
@@ -60,27 +53,24 @@ let reading = 0; // number of the reading that goes on
 const commands = {
   open(told) {
     token = told.token;
-    dial(false);
+    dial();
   },
 
   follow({ number, prefix, labels, exact, search, held, withFields }) {
     stop();
-    if (Boolean(search) !== isWhole) dial(Boolean(search));
     const sampler = new Sampler();
     const counts = new TopicCounts(performance.now());
     sampler.search(search);
     sampler.held = held;
     /** @type {Following} */
-    const mine = { number, sampler, counts, fields: withFields ? new Fields() : null, looked: 0, subscription: null, told: 0, came: 0, kept: 0 };
+    const mine = { number, sampler, counts, fields: withFields ? new Fields() : null, looked: 0, subscription: null, told: 0 };
     const hidesHub = !prefix.startsWith("$");
     followed = mine;
     try {
       const what = labels.length ? { labels, prefix } : prefix;
       mine.subscription = client.subscribe(what, (message) => {
-        mine.came += 1;
         if (hidesHub && message.topic.startsWith(RESERVED)) return;
         if (exact && message.topic !== prefix) return;
-        mine.kept += 1;
         const at = Date.now();
         sampler.add({ ...message, at });
         counts.add(message.topic);
@@ -143,36 +133,16 @@ const commands = {
   },
 };
 
-/**
- * Connect, in place of the connection that was there: to get all, or as much as is shown.
- *
- * @param {boolean} whole
- */
-function dial(whole) {
+/** Connect, in place of the connection that was there. */
+function dial() {
   client?.close();
-  isWhole = whole;
-  const mine = connect("/", { name: "console, messages", token, narrow: true, sample: whole ? undefined : SAMPLE });
+  const mine = connect("/", { name: "console, messages", token, narrow: true });
   client = mine;
   const number = () => followed?.number ?? 0;
   const isCurrent = () => client === mine;
   mine.on("dropped", (count) => isCurrent() && tell("dropped", { count }, number()));
-  mine.on("sampled", (count) => isCurrent() && leaveOut(followed, count));
   mine.on("error", (error) => isCurrent() && tellProblem(number(), error));
   mine.on("open", () => isCurrent() && tell("open", {}));
-}
-
-/**
- * Count what the hub has left out: as much of it as of what came just before is one's own, where that is not all.
- *
- * @param {Following | null} mine
- * @param {number} count
- */
-function leaveOut(mine, count) {
-  if (mine === null) return;
-  const own = mine.came > 0 ? Math.round((count * mine.kept) / mine.came) : count;
-  mine.came = mine.kept = 0;
-  mine.sampler.leaveOut(own);
-  mine.counts.leaveOut(own);
 }
 
 function stop() {

@@ -77,16 +77,6 @@ export class Sampler {
   }
 
   /**
-   * So many more have come, and are not here: the hub has left them out.
-   *
-   * @param {number} count
-   */
-  leaveOut(count) {
-    this.received += count;
-    this.matched += count;
-  }
-
-  /**
    * The newest of what has come since the last time, oldest first.
    *
    * @param {number} now

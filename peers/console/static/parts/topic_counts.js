@@ -1,9 +1,6 @@
 /**
  * `TopicCounts`: which topics are busiest, of those that came here.
  *
- * Of what the hub has left out nobody knows the topics: it is shared out as those are that came between two such gaps, so
- * that the sum is right, and what stands beside a topic is an estimate then.
- *
  * Owner of the state: `TopicCounts`. Bounded: at `KNOWN` distinct topics the quieter half is forgotten and its messages are
  * counted together as those of other topics; a forgotten topic starts at nothing when it comes back. Cost: one map lookup
  * a message; `top` sorts what is known. Not here: what all others of the hub get (`$hub/topics`).
@@ -29,7 +26,6 @@ const SHOWN = 20;
  * @property {number} topics How many there are, those forgotten as often as that happened.
  * @property {number} otherTopics
  * @property {number} otherMessages Of these.
- * @property {boolean} isEstimate
  */
 
 export class TopicCounts {
@@ -38,11 +34,6 @@ export class TopicCounts {
   #forgottenTopics = 0;
   #forgottenMessages = 0;
   #toldAt;
-  /** @type {Map<string, number>} By topic: how many have come since something was left out. */
-  #since = new Map();
-  #sinceAll = 0;
-  #leftOut = 0; // and is not shared out yet
-  #isEstimate = false;
 
   /** @param {number} now */
   constructor(now) {
@@ -51,57 +42,23 @@ export class TopicCounts {
 
   /** @param {string} topic */
   add(topic) {
-    this.#count(topic, 1);
-    this.#since.set(topic, (this.#since.get(topic) ?? 0) + 1);
-    this.#sinceAll += 1;
-    if (this.#since.size > KNOWN) this.#shareOut();
-  }
-
-  /**
-   * So many more have come, of topics that nobody knows.
-   *
-   * @param {number} count
-   */
-  leaveOut(count) {
-    this.#leftOut += count;
-    this.#isEstimate = true;
-    this.#shareOut();
-  }
-
-  /** Give each topic of what came lately its part of what was left out. */
-  #shareOut() {
-    if (this.#sinceAll > 0 && this.#leftOut > 0) {
-      const each = this.#leftOut / this.#sinceAll;
-      for (const [topic, count] of this.#since) this.#count(topic, each * count);
-      this.#leftOut = 0;
-    }
-    this.#since.clear();
-    this.#sinceAll = 0;
-  }
-
-  /**
-   * @param {string} topic
-   * @param {number} count
-   */
-  #count(topic, count) {
     const known = this.#counts.get(topic);
     if (known) {
-      known.count += count;
+      known.count += 1;
       return;
     }
     if (this.#counts.size >= KNOWN) this.#forget();
-    this.#counts.set(topic, { topic, count, before: 0 });
+    this.#counts.set(topic, { topic, count: 1, before: 0 });
   }
 
   /**
    * The busiest with `count`, `perSecond` and `share` of all; how many `topics` there are, those forgotten as often as
-   * that happened; how many messages the `otherTopics` have; and whether all that `isEstimate`.
+   * that happened; and how many messages the `otherTopics` have.
    *
    * @param {number} now
    * @returns {Top}
    */
   top(now) {
-    if (this.#leftOut > 0) this.#shareOut();
     const seconds = Math.max(0.001, (now - this.#toldAt) / 1000);
     this.#toldAt = now;
     const sorted = this.#sorted();
@@ -115,8 +72,7 @@ export class TopicCounts {
       shown,
       topics: this.#counts.size + this.#forgottenTopics,
       otherTopics: others.length + this.#forgottenTopics,
-      otherMessages: Math.round(others.reduce((sum, { count }) => sum + count, this.#forgottenMessages)),
-      isEstimate: this.#isEstimate,
+      otherMessages: others.reduce((sum, { count }) => sum + count, this.#forgottenMessages),
     };
   }
 

@@ -16,7 +16,6 @@ import { poll } from "../../parts/polling.js";
 import { whySlow } from "../../parts/slowness.js";
 import { fragmentOf } from "../../shell/place.js";
 import { words } from "../../words.js";
-import { QUEUE_TOPIC, QueueForm } from "./queue_form.js";
 
 const WHO_TOPIC = "$hub/who";
 const LOSSES_TOPIC = "$hub/losses";
@@ -43,8 +42,6 @@ export class ConnectionPage {
   #session;
   #id;
   #history = new History("10m");
-  /** @type {QueueForm | null} */
-  queue;
   /** @type {HTMLElement} */
   title;
   /** @type {HTMLElement} */
@@ -100,7 +97,6 @@ export class ConnectionPage {
     say(this.why, why);
     this.#drawFacts(row);
     this.#drawPrefixes(row);
-    this.queue?.show(row);
     this.#drawHistory(row.history);
   }
 
@@ -198,8 +194,6 @@ export class ConnectionPage {
    */
   #make(shell, signal) {
     const { connection: said, overview } = words;
-    const mayChange = !shell.wall && this.#session.mayAsk(QUEUE_TOPIC);
-    this.queue = mayChange ? new QueueForm(this.#session, this.#id, signal) : null;
     const mayKick = !shell.wall && this.#session.mayAsk(KICK_TOPIC);
     this.title = element("h2", { id: "connection-title", class: "cut" }, `${said.id} ${this.#id}`);
     this.problem = element("p", { id: "problem", class: "notice", role: "status", hidden: true });
@@ -231,7 +225,6 @@ export class ConnectionPage {
       this.problem,
       this.why,
       element("div", { class: "card" }, this.facts),
-      this.queue?.element,
       this.noHistory,
       element("section", { class: "charts", "aria-label": said.history }, ...this.charts.map(([chart]) => chart.element)),
       element(

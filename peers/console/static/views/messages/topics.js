@@ -45,7 +45,7 @@ export class Topics {
   }
 
   clear() {
-    this.draw({ shown: [], topics: 0, otherTopics: 0, otherMessages: 0, isEstimate: false });
+    this.draw({ shown: [], topics: 0, otherTopics: 0, otherMessages: 0 });
   }
 
   /**
@@ -53,12 +53,12 @@ export class Topics {
    *
    * @param {Top} top
    */
-  draw({ shown, topics, otherTopics, otherMessages, isEstimate }) {
+  draw({ shown, topics, otherTopics, otherMessages }) {
     this.size = topics;
     while (this.#lines.length < shown.length) this.#lines.push(makeLine(this.#body));
     this.#lines.forEach((line, index) => {
       line.root.hidden = index >= shown.length;
-      if (index < shown.length) fill(line, shown[index], isEstimate ? "≈ " : "");
+      if (index < shown.length) fill(line, shown[index]);
     });
     for (const line of this.#lines.splice(shown.length)) line.root.remove();
     this.#note.hidden = otherTopics === 0;
@@ -83,9 +83,8 @@ function makeLine(parent) {
  *
  * @param {Line} line
  * @param {Busy} busy
- * @param {string} about
  */
-function fill(line, { topic, count, perSecond, share }, about) {
+function fill(line, { topic, count, perSecond, share }) {
   if (line.topic !== topic) {
     line.topic = topic;
     const name = visible(topic);
@@ -97,7 +96,7 @@ function fill(line, { topic, count, perSecond, share }, about) {
     line.root.title = name;
     line.name.style.setProperty("--hue", String(hue(topic)));
   }
-  say(line.count, about + Math.round(count).toLocaleString());
+  say(line.count, count.toLocaleString());
   say(line.rate, Math.round(perSecond).toLocaleString());
   line.root.style.setProperty("--share", `${100 * share}%`);
 }
