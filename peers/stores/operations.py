@@ -40,7 +40,7 @@ from peers.values import (
     from_msgpack,
     to_msgpack,
 )
-from peers.values.msgpack.writing import extension
+from peers.values.msgpack import extension
 
 __all__ = ["TypedOperations", "canonical_form", "is_canonical_scalar"]
 

@@ -1,4 +1,4 @@
-"""The layout of Broker's binary format, version 1: tags, lengths, and the limits that all readers share.
+"""The layout of Broker's binary format, version 1: tags, lengths, and the limits and errors that all readers share.
 
 ```
 value   = tag u8, body            all integers big-endian
@@ -16,33 +16,25 @@ from __future__ import annotations
 from collections.abc import Callable, Sized
 from enum import IntEnum
 from struct import Struct
-from struct import error as StructError  # noqa: N812  an exception, named as one
+from struct import error as StructError  # noqa: N812
 from typing import NoReturn, TypeVar
 
-from peers.values.errors import InvalidDataError
 
-__all__ = [
-    "DEPTH_LIMIT",
-    "ELEMENTS_LIMIT",
-    "I64",
-    "PROTOCOLS",
-    "U64",
-    "V4_BITS",
-    "V4_PREFIX",
-    "Budget",
-    "Tag",
-    "enter",
-    "length_bytes",
-    "need_distinct",
-    "read_bytes",
-    "read_length",
-    "read_network",
-    "read_port",
-    "read_real",
-    "real_bytes",
-    "refuse_tag",
-    "with_positions",
-]
+class InvalidDataError(ValueError):
+    """Bytes or a Python object that are no Broker value. The text is one sentence and names the byte position."""
+
+
+class InvalidInputError(ValueError):
+    """A JSON message of a client that is no data message.
+
+    Attributes:
+        context: What follows `input #N ` in the reply to the client.
+    """
+
+    def __init__(self, context: str) -> None:
+        super().__init__(context)
+        self.context = context
+
 
 DEPTH_LIMIT = 100
 """Deepest nesting of vectors, sets and tables that is read or written. Zeek's own data stays below 20."""

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Final
 
 from hub.batch import Batch
 from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
-from peers.values.errors import InvalidDataError
 from peers.values.event import Event, NoEventError
+from peers.values.layout import InvalidDataError
 from peers.zeek.zmtp.discovery import GREETING, NODE_ID, NODES_LIMIT
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from hub.journal.block import Block
 from peers.spark.connector.fields import Fit, MisfitError, Moment, fit_of
 from peers.values import to_msgpack
 from peers.values.conversion import json_of, json_of_broker
-from peers.values.extensions import Code
+from peers.values.msgpack import Code
 from peers.values.untyped import untyped_extension
 
 __all__ = ["UNREADABLE", "Fields", "Troubles", "binary_values", "bodies_of", "json_values", "message_of"]

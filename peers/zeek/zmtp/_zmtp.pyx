@@ -16,7 +16,7 @@ from libc.stdlib cimport free, realloc
 from libc.string cimport memcmp, memcpy, memmove
 
 cdef enum:
-    # These are the numbers of the pure twins, of `hub.runs` and `peers.values.extensions`; a test compares them.
+    # These are the numbers of the pure twins, of `hub.runs` and `peers.values.msgpack`; a test compares them.
     MORE = 1
     LONG = 2
     COMMAND = 4
@@ -112,7 +112,7 @@ cdef int add_head(Out* out, uint8_t first, uint64_t number, int size) except -1:
 cdef const uint8_t* BEGINNING = b"\x0e\x03\x02\x00\x00\x00\x00\x00\x00\x00\x01\x02\x00\x00\x00\x00\x00\x00\x00\x01\x0e"
 
 cdef Py_ssize_t[12] SIZES
-SIZES[:] = [0, 1, 8, 8, 8, -1, 16, 17, 3, 8, 8, -1]   # behind each tag, as `peers.values.binary.checking` has them
+SIZES[:] = [0, 1, 8, 8, 8, -1, 16, 17, 3, 8, 8, -1]   # behind each tag, as `peers.values.binary` has them
 
 
 cdef inline Py_ssize_t take_length(const uint8_t* data, Py_ssize_t* at, Py_ssize_t end) noexcept:

@@ -24,8 +24,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from peers.values.errors import InvalidDataError
 from peers.values.event import Event, NoEventError
+from peers.values.layout import InvalidDataError
 
 __all__ = [
     "GREETING",

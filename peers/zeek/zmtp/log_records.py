@@ -16,7 +16,7 @@ from typing import Final
 
 import msgpack
 
-from peers.values.extensions import Code
+from peers.values.msgpack import Code
 
 __all__ = ["U32", "VALUE_HEAD", "Reader", "take_records"]
 

@@ -197,7 +197,7 @@ async def test_errors_are_logged_with_their_context(hub: Hub, zeek: Zeek) -> Non
     told = [(line["event"], line["reason"]) for line in logs if "refused" in line["event"]]
     assert told == [
         ("zeek refused a message", "deserialization_failed: input #1 failed to create Zeek event"),
-        ("message of zeek refused", "contained malformed JSON -> caf::pec::unexpected_character(1, 1)"),
+        ("message of zeek refused", "contained malformed JSON -> Expecting value: line 1 column 1 (char 0)"),
         ("message of zeek refused", "topic '$hub/x': $hub/ is the hub's own"),
     ]
     assert hub.node.rejected_messages == 2

@@ -172,12 +172,12 @@ def test_no_handshake(answer: bytes, reason: str) -> None:
 @pytest.mark.parametrize(
     ("payload", "failure"),
     [
-        (b"What?", Failure("contained malformed JSON -> caf::pec::unexpected_character(1, 1)", outward=False)),
+        (b"What?", Failure("contained malformed JSON -> Expecting value: line 1 column 1 (char 0)", outward=False)),
         (b"5", Failure("expected a JSON object", outward=False)),
         (b'{"type":"data-message","topic":"/a"}', Failure("contained invalid data", outward=False)),
         (
             b'{"type":"data-message","topic":"/a","@data-type":"real","data":inf}',
-            Failure("contained malformed JSON -> caf::pec::unexpected_character(1, 64)", outward=False),
+            Failure("contained malformed JSON -> Expecting value: line 1 column 64 (char 63)", outward=False),
         ),
         (count("x" * 1025, 1), Failure("a topic of 1025 bytes, the limit is 1024 bytes", outward=False)),
         (

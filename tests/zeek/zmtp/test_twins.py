@@ -14,11 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub import runs
-from peers.values import ELEMENTS_LIMIT, Count, Enum, Port, Set, Table, Timespan, Timestamp
-from peers.values.binary import checking
+from peers.values import ELEMENTS_LIMIT, Count, Enum, Port, Set, Table, Timespan, Timestamp, binary
 from peers.values.event import Event
-from peers.values.extensions import Code
 from peers.values.layout import Tag
+from peers.values.msgpack import Code
 from peers.zeek.zmtp import event_payload, event_scan, frames, log_records
 from peers.zeek.zmtp.event_head import EVENT_BEGINNING, EventHead
 from peers.zeek.zmtp.event_payload import is_event
@@ -78,7 +77,7 @@ def test_constants_are_those_of_python() -> None:
     found = re.findall(r"^    ([A-Z][A-Z0-9_]+) = (\d+)", SOURCE, re.MULTILINE)
     assert {name: int(value) for name, value in found} == CONSTANTS
     (sizes,) = re.findall(r"^SIZES\[:\] = \[([-0-9, ]+)\]", SOURCE, re.MULTILINE)
-    assert [int(size) for size in sizes.split(",")] == checking._SIZES
+    assert [int(size) for size in sizes.split(",")] == binary._SIZES
     (beginning,) = re.findall(r"BEGINNING = b\"(.*)\"", SOURCE)
     assert bytes.fromhex(beginning.replace("\\x", "")) == EVENT_BEGINNING
 
