@@ -17,7 +17,7 @@ publish (`hub.refusals`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container
 
 from hub.errors import RejectedError
 from hub.handler import Handler
@@ -141,10 +141,6 @@ class Authority:
         self._review.begin(handler)
         if handler.is_meshed:
             self._on_link(handler)
-
-    def would_lose(self, handler: Handler, rights: Rights) -> Iterator[str | None]:
-        """Yield what a handler holds and would lose with these rights, see `Review.would_lose`."""
-        return self._review.would_lose(handler, rights)
 
     @property
     def is_behind(self) -> bool:

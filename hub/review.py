@@ -71,15 +71,6 @@ class Review:
         """Return whether there is something to `go_on` with."""
         return bool(self._due)
 
-    def would_lose(self, handler: Handler, rights: Rights) -> Iterator[str | None]:
-        """Yield, for each thing that a handler holds, what it is if these rights do not let it hold that, else None.
-
-        Nothing is taken away. What it begins or stops to hold while this goes on may be there or not.
-        """
-        for held, may_hold, _, show in self._kinds:
-            for one in list(held(handler)):
-                yield None if may_hold(handler, rights, one) else show(one)
-
     def begin(self, handler: Handler) -> None:
         """Judge what a handler holds, beginning with this turn."""
         self._due.pop(handler, None)

@@ -8,9 +8,7 @@
 | `certificate_name` | what a certificate says of whose it is |
 | `roles` | the roles that every policy has |
 | `limits` | how much users may hold, and how fast they may publish, as it is written there |
-| `places`, `lines` | where a rule stands in the text of a policy |
 | `verdict` | what a policy says of one user and one topic, which rule decides, and what limits him |
-| `difference` | what somebody may do by one policy and not by another |
 | `refusal` | what is said to whoever may not do something |
 | `language` | a policy as people write it, in TOML, and every way in which it can be wrong |
 """

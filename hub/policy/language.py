@@ -48,7 +48,6 @@ from hub.keys import closest
 from hub.policy.certificate_name import CertificateName, parse_certificate_name
 from hub.policy.limits import read_limits
 from hub.policy.path import Path, parse_path
-from hub.policy.places import Places
 from hub.policy.policy import RESERVED_USERS, Action, Policy, RolePermissions, check_user
 from hub.policy.roles import BUILT_IN
 from hub.topics import printable
@@ -65,13 +64,12 @@ _VERDICTS = {"allow": True, "deny": False}
 Grants = dict[Action, list[tuple[Path, bool]]]
 
 
-def read_policy(tree: Mapping[str, object], source: str, text: str = "") -> Policy:
+def read_policy(tree: Mapping[str, object], source: str) -> Policy:
     """Compile a policy.
 
     Args:
-        tree: Nested dictionaries, as a TOML file gives them. The policy keeps its lists: nothing may change them.
+        tree: Nested dictionaries, as a TOML file gives them.
         source: Where it stands, for errors.
-        text: From which the tree was read, so that lines can be told; empty if that is not known.
 
     Raises:
         ConfigError: Something is wrong with it; the text names the place and what is expected there.
@@ -84,7 +82,7 @@ def read_policy(tree: Mapping[str, object], source: str, text: str = "") -> Poli
         name: reader.user(name, value, roles) for name, value in reader.table("users", tree.get("users", {})).items()
     }
     limits = read_limits(reader, tree.get("limits", {}), roles)
-    return Policy(roles, users, limits, Places(source, tree, text))
+    return Policy(roles, users, limits)
 
 
 class Accounts(NamedTuple):

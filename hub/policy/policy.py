@@ -21,7 +21,6 @@ from weakref import WeakValueDictionary
 from hub.errors import InvalidNameError
 from hub.policy.grants import Domain, Grant, Grants, User
 from hub.policy.path import NAMES, TOPICS, Path
-from hub.policy.places import NOWHERE, Places
 from hub.quotas.limits import NO_LIMITS, QuotaLimits
 from hub.topics import printable
 
@@ -134,7 +133,6 @@ class Policy:
         roles: Permissions of each role, by its name.
         users: Roles of each user, by his name; each of these roles is among `roles`.
         limits: How much users may hold, and how fast they may publish.
-        places: Where all of it stands.
     """
 
     __slots__ = (
@@ -146,7 +144,6 @@ class Policy:
         "admin_roles",
         "forgotten_total",
         "limits",
-        "places",
         "roles",
     )
 
@@ -155,11 +152,9 @@ class Policy:
         roles: Mapping[str, RolePermissions],
         users: Mapping[str, frozenset[str]],
         limits: QuotaLimits = NO_LIMITS,
-        places: Places = NOWHERE,
     ) -> None:
         self.roles = frozenset(roles)
         self.limits = limits
-        self.places = places
         # How often what was decided for a user was forgotten, since it was too much (`DECIDED_LIMIT`).
         self.forgotten_total = 0
         self._users = users
@@ -196,7 +191,6 @@ class Policy:
         To free 300,000 nodes at once takes 0.1 s, in which nothing else runs. Whoever holds the pieces when a policy
         goes, and lets go of one after the other in this order, frees it in steps.
         """
-        yield from self.places.pieces()  # first: what their lists hold goes with the nodes, one by one
         for grants in self._grants.values():
             yield from grants.nodes()
 

@@ -14,8 +14,7 @@ What people do with more than one right, or with a topic that the hub makes, is 
 
 Some the hub lets nobody do, whatever he is granted: `withheld`.
 
-Owner: nobody, these are values. Cost: some 10 µs; the line of a rule is found by `Places.line`. Not here: what the hub
-answers to everybody, or to admins alone (`peers.admin.policy`).
+Cost: some 10 µs. Not here: what the hub answers to everybody, or to admins alone (`peers.admin.policy`).
 """
 
 from __future__ import annotations
@@ -25,13 +24,10 @@ from typing import Final, NamedTuple
 
 from hub.policy.grants import Grant
 from hub.policy.path import USER
-from hub.policy.places import Place
 from hub.policy.policy import Action, Policy, Rights
 from hub.policy.refusal import not_granted, prefix_not_granted
 from hub.quotas.resource import Resource
 from hub.topics import RESERVED, STORES, printable, store_that_tells
-
-__all__ = ["ANYBODY", "DEEDS", "Bound", "Deed", "Verdict", "verdict", "withheld"]
 
 ANYBODY: Final = USER
 """The name of somebody of whom only the roles are known: his paths are shown with the place of his name in them."""
@@ -84,8 +80,6 @@ class Bound(NamedTuple):
     """Of `[limits]`: a resource, or a rate."""
     most: int | None
     """What is set; None where nothing is: a fair part of a resource, and no bound of a rate."""
-    place: Place | None
-    """Where it is set; None where nothing is."""
 
 
 class Verdict(NamedTuple):
@@ -95,8 +89,6 @@ class Verdict(NamedTuple):
     text: str
     rule: Grant | None = None
     """The rule that decides; None where there is none, or where whoever administers the hub may do it anyway."""
-    place: Place | None = None
-    """Where what decides stands; None where nothing does."""
     bounds: tuple[Bound, ...] = ()
     """What bounds how much of it; nothing where it is refused."""
 
@@ -139,15 +131,15 @@ def verdict(policy: Policy, user: str, roles: tuple[str, ...], deed: Deed, topic
     what = f"{action.value} {printable(topic)}"
     if action is Action.REQUEST and topic.startswith(RESERVED) and rights.is_admin:
         role = min(rights.user.roles & policy.admin_roles)
-        return Verdict(True, f"{what}: role {role} is an admin's ({held})", None, policy.places.admin(role))
+        return Verdict(True, f"{what}: role {role} is an admin's ({held})")
     if not (rights.may_all if is_prefix else rights.may)(action, topic):
         refusal = (prefix_not_granted if is_prefix else not_granted)(rights, action, topic)
         rule, why = _why(rights, action, topic, is_prefix=is_prefix)
-        return Verdict(False, f"{refusal.text}; {why} ({held})", rule, _place(policy, action, rule))
+        return Verdict(False, f"{refusal.text}; {why} ({held})", rule)
     # Of a prefix, the last component is a part of one that could be any.
     rule = rights.grant(action, topic.rpartition(action.separator)[0] if is_prefix else topic)
     bounds = _bounds(policy, rights, _CHARGED[action] if deed.charged is None else deed.charged)
-    return Verdict(True, f"{what}: {_told(rule)} ({held})", rule, _place(policy, action, rule), bounds)
+    return Verdict(True, f"{what}: {_told(rule)} ({held})", rule, bounds)
 
 
 def _why(rights: Rights, action: Action, topic: str, *, is_prefix: bool) -> tuple[Grant | None, str]:
@@ -165,21 +157,11 @@ def _told(rule: Grant | None) -> str:
     return f"role {rule.role} {'allows' if rule.allowed else 'denies'} {printable(rule.path)}"
 
 
-def _place(policy: Policy, action: Action, rule: Grant | None) -> Place | None:
-    return None if rule is None else policy.places.grant(rule.role, action.value, rule.path, allowed=rule.allowed)
-
-
 def _bounds(policy: Policy, rights: Rights, keys: tuple[str, ...]) -> tuple[Bound, ...]:
     """Return what is set of some keys for a user, or for one of his roles."""
     return tuple(_bound(policy, rights, key) for key in keys)
 
 
 def _bound(policy: Policy, rights: Rights, key: str) -> Bound:
-    limits = policy.limits
     name, roles = rights.user
-    own = None if name not in limits.users else limits.users[name].value(key)
-    if own is not None:
-        return Bound(key, own, policy.places.limit("users", name, key))
-    of_roles = {role: limits.roles[role].value(key) for role in sorted(roles) if role in limits.roles}
-    most, role = max(((value, role) for role, value in of_roles.items() if value is not None), default=(None, ""))
-    return Bound(key, most, None if most is None else policy.places.limit("roles", role, key))
+    return Bound(key, policy.limits.of(name, roles).value(key))

@@ -8,7 +8,7 @@
 | `topics` | which topics bring how much |
 | `probe` | the ways of a topic, and their times, found out by a probe |
 | `rights` | what whoever asks may do |
-| `policy`, `policy_change` | what a policy would decide, and what it would change for those who are connected |
+| `policy` | what the policy decides |
 | `audit` | what was refused, and what admins did, before one looked |
 | `settings` | the settings in force, and where each came from |
 | `kick` | closes connections |

@@ -13,7 +13,7 @@ from peers.admin.history import history
 from peers.admin.journal import JOURNAL_TOPIC, journal
 from peers.admin.kick import kick
 from peers.admin.nodes import NODES_TOPIC, nodes
-from peers.admin.policy import POLICY_TOPIC, PolicyTests
+from peers.admin.policy import policy_test
 from peers.admin.probe import probe
 from peers.admin.rights import rights
 from peers.admin.served import SERVED_TOPIC, served
@@ -37,7 +37,7 @@ def add_services(node: Node) -> None:
     services.add(RESERVED + "kick", kick(node), for_admins=True)
     services.add(RESERVED + "rights", rights(node), judges_itself=True)
     services.add(AUDIT_TOPIC, audited(node), for_admins=True)
-    services.add(POLICY_TOPIC, PolicyTests(node).answer, for_admins=True)
+    services.add(RESERVED + "policy/test", policy_test(node), for_admins=True)
     services.add(RESERVED + "history", history(node))
     services.add(RESERVED + "state", state(node))
     services.add(RESERVED + "losses", losses(node))

@@ -171,7 +171,7 @@ METRICS: tuple[Row[Scrape], ...] = (
         lambda s: {reason.value: s.node.access.refused[reason] for reason in Reason}, ("reason",)),
     Row("hub_users_denied", COUNTER, "Messages and requests that their user may not send.",
         lambda s: s.node.audit.refused_total),
-    Row("hub_policy_tests", COUNTER, "Asked what a policy says, by what came of it.",
+    Row("hub_policy_tests", COUNTER, "Asked what the policy says, by what it says.",
         lambda s: {outcome: s.node.access.tested[outcome] for outcome in get_args(Tested)}, ("outcome",)),
     Row("hub_users_forgotten", COUNTER, "Times that what was decided for a user was too much.",
         lambda s: s.core.authority.forgotten_total),

@@ -37,22 +37,20 @@ from hub.errors import NotRecognisedError
 from hub.policy.certificate_name import names_of, parse_certificate_name
 from hub.policy.policy import ANONYMOUS, LOCAL, Policy, Rights
 from hub.policy.roles import ADMIN
-from hub.settings.access import AccessSettings
-from hub.settings.zeek import ZeekSettings
 from hub.topics import printable
 from peers.users.failures import Failures
 from peers.users.identity import How, Identity
 from peers.users.proof import Proof
 from peers.users.refusal import Reason, Refusal
 from peers.users.tokens import SCHEME
-from peers.users.users import Users, users_by
+from peers.users.users import Users
 from peers.zeek.zmtp.curve.z85 import decode_key
 
 __all__ = ["Access", "Tested"]
 
 _ADMIN = frozenset({ADMIN})
 
-Tested = Literal["asked", "tried", "wrong", "too_large", "busy"]
+Tested = Literal["allowed", "refused"]
 """The policy in force was asked; another one was tried, had a mistake, was too large; there was too much to do."""
 
 
@@ -104,16 +102,6 @@ class Access:
     def adopt(self, users: Users) -> None:
         """Recognise by these users from now on."""
         self._users = users
-
-    def tried(self, text: str, settings: AccessSettings, zeek: ZeekSettings) -> Access:
-        """Return what would recognise, and give rights, if this text was the policy; called in any thread.
-
-        Nothing of that is in force, and nothing that it finds is counted here.
-
-        Raises:
-            ConfigError: Something is wrong with the text.
-        """
-        return Access(users_by(text, self._users, settings, zeek), self._now_s, self._wall_s)
 
     def rights(self, identity: Identity) -> Rights | None:
         """Return what somebody may do; None for everything."""

@@ -1,7 +1,6 @@
 """`Question`: may somebody do something? As `hub policy test` asks it of a file, and `$hub/policy/test` of a hub.
 
-Owner: nobody, these are values. Cost: some 10 µs, and for the line of the rule what `Places.line` costs. Not here: what
-the policy says, and why (`hub.policy.verdict`).
+Cost: some 10 µs. Not here: what the policy says, and why (`hub.policy.verdict`).
 """
 
 from __future__ import annotations
@@ -11,14 +10,11 @@ from typing import Any, NamedTuple
 
 from hub.errors import UsageError
 from hub.names.grammar import check_name
-from hub.policy.places import Place
 from hub.policy.policy import ANONYMOUS, LOCAL, ZEEK, Action, Policy, check_user
 from hub.policy.roles import ADMIN
 from hub.policy.verdict import ANYBODY, DEEDS, Deed, Verdict, verdict
 from hub.settings.settings import Settings
 from hub.topics import check_prefix, check_topic, printable
-
-__all__ = ["Question", "asked_deed", "decide", "is_stranger", "own_roles", "told"]
 
 _SHOWN_ROLES = 8
 
@@ -96,15 +92,8 @@ def decide(policy: Policy, question: Question, own: Mapping[str, str]) -> Verdic
     return verdict(policy, user or ANYBODY, roles, deed, topic)
 
 
-def told(policy: Policy, question: Question, found: Verdict) -> dict[str, Any]:
-    """Return a verdict as programs get it, with the lines where rules stand: called in a thread, as that may take long.
-
-    Args:
-        policy: The policy.
-        question: What was asked.
-        found: What it says.
-    """
-    rule = found.rule
+def told(question: Question, found: Verdict) -> dict[str, Any]:
+    """Return a verdict as programs get it."""
     return {
         "user": question.user,
         "roles": list(question.roles),
@@ -112,16 +101,6 @@ def told(policy: Policy, question: Question, found: Verdict) -> dict[str, Any]:
         "topic": question.topic,
         "allowed": found.allowed,
         "text": found.text,
-        "rule": None if rule is None else rule._asdict(),
-        "place": _shown(policy, found.place),
-        "limits": [
-            {"key": bound.key, "most": bound.most, "place": _shown(policy, bound.place)} for bound in found.bounds
-        ],
+        "rule": None if found.rule is None else found.rule._asdict(),
+        "limits": [bound._asdict() for bound in found.bounds],
     }
-
-
-def _shown(policy: Policy, place: Place | None) -> dict[str, Any] | None:
-    """Return where something stands; None if nothing does, and for what is built in a place without a file."""
-    if place is None:
-        return None
-    return {"file": place.source, "line": policy.places.line(place), "key": place.text}

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from hub.config import ConfigError
 from hub.policy.certificate_name import CertificateName
 from hub.policy.language import Accounts, read_accounts, read_policy
-from hub.policy.lines import LONGEST_KEY, long_key
 from hub.policy.policy import Policy
 from hub.settings.access import AccessSettings
 from hub.settings.zeek import ZeekSettings
@@ -30,7 +29,7 @@ from peers.users.tokens import NO_TOKENS, Tokens
 if TYPE_CHECKING:
     from peers.users.jwts import Jwts
 
-__all__ = ["NOBODY", "TRIED", "Users", "policy_of", "read_policy_file", "read_users", "users_by"]
+__all__ = ["NOBODY", "Users", "policy_of", "read_policy_file", "read_users"]
 
 _LARGEST_POLICY_BYTES = 64 * 1024 * 1024
 """Twenty times what 100,000 rules and 10,000 users take."""
@@ -101,26 +100,6 @@ def read_users(settings: AccessSettings, zeek: ZeekSettings = _ZEEK) -> Users:
     )
 
 
-def users_by(text: str, users: Users, settings: AccessSettings, zeek: ZeekSettings = _ZEEK) -> Users:
-    """Return what would be if a policy was read from a text, and all else stayed as it is. Like `read_users`, slow.
-
-    Args:
-        text: Whatever somebody has written.
-        users: What there is.
-        settings: Of the hub.
-        zeek: What is set of Zeeks.
-
-    Raises:
-        ConfigError: Something is wrong with the text; the error names the place in it, and what is expected there.
-    """
-    line = long_key(text)
-    if line is not None:
-        raise ConfigError(TRIED, "", f"a key has more than {LONGEST_KEY} parts (at line {line})")
-    policy, accounts = _of_text(text, TRIED)
-    _check_roles(policy, TRIED, settings, zeek)
-    return users._replace(policy=policy, certificates=accounts.certificates, unix=_unix(accounts, TRIED))
-
-
 def _check_roles(policy: Policy, source: str, settings: AccessSettings, zeek: ZeekSettings) -> None:
     """See to it that the roles that settings name are there."""
     for key, role in (("access.anonymous", settings.anonymous), ("zeek.role", zeek.role)):
@@ -161,7 +140,7 @@ def _of_text(text: str, source: str) -> tuple[Policy, Accounts]:
         raise ConfigError(
             source, "", "the policy is empty, so that nobody would be known; [roles] and [users] are expected"
         )
-    policy = read_policy(tree, source, text)
+    policy = read_policy(tree, source)
     return policy, read_accounts(tree, policy, source)
 
 

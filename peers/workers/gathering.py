@@ -5,9 +5,8 @@ client ─▶ worker ── FromWorker ── control ──▶ core ── Gath
                                                                  └─ Parts (its own)
 ```
 
-Owner: each process has its own. Invariants: whoever has asked gets one answer, within `ANSWER_S`, or `TRIAL_S` where a
-policy is tried; a process that is gone, or does not answer in time, is left out, and counted. Not here: how answers
-become one (`peers.workers.merging`).
+Owner: each process has its own. Invariants: whoever has asked gets one answer, within `ANSWER_S`; a process that is
+gone, or does not answer in time, is left out, and counted. Not here: how answers become one (`peers.workers.merging`).
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from peers.admin.history import history
 from peers.admin.journal import JOURNAL_TOPIC, journal
 from peers.admin.kick import kick
 from peers.admin.nodes import NODES_TOPIC, nodes
-from peers.admin.policy import PolicyTests
 from peers.admin.served import served_here
 from peers.admin.settings import settings
 from peers.admin.state import losses, state
@@ -41,7 +39,7 @@ from peers.node.node import Node
 from peers.node.whole import Whole, awaited
 from peers.stores.stores import STORES_TOPIC
 from peers.workers.control import Control
-from peers.workers.merging import MERGES, PAGES, policy_tested, why_unready
+from peers.workers.merging import MERGES, PAGES, why_unready
 from peers.workers.metrics import WorkerCounts, exposition_of_all, plain
 
 __all__ = ["ANSWER_S", "CORE_S", "FromWorker", "Gathering", "Part", "Parts", "share_services"]
@@ -52,18 +50,12 @@ ANSWER_S: Final = 2.0
 CORE_S: Final = 2 * ANSWER_S
 """How long a worker waits for the core, which may wait for others, seconds; it reloads in the time that this takes."""
 
-TRIAL_S: Final = 50.0
-"""How long a process may take to say what a policy would change there, seconds: it may be 1 MiB, all processes read it
-at the same time, and questions wait for one another. The page waits for a minute."""
-
 _TAKES_ITS_TIME = frozenset({"reload"})
-
-_TRIAL = "policy/test"
 
 Part = Callable[[Any, Any], Any]
 """Answers one question for one process, as a service of the hub does: by whom, and with what value, it is asked."""
 
-_OF_ALL = ("who", "users", "kick", "policy/test", "audit")
+_OF_ALL = ("who", "users", "kick", "audit")
 """Services that every hub has, and that all of its processes answer together; for admins."""
 
 _OF_ALL_BY_GRANT = ("state", "losses", "history")
@@ -94,7 +86,6 @@ class Parts:
             "identities": lambda _by, _value: identities(node),
             "topics": lambda _by, under: in_steps(node, counted_here(node, under)),
             "subscribers": lambda _by, prefixes: in_steps(node, subscribers_here(node, prefixes)),
-            "policy/test": PolicyTests(node).answer,
             "audit": audited(node),
         }
         """By what is asked."""
@@ -163,14 +154,14 @@ class Gathering:
             if what in self.of_core:
                 later.give(await awaited(self.of_core[what](by or None, value)))
                 return
-            answers, unheard = await self._answers(question)
+            answers = await self._answers(question)
             counts = self._counts(self.silent_total)
             if what == "metrics":
                 later.give(exposition_of_all(counts, answers))
             elif what == "ready":
                 later.give(why_unready(counts, answers))
             else:
-                later.give(_merged(what, value, [answer for _, answer in answers], unheard))
+                later.give(_merged(what, value, [answer for _, answer in answers]))
             if what in self.afterwards:  # whoever has asked has his answer by then
                 self.afterwards[what](by)
         except HubError as error:
@@ -179,8 +170,8 @@ class Gathering:
             self._node.log.exception("a request to the hub failed by a bug, please report it", error=repr(error))
             later.fail(InternalError("a bug of the hub, please report it; its log has more"))
 
-    async def _answers(self, question: Any) -> tuple[list[tuple[str, Any]], int]:
-        """Return what the processes have answered, each with its name, that of the core first; and how many have not.
+    async def _answers(self, question: Any) -> list[tuple[str, Any]]:
+        """Return what the processes have answered, each with its name, that of the core first.
 
         Raises:
             HubError: None has an answer; the text is that of the first reason.
@@ -192,7 +183,7 @@ class Gathering:
         except HubError as error:
             reasons.append(error)
         if asked:
-            await asyncio.wait(asked.values(), timeout=TRIAL_S if question[0] == _TRIAL else ANSWER_S)
+            await asyncio.wait(asked.values(), timeout=ANSWER_S)
         silent = 0
         for name, one in asked.items():
             if not one.done():
@@ -205,7 +196,7 @@ class Gathering:
         self.silent_total += silent
         if not answers:
             raise reasons[0] if reasons else UsageError("no process of this hub has answered")
-        return answers, silent + len(reasons)
+        return answers
 
 
 class FromWorker:
@@ -223,15 +214,15 @@ class FromWorker:
         later = Later()
 
         asked = self._control.ask("whole", [what, value, {} if by is None else who_did(by)])
-        limit, limit_s = None, 2 * TRIAL_S if what == _TRIAL else CORE_S
+        limit = None
         if what not in _TAKES_ITS_TIME:
-            limit = asked.get_loop().call_later(limit_s, asked.cancel)
+            limit = asked.get_loop().call_later(CORE_S, asked.cancel)
 
         def settle(asked: asyncio.Future[Any]) -> None:
             if limit is not None:
                 limit.cancel()
             if asked.cancelled():
-                later.fail(UsageError(f"the core of this hub has not answered within {limit_s:g} s"))
+                later.fail(UsageError(f"the core of this hub has not answered within {CORE_S:g} s"))
                 return
             error = asked.exception()
             if error is None:
@@ -265,8 +256,6 @@ def _asking(whole: Whole, what: str) -> Callable[[Handler, Any], Later]:
     return lambda handler, value: whole.ask(what, value, handler)
 
 
-def _merged(what: str, value: Any, parts: list[Any], unheard: int) -> Any:
-    """Return one answer of what processes have answered, while so many have not."""
-    if what == _TRIAL:
-        return policy_tested(parts, unheard)
+def _merged(what: str, value: Any, parts: list[Any]) -> Any:
+    """Return one answer of what processes have answered."""
     return PAGES[what](parts, value) if what in PAGES else MERGES[what](parts)

@@ -15,7 +15,6 @@ from hub.losses import KEPT
 from hub.quotas.quotas import USERS_SHOWN
 from hub.state import State
 from peers.admin import audit as all_audited
-from peers.admin import policy_change as all_changes
 from peers.admin import users as all_users
 from peers.admin import who as all_who
 from peers.workers.metrics import WorkerCounts
@@ -76,17 +75,6 @@ def _kicked(parts: Sequence[dict[str, int]]) -> dict[str, int]:
 def _of_one(parts: Sequence[Any]) -> Any:
     """Return the answer of the one process that has what was asked for: the others have refused."""
     return parts[0]
-
-
-def policy_tested(parts: Sequence[dict[str, Any]], unheard: int) -> dict[str, Any]:
-    """Return what one process says of the policy, which is the same for all, and what would change at all of them.
-
-    Args:
-        parts: What processes say.
-        unheard: How many others have not answered.
-    """
-    changes = [part["change"] for part in parts if part["change"] is not None]
-    return dict(parts[0]) | {"change": all_changes.merged(changes, unheard) if changes else None}
 
 
 def _drained(parts: Sequence[dict[str, float]]) -> dict[str, float]:

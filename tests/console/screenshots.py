@@ -301,27 +301,17 @@ async def take_access(browser: Browser, folder: Path) -> None:
 
 
 async def try_policy(page: Page) -> None:
-    """Ask whether somebody may do something, and what another policy would change."""
+    """Ask whether somebody may do something."""
     await page.evaluate(
         """
         const fill = (fields) => {
           for (const [name, value] of Object.entries(fields)) document.getElementById(`trial-${name}`).value = value;
         };
-        document.querySelector(".trial details").open = true;
         fill({user: "wall", action: "subscribe", topic: "/plant/press-03/"});
         document.getElementById("trial-user").form.requestSubmit();
         """
     )
     await wait_shown(page, "document.querySelector('#trial-answers .refused')")
-    await page.evaluate(
-        """
-        const field = document.getElementById("trial-policy");
-        field.value = policy;
-        field.form.requestSubmit();
-        """,
-        policy=POLICY.lstrip().replace('deny = ["/plant/press-03"]', 'deny = ["/plant/press-02"]'),
-    )
-    await wait_shown(page, "document.querySelector('#trial-change .refused')")
 
 
 async def take_all(chromium: Chromium, folder: Path, journal: Path) -> None:

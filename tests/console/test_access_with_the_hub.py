@@ -173,18 +173,6 @@ async def test_hostile_names_and_topics(browser: Browser, site: Site) -> None:
         assert MARKUP.replace("'", "\\'") in whys or MARKUP in whys
         assert "\u202e" not in whys
         assert "\\u202e" in whys
-        await page.evaluate("document.getElementById('trial-policy').value = '#'.repeat(1_048_577)")
-        await change(page, None)
-        await wait_shown(page, "document.querySelector('#trial-change .refused')")
-        assert "at most 1048576 are tried" in await text(page, "trial-change")
-        for value in (f"[{MARKUP}]", "[roles.'\u202e']\nx = 1", "\u001b[31m"):
-            await change(page, value)
-            await wait_shown(page, "document.querySelector('#trial-change .refused')")
-            assert "the policy" in await text(page, "trial-change")
-            assert "\u202e" not in await text(page, "trial-change")
-        await ask(page, topic="/zeek", user="bob")
-        assert "With this one: 4101: the policy: not TOML" in await text(page, "trial-answers")
-        await page.evaluate("document.getElementById('trial-policy').value = ''")
         await ask(page, topic=f"/{MARKUP}\u202e", user="bob")
         assert "\\u202e" in await text(page, "trial-answers")
         await ask(page, topic="x" * 1_048_576, user="bob")
@@ -208,32 +196,14 @@ async def ask(page: Page, **fields: str) -> None:
     await wait_shown(page, "document.querySelector('#trial-answers .allowed, #trial-answers .refused')")
 
 
-async def change(page: Page, policy: str | None) -> None:
-    """Ask what a policy would change; None for the one that stands there."""
-    await page.evaluate(
-        """
-        document.querySelector(".trial details").open = true;
-        const field = document.getElementById("trial-policy");
-        if (policy !== null) field.value = policy;
-        document.getElementById("trial-change").replaceChildren();
-        field.form.requestSubmit();
-        """,
-        policy=policy,
-    )
-    await wait_shown(page, "document.querySelector('#trial-change .allowed, #trial-change .refused')")
-
-
 async def test_which_rule_decides(browser: Browser, site: Site) -> None:
-    """A sentence says whether somebody may, and the file and line of the rule; limits that are set stand beneath."""
+    """A sentence says whether somebody may, and which rule of which role decides; limits that are set stand beneath."""
     async with site.page(browser, "ada") as page:
         await wait_shown(page, "document.querySelectorAll('#trial-users option').length === 4")
         await ask(page, user="bob", action="subscribe", topic="/zeek/dns/")
         told = await text(page, "trial-answers")
-        assert told.startswith(
-            "Allowed. subscribe '/zeek/dns/': role sensor allows '/zeek' (roles of bob: sensor)The rule: "
-        )
-        assert "policy.toml, line 4: roles.sensor.subscribe.allow[0]" in told
-        assert "At most 3 prefixes: " in told
+        assert told.startswith("Allowed. subscribe '/zeek/dns/': role sensor allows '/zeek' (roles of bob: sensor)")
+        assert "At most 3 prefixes." in told
         await ask(page, user="bob", action="publish", topic="/zeek/secret")
         assert (await text(page, "trial-answers")).startswith("Allowed.")
         await ask(page, user="nils", action="publish", topic="/zeek")
@@ -244,30 +214,6 @@ async def test_which_rule_decides(browser: Browser, site: Site) -> None:
         assert "expected a user, or a role" in await text(page, "trial-answers")
 
 
-async def test_what_another_policy_would_change(browser: Browser, site: Site) -> None:
-    """Who would lose what is listed; a mistake is told with its place; both policies are asked, and nothing changes."""
-    async with site.page(browser, "ada") as page, site.client("bob") as bob:
-        async with bob.subscribe("/zeek/dns/", "/zeek/conn/"):
-            await bob.request("$hub/rights", None)
-            text_of_it = POLICY.replace('subscribe = { allow = ["/zeek"]', 'subscribe = { allow = ["/zeek/dns"]')
-            await change(page, text_of_it)
-            told = await text(page, "trial-change")
-            assert "1 of 2 connections would lose 1 of the 2 prefixes, rules and names" in told
-            rows = await page.evaluate(
-                "return [...document.querySelectorAll('#trial-connections tr')].map((row) => row.cells[3].textContent)"
-            )
-            assert rows == ["subscribe '/zeek/conn/'"]
-            await ask(page, user="bob", action="subscribe", topic="/zeek/conn/")
-            assert "In force: Allowed." in await text(page, "trial-answers")
-            assert "With this one: Refused." in await text(page, "trial-answers")
-            await change(page, POLICY.replace('"/zeek", "/status', '"/zeek/", "/status'))
-            assert "roles.sensor.publish[0]: path '/zeek/' ends with '/'" in await text(page, "trial-change")
-            await change(page, POLICY.replace('ada = ["admin"]\n', ""))
-            assert (await text(page, "trial-change")).count("You would be closed yourself.") == 1
-            assert (await bob.request("$hub/rights", None))["user"] == "bob"
-        assert page.complaints == []
-
-
 async def test_who_may_only_look(browser: Browser, site: Site) -> None:
     """What one may not ask is not shown, and refused by the hub all the same; who may do nothing has no such entry."""
     async with site.page(browser, "vera") as page:
@@ -275,7 +221,7 @@ async def test_who_may_only_look(browser: Browser, site: Site) -> None:
         assert await page.evaluate("return document.getElementById('trial-user')") is None
         async with site.client("vera") as vera:
             for topic, value in (
-                ("$hub/policy/test", {"policy": ""}),
+                ("$hub/policy/test", {"action": "publish", "topic": "/a", "user": "bob"}),
                 ("$hub/users", None),
                 ("$hub/kick", {"user": "bob"}),
             ):

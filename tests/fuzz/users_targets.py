@@ -19,7 +19,6 @@ from hub.policy.language import read_accounts, read_policy
 from hub.policy.policy import Action, Policy
 from hub.policy.verdict import DEEDS, verdict
 from hub.settings.access import AccessSettings
-from hub.settings.zeek import ZeekSettings
 from peers.users.access import Access
 from peers.users.jwt_keys import read_keys
 from peers.users.jwts import Jwts, Key
@@ -44,7 +43,7 @@ def _run_policy(data: bytes) -> None:
     except (ValueError, RecursionError):
         return
     try:
-        policy = read_policy(tree, "policy.toml", text)
+        policy = read_policy(tree, "policy.toml")
         read_accounts(tree, policy, "policy.toml")
     except ConfigError as error:
         assert str(error).isprintable(), str(error)
@@ -56,26 +55,13 @@ def _run_policy(data: bytes) -> None:
                 decisive = rights.grant(action, topic)
                 assert rights.may(action, topic) is (decisive is not None and decisive.allowed)
                 assert not rights.may_all(action, topic) or not topic or rights.may(action, topic)
-                _look_where(policy, user, action, topic)
+                _say_which(policy, user, action, topic)
 
 
-def _look_where(policy: Policy, user: str, action: Action, topic: str) -> None:
-    """What decides stands in a line of the text, unless it is built in."""
+def _say_which(policy: Policy, user: str, action: Action, topic: str) -> None:
+    """What decides is told in a line that can be printed."""
     found = verdict(policy, user, (), DEEDS[action.value], topic)
     assert found.text.isprintable(), found.text
-    if found.place is not None and found.place.source:
-        assert found.place.text.isprintable(), found.place.text
-        assert policy.places.line(found.place), found.place
-
-
-def _run_tried(data: bytes) -> None:
-    try:
-        access = _ACCESS.tried(data.decode("utf-8", "replace"), AccessSettings(anonymous="reader"), ZeekSettings())
-    except ConfigError as error:
-        assert str(error).isprintable(), str(error)
-        return
-    assert access.policy is not None
-    assert _ACCESS.policy is None
 
 
 def _run_tokens(data: bytes) -> None:
@@ -177,9 +163,6 @@ _NAMES = (rb"CN=alice,O=Example\, Inc.,C=US", rb"CN=\C3\89+UID=7", b"DNS:a.examp
 
 USERS_TARGETS = (
     Target("policy", _run_policy, lambda: [_POLICY], [b"{user}", b'"*"', b"'$hub'", b"[]", b"{}", b"deny", b"'/a/'"]),
-    Target(
-        "tried_policy", _run_tried, lambda: [_POLICY], [b"[unix]", b".a" * 200, b"'" * 3, b'"' * 3, b"[[", b"\\", b"{"]
-    ),
     Target("tokens", _run_tokens, lambda: [_TOKENS], [b'"user"', b'"ends"', b"null", b"\n", b"Z", b"9999999999"]),
     Target("jwt_keys", _run_keys, _key_seeds, [b'"kid"', b'"d"', b'"alg"', b"HS256", b"none", b"null", b"AQAB"], 500),
     Target("jwt", _run_jwt, lambda: [one.encode() for one in _right_tokens()], [b".", b"e30", b"=", b"bm9uZQ"]),

@@ -117,27 +117,6 @@ async def test_who_is_silent_is_left_out(node: Node, join: Join, monkeypatch: py
     assert b"hub_workers_silent_total 2.0" in await awaited(all_of_metrics(whole))
 
 
-async def test_a_policy_that_is_tried_may_take_its_time(
-    node: Node, join: Join, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Longer than all else; and the sentence says who gives no answer, as what is connected there would be missed."""
-    monkeypatch.setattr(gathering, "ANSWER_S", 0.0)
-    monkeypatch.setattr(gathering, "CORE_S", 0.0)
-    ask = {"policy": "[users]", "connected": True}
-    slow = Later()
-    one, _ = await join({}, {"part": lambda _: slow})
-    control, _ = await join({}, {"whole": all_of(node, one).answer})
-    asked = FromWorker(control).ask("policy/test", ask)
-    slow.give(await awaited(all_of(node).ask("policy/test", ask)))
-    assert (await awaited(asked))["change"]["unheard"] == 0
-    monkeypatch.setattr(gathering, "TRIAL_S", 0.01)
-    silent, _ = await join({}, {"part": lambda _: Later()})
-    refusing, _ = await join({}, {"part": fail})
-    change = (await awaited(all_of(node, silent, refusing).ask("policy/test", ask)))["change"]
-    assert change["unheard"] == 2
-    assert change["text"].endswith("2 processes of this hub gave no answer: what is connected there is not counted.")
-
-
 async def test_histograms_of_all_processes(node: Node, join: Join) -> None:
     """Each process has its own buckets, which keep their bounds beside its label."""
     far = Node(Settings(), name="worker")

@@ -9,7 +9,7 @@ from hub.quotas.quotas import USERS_SHOWN
 from hub.state import State
 from peers.admin import users as all_users
 from peers.admin import who as all_who
-from peers.workers.merging import MERGES, PAGES, merged_page, policy_tested
+from peers.workers.merging import MERGES, PAGES, merged_page
 
 
 def test_a_page_of_connections() -> None:
@@ -119,18 +119,6 @@ def test_losses_of_all_processes() -> None:
     found = [one["at"] for one in MERGES["losses"](parts)]
     assert found[:3] == [KEPT + 0.5, KEPT, KEPT - 0.5]
     assert len(found) == KEPT
-
-
-def test_what_another_policy_would_change() -> None:
-    """What it says is the same for all; what would change is added up, where that was asked."""
-    only = {"verdict": {"allowed": True}, "policy": None, "change": None}
-    assert policy_tested([only, only], 1) == only
-    sums = ("connections", "unasked", "closed", "losing", "lost", "held")
-    change: dict[str, Any] = dict.fromkeys((*sums, "users", "users_losing", "users_gaining", "users_uncompared"), 1)
-    change["unheard"] = 0
-    part = only | {"change": change | {"rows": [], "user_rows": [], "you": None, "text": ""}}
-    found = policy_tested([part, part], 1)["change"]
-    assert (found["connections"], found["unheard"]) == (2, 1)
 
 
 def test_audited_events() -> None:

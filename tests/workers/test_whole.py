@@ -225,8 +225,8 @@ async def test_users_are_those_of_the_hub(start_workers: StartWorkers, tmp_path:
         await client.close()
 
 
-async def test_what_a_policy_would_change_for_all(start_workers: StartWorkers, tmp_path: Path) -> None:
-    """Whichever worker is asked; links between the processes of the hub are nobody's, and refusals are told of all."""
+async def test_what_the_policy_says_and_refuses(start_workers: StartWorkers, tmp_path: Path) -> None:
+    """Whichever worker is asked; it says what the policy says, and refusals of all are told."""
     policy = '[users]\nada = ["admin"]\nbob = ["reader"]\n'
     (tmp_path / "policy.toml").write_text(policy)
     file = TokenFile(str(tmp_path / "tokens"))
@@ -247,13 +247,7 @@ async def test_what_a_policy_would_change_for_all(start_workers: StartWorkers, t
         for bob in clients["bob"]:
             with pytest.raises(RejectedError):
                 await bob.publish_confirmed("/a", 1)
-        everybody = len(clients["ada"]) + len(clients["bob"])
         for ada in clients["ada"]:
-            without = {"policy": policy.replace('bob = ["reader"]', ""), "connected": True}
-            change = (await ada.request("$hub/policy/test", without))["change"]
-            assert (change["closed"], change["losing"]) == (len(clients["bob"]), 0)
-            assert change["connections"] - change["unasked"] == everybody
-            assert change["you"] == {"closed": False, "admin": True}
             asked = {"action": "publish", "topic": "/a", "user": "bob"}
             assert not (await ada.request("$hub/policy/test", asked))["verdict"]["allowed"]
             told = await ada.request("$hub/audit", None)

@@ -334,14 +334,7 @@ export interface ConsumerClient {
 }
 
 export interface PolicyTested {
-  verdict: Verdict | null;
-  policy: PolicySize | null;
-  change: PolicyChange | null;
-}
-
-export interface PolicySize {
-  roles: number;
-  users: number;
+  verdict: Verdict;
 }
 
 export interface Verdict {
@@ -352,7 +345,6 @@ export interface Verdict {
   allowed: boolean;
   text: string;
   rule: Rule | null;
-  place: RulePlace | null;
   limits: Bound[];
 }
 
@@ -362,57 +354,7 @@ export interface Rule {
   allowed: boolean;
 }
 
-export interface RulePlace {
-  file: string;
-  line: number | null;
-  key: string;
-}
-
 export interface Bound {
   key: string;
   most: number | null;
-  place: RulePlace | null;
-}
-
-export interface PolicyChange {
-  text: string;
-  connections: number;
-  unasked: number;
-  closed: number;
-  losing: number;
-  lost: number;
-  held: number;
-  users: number;
-  users_losing: number;
-  users_gaining: number;
-  users_uncompared: number;
-  unheard: number;
-  rows: ChangedConnection[];
-  user_rows: ChangedUser[];
-  you: ChangedSelf | null;
-}
-
-export interface ChangedConnection {
-  id: number;
-  name: string;
-  address: string;
-  user: string;
-  closed: boolean;
-  loses: string[];
-  lost: number;
-}
-
-export interface ChangedUser {
-  user: string;
-  roles: string[];
-  complete: boolean;
-  loses: string[];
-  lost: number;
-  gains: string[];
-  gained: number;
-}
-
-export interface ChangedSelf {
-  closed: boolean;
-  admin: boolean;
 }

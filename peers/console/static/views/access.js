@@ -6,7 +6,7 @@
  * the address (`?search=`).
  *
  * Owner of the state: `Access`: the rows of the last `EVENTS` events. Bound: `PAGES` pages of users, of whom `ROWS` are shown. Cost for
- * the hub: a look at each connection and user, in steps. Not here: trying a policy (`access/trial.js`), and closing
+ * the hub: a look at each connection and user, in steps. Not here: what the policy says (`access/trial.js`), and closing
  * connections (`connections.js`).
  */
 
