@@ -13,7 +13,7 @@ COPY pyspark_hub pyspark_hub
 # An image whose hot loops are not compiled would be slow without anybody noticing: the build fails instead.
 ENV TOPICHUB_TWINS=required
 RUN python -m venv /opt/topichub \
- && /opt/topichub/bin/pip install --no-cache-dir '.[server,fast,otel]'
+ && /opt/topichub/bin/pip install --no-cache-dir '.[server,fast]'
 
 FROM ${BASE}
 # Non-root, with a number, so that orchestrators can check it without reading /etc/passwd.

@@ -73,7 +73,6 @@ from hub.relief import relieve
 from hub.requests.hub_services import HubServices
 from hub.requests.requests import Requests
 from hub.routes import Route, Routes
-from hub.spans import SpanTap
 from hub.stretch import Stretch
 from hub.tags.rule import Rule, characters
 from hub.tags.rules import RuleIndex
@@ -403,14 +402,6 @@ class Core:
         for rule in rules:
             check_may_see(handler, rule.prefix)
         self.rules.subscribe(handler, rules)
-
-    def follow(self, tap: SpanTap) -> None:
-        """Have some of what is published followed, from now on; once."""
-        tap.begin_at(self.mesh.hub, self.routes, self.writers, self._mark_dirty)
-        self.routes.tap = tap
-        self.routes.forget_all()
-        if tap.every:
-            self.census.on_look = tap.looked
 
     # Messages.
 

@@ -50,7 +50,6 @@ from hub.tags.remembered import TaggedKeys, charge
 from hub.tags.rule import Rule
 from hub.tags.rules import RuleIndex
 from hub.topics import RESERVED, STORES, decode_topic, printable, store_that_tells
-from hub.traceparent import traceparent_of
 from hub.turn import Turn
 from hub.uncarried import Uncarried
 
@@ -259,7 +258,6 @@ class Routes:
         "misses",
         "size_bytes",
         "table",
-        "tap",
     )
 
     def __init__(  # noqa: PLR0913 -- all that it asks
@@ -285,8 +283,6 @@ class Routes:
         self.clears = 0
         # True once a remembered route may be used by one source alone; False again after `clear`.
         self.has_owned = False
-        self.tap: Handler | None = None
-        """Gets what says which trace it belongs to, beside all who want it; None: nobody does."""
         # True once some handler may not see everything: from then on handlers are asked, at each miss.
         self.is_guarded = False
         # Which user may do what, for routes to remember whom it concerns; None: nobody is asked.
@@ -361,10 +357,6 @@ class Routes:
         found = self._multimap.find(topic)
         if self._rules:
             found |= self._rules.find(topic, labels, sender)
-        if self.tap is not None:
-            parent = traceparent_of(labels)
-            if parent is not None and parent.is_sampled:
-                found[self.tap] = None
         return self._wanted_route(topic, found, sender)
 
     def _addressed(self, topic: str, owner: Owner, sender: str) -> Route:

@@ -7,13 +7,13 @@
 | `listeners`, `access`, `shm` | who may connect; who the hub is, and who others are; what is handed over as memory |
 | `zeek`, `mesh` | other hubs: Zeeks, and those of the mesh with their service names |
 | `journal`, `stores` | what is kept |
-| `telemetry` | what the hub tells of itself: its log, and spans |
+| `log` | the log |
 | `settings` | all of them |
 
 The annotations carry it all, so that documentation, environment and command line are made from them (`hub.keys`).
 
 Owner of the state: nobody, these are frozen values. The constructors do not check: who builds a `Settings` by hand
 vouches for the values. Few keys use 0 for "none" (`limits.counted_topics`, `limits.drain_s`, `mesh.degree`,
-`shm.over_bytes`, `shm.segments`, `telemetry.every`); `limits.memory_bytes` and the keys of `quotas` use it for "as much
+`shm.over_bytes`, `shm.segments`); `limits.memory_bytes` and the keys of `quotas` use it for "as much
 as there is allows".
 """

@@ -17,13 +17,13 @@ from hub.settings.access import AccessSettings, TlsSettings
 from hub.settings.journal import JournalSettings
 from hub.settings.limits import DrainSettings, Limits
 from hub.settings.listeners import HttpSettings, UnixSettings, WebSocketSettings
+from hub.settings.log import LogSettings
 from hub.settings.mesh import MeshSettings, NamesSettings
 from hub.settings.queues import QueueMaximum
 from hub.settings.quotas import QuotaSettings
 from hub.settings.ranges import NAME_BYTES, PRINTABLE, Url, between
 from hub.settings.shm import SharedMemorySettings
 from hub.settings.stores import StoresSettings
-from hub.settings.telemetry import LogSettings, TelemetrySettings
 from hub.settings.zeek import ZeekSettings
 
 __all__ = ["Settings"]
@@ -72,4 +72,3 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shm: SharedMemorySettings = SharedMemorySettings()
     unix: UnixSettings = UnixSettings()
     log: LogSettings = LogSettings()
-    telemetry: TelemetrySettings = TelemetrySettings()

@@ -55,7 +55,6 @@ from peers.daemon.exposure import guarded, is_loopback, reaches_strangers
 from peers.daemon.part import Part
 from peers.daemon.reviewing import Vouching, judge_certificate, review
 from peers.daemon.sources import Loaded
-from peers.daemon.telemetry.telemetry import Telemetry, open_telemetry
 from peers.daemon.telling import Telling
 from peers.journal.journal import Journal
 from peers.journal.no_journal import NoJournal
@@ -136,7 +135,6 @@ class Daemon:
         self._tick: asyncio.Handle | None = None
         self._due_s = math.inf
         # What follows some of the messages, where that is wanted, from `start` on.
-        self._telemetry: Telemetry | None = None
         # The journal, where there is one, from `start` on.
         self._journal: Journal | None = None
         # When it, and stores, are opened again where there was no room, of the loop's clock.
@@ -176,7 +174,6 @@ class Daemon:
             self._open_journal()
         try:
             self._open_stores()
-            self._telemetry = open_telemetry(self.node)
             for endpoint in self._loaded.listen:
                 if self.part.is_open(endpoint):
                     await self._open(endpoint)
@@ -186,8 +183,6 @@ class Daemon:
             await self.node.stores.stop()
             if self._journal is not None:
                 await self._journal.stop()
-            if self._telemetry is not None:
-                await self._telemetry.stop()
             raise
         self._tell_exposure()
         for peer in self._loaded.peers:
@@ -299,8 +294,6 @@ class Daemon:
         await node.stores.stop()
         if self._journal is not None:
             await self._journal.stop()
-        if self._telemetry is not None:
-            await self._telemetry.stop()
 
     async def _close_connections(self, until_s: float) -> None:
         """Close each connection once its queue is written; abort those whose far side has not read it by then."""

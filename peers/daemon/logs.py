@@ -38,7 +38,7 @@ from structlog.dev import Column, ConsoleRenderer, KeyValueColumnFormatter, LogL
 from structlog.stdlib import BoundLogger, LoggerFactory, ProcessorFormatter, filter_by_level
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from hub.settings.telemetry import LogSettings
+from hub.settings.log import LogSettings
 from peers.daemon.log_values import VALUE_CHARACTERS, bounded, escaped, shortened
 from peers.daemon.output_queue import OutputQueue
 from peers.daemon.rate_limit import RateLimit
@@ -49,10 +49,6 @@ __all__ = ["configure", "log_statistics", "report_suppressed"]
 _HANDLER_NAME = "topichub"
 
 _OWN_LOGGERS = ("hub", "peers")
-
-_RETOLD_LOGGERS = ("opentelemetry",)
-"""Several lines for each request to a collector that fails: `peers.daemon.telemetry.export` says it in one, when it
-begins and when it ends."""
 
 _TALKATIVE_LOGGERS = ("websockets",)
 """Libraries whose lines of level debug hold whole requests and messages, and so tokens and `Authorization`."""
@@ -149,8 +145,6 @@ def _install(handler: logging.Handler, level: int) -> None:
         logging.getLogger(name).setLevel(level)
     for name in _TALKATIVE_LOGGERS:
         logging.getLogger(name).setLevel(max(level, logging.INFO))
-    for name in _RETOLD_LOGGERS:
-        logging.getLogger(name).propagate = False
 
 
 def _rate_filter(limit: RateLimit, clock: Callable[[], float]) -> Callable[[logging.LogRecord], bool]:

@@ -66,7 +66,6 @@ class Scrape:
         self.users = node.core.quotas.largest(USERS_SHOWN)
         self.memory = node.memory.statistics()
         self.log = node.log_statistics()
-        self.spans = node.span_statistics()
         self.links = node.traffic.statistics(node.loop.time())
         self.mesh = node.core.mesh.statistics()
         self.spares = node.spares.statistics()
@@ -250,13 +249,6 @@ METRICS: tuple[Row[Scrape], ...] = (
     Row("hub_log_queue_limit_bytes", GAUGE, "How much that may be.", lambda s: s.log.limit_bytes),
     Row("hub_log_dropped_lines", COUNTER, "Lines for which there was no room.", lambda s: s.log.dropped_lines_total),
     Row("hub_log_suppressed_lines", COUNTER, "Lines of events that had many.", lambda s: s.log.suppressed_lines_total),
-    # Spans for a collector.
-    Row("hub_spans_waiting", GAUGE, "Spans that wait for the collector.", lambda s: s.spans.waiting),
-    Row("hub_spans_limit", GAUGE, "How many may wait.", lambda s: s.spans.limit),
-    Row("hub_spans", COUNTER, "Spans, by what has become of them.",
-        lambda s: {"exported": s.spans.exported, "failed": s.spans.failed,
-                   "overflowed": s.spans.overflowed, "skipped": s.spans.skipped},
-        ("outcome",)),
     # Requests, and service names.
     Row("hub_services", GAUGE, "Prefixes that are served, here or at peer hubs.", lambda s: s.requests.services),
     Row("hub_requests_pending", GAUGE, "Requests without an answer yet.", lambda s: s.requests.pending),

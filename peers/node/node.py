@@ -50,7 +50,6 @@ from peers.node.minute_lines import MinuteLines
 from peers.node.probes import Probes
 from peers.node.pulse import Pulse
 from peers.node.read_times import ReadTimes
-from peers.node.span_statistics import SpanStatistics
 from peers.node.surplus import Surplus
 from peers.node.traffic import Traffic
 from peers.node.vacancies import Vacancies
@@ -236,8 +235,6 @@ class Node:
         self.log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
         self.log_statistics: Callable[[], LogStatistics] = LogStatistics
         """Tells how the log does. Whoever gives this process a queue for it puts that here."""
-        self.span_statistics: Callable[[], SpanStatistics] = SpanStatistics
-        """Of the spans that a collector is told of (`peers.daemon.telemetry`), where there is one."""
 
     def _journal_without_file(self) -> Recording:
         """Return what stands where no file is: the journal of the hub that the settings name, or none."""

@@ -43,7 +43,6 @@ NOT_FOR_EVERYBODY = (
     "hub.journal.block",
     "hub.stores",  # only for `hub store`
     "json",
-    "opentelemetry",
     "peers.client.consumer_stream",
     "peers.client.journal_stream",  # only for streams that begin in the journal
     "peers.client.history",

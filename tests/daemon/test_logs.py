@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from websockets.http11 import Request
 
 from hub.overflow import Overflow
-from hub.settings.telemetry import LogSettings
+from hub.settings.log import LogSettings
 from peers.daemon.logs import configure, report_suppressed
 from peers.daemon.rate_limit import RateLimit
 from peers.websocket.session import Session

@@ -23,7 +23,7 @@ sys.meta_path.insert(0, Blocked())
 
 CLI = {"cyclopts", "rich"}
 SERVER = {"apsw", "backports", "cryptography", "jwt", "prometheus_client", "structlog"}
-OTHERS = {"numpy", "opentelemetry", "pandas", "pyarrow", "pyspark", "uvloop"}
+OTHERS = {"numpy", "pandas", "pyarrow", "pyspark", "uvloop"}
 
 
 def run_without(names: set[str], program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -58,7 +58,6 @@ def test_commands_that_talk_to_a_hub_need_no_package_of_the_hub(command: str) ->
         (SERVER, "run", "server"),
         (SERVER, "journal take-over x y", "server"),
         (OTHERS, "journal tier ls x", "tier"),
-        (OTHERS, "run --listen tcp://127.0.0.1:0 --telemetry-endpoint http://127.0.0.1:1/v1/traces", "otel"),
     ],
 )
 def test_a_command_whose_packages_are_absent_says_what_to_install(absent: set[str], command: str, extra: str) -> None:
