@@ -13,16 +13,16 @@ from typing import Annotated, Any
 
 from cyclopts import App, Group, Parameter
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from hub.errors import UsageError
 from hub.overflow import Overflow
 from peers.bench.plan import Plan, Transport
 from peers.bench.report import Environment, Report, page, stream_report
-from peers.bench.stage import Stage, Told
+from peers.bench.stage import Stage, Told, Watch
 from peers.bench.worker import PlanError
 from peers.bench.y import MODES, Mode, YPlan, YTransport, run_y
 from peers.cli.flag_values import FlagError, size_of
+from peers.cli.output import shown_bar
 from peers.cli.texts import examples
 from peers.transport.endpoints import InvalidEndpointError
 from peers.wire.hello import QueueWish
@@ -207,24 +207,13 @@ def _end_in_order() -> None:
 def shown_progress(*, shown: bool) -> Iterator[Told]:
     """Show how far a measurement is while the block runs; what is yielded begins the bar of a further step."""
     _end_in_order()
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with Progress(
-        *columns, console=console, transient=True, disable=not (shown and console.is_terminal), refresh_per_second=5
-    ) as progress:
-        task = progress.add_task("setting up", total=None)
+    with shown_bar(visible=shown) as tell:
 
-        def tell(what: str) -> Any:
-            progress.reset(task, description=what, total=None)
-            return lambda done, total: progress.update(task, completed=done, total=total or None)
+        def told(what: str) -> Watch:
+            tell(what, None, None)
+            return lambda done, total: tell(what, done, total or None)
 
-        yield tell
+        yield told
 
 
 def write_file(path: Path, content: bytes) -> None:

@@ -30,10 +30,10 @@ from peers.cli.journal_reading import (
     Tier,
     index,
     opened_history,
-    shown_bar,
     tallies,
     tell_older,
 )
+from peers.cli.output import shown_bar
 from peers.cli.texts import Cell, amount, columns, examples, kib, print_json, show
 from peers.cli.url import HubFlags
 from peers.journal.damage import Damage

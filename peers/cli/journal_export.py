@@ -38,10 +38,10 @@ from peers.cli.journal_reading import (
     Tier,
     opened_history,
     pieces,
-    shown_bar,
     span_of,
     tell_older,
 )
+from peers.cli.output import shown_bar
 from peers.cli.texts import escaped_lines
 from peers.values.conversion import array_header, has_nanoseconds, json_of, msgpack_of_broker, without_collecting
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from enum import IntEnum
@@ -21,49 +21,13 @@ from cyclopts import Parameter
 from hub.errors import GoneError, JournalUnavailableError, StorageError, UsageError
 from hub.journal.block import Block
 from peers.cli.flag_values import FlagError, time_us_of
+from peers.cli.output import shown_bar
 from peers.cli.texts import escaped
 from peers.journal.damage import Damage
 from peers.journal.history import History
 from peers.journal.tier.owner import read_copied
 from peers.journal.tier.place import PATIENT, TierUnavailableError
 from peers.journal.view import BlockRow, Fetched, View
-
-Tell = Callable[[str, int | None, int | None], object]
-"""A function that is told what is done, how far it is, and how far it goes; None where nobody knows."""
-
-_DRAWN_PER_S = 5
-
-
-@contextmanager
-def shown_bar(*, visible: bool = True) -> Iterator[Tell]:
-    """Show what is told for as long as the block lasts, then wipe it out.
-
-    Args:
-        visible: False where other output goes to the terminal: then there is no bar.
-    """
-    if not visible or not sys.stderr.isatty():
-        yield lambda *_: None
-        return
-    from rich.console import Console  # noqa: PLC0415 -- takes 50 ms
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
-
-    drawn = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
-    bar = Progress(
-        *drawn,
-        console=Console(stderr=True),
-        transient=True,
-        redirect_stdout=False,
-        redirect_stderr=False,
-        refresh_per_second=_DRAWN_PER_S,
-    )
-    task = bar.add_task("", total=None)
-
-    def tell(doing: str, done: int | None, total: int | None) -> None:
-        bar.update(task, description=doing, completed=done or 0, total=total)
-
-    with bar:
-        yield tell
-
 
 _LINES = 100
 """Most lines that are told; of further ones only their number is. `hub journal verify` lists more."""

@@ -15,7 +15,8 @@ from hub.journal.manifest import Entry
 from hub.journal.segment.header import ID_BYTES
 from peers.cli.flag_values import check_count, moment
 from peers.cli.journal import Soundness
-from peers.cli.journal_reading import JournalPath, opened, shown_bar
+from peers.cli.journal_reading import JournalPath, opened
+from peers.cli.output import shown_bar
 from peers.cli.texts import amount, escaped, examples, kib, print_json, show
 from peers.journal.damage import Damage
 from peers.journal.tier.owner import read_copied

@@ -12,8 +12,8 @@ import os
 import queue
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from typing import NamedTuple
 
 _Work = tuple[bytes, asyncio.Future[None]]
@@ -118,31 +118,56 @@ class Progress(NamedTuple):
     """Of what `done` is a part; None: nobody knows."""
 
 
+Tell = Callable[[str, int | None, int | None], object]
+"""A function that is told what is done, how far it is, and how far it goes; None where nobody knows."""
+
+_DRAWN_PER_S = 5
+
+
+@contextmanager
+def shown_bar(*, visible: bool = True) -> Iterator[Tell]:
+    """Show what is told for as long as the block lasts, then wipe it out.
+
+    Args:
+        visible: False where other output goes to the terminal: then there is no bar.
+    """
+    if not visible or not sys.stderr.isatty():
+        yield lambda *_: None
+        return
+    from rich.console import Console  # noqa: PLC0415 -- takes 50 ms
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+
+    drawn = (TextColumn("{task.description}", markup=False), BarColumn(), TaskProgressColumn(), TimeElapsedColumn())
+    bar = Progress(
+        *drawn,
+        console=Console(stderr=True),
+        transient=True,
+        redirect_stdout=False,
+        redirect_stderr=False,
+        refresh_per_second=_DRAWN_PER_S,
+    )
+    task = bar.add_task("", total=None)
+
+    def tell(doing: str, done: int | None, total: int | None) -> None:
+        bar.update(task, description=doing, completed=done or 0, total=total)
+
+    with bar:
+        yield tell
+
+
 @asynccontextmanager
 async def shown_progress(look: Callable[[], Progress]) -> AsyncIterator[None]:
     """Show how far something has come while the block runs, then wipe it out."""
     if not sys.stderr.isatty():
         yield
         return
-    from rich.console import Console  # noqa: PLC0415 -- takes 50 ms
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn  # noqa: PLC0415
+    with shown_bar() as tell:
 
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TaskProgressColumn(),
-        TimeElapsedColumn(),
-    )
-    bar = Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False, auto_refresh=False)
-    task = bar.add_task("", total=None)
+        async def update() -> None:
+            while True:
+                tell(*look())
+                await asyncio.sleep(_UPDATE_S)
 
-    async def update() -> None:
-        while True:
-            text, done, total = look()
-            bar.update(task, description=text, completed=done, total=total, refresh=True)
-            await asyncio.sleep(_UPDATE_S)
-
-    with bar:
         updating = asyncio.get_running_loop().create_task(update())
         try:
             yield

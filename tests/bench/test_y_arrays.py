@@ -16,7 +16,7 @@ from peers.bench.arrays import RESULT_BYTES, ArraySetup, Batches, Operation, req
 from peers.bench.running_hub import child_environment
 from peers.bench.y import Ask, Asked
 from peers.shm.ring import Block
-from tests.bench.askers import Asker, Change
+from tests.bench.test_y import Asker, Change
 
 REQUESTER = 0x0123456789ABCDEF
 

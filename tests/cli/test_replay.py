@@ -1,21 +1,207 @@
-"""From lines to messages."""
+"""From lines to messages: topics from templates, when each is due, what is wrong with a line; flags for that."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from hub.errors import UsageError
+from peers.cli.pub import RecordingFlags, StreamFlags
 from peers.cli.replay import (
+    MAX_PAUSE_S,
     BadLineError,
+    FieldError,
+    Rate,
     Recorded,
     Replay,
+    Schedule,
     Template,
+    TemplateError,
     UnreadableError,
     decode_record,
     decode_text,
     decode_value,
+    time_s,
 )
+
+
+@pytest.mark.parametrize(
+    ("template", "record", "topic"),
+    [
+        ("/zeek/{_path}", {"_path": "dns"}, "/zeek/dns"),
+        ("{a}", {"a": "x"}, "x"),
+        ("/{a}/{b}/{a}", {"a": "x", "b": 5}, "/x/5/x"),
+        ("/fixed", {}, "/fixed"),
+        ("/{{not}}/{a}", {"a": "x"}, "/{not}/x"),
+        ("/{{}}", {}, "/{}"),
+        ("/{a}", {"a": True}, "/true"),
+        ("/{a}", {"a": 1.5}, "/1.5"),
+        ("/{a}", {"a": -3}, "/-3"),
+        ("/{a}", {"a": ""}, "/"),
+        ("/{a} b/", {"a": "x"}, "/x b/"),
+    ],
+)
+def test_fields_are_filled(template: str, record: dict[str, object], topic: str) -> None:
+    """Texts, integers, floats and booleans fill a field; double braces are braces; no field is fine, too."""
+    assert Template(template).fill(record) == topic
+
+
+def test_a_flat_name_with_dots_comes_first() -> None:
+    """`id.orig_h` is a field of its own, as Zeek writes it; only without it do the dots lead into nested maps."""
+    fill = Template("/{id.orig_h}").fill
+    assert fill({"id.orig_h": "flat", "id": {"orig_h": "nested"}}) == "/flat"
+    assert fill({"id": {"orig_h": "nested"}}) == "/nested"
+
+
+@pytest.mark.parametrize(
+    ("template", "record", "reason"),
+    [
+        ("/{a}", {}, "field 'a' is missing"),
+        ("/{a.b}", {"a": 5}, "field 'a.b' is missing"),
+        ("/{a.b}", {"a": {}}, "field 'a.b' is missing"),
+        ("/{a}", {"a": None}, "field 'a' is null"),
+        ("/{a}", {"a": [1]}, "field 'a' is a list, a topic takes texts and numbers"),
+        ("/{a}", {"a": {}}, "field 'a' is a map, a topic takes texts and numbers"),
+        ("/{a}/{b}", {"a": "x"}, "field 'b' is missing"),
+    ],
+)
+def test_a_record_that_does_not_fit_names_the_field(template: str, record: dict[str, object], reason: str) -> None:
+    """What is missing, null or no scalar is an error that says which field and why."""
+    with pytest.raises(FieldError) as caught:
+        Template(template).fill(record)
+    assert str(caught.value) == reason
+
+
+@pytest.mark.parametrize("template", ["/{", "/}", "/{a", "/a}", "/{}", "/{a{b}}", "/{{a}"])
+def test_a_template_with_loose_braces_is_refused(template: str) -> None:
+    """A brace without its other half, or around nothing, is an error at the start, not at the first record."""
+    with pytest.raises(TemplateError):
+        Template(template)
+
+
+def test_the_fields_are_known() -> None:
+    """A template tells its fields, in order."""
+    assert Template("/{b}/{{x}}/{a}").fields == ("b", "a")
+
+
+@given(before=st.text("/ab{}"), value=st.text(), after=st.text("/ab{}"))
+def test_filling_is_concatenation(before: str, value: str, after: str) -> None:
+    """Whatever the text around a field is, doubled braces keep it, and the value is put in as it is."""
+    template = before.replace("{", "{{").replace("}", "}}") + "{f}" + after.replace("{", "{{").replace("}", "}}")
+    assert Template(template).fill({"f": value}) == before + value + after
+
+
+T0 = 1521911720.0
+
+
+def pauses(pace: Recorded, *times: float) -> list[float]:
+    """The pauses of records with these times."""
+    return [pace.pause_s({"ts": at}) for at in times]
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("2018-03-24T17:15:20.600725Z", 1521911720.600725),
+        ("2018-03-24T17:15:20.600725123Z", 1521911720.600725),
+        ("2018-03-24T18:15:20+01:00", 1521911720.0),
+        ("2018-03-24T17:15:20", 1521911720.0),
+        ("1521911720.5", 1521911720.5),
+        (1521911720, 1521911720.0),
+        (1521911720.25, 1521911720.25),
+    ],
+)
+def test_times_are_texts_or_numbers(value: object, seconds: float) -> None:
+    """RFC 3339 text (UTC where it names no offset) and seconds since 1970, as a number or text, are times."""
+    assert time_s(value, "ts") == pytest.approx(seconds, abs=1e-6)
+
+
+@pytest.mark.parametrize("value", ["yesterday", "", "nan", "inf", True, [], {}])
+def test_what_is_no_time_is_named(value: object) -> None:
+    """Anything else is an error that names the field."""
+    with pytest.raises(FieldError, match="field 'ts' is no time"):
+        time_s(value, "ts")
+
+
+def test_recorded_pauses_are_divided_by_the_speed() -> None:
+    """The first record is due at once, the others after their recorded pause, divided by the factor."""
+    assert pauses(Recorded(speed=2), T0, T0 + 1, T0 + 4) == [0, 0.5, 1.5]
+
+
+def test_late_records_follow_at_once() -> None:
+    """A record from before the latest one has no pause, and does not lengthen the pause after it."""
+    assert pauses(Recorded(), T0, T0 + 10, T0 + 3, T0 + 9, T0 + 12) == [0, 10, 0, 0, 2]
+
+
+def test_a_single_pause_is_capped() -> None:
+    """No pause is longer than the cap, whatever the recording says; the recording goes on from there."""
+    assert pauses(Recorded(max_pause_s=5), T0, T0 + 3600, T0 + 3601) == [0, 5, 1]
+    assert pauses(Recorded(), T0, T0 + 1e9) == [0, MAX_PAUSE_S]
+
+
+def test_a_clock_that_jumped_ahead_is_set_back() -> None:
+    """One record of the far future does not make all that follow count as late: after a few it is found out."""
+    found = pauses(Recorded(), T0 + 1e8, *(T0 + at for at in range(20)))
+    assert found[:9] == [0.0] * 9
+    assert found[9:] == [1.0] * 12
+
+
+def test_a_few_records_of_the_far_past_change_nothing() -> None:
+    """Single records from long ago stand between others, and the pace stays as it is."""
+    assert pauses(Recorded(), T0, T0 - 1e8, T0 + 1, T0 - 1e8, T0 + 2) == [0, 0, 1, 0, 1]
+
+
+def test_the_first_time_field_that_is_there_counts() -> None:
+    """By default that is `ts`, else `_write_ts`; a name of one's own replaces both."""
+    pace = Recorded()
+    assert [pace.pause_s({"_write_ts": T0}), pace.pause_s({"ts": T0 + 1, "_write_ts": T0 + 5})] == [0, 1]
+    own = Recorded(fields=("at",))
+    assert [own.pause_s({"at": T0, "ts": 0}), own.pause_s({"at": T0 + 2, "ts": 0})] == [0, 2]
+
+
+def test_a_record_without_time_is_an_error() -> None:
+    """It says which field is missing and how to name another."""
+    with pytest.raises(FieldError, match=r"field 'ts' is missing.*--time-field"):
+        Recorded().pause_s({"_path": "dns"})
+
+
+def test_a_recording_can_begin_anew() -> None:
+    """After `restart` the first record is due at once again."""
+    pace = Recorded()
+    assert pauses(pace, T0, T0 + 1) == [0, 1]
+    pace.restart()
+    assert pauses(pace, T0, T0 + 1) == [0, 1]
+
+
+def test_a_rate_spaces_evenly() -> None:
+    """Four messages a second are a quarter of a second apart, whatever stands in them."""
+    assert [Rate(4).pause_s({}), Rate(4).pause_s({"ts": "x"})] == [0.25, 0.25]
+
+
+def test_delays_do_not_add_up() -> None:
+    """A message that was sent late does not put off the next one: the schedule is kept."""
+    schedule = Schedule(100.0)
+    assert schedule.wait_s(0.25, 100.0) == 0.25
+    assert schedule.wait_s(0.25, 100.4) == pytest.approx(0.1)
+    assert schedule.wait_s(0.25, 100.9) == pytest.approx(-0.15)
+    assert schedule.wait_s(0.25, 100.9) == pytest.approx(0.1)
+
+
+def test_a_long_stall_is_not_caught_up() -> None:
+    """After a stall of minutes at most one second's worth of messages follows at once."""
+    schedule = Schedule(0.0)
+    waits = [schedule.wait_s(0.25, 600.0) for _ in range(8)]
+    assert [wait_s for wait_s in waits if wait_s <= 0] == pytest.approx([-1.0, -0.75, -0.5, -0.25, 0.0])
+    assert waits[5:] == pytest.approx([0.25, 0.5, 0.75])
+
+
+@given(st.lists(st.floats(-1e10, 1e10)), st.floats(0.1, 1000), st.floats(0.1, 100))
+def test_no_pause_is_negative_or_over_the_cap(times: list[float], speed: float, cap_s: float) -> None:
+    """Whatever the recording holds, each pause lies between nothing and the cap."""
+    assert all(0 <= pause_s <= cap_s for pause_s in pauses(Recorded(speed, max_pause_s=cap_s), *times))
 
 
 def recording(*, skip_bad: bool = False, pace: Recorded | None = None) -> Replay:
@@ -129,3 +315,45 @@ def test_what_cannot_be_published_counts_as_bad() -> None:
     for _ in replay.messages([b'{"p":"a"}', b'{"p":"b"}']):
         replay.reject("too long")
     assert (replay.bad_lines, replay.first_bad) == (2, "file.gz: line 1: too long")
+
+
+FILE: dict[str, Any] = {"ndjson": "f", "template": "/t"}
+
+
+@pytest.mark.parametrize(
+    ("recording", "stream", "reason"),
+    [
+        ({"template": "/t"}, {}, "--topic belongs to --ndjson"),
+        ({"speed": 1}, {}, "--speed belongs to --ndjson"),
+        ({"time_field": "ts"}, {}, "--time-field belongs to --ndjson"),
+        ({"max_pause": 1}, {}, "--max-pause belongs to --ndjson"),
+        ({"loop": True}, {}, "--loop belongs to --ndjson"),
+        ({"ndjson": "f"}, {}, "--ndjson needs the topic"),
+        (FILE | {"time_field": "ts"}, {}, "belong to --speed"),
+        (FILE | {"max_pause": 1}, {}, "belong to --speed"),
+        (FILE | {"speed": 1}, {"rate": 1}, "give one of them"),
+        (FILE | {"speed": 0}, {}, "--speed 0: give more than 0"),
+        (FILE | {"speed": 1, "max_pause": 0}, {}, "--max-pause 0: give more than 0"),
+        (FILE | {"ndjson": "-", "loop": True}, {}, "--loop needs a file"),
+    ],
+)
+def test_contradictions_are_refused(recording: dict[str, Any], stream: dict[str, Any], reason: str) -> None:
+    """One line that says which flag does not fit, and what to do."""
+    with pytest.raises(UsageError, match=reason):
+        RecordingFlags(**recording).check(StreamFlags(**stream))
+
+
+@pytest.mark.parametrize(("flags", "reason"), [({"rate": 0}, "--rate 0"), ({"limit": 0}, "--limit 0")])
+def test_nothing_is_not_a_number_of_messages(flags: dict[str, Any], reason: str) -> None:
+    """A rate or limit of 0 is a mistake, not "no limit"."""
+    with pytest.raises(UsageError, match=reason):
+        StreamFlags(**flags)
+
+
+def test_the_pace_is_what_was_asked_for() -> None:
+    """Full speed without flags, else the rate or the recorded pace."""
+    assert RecordingFlags(**FILE).pace(StreamFlags()) is None
+    assert isinstance(RecordingFlags(**FILE).pace(StreamFlags(rate=5)), Rate)
+    recorded = RecordingFlags(**FILE, speed=2, time_field="at", max_pause=3).pace(StreamFlags())
+    assert isinstance(recorded, Recorded)
+    assert [recorded.pause_s({"at": at}) for at in (0, 1, 100)] == [0, 0.5, 3]

@@ -1,4 +1,4 @@
-"""What the numbers on a command line must be."""
+"""Numbers and times on a command line."""
 
 from __future__ import annotations
 
