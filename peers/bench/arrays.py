@@ -20,17 +20,16 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable
 from contextlib import AbstractContextManager, nullcontext
 from enum import IntEnum
 from multiprocessing.connection import Connection
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from hub.errors import CloseCode, HubError, RejectedError
-from peers.bench.y import Ask, Asked, Asks, orders_of, run_worker
+from peers.bench.y import Ask, Asked, orders_of, run_worker
 from peers.client import Client
 from peers.client.service import ServiceRequest
 from peers.shm.ring import Block
@@ -206,13 +205,6 @@ class ArraySetup(NamedTuple):
         return f"{self.topic}/{operation.name.lower()}"
 
 
-class Carries(Asks, Protocol):
-    """What is needed of a `peers.client.Client`; tests have something that stands in for one."""
-
-    def allocate(self, size_bytes: int) -> Awaitable[Block]:
-        """Return a block when there is room."""
-
-
 class Batches:
     """Makes batches, and checks what comes back.
 
@@ -222,7 +214,7 @@ class Batches:
         requester: The requester's id in the
     """
 
-    def __init__(self, client: Carries, setup: ArraySetup, requester: int) -> None:
+    def __init__(self, client: Client, setup: ArraySetup, requester: int) -> None:
         self._client = client
         self._setup = setup
         self._requester = requester

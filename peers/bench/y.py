@@ -24,7 +24,7 @@ from importlib.util import find_spec
 from multiprocessing.connection import Connection
 from random import getrandbits
 from types import NoneType
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -93,14 +93,7 @@ class Asked:
             self.reasons.append(str(error))
 
 
-class Asks(Protocol):
-    """What is needed of a `peers.client.Client`; tests have something that stands in for one."""
-
-    async def request(self, topic: str, value: Any, *, timeout_s: float) -> Any:
-        """Ask, and wait for the answer."""
-
-
-async def ask_pairs(client: Asks, topic: str, order: Ask, late_s: float = _LATE_S) -> Asked:
+async def ask_pairs(client: Client, topic: str, order: Ask, late_s: float = _LATE_S) -> Asked:
     """Make a run.
 
     Args:

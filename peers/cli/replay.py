@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -148,20 +148,6 @@ _FAR_BACK_RECORDS = 8
 """So many of them in a row are the true time."""
 
 
-class Pace(Protocol):
-    """A rule that says how long a message is due after the one before it."""
-
-    def pause_s(self, record: Mapping[str, Any]) -> float:
-        """Return how long after the message before it this record is due, seconds, 0 or more.
-
-        Raises:
-            FieldError: The record bears no time.
-        """
-
-    def restart(self) -> None:
-        """Forget the records so far, as the recording begins anew."""
-
-
 class Rate:
     """The rule that so many messages are sent in each second.
 
@@ -232,6 +218,10 @@ class Recorded:
             if value is not None:
                 return time_s(value, field)
         raise FieldError(self._fields[0], "is missing, it bears the time; name another with --time-field")
+
+
+Pace: TypeAlias = Rate | Recorded
+"""A rule that says how long a message is due after the one before it."""
 
 
 class Schedule:
