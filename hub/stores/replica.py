@@ -25,7 +25,7 @@ from collections.abc import Iterable, Sequence
 from enum import Enum, auto
 from typing import Any
 
-from hub.stores.change import Change, ChangeKind
+from hub.stores.command import Change, ChangeKind
 
 __all__ = ["HELD", "Needs", "Replica"]
 

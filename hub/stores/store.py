@@ -13,23 +13,160 @@ its last change. An entry is there until `expire` takes it away.
 Cost: about 1 µs a put, 5 to 20 µs for arithmetic and containers (they are unpacked and packed). An entry takes about
 200 bytes beside its key and value; it is made of objects that the garbage collector forgets at once.
 
-Not here: values (`hub.stores.operations`), who may do what, the disk, who is told (`peers.stores`).
+Not here: values (`hub.stores.command`), who may do what, the disk, who is told (`peers.stores`).
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable
+from heapq import heapify, heappop, heappush
+from itertools import islice
 from typing import NamedTuple, TypeAlias
 
 from hub.errors import CloseCode, StoreError
-from hub.stores.change import Change, ChangeKind
-from hub.stores.changes import Changes
-from hub.stores.command import Command
-from hub.stores.expiry import Expiry
-from hub.stores.limits import ENTRY_BYTES, StoreLimits
-from hub.stores.operations import Operations
+from hub.stores.command import ENTRY_BYTES, Change, ChangeKind, Command, Operations, StoreLimits
 
-__all__ = ["Entry", "Kept", "Store", "StoreStatistics"]
+TICK_NS = 100_000_000
+"""How exact expiry is, ns: what is due within one tick goes together, at its end. Broker has the same."""
+
+_SPARE_TICKS = 64
+"""The order of the spokes is made anew once it has twice as many as there are, and some more."""
+
+
+class Expiry:
+    """The keys that expire."""
+
+    __slots__ = ("_order", "_spokes", "due_ns")
+
+    def __init__(self) -> None:
+        self.due_ns: dict[bytes, int] = {}
+        """Key → when it is due, ns. `set`, `discard` and `take` change it."""
+        # Tick → the keys that are due at its end.
+        self._spokes: dict[int, dict[bytes, None]] = {}
+        # A heap of ticks; those whose spoke is gone are passed over.
+        self._order: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.due_ns)
+
+    def set(self, key: bytes, due_ns: int) -> None:
+        """Let a key be due at a time, and not when it was due before."""
+        self.discard(key)
+        self.due_ns[key] = due_ns
+        tick = _tick(due_ns)
+        spoke = self._spokes.get(tick)
+        if spoke is None:
+            spoke = self._spokes[tick] = {}
+            self._enter(tick)
+        spoke[key] = None
+
+    def discard(self, key: bytes) -> None:
+        """Let a key be due never."""
+        due_ns = self.due_ns.pop(key, None)
+        if due_ns is not None:
+            tick = _tick(due_ns)
+            spoke = self._spokes[tick]
+            del spoke[key]
+            if not spoke:
+                del self._spokes[tick]
+
+    def clear(self) -> None:
+        """Let nothing be due."""
+        self.due_ns.clear()
+        self._spokes.clear()
+        self._order.clear()
+
+    @property
+    def next_ns(self) -> int | None:
+        """When `take` will have something; None for never."""
+        order = self._order
+        while order and order[0] not in self._spokes:
+            heappop(order)
+        return order[0] * TICK_NS if order else None
+
+    def take(self, now_ns: int, limit: int) -> list[bytes]:
+        """Return keys that are due, `limit` at most, and forget them."""
+        taken: list[bytes] = []
+        while len(taken) < limit and (next_ns := self.next_ns) is not None and next_ns <= now_ns:
+            spoke = self._spokes[self._order[0]]
+            some = [key for key, _ in zip(spoke, range(limit - len(taken)), strict=False)]
+            for key in some:
+                self.discard(key)
+            taken += some
+        return taken
+
+    def _enter(self, tick: int) -> None:
+        if len(self._order) > 2 * len(self._spokes) + _SPARE_TICKS:
+            self._order = list(self._spokes)
+            heapify(self._order)
+        else:
+            heappush(self._order, tick)
+
+
+def _tick(due_ns: int) -> int:
+    """Return the tick at whose end something is due that is due at a time."""
+    return -(-due_ns // TICK_NS)
+
+
+class Changes:
+    """A ring of changes.
+
+    Args:
+        count_limit: Most changes that are kept.
+        bytes_limit: Most bytes that these take.
+    """
+
+    __slots__ = ("_bytes_limit", "_count_limit", "_ring", "size_bytes")
+
+    def __init__(self, count_limit: int, bytes_limit: int) -> None:
+        self._count_limit = count_limit
+        self._bytes_limit = bytes_limit
+        self._ring: deque[Change] = deque()
+        self.size_bytes = 0
+        """What is kept takes so much memory, about."""
+
+    def __len__(self) -> int:
+        return len(self._ring)
+
+    def append(self, change: Change) -> None:
+        """Keep a change, and drop the oldest ones if there are too many."""
+        ring = self._ring
+        ring.append(change)
+        # `Change.size_bytes`, without a call for each change.
+        size = self.size_bytes + 200 + len(change.key)
+        if change.value is not None:
+            size += len(change.value)
+        if change.old is not None:
+            size += len(change.old)
+        while ring and (size > self._bytes_limit or len(ring) > self._count_limit):
+            size -= ring.popleft().size_bytes
+        self.size_bytes = size
+
+    def since(self, number: int, last: int, limit: int, limit_bytes: int) -> list[Change] | None:
+        """Return the changes behind a number, as many as fit.
+
+        Args:
+            number: That of the last change that is known already.
+            last: That of the last change of the store.
+            limit: How many to return at most.
+            limit_bytes: How much they may take; one change is returned however large it is.
+
+        Returns:
+            None if some of them are not kept any more, or there never was such a number.
+        """
+        first = last - len(self._ring) + 1
+        if number > last or number < first - 1:
+            return None
+        found: list[Change] = []
+        left = limit_bytes
+        for change in islice(self._ring, number + 1 - first, None):
+            left -= change.size_bytes
+            if len(found) >= limit or (left < 0 and found):
+                break
+            found.append(change)
+        return found
+
 
 Entry: TypeAlias = tuple[bytes, int, str | None]
 """Value, version, and the user who has written it last, if any. A plain tuple of plain things: the garbage collector

@@ -29,9 +29,8 @@ from peers.connections.connection import Connection
 from peers.connections.door import enter_zeek, refuse_zeek, rights_of
 from peers.node.node import Node
 from peers.transport.endpoints import Endpoint
-from peers.websocket.zeek.batches import texts
 from peers.websocket.zeek.bridge_session import Acknowledged, BridgeSession, Event, Failure, Incoming, Opened, Phase
-from peers.websocket.zeek.wanted import Wanted
+from peers.websocket.zeek.codec import Wanted, texts
 from peers.wire.events import Closing
 
 __all__ = ["RENEW_S", "BridgeConversation"]

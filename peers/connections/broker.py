@@ -42,8 +42,7 @@ from peers.connections.broker_stores import StoreEnd
 from peers.connections.broker_subscriptions import FarSubscriptions
 from peers.connections.connection import Connection
 from peers.connections.door import enter_zeek, refuse_zeek, rights_of
-from peers.zeek.broker.codes import BrokerCode
-from peers.zeek.broker.envelope import encode_ping
+from peers.zeek.broker.messages import BrokerCode, encode_ping
 from peers.zeek.broker.registry import Verdict
 from peers.zeek.broker.session import (
     GOODBYE_BYTES,

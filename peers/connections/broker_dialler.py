@@ -16,7 +16,7 @@ from peers.connections.connection import Connection
 from peers.connections.dialler import Attempt, Dialler
 from peers.transport.backoff import Backoff
 from peers.transport.endpoints import Endpoint, Scheme
-from peers.zeek.broker.codes import BrokerCode
+from peers.zeek.broker.messages import BrokerCode
 
 __all__ = ["broker_dialler"]
 

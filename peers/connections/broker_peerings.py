@@ -19,7 +19,7 @@ from peers.connections.broker_stores import Stores
 from peers.node.node import Node
 from peers.values import from_msgpack
 from peers.values.forms import Form, Made
-from peers.zeek.broker.codes import BrokerCode
+from peers.zeek.broker.messages import BrokerCode
 from peers.zeek.broker.registry import Registry
 from peers.zeek.broker.writing import data_envelopes
 

@@ -32,8 +32,7 @@ from hub.stores.naming import parse_served
 from peers.connections.connection import Connection
 from peers.node.node import Node
 from peers.stores.master import Master as Owner
-from peers.zeek.broker.envelope import Envelope, EnvelopeType, decode_envelope
-from peers.zeek.broker.handshake_messages import ID_BYTES, LENGTH, NIL_ID
+from peers.zeek.broker.messages import ID_BYTES, LENGTH, NIL_ID, Envelope, EnvelopeType, decode_envelope
 from peers.zeek.broker.session import Session
 from peers.zeek.broker.stores.channel import TICK_S
 from peers.zeek.broker.stores.clone import Clone

@@ -18,14 +18,13 @@ from hub.overflow import QueueLimits
 from peers.connections.connection import Connection
 from peers.connections.dialler import Attempt, Dialler
 from peers.connections.zeek_cluster.cluster import Cluster, FarCluster
-from peers.connections.zeek_cluster.mechanisms import NO_CURVE
+from peers.connections.zeek_cluster.far_end import NO_CURVE
 from peers.connections.zeek_cluster.member import Member
-from peers.connections.zeek_cluster.publisher import publisher_connection
-from peers.connections.zeek_cluster.subscriber import subscriber_connection
+from peers.connections.zeek_cluster.sockets import publisher_connection, subscriber_connection
 from peers.node.node import Node
 from peers.transport.backoff import Backoff
 from peers.transport.endpoints import Endpoint
-from peers.zeek.zmtp.mechanism import Mechanism
+from peers.zeek.zmtp.handshake import Mechanism
 
 __all__ = ["cluster_diallers"]
 

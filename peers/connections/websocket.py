@@ -8,7 +8,7 @@ handler ── render ──▶ frames that all clients of one encoding share
 
 Purpose: HTTP, the handshake, and what all WebSocket clients have in common. What their messages do to the hub is in
 `peers.websocket.dialogue` and `peers.websocket.zeek`, how a WebSocket is spoken in `peers.websocket.session`, what a
-batch looks like to a client in `peers.websocket.batches` and `peers.websocket.zeek.batches`.
+batch looks like to a client in `peers.websocket.batches` and `peers.websocket.zeek.codec`.
 
 Owner: one `Connection`. Invariants: what the session answers is written before the messages that it lets through, and a
 `dropped` where the lost messages would have stood.

@@ -47,10 +47,8 @@ from peers.connections.tcp import tcp_connection
 from peers.connections.unix import unix_connection
 from peers.connections.websocket import websocket_connection
 from peers.connections.zeek_cluster.cluster import Cluster
-from peers.connections.zeek_cluster.logger import logger_connection
-from peers.connections.zeek_cluster.mechanisms import NO_CURVE, Mechanisms
-from peers.connections.zeek_cluster.publisher import publisher_connection
-from peers.connections.zeek_cluster.subscriber import subscriber_connection
+from peers.connections.zeek_cluster.far_end import NO_CURVE, Mechanisms
+from peers.connections.zeek_cluster.sockets import logger_connection, publisher_connection, subscriber_connection
 from peers.daemon.exposure import guarded, is_loopback, reaches_strangers
 from peers.daemon.part import Part
 from peers.daemon.reviewing import Vouching, judge_certificate, review

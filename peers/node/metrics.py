@@ -31,7 +31,7 @@ from peers.node.node import Node
 from peers.users.access import Tested
 from peers.users.identity import How
 from peers.users.refusal import Reason
-from peers.zeek.zmtp.mechanism import Fault
+from peers.zeek.zmtp.handshake import Fault
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 

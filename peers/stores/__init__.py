@@ -6,5 +6,5 @@
 | `wire` | what stands in requests, answers and messages; topics |
 | `stores`, `master` | those of a hub; one of them: it answers, tells changes, lets entries expire |
 | `reading` | what is asked of a master without changing anything |
-| `keeper` | where a master's entries are when the hub is not running |
+| `keeping` | where a master's entries are when the hub is not running: nowhere, or in a file |
 """

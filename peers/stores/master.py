@@ -13,7 +13,7 @@ change, by an answer or a message, before it is kept: what would show one that i
 Owner: `peers.stores.stores`. Invariants: each request is answered once; changes are published in the order of their
 numbers. Cost: about 3 µs a put of a large frame, 30 µs a frame. A store that nobody uses costs nothing.
 
-Not here: what a command does (`hub.stores`), reads (`peers.stores.reading`), the disk (`peers.stores.keeper`).
+Not here: what a command does (`hub.stores`), reads (`peers.stores.reading`), the disk (`peers.stores.keeping`).
 """
 
 from __future__ import annotations
@@ -35,24 +35,26 @@ from hub.handler import Handler
 from hub.overflow import QueueLimits
 from hub.quotas.resource import Resource
 from hub.request_frame import Item, Reply, Request, Status, as_bytes
-from hub.stores.change import Change
-from hub.stores.command import Command
-from hub.stores.limits import StoreLimits
+from hub.stores.command import Change, Command, StoreLimits
 from hub.stores.naming import store_topic
 from hub.stores.store import Store, StoreStatistics
-from peers.stores.answers import Answers, answer_of, give_answers, refusal, unknown
-from peers.stores.keeper import NO_NOTES, Keeper, Notes
+from peers.stores.keeping import NO_NOTES, Keeper, Notes
 from peers.stores.operations import TypedOperations
 from peers.stores.reading import Reading
 from peers.stores.wire import (
     PAGE_BYTES,
+    Answers,
     Read,
     Since,
+    answer_of,
     change_rows,
     changes_topic,
     commands_of,
+    give_answers,
     read_topic,
     reads_of,
+    refusal,
+    unknown,
     write_topic,
 )
 from peers.values.conversion import array_header

@@ -84,7 +84,7 @@ def canonical_form(packed: bytes) -> bytes:
 
 
 class TypedOperations:
-    """`hub.stores.operations.Operations` for Broker's types."""
+    """`hub.stores.command.Operations` for Broker's types."""
 
     def canonical(self, key: bytes) -> bytes:
         """Return the one form of a key."""

@@ -6,25 +6,123 @@ Owner: the node. Cost: nothing where there is none. Not here: what one does (`pe
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
+import msgspec
 import structlog
 
+from hub.batch import Batch, value_ends
 from hub.core import Core
-from hub.errors import StorageError, UsageError
+from hub.delivery import Role
+from hub.errors import HubError, StorageError, StoreError, UsageError
+from hub.frame import BATCH_COUNT, FLAG_BATCH, Encoding, Frame
+from hub.handler import Handler
+from hub.overflow import QueueLimits
 from hub.settings.ranges import FOREVER_S
 from hub.settings.stores import StoresSettings
-from hub.stores.limits import StoreLimits
+from hub.stores.command import Change, Command, StoreLimits
 from hub.stores.naming import parse_feed, parse_store
 from hub.topics import RESERVED
-from peers.stores.feeding import Feed
-from peers.stores.keeper import InMemory, Keeper
-from peers.stores.keeping.database import NoRoomError
-from peers.stores.keeping.in_file import InFile
+from peers.stores.keeping import InFile, InMemory, Keeper, NoRoomError
 from peers.stores.master import Clock, Master
+from peers.values.conversion import is_value, msgpack_of_broker
 
-__all__ = ["MEMORY", "STORES_TOPIC", "Stores"]
+_pack = msgspec.msgpack.Encoder().encode
+
+
+class FeedStatistics(NamedTuple):
+    """What has come for a store since its hub was started."""
+
+    messages_total: int
+    """Messages under the prefix."""
+    lost_total: int
+    """Last messages of a topic and a write that are not in the store: their values have no msgpack form, or the store
+    has refused them."""
+
+
+class Feed:
+    """What feeds one store from one prefix.
+
+    Args:
+        core: Of the hub.
+        master: Of the store.
+        prefix: Topics that begin with it.
+        expiry_ns: How long an entry lives after its last message, ns; None: until it is erased.
+
+    Raises:
+        InvalidTopicError: That is no prefix.
+    """
+
+    def __init__(self, core: Core, master: Master, prefix: str, expiry_ns: int | None) -> None:
+        self._core, self._master, self._expiry_ns = core, master, expiry_ns
+        self.prefix = prefix
+        self._messages = self._lost = 0
+        self._handler = Handler(
+            self, role=Role.LOCAL, limits=QueueLimits(), name=f"feed of store {master.name}", address="local"
+        )
+        core.attach(self._handler)
+        core.subscribe(self._handler, [prefix])
+
+    @property
+    def store(self) -> str:
+        """The name of the store."""
+        return self._master.name
+
+    # As the outlet of its handler.
+
+    def send(self, batches: list[Batch]) -> None:
+        """Put the last message of each topic."""
+        last: dict[bytes, Frame] = {}
+        for batch in batches:
+            self._messages += batch.messages
+            for frame in batch.parts():
+                last[frame.topic] = frame
+        commands = []
+        for topic, frame in last.items():
+            value = _last_value(frame)
+            if value is None:
+                self._lost += 1
+            else:
+                commands.append(Command("put", _pack(topic.decode()), value, self._expiry_ns))
+        if commands:
+            self._master.apply(commands, self._put)
+
+    def send_gap(self, lost_messages: int) -> None:
+        """Do nothing: its queue never fills."""
+
+    def close(self, code: int, text: str) -> None:
+        """Do nothing: it has no connection."""
+
+    def _put(self, outcomes: Sequence[Change | StoreError | None], error: HubError | None) -> None:
+        refused = [outcome for outcome in outcomes if isinstance(outcome, StoreError)]
+        self._lost += len(outcomes) if error is not None else len(refused)
+
+    # Its end, and looking at it.
+
+    def stop(self) -> None:
+        """Put nothing more."""
+        self._core.detach(self._handler, "the store is closed")
+
+    def statistics(self) -> FeedStatistics:
+        """Return what has come."""
+        return FeedStatistics(self._messages, self._lost)
+
+
+def _last_value(frame: Frame) -> bytes | None:
+    """Return the last value of a frame in msgpack; None if it has no such form."""
+    body = bytes(frame.body)
+    if frame.encoding == Encoding.BROKER:
+        return msgpack_of_broker(body)
+    if frame.encoding != Encoding.MSGPACK:
+        return None
+    if frame.flags & FLAG_BATCH:
+        ends = value_ends(frame)
+        if ends is None:
+            return None
+        body = body[ends[-2] if len(ends) > 1 else BATCH_COUNT.size : ends[-1]]
+    return body if is_value(body) else None
+
 
 MEMORY = ":memory:"
 """What stands in place of a file for a store that is kept nowhere."""

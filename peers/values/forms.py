@@ -5,7 +5,7 @@ so they do not live as long as the batch does: the forms made last are kept, up 
 loop, and older ones are made again when a slow reader gets to them. So queues stay within their bounds, and readers
 that lag alike still share.
 
-Not here: what a batch looks like (`peers.websocket.batches`, `peers.websocket.zeek.batches`,
+Not here: what a batch looks like (`peers.websocket.batches`, `peers.websocket.zeek.codec`,
 `peers.zeek.broker.writing`).
 """
 

@@ -15,7 +15,7 @@ several topics with the same handlers (`hub.routes` interns them). Bytes of mess
 messages behind it, and the caller may stop and go on later.
 
 What does not depend on the protocol is in `FrameBuffer`: bytes that were read and not looked at yet, and the beginning
-of at most one incomplete frame. Broker's protocol has frames of another kind in it (`peers.zeek.broker.incoming`).
+of at most one incomplete frame. Broker's protocol has frames of another kind in it (`peers.zeek.broker.reading`).
 
 ```
 held:  [header|the begin...      pieces, as they were read, only of the cut frame; small ones put together

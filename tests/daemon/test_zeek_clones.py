@@ -12,9 +12,7 @@ import pytest
 from peers.client import connect
 from peers.values import Count, encode
 from peers.values.layout import Tag
-from peers.zeek.broker.envelope import Envelope, EnvelopeType, encode_envelope
-from peers.zeek.broker.filters import decode_filter
-from peers.zeek.broker.handshake_messages import NIL_ID
+from peers.zeek.broker.messages import NIL_ID, Envelope, EnvelopeType, decode_filter, encode_envelope
 from peers.zeek.broker.stores.command import Add, clone_topic, decode_command, entity, master_topic
 from tests.connections.broker.scripted import LOW, OTHER, Endpointlike
 from tests.daemon.hub_process import HubProcess

@@ -12,13 +12,9 @@ from typing import Any, Final
 from nacl.bindings import crypto_box_afternm
 
 from peers.wire.scanner import NEED_DATA
-from peers.zeek.zmtp.curve.client import CurveClient
-from peers.zeek.zmtp.curve.commands import INITIATE_NONCE, NUMBER, READY_NONCE
-from peers.zeek.zmtp.curve.key_pair import KeyPair
-from peers.zeek.zmtp.curve.server import CurveServer
+from peers.zeek.zmtp.curve.handshake import INITIATE_NONCE, NUMBER, READY_NONCE, CurveClient, CurveServer, KeyPair
 from peers.zeek.zmtp.frames import Command, Message, encode_command
-from peers.zeek.zmtp.greeting import Greeting
-from peers.zeek.zmtp.properties import encode_properties
+from peers.zeek.zmtp.handshake import Greeting, encode_properties
 from peers.zeek.zmtp.session import Ready, Session, SocketType
 from tests.fuzz.target import Target
 

@@ -29,7 +29,7 @@ from peers.wire.names import NameClaim, NameRelease, encode_claim, encode_names,
 from peers.wire.records import Commit, Fetch, Stage, encode_commit, encode_fetch, encode_stage
 from peers.wire.rules import encode_rules
 from peers.wire.shared import Segment, encode_released, encode_segment
-from peers.zeek.broker.handshake_messages import LENGTH
+from peers.zeek.broker.messages import LENGTH
 from tests.fuzz.hub import CLIENT, LINK, FuzzedHub
 from tests.fuzz.target import Target
 from tests.hubs.raw_websocket import MASK, apply_mask, request, upgrade

@@ -7,8 +7,7 @@ import struct
 from collections.abc import Callable
 from contextlib import suppress
 
-from peers.zeek.broker.envelope import Envelope, EnvelopeType
-from peers.zeek.broker.handshake_messages import NIL_ID
+from peers.zeek.broker.messages import NIL_ID, Envelope, EnvelopeType
 from peers.zeek.broker.stores.command import (
     KIND_OFFSET,
     NIL_ENTITY,

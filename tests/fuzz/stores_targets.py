@@ -15,8 +15,8 @@ from hub.frame import BATCH_COUNT, FLAG_BATCH, Frame
 from hub.handler import Handler
 from hub.overflow import QueueLimits
 from hub.request_frame import KIND_REQUEST, Reply, Request, Status
-from hub.stores.limits import ENTRY_BYTES, StoreLimits
-from peers.stores.keeper import InMemory
+from hub.stores.command import ENTRY_BYTES, StoreLimits
+from peers.stores.keeping import InMemory
 from peers.stores.master import Master
 from peers.stores.operations import canonical_form
 from tests.fuzz.target import Target

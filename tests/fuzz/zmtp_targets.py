@@ -9,15 +9,11 @@ from hub.stretch import Run, Stretch
 from peers.values import Count
 from peers.values.event import Event
 from peers.wire.scanner import NEED_DATA
-from peers.zeek.broker.nesting import UNREAD_BYTES
-from peers.zeek.zmtp.event_head import SERIALIZERS
-from peers.zeek.zmtp.event_json import to_json
-from peers.zeek.zmtp.event_session import EventSession
-from peers.zeek.zmtp.event_writing import EventWriter
+from peers.zeek.broker.writing import UNREAD_BYTES
+from peers.zeek.zmtp.events import SERIALIZERS, EventSession, EventWriter, to_json
 from peers.zeek.zmtp.frames import Command, encode_command, encode_message
-from peers.zeek.zmtp.greeting import Greeting
-from peers.zeek.zmtp.log_batch import LogBatch, LogBatchError
-from peers.zeek.zmtp.properties import encode_properties
+from peers.zeek.zmtp.handshake import Greeting, encode_properties
+from peers.zeek.zmtp.logs import LogBatch, LogBatchError
 from peers.zeek.zmtp.session import Session, SocketType
 from tests.fuzz.target import Target
 from tests.zeek.zmtp.recordings import TO_BROKER, wire

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hub.stores.command import Command
-from hub.stores.limits import StoreLimits
+from hub.stores.command import Command, StoreLimits
 from hub.stores.store import Store
 from peers.stores.operations import TypedOperations
 from peers.values import Value, decode, encode, from_msgpack, to_msgpack

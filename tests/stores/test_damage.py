@@ -11,8 +11,7 @@ import pytest
 from hub.errors import StorageError
 from hub.stores.command import Command
 from hub.stores.store import Entry, Store
-from peers.stores.keeping.database import Database
-from peers.stores.keeping.unkept import Unkept
+from peers.stores.keeping import Database, Unkept
 from peers.stores.operations import TypedOperations
 from tests.stores.packed import SECOND_NS, pack
 

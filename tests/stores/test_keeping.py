@@ -17,14 +17,11 @@ from hypothesis import strategies as st
 from hub.errors import HubError, RequestFailedError, RequestOverflowError, RequestTimeoutError, StorageError
 from hub.settings.settings import Settings
 from hub.settings.stores import StoresSettings
-from hub.stores.command import Command
-from hub.stores.limits import StoreLimits
+from hub.stores.command import Command, StoreLimits
 from hub.stores.store import Store
 from peers.client import connect
-from peers.stores.keeping import in_file
-from peers.stores.keeping.database import Database
-from peers.stores.keeping.in_file import InFile
-from peers.stores.keeping.unkept import Unkept
+from peers.stores import keeping
+from peers.stores.keeping import Database, InFile, Unkept
 from peers.stores.operations import TypedOperations
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub
@@ -139,7 +136,7 @@ async def test_to_wait_for_what_is_kept(start: Callable[..., Kept], monkeypatch:
         raise apsw.FullError("database or disk is full")
 
     write = Database.write
-    monkeypatch.setattr(in_file, "RETRY_S", 0.01)
+    monkeypatch.setattr(keeping, "RETRY_S", 0.01)
     monkeypatch.setattr(Database, "write", fail)
     kept.apply(put(KEYS[0], "two"))
     kept.keeper.keep((), order.append)
@@ -162,7 +159,7 @@ async def test_a_file_that_cannot_be_written(start: Callable[..., Kept], monkeyp
     def fail(*_: object) -> None:
         raise apsw.FullError("database or disk is full")
 
-    monkeypatch.setattr(in_file, "RETRY_S", 0.01)
+    monkeypatch.setattr(keeping, "RETRY_S", 0.01)
     monkeypatch.setattr(Database, "write", fail)
     kept.apply(put(KEYS[0], "during"))
     await eventually(lambda: len(kept.told) == 2)

@@ -12,9 +12,9 @@ import pytest
 from hub.errors import HubError, RequestFailedError, RequestOverflowError, UsageError
 from hub.settings.settings import Settings
 from hub.settings.stores import StoresSettings
-from hub.stores.change import ChangeKind
+from hub.stores.command import ChangeKind
 from peers.client import Client, connect
-from peers.stores.keeper import InMemory
+from peers.stores.keeping import InMemory
 from peers.stores.master import Master
 from peers.stores.reading import SNAPSHOT_NS, SNAPSHOTS_LIMIT
 from tests.hubs.eventually import eventually, settle

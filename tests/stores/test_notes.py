@@ -11,10 +11,8 @@ import pytest
 from hub.errors import HubError, StorageError
 from hub.stores.command import Command
 from hub.stores.store import Store
-from peers.stores.keeping import database, in_file
-from peers.stores.keeping.database import Database
-from peers.stores.keeping.in_file import InFile
-from peers.stores.keeping.unkept import Unkept
+from peers.stores import keeping
+from peers.stores.keeping import Database, InFile, Unkept
 from peers.stores.operations import TypedOperations
 from tests.hubs.eventually import eventually
 from tests.stores.packed import pack
@@ -53,14 +51,14 @@ def test_a_killed_hub_and_a_machine_that_stopped(tmp_path: Path, monkeypatch: py
     write(path, {"a": b"1"}, closes=False)
     assert read(path) == ({"a": b"1"}, True)
     write(path, {}, closes=False)
-    monkeypatch.setattr(database, "_boot_id", lambda: b"another")
+    monkeypatch.setattr(keeping, "_boot_id", lambda: b"another")
     assert read(path)[1] is False
     assert read(path)[1] is True
     write(path, {}, full_sync=True, closes=False)
-    monkeypatch.setattr(database, "_boot_id", lambda: b"a third one")
+    monkeypatch.setattr(keeping, "_boot_id", lambda: b"a third one")
     assert read(path)[1] is True
     write(path, {}, closes=False)
-    monkeypatch.setattr(database, "_boot_id", lambda: b"")  # nobody can tell
+    monkeypatch.setattr(keeping, "_boot_id", lambda: b"")  # nobody can tell
     assert read(path)[1] is False
     write(path, {}, closes=False)
     assert read(path)[1] is False
@@ -104,7 +102,7 @@ async def test_notes_of_what_could_not_be_written(
     def fail(*_: object) -> None:
         raise apsw.FullError("database or disk is full")
 
-    monkeypatch.setattr(in_file, "RETRY_S", 0.01)
+    monkeypatch.setattr(keeping, "RETRY_S", 0.01)
     monkeypatch.setattr(Database, "write", fail)
     change = store.apply(Command("put", pack("k"), pack(1)), 0)
     assert change is not None

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hub.stores.change import Change, ChangeKind
-from hub.stores.limits import StoreLimits
+from hub.stores.command import Change, ChangeKind, StoreLimits
 from hub.stores.replica import HELD, Needs, Replica
 from hub.stores.snapshot import Snapshot
 from hub.stores.store import Store

@@ -10,9 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hub.errors import StoreError
-from hub.stores.change import Change, ChangeKind
-from hub.stores.command import Command
-from hub.stores.limits import ENTRY_BYTES, StoreLimits
+from hub.stores.command import ENTRY_BYTES, Change, ChangeKind, Command, StoreLimits
 from hub.stores.store import Kept, Store
 from peers.values import Count, Enum, Port, Set, Table, Timespan, Timestamp, Value
 from peers.values.values import identity

@@ -9,11 +9,11 @@ import pytest
 from hub.overflow import QueueLimits
 from hub.settings.settings import Settings
 from hub.settings.stores import StoresSettings
-from hub.stores.limits import StoreLimits
+from hub.stores.command import StoreLimits
 from hub.writers import WRITES_PER_TURN
 from peers.client import connect
 from peers.client.stores import watch
-from peers.stores.keeper import InMemory
+from peers.stores.keeping import InMemory
 from peers.stores.wire import changes_of, changes_topic
 from peers.wire.control import encode_subscription
 from peers.wire.kinds import Kind

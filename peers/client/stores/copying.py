@@ -24,7 +24,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from hub.errors import ClosedError, HubError, RequestOverflowError
-from hub.stores.change import Change, ChangeKind
+from hub.stores.command import Change, ChangeKind
 from hub.stores.replica import Needs, Replica
 from hub.stores.snapshot import text_begins
 from peers.client.stream import MessageStream

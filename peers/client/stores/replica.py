@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Self
 
 from hub.errors import ClosedError, UsageError
-from hub.stores.change import Change
+from hub.stores.command import Change
 from peers.client.opened import Opened
 from peers.client.stores.copying import Copying
 from peers.client.stores.values import value_of

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Any, NamedTuple
 
 from hub.frame import Encoding
-from hub.stores.change import Change, ChangeKind
+from hub.stores.command import Change, ChangeKind
 from peers.client.values import decode_body
 
 __all__ = ["StoreChange", "StoreChangeKind", "StoreEntry", "StoreState", "change_of", "expiry_ns", "value_of"]

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
 from hub.errors import ClosedError, UsageError
-from hub.stores.change import Change
+from hub.stores.command import Change
 from peers.client.opened import Opened
 from peers.client.stores.copying import Copying
 from peers.client.stores.values import StoreChange, change_of

@@ -7,7 +7,7 @@ core ─ on_filter ─▶ Publisher: what clients of the hub, and other hubs, wa
 ```
 
 A node publishes only what it was told that somebody wants, and it learns that another node is up, or gone, from that
-one's subscriptions. So each of them is told (`telling`), also to the node itself; the end of one only when nobody in
+one's subscriptions. So each of them is told, also to the node itself; the end of one only when nobody in
 the cluster has it any more (`peers.zeek.zmtp.wanted`), nor the hub.
 
 Of a cluster that has a central broker of its own (`FarCluster`) the same two connections lead there: the broker's XPUB
@@ -23,27 +23,199 @@ Cost: a note for each publisher whenever a subscription comes or goes; a batch i
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Final, Protocol
 
 from hub.batch import Batch
-from peers.connections.zeek_cluster.fellows import HUB_TOPIC, Fellows
-from peers.connections.zeek_cluster.mechanisms import NO_CURVE
+from peers.connections.zeek_cluster.far_end import NO_CURVE
 from peers.connections.zeek_cluster.returning import Returning
-from peers.connections.zeek_cluster.telling import Telling
 from peers.node.node import Node
 from peers.values.forms import Form
 from peers.zeek.zmtp.discovery import NODE_ID
-from peers.zeek.zmtp.event_head import HUB_ID, JSON
-from peers.zeek.zmtp.event_writing import EventWriter
-from peers.zeek.zmtp.mechanism import Mechanism
+from peers.zeek.zmtp.events import HUB_ID, JSON, EventWriter
+from peers.zeek.zmtp.handshake import Mechanism
 from peers.zeek.zmtp.wanted import Wanted
 
-if TYPE_CHECKING:
-    from peers.connections.zeek_cluster.publisher import Publisher
-    from peers.connections.zeek_cluster.subscriber import Subscriber
+TURN_COST: Final = 4_000
+"""What may be done in one turn, about µs."""
 
-__all__ = ["REDIAL_S", "Cluster", "FarCluster"]
+_HANDED_OUT_COST: Final = TURN_COST // 2
+"""Of that, for taking note of what has changed: so that those who have taken note are told in any case."""
+
+_NOTES_PER_COST: Final = 8
+"""So many publishers take note of a topic in 1 µs."""
+
+
+class Listener(Protocol):
+    """A publisher."""
+
+    def note(self, topic: bytes, *, again: bool = False) -> None:
+        """Take note that it is to be told of a topic; `again`: also where it knows that it is wanted."""
+
+    def tell_some(self) -> int:
+        """Tell it some of what it is to be told; return what that has cost, about µs."""
+
+    @property
+    def has_untold(self) -> bool:
+        """Whether there is more."""
+
+
+class Telling:
+    """Of one cluster.
+
+    Args:
+        after_turn: Calls a function once this turn of the loop is over.
+        publishers: All who are told.
+    """
+
+    __slots__ = ("_after_turn", "_changed", "_is_due", "_line", "_publishers")
+
+    def __init__(self, after_turn: Callable[[Callable[[], object]], object], publishers: Collection[Listener]) -> None:
+        self._after_turn = after_turn
+        self._publishers = publishers
+        self._changed: OrderedDict[bytes, bool] = OrderedDict()
+        """Topics of which no publisher has taken note yet, and whether that is `again`."""
+        self._line: OrderedDict[Listener, None] = OrderedDict()
+        """Those who have something to be told, first come."""
+        self._is_due = False
+
+    def changed(self, topic: bytes, *, again: bool) -> None:
+        """All publishers are to be told of a topic; `again`: also those who know that it is wanted."""
+        self._changed[topic] = again or self._changed.get(topic, False)
+        self._request()
+
+    def stand(self, publisher: Listener) -> None:
+        """A publisher is to be told something."""
+        self._line[publisher] = None
+        self._request()
+
+    def leave(self, publisher: Listener) -> None:
+        """A publisher is gone; once or more."""
+        self._line.pop(publisher, None)
+
+    def _request(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            self._after_turn(self._go_on)
+
+    def _go_on(self) -> None:
+        """Do a turn's share."""
+        self._is_due = False
+        publishers, changed, line = self._publishers, self._changed, self._line
+        cost = 0
+        while changed and cost < _HANDED_OUT_COST:
+            topic, again = changed.popitem(last=False)
+            for publisher in publishers:
+                publisher.note(topic, again=again)
+            cost += 1 + len(publishers) // _NOTES_PER_COST
+        while line and cost < TURN_COST:
+            publisher, _ = line.popitem(last=False)
+            cost += publisher.tell_some()
+            if publisher.has_untold:
+                line[publisher] = None
+        if changed or line:
+            self._request()
+
+
+HUB_TOPIC: Final = b"topichub.hub."
+"""What the topics begin with to which hubs subscribe: the id follows in hexadecimal digits, and a dot."""
+
+_LOOK_S: Final = 1.0
+"""How often it is looked whether the mesh has changed, seconds."""
+
+_SETTLE_S: Final = 0.05
+"""How long it is waited for what else the broker tells in the same breath, seconds."""
+
+
+class Fellows:
+    """Hubs in a cluster.
+
+    Args:
+        node: This one.
+        address: Where the broker is, for people.
+        on_change: Called when this hub leaves the cluster to another one, and when it does so no more.
+    """
+
+    __slots__ = ("_address", "_has", "_hubs", "_is_told", "_looking", "_node", "_on_change", "is_left", "topic")
+
+    def __init__(self, node: Node, address: str, on_change: Callable[[], object]) -> None:
+        self._node = node
+        self._address = address
+        self._on_change = on_change
+        self.topic = HUB_TOPIC + node.id.hex().encode() + b"."
+        """What this hub subscribes to."""
+        self.is_left = False
+        """Whether this hub leaves the cluster to another one."""
+        # The hub that has it; None before the broker has told for the first time who is there.
+        self._has: bytes | None = None
+        # Those that are there, with this one, once the broker has told it; as far as it has told since it is connected.
+        self._hubs: set[bytes] = set()
+        self._is_told = False
+        self._looking: asyncio.TimerHandle | None = None
+
+    def begin(self) -> None:
+        """The broker tells from now on who is there."""
+        self._hubs.clear()
+        self._is_told = False
+        if self._has is None:
+            self._leave(is_left=len(self._node.core.mesh.graph.reached) > 1)
+        self._look_in(_LOOK_S)
+
+    def end(self) -> None:
+        """It tells nothing any more; as long as that is so, nothing changes."""
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+
+    def appeared(self, topic: bytes) -> None:
+        """Somebody has subscribed to a topic that begins with `HUB_TOPIC`; once more, perhaps."""
+        self._is_told = self._is_told or topic == self.topic
+        hub = _hub_of(topic)
+        if hub and hub not in self._hubs:
+            self._hubs.add(hub)
+            self._look_in(_SETTLE_S)
+
+    def gone(self, topic: bytes) -> None:
+        """Nobody has subscribed to it any more."""
+        self._hubs.discard(_hub_of(topic))
+        self._look_in(0)
+
+    def _look_in(self, seconds: float) -> None:
+        self.end()
+        self._looking = self._node.loop.call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        self._look_in(_LOOK_S)
+        if not self._is_told:
+            return
+        reached = self._node.core.mesh.graph.reached
+        before, self._has = self._has, min((hub for hub in self._hubs if hub in reached), default=self._node.id)
+        is_left = self._has != self._node.id
+        if self._has != before and (before is not None or is_left):
+            text = "Zeek cluster left to another hub of the mesh" if is_left else "Zeek cluster taken over"
+            self._node.log.info(text, cluster=self._address, hub=self._has.hex())
+        self._leave(is_left=is_left)
+
+    def _leave(self, *, is_left: bool) -> None:
+        if is_left != self.is_left:
+            self.is_left = is_left
+            self._node.zeek_clusters_left += 1 if is_left else -1
+            self._on_change()
+
+
+def _hub_of(topic: bytes) -> bytes:
+    """Return the id in a topic; empty where there is none."""
+    try:
+        return bytes.fromhex(topic[len(HUB_TOPIC) : -1].decode())
+    except ValueError:
+        return b""
+
+
+if TYPE_CHECKING:
+    from peers.connections.zeek_cluster.sockets import Publisher, Subscriber
+
 
 REDIAL_S: Final = 0.3
 """How long after its start publishers are not read, seconds. Sockets of libzmq dial again within 0.1 s, in any order:

@@ -6,31 +6,145 @@ Who it is is found out as for all Zeeks (`peers.connections.door`). It becomes a
 handshake. Nothing is ever said to a far side that is refused, or that is ended: ZeroMQ has no word for it that Zeek
 survives, so the reason is in the log.
 
-Owner: one `Connection`. Not here: what comes, and what is written (`subscriber`, `publisher`).
+Owner: one `Connection`. Not here: what comes, and what is written (`sockets`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import socket
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 from hub.asked import OnFilter
 from hub.batch import Batch
+from hub.config import ConfigError
 from hub.delivery import Role
-from hub.errors import NotRecognisedError
+from hub.errors import NotRecognisedError, UsageError
 from hub.handler import Handler
 from hub.overflow import QueueLimits
 from hub.request_frame import Item
+from hub.settings.zeek import ZeekSettings
 from peers.connections.connection import Connection
 from peers.connections.door import enter_zeek, refuse_zeek, rights_of
-from peers.connections.zeek_cluster.complaints import Complaints
 from peers.node.node import Node
-from peers.zeek.zmtp.mechanism import Fault
+from peers.users.curve_keys import read_public, read_secret
+from peers.zeek.zmtp.handshake import NULL, Fault, Mechanism
 from peers.zeek.zmtp.session import Ended, Session
 
-__all__ = ["PROOF_COST", "SEALED_WRITE_COST", "FarEnd"]
+
+def need_curve() -> None:
+    """See to it that CURVE can be spoken.
+
+    Raises:
+        UsageError: PyNaCl is not installed.
+    """
+    try:
+        import nacl.bindings  # noqa: F401, PLC0415 -- optional, and only who uses CURVE pays for the import
+    except ImportError as error:
+        raise UsageError("CURVE needs PyNaCl, which is not installed: pip install '.[curve]'") from error
+
+
+class Mechanisms:
+    """What each connection gets one of.
+
+    Args:
+        settings: Which keys there are.
+        allows: Whether a node may come in that has a public key; asked in each handshake.
+
+    Raises:
+        ConfigError: A key cannot be read, or one of two that belong together is missing.
+        UsageError: PyNaCl is not installed.
+    """
+
+    def __init__(self, settings: ZeekSettings, allows: Callable[[bytes], bool]) -> None:
+        self.served: Callable[[], Mechanism] = _null
+        """Makes that of a connection of a node that has come."""
+        self.dialled: Callable[[], Mechanism] = _null
+        """Makes that of a connection to a broker."""
+        if settings.curve_clients and not settings.curve_key:
+            raise ConfigError("", "zeek.curve_key", "missing: without it, nobody is asked for zeek.curve_clients")
+        if bool(settings.curve_broker) is not bool(settings.curve_node_key):
+            missing = "curve_node_key" if settings.curve_broker else "curve_broker"
+            raise ConfigError("", f"zeek.{missing}", "missing: zeek.curve_broker and zeek.curve_node_key go together")
+        if settings.curve_key:
+            self.served = _server(read_secret(settings.curve_key), allows)
+        if settings.curve_broker:
+            self.dialled = _client(read_secret(settings.curve_node_key), read_public(settings.curve_broker))
+
+
+def _null() -> Mechanism:
+    return NULL
+
+
+def _server(secret: bytes, allows: Callable[[bytes], bool]) -> Callable[[], Mechanism]:
+    need_curve()
+    from peers.zeek.zmtp.curve.handshake import CurveServer, KeyPair  # noqa: PLC0415 -- as above
+
+    keys = KeyPair.of_secret(secret)
+    return lambda: CurveServer(keys, allows)
+
+
+def _client(secret: bytes, server: bytes) -> Callable[[], Mechanism]:
+    need_curve()
+    from peers.zeek.zmtp.curve.handshake import CurveClient, KeyPair  # noqa: PLC0415 -- as above
+
+    keys = KeyPair.of_secret(secret)
+    return lambda: CurveClient(keys, server)
+
+
+NO_CURVE = Mechanisms(ZeekSettings(), lambda _: False)
+"""Nothing is set."""
+
+
+LINES_PER_SECOND: Final = 8
+"""How many lines a second tell what is wrong with one node: enough to see it."""
+
+_SECOND_S: Final = 1.0
+
+
+class Complaints:
+    """About one thing that a node sends.
+
+    Args:
+        connection: To the node.
+        text: What has happened.
+    """
+
+    __slots__ = ("_again_s", "_connection", "_count", "_lines_left", "_reason", "_text")
+
+    def __init__(self, connection: Connection, text: str) -> None:
+        self._connection = connection
+        self._text = text
+        # What is not told yet: how many, and why the last of them was not taken.
+        self._count, self._reason = 0, ""
+        # How many lines more may be told until when, of the loop's clock.
+        self._lines_left, self._again_s = 0, 0.0
+
+    def add(self, reason: str) -> None:
+        """Something was not taken."""
+        self._count += 1
+        self._reason = reason
+        now_s = self._connection.node.loop.time()
+        if now_s >= self._again_s:
+            self._again_s = now_s + _SECOND_S
+            self._lines_left = LINES_PER_SECOND
+        if self._lines_left:
+            self._lines_left -= 1
+            self._tell()
+
+    def end(self) -> None:
+        """The connection is over: tell what is left; once or more."""
+        if self._count:
+            self._tell()
+
+    def _tell(self) -> None:
+        connection, count = self._connection, self._count
+        self._count = 0
+        name, address = connection.far_name, connection.address
+        connection.node.log.warning(self._text, address=address, name=name, reason=self._reason, messages=count)
+
 
 _LOOK_S: Final = 1.0
 """How soon a hub parts that has become one of the same mesh, seconds."""

@@ -26,15 +26,14 @@ from hub.batch import Batch
 from hub.events import zeek_node
 from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
 from peers.connections.zeek_cluster.cluster import FarCluster
-from peers.connections.zeek_cluster.mechanisms import NO_CURVE
+from peers.connections.zeek_cluster.far_end import NO_CURVE
 from peers.node.node import Node
 from peers.zeek.zmtp.discovery import LOOK_S, NODE_ID, Discovery, Down, Odd, Say, Up
-from peers.zeek.zmtp.event_head import BINARY
-from peers.zeek.zmtp.mechanism import Mechanism
+from peers.zeek.zmtp.events import BINARY
+from peers.zeek.zmtp.handshake import Mechanism
 
 if TYPE_CHECKING:
-    from peers.connections.zeek_cluster.publisher import Publisher
-    from peers.connections.zeek_cluster.subscriber import Subscriber
+    from peers.connections.zeek_cluster.sockets import Publisher, Subscriber
 
 __all__ = ["Member"]
 

@@ -30,8 +30,7 @@ from peers.values.layout import InvalidDataError
 from peers.zeek.zmtp.discovery import GREETING, NODE_ID, NODES_LIMIT
 
 if TYPE_CHECKING:
-    from peers.connections.zeek_cluster.publisher import Publisher
-    from peers.connections.zeek_cluster.subscriber import Subscriber
+    from peers.connections.zeek_cluster.sockets import Publisher, Subscriber
 
 __all__ = ["WAIT_S", "Returning"]
 

@@ -9,7 +9,7 @@ and writes `take_outgoing()` again. If a message of a Zeek cannot be read (it is
 only that message is lost; a Zeek that does not keep to RFC 6455 loses the connection.
 
 Owner: one connection. Invariant: at most one message and one read are held. Not here: what is wanted
-(`peers.websocket.zeek.wanted`), clocks, what the hub does with the messages.
+(`peers.websocket.zeek.codec`), clocks, what the hub does with the messages.
 """
 
 from __future__ import annotations

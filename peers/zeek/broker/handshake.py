@@ -22,7 +22,7 @@ connector smaller: ◀ probe    hello ▶    ◀ hello    version_select ▶ ori
 Before the originator selects the version, and when the responder hears of it, the handshake stops in `DECIDING`: the
 owner of all connections decides whether this one is wanted, see `PeerKnown`.
 
-Owner: one session. Not here: framing and its limits (`peers.zeek.broker.incoming`), how long a handshake may take.
+Owner: one session. Not here: framing and its limits (`peers.zeek.broker.reading`), how long a handshake may take.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from enum import Enum
 from typing import Any, Literal, NamedTuple
 
 from hub.errors import ProtocolError
-from peers.zeek.broker.codes import BrokerCode
-from peers.zeek.broker.filters import Filter
-from peers.zeek.broker.handshake_messages import (
+from peers.zeek.broker.messages import (
     NIL_ID,
+    BrokerCode,
     DropConn,
+    Filter,
     HandshakeMessage,
     Hello,
     OriginatorAck,

@@ -39,18 +39,22 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from hub.errors import ProtocolError
 from hub.stretch import Run, Stretch
 from peers.wire.scanner import NEED_DATA, NeedData, RouteTable
-from peers.zeek.broker.codes import BrokerCode
-from peers.zeek.broker.envelope import Envelope, EnvelopeType, encode_ping, encode_pong, encode_routing_update
-from peers.zeek.broker.filters import (
+from peers.zeek.broker.handshake import Ended, Handshake, PeerKnown, Role, State
+from peers.zeek.broker.messages import (
     FILTER_LIMIT_BYTES,
     FILTER_LIMIT_PREFIXES,
+    ID_BYTES,
+    NIL_ID,
+    BrokerCode,
+    Envelope,
+    EnvelopeType,
     decode_filter,
+    encode_ping,
+    encode_pong,
+    encode_routing_update,
     minimal_prefixes,
 )
-from peers.zeek.broker.handshake import Ended, Handshake, PeerKnown, Role, State
-from peers.zeek.broker.handshake_messages import ID_BYTES, NIL_ID
-from peers.zeek.broker.incoming import Incoming
-from peers.zeek.broker.reading import Reader, Skipped
+from peers.zeek.broker.reading import Incoming, Reader, Skipped
 
 __all__ = [
     "FRAME_LIMIT_BYTES",

@@ -6,10 +6,10 @@ envelope:  length  sender receiver type ttl │ topic length  topic  payload
 ```
 
 A body in Broker's binary format is copied unread, in one slice with its topic, unless it is so large that it could nest
-deeper than Broker can read. A msgpack body goes through a conversion that is passed in, and each value of a BATCH
-becomes an envelope of its own. Messages that cannot become envelopes are lost and counted: bodies that the conversion
-refuses, bodies that nest too deep, empty bodies (Broker before 2.8 takes no empty payload), and a BATCH whose values
-cannot be told apart.
+deeper than Broker can read: C++ Broker reads values by recursion, and a deep value ends its process. A msgpack body
+goes through a conversion that is passed in, and each value of a BATCH becomes an envelope of its own. Messages that
+cannot become envelopes are lost and counted: bodies that the conversion refuses, bodies that nest too deep, empty
+bodies (Broker before 2.8 takes no empty payload), and a BATCH whose values cannot be told apart.
 
 The sender is always this hub and the receiver everybody, so the result is the same for all Broker peers and can be
 shared among them.
@@ -19,17 +19,112 @@ Cost: 0.3 µs a message while the topic repeats and nothing is converted. No sta
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from struct import Struct
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from hub.batch import Batch
-from hub.frame import BROKER_FLAGS, HEADER, HEADER_BYTES, KIND_MESSAGES, Frame
-from peers.zeek.broker.bodies import Convert, bodies_of
-from peers.zeek.broker.envelope import data_header
-from peers.zeek.broker.handshake_messages import LENGTH
-from peers.zeek.broker.nesting import UNREAD_BYTES
+from hub.batch import Batch, value_ends
+from hub.frame import (
+    BATCH_COUNT,
+    BROKER_FLAGS,
+    FLAG_BATCH,
+    FLAG_TAGGED,
+    HEADER,
+    HEADER_BYTES,
+    KIND_MESSAGES,
+    Encoding,
+    Frame,
+)
+from peers.zeek.broker.messages import LENGTH, data_header, read_varbyte
 
-__all__ = ["DataEnvelopes", "data_envelopes"]
+UNREAD_BYTES: Final = 32 * 1024
+"""Largest body that is forwarded without a look at it, bytes."""
+
+LEVELS_LIMIT: Final = UNREAD_BYTES // 2
+"""Deepest nesting that is forwarded: as deep as a body of `UNREAD_BYTES` can nest."""
+
+STEPS_LIMIT: Final = 200_000
+"""Most values of one body that are looked at."""
+
+_STRINGS = frozenset({5, 11})  # tags of strings and enum values: a length follows, and so many bytes
+_CONTAINERS = {12: 1, 13: 2, 14: 1}  # tags of sets, tables and vectors, with the number of values in an element
+_SIZES = {0: 0, 1: 1, 2: 8, 3: 8, 4: 8, 6: 16, 7: 17, 8: 3, 9: 8, 10: 8}  # all other tags, with the bytes that follow
+
+
+def nests_too_deep(body: bytes) -> bool:
+    """Return whether a value in Broker's binary format has, or may have, more than `LEVELS_LIMIT` levels."""
+    return len(body) > UNREAD_BYTES and _openers(body) > LEVELS_LIMIT and _reaches(body, LEVELS_LIMIT)
+
+
+def _openers(body: bytes) -> int:
+    """Return how many bytes could begin a container; no value has more levels than that."""
+    return sum(body.count(tag) for tag in _CONTAINERS)
+
+
+def _reaches(body: bytes, limit: int) -> bool:
+    """Return whether the value nests deeper than `limit` levels, or whether finding that out takes too long."""
+    left: list[int] = []  # for each open container, how many of its values are still to come
+    position = 0
+    try:
+        for _ in range(STEPS_LIMIT):
+            tag = body[position]
+            position += 1
+            if tag in _CONTAINERS:
+                count, position = read_varbyte(body, position)
+                if count:
+                    left.append(count * _CONTAINERS[tag])
+                    if len(left) > limit:
+                        return True
+                    continue  # no value is complete: its first one comes next
+            elif tag in _STRINGS:
+                size, position = read_varbyte(body, position)
+                position += size
+            else:
+                position += _SIZES[tag]
+            while left and left[-1] == 1:  # the last value of its container is complete, and so is the container
+                left.pop()
+            if not left:
+                return False
+            left[-1] -= 1
+    except (IndexError, KeyError, ValueError):  # it is no value, and Broker's reader stops here, too
+        return False
+    return True
+
+
+Convert = Callable[[bytes], bytes]
+"""Converts a msgpack value to Broker's binary format; raises ValueError for a value that it cannot convert."""
+
+
+def bodies_of(frame: Frame, convert: Convert) -> tuple[list[bytes], int]:
+    """Return the values of a frame, none of them empty, and how many others it has.
+
+    Args:
+        frame: A MESSAGES frame; labels and names are not looked at, since a Zeek knows nothing of them.
+        convert: Converts msgpack values.
+    """
+    if frame.flags & ~FLAG_TAGGED == BROKER_FLAGS and frame.body:
+        return ([], 1) if nests_too_deep(frame.body) else ([frame.body], 0)
+    if frame.encoding != Encoding.MSGPACK:
+        return [], frame.messages
+    values: Iterable[bytes] = (frame.body,)
+    if frame.flags & FLAG_BATCH:
+        ends = value_ends(frame)
+        if ends is None:
+            return [], frame.messages
+        values = (frame.body[start:end] for start, end in zip([BATCH_COUNT.size, *ends], ends, strict=False))
+    bodies = []
+    lost = 0
+    for value in values:
+        try:
+            body = convert(value)
+        except ValueError:
+            body = b""
+        if body:
+            bodies.append(body)
+        else:
+            lost += 1
+    return bodies, lost
+
 
 _BROKER_KEY_START = bytes((KIND_MESSAGES, BROKER_FLAGS))
 _KEY_LENGTH_OFFSET = 6  # from this offset on, a frame is the same as an envelope behind its ttl

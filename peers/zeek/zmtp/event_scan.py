@@ -1,7 +1,7 @@
 """`find_events`: from events of Zeek nodes, as they stand on the wire, to the hub's frames and their runs.
 
 `_zmtp.pyx` is the compiled twin of this module. What an event looks like, and what a head is, is told in
-`peers.zeek.zmtp.event_reading`.
+`peers.zeek.zmtp.events`.
 
 No state, no I/O. Cost, of an event of 100 bytes: 8 µs, most of it to see that the payload is an event; compiled,
 0.03 µs while the head repeats, 0.2 µs when heads alternate.

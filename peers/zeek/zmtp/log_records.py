@@ -1,7 +1,7 @@
 """`take_records`: records of Zeek's log batches, as msgpack maps; `Reader` reads forward through a batch.
 
 `_zmtp.pyx` is the compiled twin of this module. What stands in a batch, and what becomes of it, is told in
-`peers.zeek.zmtp.log_batch`.
+`peers.zeek.zmtp.logs`.
 
 Counts are compared with the bytes that are left before anything is allocated. No state, no I/O. Cost: 2 µs a value;
 compiled, 0.03 µs.

@@ -18,7 +18,7 @@ Owner: one connection. Invariants: after `Ended` nothing more is read. Besides w
 one incomplete message is held; a stranger's is at most `HANDSHAKE_LIMIT_BYTES` long.
 
 Not here: sockets, clocks, who is told which subscriptions (`peers.zeek.zmtp.wanted`), and how the sides get to know
-each other: that is the part of a mechanism (`peers.zeek.zmtp.mechanism`).
+each other: that is the part of a mechanism (`peers.zeek.zmtp.handshake`).
 """
 
 from __future__ import annotations
@@ -29,9 +29,20 @@ from typing import Any, NamedTuple
 from hub.errors import CloseCode, ProtocolError
 from peers.wire.scanner import NEED_DATA, NeedData
 from peers.zeek.zmtp.frames import Command, Message, encode_command, encode_frame
-from peers.zeek.zmtp.greeting import GREETING_BYTES, OPENING_BYTES, Greeting, check_beginning
-from peers.zeek.zmtp.mechanism import NULL, Fault, HandshakeError, Mechanism
-from peers.zeek.zmtp.properties import HUB, SOCKET_TYPE, decode_properties, encode_properties
+from peers.zeek.zmtp.handshake import (
+    GREETING_BYTES,
+    HUB,
+    NULL,
+    OPENING_BYTES,
+    SOCKET_TYPE,
+    Fault,
+    Greeting,
+    HandshakeError,
+    Mechanism,
+    check_beginning,
+    decode_properties,
+    encode_properties,
+)
 
 __all__ = [
     "HANDSHAKE_LIMIT_BYTES",

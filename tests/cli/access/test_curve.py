@@ -18,7 +18,7 @@ from tests.cli.programs import HUB, PATIENCE_S, PROJECT, environment
 def test_a_pair_is_made(tmp_path: Path) -> None:
     """The public key is that of the secret one, and all that is written to the terminal."""
     pytest.importorskip("nacl", reason="part of the extra `test`")
-    from peers.zeek.zmtp.curve.key_pair import KeyPair
+    from peers.zeek.zmtp.curve.handshake import KeyPair
 
     made = run(tmp_path, "curve", "new", "broker")
     assert (made.returncode, made.stderr) == (0, "")

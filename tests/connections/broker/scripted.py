@@ -8,29 +8,27 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from peers.transport.endpoints import Endpoint
-from peers.zeek.broker.envelope import (
-    Envelope,
-    EnvelopeType,
-    decode_envelope,
-    encode_envelope,
-    encode_ping,
-    encode_pong,
-    encode_routing_update,
-)
-from peers.zeek.broker.filters import decode_filter
-from peers.zeek.broker.handshake_messages import (
+from peers.zeek.broker.messages import (
     LENGTH,
     NIL_ID,
+    Envelope,
+    EnvelopeType,
     HandshakeMessage,
     Hello,
     Probe,
     VersionSelect,
+    decode_envelope,
+    decode_filter,
     decode_message,
+    encode_envelope,
     encode_hello,
     encode_originator_ack,
     encode_originator_syn,
+    encode_ping,
+    encode_pong,
     encode_probe,
     encode_responder_syn_ack,
+    encode_routing_update,
     encode_version_select,
 )
 

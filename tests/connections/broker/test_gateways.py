@@ -12,7 +12,7 @@ from hub.policy.language import read_policy
 from peers.values import decode, encode
 from peers.wire.kinds import Kind
 from peers.wire.routing import AnnouncementPart, decode_routing, encode_routing
-from peers.zeek.broker.handshake_messages import encode_hello, encode_version_select
+from peers.zeek.broker.messages import encode_hello, encode_version_select
 from tests.connections.broker.conftest import StartHub
 from tests.connections.broker.hubs import ZeekHub
 from tests.connections.broker.scripted import LOW, OTHER, Data, Endpointlike

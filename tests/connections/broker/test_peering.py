@@ -16,9 +16,15 @@ from hub.settings.settings import Settings
 from hub.settings.zeek import ZeekSettings
 from peers.connections.broker_tls import client_context, server_context
 from peers.values import Count, Table, decode, encode
-from peers.zeek.broker.codes import BrokerCode
-from peers.zeek.broker.envelope import EnvelopeType
-from peers.zeek.broker.handshake_messages import DropConn, Hello, Probe, encode_hello, encode_version_select
+from peers.zeek.broker.messages import (
+    BrokerCode,
+    DropConn,
+    EnvelopeType,
+    Hello,
+    Probe,
+    encode_hello,
+    encode_version_select,
+)
 from tests.connections.broker.conftest import PLAIN, StartHub
 from tests.connections.broker.hubs import ZeekHub
 from tests.connections.broker.scripted import HIGH, LOW, OTHER, Data, Endpointlike

@@ -13,8 +13,7 @@ from hub.settings.settings import Settings
 from hub.settings.zeek import ZeekSettings
 from peers.connections.broker_tls import client_context
 from peers.values import decode, to_text
-from peers.zeek.broker.envelope import EnvelopeType, encode_envelope
-from peers.zeek.broker.handshake_messages import NIL_ID
+from peers.zeek.broker.messages import NIL_ID, EnvelopeType, encode_envelope
 from tests.connections.broker.conftest import PLAIN, StartHub
 from tests.connections.broker.hubs import ZeekHub
 from tests.connections.broker.scripted import LOW, Endpointlike

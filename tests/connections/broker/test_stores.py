@@ -21,9 +21,7 @@ from peers.connections import broker_stores
 from peers.node.metrics import registry
 from peers.users.users import Users
 from peers.values import Count, encode, to_msgpack
-from peers.zeek.broker.envelope import Envelope, EnvelopeType, encode_envelope
-from peers.zeek.broker.filters import decode_filter
-from peers.zeek.broker.handshake_messages import NIL_ID
+from peers.zeek.broker.messages import NIL_ID, Envelope, EnvelopeType, decode_filter, encode_envelope
 from peers.zeek.broker.stores.channel import SILENT_TICKS
 from peers.zeek.broker.stores.clone import Clone
 from peers.zeek.broker.stores.command import (
@@ -247,15 +245,15 @@ async def test_a_zeek_that_does_not_read(hub: ZeekHub, zeeks_of: Peer, monkeypat
     one, two = await zeeks.peer(), await zeeks.peer(OTHER)
     two.far.update([CLONE])
     await eventually(lambda: CLONE in one.filter)
-    (writer,) = [zeek.writer for zeek in hub.zeeks if zeek.conversation.far_name.startswith("2222")]
-    writer.pause()
+    (writer,) = [zeek for zeek in hub.zeeks if zeek.conversation.far_name.startswith("2222")]
+    writer.pause_writing()
     held_bytes = hub.node.held.size_bytes
     for number in range(5):
         say(one.far, Put(encode(number), encode("v"), None, NIL_ENTITY))
     await eventually(lambda: hub.node.zeek_stores.counters.undelivered == 2)
     assert hub.node.held.size_bytes > held_bytes
     assert two.heard == []
-    writer.resume()
+    writer.resume_writing()
     await eventually(lambda: len(two.heard) == 3)
     assert [command.content for command in two.heard] == [
         Put(encode(number), encode("v"), None, NIL_ENTITY) for number in range(3)

@@ -13,10 +13,9 @@ from peers.daemon.daemon import Daemon
 from peers.transport.liveness import Liveness
 from peers.values import Count
 from peers.values.event import Event
-from peers.zeek.zmtp.event_payload import is_event
+from peers.zeek.zmtp.events import is_event
 from peers.zeek.zmtp.frames import Command, encode_command, encode_frame, encode_message
-from peers.zeek.zmtp.greeting import GREETING_BYTES, Greeting
-from peers.zeek.zmtp.properties import encode_properties
+from peers.zeek.zmtp.handshake import GREETING_BYTES, Greeting, encode_properties
 from peers.zeek.zmtp.session import encode_subscription
 from tests.connections.zeek_cluster.conftest import StartNode
 from tests.connections.zeek_cluster.node import HELLO, ZmqNode

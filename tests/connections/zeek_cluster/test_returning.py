@@ -10,8 +10,7 @@ import zmq
 
 from peers.connections.connection import BARRED, Connection
 from peers.connections.zeek_cluster import cluster, returning
-from peers.connections.zeek_cluster.publisher import Publisher
-from peers.connections.zeek_cluster.subscriber import Subscriber
+from peers.connections.zeek_cluster.sockets import Publisher, Subscriber
 from peers.daemon.daemon import Daemon
 from peers.values.event import Event
 from tests.connections.zeek_cluster.conftest import StartNode, joined_nodes

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from peers.connections.zeek_cluster.telling import TURN_COST, Listener, Telling
+from peers.connections.zeek_cluster.cluster import TURN_COST, Listener, Telling
 
 WORD_COST = 5
 AT_ONCE = 64

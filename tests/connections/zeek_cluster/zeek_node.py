@@ -6,7 +6,7 @@ import zmq
 
 from peers.transport.endpoints import Endpoint
 from peers.values.event import Event
-from peers.zeek.zmtp.event_json import from_json, to_json
+from peers.zeek.zmtp.events import from_json, to_json
 from tests.connections.zeek_cluster.node import ZmqNode
 
 __all__ = ["ZeekNode"]

@@ -12,7 +12,7 @@ from hub.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, FLAG_TAGGED, KIND_M
 from hub.tags.envelope import tagged
 from peers.values import CONVERTED_LIMIT_BYTES
 from peers.websocket.framing import encode_message
-from peers.websocket.zeek.batches import SPLIT_LIMIT_MESSAGES, texts, zeek_form
+from peers.websocket.zeek.codec import SPLIT_LIMIT_MESSAGES, texts, zeek_form
 from tests.websocket.zeek.messages import body_of, count
 
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.filter import Change, Filter
-from peers.websocket.zeek.wanted import Wanted
+from peers.websocket.zeek.codec import Wanted
 
 
 def test_covered_or_not() -> None:

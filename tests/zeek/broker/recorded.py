@@ -11,10 +11,8 @@ from typing import Any
 
 from hub.frame import Frame, iterate_frames
 from hub.stretch import Run, Stretch
-from peers.zeek.broker.envelope import Envelope, EnvelopeType, decode_envelope
-from peers.zeek.broker.filters import decode_filter
 from peers.zeek.broker.handshake import Role
-from peers.zeek.broker.handshake_messages import LENGTH
+from peers.zeek.broker.messages import LENGTH, Envelope, EnvelopeType, decode_envelope, decode_filter
 from peers.zeek.broker.session import NEED_DATA, Event, PeerKnown, Session
 from tests.wire.pair import Table, Way, runs_in
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peers.zeek.broker.codes import BrokerCode
+from peers.zeek.broker.messages import BrokerCode
 
 
 def test_codes_are_complete() -> None:

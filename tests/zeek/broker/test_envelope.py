@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peers.zeek.broker.envelope import (
+from peers.zeek.broker.messages import (
+    NIL_ID,
     Envelope,
     EnvelopeType,
     data_header,
@@ -16,7 +17,6 @@ from peers.zeek.broker.envelope import (
     encode_pong,
     encode_routing_update,
 )
-from peers.zeek.broker.handshake_messages import NIL_ID
 
 A = bytes.fromhex("00000000000040008000000000000000")
 B = bytes.fromhex("ffffffffffff4fffbfffffffffffffff")

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peers.zeek.broker.filters import (
+from peers.zeek.broker.messages import (
     FILTER_LIMIT_PREFIXES,
     Filter,
     decode_filter,

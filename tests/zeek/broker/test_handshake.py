@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from hub.errors import ProtocolError
-from peers.zeek.broker.codes import BrokerCode
-from peers.zeek.broker.filters import Filter
 from peers.zeek.broker.handshake import Ended, Handshake, PeerKnown, Role, State
-from peers.zeek.broker.handshake_messages import (
+from peers.zeek.broker.messages import (
+    BrokerCode,
     DropConn,
+    Filter,
     HandshakeMessage,
     Hello,
     OriginatorAck,

@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.errors import ProtocolError
-from peers.zeek.broker import handshake_messages as messages
-from peers.zeek.broker.codes import BrokerCode
-from peers.zeek.broker.filters import Filter
+from peers.zeek.broker import messages
+from peers.zeek.broker.messages import BrokerCode, Filter
 
 A = bytes.fromhex("00000000000040008000000000000000")
 

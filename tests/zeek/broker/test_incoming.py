@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.errors import ProtocolError
-from peers.zeek.broker.incoming import Incoming
+from peers.zeek.broker.reading import Incoming
 from tests.wire.pair import parts
 from tests.zeek.broker.recorded import framed
 

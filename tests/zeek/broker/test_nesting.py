@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
-from peers.zeek.broker.nesting import LEVELS_LIMIT, STEPS_LIMIT, UNREAD_BYTES, _reaches, nests_too_deep
+from peers.zeek.broker.writing import LEVELS_LIMIT, STEPS_LIMIT, UNREAD_BYTES, _reaches, nests_too_deep
 from tests.zeek.broker.test_writing import written
 
 NONE, COUNT = b"\x00", b"\x02" + bytes(8)

@@ -13,10 +13,8 @@ from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
 from hub.runs import RUNS_LIMIT
 from hub.stretch import Run, Stretch
 from peers.wire.scanner import NEED_DATA
-from peers.zeek.broker.envelope import TTL, Envelope, EnvelopeType, decode_envelope, encode_envelope
-from peers.zeek.broker.handshake_messages import NIL_ID
-from peers.zeek.broker.incoming import Incoming
-from peers.zeek.broker.reading import Reader, Skipped
+from peers.zeek.broker.messages import NIL_ID, TTL, Envelope, EnvelopeType, decode_envelope, encode_envelope
+from peers.zeek.broker.reading import Incoming, Reader, Skipped
 from tests.wire.pair import Table, Way, parts, refusal, runs_in, seen
 from tests.zeek.broker.recorded import HIGH, LOW, framed, split
 

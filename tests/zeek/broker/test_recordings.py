@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from hub.frame import Encoding
-from peers.zeek.broker.codes import BrokerCode
-from peers.zeek.broker.envelope import Envelope, EnvelopeType, encode_envelope
 from peers.zeek.broker.handshake import Ended, Role
+from peers.zeek.broker.messages import BrokerCode, Envelope, EnvelopeType, encode_envelope
 from peers.zeek.broker.session import Drained, FilterChanged, Peered, Skipped, StoreCommand
 from tests.wire.pair import parts
 from tests.zeek.broker.recorded import CONNECTIONS, HIGH, Direction, Reported, Side, connection, errors, framed, side_of

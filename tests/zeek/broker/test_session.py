@@ -10,26 +10,24 @@ from hub.batch import Batch
 from hub.multimap import PrefixMultimap
 from hub.routes import Routes
 from hub.stretch import Run
-from peers.zeek.broker.codes import BrokerCode
-from peers.zeek.broker.envelope import (
+from peers.zeek.broker.handshake import Ended, PeerKnown, Role
+from peers.zeek.broker.messages import (
+    LENGTH,
+    NIL_ID,
+    BrokerCode,
     Envelope,
     EnvelopeType,
     decode_envelope,
-    encode_envelope,
-    encode_ping,
-    encode_pong,
-    encode_routing_update,
-)
-from peers.zeek.broker.filters import encode_filter
-from peers.zeek.broker.handshake import Ended, PeerKnown, Role
-from peers.zeek.broker.handshake_messages import (
-    LENGTH,
-    NIL_ID,
     encode_drop_conn,
+    encode_envelope,
+    encode_filter,
     encode_hello,
     encode_originator_ack,
     encode_originator_syn,
+    encode_ping,
+    encode_pong,
     encode_probe,
+    encode_routing_update,
     encode_version_select,
 )
 from peers.zeek.broker.session import (

@@ -14,10 +14,8 @@ from hub.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, FLAG_TAGGED, KIND_M
 from hub.stretch import Run, Stretch
 from hub.tags.envelope import tagged
 from peers.wire.scanner import NEED_DATA
-from peers.zeek.broker.envelope import TTL, Envelope, EnvelopeType, decode_envelope
-from peers.zeek.broker.handshake_messages import NIL_ID
-from peers.zeek.broker.incoming import Incoming
-from peers.zeek.broker.reading import Reader
+from peers.zeek.broker.messages import NIL_ID, TTL, Envelope, EnvelopeType, decode_envelope
+from peers.zeek.broker.reading import Incoming, Reader
 from peers.zeek.broker.writing import data_envelopes
 from tests.wire.pair import Table
 from tests.zeek.broker.recorded import HIGH, LOW, split

@@ -17,16 +17,12 @@ pytest.importorskip("nacl", reason="part of the extra `test`")
 from nacl.bindings import crypto_box_afternm, crypto_box_beforenm
 
 from peers.wire.scanner import NEED_DATA
-from peers.zeek.zmtp.curve.client import CurveClient
-from peers.zeek.zmtp.curve.key_pair import KeyPair
-from peers.zeek.zmtp.curve.sealed import SealedIncoming
-from peers.zeek.zmtp.curve.server import CurveServer
-from peers.zeek.zmtp.curve.traffic import BOXES_AT_ONCE, SEALED_BYTES, Traffic
+from peers.zeek.zmtp.curve.handshake import CurveClient, CurveServer, KeyPair
+from peers.zeek.zmtp.curve.traffic import BOXES_AT_ONCE, SEALED_BYTES, SealedIncoming, Traffic
 from peers.zeek.zmtp.curve.z85 import decode_key, encode_key
-from peers.zeek.zmtp.event_session import EventSession
+from peers.zeek.zmtp.events import EventSession
 from peers.zeek.zmtp.frames import Command, Incoming, Message, encode_command, encode_frame, encode_message
-from peers.zeek.zmtp.greeting import GREETING_BYTES, Greeting
-from peers.zeek.zmtp.mechanism import NULL, Fault
+from peers.zeek.zmtp.handshake import GREETING_BYTES, NULL, Fault, Greeting
 from peers.zeek.zmtp.session import (
     HANDSHAKE_LIMIT_BYTES,
     Ended,

@@ -17,14 +17,9 @@ from peers.transport.endpoints import Endpoint, InvalidEndpointError
 from peers.values import CONVERTED_LIMIT_BYTES, Count, encode, to_msgpack
 from peers.values.event import Event
 from peers.wire.scanner import NEED_DATA
-from peers.zeek.zmtp.event_head import SERIALIZERS, EventHead, is_of_node
-from peers.zeek.zmtp.event_json import to_json
-from peers.zeek.zmtp.event_reading import Keep, NoEvent
-from peers.zeek.zmtp.event_session import EventSession
-from peers.zeek.zmtp.event_writing import EventWriter
+from peers.zeek.zmtp.events import SERIALIZERS, EventHead, EventSession, EventWriter, Keep, NoEvent, is_of_node, to_json
 from peers.zeek.zmtp.frames import Command, Incoming, Message, encode_command, encode_message
-from peers.zeek.zmtp.greeting import Greeting
-from peers.zeek.zmtp.properties import encode_properties
+from peers.zeek.zmtp.handshake import Greeting, encode_properties
 from peers.zeek.zmtp.session import Ended, Ready
 
 HANDSHAKE = Greeting("NULL").encode() + encode_command(Command(b"READY", encode_properties({"Socket-Type": b"XPUB"})))

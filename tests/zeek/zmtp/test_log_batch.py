@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from peers.values import ext_hook
 from peers.values.untyped import untyped_extension
-from peers.zeek.zmtp.log_batch import FIELDS_LIMIT, Field, LogBatch, LogBatchError
+from peers.zeek.zmtp.logs import FIELDS_LIMIT, Field, LogBatch, LogBatchError
 
 FOLDER = Path(__file__).with_name("recordings")
 

@@ -17,11 +17,10 @@ from hub.stretch import Run
 from hub.tags.envelope import Envelope
 from peers.values.conversion import json_of
 from peers.wire.scanner import NEED_DATA
-from peers.zeek.zmtp.event_reading import NoEvent
+from peers.zeek.zmtp.events import NoEvent
 from peers.zeek.zmtp.frames import Command, encode_command, encode_message
-from peers.zeek.zmtp.greeting import Greeting
-from peers.zeek.zmtp.log_session import RECORDS_AT_ONCE, LogSession
-from peers.zeek.zmtp.properties import encode_properties
+from peers.zeek.zmtp.handshake import Greeting, encode_properties
+from peers.zeek.zmtp.logs import RECORDS_AT_ONCE, LogSession
 from peers.zeek.zmtp.session import Ended, Ready
 from tests.zeek.zmtp.test_events import Table
 from tests.zeek.zmtp.test_log_batch import batch, recorded, text, value

@@ -15,7 +15,7 @@ import pytest
 from hub.batch import Batch
 from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
 from peers.zeek.zmtp.discovery import Discovery, Down, Say, Up
-from peers.zeek.zmtp.event_writing import EventWriter
+from peers.zeek.zmtp.events import EventWriter
 from peers.zeek.zmtp.frames import encode_message
 from tests.zeek.zmtp.recordings import NODE_ID, STORIES, Step, story
 

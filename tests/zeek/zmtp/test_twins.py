@@ -18,11 +18,11 @@ from peers.values import ELEMENTS_LIMIT, Count, Enum, Port, Set, Table, Timespan
 from peers.values.event import Event
 from peers.values.layout import Tag
 from peers.values.msgpack import Code
-from peers.zeek.zmtp import event_payload, event_scan, frames, log_records
-from peers.zeek.zmtp.event_head import EVENT_BEGINNING, EventHead
-from peers.zeek.zmtp.event_payload import is_event
+from peers.zeek.zmtp import event_scan, frames, log_records
+from peers.zeek.zmtp import events as zeek_events
+from peers.zeek.zmtp.events import EVENT_BEGINNING, EventHead, is_event
 from peers.zeek.zmtp.frames import encode_message
-from peers.zeek.zmtp.log_batch import LogBatch, LogBatchError
+from peers.zeek.zmtp.logs import LogBatch, LogBatchError
 from tests.zeek.zmtp.test_events import events
 from tests.zeek.zmtp.test_log_batch import recorded
 
@@ -219,7 +219,7 @@ def taken(twin: Any, payload: bytes) -> bool:
     assert (end == len(wire)) == bool(frames_)
     data, start = b"before" + payload + b"behind", len(b"before")
     found = compiled.is_event_at(data, start, start + len(payload), is_event)
-    assert found == event_payload.is_event_at(data, start, start + len(payload), is_event) == bool(frames_)
+    assert found == zeek_events.is_event_at_in_python(data, start, start + len(payload), is_event) == bool(frames_)
     return bool(frames_)
 
 

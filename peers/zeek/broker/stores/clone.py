@@ -29,7 +29,7 @@ from hub.errors import CloseCode, HubError, StoreError
 from hub.stores.command import Command
 from peers.values import InvalidDataError, encode, from_msgpack, to_msgpack
 from peers.values.layout import Tag
-from peers.zeek.broker.handshake_messages import NIL_ID
+from peers.zeek.broker.messages import NIL_ID
 from peers.zeek.broker.stores.channel import (
     FIRST_NUMBER,
     HEARTBEAT_TICKS,

@@ -12,7 +12,7 @@ a command holds says which it is; its fields stand on the wire in their order. K
 format: they are looked over, so that whoever converts them later finds them sound, but no values are made.
 
 Cost: 3 µs for most kinds, and 0.2 µs for each value within a key or a value. No state, no I/O. Not here: envelopes and
-their own receivers (`peers.zeek.broker.envelope`).
+their own receivers (`peers.zeek.broker.messages`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 
 from peers.values.binary import value_end
 from peers.values.layout import Tag
-from peers.zeek.broker.filters import encode_varbyte, read_varbyte
+from peers.zeek.broker.messages import encode_varbyte, read_varbyte
 
 ENTITY_BYTES: Final = 24
 NIL_ENTITY: Final = bytes(ENTITY_BYTES)

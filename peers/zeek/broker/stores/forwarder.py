@@ -16,7 +16,7 @@ clone at P ◀── receiver (P, 7) ── hub ◀── receiver (hub, k) ─�
 | the hub | nil | all, as in the first line: a master sends it to one clone again, and others know that they have it |
 
 Work is done at fixed offsets: no field of a kind is looked at, except that a long command must not hold values that
-nest so deep that they end C++ Broker's process (`peers.zeek.broker.nesting`).
+nest so deep that they end C++ Broker's process (`peers.zeek.broker.writing`).
 
 An alias is a hash of the entity, under the hub's id: so it is the same when an entity was forgotten and speaks again,
 and at a hub that begins anew under the same id. When a peer is lost its entities are known for `FORGET_TICKS` more,
@@ -41,10 +41,7 @@ from typing import NamedTuple, Protocol
 from peers.values import InvalidDataError
 from peers.values.binary import value_end
 from peers.values.layout import Budget
-from peers.zeek.broker.envelope import Envelope, EnvelopeType, encode_envelope
-from peers.zeek.broker.filters import read_varbyte
-from peers.zeek.broker.handshake_messages import NIL_ID
-from peers.zeek.broker.nesting import UNREAD_BYTES
+from peers.zeek.broker.messages import NIL_ID, Envelope, EnvelopeType, encode_envelope, read_varbyte
 from peers.zeek.broker.stores.command import (
     KIND_OFFSET,
     NIL_ENTITY,
@@ -66,6 +63,7 @@ from peers.zeek.broker.stores.command import (
     object_of,
     store_of,
 )
+from peers.zeek.broker.writing import UNREAD_BYTES
 
 FORGET_TICKS = 600
 """How long entities of a peer that is lost are known, ticks: 60 s, longer than masters wait for clones."""

@@ -29,8 +29,7 @@ from struct import error as StructError  # noqa: N812  an exception, named as on
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from hub.errors import HubError, StoreError
-from hub.stores.change import Change, ChangeKind
-from hub.stores.command import Command
+from hub.stores.command import Change, ChangeKind, Command
 from hub.stores.store import Store
 from peers.values import (
     Count,

@@ -16,16 +16,29 @@ Unlike all else that is sent to nodes, it is paid for each of them.
 
 from __future__ import annotations
 
+from struct import Struct
 from typing import Final
 
 from nacl.bindings import crypto_box_afternm, crypto_box_open_afternm
 from nacl.exceptions import CryptoError
 
 from hub.errors import CloseCode, ProtocolError
-from peers.zeek.zmtp.curve.commands import BOX_BYTES, NUMBER
-from peers.zeek.zmtp.frames import COMMAND, LONG, LONG_HEADER, MORE, SHORT_HEADER_BYTES, SHORT_LIMIT
+from peers.zeek.zmtp.frames import (
+    COMMAND,
+    LONG,
+    LONG_HEADER,
+    MORE,
+    SHORT_HEADER_BYTES,
+    SHORT_LIMIT,
+    TAKEN_BYTES,
+    Incoming,
+)
 
-__all__ = ["BOXES_AT_ONCE", "SEALED_BYTES", "Traffic", "seal_in_python"]
+NUMBER: Final = Struct(">Q")
+"""A short nonce."""
+
+BOX_BYTES: Final = 16
+"""By which a box is longer than what is in it."""
 
 _MESSAGE: Final = b"\x07MESSAGE"
 _NUMBER_AT: Final = len(_MESSAGE)
@@ -157,3 +170,93 @@ class Traffic:
         if length > SHORT_LIMIT:
             return LONG_HEADER.pack(_OUTER[flags] | LONG, length) + plain[1:]
         return _SHORT_HEADERS[flags][length] + plain[1:]
+
+
+class SealedIncoming(Incoming):
+    """As `Incoming`, but that what is fed behind the handshake is sealed."""
+
+    __slots__ = ("_position_sealed", "_sealed", "_traffic")
+
+    def __init__(self, limit_bytes: int) -> None:
+        super().__init__(limit_bytes)
+        # None in the handshake.
+        self._traffic: Traffic | None = None
+        # What was read and not opened, and where in it the next frame begins.
+        self._sealed = bytearray()
+        self._position_sealed = 0
+
+    def begin(self, traffic: Traffic) -> None:
+        """The handshake is done: what comes now, and what has come behind it, is sealed."""
+        self._traffic = traffic
+        self._sealed += self.take(self.held_bytes)
+
+    @property
+    def held_bytes(self) -> int:
+        """How much was fed, or opened, and not taken."""
+        return super().held_bytes + len(self._sealed) - self._position_sealed
+
+    def feed(self, data: bytes) -> None:
+        """Take what was read."""
+        if self._traffic is None:
+            super().feed(data)
+            return
+        if self._position_sealed:
+            self._let_go_sealed()
+        self._sealed += data
+
+    def _let_go_sealed(self) -> None:
+        """Let go of what was opened."""
+        del self._sealed[: self._position_sealed]
+        self._position_sealed = 0
+
+    def forget(self) -> None:
+        """Throw away everything that was fed and not taken."""
+        super().forget()
+        self._sealed, self._position_sealed = bytearray(), 0
+
+    def open_more(self) -> bool:
+        """Open a few boxes; return whether there were any that are whole.
+
+        Raises:
+            ProtocolError: The next frame is no box, or does not open.
+        """
+        traffic = self._traffic
+        if traffic is None:
+            return False
+        frames, self._position_sealed = traffic.open_all(
+            self._sealed, self._position_sealed, self.limit_bytes + SEALED_BYTES
+        )
+        opened = [frames] if frames else []
+        try:
+            while not frames and len(opened) < BOXES_AT_ONCE and (found := self._next_sealed()) is not None:
+                start, end = found
+                opened.append(traffic.open(bytes(memoryview(self._sealed)[start:end])))
+                self._position_sealed = end
+        except ProtocolError:
+            if not opened:
+                raise
+        if not opened:
+            return False
+        if self._position_sealed > TAKEN_BYTES:
+            self._let_go_sealed()
+        super().feed(b"".join(opened))
+        return True
+
+    def _next_sealed(self) -> tuple[int, int] | None:
+        """Return where the body of the next frame begins and ends; None if it is not whole."""
+        sealed, position = self._sealed, self._position_sealed
+        there = len(sealed) - position
+        if not there:
+            return None
+        flags = sealed[position]
+        if flags & ~(LONG | COMMAND):
+            raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"CURVE: a frame with the flags {flags:#04x} around a box")
+        size = LONG_HEADER.size if flags & LONG else SHORT_HEADER_BYTES
+        if there < size:
+            return None
+        start = position + size
+        length = LONG_HEADER.unpack_from(sealed, position)[1] if flags & LONG else sealed[start - 1]
+        if length > self.limit_bytes + SEALED_BYTES:
+            text = f"CURVE: a box of {length} bytes, the limit is {self.limit_bytes + SEALED_BYTES}"
+            raise ProtocolError(CloseCode.TOO_BIG, text)
+        return (start, start + length) if start + length <= len(sealed) else None

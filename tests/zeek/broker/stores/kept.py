@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
 
 from hub.errors import HubError, StoreError
-from hub.stores.change import Change
-from hub.stores.command import Command
+from hub.stores.command import Change, Command
 from hub.stores.store import Kept, Store
 from peers.stores.operations import TypedOperations
-from peers.zeek.broker.handshake_messages import NIL_ID
+from peers.zeek.broker.messages import NIL_ID
 from peers.zeek.broker.stores.command import decode_command, entity, node_of
 from peers.zeek.broker.stores.master import Master, MasterCounters, MasterLimits
 from tests.zeek.broker.stores.network import CALM, Network

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from hub.errors import HubError, StoreError
-from hub.stores.change import Change
-from hub.stores.command import Command
-from hub.stores.limits import StoreLimits
+from hub.stores.command import Change, Command, StoreLimits
 from hub.stores.store import Store
 from peers.stores.operations import TypedOperations
 from peers.values import from_msgpack, to_msgpack

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import count
 
-from peers.zeek.broker.envelope import Envelope, EnvelopeType, decode_envelope, encode_envelope
-from peers.zeek.broker.handshake_messages import LENGTH, NIL_ID
+from peers.zeek.broker.messages import LENGTH, NIL_ID, Envelope, EnvelopeType, decode_envelope, encode_envelope
 from peers.zeek.broker.stores.command import clone_topic, decode_command, master_topic
 from peers.zeek.broker.stores.forwarder import Forwarder, ForwarderLimits
 from tests.zeek.broker.stores.network import CALM, Network

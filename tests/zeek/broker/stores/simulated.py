@@ -7,11 +7,10 @@ from collections.abc import Callable
 from itertools import count
 
 from hub.errors import StoreError
-from hub.stores.change import Change
-from hub.stores.command import Command
+from hub.stores.command import Change, Command
 from peers.values import Count, encode, to_msgpack
 from peers.values.layout import Tag
-from peers.zeek.broker.handshake_messages import NIL_ID
+from peers.zeek.broker.messages import NIL_ID
 from peers.zeek.broker.stores.channel import ChannelCounters, ChannelLimits
 from peers.zeek.broker.stores.clone import Clone
 from peers.zeek.broker.stores.command import Add, Clear, Erase, Put, Subtract, decode_command, entity

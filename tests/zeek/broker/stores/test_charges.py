@@ -7,8 +7,7 @@ import random
 import pytest
 
 from hub.errors import StoreError
-from hub.stores.change import Change
-from hub.stores.limits import ENTRY_BYTES, StoreLimits
+from hub.stores.command import ENTRY_BYTES, Change, StoreLimits
 from peers.values import Count, encode
 from peers.zeek.broker.stores.channel import SILENT_TICKS, ChannelLimits
 from tests.zeek.broker.stores.test_writes import Followed, HubSimulation, asked

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hub.errors import StoreError
-from hub.stores.change import ChangeKind
-from hub.stores.limits import StoreLimits
+from hub.stores.command import ChangeKind, StoreLimits
 from peers.values import Count, encode, to_msgpack
-from peers.zeek.broker.handshake_messages import NIL_ID
+from peers.zeek.broker.messages import NIL_ID
 from peers.zeek.broker.stores.channel import HEARTBEAT_TICKS, ChannelLimits
 from peers.zeek.broker.stores.command import (
     NIL_ENTITY,

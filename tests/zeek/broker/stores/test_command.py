@@ -10,7 +10,7 @@ from hypothesis import given
 
 from peers.values import Count, Set, encode
 from peers.values.layout import Tag
-from peers.zeek.broker.envelope import EnvelopeType
+from peers.zeek.broker.messages import EnvelopeType
 from peers.zeek.broker.stores.command import (
     KIND_OFFSET,
     NIL_ENTITY,

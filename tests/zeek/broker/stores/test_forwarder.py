@@ -7,8 +7,7 @@ import random
 import pytest
 
 from peers.values import Count, encode
-from peers.zeek.broker.envelope import Envelope, EnvelopeType
-from peers.zeek.broker.handshake_messages import NIL_ID
+from peers.zeek.broker.messages import NIL_ID, Envelope, EnvelopeType
 from peers.zeek.broker.stores.channel import SILENT_TICKS
 from peers.zeek.broker.stores.command import (
     NIL_ENTITY,

@@ -11,7 +11,7 @@ from hub.errors import StoreError
 from hub.stores.command import Command as StoreCommand
 from peers.values import Count, Set, Table, Timespan, Timestamp, encode, to_msgpack
 from peers.values.layout import Tag
-from peers.zeek.broker.handshake_messages import NIL_ID
+from peers.zeek.broker.messages import NIL_ID
 from peers.zeek.broker.stores.channel import HEARTBEAT_TICKS, SILENT_TICKS
 from peers.zeek.broker.stores.command import (
     NIL_ENTITY,

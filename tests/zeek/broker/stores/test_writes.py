@@ -9,9 +9,7 @@ from typing import Any
 import pytest
 
 from hub.errors import CloseCode, StoreError
-from hub.stores.change import Change, ChangeKind
-from hub.stores.command import Command
-from hub.stores.limits import StoreLimits
+from hub.stores.command import Change, ChangeKind, Command, StoreLimits
 from peers.values import Count, decode, encode, from_msgpack, to_msgpack
 from peers.zeek.broker.stores.channel import SILENT_TICKS, ChannelLimits
 from peers.zeek.broker.stores.clone import Clone

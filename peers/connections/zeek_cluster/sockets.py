@@ -1,0 +1,421 @@
+"""The connections to the sockets of a Zeek node, or of a central broker: `Publisher`, `Subscriber` and `Logger`.
+
+```
+Publisher   XPUB of a node: events ─▶ runs ─▶ core.publish;  what the cluster and the hub want ─▶ SUBSCRIBE, CANCEL
+Subscriber  XSUB of a node: SUBSCRIBE topic ─▶ core.subscribe, then Cluster.want;  handler ── render ──▶ events
+Logger      PUSH of a node: its log batches ─▶ core.publish
+```
+
+Zeek waits for the echo of its own subscriptions, so each one is told, also one that is told already. While a node does
+not read, only what is wanted counts: changes are told when it reads on. A publisher hears that a node wants a topic
+once that node's subscription stands in the core. Boxes of CURVE are made for each node by itself, which takes long: so
+nodes stand in the line of a turn's writers by what they cost. Owner of each: one `Connection`.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final
+
+from hub.batch import Batch
+from hub.errors import CloseCode, HubError, InvalidTopicError, RejectedError
+from hub.filter import Change
+from hub.handler import Handler
+from hub.limits import PEER_LIMITS
+from hub.overflow import QueueLimits
+from hub.routes import Route
+from hub.topics import RESERVED
+from peers.connections.connection import Connection
+from peers.connections.zeek_cluster.cluster import Cluster
+from peers.connections.zeek_cluster.far_end import NO_CURVE, PROOF_COST, Complaints, FarEnd
+from peers.node.node import Node
+from peers.zeek.zmtp.discovery import NODE_ID
+from peers.zeek.zmtp.events import Addressed, EventSession, NoEvent
+from peers.zeek.zmtp.handshake import Mechanism
+from peers.zeek.zmtp.logs import LogSession
+from peers.zeek.zmtp.session import (
+    Ended,
+    Event,
+    Proving,
+    Ready,
+    Refused,
+    Session,
+    SocketType,
+    Subscribed,
+    Unsubscribed,
+    encode_subscription,
+)
+
+_TOLD_AT_ONCE: Final = 64
+"""Most topics of which one node is told before it is the turn of another one."""
+
+_WRITE_COST: Final = 20
+_PLAIN_COST: Final = 1
+_SEALED_COST: Final = 5
+"""What a write takes, and a topic that is told, as it is or in a box: µs."""
+
+
+def publisher_connection(cluster: Cluster, queue: QueueLimits, address: str = "") -> Connection:
+    """Make a connection to the XPUB of a node, or of a central broker.
+
+    Args:
+        cluster: That it belongs to.
+        queue: Queue of its handler, in which nothing ever waits.
+        address: Where the broker is, which this hub dials; empty for a node that has come.
+    """
+    return Connection(cluster.node, lambda connection: Publisher(cluster, queue, connection), address=address)
+
+
+class Publisher(FarEnd):
+    """One node. See `peers.connections.conversation.Conversation`."""
+
+    __slots__ = ("_anew", "_asked", "_cluster", "_is_behind", "_told", "_untold", "is_dialled", "node_topic", "since_s")
+
+    changes: frozenset[type] = frozenset({Proving, Ready, Addressed})
+
+    def __init__(self, cluster: Cluster, queue: QueueLimits, connection: Connection) -> None:
+        node = cluster.node
+        session: EventSession[Route] = EventSession(
+            node.settings.limits.frame_bytes,
+            node.core.routes,
+            cluster.keep,
+            cluster.own,
+            node.id,
+            mechanism=cluster.mechanism(),
+            waits=not cluster.is_far,
+            mailbox=cluster.mailbox,
+            learn=cluster.learn,
+        )
+        super().__init__(node, queue, connection, session)
+        self._cluster = cluster
+        self.is_dialled = cluster.is_far
+        # What the hub wants for those who are not of the cluster.
+        self._asked: set[bytes] = set()
+        # What the node was told is wanted.
+        self._told: set[bytes] = set()
+        # What it is to be told of, and whether also where it knows.
+        self._untold: OrderedDict[bytes, bool] = OrderedDict()
+        # What of it the node is told to have ended first.
+        self._anew: set[bytes] = set()
+        # Whether something has changed that the node was not told, as it does not read.
+        self._is_behind = False
+        self.node_topic = b""
+        """The nodeid topic of its node, once the node has greeted the hub."""
+        self.since_s = 0.0
+        """When it has come, by the loop's clock."""
+
+    def act(self, event: Event | Addressed[Route] | NoEvent) -> int:
+        """Do what an event asks for; return its share of a turn."""
+        match event:
+            case Proving():
+                return PROOF_COST
+            case Ready():
+                self._greet()
+            case Addressed():
+                self._hear(event)
+            case NoEvent():
+                self.skip(event.reason)
+            case Ended():
+                self._finish(event)
+        return 1
+
+    def _greet(self) -> None:
+        """Take the node in, and tell it all that is wanted, before anything else."""
+        if self._join(self._ask):
+            self._leave_out()
+            self._cluster.take_in(self)
+            for topic in self._cluster.told_topics:
+                self.note(topic)
+            text = "Zeek cluster joined: it publishes" if self.is_dialled else "Zeek node publishes"
+            self._node.log.info(text, address=self._connection.address)
+            self._connection.bar(self._cluster.reads_at_s - self._node.loop.time())
+
+    def _hear(self, event: Addressed[Route]) -> None:
+        """Somebody says something to this hub: it is a message like all others, too."""
+        if (handler := self._connection.handler) is not None:
+            self._node.core.publish(handler, event.run.route, event.run)
+            self._cluster.hear(self, event.topic, event.payload)
+
+    # What it is told.
+
+    def _ask(self, change: Change) -> None:
+        """What the hub is asked for by others has changed."""
+        for prefix in change.added:
+            topic = prefix.encode()
+            if self._cluster.may_ask(topic):
+                self._asked.add(topic)
+                self.note(topic, again=True)
+        for prefix in change.removed:
+            topic = prefix.encode()
+            self._asked.discard(topic)
+            self.note(topic)
+
+    def note(self, topic: bytes, *, again: bool = False) -> None:
+        """Take note that the node is to be told of a topic: that it is wanted, or not any more.
+
+        Args:
+            topic: Which.
+            again: Whether it is told that it is wanted also where it knows. It must not be told so for nothing: sockets
+                of libzmq count how often, and a topic is over only when its end was told as often.
+        """
+        self._untold[topic] = again or self._untold.get(topic, False)
+        self._cluster.telling.stand(self)
+
+    def is_told(self, topic: bytes) -> bool:
+        """Whether the node knows that a topic is wanted, or is about to be told."""
+        return topic in self._told or topic in self._untold
+
+    def tell(self, topic: bytes) -> None:
+        """Tell the node that the hub itself wants a topic."""
+        self._asked.add(topic)
+        self.note(topic)
+
+    def tell_anew(self, topic: bytes) -> None:
+        """Tell the node that a topic has ended, and then that it is wanted, if it is: its socket may know it still."""
+        self._anew.add(topic)
+        self._untold.pop(topic, None)
+        self.note(topic)
+
+    @property
+    def has_untold(self) -> bool:
+        """Whether there is something that it is to be told."""
+        return bool(self._untold)
+
+    def tell_some(self) -> int:
+        """Tell the node some of it; return what that has cost, about µs."""
+        untold = self._untold
+        if self._connection.is_choked:
+            untold.clear()
+            self._is_behind = True
+            return 1
+        count = min(len(untold), _TOLD_AT_ONCE)
+        if said := b"".join([self._word(*untold.popitem(last=False)) for _ in range(count)]):
+            self.session.send(said)
+            self._connection.write_later()
+        return _WRITE_COST + count * (_SEALED_COST if self.session.is_sealed else _PLAIN_COST)
+
+    def _word(self, topic: bytes, again: bool) -> bytes:  # noqa: FBT001 -- see `note`
+        """Return what the node is told of a topic; nothing where it knows."""
+        is_wanted = self._cluster.is_wanted(topic) or (topic in self._asked and not self._cluster.is_left)
+        end = b""
+        if topic in self._anew:
+            self._anew.discard(topic)
+            self._told.discard(topic)
+            end = encode_subscription(topic, is_wanted=False)
+        if is_wanted is (topic in self._told) and not (is_wanted and again):
+            return end
+        (self._told.add if is_wanted else self._told.discard)(topic)
+        return end + encode_subscription(topic, is_wanted=is_wanted)
+
+    def write_more(self) -> None:
+        """The node reads on: tell what has changed meanwhile."""
+        if self._is_behind:
+            self._is_behind = False
+            self._tell_changes()
+
+    def change_sides(self) -> None:
+        """The cluster is left to another hub, or is not any more."""
+        self._leave_out()
+        self._tell_changes()
+
+    def _leave_out(self) -> None:
+        """What it brings is nobody's while the cluster is left to another hub."""
+        handler = self._connection.handler
+        if handler is not None and handler.delivery.is_left != self._cluster.is_left:
+            handler.leave_out(left=self._cluster.is_left)
+
+    def _tell_changes(self) -> None:
+        wanted = set(self._cluster.told_topics)
+        if not self._cluster.is_left:
+            wanted |= self._asked
+        for topic in (*self._anew, *((wanted ^ self._told) - self._anew)):
+            self.note(topic)
+
+    def leave(self, reason: str) -> None:
+        """The node is gone; once or more."""
+        self._cluster.let_go(self)
+        super().leave(reason)
+
+
+def subscriber_connection(cluster: Cluster, queue: QueueLimits, address: str = "") -> Connection:
+    """Make a connection to the XSUB of a node, or of a central broker.
+
+    Args:
+        cluster: That it belongs to.
+        queue: Queue of its handler.
+        address: Where the broker is, which this hub dials; empty for a node that has come.
+    """
+    return Connection(cluster.node, lambda connection: Subscriber(cluster, queue, connection), address=address)
+
+
+class Subscriber(FarEnd):
+    """One node. See `peers.connections.conversation.Conversation`."""
+
+    __slots__ = ("_cluster", "_put_off", "_refused", "is_dialled")
+
+    changes: frozenset[type] = frozenset({Proving, Ready, Subscribed, Unsubscribed})
+
+    def __init__(self, cluster: Cluster, queue: QueueLimits, connection: Connection) -> None:
+        limit_bytes = cluster.node.settings.limits.handshake_bytes  # it sends nothing but subscriptions
+        session = Session(SocketType.XPUB, limit_bytes, cluster.node.id, cluster.mechanism(), waits=not cluster.is_far)
+        super().__init__(cluster.node, queue, connection, session)
+        self._cluster = cluster
+        self.is_dialled = cluster.is_far
+        self._refused = Complaints(connection, "subscription of a Zeek node refused")
+        # What it has asked for while the cluster is left to another hub.
+        self._put_off: dict[str, None] = {}
+
+    @property
+    def handler(self) -> Handler | None:
+        """What it gets is offered here, while it is part of the hub."""
+        return self._connection.handler
+
+    def act(self, event: Event) -> int:
+        """Do what an event asks for; return its share of a turn."""
+        match event:
+            case Proving():
+                return PROOF_COST
+            case Ready():
+                if self._join():
+                    self._cluster.write_later(self)
+                    text = "Zeek cluster joined: it subscribes" if self.is_dialled else "Zeek node subscribes"
+                    self._node.log.info(text, address=self._connection.address)
+            case Subscribed():
+                self._subscribe(event.topic)
+            case Unsubscribed():
+                self._unsubscribe(event.topic)
+            case Refused(reason, is_subscription):
+                (self._refuse if is_subscription else self.skip)(reason)
+            case Ended():
+                self._finish(event)
+        return 1
+
+    def _subscribe(self, topic: bytes) -> None:
+        handler = self._connection.handler
+        if handler is None:
+            return
+        try:
+            prefix = _prefix(topic)
+            if self._cluster.is_left:
+                self._put_off_one(prefix)
+            elif prefix not in handler.prefixes:
+                self._node.core.subscribe(handler, (prefix,))
+        except HubError as error:
+            self._refuse(error.text if isinstance(error, RejectedError) else str(error))
+            return
+        if topic.startswith(NODE_ID) and not (handler.name or self.is_dialled):
+            handler.name = topic[len(NODE_ID) :].decode().removesuffix(".")
+        self._cluster.want(self, topic)
+
+    def _unsubscribe(self, topic: bytes) -> None:
+        handler = self._connection.handler
+        if handler is not None:
+            try:
+                prefix = _prefix(topic)
+                self._put_off.pop(prefix, None)
+                self._node.core.unsubscribe(handler, (prefix,))
+            except InvalidTopicError:
+                return  # it was refused when it came
+            self._cluster.want_no_more(self, topic)
+
+    def _put_off_one(self, prefix: str) -> None:
+        if prefix not in self._put_off and len(self._put_off) >= PEER_LIMITS.prefixes:
+            raise RejectedError(CloseCode.BAD_DATA, "it has asked for too many topics")
+        self._put_off[prefix] = None
+
+    def change_sides(self) -> None:
+        """The cluster is left to another hub, which gives it what it wants; or is not any more."""
+        handler = self._connection.handler
+        if handler is None:
+            return
+        if self._cluster.is_left:
+            self._put_off.update(dict.fromkeys(handler.prefixes))
+            self._node.core.unsubscribe(handler, tuple(handler.prefixes))
+            return
+        put_off, self._put_off = self._put_off, {}
+        for prefix in put_off:
+            try:
+                self._node.core.subscribe(handler, (prefix,))
+            except HubError as error:
+                self._refuse(error.text if isinstance(error, RejectedError) else str(error))
+
+    def _refuse(self, reason: str) -> None:
+        """A subscription is not taken, and nobody is told of it; the node goes on."""
+        self._node.zeek_refused_subscriptions += 1
+        self._refused.add(reason)
+
+    def render(self, batches: list[Batch]) -> list[bytes]:
+        """Return batches as events."""
+        parts = []
+        lost = 0
+        for batch in batches:
+            form = batch.form(self._cluster.form)
+            parts.append(form.frames(batch))
+            lost += form.lost_messages
+        if lost:
+            self._connection.lose(lost)
+        return [self.session.seal(part) for part in parts] if self.session.is_sealed else parts
+
+    def leave(self, reason: str) -> None:
+        """The node is gone, and so is all that it wanted; once or more."""
+        self._refused.end()
+        super().leave(reason)
+        self._cluster.leave(self)
+
+
+def _prefix(topic: bytes) -> str:
+    """Return what is subscribed to in the core.
+
+    Raises:
+        InvalidTopicError: The hub has no such topics, or they are its own.
+    """
+    try:
+        prefix = topic.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidTopicError(f"a topic is not UTF-8: {error.reason}") from error
+    if prefix.startswith(RESERVED):
+        raise InvalidTopicError(f"{RESERVED} is for clients of the hub")
+    return prefix
+
+
+def logger_connection(
+    node: Node, queue: QueueLimits, mechanism: Callable[[], Mechanism] = NO_CURVE.served
+) -> Connection:
+    """Make a connection to the PUSH of a node.
+
+    Args:
+        node: The hub.
+        queue: Queue of its handler, in which nothing ever waits.
+        mechanism: Makes what the connection gets one of.
+    """
+    return Connection(node, lambda connection: Logger(node, queue, connection, mechanism()))
+
+
+class Logger(FarEnd):
+    """One node. See `peers.connections.conversation.Conversation`."""
+
+    __slots__ = ()
+
+    scheme = "zeek+log"
+    changes: frozenset[type] = frozenset({Proving, Ready})
+
+    def __init__(self, node: Node, queue: QueueLimits, connection: Connection, mechanism: Mechanism) -> None:
+        session: LogSession[Route] = LogSession(
+            node.settings.limits.frame_bytes, node.core.routes, mechanism, waits=True
+        )
+        super().__init__(node, queue, connection, session)
+
+    def act(self, event: Event | NoEvent) -> int:
+        """Do what an event asks for; return its share of a turn."""
+        match event:
+            case Proving():
+                return PROOF_COST
+            case Ready():
+                if self._join():
+                    self._node.log.info("Zeek node logs", address=self._connection.address)
+            case NoEvent():
+                self.skip(event.reason)
+            case Ended():
+                self._finish(event)
+        return 1

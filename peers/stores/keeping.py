@@ -1,0 +1,551 @@
+"""`Keeper`: where the entries of a store are when the hub is not running; `InMemory` is nowhere, `InFile` in SQLite.
+
+```
+Master ── keep(changes) ─▶ Unkept ── a thread: one transaction ─▶ then(None), in their order
+                             └─ failed ─▶ then(error); tried again every RETRY_S, with what came meanwhile
+```
+
+A master applies commands first, and tells of a change, or confirms a command, once the keeper says that it is kept:
+then it survives that the process is killed (with `full_sync`, that the machine loses power). To keep no changes is to
+wait for those before. What cannot be written stays with the changes behind it, the last one of each key, and reaches
+the file later: so file and store do not part. Owner: the event loop; the database is used by one thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from struct import Struct
+from struct import error as StructError  # noqa: N812
+from types import MappingProxyType
+from typing import Final, Protocol, TypeAlias
+from zlib import crc32
+
+import apsw
+import structlog
+
+from hub.errors import CloseCode, HubError, RejectedError, StorageError
+from hub.stores.command import Change, ChangeKind
+from hub.stores.store import Kept, Store
+
+Then: TypeAlias = Callable[[HubError | None], object]
+"""Called in a turn of the loop once changes are kept, or with the reason why they are not yet. In that case the master
+answers that the outcome is unknown, and goes on with entries that are not kept; the keeper tries again."""
+
+Notes: TypeAlias = Mapping[str, bytes | None]
+"""What those who serve a store elsewhere must know of it after a restart, by a name; None takes a note away."""
+
+NO_NOTES: Final[Notes] = MappingProxyType({})
+
+
+class Keeper(Protocol):
+    """Keeps the changes of one store."""
+
+    @property
+    def failures_total(self) -> int:
+        """How often changes could not be kept."""
+
+    @property
+    def notes(self) -> Mapping[str, bytes] | None:
+        """The notes as they were kept when the store was loaded; None if none are kept over a restart."""
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether all that anybody was ever told of the store was in it when it was opened."""
+
+    def open(self, name: str) -> tuple[int, int]:
+        """Get ready; return epoch and number of the store, see `hub.stores.store.Store`.
+
+        Raises:
+            StorageError: What was kept cannot be used.
+        """
+
+    def load(self, store: Store) -> None:
+        """Put what was kept into a store that is empty (`Store.restore`); called once, behind `open`."""
+
+    def keep(self, changes: Sequence[Change], then: Then, notes: Notes = NO_NOTES) -> None:
+        """Keep changes, behind all those that came before, and call `then`: at once, or in a later turn.
+
+        Calls of `then` are in the order of `keep`. Changes of one call are kept together or not at all, and so are
+        they and their notes. Where there is neither, `then` is called once all that came before is kept, also what
+        could not be kept at first.
+        """
+
+    async def close(self) -> None:
+        """Keep what was handed over, tell it, and let go of all."""
+
+
+class InMemory:
+    """Keeps nothing.
+
+    Args:
+        now_us: The time, µs since 1970. A store in memory begins with it as epoch and number: so no version of one
+            that was there before comes again, as long as it has fewer than a million changes a second.
+    """
+
+    def __init__(self, now_us: Callable[[], int]) -> None:
+        self._now_us = now_us
+
+    @property
+    def failures_total(self) -> int:
+        """None: there is nothing that could fail."""
+        return 0
+
+    @property
+    def notes(self) -> None:
+        """None: they would be forgotten."""
+        return
+
+    @property
+    def is_certain(self) -> bool:
+        """It is not: it has forgotten all."""
+        return False
+
+    def open(self, _: str) -> tuple[int, int]:
+        """Begin anew."""
+        now_us = self._now_us()
+        return now_us, now_us
+
+    def load(self, store: Store) -> None:
+        """Do nothing: there is nothing."""
+
+    def keep(self, _: Sequence[Change], then: Then, __: Notes = NO_NOTES) -> None:
+        """Say that all is well."""
+        then(None)
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+Row: TypeAlias = tuple[bytes, bytes, int, int | None, str | None]
+"""Key, value, version, when it expires (ns since 1970), and the user who is charged."""
+
+
+class Unkept:
+    """The changes of one store that are not in its file."""
+
+    __slots__ = ("entries", "is_cleared", "notes", "number", "rows")
+
+    def __init__(self) -> None:
+        self.is_cleared = False
+        """Whether all that stands in the file goes, before what is here comes."""
+        self.rows: dict[bytes, Row | None] = {}
+        """Key → its entry; None where there is none any more."""
+        self.number = 0
+        """Of the last change; 0 while there is none."""
+        self.entries = 0
+        """How many the store has behind it."""
+        self.notes: dict[str, bytes | None] = {}
+        """Name → note; None where there is none any more."""
+
+    def __bool__(self) -> bool:
+        return bool(self.number or self.notes)
+
+    def add(self, changes: Iterable[Change], store: Store, notes: Notes = NO_NOTES) -> None:
+        """Take note of further changes, which the store has carried out already.
+
+        Args:
+            changes: In their order.
+            store: Says which user an entry is charged to.
+            notes: Are to be kept beside them.
+        """
+        if notes:
+            self.notes.update(notes)
+        rows, entries = self.rows, store.entries
+        for change in changes:
+            number, kind, key, value = change.number, change.kind, change.key, change.value
+            if value is not None:
+                entry = entries.get(key)
+                rows[key] = (key, value, number, change.expires_ns, None if entry is None else entry[2])
+            elif kind == ChangeKind.CLEAR:
+                rows.clear()
+                self.is_cleared = True
+            else:
+                rows[key] = None
+            self.number = number
+        self.entries = len(entries)
+
+    def put_behind(self, later: Unkept) -> Unkept:
+        """Return these changes with others behind them."""
+        notes = {**self.notes, **later.notes}
+        if later.is_cleared:
+            later.notes = notes
+            return later
+        self.notes = notes
+        self.rows.update(later.rows)
+        if later.number:
+            self.number, self.entries = later.number, later.entries
+        return self
+
+
+FILE_MODE = 0o600
+"""Permissions of the file: its owner alone."""
+
+_APPLICATION_ID = 0x48554253
+"""HUBS: SQLite's mark of whose file it is."""
+
+_FORMAT = 2
+
+_SCHEMA = """
+CREATE TABLE meta (
+    name TEXT NOT NULL, epoch INTEGER NOT NULL, number INTEGER NOT NULL, is_closed INTEGER NOT NULL,
+    entries INTEGER NOT NULL, checksum INTEGER NOT NULL
+);
+CREATE TABLE entries (
+    key BLOB PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL, expires_ns INTEGER, user TEXT,
+    checksum INTEGER NOT NULL
+) WITHOUT ROWID;
+"""
+
+_NOTES = "CREATE TABLE IF NOT EXISTS notes (name TEXT PRIMARY KEY, value BLOB NOT NULL, checksum INTEGER) WITHOUT ROWID"
+"""Files of before there were notes have no such table."""
+
+_BOOT = "boot"
+"""The note of what holds what was written until the file is closed: the kernel that runs, or the disk."""
+
+_ON_DISK = b"disk"
+
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
+_CHECKPOINT_PAGES = 4_000
+"""How long the write-ahead log becomes before it is brought into the file: 16 MiB."""
+
+_NUMBERS = Struct("<Iqq")
+
+_DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.SQLError, apsw.MismatchError)
+
+
+class NoRoomError(StorageError):
+    """There is no room for the file of a store."""
+
+
+class Database:
+    """The file of one store.
+
+    Args:
+        path: Of the file, which is made if there is none.
+        name: Of the store.
+        first_epoch: The epoch of a new file, higher than that of any store of this name before.
+        full_sync: Whether what is written must survive that the machine loses power, and not only a killed process.
+
+    Raises:
+        StorageError: It cannot be used; the text says why and what to do.
+    """
+
+    def __init__(self, path: str, name: str, first_epoch: int, *, full_sync: bool) -> None:
+        self.path = path
+        self._name = name
+        self._entries = 0
+        self.epoch = self.number = 0
+        """Of the store, as of the last transaction."""
+        self.is_certain = True
+        """Whether all that anybody was told of the store was in the file when it was opened."""
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
+            self._connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+        except (apsw.Error, OSError) as error:
+            if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+                raise NoRoomError(f"store {name!r}: {path}: the disk is full") from error
+            raise StorageError(f"store {name!r}: {path}: {_cause(error, path)}") from error
+        try:
+            self._set_up(full_sync=full_sync)
+            self._begin(first_epoch, _ON_DISK if full_sync else _boot_id())
+        except BaseException as error:
+            self._connection.close()
+            if isinstance(error, _DAMAGE):
+                raise self._damaged(str(error)) from error
+            if isinstance(error, apsw.BusyError):
+                raise StorageError(f"store {name!r}: {path} is in use by another process") from error
+            if isinstance(error, apsw.FullError):
+                raise NoRoomError(f"store {name!r}: {path}: the disk is full") from error
+            if isinstance(error, apsw.Error):
+                raise StorageError(f"store {name!r}: {path}: {error}") from error
+            raise
+
+    def _set_up(self, *, full_sync: bool) -> None:
+        pragma = self._connection.pragma
+        pragma("locking_mode", "EXCLUSIVE")
+        pragma("journal_mode", "WAL")
+        pragma("synchronous", "FULL" if full_sync else "NORMAL")
+        pragma("wal_autocheckpoint", _CHECKPOINT_PAGES)
+
+    def _damaged(self, how: str) -> StorageError:
+        text = f"{self.path} is damaged, or no file of a store ({how}); move it away, restore it, or name another"
+        return StorageError(f"store {self._name!r}: {text}")
+
+    def _begin(self, first_epoch: int, boot: bytes) -> None:
+        """Make the tables where there are none; take epoch and number over, and note that the file is open."""
+        connection, name = self._connection, self._name
+        with connection:
+            if not connection.pragma("application_id"):
+                connection.execute(_SCHEMA)
+                self.epoch = first_epoch
+                self._note(0, 0, is_closed=True)
+                connection.pragma("application_id", _APPLICATION_ID)
+                connection.pragma("user_version", _FORMAT)
+            if (connection.pragma("application_id"), connection.pragma("user_version")) != (_APPLICATION_ID, _FORMAT):
+                raise StorageError(f"store {name!r}: {self.path} is no file of a store of this version; name another")
+            row = connection.execute("SELECT name, epoch, number, is_closed, entries, checksum FROM meta").fetchone()
+            if row is None or row[-1] != _checksum_of(row[:-1]):
+                raise self._damaged("what it says of itself is wrong")
+            held, epoch, self.number, is_closed, self._entries, _ = row
+            if held != name:
+                raise StorageError(f"store {name!r}: {self.path} holds another store, {held!r}; name another file")
+            self.epoch = epoch if is_closed else max(epoch + 1, first_epoch)
+            self._note(self.number, self._entries, is_closed=False)
+            connection.execute(_NOTES)
+            written = connection.execute("SELECT value FROM notes WHERE name = ?", (_BOOT,)).fetchone()
+            self.is_certain = bool(is_closed) or (written is not None and written[0] in {_ON_DISK, boot or None})
+            connection.execute("INSERT OR REPLACE INTO notes VALUES (?, ?, ?)", _note_row(_BOOT, boot))
+
+    def _note(self, number: int, entries: int, *, is_closed: bool) -> None:
+        """Write what the file says of itself."""
+        meta = (self._name, self.epoch, number, int(is_closed), entries)
+        self._connection.execute("DELETE FROM meta")
+        self._connection.execute("INSERT INTO meta VALUES (?, ?, ?, ?, ?, ?)", (*meta, _checksum_of(meta)))
+
+    def read(self) -> Iterator[Kept]:
+        """Return all entries.
+
+        Raises:
+            StorageError: They cannot be read.
+        """
+        count = 0
+        try:
+            for key, value, version, expires_ns, user, checksum in self._connection.execute(
+                "SELECT key, value, version, expires_ns, user, checksum FROM entries"
+            ):
+                try:
+                    is_sound = checksum == _checksum(key, value, version, expires_ns, user)
+                except (TypeError, AttributeError, StructError):  # something is of another type
+                    is_sound = False
+                if not is_sound:
+                    raise self._damaged("an entry is not as it was written")
+                count += 1
+                yield Kept(key, value, version, expires_ns, user)
+        except (apsw.Error, UnicodeDecodeError) as error:
+            raise self._damaged(str(error)) from error
+        if count != self._entries:
+            raise self._damaged(f"it holds {count} entries, and not {self._entries}")
+
+    def notes(self) -> dict[str, bytes]:
+        """Return all notes.
+
+        Raises:
+            StorageError: They cannot be read.
+        """
+        found: dict[str, bytes] = {}
+        try:
+            for name, value, checksum in self._connection.execute("SELECT name, value, checksum FROM notes"):
+                if not isinstance(value, bytes) or _note_row(name, value)[-1] != checksum:
+                    raise self._damaged("a note is not as it was written")
+                found[name] = value
+        except (apsw.Error, UnicodeDecodeError) as error:
+            raise self._damaged(str(error)) from error
+        found.pop(_BOOT, None)
+        return found
+
+    def write(self, unkept: Unkept) -> None:
+        """Bring the file to the state behind these changes, in one transaction; nothing of it is there if that fails.
+
+        Raises:
+            apsw.Error: It cannot be written.
+        """
+        connection = self._connection
+        rows = [
+            (key, value, version, expires_ns, user, _checksum(key, value, version, expires_ns, user))
+            for key, value, version, expires_ns, user in filter(None, unkept.rows.values())
+        ]
+        gone = [(key,) for key, row in unkept.rows.items() if row is None]
+        notes = [_note_row(name, value) for name, value in unkept.notes.items() if value is not None]
+        gone_notes = [(name,) for name, value in unkept.notes.items() if value is None]
+        number, entries = (unkept.number, unkept.entries) if unkept.number else (self.number, self._entries)
+        with connection:
+            if unkept.is_cleared:
+                connection.execute("DELETE FROM entries")
+            connection.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?, ?)", rows)
+            connection.executemany("DELETE FROM entries WHERE key = ?", gone)
+            connection.executemany("INSERT OR REPLACE INTO notes VALUES (?, ?, ?)", notes)
+            connection.executemany("DELETE FROM notes WHERE name = ?", gone_notes)
+            self._note(number, entries, is_closed=False)
+        self.number, self._entries = number, entries
+
+    def close(self, *, is_whole: bool) -> None:
+        """Close the file.
+
+        Args:
+            is_whole: Whether all that anybody was told is in it.
+
+        Raises:
+            apsw.Error: It cannot be written.
+        """
+        try:
+            if is_whole:
+                self._note(self.number, self._entries, is_closed=True)
+        finally:
+            self._connection.close()
+
+
+def _checksum(key: bytes, value: bytes, version: int, expires_ns: int | None, user: str | None) -> int:
+    """Return the checksum of an entry."""
+    numbers = _NUMBERS.pack(len(key), version, -1 if expires_ns is None else expires_ns)
+    checksum = crc32(numbers, crc32(value, crc32(key)))
+    return checksum if user is None else crc32(user.encode(), checksum)
+
+
+def _note_row(name: str, value: bytes) -> tuple[str, bytes, int]:
+    """Return the row of a note."""
+    return name, value, crc32(value, crc32(name.encode()))
+
+
+def _cause(error: Exception, path: str) -> str:
+    """Say why a file cannot be opened, and what to do."""
+    if isinstance(error, PermissionError):
+        return "this account may not write there; choose a folder that it may write in"
+    if isinstance(error, FileNotFoundError):
+        return f"there is no folder {Path(path).parent}; make it first, writable for the hub"
+    return (error.strerror if isinstance(error, OSError) else "") or str(error)
+
+
+def _boot_id() -> bytes:
+    """Return what tells the running kernel from the one before; empty where nobody can tell."""
+    try:
+        return _BOOT_ID.read_bytes().strip()
+    except OSError:
+        return b""
+
+
+def _checksum_of(meta: tuple[object, ...]) -> int:
+    """Return the checksum of what the file says of itself."""
+    return crc32(repr(meta).encode())
+
+
+RETRY_S: Final = 1.0
+"""How long after a failure the file is tried again, seconds."""
+
+
+class InFile:
+    """Keeps one store. See `Keeper`.
+
+    Args:
+        path: Of the file.
+        now_us: The time, µs since 1970.
+        full_sync: See `Database`.
+    """
+
+    def __init__(self, path: str, now_us: Callable[[], int], *, full_sync: bool) -> None:
+        self._path = path
+        self._now_us = now_us
+        self._full_sync = full_sync
+        self._database: Database
+        self._store: Store
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="store")
+        # What is not in the file and is not being written, and who waits for it.
+        self._waiting = Unkept()
+        self._thens: list[Then] = []
+        # The transaction that goes on.
+        self._writing: asyncio.Task[None] | None = None
+        # The timer of the next try, after a failure.
+        self._retry: asyncio.TimerHandle | None = None
+        self._is_closed = False
+        self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
+        self.failures_total = 0
+        """How many transactions could not be written."""
+        self.commits_total = 0
+        self.notes: Mapping[str, bytes] = {}
+        """As they were in the file when it was opened."""
+
+    @property
+    def is_certain(self) -> bool:
+        """See `Keeper`."""
+        return self._database.is_certain
+
+    def open(self, name: str) -> tuple[int, int]:
+        """Open the file; return epoch and number of the store.
+
+        Raises:
+            StorageError: It cannot be used.
+        """
+        self._database = Database(self._path, name, self._now_us(), full_sync=self._full_sync)
+        return self._database.epoch, self._database.number
+
+    def load(self, store: Store) -> None:
+        """Put what was kept into a store.
+
+        Raises:
+            StorageError: It cannot be read.
+        """
+        self._store = store
+        store.restore(self._database.read(), self._database.number)
+        self.notes = self._database.notes()
+
+    def keep(self, changes: Sequence[Change], then: Then, notes: Notes = NO_NOTES) -> None:
+        """Keep changes with the next transaction; call `then` at once where there is nothing to be kept."""
+        if changes or notes:
+            self._waiting.add(changes, self._store, notes)
+        elif not self._waiting and self._writing is None:
+            then(None)
+            return
+        self._thens.append(then)
+        if self._retry is None and self._writing is None:
+            self._begin()
+
+    def _begin(self) -> None:
+        self._retry = None
+        self._writing = asyncio.get_running_loop().create_task(self._write(), name=f"keep {self._path}")
+
+    async def _write(self) -> None:
+        unkept, self._waiting = self._waiting, Unkept()
+        thens, self._thens = self._thens, []
+        loop = asyncio.get_running_loop()
+        error: HubError | None = None
+        try:
+            await loop.run_in_executor(self._thread, self._database.write, unkept)
+            self.commits_total += 1
+        except (apsw.Error, OSError) as cause:
+            error = self._fail(unkept, cause)
+        self._writing = None
+        if error is not None and not self._is_closed:
+            self._retry = loop.call_later(RETRY_S, self._begin)
+        for then in thens:
+            then(error)
+        if self._writing is not None or self._retry is not None or self._is_closed:
+            return
+        if self._waiting:
+            self._begin()
+            return
+        thens, self._thens = self._thens, []
+        for then in thens:  # they have waited for this transaction alone
+            then(None)
+
+    def _fail(self, unkept: Unkept, cause: Exception) -> HubError:
+        """Put back what could not be written; return the error for those who wait."""
+        if not self.failures_total:
+            self._log.error("a store cannot be written; it is tried again", path=self._path, reason=str(cause))
+        self.failures_total += 1
+        self._waiting = unkept.put_behind(self._waiting)
+        text = f"changes are not written to {self._path} yet, which is tried again: {cause}"
+        return RejectedError(CloseCode.TRY_AGAIN_LATER, text)
+
+    async def close(self) -> None:
+        """Write what waits, and close the file. It does no harm if it is closed already."""
+        if self._is_closed:
+            return
+        if self._retry is not None:
+            self._retry.cancel()
+            self._retry = None
+        while self._writing is not None:
+            await self._writing
+        self._is_closed = True
+        if self._waiting:
+            await self._write()
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(self._thread, lambda: self._database.close(is_whole=not self._waiting))
+        except apsw.Error as cause:
+            self._log.error("the file of a store cannot be closed", path=self._path, reason=str(cause))
+        self._thread.shutdown()
