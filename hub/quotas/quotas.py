@@ -29,7 +29,7 @@ from hub.quotas.resource import Resource
 from hub.quotas.transit import Transit
 from hub.quotas.usage import Usage, Whole
 
-__all__ = ["USERS_SHOWN", "Holding", "Quotas", "Share", "ShareStatistics", "WholeStatistics"]
+__all__ = ["USERS_SHOWN", "Quotas", "Share", "ShareStatistics", "WholeStatistics"]
 
 USERS_SHOWN = 32
 """How many users are shown by themselves, in metrics and in `$hub/statistics`; the others are shown together."""
@@ -51,18 +51,6 @@ class WholeStatistics(NamedTuple):
     """What users hold of it."""
     refused_total: int
     """How often somebody was refused since the start of the hub."""
-
-
-class Holding(NamedTuple):
-    """What one user has of one resource at one moment, and how much he may have."""
-
-    held: int
-    most: int
-    """How much he may hold now."""
-    is_set: bool
-    """Whether that is a limit that was set, for him or for one of his roles; else it is a fair part of what is left."""
-    refused_total: int
-    """How often he was refused since he has come."""
 
 
 class ShareStatistics(NamedTuple):
@@ -164,10 +152,6 @@ class Share:
         return ShareStatistics(self.user, 1, held, refused, self.rate.held_back_s)
 
 
-def _nothing() -> None:
-    """Stand in where nobody wants to know that somebody holds nothing any more."""
-
-
 class Quotas:
     """The whole.
 
@@ -176,7 +160,7 @@ class Quotas:
         limits: What is set for users and roles.
     """
 
-    __slots__ = ("_crowded", "_held_back_s", "_held_back_total", "_limits", "_rates", "_roles", "_shares", "wholes")
+    __slots__ = ("_crowded", "_held_back_total", "_limits", "_rates", "_roles", "_shares", "wholes")
 
     def __init__(self, totals: Mapping[Resource, int] | None = None, limits: QuotaLimits = NO_LIMITS) -> None:
         totals = totals or {}
@@ -188,8 +172,7 @@ class Quotas:
         self._crowded: dict[Transit, None] = {}
         # User who has left → his rate, who left first is first. Else it would be a new one each time he connects.
         self._rates: dict[str, Rate] = {}
-        # For how long, and how often, connections of users who have left were not read on for their rate.
-        self._held_back_s = 0.0
+        # How often connections of users who have left were not read on for their rate.
         self._held_back_total = 0
         # User → the roles that he had when he connected last; limits of roles are found by them.
         self._roles: dict[str, frozenset[str]] = {}
@@ -251,7 +234,6 @@ class Quotas:
     def _forget(self, share: Share) -> None:
         if self._shares.get(share.user) is share:
             del self._shares[share.user], self._roles[share.user]
-            self._held_back_s += share.rate.held_back_s
             self._held_back_total += share.rate.held_back_total
             self._keep(share)
 
@@ -288,31 +270,10 @@ class Quotas:
             for resource, whole in self.wholes.items()
         }
 
-    def holdings(self, user: str, roles: frozenset[str]) -> dict[Resource, Holding]:
-        """Return what a user has of each resource, and how much he may have, whether he is connected or not. 10 µs.
-
-        Args:
-            user: His name.
-            roles: Those that he would have; what he has shown himself counts where he is connected.
-        """
-        share = self._shares.get(user)
-        usages = {} if share is None else share.usages
-        most = (self._limits.of(user, roles) if share is None else share.limits).most
-        found = {}
-        for resource, whole in self.wholes.items():
-            usage = usages.get(resource)
-            if usage is None:  # one for this moment: he has had nothing to do with it
-                usage = Usage(whole, user, most.get(resource), _nothing)
-            found[resource] = Holding(usage.held, usage.most, usage.limit is not None, usage.refused_total)
-        return found
-
-    def held_back(self) -> tuple[float, int]:
-        """Return for how long connections were not read on for the rates of their users, seconds, and how often."""
-        rates = [share.rate for share in self._shares.values()]
-        return (
-            self._held_back_s + sum(rate.held_back_s for rate in rates),
-            self._held_back_total + sum(rate.held_back_total for rate in rates),
-        )
+    @property
+    def held_back_total(self) -> int:
+        """How often connections were not read on for the rates of their users."""
+        return self._held_back_total + sum(share.rate.held_back_total for share in self._shares.values())
 
     def largest(self, most: int) -> list[ShareStatistics]:
         """Return what users hold: those who have the largest part of something, and the rest of them together.

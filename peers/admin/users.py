@@ -1,4 +1,4 @@
-"""`users`: which users a hub knows, what roles they have, how often each is connected, and what each holds.
+"""`users`: which users a hub knows, what roles they have, and how often each is connected.
 
 Asked as `$hub/users`. Owner: nobody. Cost: a look at each connection and each user, `_STEP` a turn.
 """
@@ -27,7 +27,7 @@ _STEP = 2000
 """How many connections are looked at in a turn: about 2 ms."""
 
 _DESCRIBED = 100
-"""How many users are described in a turn, with what they hold of each resource: about 2 ms."""
+"""How many users are described in a turn, about 0.2 ms."""
 
 
 _NOBODY = User("", frozenset())
@@ -87,14 +87,13 @@ def _counted(node: Node, after: str | None) -> Generator[None, None, list[dict[s
             yield
     page = []
     for place, name in enumerate(sorted(found)[:PAGE], 1):
-        page.append(_described(node, name, found[name]))
+        page.append(_described(name, found[name]))
         if not place % _DESCRIBED:
             yield
     return page
 
 
-def _described(node: Node, name: str, seen: _Seen) -> dict[str, Any]:
-    holdings = node.core.quotas.holdings(name, seen.roles) if name else {}
+def _described(name: str, seen: _Seen) -> dict[str, Any]:
     return {
         "user": name,
         "roles": sorted(seen.roles),
@@ -102,14 +101,4 @@ def _described(node: Node, name: str, seen: _Seen) -> dict[str, Any]:
         "queued_bytes": seen.queued_bytes,
         "published_messages": seen.published,
         "dropped_messages": seen.dropped,
-        "shares": {
-            resource.value: {
-                "held": one.held,
-                "most": one.most,
-                "set": one.is_set,
-                "refused": one.refused_total,
-                "unit": "bytes" if resource.is_size else resource.value,
-            }
-            for resource, one in holdings.items()
-        },
     }

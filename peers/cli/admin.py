@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
@@ -135,15 +135,10 @@ def _who_cells(row: dict[str, Any]) -> tuple[Cell, ...]:
 
 _USERS = ("user", "roles", "connections", "queued bytes", "in", "dropped")
 
-_OF_SHARES = ("user", "resource", "holds", "may hold", "unit", "by", "refused")
-
 
 def users(
     *,
     hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
-    shares: Annotated[
-        bool, Parameter(help="What each holds of each resource, and how much he may hold.", negative=())
-    ] = False,
     json: Annotated[bool, Parameter(help="A JSON object a line.", negative=())] = False,
 ) -> None:
     """List the users of a hub, for admins: those of its policy, and who else is connected.
@@ -151,13 +146,7 @@ def users(
     `-` stands for all who have no rights of their own: nothing is charged to them.
     """
     rows = ask_pages("users", hub, {}, lambda row: row["user"])
-    if json:
-        lines = json_lines(rows)
-    elif shares:
-        lines = columns(_OF_SHARES, [cells for row in rows for cells in _shares(row)])
-    else:
-        lines = columns(_USERS, [_sums(row) for row in rows])
-    for line in lines:
+    for line in json_lines(rows) if json else columns(_USERS, [_sums(row) for row in rows]):
         print(line)
 
 
@@ -170,14 +159,6 @@ def _sums(row: dict[str, Any]) -> tuple[Cell, ...]:
         row["published_messages"],
         row["dropped_messages"],
     )
-
-
-def _shares(row: dict[str, Any]) -> Iterator[tuple[Cell, ...]]:
-    """Return a line for each resource of a user of which he holds something, or of which there is something to say."""
-    for resource, share in row["shares"].items():
-        if share["held"] or share["set"] or share["refused"]:
-            limit = "limit" if share["set"] else "fair part"
-            yield row["user"], resource, share["held"], share["most"], share["unit"], limit, share["refused"]
 
 
 def names(

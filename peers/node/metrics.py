@@ -20,7 +20,6 @@ from prometheus_client.utils import floatToGoString
 from hub import __version__
 from hub.histogram import HistogramStatistics
 from hub.overflow import Overflow
-from hub.quotas.quotas import USERS_SHOWN
 from peers.journal.far_confirmations import WAITING_LIMIT
 from peers.journal.far_journals import ANSWERING_LIMIT
 from peers.journal.marks import EXPECTED_LIMIT
@@ -63,7 +62,6 @@ class Scrape:
         self.requests = node.core.requests.statistics()
         self.names = node.core.names.statistics()
         self.quotas = node.core.quotas.statistics()
-        self.users = node.core.quotas.largest(USERS_SHOWN)
         self.memory = node.memory.statistics()
         self.log = node.log_statistics()
         self.links = node.traffic.statistics(node.loop.time())
@@ -175,8 +173,6 @@ METRICS: tuple[Row[Scrape], ...] = (
     Row("hub_users_forgotten", COUNTER, "Times that what was decided for a user was too much.",
         lambda s: s.core.authority.forgotten_total),
     Row("hub_users_slowed", GAUGE, "Addresses that failed lately.", lambda s: s.node.access.failures.addresses),
-    Row("hub_quota_users", GAUGE, "Users who have a connection, or something else that is charged.",
-        lambda s: len(s.core.quotas)),
     Row("hub_quota_limit", GAUGE, "How much there is for all users together.",
         lambda s: {resource: whole.total for resource, whole in s.quotas.items()}, ("resource",)),
     Row("hub_quota_held", GAUGE, "What users hold of it.",
@@ -184,12 +180,7 @@ METRICS: tuple[Row[Scrape], ...] = (
     Row("hub_quota_refused", COUNTER, "Times that somebody was refused more.",
         lambda s: {resource: whole.refused_total for resource, whole in s.quotas.items()}, ("resource",)),
     Row("hub_quota_held_back", COUNTER, "Times that one was not read on for the rate of its user.",
-        lambda s: s.core.quotas.held_back()[1]),
-    Row("hub_quota_held_back_seconds", COUNTER, "For how long, added up over connections.",
-        lambda s: s.core.quotas.held_back()[0]),
-    Row("hub_quota_user_held", GAUGE, "The same, by user.",
-        lambda s: {(one.user, resource): amount for one in s.users for resource, amount in one.held.items()},
-        ("user", "resource")),
+        lambda s: s.core.quotas.held_back_total),
     # Messages, and the handlers that they go to.
     Row("hub_handlers", GAUGE, "Data sinks of the core.", handlers_by_role, ("role",)),
     Row("hub_handlers_paused", GAUGE, "Handlers whose transport takes no bytes now.",

@@ -55,17 +55,8 @@ def _users(parts: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
 
 
 def _same_user(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    shares = dict(one["shares"])
-    for resource, share in other["shares"].items():
-        before = shares.get(resource)
-        shares[resource] = share if before is None else _same_share(before, share)
     sums = {name: one[name] + other[name] for name in _SUMMED}
-    return dict(one) | sums | {"roles": sorted({*one["roles"], *other["roles"]}), "shares": shares}
-
-
-def _same_share(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Add what somebody holds, and may hold, at two processes."""
-    return dict(one) | {name: one[name] + other[name] for name in ("held", "most", "refused")}
+    return dict(one) | sums | {"roles": sorted({*one["roles"], *other["roles"]})}
 
 
 def _kicked(parts: Sequence[dict[str, int]]) -> dict[str, int]:

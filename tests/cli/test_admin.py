@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from hub.errors import CloseCode, RejectedError
-from hub.quotas.resource import Resource
 from peers.cli.texts import columns
 from peers.client.blocking import connect
 from peers.wire.hello import Hello
@@ -91,45 +90,6 @@ def test_users(running_hub: RunningHub) -> None:
     assert nobody.split()[:2] == ["-", "-"]
     (one,) = [json.loads(line) for line in printed(running_hub, "users", "--json")]
     assert one["user"] == ""
-
-
-POLICY = """
-[roles.sensor]
-publish = ["/zeek"]
-[users]
-sensor-7 = ["sensor"]
-[limits.roles.sensor]
-connections = 2
-queued_bytes = "1MiB"
-"""
-
-
-def test_shares(tmp_path: Path) -> None:
-    """A line for each resource of which somebody holds something or has a limit; --json has all resources."""
-    policy = tmp_path / "policy.toml"
-    policy.write_text(POLICY)
-    with run_hub(tmp_path, "--access-policy", str(policy)) as guarded:
-        shown = hub("users", "--shares", url=guarded.unix)
-        assert (shown.returncode, shown.stderr) == (0, b"")
-        heading, *lines = [line.split() for line in shown.stdout.decode().splitlines()]
-        assert " ".join(heading) == "user resource holds may hold unit by refused"
-        assert ["sensor-7", "connections", "0", "2", "connections", "limit", "0"] in lines
-        assert ["sensor-7", "queued_bytes", "0", "1,048,576", "bytes", "limit", "0"] in lines
-        assert len([line for line in lines if line[0] == "sensor-7"]) == 2
-        (own,) = [line for line in lines if line[:2] == ["local", "connections"]]
-        assert own[2] == "1"
-        assert own[5:7] == ["fair", "part"]
-        found = hub("users", "--json", url=guarded.unix).stdout.decode().splitlines()
-        local, sensor = map(json.loads, found)
-        assert (local["user"], sensor["user"]) == ("local", "sensor-7")
-        assert local["shares"].keys() == sensor["shares"].keys() == {resource.value for resource in Resource}
-        assert sensor["shares"]["connections"] == {
-            "held": 0,
-            "most": 2,
-            "set": True,
-            "refused": 0,
-            "unit": "connections",
-        }
 
 
 def test_kick(running_hub: RunningHub) -> None:

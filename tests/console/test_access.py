@@ -12,24 +12,16 @@ from tests.console.scripted_hub import RIGHTS, ScriptedHub
 from tests.console.seeing import publish, text, wait_shown
 
 
-def share(
-    held: int, most: int, *, refused: int = 0, is_limit: bool = True, unit: str = "connections"
-) -> dict[str, Any]:
-    """What a user holds of something."""
-    return {"held": held, "most": most, "set": is_limit, "refused": refused, "unit": unit}
-
-
-def user(name: str, *roles: str, **shares: dict[str, Any]) -> dict[str, Any]:
+def user(name: str, *roles: str) -> dict[str, Any]:
     """A user, as the hub lists him."""
     counts = {"connections": 2, "queued_bytes": 2_048, "published_messages": 1_500, "dropped_messages": 0}
-    return {"user": name, "roles": list(roles), "shares": shares} | counts
+    return {"user": name, "roles": list(roles)} | counts
 
 
 @pytest.fixture
 def telling_hub(hub: ScriptedHub) -> ScriptedHub:
     """A hub with two users."""
-    held = {"connections": share(2, 2, refused=7), "queued_bytes": share(2_048, 1 << 20, is_limit=False, unit="bytes")}
-    hub.answers["$hub/users"] = [user("ada", "admin"), user("bob", "member", "sensor", **held)]
+    hub.answers["$hub/users"] = [user("ada", "admin"), user("bob", "member", "sensor")]
     return hub
 
 
@@ -54,15 +46,14 @@ async def events(page: Page) -> list[list[str]]:
     return found
 
 
-async def test_who_there_is_and_what_he_holds(browser: Browser, telling_hub: ScriptedHub) -> None:
-    """Users with their roles and shares; each leads to his connections."""
+async def test_who_there_is(browser: Browser, telling_hub: ScriptedHub) -> None:
+    """Users with their roles; each leads to his connections."""
     async with browser.open(f"{telling_hub.page_url}#/access") as page:
         await wait_shown(page, "document.querySelectorAll('#users tr').length === 2")
-        assert await users(page, 0, 1, 3, 4, 5, 7) == [
+        assert await users(page, 0, 1, 2, 3, 4, 5) == [
             ["ada", "admin", "2", "2 KiB", "1.5k", "0"],
-            ["bob", "member sensor", "2", "2 KiB", "1.5k", "7"],
+            ["bob", "member sensor", "2", "2 KiB", "1.5k", "0"],
         ]
-        assert (await users(page, 2))[1] == ["connections 2 of 2; queued bytes 2 KiB of 1 MiB (a fair part)"]
         assert await page.evaluate("return document.querySelector('#users a').hash") == "#/connections?search=ada"
 
 

@@ -87,8 +87,8 @@ async def refused(client: Client, *topics: str) -> None:
             await client.publish_confirmed(topic, 1)
 
 
-async def test_users_shares_and_refusals(browser: Browser, site: Site) -> None:
-    """An admin sees who there is, what each holds of his limits, who is refused what, and how often."""
+async def test_users_and_refusals(browser: Browser, site: Site) -> None:
+    """An admin sees who there is, and who is refused what."""
     async with site.page(browser, "ada") as page, site.client("bob") as bob:
         await wait_listening(page)
         async with bob.subscribe("/zeek/a/", "/zeek/b/"):
@@ -98,9 +98,6 @@ async def test_users_shares_and_refusals(browser: Browser, site: Site) -> None:
                 await bob.subscribe("/zeek/secret/").open()
             with pytest.raises(NotAllowedError):
                 await bob.request("$hub/users", None)
-            of_bob = "[...document.querySelectorAll('#users tr')].find((row) => row.cells[0].textContent === 'bob')"
-            await wait_shown(page, f"{of_bob}?.cells[2].textContent.includes('prefixes 2 of 3')")
-            await wait_shown(page, f"Number({of_bob}.cells[7].textContent) >= 1")
             assert [row[:2] for row in await users(page, 0, 1)] == [
                 ["ada", "admin"],
                 ["bob", "sensor"],
@@ -119,7 +116,7 @@ async def test_closing_somebody(browser: Browser, site: Site) -> None:
     async with site.page(browser, "ada") as page:
         bob = await site.client("bob")
         of_bob = "[...document.querySelectorAll('#users a')].find((it) => it.textContent === 'bob')"
-        await wait_shown(page, f"{of_bob}?.closest('tr').cells[3].textContent === '1'")
+        await wait_shown(page, f"{of_bob}?.closest('tr').cells[2].textContent === '1'")
         await page.evaluate(f"{of_bob}.click()")
         await wait_shown(page, "location.hash === '#/connections?search=bob'")
         async with site.client("ada", name="asks") as ada:
@@ -137,7 +134,7 @@ async def test_closing_somebody(browser: Browser, site: Site) -> None:
             await bob.request("$hub/rights", None)
         await bob.close()
         await page.evaluate("location.hash = '#/access'")
-        await wait_shown(page, f"{of_bob}?.closest('tr').cells[3].textContent === '0'")
+        await wait_shown(page, f"{of_bob}?.closest('tr').cells[2].textContent === '0'")
 
 
 async def test_refusals_of_before(browser: Browser, site: Site) -> None:

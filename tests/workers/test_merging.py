@@ -25,26 +25,24 @@ def test_a_larger_page_of_connections() -> None:
     assert len(merged_page(parts, {"limit": 1 << 40})) == 600
 
 
-def user(name: str, *, connections: int, held: int, roles: tuple[str, ...] = ("member",)) -> dict[str, Any]:
+def user(name: str, *, connections: int, roles: tuple[str, ...] = ("member",)) -> dict[str, Any]:
     """What a process tells of a user."""
-    share = {"held": held, "most": 100, "set": True, "refused": 1, "unit": "bytes"}
     sums = {"queued_bytes": 10, "published_messages": 20, "dropped_messages": 30}
-    return {"user": name, "roles": [*roles], "connections": connections, "shares": {"queued_bytes": share}} | sums
+    return {"user": name, "roles": [*roles], "connections": connections} | sums
 
 
 def test_a_user_of_several_processes() -> None:
-    """His figures are added up, and so is what he may hold: each process grants it."""
-    parts = [[user("ada", connections=1, held=5)], [user("ada", connections=2, held=7, roles=("admin",))], []]
+    """His figures are added up."""
+    parts = [[user("ada", connections=1)], [user("ada", connections=2, roles=("admin",))], []]
     (found,) = MERGES["users"](parts)
     assert (found["connections"], found["queued_bytes"], found["published_messages"]) == (3, 20, 40)
     assert found["roles"] == ["admin", "member"]
-    assert found["shares"] == {"queued_bytes": {"held": 12, "most": 200, "set": True, "refused": 2, "unit": "bytes"}}
 
 
 def test_a_page_of_users() -> None:
     """By name, and no longer than that of one process: whoever is in it has his figures of all processes."""
     names = [f"user-{number:05}" for number in range(all_users.PAGE + 10)]
-    parts = [[user(name, connections=1, held=1) for name in some[: all_users.PAGE]] for some in (names, names[5:])]
+    parts = [[user(name, connections=1) for name in some[: all_users.PAGE]] for some in (names, names[5:])]
     found = MERGES["users"](parts)
     assert [row["user"] for row in found] == names[: all_users.PAGE]
     assert {row["connections"] for row in found[5:]} == {2}

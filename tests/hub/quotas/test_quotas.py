@@ -6,7 +6,7 @@ import pytest
 
 from hub.errors import RejectedError
 from hub.quotas.limits import QuotaLimits, RateLimits, SetLimits
-from hub.quotas.quotas import UNBOUNDED, Holding, Quotas, ShareStatistics, WholeStatistics
+from hub.quotas.quotas import UNBOUNDED, Quotas, ShareStatistics, WholeStatistics
 from hub.quotas.resource import Resource
 
 NOBODY: frozenset[str] = frozenset()
@@ -53,26 +53,6 @@ def test_whoever_comes_again_is_as_fast_as_he_was(monkeypatch: pytest.MonkeyPatc
         quotas.leave(one)
     assert quotas.join("alice", NOBODY).rate.wait_s(100.5) == 0, "two others have left since"
     assert len(quotas) == 1
-
-
-def test_holdings() -> None:
-    """What a user has, and may have, whether he is connected or not; to ask for it changes nothing."""
-    limits = QuotaLimits({"alice": SetLimits({Resource.RULES: 7})}, {"small": SetLimits({Resource.CONNECTIONS: 3})})
-    quotas = Quotas({Resource.CONNECTIONS: 100, Resource.RULES: 1000, Resource.PREFIXES: 90}, limits)
-    share = quotas.join("alice", frozenset({"small"}))
-    share[Resource.PREFIXES].require(10)
-    with pytest.raises(RejectedError):
-        share[Resource.RULES].require(8)
-    alice = quotas.holdings("alice", NOBODY)
-    assert alice[Resource.CONNECTIONS] == Holding(held=1, most=3, is_set=True, refused_total=0)
-    assert alice[Resource.RULES] == Holding(held=0, most=7, is_set=True, refused_total=1)
-    assert alice[Resource.PREFIXES] == Holding(held=10, most=45, is_set=False, refused_total=0)
-    bob = quotas.holdings("bob", frozenset({"small"}))
-    assert bob[Resource.CONNECTIONS] == Holding(held=0, most=3, is_set=True, refused_total=0)
-    assert bob[Resource.PREFIXES] == Holding(held=0, most=26, is_set=False, refused_total=0)
-    assert set(bob) == set(Resource)
-    assert len(quotas) == 1
-    assert set(share.usages) == {Resource.CONNECTIONS, Resource.PREFIXES, Resource.RULES}
 
 
 def test_too_many_connections() -> None:
@@ -154,5 +134,5 @@ def test_who_holds_most_is_shown_first() -> None:
         ShareStatistics("alice", 1, {"connections": 1, "rules": 100}, 0, 0.0),
         ShareStatistics("", 2, {"connections": 2, "rules": 30}, 1, 1.5),
     ]
-    assert quotas.held_back() == (1.5, 1)
+    assert quotas.held_back_total == 1
     assert [each.user for each in quotas.largest(4)] == ["bob", "alice", "dave", "carol"]

@@ -127,15 +127,6 @@ export interface User {
   queued_bytes: number;
   published_messages: number;
   dropped_messages: number;
-  shares: Record<string, Share>;
-}
-
-export interface Share {
-  held: number;
-  most: number;
-  set: boolean;
-  unit: string;
-  refused: number;
 }
 
 export interface Topics {

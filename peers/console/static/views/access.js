@@ -38,7 +38,7 @@ const CHARACTERS = 500;
 const DETAILS = ["failed", "changed", "needs_restart", "closed", "clients"];
 
 /**
- * @import { Share, User } from "../feeds/services.d.ts"
+ * @import { User } from "../feeds/services.d.ts"
  * @import { Place } from "../shell/place.js"
  * @import { Shell } from "../shell/views.js"
  *
@@ -222,22 +222,15 @@ class Access {
 }
 
 /** @param {User} row */
-function userRow({ user, roles, connections, queued_bytes: queued, published_messages: published, dropped_messages: dropped, shares }) {
+function userRow({ user, roles, connections, queued_bytes: queued, published_messages: published, dropped_messages: dropped }) {
   const { access: said } = words;
   const name = user === "" ? element("span", { class: "quiet" }, said.nobody) : element("a", { href: fragmentOf("connections", [], { search: user }) }, visible(user));
-  const held = Object.entries(shares);
-  const refused = held.reduce((sum, [, share]) => sum + share.refused, 0);
-  const amount = (/** @type {Share} */ share, /** @type {number} */ value) => (share.unit === "bytes" ? bytes(value) : whole(value));
-  const holds = held
-    .filter(([, share]) => share.held > 0 || share.refused > 0)
-    .map(([resource, share]) => said.share(resource.replaceAll("_", " "), amount(share, share.held), amount(share, share.most), share.set))
-    .join("; ");
   return element(
-    "tr", { dataset: { state: refused > 0 ? "bad" : "" } },
+    "tr", {},
     element("td", { class: "cut", title: visible(user) }, name),
-    text(roles.join(" ")), text(holds),
+    text(roles.join(" ")),
     element("td", {}, whole(connections)), element("td", {}, bytes(queued)), element("td", {}, short(published)),
-    element("td", {}, short(dropped)), element("td", {}, whole(refused)),
+    element("td", {}, short(dropped)),
   );
 }
 
