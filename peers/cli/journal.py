@@ -37,7 +37,6 @@ from peers.cli.output import shown_bar
 from peers.cli.texts import Cell, amount, columns, examples, kib, print_json, show
 from peers.cli.url import HubFlags
 from peers.journal.damage import Damage
-from peers.journal.earlier.taking_over import take_over as taken_over
 from peers.journal.history import History
 from peers.journal.segments.folder import segment_path
 from peers.journal.segments.segment import Segment
@@ -517,27 +516,6 @@ def _consumer_cells(row: dict[str, Any]) -> tuple[Cell, ...]:
     )
 
 
-def take_over(
-    old: Annotated[str, Parameter(help="File of the earlier journal; it is not changed.")],
-    new: Annotated[str, Parameter(help="Folder of the new one, which is made.")],
-    /,
-    *,
-    skip_damaged: Annotated[
-        bool, Parameter(help="Go on behind what cannot be read; it is missing in the new one.", negative=())
-    ] = False,
-) -> int:
-    """Copy a journal of an earlier version into a folder, and compare: exit code 3 if something was damaged."""
-    damages = Damages("take-over")
-    with shown_bar() as tell:
-        taken = taken_over(old, new, skips_damaged=skip_damaged, tell=tell)
-    for damage in taken.damages:
-        damages.add(damage)
-    held = f"offsets {taken.first} to {taken.next - 1}" if taken.next > taken.first else "an empty journal"
-    print(f"took over {taken.records:,} records, {held}, and compared them; {old} was not changed")
-    damages.tell()
-    return damages.exit_code
-
-
 app = App(
     name="journal",
     help="Look into a journal, export its records, check it.",
@@ -547,6 +525,5 @@ app.command(ls, name="ls", help="List the blocks of a journal, or its topics.")
 app.command(stat, name="stat", help="How much a journal holds, from when to when.")
 app.command("peers.cli.journal_export:export", name="export", help="Write records as JSON lines or frames.")
 app.command(consumers, name="consumers", help="How far named consumers are, for admins.")
-app.command(take_over, name="take-over", help="Make a journal of one of an earlier version.")
 app.command("peers.cli.journal_tier:app", name="tier", help="Look into the tier of a journal, check it.")
 app.command(verify, name="verify", help="Read everything and look for damage.")

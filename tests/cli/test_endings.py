@@ -147,7 +147,7 @@ def one_line(said: bytes) -> str:
         (
             ["journal", "x"],
             (
-                "x: there is no such command; there are ls, stat, export, consumers, take-over, tier, verify; "
+                "x: there is no such command; there are ls, stat, export, consumers, tier, verify; "
                 "see `hub journal --help`"
             ),
         ),

@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 from unittest.mock import Mock
 
-import apsw
 import pytest
 
 from hub.errors import JournalCorruptError, JournalUnavailableError
@@ -208,15 +207,9 @@ def test_one_hub_at_a_time(path: Path, tmp_path: Path) -> None:
 
 
 def test_a_file_is_no_journal(path: Path) -> None:
-    """Refused, and left as it is; one of an earlier version with the command that takes it over."""
+    """Refused, and left as it is."""
     path.write_bytes(b"dear diary")
     with pytest.raises(JournalCorruptError, match="a journal is a folder, choose another path"):
-        opened(path)
-    path.unlink()
-    connection = apsw.Connection(str(path))
-    connection.execute("CREATE TABLE t(x)")
-    connection.close()
-    with pytest.raises(JournalUnavailableError, match="of an earlier version; `hub journal take-over"):
         opened(path)
 
 

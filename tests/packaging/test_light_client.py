@@ -56,7 +56,7 @@ def test_commands_that_talk_to_a_hub_need_no_package_of_the_hub(command: str) ->
     [
         (CLI, "pub", "cli"),
         (SERVER, "run", "server"),
-        (SERVER, "journal take-over x y", "server"),
+        (SERVER, "journal verify x", "server"),
         (OTHERS, "journal tier ls x", "tier"),
     ],
 )

@@ -47,8 +47,6 @@ _HARMLESS = frozenset({"lost+found", "consumers.db", "consumers.db-wal", "consum
 """What may stand in a folder that becomes a journal: what the root of a file system has, and positions of consumers,
 which belong to the journal whose segments somebody has deleted."""
 
-_SQLITE = b"SQLite format 3\0"
-
 _held: set[tuple[int, int]] = set()
 """Folders that this process has taken, by device and inode."""
 
@@ -67,7 +65,7 @@ class Folder:
     def __init__(self, path: str) -> None:
         self.path = path
         if Path(path).is_file():
-            raise _no_folder(path)
+            raise JournalCorruptError(f"{path}: a file; a journal is a folder, choose another path")
         with translated(path):
             Path(path).mkdir(mode=_FOLDER_MODE, exist_ok=True)
             # Open for as long as the folder is taken: it bears the lock.
@@ -133,31 +131,16 @@ def stands(path: str, known: tuple[int, int]) -> bool:
         return False
 
 
-def _no_folder(path: str) -> JournalUnavailableError | JournalCorruptError:
-    """Return what is to be said of a file that stands where the folder should be."""
-    try:
-        with Path(path).open("rb") as file:
-            is_database = file.read(len(_SQLITE)) == _SQLITE
-    except OSError:
-        is_database = False
-    if is_database:
-        text = (
-            f"{path}: a journal of an earlier version; `hub journal take-over {path} FOLDER` makes one of today of it"
-        )
-        return JournalUnavailableError(text)
-    return JournalCorruptError(f"{path}: a file; a journal is a folder, choose another path")
-
-
 def check_is_folder(path: str) -> None:
     """Check that there is a journal, for who reads it.
 
     Raises:
-        JournalUnavailableError: There is none, or it is one of an earlier version.
+        JournalUnavailableError: There is none.
         JournalCorruptError: It is something else.
     """
     place = Path(path)
     if place.is_file():
-        raise _no_folder(path)
+        raise JournalCorruptError(f"{path}: a file; a journal is a folder, choose another path")
     if not place.is_dir():
         raise JournalUnavailableError(f"{path}: there is no such journal")
     with translated(path):

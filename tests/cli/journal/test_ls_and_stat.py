@@ -148,15 +148,13 @@ def test_mistakes_of_ls_are_one_line(full: Path, flag: list[str]) -> None:
 
 @pytest.mark.parametrize("command", ["ls", "stat", "export", "verify"])
 def test_what_is_no_journal(command: str, tmp_path: Path) -> None:
-    """Nothing, a file, one of an earlier version, another folder, another format: one line, and nothing is changed."""
+    """Nothing, a file, another folder, another format: one line, and nothing is changed."""
     missing = tmp_path / "missing"
     assert "there is no such journal" in complaint(command, missing)
     assert not missing.exists()
     text = tmp_path / "text"
     text.write_text("no journal\n" * 100)
     assert "a journal is a folder" in complaint(command, text)
-    text.write_bytes(b"SQLite format 3\0" + bytes(100))
-    assert f"`hub journal take-over {text} FOLDER`" in complaint(command, text)
     other = tmp_path / "other"
     other.mkdir()
     assert "a folder, but not a journal" in complaint(command, other)
