@@ -10,10 +10,10 @@ core.leaves ─ on_gateway ─▶ ask for all that is wanted, or for nothing
 ```
 
 Purpose: what the events of a peering mean, and what the far side is told. Rules of the conversation are in
-`peers.zeek.broker.session`, which of two connections stays in `peers.zeek.broker.registry`.
+`peers.zeek.broker.session`, which of two connections stays in `peers.connections.broker_peerings`.
 
 Where another hub of the mesh has the same endpoint, and had it first, that one is its gateway (`hub.leaves`): then it
-is asked for nothing, and what it asks for is not heard (`peers.connections.broker_gateway`).
+is asked for nothing, and what it asks for is not heard (`peers.connections.broker_peerings`).
 
 Owner: one `Connection`. Invariants: a handshake has a time limit, which Broker has not. A peer that is silent is
 pinged, since Broker itself never asks.
@@ -25,25 +25,26 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections import deque
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import cast
 
 from hub.batch import Batch
+from hub.core import Core
 from hub.delivery import Role
-from hub.errors import CloseCode, NotRecognisedError
+from hub.errors import CloseCode, NotRecognisedError, RejectedError
 from hub.filter import Change
 from hub.handler import Handler
 from hub.overflow import QueueLimits
 from hub.request_frame import Item
 from hub.routes import Route
-from peers.connections.broker_gateway import Gateway
-from peers.connections.broker_peerings import Peerings, endpoint_text
+from hub.topics import RESERVED
+from peers.connections.broker_peerings import Gateway, Peerings, Verdict, endpoint_text
 from peers.connections.broker_stores import StoreEnd
-from peers.connections.broker_subscriptions import FarSubscriptions
 from peers.connections.connection import Connection
 from peers.connections.door import enter_zeek, refuse_zeek, rights_of
 from peers.zeek.broker.messages import BrokerCode, encode_ping
-from peers.zeek.broker.registry import Verdict
 from peers.zeek.broker.session import (
     GOODBYE_BYTES,
     Drained,
@@ -57,7 +58,86 @@ from peers.zeek.broker.session import (
     StoreCommand,
 )
 
-__all__ = ["GOODBYE_S", "BrokerConversation", "broker_connection"]
+STEP_PREFIXES = 500
+"""Prefixes that are taken in or let go in one turn: about 8 ms."""
+
+_COMPARED_PER_STEP = 50
+"""Comparing a prefix takes so much less time than taking it in."""
+
+_AT_ONCE_PREFIXES = 10_000
+"""A larger filter has taken long enough to read: it is compared in a turn of its own."""
+
+
+class FarSubscriptions:
+    """The subscriptions of one peer.
+
+    Args:
+        core: Of the hub.
+        handler: Of the peer.
+        later: Calls a function after this turn of the loop.
+    """
+
+    __slots__ = ("_core", "_due", "_handler", "_later", "_steps", "_targets", "_wanted")
+
+    def __init__(self, core: Core, handler: Handler, later: Callable[[Callable[[], object]], object]) -> None:
+        self._core = core
+        self._handler = handler
+        self._later = later
+        self._targets: deque[Sequence[str]] = deque()  # filters that are not compared yet
+        self._wanted: dict[str, None] = {}  # what the last one that was compared wants, in its order
+        self._steps: deque[tuple[bool, list[str]]] = deque()  # whether to subscribe, and to what
+        self._due = False
+
+    def replace(self, prefixes: Sequence[str]) -> None:
+        """Subscribe to these and to nothing else. The hub's own topics are left out: they are for this hub only."""
+        self._targets.append(prefixes)
+        if self._due:
+            return
+        if len(prefixes) > _AT_ONCE_PREFIXES:
+            self._put_off()
+        else:
+            self._go_on()
+
+    def _put_off(self) -> None:
+        self._due = True
+        self._later(self._go_on)
+
+    def _go_on(self) -> None:
+        """Do a turn's share."""
+        self._due = False
+        left = STEP_PREFIXES
+        while left > 0 and not self._handler.closed and (self._steps or self._targets):
+            if self._steps:
+                left -= self._step()
+            else:
+                left -= self._compare() // _COMPARED_PER_STEP
+        if (self._steps or self._targets) and not self._handler.closed:
+            self._put_off()
+
+    def _step(self) -> int:
+        subscribe, prefixes = self._steps.popleft()
+        if subscribe:
+            try:
+                self._core.subscribe(self._handler, prefixes)
+            except RejectedError as error:  # Broker knows no refusal of a part
+                self._handler.close(error.code, error.text)
+        else:
+            self._core.unsubscribe(self._handler, prefixes)
+        return len(prefixes)
+
+    def _compare(self) -> int:
+        """Cut what the next filter changes into steps."""
+        wanted = dict.fromkeys(prefix for prefix in self._targets.popleft() if not prefix.startswith(RESERVED))
+        # First what is new: what a broader prefix replaces is never without either.
+        added = [prefix for prefix in wanted if prefix not in self._wanted]
+        removed = [prefix for prefix in self._wanted if prefix not in wanted]
+        for subscribe, changed in ((True, added), (False, removed)):
+            for first in range(0, len(changed), STEP_PREFIXES):
+                self._steps.append((subscribe, changed[first : first + STEP_PREFIXES]))
+        compared = len(wanted) + len(self._wanted)
+        self._wanted = wanted
+        return compared
+
 
 GOODBYE_S = 3.0
 """How long the answer to a goodbye is waited for, seconds; as Broker does."""

@@ -1,29 +1,201 @@
-"""`Peerings`: what all connections of a hub to Broker endpoints share.
+"""What all connections of a hub to Broker endpoints share: `Peerings`, and the `Gateway` and `Registry` of endpoints.
 
-The registry, the hub's endpoint id (that of the hub, if its stores know none from before), the form in which batches
-are written, the forwarding between data stores, and how statuses are told: to subscribers of `$hub/peers/...`, with
-Broker's codes beside the hub's.
+The registry decides which of two connections to one endpoint stays. The gateway is the one hub of the mesh that
+exchanges messages with an endpoint:
 
-Owner of the state: the hub's event loop. Cost: a batch is brought into Broker's form once for all
-peers, `peers.values.forms`.
+```
+claim ─▶ core.leaves ─▶ told to the mesh ─ GATEWAY_S later, by when others have told theirs ─▶ the handshake goes on
+                   └──▶ on_turn, whenever this hub becomes the gateway, or is it no longer
+```
+
+A hub that has links waits in the handshake, so nothing comes twice while two hubs are peered with one endpoint. The
+core knows of the endpoint from `claim` to `release`. Owner of the state: the hub's event loop. Cost: a batch is brought
+into Broker's form once for all peers.
 """
 
 from __future__ import annotations
 
+import asyncio
 import uuid
+from collections.abc import Callable
+from enum import Enum
+from typing import Protocol
 
 from hub.batch import Batch
 from hub.errors import CloseCode
 from hub.events import PeerCodes, peer_status
+from hub.handler import Handler
 from peers.connections.broker_stores import Stores
 from peers.node.node import Node
 from peers.values import from_msgpack
 from peers.values.forms import Form, Made
 from peers.zeek.broker.messages import BrokerCode
-from peers.zeek.broker.registry import Registry
 from peers.zeek.broker.writing import data_envelopes
 
-__all__ = ["Peerings", "endpoint_text"]
+
+class Verdict(Enum):
+    """What becomes of a connection whose far side has said who it is."""
+
+    PROCEED = "go on with the handshake"
+    WAIT = "another connection to that endpoint is in its handshake"
+    REDUNDANT = "that endpoint is peered already"
+
+
+class Claimant(Protocol):
+    """A connection that is to become the peering with an endpoint."""
+
+    def proceed(self) -> None:
+        """Go on with the handshake, as the connection that it waited for has failed."""
+
+    def give_way(self) -> None:
+        """End, as the connection that it waited for is peered."""
+
+
+class _Claims:
+    """The connections to one endpoint."""
+
+    __slots__ = ("holder", "peered", "waiting")
+
+    def __init__(self, holder: Claimant) -> None:
+        self.holder = holder
+        """The connection that is peered, or goes through its handshake; when it is released, the next one follows."""
+        self.peered = False
+        """True from the end of the holder's handshake until the holder is released."""
+        self.waiting: list[Claimant] = []
+        """Connections that wait for the holder, in their order; empty once it is peered."""
+
+
+class Registry:
+    """Connections by the id of the far endpoint."""
+
+    __slots__ = ("_claims",)
+
+    def __init__(self) -> None:
+        self._claims: dict[bytes, _Claims] = {}
+        """The connections to each endpoint, by its id; an endpoint without connections has no entry."""
+
+    def __len__(self) -> int:
+        """Return how many endpoints are peered."""
+        return sum(claims.peered for claims in self._claims.values())
+
+    def __contains__(self, endpoint_id: bytes) -> bool:
+        """Whether a connection to that endpoint is peered."""
+        claims = self._claims.get(endpoint_id)
+        return claims is not None and claims.peered
+
+    def claim(self, endpoint_id: bytes, claimant: Claimant) -> Verdict:
+        """Ask to become the peering with an endpoint; every claimant must be given to `release` in the end."""
+        claims = self._claims.get(endpoint_id)
+        if claims is None:
+            self._claims[endpoint_id] = _Claims(claimant)
+            return Verdict.PROCEED
+        if claims.holder is claimant:
+            return Verdict.PROCEED
+        if claims.peered:
+            return Verdict.REDUNDANT
+        claims.waiting.append(claimant)
+        return Verdict.WAIT
+
+    def settle(self, endpoint_id: bytes) -> None:
+        """Take note that the holder's handshake is done: connections that wait for it give way."""
+        claims = self._claims[endpoint_id]
+        claims.peered = True
+        waiting, claims.waiting = claims.waiting, []
+        for other in waiting:
+            other.give_way()
+
+    def release(self, endpoint_id: bytes, claimant: Claimant) -> None:
+        """Forget a connection that is over; this is harmless if it neither was the holder nor waited."""
+        claims = self._claims.get(endpoint_id)
+        if claims is None:
+            return
+        if claims.holder is not claimant:
+            if claimant in claims.waiting:
+                claims.waiting.remove(claimant)
+            return
+        if not claims.waiting:
+            del self._claims[endpoint_id]
+            return
+        claims.holder = claims.waiting.pop(0)
+        claims.peered = False
+        claims.holder.proceed()
+
+
+GATEWAY_S = 0.25
+"""How long claims of other hubs to the same endpoint are waited for, seconds: what is announced
+crosses a mesh in far less."""
+
+
+def _nothing() -> None:
+    """Stand in for whoever is told of turns, once nobody is."""
+
+
+class Gateway:
+    """Of one endpoint.
+
+    Args:
+        node: This hub.
+        on_turn: Called when this hub has become the gateway, or is it no longer.
+    """
+
+    __slots__ = ("_endpoint", "_node", "_on_turn", "_waiting", "hub")
+
+    def __init__(self, node: Node, on_turn: Callable[[], object]) -> None:
+        self._node = node
+        self._on_turn = on_turn
+        self._endpoint = b""
+        """Its id, while it is claimed."""
+        self._waiting: asyncio.TimerHandle | None = None
+        """Set while claims of others are waited for."""
+        self.hub = b""
+        """The id of the hub that is the gateway; empty before `claim`."""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this hub is the gateway."""
+        return self.hub == self._node.id
+
+    def claim(self, endpoint: bytes, on_known: Callable[[], object]) -> bool:
+        """Claim an endpoint.
+
+        Returns:
+            Whether it is known already who is the gateway; otherwise `on_known` is called when it is. A hub without
+            links has nobody to wait for.
+        """
+        core = self._node.core
+        self._endpoint = endpoint
+        self.hub = core.leaves.claim(endpoint, self._node.wall_us(), self._turn)
+        if not core.mesh.links:
+            return True
+        self._waiting = self._node.loop.call_later(GATEWAY_S, on_known)
+        return False
+
+    def _turn(self, hub: bytes) -> None:
+        was_here = self.is_here
+        self.hub = hub
+        if self.is_here is not was_here:
+            self._on_turn()
+
+    def join(self, handler: Handler) -> None:
+        """The endpoint is peered."""
+        self._node.core.leaves.join(self._endpoint, handler)
+
+    def release(self) -> None:
+        """The endpoint is gone, or was never peered; once or more."""
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+        if self._endpoint:
+            self._node.core.leaves.release(self._endpoint)
+            self._endpoint = b""
+        self._on_turn = _nothing  # so that whoever is told of turns is freed at once
+
+    def log(self, name: str) -> None:
+        """Tell people who the gateway is."""
+        record = self._node.core.mesh.records.get(self.hub)
+        event = "this hub is the gateway of a Zeek now" if self.is_here else "a Zeek is left to another hub"
+        self._node.log.info(event, name=name, hub=self.hub.hex(), hub_name="" if record is None else record.name)
+
 
 _PEER_ADDED, _PEER_REMOVED, _PEER_LOST = 1, 2, 3
 """Broker's status codes."""

@@ -9,7 +9,7 @@ Where the far side refuses because it has a link to this hub already, the next a
 hub goes.
 
 Owner of the state: its task, made by the daemon. Not here: how long to wait (`peers.transport.backoff`), what is spoken
-(`hub_dialler` here, `broker_dialler`, `bridge_dialler` and `cluster_dialler` beside this).
+(`hub_dialler` here, those of Zeeks in `zeek_diallers`).
 """
 
 from __future__ import annotations

@@ -32,11 +32,8 @@ from hub.quotas.resource import Resource
 from hub.settings.settings import Settings
 from peers.admin.services import add_services
 from peers.connections import broker_tls
-from peers.connections.bridge_dialler import bridge_dialler
 from peers.connections.broker import broker_connection
-from peers.connections.broker_dialler import broker_dialler
 from peers.connections.broker_peerings import Peerings
-from peers.connections.cluster_dialler import cluster_diallers
 from peers.connections.connection import Connection
 from peers.connections.dialler import Dialler, hub_dialler
 from peers.connections.learned import Learned
@@ -49,6 +46,7 @@ from peers.connections.websocket import websocket_connection
 from peers.connections.zeek_cluster.cluster import Cluster
 from peers.connections.zeek_cluster.far_end import NO_CURVE, Mechanisms
 from peers.connections.zeek_cluster.sockets import logger_connection, publisher_connection, subscriber_connection
+from peers.connections.zeek_diallers import bridge_dialler, broker_dialler, cluster_diallers
 from peers.daemon.exposure import guarded, is_loopback, reaches_strangers
 from peers.daemon.part import Part
 from peers.daemon.reviewing import Vouching, judge_certificate, review

@@ -8,7 +8,7 @@ core ─ on_filter ─▶ Publisher: what clients of the hub, and other hubs, wa
 
 A node publishes only what it was told that somebody wants, and it learns that another node is up, or gone, from that
 one's subscriptions. So each of them is told, also to the node itself; the end of one only when nobody in
-the cluster has it any more (`peers.zeek.zmtp.wanted`), nor the hub.
+the cluster has it any more (`peers.connections.zeek_cluster.cluster`), nor the hub.
 
 Of a cluster that has a central broker of its own (`FarCluster`) the same two connections lead there: the broker's XPUB
 is a `Publisher`, its XSUB a `Subscriber`.
@@ -25,8 +25,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Callable, Collection, Hashable
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from hub.batch import Batch
 from peers.connections.zeek_cluster.far_end import NO_CURVE
@@ -36,7 +36,69 @@ from peers.values.forms import Form
 from peers.zeek.zmtp.discovery import NODE_ID
 from peers.zeek.zmtp.events import HUB_ID, JSON, EventWriter
 from peers.zeek.zmtp.handshake import Mechanism
-from peers.zeek.zmtp.wanted import Wanted
+
+S = TypeVar("S", bound=Hashable)
+
+
+class Wanted(Generic[S]):
+    """Topics, and who wants them."""
+
+    __slots__ = ("_by_subscriber", "_subscribers")
+
+    def __init__(self) -> None:
+        # Topic → how many subscribers want it, in the order in which topics came.
+        self._subscribers: dict[bytes, int] = {}
+        # Subscriber → his topics, from the first of them until the last one, or he, goes.
+        self._by_subscriber: dict[S, dict[bytes, None]] = {}
+
+    def __len__(self) -> int:
+        """Return how many topics are wanted."""
+        return len(self._subscribers)
+
+    def __contains__(self, topic: bytes) -> bool:
+        """Return whether anybody wants exactly this topic."""
+        return topic in self._subscribers
+
+    @property
+    def topics(self) -> list[bytes]:
+        """Everything that a publisher that comes is told."""
+        return list(self._subscribers)
+
+    def of(self, subscriber: S) -> int:
+        """Return how many topics a subscriber has."""
+        return len(self._by_subscriber.get(subscriber, ()))
+
+    def add(self, subscriber: S, topic: bytes) -> bool:
+        """Take note of a subscribe, which is told to every publisher; return whether it is new for this subscriber."""
+        topics = self._by_subscriber.setdefault(subscriber, {})
+        if topic in topics:
+            return False
+        topics[topic] = None
+        self._subscribers[topic] = self._subscribers.get(topic, 0) + 1
+        return True
+
+    def remove(self, subscriber: S, topic: bytes) -> bool:
+        """Take note of an unsubscribe; return whether publishers are told of it."""
+        topics = self._by_subscriber.get(subscriber, {})
+        if topic not in topics:
+            return False
+        del topics[topic]
+        if not topics:
+            del self._by_subscriber[subscriber]
+        return self._let_go(topic)
+
+    def leave(self, subscriber: S) -> list[bytes]:
+        """Take note that a subscriber is gone; return the topics whose unsubscribe publishers are told."""
+        return [topic for topic in self._by_subscriber.pop(subscriber, {}) if self._let_go(topic)]
+
+    def _let_go(self, topic: bytes) -> bool:
+        count = self._subscribers[topic] - 1
+        if count:
+            self._subscribers[topic] = count
+            return False
+        del self._subscribers[topic]
+        return True
+
 
 TURN_COST: Final = 4_000
 """What may be done in one turn, about µs."""

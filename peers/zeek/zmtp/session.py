@@ -17,8 +17,7 @@ begins with 1 or 0, and the commands SUBSCRIBE and CANCEL. Other messages that t
 Owner: one connection. Invariants: after `Ended` nothing more is read. Besides what was fed and not asked for, at most
 one incomplete message is held; a stranger's is at most `HANDSHAKE_LIMIT_BYTES` long.
 
-Not here: sockets, clocks, who is told which subscriptions (`peers.zeek.zmtp.wanted`), and how the sides get to know
-each other: that is the part of a mechanism (`peers.zeek.zmtp.handshake`).
+Not here: sockets, clocks, who is told which subscriptions, and how the sides get to know each other (`handshake`).
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from hub.handler import Handler
 from hub.overflow import Overflow, QueueLimits
 from peers.connections import bridge as module
 from peers.connections.bridge import RENEW_S, BridgeConversation
-from peers.connections.bridge_dialler import bridge_dialler
 from peers.connections.connection import Connection
+from peers.connections.zeek_diallers import bridge_dialler
 from peers.transport.endpoints import Endpoint
 from tests.connections.bridge.zeeks import Bridged, Zeek, linked, publishing
 from tests.connections.websocket.zeek.clients import ZeekClient

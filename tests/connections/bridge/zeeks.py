@@ -13,8 +13,8 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.http11 import Request, Response
 
 from hub.overflow import QueueLimits
-from peers.connections.bridge_dialler import bridge_dialler
 from peers.connections.dialler import Dialler
+from peers.connections.zeek_diallers import bridge_dialler
 from peers.transport.backoff import Backoff
 from peers.transport.endpoints import Endpoint, Scheme
 from peers.websocket.zeek import PATH

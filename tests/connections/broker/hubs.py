@@ -7,12 +7,12 @@ import asyncio
 from hub.overflow import QueueLimits
 from hub.settings.settings import Settings
 from peers.connections.broker import broker_connection
-from peers.connections.broker_dialler import broker_dialler
 from peers.connections.broker_peerings import Peerings
 from peers.connections.broker_tls import server_context
 from peers.connections.connection import Connection
 from peers.connections.dialler import Dialler
 from peers.connections.listener import bind
+from peers.connections.zeek_diallers import broker_dialler
 from peers.transport.backoff import Backoff
 from peers.transport.endpoints import Endpoint, Scheme
 from peers.transport.tls_transport import TlsTransport

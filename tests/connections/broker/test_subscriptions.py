@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hub.delivery import Role
 from hub.errors import CloseCode
 from hub.limits import CoreLimits, HandlerLimits
-from peers.connections.broker_subscriptions import STEP_PREFIXES, FarSubscriptions
+from peers.connections.broker import STEP_PREFIXES, FarSubscriptions
 from tests.hub.fakes import Turn
 
 

@@ -26,7 +26,7 @@ import pytest
 
 from hub.overflow import QueueLimits
 from peers.client import connect
-from peers.connections.cluster_dialler import cluster_diallers
+from peers.connections.zeek_diallers import cluster_diallers
 from peers.daemon.daemon import Daemon
 from peers.transport.endpoints import Endpoint, Scheme
 from peers.values.event import Event

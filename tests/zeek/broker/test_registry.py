@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peers.zeek.broker.registry import Registry, Verdict
+from peers.connections.broker_peerings import Registry, Verdict
 
 ID, OTHER = bytes(16), bytes(range(16))
 

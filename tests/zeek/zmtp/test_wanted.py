@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peers.zeek.zmtp.wanted import Wanted
+from peers.connections.zeek_cluster.cluster import Wanted
 
 
 def test_an_unsubscribe_is_told_when_the_last_one_goes() -> None:
