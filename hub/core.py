@@ -30,7 +30,6 @@ from hub.asked import Asked, OnFilter
 from hub.audience import check_may_see
 from hub.authority import Authority
 from hub.batch import Batch
-from hub.census import Census
 from hub.delivery import Role, receivers
 from hub.departures import Departures
 from hub.drops import Drops
@@ -77,6 +76,7 @@ from hub.stretch import Stretch
 from hub.tags.rule import Rule, characters
 from hub.tags.rules import RuleIndex
 from hub.tags.subscriptions import RuleSubscriptions
+from hub.topic_rates import TopicRates
 from hub.topics import RESERVED
 from hub.turn import Turn
 from hub.uncarried import Uncarried
@@ -163,8 +163,7 @@ class Core:
         self._entrance = Entrance(self.quotas, self._turn)
         self.counters = Counters()
         self._drops = Drops()
-        # How much topics bring.
-        self.census = Census(limits.counted_topics, account=self.memory.account("topics"))
+        self.topic_rates = TopicRates(self.memory.account("topics"))
         # Every handler charges what waits for it here.
         self._queue_memory = WaitingMemory.of(self.memory)
         held = self._queue_memory.batches
@@ -302,7 +301,6 @@ class Core:
         self.handlers[handler.id] = handler
         if handler.write_cost > 1:
             self.writers.take_in_dear()
-        self.census.draw_for(handler)
         if handler.rights is not None:
             self.routes.guard()
             self._entrance.enter(handler, handler.rights.user)
@@ -442,7 +440,7 @@ class Core:
                 handlers = route.handlers if source.is_plain else receivers(source, route.handlers)
         published = source.published_messages = source.published_messages + batch.messages
         if published >= source.look_at:
-            self.census.look(source, batch)
+            self.topic_rates.look(source, batch)
         for handler in handlers:
             handler.offer(batch)
 
@@ -487,7 +485,7 @@ class Core:
         whole = stretch.whole()
         if messages < whole.messages:
             whole = stretch.only(lambda route: route.may_bring(source) and may_publish(source, route))
-        self.census.look(source, whole)
+        self.topic_rates.look(source, whole)
 
     def prospect(self, topic: str, source: Handler | None = None) -> Prospect:
         """Return what becomes here of a message of a topic, as if one had just come.
@@ -575,7 +573,7 @@ class Core:
 
     def _relieve(self, wanted_bytes: int) -> int:
         """Free memory, as there is too little; what was dropped is let go at once, so that the next look sees it."""
-        freed = relieve(self.routes, self.census, self.handlers, wanted_bytes)
+        freed = relieve(self.routes, self.topic_rates, self.handlers, wanted_bytes)
         self._queue_memory.batches.let_go_abandoned()
         return freed
 
@@ -593,8 +591,8 @@ class Core:
         return events
 
     def tick(self, now_s: float) -> None:
-        """Let a second pass for what is counted by topic; to be called about once a second."""
-        self.census.tick(now_s, self.handlers.values())
+        """Make rates of what was counted by topic; to be called about once a second."""
+        self.topic_rates.tick(now_s, self.handlers.values())
 
     # Looking at it.
 

@@ -110,7 +110,7 @@ class Handler:
         "is_unbound",
         "limits",
         "look_at",
-        "look_every",
+        "looked_messages",
         "name",
         "narrows",
         "origin",
@@ -174,8 +174,8 @@ class Handler:
         # The turnover of upstreams when this origin was last found to be taken from it; -1 before.
         self.accepted_at = -1
         self.published_messages = 0  # how many were taken from it; the core counts them
-        # With which of these what it brings is looked at (`hub.census`), and of how many one is, on average.
-        self.look_at, self.look_every = NEVER, 1
+        # With which of these its topics are counted next (`hub.topic_rates`), and with which they were last.
+        self.look_at = self.looked_messages = 0
         # Of the frames of messages, and the bodies of requests and replies, that the outlet was given.
         self.delivered_bytes = 0
         # Of the dropped messages, those that had no form in what the far side reads.

@@ -1,32 +1,40 @@
-"""`History`: what the hub as a whole has done, over the last minute, ten minutes, hour and day.
+"""`Ring`, `Recent`: figures of the last ten minutes, of the whole hub, and of the connections and topics that do most.
 
 ```
-add(second, sample) ─▶ 1m   60 points of   1 s ─┐
-                       10m 120 points of   5 s  ├─ a ring each: the oldest point makes room for the newest
-                       1h  120 points of  30 s  │
-                       1d  288 points of 300 s ─┘
+each second: add(second, sample) ─▶ a ring of 600 points of 1 s
+every 5 s:   mark, id → counters ─┬▶ the last two marks ─▶ `rates`: since the older one, 5 to 10 s ago
+                                  └▶ Rings: a ring of 120 points of 5 s for each of the `KEPT` that did most
 ```
 
-Points are numbered by the clock that `add` is given: point n of a span begins n steps after the zero of that clock. So
-points of several processes with one clock belong together where their numbers agree, and `merged` adds them up.
-
-A point is the mean of the seconds in it where the figure is a rate, and the largest of them where it is a height
-(`HEIGHTS`): a queue that was full for a second is seen in the day, too. Seconds that were not looked at are left out,
-and a point without any is not known.
-
-Owner: whoever looks once a second. No clock, no I/O. Memory: 588 points of eight bytes for each of the eleven figures,
-`SIZE_BYTES`, however many connections and messages there are. Cost: some 10 µs a second. Not here: where samples come
-from (`peers.node.pulse`), how it is asked (`peers.admin.history`).
+Points are numbered by the clock that `add` is given: point n begins n steps after the zero of that clock. So points of
+several processes with one clock belong together where their numbers agree, and `merged` adds them up.
 """
 
 from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from heapq import nlargest
+from itertools import chain, islice
+from operator import sub
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-__all__ = ["FIGURES", "HEIGHTS", "SIZE_BYTES", "SPANS", "History", "Ring", "Sample", "Span", "merged", "rounded"]
+__all__ = [
+    "COUNTED",
+    "FIGURES",
+    "HEIGHTS",
+    "KEPT",
+    "PART",
+    "STEP_S",
+    "Counters",
+    "Recent",
+    "Ring",
+    "Rings",
+    "Sample",
+    "merged",
+]
 
 
 class Sample(NamedTuple):
@@ -58,40 +66,56 @@ HEIGHTS: Final = frozenset({"queued_messages", "queued_bytes", "lag_s", "memory_
 _LARGEST_OF_PROCESSES: Final = frozenset({"lag_s"})
 """Figures of which several processes have the largest; of all others they have the sum."""
 
-
 _LATE: Final = 2
 """How many points behind the others a process may be for them to wait for it."""
 
 
-class Span(NamedTuple):
-    """How far back a ring goes, and how finely."""
+SPAN_S: Final = 600
+"""How far back the figures go, seconds."""
 
-    name: str
-    step_s: int
-    points: int
+STEP_S: Final = 5
+"""Time from one mark of the counters of connections to the next, seconds."""
 
+KEPT: Final = 256
+"""How many connections, or topics, have a ring: those that do most."""
 
-SPANS: Final = (Span("1m", 1, 60), Span("10m", 5, 120), Span("1h", 30, 120), Span("1d", 300, 288))
+PART: Final = 256
+"""How many are looked at in a turn: about 0.7 ms."""
 
-SIZE_BYTES: Final = sum(span.points for span in SPANS) * len(FIGURES) * array("d").itemsize
-"""What all rings take: 51,744 bytes."""
+COUNTED: Final = ("in_messages", "out_messages", "dropped_messages", "out_bytes", "queued_messages", "queued_bytes")
+"""What is counted of a connection, as `FIGURES` call it; the first three say how much it does."""
+
+Counters = tuple[int, int, int, int, int, int]
+"""The values of these."""
+
+_NOTHING: Final[Counters] = (0, 0, 0, 0, 0, 0)
+
+_LEAST_S: Final = 1.0
+"""Over less than this no rate is told."""
+
+K = TypeVar("K", int, str)
+T = TypeVar("T")
 
 
 class Ring:
-    """The points of one span.
+    """Points of a fixed length; the oldest makes room for the newest.
+
+    A point is the mean of the seconds in it where the figure is a rate, and the largest of them where it is a height.
+    Seconds that were not looked at are left out, and a point without any is not known.
 
     Args:
-        span: Which.
-        figures: What is known of each point, some of `FIGURES`.
+        figures: Their names, some of `FIGURES`.
+        step_s: Length of a point.
     """
 
-    __slots__ = ("_columns", "_figures", "_newest", "_seconds", "_span")
+    __slots__ = ("_columns", "_figures", "_newest", "_points", "_seconds", "_step_s")
 
-    def __init__(self, span: Span, figures: Sequence[str] = FIGURES) -> None:
-        self._span = span
+    def __init__(self, figures: Sequence[str] = FIGURES, step_s: int = 1) -> None:
         self._figures = figures
+        self._step_s = step_s
+        self._points = SPAN_S // step_s
         # For each figure its points, that with number n at n modulo their number; NaN where nothing is known.
-        self._columns = [array("d", [math.nan]) * span.points for _ in figures]
+        self._columns = [array("d", [math.nan]) * self._points for _ in figures]
         # The number of the newest point, to which further seconds may come; None before the first.
         self._newest: int | None = None
         # How many seconds there are in it so far.
@@ -99,13 +123,13 @@ class Ring:
 
     def add(self, second: int, sample: Sequence[float]) -> None:
         """Take in what one second was like, or some of them together: a value for each figure."""
-        number = second // self._span.step_s
+        number = second // self._step_s
         if self._newest is None or number > self._newest:
             self._begin(number)
         elif number < self._newest:
             return  # a clock that goes back: what is newer stays
         self._seconds += 1
-        at = number % self._span.points
+        at = number % self._points
         for name, column, value in zip(self._figures, self._columns, sample, strict=True):
             before = column[at]
             if math.isnan(before):
@@ -117,69 +141,143 @@ class Ring:
 
     def _begin(self, number: int) -> None:
         """Make room for a point, and for those between it and the newest, of which nothing is known."""
-        points = self._span.points
+        points = self._points
         first = number - points + 1 if self._newest is None else max(self._newest + 1, number - points + 1)
         for one in range(first, number + 1):
             for column in self._columns:
                 column[one % points] = math.nan
         self._newest, self._seconds = number, 0
 
-    def behind(self, after: int | None) -> dict[str, Any]:
-        """Return the points behind the one with a number, or all: see `History.behind`."""
-        span, newest = self._span, self._newest
+    def behind(self, after: int | None = None) -> dict[str, Any]:
+        """Return the points behind the one with a number, or all.
+
+        Returns:
+            A map: `step_s`, `points` (how many there are at most), `first` (the number of the first one that follows),
+            `figures`: by the name of a figure its values, the newest last, None where it is not known. The newest point
+            may change until its time is over.
+        """
+        points, newest = self._points, self._newest
         if newest is None:
             first, wanted = 0, range(0)
         else:
-            oldest = newest - span.points + 1
+            oldest = newest - points + 1
             first = oldest if after is None else min(max(after + 1, oldest), newest + 1)
             wanted = range(first, newest + 1)
         return {
-            "span": span.name,
-            "step_s": span.step_s,
-            "points": span.points,
+            "step_s": self._step_s,
+            "points": points,
             "first": first,
             "figures": {
-                name: [_known(column[one % span.points]) for one in wanted]
+                name: [_known(column[one % points]) for one in wanted]
                 for name, column in zip(self._figures, self._columns, strict=True)
             },
         }
 
 
-class History:
-    """The rings of all spans."""
+class Rings(Generic[K]):
+    """A ring for each of those, of many, that do most."""
 
-    __slots__ = ("_rings",)
+    __slots__ = ("_figures", "_rings")
+
+    def __init__(self, figures: Sequence[str]) -> None:
+        self._figures = figures
+        self._rings: dict[K, Ring] = {}
+
+    def add(
+        self, second: int, found: Iterable[tuple[float, K, T]], values: Callable[[T], Sequence[float]]
+    ) -> Iterator[None]:
+        """Take in what all were like, in steps; those that did least lose their rings, if there are too many.
+
+        Args:
+            second: Of the point.
+            found: How much each did, by which they are compared, its key, and from what its values are made.
+            values: Makes them: one for each figure.
+        """
+        busiest: list[tuple[float, K, T]] = []
+        rest = iter(found)
+        while part := list(islice(rest, PART)):
+            # One that has a ring counts twice, so that two that are nearly alike do not take turns.
+            weighed = ((did * 2 + 1 if key in self._rings else did, key, one) for did, key, one in part)
+            busiest = nlargest(KEPT, chain(busiest, weighed))
+            yield
+        self._rings = {key: self._rings.get(key) or Ring(self._figures, STEP_S) for _, key, _ in busiest}
+        for _, key, one in busiest:
+            self._rings[key].add(second, values(one))
+
+    def behind(self, key: K) -> dict[str, Any] | None:
+        """Return the points of one, as `Ring.behind` does; None if it has no ring."""
+        ring = self._rings.get(key)
+        return None if ring is None else ring.behind()
+
+
+class Recent:
+    """What each connection does, and has done lately."""
+
+    __slots__ = ("_marks", "rings")
 
     def __init__(self) -> None:
-        self._rings = {span.name: Ring(span) for span in SPANS}
+        # The time and the counters of the last two marks, by the id of a connection.
+        self._marks: deque[tuple[float, dict[int, Counters]]] = deque(maxlen=2)
+        self.rings: Rings[int] = Rings(COUNTED)
 
-    def add(self, second: int, sample: Sample) -> None:
-        """Take in what one second was like.
+    def mark(self, now_s: float, counted: Iterable[tuple[int, Counters]]) -> Iterator[None]:
+        """Take note of what all have counted, in steps."""
+        last_s, last = self._marks[-1] if self._marks else (now_s, {})
+        known: dict[int, Counters] = {}
+
+        def changes() -> Iterator[tuple[float, int, tuple[Counters, Counters]]]:
+            for key, now in counted:
+                before = last.get(key, _NOTHING)
+                known[key] = before if before == now else now  # what is idle takes no further memory
+                yield now[0] + now[1] + now[2] - before[0] - before[1] - before[2], key, (before, now)
+
+        if now_s > last_s:
+            second = math.floor(now_s) - 1  # of the step that is over
+            yield from self.rings.add(second, changes(), lambda one: _rates(*one, now_s - last_s))
+        else:
+            deque(changes(), maxlen=0)
+        self._marks.append((now_s, known))
+
+    def rates(self, key: int, since_s: float, now: Counters, now_s: float) -> dict[str, float] | None:
+        """Return what a connection does a second.
 
         Args:
-            second: Its number, by a clock that does not go back.
-            sample: What is known of it.
-        """
-        for ring in self._rings.values():
-            ring.add(second, sample)
-
-    def behind(self, span: str, after: int | None = None) -> dict[str, Any]:
-        """Return what is known of a span.
-
-        Args:
-            span: The name of one of `SPANS`.
-            after: Points up to this number are left out.
+            key: Its id.
+            since_s: When it began.
+            now: What it has counted until now.
+            now_s: The time.
 
         Returns:
-            A map: `span`, `step_s`, `points` (how many there are at most), `first` (the number of the first one that
-            follows), `figures`: by the name of a figure its values, the newest last, None where it is not known. The
-            newest point may change until its time is over.
+            By the names of `COUNTED`, without what waits; `offered_messages` came for it, whatever became of them.
+            None in its first second. What was delivered can be less than before, since what waits may be dropped.
         """
-        return self._rings[span].behind(after)
+        marked_s, known = self._marks[0] if self._marks else (since_s, {})
+        before = known.get(key)
+        if before is None:  # it has come since then
+            before, marked_s = _NOTHING, since_s
+        seconds = now_s - marked_s
+        if seconds < _LEAST_S:
+            return None
+        published, delivered, dropped, size_bytes, queued, _ = map(sub, now, before)
+        return {
+            "in_messages": rounded(published / seconds),
+            "out_messages": rounded(max(0, delivered) / seconds),
+            "dropped_messages": rounded(dropped / seconds),
+            "out_bytes": rounded(size_bytes / seconds),
+            "offered_messages": rounded(max(0, delivered + dropped + queued) / seconds),
+        }
+
+
+def _rates(before: Counters, now: Counters, seconds: float) -> list[float]:
+    """Return what each counter grew by in a second; of heights, how high they are."""
+    return [
+        other if name in HEIGHTS else max(0, other - one) / seconds
+        for name, one, other in zip(COUNTED, before, now, strict=True)
+    ]
 
 
 def merged(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what several processes have done together, from what each returns of the same span.
+    """Return what several processes have done together, from what each returns.
 
     Points that one of them has not come to yet are left out, so that no sum lacks one; unless it is `_LATE` points
     behind, and may not come to them at all.

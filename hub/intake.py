@@ -47,6 +47,7 @@ class Intake:
             return True
         link.published_messages += messages  # they have arrived, as far as the link is concerned
         link.look_at += messages
+        link.looked_messages += messages
         self._traffic.refuse(link, origin, messages)
         return False
 

@@ -117,5 +117,3 @@ class CoreLimits(NamedTuple):
     names: NameLimits = NameLimits()
     requests: RequestLimits = RequestLimits()
     mesh: MeshLimits = MeshLimits()
-    counted_topics: int = 4_096
-    """Of how many topics it is known how much they bring: about 2 MB, with the longest topics 10 MB; 0: of none."""

@@ -12,10 +12,10 @@ No state. Cost: one sort of all handlers, and what is dropped; it happens once f
 
 from __future__ import annotations
 
-from hub.census import Census
 from hub.handler import Handler
 from hub.quotas.quotas import Share
 from hub.routes import Routes
+from hub.topic_rates import TopicRates
 
 __all__ = ["relieve"]
 
@@ -23,12 +23,12 @@ _WORTH_CLEARING = 8
 """Routes, and counted topics, are forgotten if they make up at least one of so many parts of what is wanted."""
 
 
-def relieve(routes: Routes, census: Census, handlers: dict[int, Handler], wanted_bytes: int) -> int:
+def relieve(routes: Routes, topic_rates: TopicRates, handlers: dict[int, Handler], wanted_bytes: int) -> int:
     """Free memory, and return how many bytes were freed.
 
     Args:
         routes: What is remembered of them can go.
-        census: What it counts can go, but for the busiest.
+        topic_rates: Its counters can go, but for those of the busiest topics.
         handlers: By number; what waits for them can go. Some may leave within.
         wanted_bytes: How much should be freed.
     """
@@ -36,8 +36,8 @@ def relieve(routes: Routes, census: Census, handlers: dict[int, Handler], wanted
     if routes.size_bytes > wanted_bytes // _WORTH_CLEARING:
         freed = routes.size_bytes
         routes.clear()
-    if freed < wanted_bytes and census.size_bytes > wanted_bytes // _WORTH_CLEARING:
-        freed += census.forget(wanted_bytes - freed)
+    if freed < wanted_bytes and topic_rates.size_bytes > wanted_bytes // _WORTH_CLEARING:
+        freed += topic_rates.forget()
     of_users: dict[Share | Handler, list[tuple[int, int]]] = {}
     for handler in handlers.values():
         size = handler.droppable_bytes

@@ -98,9 +98,6 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     routes_bytes: Annotated[
         int, between("bytes", 64 * KIB, 64 * GIB, "Most memory that those routing keys take; long ones bear labels.")
     ] = 64 * MIB
-    counted_topics: Annotated[
-        int, between("topics", 0, 1_000_000, "Topics of which rates are known (`$hub/topics`), the busiest; 0: none.")
-    ] = 4_096
     memory_bytes: Annotated[
         int,
         between(

@@ -1,7 +1,7 @@
-"""`history`: what the hub as a whole has done over the last minute, ten minutes, hour or day.
+"""`history`: what the hub as a whole has done over the last ten minutes.
 
 Asked as `$hub/history`, by whom the policy grants that: it tells no names and no topics. Owner: nobody; the node's
-pulse keeps it. Cost: about 1 ms for a day; next to nothing for the points behind those that one has. Where the hub is
+pulse keeps it. Cost: about 1 ms for all; next to nothing for the points behind those that one has. Where the hub is
 several processes, all are asked, and what they have done is added up (`peers.workers`).
 """
 
@@ -13,25 +13,21 @@ import msgspec
 
 from hub.errors import UsageError
 from hub.handler import Handler
-from hub.history import SPANS
 from hub.requests.hub_services import Function
 from peers.node.node import Node
 
 __all__ = ["clock_of", "history"]
 
-_NAMES = tuple(span.name for span in SPANS)
-
 
 class _Question(msgspec.Struct, forbid_unknown_fields=True):
-    span: str = _NAMES[0]
     after: int | None = None
 
 
 def history(node: Node) -> Function:
     """Return the service.
 
-    It takes null, or a map with `span` ("1m", "10m", "1h" or "1d") and `after`, the number of the point behind which to
-    go on. It gives what `hub.history.History.behind` does, and `now_s`, the time at the hub in seconds since 1970, and
+    It takes null, or a map with `after`, the number of the point behind which to go on. It gives what
+    `hub.history.Ring.behind` does, and `now_s`, the time at the hub in seconds since 1970, and
     `clock_s`, the same moment by the clock that numbers the points.
     """
 
@@ -39,10 +35,8 @@ def history(node: Node) -> Function:
         try:
             question = msgspec.convert({} if value is None else value, _Question)
         except msgspec.ValidationError as error:
-            raise UsageError(f"expected null, or a map with `span` and `after`: {error}") from error
-        if question.span not in _NAMES:
-            raise UsageError(f"expected a `span` of {', '.join(_NAMES)}")
-        return node.pulse.history.behind(question.span, question.after) | clock_of(node)
+            raise UsageError(f"expected null, or a map with `after`: {error}") from error
+        return node.pulse.history.behind(question.after) | clock_of(node)
 
     return answer
 

@@ -1,7 +1,7 @@
 """`topics`: which topics bring how much, as a tree by their components, a level at a time.
 
 Asked as `$hub/topics`, by anybody: of topics that he may not subscribe to he is told nothing, and sums leave them out.
-How many get what stands at a node is told to admins alone. Owner: nobody; what is counted is the core's (`hub.census`).
+How many get what stands at a node is told to admins alone. What is counted is the core's (`hub.topic_rates`).
 
 **Where the hub is several processes**, each counts what has come in there, and none what another one passes on. Whoever
 is asked adds up what all of them know of each topic, so that a topic is one, wherever it is published:
@@ -10,10 +10,6 @@ is asked adds up what all of them know of each topic, so that a topic is one, wh
 asked ─▶ all: `counted_here`, topics with their rates ─▶ added up ─▶ what he may see ─▶ tree ─▶ rows
                                                             all: `subscribers_here`, of the rows ─┘
 ```
-
-Each sketch says too much by at most all messages there, divided by its places, and so does the sum by at most all
-messages of the hub, divided by the places of one process. It says too little by at most what topics bring that have no
-place where there was none (`unknown_per_s`), which is no more than that either.
 
 Cost: about 2 µs a topic that is counted, in steps of `TOPICS_PER_STEP`, and 10 µs for each row of an answer, of which
 there are `ROWS` at most. Of several processes each has the first of these, and 0.2 µs a topic, at once, for passing it
@@ -33,8 +29,8 @@ from hub.handler import Handler
 from hub.history import merged
 from hub.requests.hub_services import Function, is_admin
 from hub.requests.later import Later
-from hub.topic_tree import Node as TreeNode
-from hub.topic_tree import TopicRates, first_of, found, nodes_under
+from hub.topic_rates import Node as TreeNode
+from hub.topic_rates import Rate, first_of, found, nodes_under
 from peers.admin.history import clock_of
 from peers.admin.steps import Work, in_steps
 from peers.node.node import Node
@@ -62,7 +58,7 @@ def topics(node: Node) -> Function:
 
     It takes null, or a map with `under`, a prefix, and `search`, a text: with it the topics under the prefix that have
     the text in them are told, without it what stands right under the prefix. If `under` is a topic, it gives what that
-    brought in the last ten minutes, too, where that is kept (`hub.recent`).
+    brought in the last ten minutes, too, where that is kept (`hub.history`).
     """
 
     def answer(asker: Handler, value: Any) -> Later:
@@ -76,23 +72,17 @@ def topics(node: Node) -> Function:
 
 
 def counted_here(node: Node, under: str) -> Work[dict[str, Any]]:
-    """Return what one process has counted: `rates` of the topics under a prefix, and how well it knows them."""
-    census = node.core.census
-    busiest, now_s = census.busiest, node.loop.time()
-    rates: list[TopicRates] = []
-    for number, topic in enumerate(busiest, 1):
-        if topic.name.startswith(under):
-            rates.append(TopicRates(topic.name, *busiest.rates(topic, now_s), topic.messages))
+    """Return what one process has counted: `rates` of the topics under a prefix."""
+    rates: list[Rate] = []
+    for number, one in enumerate(node.core.topic_rates, 1):
+        if one.name.startswith(under):
+            rates.append(Rate(one.name, one.messages_per_s, one.bytes_per_s, one.messages + one.new_messages))
         if number % TOPICS_PER_STEP == 0:
             yield None
     return {
         "rates": rates,
         "history": node.pulse.topics.behind(under),
-        "counted": len(busiest),
-        "places": busiest.places if census.is_on else 0,
-        "forgotten_total": busiest.forgotten_total,
-        "looked_at_one_in": census.every,
-        "unknown_per_s": busiest.unkept_rate(now_s),
+        "counted": len(node.core.topic_rates),
     }
 
 
@@ -126,10 +116,6 @@ def _answered(node: Node, asker: Handler, question: _Question) -> Work[dict[str,
     return {
         "at_s": node.loop.time(),
         "counted": sum(part["counted"] for part in parts) if is_admin(asker) else len(rates),
-        "places": sum(part["places"] for part in parts),
-        "forgotten_total": sum(part["forgotten_total"] for part in parts),
-        "looked_at_one_in": max(part["looked_at_one_in"] for part in parts),
-        "unknown_per_s": round(sum(part["unknown_per_s"] for part in parts), 3),
         "rows": [_row(one, count) for one, count in zip(shown, subscribers, strict=True)],
         "others": None if others is None else others._asdict(),
         "history": _history(node, parts) if any(one.topic == question.under for one in rates) else None,
@@ -142,12 +128,12 @@ def _history(node: Node, parts: Iterable[Mapping[str, Any]]) -> dict[str, Any] |
     return merged(known) | clock_of(node) if known else None
 
 
-def _visible(asker: Handler, parts: Iterable[Mapping[str, Any]]) -> Work[list[TopicRates]]:
+def _visible(asker: Handler, parts: Iterable[Mapping[str, Any]]) -> Work[list[Rate]]:
     """Return the topics that somebody may see, with what all processes together know of each."""
-    known: dict[str, TopicRates] = {}
+    known: dict[str, Rate] = {}
     for part in parts:
         for number, told in enumerate(part["rates"], 1):
-            one = TopicRates(*told)
+            one = Rate(*told)
             before = known.get(one.topic)
             if before is not None:
                 known[one.topic] = before.plus(one)
@@ -161,7 +147,7 @@ def _visible(asker: Handler, parts: Iterable[Mapping[str, Any]]) -> Work[list[To
 def _row(one: TreeNode, subscribers: int | None) -> dict[str, Any]:
     row: dict[str, Any] = one._asdict()
     row["messages"] = round(one.messages)
-    for name in ("messages_per_s", "bytes_per_s", "excess_per_s"):
+    for name in ("messages_per_s", "bytes_per_s"):
         row[name] = round(row[name], 3)
     row["subscribers"] = subscribers
     return row

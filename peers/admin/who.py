@@ -2,7 +2,7 @@
 
 Asked as `$hub/who`. Owner: nobody. Cost: about 8 µs a connection, `PAGE` of them a turn. A page is as things stand
 while it is made; of one connection that is asked for by its id, all prefixes are told, too, up to `PREFIXES`, and what
-it did in the last ten minutes, if that is asked and the hub keeps it (`hub.recent`).
+it did in the last ten minutes, if that is asked and the hub keeps it (`hub.history`).
 """
 
 from __future__ import annotations

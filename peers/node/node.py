@@ -482,5 +482,4 @@ def core_limits(settings: Settings, memory_bytes: int) -> CoreLimits:
         names=NameLimits(names.per_client, names.queue, names.total, names.per_peer),
         requests=settings.requests,
         mesh=MeshLimits(settings.mesh.hubs, settings.mesh.links, limits.prefixes_per_peer, prefixes),
-        counted_topics=limits.counted_topics,
     )

@@ -1,9 +1,9 @@
 """`Pulse`: looks at the whole hub once a second, and keeps what it saw: how it does, and what it has done.
 
 ```
-beat ─▶ step: `STEP` handlers ─▶ next turn: step ─▶ ... ─▶ all looked at ─▶ hub.history: a sample of this second
+beat ─▶ step: `STEP` handlers ─▶ next turn: step ─▶ ... ─▶ all looked at ─▶ hub.history: figures of this second
  ▲                                                                        ├▶ hub.state: how it does
-                                                                        └▶ hub.recent: each connection, every 5 s
+                                                                        └▶ hub.history: each connection, every 5 s
  └ what was lost in the second: hub.losses
 ```
 
@@ -15,8 +15,8 @@ count, as what crosses them has come in, or goes out, at another one, where it c
 such as the journal.
 
 Owner: the node; the daemon calls `beat`. Cost: 0.5 µs for each connection in each second: 5 ms with 10,000 of them,
-half of it in the first turn and the rest in twenty others. Memory, and further cost: see `hub.history`, `hub.losses`,
-`hub.recent`; and 64 bytes for each connection for which something waits. Not here: what is shown of it
+half of it in the first turn and the rest in twenty others. Memory, and further cost: see `hub.history`,
+`hub.losses`; and 64 bytes for each connection for which something waits. Not here: what is shown of it
 (`peers.admin.history`, `peers.admin.state`, `peers.admin.who`).
 """
 
@@ -31,11 +31,10 @@ from typing import Any, Final, Protocol
 from hub.core import Core
 from hub.delivery import Role
 from hub.handler import Handler
-from hub.history import History, Sample
+from hub.history import STEP_S, Counters, Recent, Ring, Rings, Sample
 from hub.look import Look
 from hub.losses import Loss, Losses
 from hub.memory import Memory
-from hub.recent import STEP_S, Counters, Recent, Rings
 from hub.state import SLOW_TOLD, State, droppers_of
 
 __all__ = ["STEP", "Pulse", "counters_of"]
@@ -114,7 +113,7 @@ class Pulse:
     def __init__(self, source: Source, after_turn: Callable[[Callable[[], object]], object]) -> None:
         self._source = source
         self._after_turn = after_turn
-        self.history = History()
+        self.history = Ring()
         self.losses = Losses()
         self.recent = Recent()
         self.topics: Rings[str] = Rings(("in_messages", "in_bytes"))
@@ -203,10 +202,8 @@ class Pulse:
         core = self._source.core
         shown = [one for one in core.handlers.values() if one.role is not Role.LOCAL]
         yield from self.recent.mark(now_s, ((one.id, counters_of(one)) for one in shown))
-        busiest = core.census.busiest
-        rates = ((busiest.rates(topic, now_s)[:2], topic.name) for topic in busiest)
-        found = ((both[0], name, both) for both, name in rates)
-        yield from self.topics.add(math.floor(now_s) - 1, found, lambda both: both)
+        found = ((one.messages_per_s, one.name, one) for one in core.topic_rates)
+        yield from self.topics.add(math.floor(now_s) - 1, found, lambda one: (one.messages_per_s, one.bytes_per_s))
 
     def _leave_out(self) -> Collection[int]:
         """Return the numbers of handlers that do not count, and take note of what they, and inner links, have done."""
@@ -277,7 +274,7 @@ class Pulse:
 
 
 def counters_of(handler: Handler) -> Counters:
-    """Return what a connection has counted, as `hub.recent` takes it."""
+    """Return what a connection has counted, as `hub.history.Recent` takes it."""
     sums = handler.sums()
     return (
         handler.published_messages,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hub.recent import COUNTED
+from hub.history import COUNTED
 from hub.state import State
 from tests.console.browser import Browser, Page
 from tests.console.real_hub import RealHub
@@ -253,7 +253,7 @@ async def test_what_a_connection_did_before(browser: Browser, hub: ScriptedHub) 
         await wait_shown(page, "document.getElementById('no-history')?.checkVisibility()")
         assert "0, measuring" in str(await page.evaluate(f"return {facts}"))
         figures = {name: [None] * 117 + [1.5, 2, 2_500] for name in COUNTED}
-        history = {"span": "10m", "step_s": 5, "points": 120, "first": 7, "figures": figures}
+        history = {"step_s": 5, "points": 120, "first": 7, "figures": figures}
         clock = {"now_s": 1_700_000_000.0, "clock_s": 635.0}
         hub.answers["$hub/who"] = who([row(1, rates=RATES, history=history | clock)])
         await wait_shown(page, "document.querySelector('.connection').dataset.points === '120'")

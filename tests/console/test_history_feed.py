@@ -22,7 +22,7 @@ async def fed(node_start: list[str], *answers: dict[str, Any]) -> list[dict[str,
         found: list[dict[str, Any]] = await node.evaluate(
             """
             const {History} = await import(module);
-            const history = new History("1m");
+            const history = new History();
             return answers.map((answer) => {
               history.take(answer);
               const {times, question: next} = history;
@@ -36,10 +36,10 @@ async def fed(node_start: list[str], *answers: dict[str, Any]) -> list[dict[str,
 
 
 async def test_what_is_new_is_put_behind(node_start: list[str]) -> None:
-    """The newest point may have changed, and is told again; what is more than the span has room for goes."""
+    """The newest point may have changed, and is told again; what is more than there is room for goes."""
     first, second, third = await fed(node_start, answer(10, 1, 2, 3), answer(12, 4, 5), answer(13, 5, 6, 7))
-    assert (first["values"], first["next"]) == ([1, 2, 3], {"span": "1m", "after": 11})
-    assert (second["values"], second["next"]) == ([1, 2, 4, 5], {"span": "1m", "after": 12})
+    assert (first["values"], first["next"]) == ([1, 2, 3], {"after": 11})
+    assert (second["values"], second["next"]) == ([1, 2, 4, 5], {"after": 12})
     assert (third["values"], third["newest"]) == ([2, 4, 5, 6, 7], 7)
     assert third["times"] == [912, 913, 914, 915, 916]
 
@@ -55,7 +55,7 @@ async def test_another_hub_begins_anew(node_start: list[str]) -> None:
     for other in (answer(2, 9), answer(100, 9), answer(11, 9, step_s=5)):
         _, found = await fed(node_start, answer(10, 1, 2, 3), other)
         assert found["values"] == [9]
-        assert found["next"] == {"span": "1m"}
+        assert found["next"] == {}
 
 
 async def test_what_is_not_known(node_start: list[str]) -> None:

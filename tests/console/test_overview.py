@@ -34,11 +34,11 @@ SLOW: dict[str, Any] = {
 """A connection, as far as the overview looks at it."""
 
 
-def history(*points: float | None, first: int = 100, span: str = "1m", step_s: int = 1) -> dict[str, Any]:
+def history(*points: float | None, first: int = 100, step_s: int = 1) -> dict[str, Any]:
     """What a hub has done: each figure the same."""
     figures = {name: list(points) for name in FIGURES}
     clock = {"now_s": 1_700_000_000.0, "clock_s": 200.0}
-    return {"span": span, "step_s": step_s, "points": 60, "first": first, "figures": figures} | clock
+    return {"step_s": step_s, "points": 60, "first": first, "figures": figures} | clock
 
 
 @pytest.fixture
@@ -110,19 +110,6 @@ async def test_a_chart_tells_value_and_time_under_the_pointer(browser: Browser, 
         await page.evaluate(move, kind="mouseleave")
         await wait_shown(page, "document.querySelector('.chart-time').textContent === ''")
         assert await page.evaluate(f"return {first}") == last
-
-
-@pytest.mark.parametrize("span", ["10m", "1h", "1d"])
-async def test_a_span_stands_in_the_address(browser: Browser, telling_hub: ScriptedHub, span: str) -> None:
-    """It is asked for whole, then only what is new; one goes to another by a link."""
-    telling_hub.answers["$hub/history"] = history(1, 2, 3, span=span)
-    async with browser.open(f"{telling_hub.page_url}#/overview?span={span}") as page:
-        await wait_shown(page, "document.querySelector('.overview')?.dataset.points === '3'")
-        assert await page.evaluate("return document.querySelector('.spans [aria-current]').dataset.span") == span
-        await telling_hub.wait_until(lambda hub: {"span": span, "after": 101} in asked(hub))
-        assert {"span": span} in asked(telling_hub)
-        await page.evaluate("document.querySelector('.spans [data-span=\"1m\"]').click()")
-        await telling_hub.wait_until(lambda hub: {"span": "1m"} in asked(hub))
 
 
 def asked(hub: ScriptedHub) -> list[Any]:

@@ -333,11 +333,11 @@ async def test_statistics_of_many(start_daemon: StartDaemon, connect: Connect) -
 async def test_time_passes_for_topics(start_daemon: StartDaemon) -> None:
     """Once a second it is seen whether more of what is published can be looked at, and rates are of that second."""
     daemon = await start_daemon()
-    census = daemon.node.core.census
-    census.every = 4
+    counted = daemon.node.core.topic_rates
+    counted.every = 4
     daemon._second()
     daemon._second()
-    assert census.every == 1
+    assert counted.every == 1
 
 
 async def test_drops_are_announced(start_daemon: StartDaemon, connect: Connect) -> None:

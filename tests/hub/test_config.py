@@ -72,7 +72,6 @@ def test_zero_never_means_nothing_or_everything(key: Key) -> None:
     """0 is refused, but where it is none of what there may be, or, of memory and shares, "by what there is"."""
     none = {
         "access.reload_closes",
-        "limits.counted_topics",
         "limits.drain_s",
         "limits.memory_bytes",
         "mesh.degree",

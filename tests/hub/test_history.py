@@ -1,4 +1,4 @@
-"""What the hub has done, over four spans; no clock, no hub."""
+"""What the hub has done, and each connection, in the last ten minutes; no clock, no hub."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from hub.history import FIGURES, HEIGHTS, SIZE_BYTES, SPANS, History, Sample, merged
+from hub import history as history_module
+from hub.history import COUNTED, FIGURES, HEIGHTS, STEP_S, Counters, Recent, Ring, Rings, Sample, merged
 
 
 def sample(value: float) -> Sample:
@@ -14,49 +15,42 @@ def sample(value: float) -> Sample:
     return Sample(*[value] * len(FIGURES))
 
 
-def told(history: History, span: str = "1m", after: int | None = None) -> tuple[int, list[float | None]]:
+def told(history: Ring, after: int | None = None) -> tuple[int, list[float | None]]:
     """The number of the first point, and the points of a rate."""
-    found = history.behind(span, after)
+    found = history.behind(after)
     assert {len(values) for values in found["figures"].values()} == {len(found["figures"]["in_messages"])}
     return found["first"], found["figures"]["in_messages"]
 
 
 def test_nothing_is_known_at_first() -> None:
-    """Every span has its names and steps, and no points."""
-    for span in SPANS:
-        found = History().behind(span.name)
-        assert (found["step_s"], found["points"]) == (span.step_s, span.points)
-        assert list(found["figures"]) == list(FIGURES)
-        assert set(map(len, found["figures"].values())) == {0}
-
-
-def test_the_spans_are_what_they_are_called() -> None:
-    """A minute, ten, an hour and a day; and all of it takes what is said."""
-    assert [span.step_s * span.points for span in SPANS] == [60, 600, 3600, 86_400]
-    assert SIZE_BYTES == 51_744
+    """There are names and steps, and no points."""
+    found = Ring().behind()
+    assert (found["step_s"], found["points"]) == (1, 600)
+    assert list(found["figures"]) == list(FIGURES)
+    assert set(map(len, found["figures"].values())) == {0}
 
 
 def test_seconds_become_points() -> None:
-    """The newest minute is there second by second, the newest last; what is before the first second is not known."""
-    history = History()
+    """The newest are there second by second, the newest last; what is before the first second is not known."""
+    history = Ring()
     for second in range(1000, 1003):
         history.add(second, sample(second))
     first, points = told(history)
-    assert (first, points[-3:], set(points[:-3])) == (1002 - 59, [1000, 1001, 1002], {None})
+    assert (first, points[-3:], set(points[:-3])) == (1002 - 599, [1000, 1001, 1002], {None})
 
 
 def test_a_ring_forgets_what_is_older() -> None:
     """It has as many points as it has, however long it goes on."""
-    history = History()
-    for second in range(500):
+    history = Ring()
+    for second in range(900):
         history.add(second, sample(second))
-    assert told(history) == (440, list(range(440, 500)))
+    assert told(history) == (300, list(range(300, 900)))
 
 
 @pytest.mark.parametrize("after", [499, 500, 2**63, 2**64 - 1])
 def test_behind_what_is_not_there_yet(after: int) -> None:
     """Nothing follows, and the next point is the one that comes: whatever number somebody makes up."""
-    history = History()
+    history = Ring()
     for second in range(500):
         history.add(second, sample(second))
     assert told(history, after=after) == (500, [])
@@ -64,31 +58,30 @@ def test_behind_what_is_not_there_yet(after: int) -> None:
 
 def test_rates_have_the_mean_and_heights_the_largest() -> None:
     """A point of five seconds has the mean of the seconds that are in it so far, or the largest of them."""
-    history = History()
+    history = Ring(step_s=STEP_S)
     for second, value in [(10, 4), (11, 8), (12, 0)]:
         history.add(second, sample(value))
-        figures = history.behind("10m")["figures"]
+        figures = history.behind()["figures"]
     for name in FIGURES:
         assert figures[name][-1] == (8 if name in HEIGHTS else 4), name
     history.add(15, sample(1))
-    assert told(history, "10m")[1][-2:] == [4, 1]
+    assert told(history)[1][-2:] == [4, 1]
 
 
 def test_seconds_that_are_missing_are_not_known() -> None:
     """A hub that stood still says so, and a point with some seconds has the mean of these."""
-    history = History()
+    history = Ring()
     history.add(100, sample(3))
     history.add(104, sample(5))
     assert told(history)[1][-5:] == [3, None, None, None, 5]
-    assert told(history, "10m")[1][-1] == 4
     history.add(104 + 1000, sample(7))
     first, points = told(history)
-    assert (first + 59, points[-1], set(points[:-1])) == (1104, 7, {None})
+    assert (first + 599, points[-1], set(points[:-1])) == (1104, 7, {None})
 
 
 def test_a_clock_that_goes_back_changes_nothing() -> None:
     """What is newer stays."""
-    history = History()
+    history = Ring()
     history.add(100, sample(3))
     history.add(90, sample(9))
     assert told(history)[1][-1] == 3
@@ -96,17 +89,18 @@ def test_a_clock_that_goes_back_changes_nothing() -> None:
 
 def test_what_one_has_is_left_out() -> None:
     """Only the points behind a number are told; none if there is none, and all of them if one has missed some."""
-    history = History()
+    history = Ring()
     for second in range(100, 200):
         history.add(second, sample(second))
     assert told(history, after=197) == (198, [198, 199])
     assert told(history, after=199) == (200, [])
-    assert told(history, after=5) == (140, list(range(140, 200)))
+    history.add(1_000, sample(1_000))
+    assert told(history, after=5)[0] == 401
 
 
 def test_a_second_may_be_told_in_parts() -> None:
     """Two looks in one second are one point."""
-    history = History()
+    history = Ring()
     history.add(7, sample(1))
     history.add(7, sample(2))
     assert told(history)[1][-1] == 1.5
@@ -115,7 +109,7 @@ def test_a_second_may_be_told_in_parts() -> None:
 def part(first: int, *values: float | None, points: int = 60) -> dict[str, Any]:
     """What one process tells of a minute."""
     figures = {name: list(values) for name in FIGURES}
-    return {"span": "1m", "step_s": 1, "points": points, "first": first, "figures": figures}
+    return {"step_s": 1, "points": points, "first": first, "figures": figures}
 
 
 def test_processes_are_added_up_by_number() -> None:
@@ -147,5 +141,123 @@ def test_processes_together_have_no_more_points_than_one() -> None:
 
 @pytest.mark.parametrize("parts", [1, 3])
 def test_processes_that_know_nothing(parts: int) -> None:
-    """Together they know nothing, and say of which span."""
+    """Together they know nothing."""
     assert merged([part(0)] * parts) == part(0)
+
+
+def counters(published: int = 0, delivered: int = 0, dropped: int = 0, queued: int = 0) -> Counters:
+    """What a connection has counted."""
+    return (published, delivered, dropped, 10 * delivered, queued, 100 * queued)
+
+
+def mark(recent: Recent, now_s: float, **counted: Counters) -> int:
+    """Mark connections, called `c1` and so on; return how many steps that took."""
+    return len(list(recent.mark(now_s, [(int(name[1:]), one) for name, one in counted.items()])))
+
+
+def figures(recent: Recent, key: int) -> dict[str, list[float]]:
+    """The points of a connection that are known."""
+    found = recent.rings.behind(key)
+    assert found is not None
+    assert list(found["figures"]) == list(COUNTED)
+    return {name: [one for one in values if one is not None] for name, values in found["figures"].items()}
+
+
+def test_rates_are_those_since_the_mark_before_the_last() -> None:
+    """So there are always 5 to 10 seconds in them, from the first look of a page on."""
+    recent = Recent()
+    mark(recent, 100.0, c1=counters(published=1000))
+    mark(recent, 105.0, c1=counters(published=1050))
+    assert recent.rates(1, 7.0, counters(published=1090), 109.0) == {
+        "in_messages": 10,
+        "out_messages": 0,
+        "dropped_messages": 0,
+        "out_bytes": 0,
+        "offered_messages": 0,
+    }
+    mark(recent, 110.0, c1=counters(published=1090))
+    told = recent.rates(1, 7.0, counters(published=1090), 113.0)
+    assert told is not None
+    assert told["in_messages"] == 5, "40 in the 8 seconds since the second mark"
+
+
+def test_who_has_come_since_then_is_measured_from_then_on() -> None:
+    """Also before any mark; in its first second nothing is told of it."""
+    recent = Recent()
+    assert recent.rates(1, 50.0, counters(published=5), 50.9) is None
+    told = recent.rates(1, 50.0, counters(published=10), 52.0)
+    assert told is not None
+    assert told["in_messages"] == 5
+    mark(recent, 55.0)
+    mark(recent, 60.0, c2=counters(published=1))
+    told = recent.rates(2, 58.0, counters(published=12), 64.0)
+    assert told is not None
+    assert told["in_messages"] == 2
+
+
+def test_what_comes_for_a_slow_one() -> None:
+    """It was delivered, was lost, or waits now; less was delivered than before where what waits is dropped."""
+    recent = Recent()
+    mark(recent, 10.0, c1=counters(delivered=100, queued=50))
+    told = recent.rates(1, 0.0, counters(delivered=180, dropped=60, queued=30), 20.0)
+    assert told is not None
+    assert (told["out_messages"], told["dropped_messages"], told["offered_messages"]) == (8, 6, 12)
+    told = recent.rates(1, 0.0, counters(delivered=90, dropped=60, queued=0), 20.0)
+    assert told is not None
+    assert told["out_messages"] == told["offered_messages"] == 0
+
+
+def test_the_last_minutes() -> None:
+    """A point for each mark: counters a second, and how much waited then; what was not marked is not known."""
+    recent = Recent()
+    mark(recent, 100.0, c1=counters(published=50))
+    assert recent.rings.behind(1) is None
+    mark(recent, 105.0, c1=counters(published=100, queued=7))
+    mark(recent, 110.0, c1=counters(published=100))
+    mark(recent, 120.0, c1=counters(published=300))
+    found = recent.rings.behind(1)
+    assert found is not None
+    assert (found["step_s"], found["points"], found["first"] + 119) == (5, 120, 23)
+    assert found["figures"]["in_messages"][-4:] == [10, 0, None, 20]
+    assert figures(recent, 1)["queued_bytes"] == [700, 0, 0]
+    mark(recent, 125.0)
+    assert recent.rings.behind(1) is None, "it has left"
+
+
+def test_those_that_do_most_have_a_ring(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there are too many; two that are nearly alike do not take turns. All are looked at in steps."""
+    monkeypatch.setattr(history_module, "KEPT", 2)
+    monkeypatch.setattr(history_module, "PART", 3)
+    recent = Recent()
+    names = ("c1", "c2", "c3", "c4")
+    done = dict.fromkeys(names, 0)
+
+    def step(now_s: float, **growth: int) -> list[int]:
+        for name, messages in growth.items():
+            done[name] += messages
+        steps = mark(recent, now_s, **{name: counters(published=messages) for name, messages in done.items()})
+        assert now_s == 0 or steps == 2
+        return [number for number in range(1, 5) if recent.rings.behind(number) is not None]
+
+    step(0)
+    assert step(5, c1=10, c2=20, c3=30, c4=5) == [2, 3]
+    assert step(10, c1=30, c2=20, c3=30) == [2, 3], "1 is not twice as busy as 2"
+    assert step(15, c1=60, c2=20, c3=30) == [1, 3]
+    assert figures(recent, 1)["in_messages"] == [12], "what it did before is not known any more"
+
+
+def test_topics_have_rings_of_their_own_figures() -> None:
+    """What is kept of each is worked out for the busiest alone."""
+    rings: Rings[str] = Rings(("in_messages", "in_bytes"))
+    made: list[Any] = []
+
+    def values(one: float) -> list[float]:
+        made.append(one)
+        return [one, 10 * one]
+
+    for _ in rings.add(4, [(2.5, "/a", 2.5)], values):
+        pass
+    found = rings.behind("/a")
+    assert found is not None
+    assert {name: points[-1] for name, points in found["figures"].items()} == {"in_messages": 2.5, "in_bytes": 25}
+    assert made == [2.5]

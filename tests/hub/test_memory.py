@@ -158,14 +158,14 @@ def test_topics_that_are_counted_are_forgotten_before_messages_are() -> None:
     for _ in range(300):  # topics are sampled: few messages may all be missed
         machine.publish("/busy", 1)
     core.routes.clear()
-    counted = core.census.size_bytes
+    counted = core.topic_rates.size_bytes
     assert counted > LIMIT_BYTES // 8
     machine.beside_bytes = LIMIT_BYTES - machine.memory.charged_bytes + 1000
     machine.memory.look()
     assert (stalled.dropped_messages, machine.memory.is_over) == (0, False)
-    assert core.census.size_bytes < counted - LIMIT_BYTES // 16
-    assert "/busy" in {topic.name for topic in core.census.busiest}
-    assert core.memory.statistics().relieved_bytes_total == counted - core.census.size_bytes
+    assert core.topic_rates.size_bytes < counted - LIMIT_BYTES // 16
+    assert "/busy" in {topic.name for topic in core.topic_rates}
+    assert core.memory.statistics().relieved_bytes_total == counted - core.topic_rates.size_bytes
 
 
 def test_it_is_looked_at_more_often_the_less_room_there_is() -> None:

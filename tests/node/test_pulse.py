@@ -83,7 +83,7 @@ class Source:
 
     def newest(self, name: str) -> float | None:
         """Return the newest point of a figure."""
-        value: float | None = self.pulse.history.behind("1m")["figures"][name][-1]
+        value: float | None = self.pulse.history.behind()["figures"][name][-1]
         return value
 
 
@@ -102,7 +102,7 @@ def test_rates_are_what_was_done_between_two_looks() -> None:
     publisher, reader = source.join(), source.join(prefix="/a")
     publish(source, publisher, "/a/b", 7)
     source.beat(100.0)
-    assert source.pulse.history.behind("1m")["figures"]["in_messages"] == []
+    assert source.pulse.history.behind()["figures"]["in_messages"] == []
     publish(source, publisher, "/a/b", 10)
     publisher.read_bytes += 500
     source.beat(102.0, 0.25)

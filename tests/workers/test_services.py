@@ -89,7 +89,6 @@ async def test_topics(start_workers: StartWorkers, spread: SpreadClients) -> Non
             assert counted["/t/both"]["subscribers"] == 2, "links between processes are nobody"
             (whole,) = (await client.request("$hub/topics", None))["rows"]
             assert (whole["prefix"], whole["topics"], whole["subscribers"]) == ("/t/", 5, 2)
-            assert (answer["places"], answer["unknown_per_s"]) == (3 * 4_096, 0)
             (found,) = (await client.request("$hub/topics", {"search": "BOTH"}))["rows"]
             assert found["messages"] == 60
         for task in tasks:

@@ -62,8 +62,6 @@ const ENGLISH = {
     whoIsSlow: "Who is slow, and why",
     moreSlow: (/** @type {number} */ count) => `and ${plural(count, "other slow one", "other slow ones")}`,
     losers: "Who lost messages in the last minute",
-    spans: "How far back",
-    spanNames: { "1m": "1 min", "10m": "10 min", "1h": "1 h", "1d": "24 h" },
     charts: {
       messages: "Messages",
       bytes: "Bytes",
@@ -251,12 +249,8 @@ const ENGLISH = {
     columns: ["Topic", "Messages", "Bytes", "Subscribers"],
     others: (/** @type {number} */ nodes) => `and ${plural(nodes, "quieter one", "quieter ones")}`,
     has: (/** @type {string} */ topics) => `${topics} ${topics === "1" ? "topic" : "topics"}`,
-    excess: (/** @type {string} */ rate) => `may be too high by ${rate} a second: it has taken the place of another topic`,
-    notCounted: "This hub counts no topics (limits.counted_topics is 0).",
     none: "Nothing was published yet that you may see.",
     notFound: "No topic has that in it.",
-    counted: (/** @type {string} */ counted, /** @type {string} */ places, /** @type {number} */ forgotten, /** @type {string} */ every, /** @type {string} */ unknown) =>
-      `${counted} of ${places} topics${forgotten ? `; ${plural(forgotten, "quieter one has", "quieter ones have")} given way` : ""}${unknown && `; one that is not here brings ${unknown} messages/s at most`}${every === "1" ? "" : `; 1 in ${every} messages is looked at`}`,
     detail: "What a topic brings",
     history: "The last ten minutes",
     noHistory: "No history: the hub takes it every five seconds, of the 256 busiest topics.",

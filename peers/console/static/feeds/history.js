@@ -1,15 +1,14 @@
 /**
- * What the hub has done over a span, as `$hub/history` tells it: asked whole once, and then only what is new.
+ * What the hub has done in the last ten minutes, as `$hub/history` tells it: asked whole once, and then only what is new.
  *
- * Owner of the state: `History`, the points of one span by number. Invariants: points stand without gaps, the newest last;
- * the newest one that is there is asked for again, since it may have changed. Bounded: the hub says how many points a
- * span has. Not here: who asks, and when.
+ * Owner of the state: `History`, the points by number. Invariants: points stand without gaps, the newest last;
+ * the newest one that is there is asked for again, since it may have changed. Bounded: the hub says how many points
+ * there are. Not here: who asks, and when.
  */
 
 /** @import { Figures } from "./services.d.ts" */
 
 export class History {
-  #span;
   #first = 0;
   /** @type {Record<string, (number | null)[]>} By figure, the newest value last. */
   #columns = {};
@@ -17,19 +16,13 @@ export class History {
   #step = 1;
   #zero = 0; // when point 0 began, seconds since 1970
 
-  /** @param {string} span "1m", "10m", "1h" or "1d" */
-  constructor(span) {
-    this.#span = span;
-  }
-
   get length() {
     return this.#length;
   }
 
   /** What to ask for next. */
   get question() {
-    if (this.#length < 2) return { span: this.#span };
-    return { span: this.#span, after: this.#first + this.#length - 2 };
+    return this.#length < 2 ? {} : { after: this.#first + this.#length - 2 };
   }
 
   /**

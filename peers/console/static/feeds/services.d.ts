@@ -50,7 +50,6 @@ export interface State {
 }
 
 export interface Figures {
-  span: string;
   step_s: number;
   points: number;
   first: number;
@@ -132,10 +131,6 @@ export interface User {
 export interface Topics {
   at_s: number;
   counted: number;
-  places: number;
-  forgotten_total: number;
-  looked_at_one_in: number;
-  unknown_per_s: number;
   rows: TopicRow[];
   others: OtherTopics | null;
   history: Figures | null;
@@ -147,7 +142,6 @@ export interface TopicRow {
   topics: number;
   messages_per_s: number;
   bytes_per_s: number;
-  excess_per_s: number;
   messages: number;
   subscribers: number | null;
 }

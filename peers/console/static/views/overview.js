@@ -1,8 +1,8 @@
 /**
- * Overview: how the hub does, in one sentence of its own, and what it has done, over a minute to a day.
+ * Overview: how the hub does, in one sentence of its own, and what it has done in the last ten minutes.
  *
  * Asks `$hub/state` and `$hub/history`, once a second; of the history only what is new. Owner of the state: `History`.
- * Cost to the hub: some 20 µs a second, and what `Slow` asks. The span stands in the address (`?span=1h`).
+ * Cost to the hub: some 20 µs a second, and what `Slow` asks.
  */
 
 import { History } from "../feeds/history.js";
@@ -21,8 +21,6 @@ const HISTORY_TOPIC = "$hub/history";
 /** The hub looks once a second, milliseconds. */
 const ASK_MS = 1_000;
 
-const SPANS = /** @type {const} */ (["1m", "10m", "1h", "1d"]);
-
 const FIGURES = /** @type {const} */ (["in", "out", "connections", "subscribers", "slow", "lost"]);
 
 /** Each chart: what it is called in `words.overview.charts`, how its values are written, the steps of its grid, its lines. */
@@ -39,7 +37,6 @@ const CHARTS = /** @type {const} */ ([
 
 /**
  * @import { State } from "../feeds/services.d.ts"
- * @import { Place } from "../shell/place.js"
  * @import { Shell } from "../shell/views.js"
  */
 
@@ -53,8 +50,7 @@ export const overview = {
 
 class Overview {
   #session;
-  #history = new History(SPANS[0]);
-  #span = "";
+  #history = new History();
   /** @type {HTMLElement} */
   sentence;
   /** @type {HTMLElement} */
@@ -69,8 +65,6 @@ class Overview {
   alarms;
   /** @type {HTMLElement} */
   losers;
-  /** @type {HTMLElement} */
-  spans;
   /** @type {[Chart, typeof CHARTS[number][3]][]} */
   charts;
   /** @type {HTMLElement} */
@@ -87,25 +81,6 @@ class Overview {
     poll(session, ASK_MS, () => this.#askState(), signal, fail);
     poll(session, ASK_MS, () => this.#askHistory(), signal, fail);
     session.onReady(() => this.#history.forget(), signal);
-  }
-
-  /**
-   * Another span is asked for at once.
-   *
-   * @param {Place} place
-   */
-  async show({ parameters }) {
-    const wanted = parameters.get("span") ?? SPANS[0];
-    const span = SPANS.find((one) => one === wanted) ?? SPANS[0];
-    if (span === this.#span) return;
-    this.#span = span;
-    for (const link of this.spans.querySelectorAll("a")) {
-      if (link.dataset.span === span) link.setAttribute("aria-current", "true");
-      else link.removeAttribute("aria-current");
-    }
-    this.#history = new History(span);
-    if (!this.#session.isOpen) return;
-    await this.#askHistory().catch(() => undefined); // a second later it is asked again
   }
 
   async #askState() {
@@ -216,17 +191,13 @@ class Overview {
       "section", { id: "losers", class: "card", "aria-label": said.losers, hidden: true },
       element("h2", {}, said.losers), element("ul"),
     );
-    this.spans = element(
-      "div", { class: "spans", role: "group", "aria-label": said.spans },
-      ...SPANS.map((span) => element("a", { href: fragmentOf("overview", [], { span }), dataset: { span } }, said.spanNames[span])),
-    );
     this.charts = CHARTS.map(([name, format, steps, lines]) => {
       const named = lines.map(([figure, colour]) => ({ name: said.lines[figure], colour, filled: lines.length === 1 }));
       return [new Chart(said.charts[name], named, format, steps, "overview", signal), lines];
     });
     this.element = element(
       "div", { class: "overview" },
-      this.card, this.problem, this.alarms, this.slow.element, figures, this.losers, this.spans,
+      this.card, this.problem, this.alarms, this.slow.element, figures, this.losers,
       element("section", { class: "charts", "aria-label": said.history }, ...this.charts.map(([chart]) => chart.element)),
     );
   }

@@ -9,7 +9,7 @@
 
 import { complaint } from "../parts/complaint.js";
 import { element, say } from "../parts/element.js";
-import { short, whole } from "../parts/figures.js";
+import { whole } from "../parts/figures.js";
 import { poll } from "../parts/polling.js";
 import { words } from "../words.js";
 import { Detail } from "./topics/detail.js";
@@ -135,12 +135,11 @@ class Topics {
   }
 
   /** @param {Level} level */
-  #say({ counted, places, forgotten_total: forgotten, looked_at_one_in: every, unknown_per_s: unknown, rows }) {
+  #say({ counted, rows }) {
     const { topics: said } = words;
     this.#complain(null);
-    if (places === 0) say(this.told, said.notCounted);
-    else if (rows.length === 0) say(this.told, this.#search ? said.notFound : said.none);
-    else say(this.told, said.counted(whole(counted), whole(places), forgotten, whole(every), unknown > 0 ? short(unknown) : ""));
+    if (rows.length === 0) say(this.told, this.#search ? said.notFound : said.none);
+    else say(this.told, said.has(whole(counted)));
   }
 
   /** @param {unknown} error */

@@ -41,7 +41,7 @@ export class ConnectionPage {
   /** @type {import("../../shell/session.js").Session} */
   #session;
   #id;
-  #history = new History("10m");
+  #history = new History();
   /** @type {HTMLElement} */
   title;
   /** @type {HTMLElement} */

@@ -46,7 +46,7 @@ export class Detail {
   /** @type {Feed | null} */
   #feed = null;
   #isTopic = false;
-  #history = new History("10m");
+  #history = new History();
   /** @type {Row | null} The last one, if it is not drawn yet. */
   #row = null;
   #shownAt = 0; // of the value that is shown, milliseconds since 1970

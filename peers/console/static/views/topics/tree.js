@@ -203,9 +203,7 @@ export class Tree {
     say(line.mark, opens ? (row.isOpen ? "▾" : "▸") : "");
     say(line.name, visible(row.name));
     line.name.title = row.isOthers ? "" : `${visible(row.prefix)} · ${words.topics.has(whole(row.topics))}`;
-    const excess = row.excess_per_s > 0.005 * row.messages_per_s ? words.topics.excess(short(row.excess_per_s)) : "";
-    say(line.messages, `${excess ? "≤ " : ""}${short(row.messages_per_s)}/s`);
-    line.messages.title = excess;
+    say(line.messages, `${short(row.messages_per_s)}/s`);
     say(line.size, `${bytes(row.bytes_per_s)}/s`);
     say(line.subscribers, row.subscribers === null ? "" : whole(row.subscribers));
   }
@@ -291,5 +289,5 @@ export class Tree {
  */
 function othersOf(others, prefix, depth) {
   const name = words.topics.others(others.nodes);
-  return { ...others, prefix, name, depth, is_topic: false, excess_per_s: 0, messages: 0, subscribers: null, isOpen: false, isOthers: true };
+  return { ...others, prefix, name, depth, is_topic: false, messages: 0, subscribers: null, isOpen: false, isOthers: true };
 }
