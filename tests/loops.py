@@ -3,7 +3,7 @@
 Where reading, writing, listening and ending are tested, loops differ. What is tested above that would only be repeated
 on a second loop: a `conftest.py` imports `on_the_hubs_loop` under the name of the hook, and `make test-pure`, a part of
 `.ci/run`, runs those tests on asyncio's loop. It leaves out those of stores and tiers, which see a loop only through
-what is tested on both: connections, and processes beside the hub (`tests/journal/regroup`).
+what is tested on both: connections, and processes beside the hub.
 
 `LOOP=uvloop` leaves the others out: CI does so where the tests run once more, on another Python.
 """

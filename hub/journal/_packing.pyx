@@ -1,5 +1,5 @@
 # cython: language_level=3, wraparound=False, boundscheck=False, cdivision=True
-"""The compiled twin of `hub.journal.packing`, `weaving`, `unpacking` and `read_layout`, which say what they do.
+"""The compiled twin of `hub.journal.packing`, `unpacking` and `read_layout`, which say what they do.
 
 Both pass the same tests. This one is built where a C compiler is there, and `hub.journal.block` chooses it at import.
 
@@ -403,4 +403,3 @@ cdef bytes join(Sections* each, int64_t blocks, Sections* t):
     return block
 
 
-include "_weaving.pxi"

@@ -3,7 +3,7 @@
 A block is bytes (`hub.journal.layout` draws them). `Block.parse` checks them once, all of it, and lays views over the
 columns: nothing is copied. Programs that work on arrays use the columns; others iterate over `records`.
 
-The functions beside it take and return blocks as bytes. They are those of `hub.journal.packing`, `weaving` and
+The functions beside it take and return blocks as bytes. They are those of `hub.journal.packing` and
 `unpacking`, compiled where that was possible; what they say of a damaged block is a `JournalCorruptError`
 here. They look at the columns, not at the checksum: that is verified where a block comes in, by `Block.parse`.
 
@@ -29,9 +29,7 @@ try:
     from hub.journal._packing import frames_of_columns, pack, read_layout, whole_checksum
     from hub.journal._packing import merge as _merge
     from hub.journal._packing import select as _select
-    from hub.journal._packing import split as _split
     from hub.journal._packing import to_frames as _to_frames
-    from hub.journal._packing import weave as _weave
 except ImportError:  # not built: no compiler was there
     from hub.journal.packing import count_topics as _count_topics
     from hub.journal.packing import merge as _merge
@@ -39,8 +37,6 @@ except ImportError:  # not built: no compiler was there
     from hub.journal.packing import select as _select
     from hub.journal.unpacking import frames_of_columns
     from hub.journal.unpacking import to_frames as _to_frames
-    from hub.journal.weaving import split as _split
-    from hub.journal.weaving import weave as _weave
 
 __all__ = [
     "Block",
@@ -50,9 +46,7 @@ __all__ = [
     "merge",
     "pack",
     "select",
-    "split",
     "to_frames",
-    "weave",
     "whole_checksum",
 ]
 
@@ -192,31 +186,6 @@ def merge(blocks: list[bytes]) -> bytes:
     """
     try:
         return _merge(blocks)
-    except ValueError as error:
-        raise _corrupt(error) from error
-
-
-def split(block: bytes, groups: bytes) -> tuple[bytes, list[bytes]]:
-    """Take a block apart by topic: see `hub.journal.weaving.split`.
-
-    Raises:
-        JournalCorruptError: The block is damaged, or sparse.
-        IndexError: `groups` is not as long as the dictionary.
-    """
-    try:
-        return _split(block, groups)
-    except ValueError as error:
-        raise _corrupt(error) from error
-
-
-def weave(order: bytes, parts: list[bytes | None], first: int, checksum: int | None = None) -> bytes:
-    """Put parts of a block together again: see `hub.journal.weaving.weave`.
-
-    Raises:
-        JournalCorruptError: One is damaged, or they are not those that the order tells of.
-    """
-    try:
-        return _weave(order, parts, first, checksum)
     except ValueError as error:
         raise _corrupt(error) from error
 

@@ -36,10 +36,6 @@ class JournalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         Literal["zstd", "none"],
         Meta(description="How blocks are stored; what comes too fast, or becomes no smaller, is not compressed."),
     ] = "zstd"
-    regroup: Annotated[
-        Literal["on", "off"],
-        Meta(description="Whether sealed segments are written again, so that one topic is found among many at once."),
-    ] = "on"
     commit_s: Annotated[
         float, between("seconds", 0.001, 10.0, "How long messages are collected before they are committed together.")
     ] = 0.01

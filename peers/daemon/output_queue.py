@@ -20,7 +20,7 @@ tried again once a second, from the byte on at which it stopped. At the end of t
 `END_S` to be written; SIGKILL loses what is queued, which is nothing where somebody reads.
 
 Processes: a thread does not survive a fork. This hub starts others by a new interpreter alone, never by a fork that
-goes on; workers have queues of their own, and readers, copiers and regroupers of the journal, which have no loop that
+goes on; workers have queues of their own, and readers and copiers of the journal, which have no loop that
 others wait for, write as they are: the hub ends those that do not end.
 
 Cost: for whoever writes about what writing itself cost; for the thread 40 µs of CPU to wake up and write a lone line,

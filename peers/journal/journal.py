@@ -4,7 +4,7 @@
 connections ─ what is published ─▶ recorder (loop) ─▶ writer (thread) ─▶ store ─▶ segments
             ─ FETCH ─▶ readers (processes) ◀────────────────────────────────────── segments
             ─ STAGE, COMMIT ─▶ staging (loop) ─▶ recorder
-              tiering, regrouping (loop) ─▶ processes that copy what is sealed, or lay it anew
+              tiering (loop) ─▶ a process that copies what is sealed
             ─ $hub/consumers ─▶ consumers (loop) ─▶ FETCH, as above; positions (thread)
 ```
 
@@ -40,7 +40,6 @@ from peers.journal.forms import Order
 from peers.journal.readers import Deliver, Readers
 from peers.journal.recorder import Answer, OnMarked, Recorder
 from peers.journal.recording import Cancel, JournalStatistics, Publish, nothing
-from peers.journal.regrouping import Regrouping
 from peers.journal.shared_pieces import SharedPieces
 from peers.journal.staging import OnCommitted, OnStaged, Staging
 from peers.journal.store import Retention, Store
@@ -126,7 +125,6 @@ class Journal:
         self._readers = Readers(store.path, settings.readers, settings.fetch_s, settings.tier)
         self._pieces = SharedPieces(self._readers.fetch)
         self._tiering = _tiering(store, settings) if settings.tier else None
-        self._regrouping = _regrouping(store, settings) if settings.regroup == "on" else None
         self._staging = Staging(
             core,
             self._recorder,
@@ -290,8 +288,6 @@ class Journal:
         self.consumers.tick()
         if self._tiering is not None:
             self._tiering.tick(now_s)
-        if self._regrouping is not None:
-            self._regrouping.tick(now_s)
 
     @property
     def trouble(self) -> str:
@@ -308,7 +304,6 @@ class Journal:
             self._readers.pending + len(self._waiting),
             self.consumers.statistics(),
             None if self._tiering is None else self._tiering.statistics(),
-            None if self._regrouping is None else self._regrouping.statistics(),
             self._readers.crashes_total,
             self.epoch,
             self._cuts_total + self.consumers.cuts_total,
@@ -333,8 +328,6 @@ class Journal:
         await self._readers.stop()
         if self._tiering is not None:
             await self._tiering.stop()
-        if self._regrouping is not None:
-            await self._regrouping.stop()
         await self._loop.run_in_executor(None, self._writer.stop)
         await asyncio.sleep(0)  # what the writer has told last is brought to those who wait
 
@@ -361,12 +354,6 @@ def _tiering(store: Store, settings: JournalSettings) -> Tiering:
     keep_us = int(settings.tier_keep_s * _US)
     order = {"path": store.path, "tier": settings.tier, "keep_bytes": settings.tier_keep_bytes, "keep_us": keep_us}
     return Tiering(msgspec.json.encode(order), settings.tier, on_copied)
-
-
-def _regrouping(store: Store, settings: JournalSettings) -> Regrouping:
-    """Return what lays sealed segments anew; the store gives each its place at the next commit."""
-    order = {"path": store.path, "compresses": settings.compression != "none"}
-    return Regrouping(msgspec.json.encode(order), lambda: store.sealed_total, store.laid.append)
 
 
 def _renumbered(request: int, deliver: Deliver, outcome: bytes | bytearray | RejectedError) -> None:

@@ -15,7 +15,6 @@ from hub.routes import Route
 from peers.journal.consumers.statistics import ConsumersStatistics
 from peers.journal.readers import Deliver
 from peers.journal.recorder import Answer, OnMarked, RecorderStatistics
-from peers.journal.regrouping import RegroupStatistics
 from peers.journal.staging import OnCommitted, OnStaged, StagingStatistics
 from peers.journal.tiering import TierStatistics
 from peers.wire.records import Commit, Fetch, Stage
@@ -42,8 +41,6 @@ class JournalStatistics(NamedTuple):
     consumers: ConsumersStatistics
     tier: TierStatistics | None = None
     """How far the tier is; None where there is none."""
-    regroup: RegroupStatistics | None = None
-    """What was laid anew; None where nothing is."""
     crashes_total: int = 0
     """How many reader processes were ended by a file of the tier."""
     epoch: int = 0

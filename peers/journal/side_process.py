@@ -6,7 +6,7 @@ hub ─ order, as an argument ─▶ process ─ lines, over a socket ─▶ on_
 ```
 
 Owner: the event loop. Invariant: no process is left behind. Not here: when one is started, and started again
-(`peers.journal.tiering`, `peers.journal.regrouping`).
+(`peers.journal.tiering`).
 """
 
 from __future__ import annotations

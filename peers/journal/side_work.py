@@ -5,7 +5,7 @@
 ORDER is JSON. On the socket a process tells how far it is, a line of JSON each time that changes; nothing comes back,
 and it ends with the socket. What fails is tried again, later each time, up to a minute.
 
-Owner: the process. Not here: what they do (`peers.journal.tier.process`, `peers.journal.regroup.process`).
+Owner: the process. Not here: what they do (`peers.journal.tier.process`).
 """
 
 from __future__ import annotations

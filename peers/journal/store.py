@@ -3,7 +3,6 @@
 ```
 add(parts) ... commit()    [block][block][mark]  one append to the newest segment
                            a segment that is full or old is sealed, and the next one begun
-                           what others have laid anew takes the place of what it was made of
                            what is too old or too much goes, whole segments at a time
 ```
 
@@ -24,12 +23,10 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from bisect import bisect_left
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import islice
-from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,7 +39,6 @@ from peers.journal.segments.active import Active
 from peers.journal.segments.codec import Compressor
 from peers.journal.segments.commit import Commit, Parts, footer_of, mark_entry, topic_counts
 from peers.journal.segments.folder import Folder, firsts, segment_path, translated
-from peers.journal.segments.laying import LEAST_BYTES, Laid, take_place
 from peers.journal.segments.opening import newest
 from peers.journal.segments.segment import Segment, latest_us
 from peers.journal.segments.tidying import is_untidy, join
@@ -145,10 +141,6 @@ class Store:
         self.path = str(Path(path).resolve())
         self.copied = 0
         """Everything before this offset is in the tier. Whoever copies sets it, in whatever thread."""
-        self.laid: deque[Laid] = deque()
-        """Segments laid anew, to be put in the places of the old ones. Who lays them appends, in whatever thread."""
-        self.sealed_total = 0
-        """How many segments were sealed, or found to be, that are worth being laid anew."""
         self._full_sync = full_sync
         self._tidies = tidies
         self._compressor = Compressor(is_on=compresses)
@@ -221,7 +213,6 @@ class Store:
         self.id = self._active.header.id
         self.next = self._active.next
         self._told_bytes = self._active.size_bytes
-        self.sealed_total += sum([one.size_bytes >= LEAST_BYTES for one in self._sealed])
 
     def _delete_covered(self) -> None:
         """Delete segments that the one before them covers: a crash came between joining them and this."""
@@ -416,8 +407,6 @@ class Store:
         if self._is_full(now_us):
             self._seal(self._active.next, now_us)
         self._retire(now_us)
-        while self.laid:
-            self._replace(self.laid.popleft())
         if self._active.synced_bytes < self._active.size_bytes and time.monotonic() - self._synced_s >= _SYNC_S:
             self._active.sync()
             self._synced_s = time.monotonic()
@@ -453,14 +442,6 @@ class Store:
                 run = self._small_run()
                 if len(run) > 1:
                     self._join(run)
-        self.sealed_total += self._sealed[-1].size_bytes >= LEAST_BYTES
-
-    def _replace(self, laid: Laid) -> None:
-        """Put a segment that was laid anew in the place of the old one; if that is there no more, it is deleted."""
-        if take_place(self.path, laid):
-            number = bisect_left(self._sealed, laid.first, key=attrgetter("first"))
-            if number < len(self._sealed) and self._sealed[number].first == laid.first:
-                self._sealed[number] = _Sealed(laid.first, laid.size_bytes)
 
     def _count_found(self, limit: int) -> None:
         """Count the topics of some blocks that the newest segment had when it was opened, which had no time for it.

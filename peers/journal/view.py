@@ -43,7 +43,7 @@ so many times what is wanted; but for one record, which is never cut."""
 _KEPT_BLOCKS = 16
 """Blocks of which only some was given that are kept, for those who read on within them: consumers, events over HTTP and
 other hubs ask for 64 to 256 KiB at a time, and unpacking a block of 4 MiB for each would take 8 ms. So many readers at
-once, of a reader process; 64 MiB where segments are laid anew."""
+once, of a reader process."""
 
 _KEPT_BYTES = 8 * 1024 * 1024
 """A longer block is not kept: one message may be half a GiB."""
@@ -258,7 +258,7 @@ class View:
                 following = min(row.next, end)
                 block = None
                 if wanted.may_hold(row.topics):
-                    block = self._begun(row, wanted) or self._parts(row, wanted)
+                    block = self._begun(row, wanted) or self.block(row)
                 if block is not None:
                     marks = wanted.marks(block.topics)
                     stop = following if 0 in marks else _stop(block, max(start, row.first), following, limit_bytes)
@@ -389,12 +389,6 @@ class View:
         """
         with self._told(row):
             return self._block(row)
-
-    def _parts(self, row: BlockRow, wanted: Wanted) -> Block | None:
-        """Read what of a block may hold what is wanted, checked; None if nothing may. Raises as `block`."""
-        segment, now = self._now(row)
-        with self._told(row), translated(self.path):
-            return segment.parts(now, wanted)
 
     @contextmanager
     def _told(self, row: BlockRow) -> Iterator[None]:

@@ -24,7 +24,6 @@ from peers.journal.far_confirmations import WAITING_LIMIT
 from peers.journal.far_journals import ANSWERING_LIMIT
 from peers.journal.marks import EXPECTED_LIMIT
 from peers.journal.recording import JournalStatistics
-from peers.journal.regrouping import RegroupStatistics
 from peers.journal.tiering import TierStatistics
 from peers.node.node import Node
 from peers.users.access import Tested
@@ -442,16 +441,6 @@ JOURNAL: tuple[Row[JournalStatistics], ...] = (
     Row("hub_consumers_refused", COUNTER, "Questions refused.", lambda s: s.consumers.for_hubs.refused_total),
 )
 
-REGROUP: tuple[Row[RegroupStatistics], ...] = (
-    Row("hub_journal_regroup_ready", GAUGE, "1 while sealed segments are laid anew.", lambda s: not s.error),
-    Row("hub_journal_regroup_segments", COUNTER, "Segments that were laid anew.", lambda s: s.laid_total),
-    Row("hub_journal_regroup_bytes", COUNTER, "What these took on the disk.",
-        lambda s: {"before": s.before_bytes_total, "after": s.after_bytes_total}, ("when",)),
-    Row("hub_journal_regroup_skipped", COUNTER, "Damaged segments that stay as they are.", lambda s: s.skipped_total),
-    Row("hub_journal_regroup_failures", COUNTER, "Times that it failed.", lambda s: s.failures_total),
-    Row("hub_journal_regroup_restarts", COUNTER, "Times that its process ended too early.", lambda s: s.restarts_total),
-)
-
 TIER: tuple[Row[TierStatistics], ...] = (
     Row("hub_journal_tier_ready", GAUGE, "1 while the journal is copied to its tier.", lambda s: not s.error),
     Row("hub_journal_tier_first_offset", GAUGE, "The oldest record there.", lambda s: s.progress.first),
@@ -501,8 +490,6 @@ class HubCollector:
         if journal is None:
             return
         yield from families(JOURNAL, journal)
-        if journal.regroup is not None:
-            yield from families(REGROUP, journal.regroup)
         if journal.tier is not None:
             yield from families(TIER, journal.tier)
             yield CounterMetricFamily(

@@ -2,7 +2,7 @@
 
 ```
 Sample: sealed segments, a growing one ─copy─▶ hurt ─▶ examine: by a reader, by a writer, by a reader again
-        older half on the disk, newer half perhaps not; or all of it; or that, and its sealed segments laid anew
+        older half on the disk, newer half perhaps not; or all of it
 ```
 
 Whoever opens the copy gets the records that were published, at their offsets, up to the end of some commit; or an error
@@ -25,7 +25,6 @@ from hub.journal.block import Block, Record
 from hub.journal.segment.mark import Write
 from peers.journal.store import Retention, Segmenting, Store
 from peers.journal.view import View
-from tests.journal.laid import lay_all
 
 __all__ = ["Found", "Sample", "cut_end", "examine", "flip_anywhere", "flip_headers", "zero_sector"]
 
@@ -107,12 +106,6 @@ class Sample:
         settled = Sample(folder, self.records, self.states)
         self.whole_copy(settled.path)
         return settled
-
-    def laid(self, folder: Path) -> Sample:
-        """Return the same, its sealed segments laid anew, all of it known to be on the disk."""
-        laid = self.settled(folder)
-        lay_all(laid.path)
-        return laid
 
     def whole_copy(self, to: Path) -> Path:
         """Copy it, all of it known to be on the disk: a commit without records says so."""

@@ -64,24 +64,6 @@ def test_hurt(sample: Sample, tmp_path: Path, hurt: Callable[[Path, Random], str
             raise
 
 
-@pytest.mark.parametrize(("hurt", "times"), [(flip_anywhere, 20), (flip_headers, 10), (zero_sector, 10)])
-def test_hurt_where_segments_were_laid_anew(
-    sample: Sample, tmp_path: Path, hurt: Callable[[Path, Random], str], times: int
-) -> None:
-    """The same holds of blocks in parts."""
-    laid = sample.laid(tmp_path / "laid")
-    assert examine(laid.copy(tmp_path / "journal"), laid) is Found.ALL
-    random = Random(hurt.__name__)  # noqa: S311 -- to be repeated
-    for _ in range(times):
-        copy = laid.copy(tmp_path / "journal")
-        where = hurt(copy, random)
-        try:
-            examine(copy, laid)
-        except BaseException as error:
-            error.add_note(where)
-            raise
-
-
 def test_a_segment_is_missing(sample: Sample, tmp_path: Path) -> None:
     """In the middle: it is noticed, and the rest is read."""
     copy = sample.whole_copy(tmp_path / "journal")

@@ -15,20 +15,15 @@ from itertools import pairwise
 from pathlib import Path
 from zlib import crc32
 
-from hub.batch import Batch
 from hub.errors import GoneError, JournalCorruptError, StorageError
-from hub.journal.block import Block, pack, split
-from hub.journal.layout import RECORDS_LIMIT
 from hub.journal.segment.entry import HEAD, Kind, encode, payload_of, read_head
 from hub.journal.segment.footer import TRAILER_BYTES, Row, encode_footer, footer_place, parse_footer
 from hub.journal.segment.header import HEADER_BYTES
 from hub.journal.segment.mark import Mark, Write
-from hub.journal.segment.parts import DIRECTORY_HEAD_BYTES, encode_parts, parse_directory
 from hub.journal.segment.recovery import recover
 from peers.journal.segments.codec import Compressor, decoded
 from peers.journal.segments.commit import footer_of
 from peers.journal.segments.folder import segment_path
-from peers.journal.segments.parted import woven
 from peers.journal.store import Retention, Store
 from peers.journal.view import View
 from tests.fuzz.target import Target
@@ -85,53 +80,6 @@ def _stored_seeds() -> list[bytes]:
     block = bytes(range(100)) * 20
     codec, payload = Compressor(is_on=True).encoded(block)
     return [bytes([codec]) + len(block).to_bytes(2, "little") + payload, b"\0\3\0abc"]
-
-
-def _run_parts(data: bytes) -> None:
-    """Read a block in parts, all of it and each part alone, whose checksums are right."""
-    payload = _with_checksums(data)
-    try:
-        directory = parse_directory(payload, len(payload))
-    except JournalCorruptError:
-        return
-    numbers = list(range(len(directory.parts)))
-    for chosen in (numbers, *([number] for number in numbers)):
-        with suppress(StorageError):
-            block = Block.parse(
-                woven(directory, chosen, lambda place, size: payload[place : place + size]),
-                verify=len(chosen) == 1 < len(numbers),
-            )
-            assert block.count <= RECORDS_LIMIT
-
-
-def _with_checksums(payload: bytes) -> bytes:
-    """Set the checksums right of a directory, and of the parts that are where it says."""
-    if len(payload) < DIRECTORY_HEAD_BYTES:
-        return payload
-    data = bytearray(payload)
-    size = min(int.from_bytes(data[4:8], "little"), len(data))
-    place = size
-    for at in range(DIRECTORY_HEAD_BYTES, min(size, DIRECTORY_HEAD_BYTES + 20 * (data[8] + 1)) - 19, 20):
-        stored_bytes = int.from_bytes(data[at : at + 4], "little")
-        data[at + 8 : at + 12] = crc32(data[place : place + stored_bytes]).to_bytes(4, "little")
-        place += stored_bytes
-    data[:4] = crc32(data[4:size]).to_bytes(4, "little")
-    return bytes(data)
-
-
-def _parts_seeds() -> list[bytes]:
-    frames = b"".join(Batch.of(f"/t/{number % 3}", [number]).frames for number in range(20))
-    (block,) = pack([(5, frames)], 7)
-    order, parts = split(block, b"\0\1\2")
-    stored = [(0, len(order), b"", order), *((0, len(part), b"/t", part) for part in parts)]
-    (long,) = pack([(5, frames * 20)], 7)
-    order, parts = split(long, b"\0\1\1")
-    compressor = Compressor(is_on=True)
-    smaller = [(*compressor.encoded(one), len(one)) for one in (order, *parts)]
-    return [
-        encode_parts(7, 9, stored),
-        encode_parts(7, 9, [(codec, raw_bytes, b"/t", kept) for codec, kept, raw_bytes in smaller]),
-    ]
 
 
 def _run_footer(data: bytes) -> None:
@@ -211,7 +159,6 @@ def _footer_seeds() -> list[bytes]:
 SEGMENT_TARGETS = (
     Target("entry", _run_entry, lambda: [block_entry(7, 3), mark_entry(9, 5, [Write("q", 1, 2, 3)])], [_MAGIC]),
     Target("stored", _run_stored, _stored_seeds, [b"\x28\xb5\x2f\xfd"]),
-    Target("parts", _run_parts, _parts_seeds, [b"HJB1", b"\x28\xb5\x2f\xfd"]),
     Target("footer", _run_footer, _footer_seeds, [b"HJT1", b"\xc0", b"\xcf\xff\xff\xff\xff\xff\xff\xff\xff"]),
     Target("recovery", _run_recovery, lambda: [*_segments()], [_MAGIC, b"HJS1", mark_entry(105)]),
     Target("journal_folder", _run_folder, lambda: [*_segments()], [_MAGIC, b"HJS1", mark_entry(105)], runs=300),

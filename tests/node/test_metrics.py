@@ -285,17 +285,6 @@ async def test_the_tier(node: Node, journal: Journal) -> None:
     assert value(families, "hub_journal_tier_copied_offset") == 0
 
 
-async def test_segments_that_are_laid_anew(node: Node, journal: Journal) -> None:
-    """What was done, which is nothing yet."""
-    assert journal.statistics() is not None
-    families = scrape(node)
-    assert value(families, "hub_journal_regroup_ready") == 1
-    for name in ("segments", "skipped", "failures", "restarts"):
-        assert value(families, f"hub_journal_regroup_{name}_total") == 0
-    for when in ("before", "after"):
-        assert value(families, "hub_journal_regroup_bytes_total", when=when) == 0
-
-
 async def test_without_a_journal(node: Node) -> None:
     """Nothing is said of one."""
     assert not [family for family in scrape(node) if family.startswith("hub_journal")]

@@ -50,7 +50,7 @@ def told(families: Iterable[Any]) -> dict[str, Told]:
 
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncIterator[Node]:
-    """A node with a journal that has a tier, and whose segments are laid anew: it has all metrics that there are."""
+    """A node with a journal that has a tier: it has all metrics that there are."""
     node = Node(Settings(), name="one")
     settings = JournalSettings(path=str(tmp_path / "journal"), tier=str(tmp_path / "tier"))
     journal = node.journal = Journal(node.core, settings, node.settings.limits)

@@ -2,7 +2,7 @@
 
     python tests/soak/journal_damage.py [--times 300] [--seed 1]
 
-Half of the journal is known to be on the disk, or all of it, or its sealed segments are laid anew, too. Of each way to
+Half of the journal is known to be on the disk, or all of it. Of each way to
 hurt it so many copies are made, each hurt in one place, read, written to, and read again (`tests.faults.damage`). Exit
 code 1: something was read that had not been written there, or something was raised that is no error of the storage.
 """
@@ -44,7 +44,7 @@ class _Way(NamedTuple):
     name: str
     hurt: Hurt
     of: str = "left"
-    """What is copied: the journal as it was `left`, `settled` on the disk, or `laid` anew, too."""
+    """What is copied: the journal as it was `left`, or `settled` on the disk."""
 
 
 _WAYS = [
@@ -55,9 +55,6 @@ _WAYS = [
     _Way("closed, bit flipped anywhere", flip_anywhere, "settled"),
     _Way("closed, bit flipped in a head", flip_headers, "settled"),
     _Way("closed, sector of zeroes", zero_sector, "settled"),
-    _Way("laid anew, bit flipped anywhere", flip_anywhere, "laid"),
-    _Way("laid anew, bit flipped in a head", flip_headers, "laid"),
-    _Way("laid anew, sector of zeroes", zero_sector, "laid"),
 ]
 
 
@@ -89,7 +86,6 @@ def main() -> int:
         samples = {
             "left": sample,
             "settled": sample.settled(Path(folder) / "settled"),
-            "laid": sample.laid(Path(folder) / "laid"),
         }
         for way in _WAYS:
             before = len(failures)

@@ -8,8 +8,7 @@
 16  16s  id of the journal
 32  i64  first           offset of the first record
 40  i64  made_us         when it was begun, µs since 1970 UTC
-48  u32  form            how its blocks are laid: 0 as they came, 1 anew, large and in parts
-52  12s  0
+48  16s  0
 ```
 """
 
@@ -24,7 +23,7 @@ from hub.journal.layout import OFFSET_LIMIT
 
 __all__ = ["HEADER_BYTES", "ID_BYTES", "Header"]
 
-_HEADER = Struct("<4sIII16sqqI12x")
+_HEADER = Struct("<4sIII16sqq16x")
 
 HEADER_BYTES = _HEADER.size
 
@@ -43,8 +42,6 @@ class Header(NamedTuple):
     id: bytes
     first: int
     made_us: int
-    form: int = 0
-    """0: blocks are laid as they came; 1: anew. A reader need not know; it says which segments are done."""
 
     def encode(self) -> bytes:
         """Return it as bytes."""

@@ -8,8 +8,6 @@ Blocks of JSON or msgpack take an eighth or a tenth of their bytes, at 0.7 GB/s;
 tenths, and is not worth the time: after a block that did not become much smaller the next ones are stored as they are,
 and one of them now and then is tried again.
 
-Blocks in parts are not of this module, but what these consist of is (`peers.journal.segments.parting`).
-
 Owner of a `Compressor`: one thread. zstd works without the interpreter's lock. Not here: the checksum of what
 is stored (`hub.journal.segment.entry`), and when there is no time for it (`peers.journal.writer`).
 """
@@ -46,8 +44,6 @@ class Codec(IntEnum):
 
     NONE = 0
     ZSTD = 1
-    PARTS = 2
-    """In parts (`hub.journal.segment.parts`), each as it is or compressed."""
 
 
 class Compressor:
@@ -55,12 +51,10 @@ class Compressor:
 
     Args:
         is_on: Whether it does anything at all.
-        is_patient: Whether it tries each block, also behind one that was not worth compressing.
     """
 
-    def __init__(self, *, is_on: bool, is_patient: bool = False) -> None:
+    def __init__(self, *, is_on: bool) -> None:
         self._is_on = is_on
-        self._is_patient = is_patient
         self._zstd = zstd.ZstdCompressor(level=_LEVEL)
         # So many blocks are left to be stored as they are.
         self._passed_over = 0
@@ -79,7 +73,7 @@ class Compressor:
             return Codec.NONE, data
         compressed = self._zstd.compress(data, zstd.ZstdCompressor.FLUSH_FRAME)
         if len(compressed) > _WORTHWHILE * len(data):
-            self._passed_over = 0 if self._is_patient else _PASSED_OVER
+            self._passed_over = _PASSED_OVER
             return Codec.NONE, data
         return Codec.ZSTD, compressed
 

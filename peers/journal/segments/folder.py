@@ -1,7 +1,7 @@
 """`Folder`: where the segments of a journal stand, and who may write there.
 
 ```
-journal/  00000000000000000000.seg   sealed; laid anew as a whole, once; deleted whole
+journal/  00000000000000000000.seg   sealed; deleted whole
           00000000000001048576.seg
           00000000000002097152.seg   the newest: appended to
 ```

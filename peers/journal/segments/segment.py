@@ -24,9 +24,8 @@ from hub.journal.segment.footer import TRAILER_BYTES, Footer, Row, footer_place,
 from hub.journal.segment.header import HEADER_BYTES, Header
 from hub.journal.segment.mark import Mark, Write
 from hub.journal.segment.recovery import recover
-from hub.journal.wanted import Wanted
 from peers.journal.segments.folder import identity, segment_path
-from peers.journal.segments.stored_block import stored_block, stored_parts
+from peers.journal.segments.stored_block import stored_block
 
 __all__ = ["Segment", "latest_us"]
 
@@ -205,14 +204,6 @@ class Segment:
             OSError: It cannot be read.
         """
         return stored_block(self._descriptor, row)
-
-    def parts(self, row: Row, wanted: Wanted) -> Block | None:
-        """Read what of a block may hold a topic that is wanted, checked, as `block` does it; None if nothing may.
-
-        Raises:
-            As `block`.
-        """
-        return stored_parts(self._descriptor, row, wanted)
 
     @property
     def earliest_us(self) -> int:

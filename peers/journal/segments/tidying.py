@@ -81,7 +81,7 @@ def _write(file: BinaryIO, segments: Sequence[Segment], compressor: Compressor) 
         raise JournalCorruptError(segments[0].flaw)
     last = segments[-1].footer
     epochs = () if last is None else last.epochs
-    file.write(header._replace(form=0).encode())
+    file.write(header.encode())
     commit = Commit(HEADER_BYTES, header.first, compressor)
     for block in merged(segments, sizes.BLOCK_RECORDS, sizes.BLOCK_BYTES):
         commit.add_block(block)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hub.batch import value_ends
 from hub.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, encode_frame, iterate_frames
-from hub.journal import layout, packing, unpacking, weaving
+from hub.journal import layout, packing, unpacking
 from hub.journal.block import Block, Record
 
 PURE = SimpleNamespace(
@@ -24,8 +24,6 @@ PURE = SimpleNamespace(
     merge=packing.merge,
     count_topics=packing.count_topics,
     whole_checksum=packing.whole_checksum,
-    split=weaving.split,
-    weave=weaving.weave,
     to_frames=unpacking.to_frames,
     frames_of_columns=unpacking.frames_of_columns,
 )
