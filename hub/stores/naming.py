@@ -5,8 +5,6 @@ from __future__ import annotations
 from hub.errors import UsageError
 from hub.topics import STORES, check_prefix, check_topic, printable
 
-__all__ = ["parse_feed", "parse_served", "parse_store", "store_topic"]
-
 
 def store_topic(name: str, what: str = "") -> str:
     """Return a topic of a store, or with nothing behind the name the prefix of all.

@@ -27,8 +27,6 @@ from typing import Any
 
 from hub.stores.command import Change, ChangeKind
 
-__all__ = ["HELD", "Needs", "Replica"]
-
 HELD = 65_536
 """Most changes that wait for one before them. More are dropped, and asked for again in their turn."""
 

@@ -14,8 +14,6 @@ from typing import NamedTuple
 
 from hub.stores.store import Store
 
-__all__ = ["LOOKED_AT", "Row", "Snapshot", "text_begins"]
-
 LOOKED_AT = 10_000
 """How many keys one page looks at, at most: about 2 ms. A page may be empty and not the last one."""
 

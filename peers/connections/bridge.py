@@ -33,8 +33,6 @@ from peers.websocket.zeek.bridge_session import Acknowledged, BridgeSession, Eve
 from peers.websocket.zeek.codec import Wanted, texts
 from peers.wire.events import Closing
 
-__all__ = ["RENEW_S", "BridgeConversation"]
-
 RENEW_S = 5.0
 """A connection is not replaced by one with other prefixes before it is so old, seconds: each costs a gap."""
 

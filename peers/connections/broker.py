@@ -1,24 +1,15 @@
 """`BrokerConversation`: a peering with a Broker endpoint, with TLS or without.
 
 ```
-Session ─▶ FilterChanged ─▶ FarSubscriptions ─▶ core.subscribe
+Session ─▶ FilterChanged ─▶ FarSubscriptions ─▶ core.subscribe, bit by bit
        ├─▶ PeerKnown     ─▶ Registry: go on, wait, or be dropped
        └─▶ StoreCommand  ─▶ StoreEnd: to the Zeeks that have the other end of the store
 handler ── render ──▶ data envelopes
 core ─ on_filter ─▶ announce, some ms later ─▶ routing_update
-core.leaves ─ on_gateway ─▶ ask for all that is wanted, or for nothing
+core.leaves ─ on_gateway ─▶ ask for all that is wanted, or for nothing: another hub of the mesh is its gateway
 ```
 
-Purpose: what the events of a peering mean, and what the far side is told. Rules of the conversation are in
-`peers.zeek.broker.session`, which of two connections stays in `peers.connections.broker_peerings`.
-
-Where another hub of the mesh has the same endpoint, and had it first, that one is its gateway (`hub.leaves`): then it
-is asked for nothing, and what it asks for is not heard (`peers.connections.broker_peerings`).
-
-Owner: one `Connection`. Invariants: a handshake has a time limit, which Broker has not. A peer that is silent is
-pinged, since Broker itself never asks.
-
-Cost: per read, and about 0.6 µs a message for the other form (docs/performance.md).
+Owner: one `Connection`. A handshake has a time limit, which Broker has not, and a silent peer is pinged.
 """
 
 from __future__ import annotations
@@ -44,19 +35,10 @@ from peers.connections.broker_peerings import Gateway, Peerings, Verdict, endpoi
 from peers.connections.broker_stores import StoreEnd
 from peers.connections.connection import Connection
 from peers.connections.door import enter_zeek, refuse_zeek, rights_of
+from peers.zeek.broker.handshake import Ended, PeerKnown
 from peers.zeek.broker.messages import BrokerCode, encode_ping
-from peers.zeek.broker.session import (
-    GOODBYE_BYTES,
-    Drained,
-    Ended,
-    Event,
-    FilterChanged,
-    Peered,
-    PeerKnown,
-    Session,
-    Skipped,
-    StoreCommand,
-)
+from peers.zeek.broker.reading import Skipped
+from peers.zeek.broker.session import GOODBYE_BYTES, Drained, Event, FilterChanged, Peered, Session, StoreCommand
 
 STEP_PREFIXES = 500
 """Prefixes that are taken in or let go in one turn: about 8 ms."""

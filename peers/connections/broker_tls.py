@@ -16,8 +16,6 @@ import ssl
 from hub.settings.zeek import ZeekSettings
 from peers.transport.tls import TlsError, bound, load_authorities, load_certificate
 
-__all__ = ["client_context", "server_context"]
-
 _ANONYMOUS = "AECDH-AES256-SHA@SECLEVEL=0"
 """Broker's only cipher without certificates; OpenSSL counts it as insecure, since it does not tell who is there."""
 

@@ -59,8 +59,6 @@ from peers.stores.wire import (
 )
 from peers.values.conversion import array_header
 
-__all__ = ["Clock", "Master", "MasterStatistics"]
-
 _EXPIRED_AT_ONCE = 1_000
 """How many entries expire in one turn: 3 ms."""
 

@@ -42,8 +42,6 @@ from peers.values import (
 )
 from peers.values.msgpack import extension
 
-__all__ = ["TypedOperations", "canonical_form", "is_canonical_scalar"]
-
 _I64_LIMIT = 1 << 63
 _LONGEST_FIXSTR = 0xBF
 _SHORTEST_FIXSTR = 0xA0

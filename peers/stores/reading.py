@@ -31,8 +31,6 @@ from peers.stores.wire import (
     change_rows,
 )
 
-__all__ = ["SNAPSHOTS_LIMIT", "SNAPSHOT_NS", "Reading"]
-
 SNAPSHOTS_LIMIT = 64
 """How many readers of pages a store has at one time. Of a million entries each notes 8 MB of keys."""
 

@@ -30,22 +30,6 @@ import msgspec
 
 from peers.values.nesting import is_packed_too_deep
 
-__all__ = [
-    "BROKER_LIMIT_BYTES",
-    "CONTAINERS_LIMIT",
-    "CONVERTED_LIMIT_BYTES",
-    "PARTS_LIMIT",
-    "array_header",
-    "has_nanoseconds",
-    "is_value",
-    "json_of",
-    "json_of_broker",
-    "msgpack_of_broker",
-    "possible_containers",
-    "possible_parts",
-    "without_collecting",
-]
-
 CONVERTED_LIMIT_BYTES = 1024 * 1024
 """Largest body that is given a JSON form, bytes. The slowest without many arrays and maps takes 20 ms (unique keys)."""
 

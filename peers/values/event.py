@@ -18,8 +18,6 @@ from typing import Any
 from hub.errors import UsageError
 from peers.values import Count, Timestamp, Value, decode, encode, to_msgpack, to_text, value_of
 
-__all__ = ["NETWORK_TIMESTAMP", "USER_METADATA", "Event", "NoEventError"]
-
 NETWORK_TIMESTAMP = Count(1)
 """Key of the metadata that says when the event happened on the network."""
 

@@ -26,8 +26,6 @@ from hub.tags.envelope import Envelope
 from peers.values.conversion import json_of, json_of_broker
 from peers.values.forms import Form, Made
 
-__all__ = ["COMMENT", "closed_event", "cut_event", "dropped_event", "events_form", "gone_event", "recorded_events"]
-
 COMMENT = b":\n\n"
 """Says nothing: so that whatever is between sees that the stream is alive."""
 

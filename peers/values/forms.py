@@ -17,8 +17,6 @@ from collections.abc import Callable
 
 from hub.batch import Batch
 
-__all__ = ["KEPT_LIMIT_BYTES", "Form", "Made"]
-
 KEPT_LIMIT_BYTES = 8 * 1024 * 1024
 """Frames kept for sharing: 32 writes of 256 KiB, the spread of clients that lag a little behind each other."""
 

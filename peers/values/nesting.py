@@ -14,8 +14,6 @@ from typing import Final
 
 import msgpack
 
-__all__ = ["NESTING_LIMIT", "is_nested_too_deep", "is_packed_too_deep"]
-
 NESTING_LIMIT: Final = 500
 """Most levels. msgpack-python, which clients write values with, goes to 511, and the oldest Python that this runs on
 to some 900."""

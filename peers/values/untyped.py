@@ -23,8 +23,6 @@ import msgpack
 from peers.values.msgpack import ext_hook
 from peers.values.values import Count, Enum, Port, Set, Table, Timespan, Timestamp, Value, to_text
 
-__all__ = ["untyped", "untyped_extension"]
-
 _SECOND_NS = 1_000_000_000
 _FRACTION_DIGITS = 9
 

@@ -30,20 +30,6 @@ from typing import Any, ClassVar, Self, TypeAlias, Union
 
 from peers.values.layout import PROTOCOLS
 
-__all__ = [
-    "Count",
-    "Enum",
-    "Port",
-    "Set",
-    "Table",
-    "Timespan",
-    "Timestamp",
-    "Value",
-    "identity",
-    "to_text",
-    "value_of",
-]
-
 _COUNT_LIMIT = 1 << 64
 _PORT_LIMIT = 1 << 16
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -6,19 +6,11 @@ node's XSUB ─ SUBSCRIBE ─▶ Subscriber ─▶ core.subscribe
 core ─ on_filter ─▶ Publisher: what clients of the hub, and other hubs, want
 ```
 
-A node publishes only what it was told that somebody wants, and it learns that another node is up, or gone, from that
-one's subscriptions. So each of them is told, also to the node itself; the end of one only when nobody in
-the cluster has it any more (`peers.connections.zeek_cluster.cluster`), nor the hub.
+A node publishes only what it was told is wanted, and learns from subscriptions which other nodes are up. So each
+subscription is told, also to the node itself; its end only when no node has it any more, nor the hub (`Wanted`). In a
+cluster with a central broker of its own (`FarCluster`) the same two connections lead there.
 
-Of a cluster that has a central broker of its own (`FarCluster`) the same two connections lead there: the broker's XPUB
-is a `Publisher`, its XSUB a `Subscriber`.
-
-Owner: one listener, or the two diallers of one endpoint. Invariants: those of `Wanted`; a subscription is in the core
-before anybody is told of it. Memory: the topics of all subscribers, each as often as the limits of a handler let it
-have them.
-
-Cost: a note for each publisher whenever a subscription comes or goes; a batch is written once for all subscribers
-(`peers.values.forms`).
+Owner: one listener, or the two diallers of one endpoint. A subscription is in the core before a node is told of it.
 """
 
 from __future__ import annotations

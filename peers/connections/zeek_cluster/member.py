@@ -35,8 +35,6 @@ from peers.zeek.zmtp.handshake import Mechanism
 if TYPE_CHECKING:
     from peers.connections.zeek_cluster.sockets import Publisher, Subscriber
 
-__all__ = ["Member"]
-
 
 class Member(FarCluster):
     """One cluster.

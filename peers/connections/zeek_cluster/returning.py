@@ -32,8 +32,6 @@ from peers.zeek.zmtp.discovery import GREETING, NODE_ID, NODES_LIMIT
 if TYPE_CHECKING:
     from peers.connections.zeek_cluster.sockets import Publisher, Subscriber
 
-__all__ = ["WAIT_S", "Returning"]
-
 WAIT_S: Final = 5.0
 """How long a node that comes back may take to greet the hub, seconds: nodes wait 10 s for a greeting's other half."""
 

@@ -39,8 +39,6 @@ from peers.wire.hello import SOFTWARE
 from peers.wire.malformed import MALFORMED
 from peers.wire.scanner import NEED_DATA, NeedData
 
-__all__ = ["APPLICATION", "Acknowledged", "BridgeSession", "Event", "Failure", "Incoming", "Opened", "Phase"]
-
 APPLICATION = "topichub"
 """What this hub calls itself in `X-Application-Name`, which Zeek shows among its clients."""
 

@@ -40,8 +40,6 @@ from peers.websocket.zeek.codec import refusal_of
 from peers.wire.events import SubscriptionChange
 from peers.wire.hello import NAME_LIMIT_BYTES, fitting_name
 
-__all__ = ["INTERNAL_ERROR", "ZeekDialogue", "client_name", "is_astray"]
-
 INTERNAL_ERROR = 1011
 """What Broker closes with when a buffer is full, and Zeek's server when a ping is not answered. The hub's own codes
 mean nothing to their clients."""

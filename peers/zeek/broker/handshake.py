@@ -54,8 +54,6 @@ from peers.zeek.broker.messages import (
     encode_version_select,
 )
 
-__all__ = ["Ended", "Handshake", "PeerKnown", "Role", "State"]
-
 Role = Literal["acceptor", "connector"]
 
 

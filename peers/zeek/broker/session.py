@@ -1,34 +1,16 @@
-"""`Session`: one side of a peering, from the first byte to the last. It does no I/O: it takes bytes and returns events.
+"""`Session`: one side of a peering, from the first byte to the last. It takes bytes and returns events.
 
 A connection feeds what it has read, acts on each `next_event()` until that is `NEED_DATA`, and then writes
-`take_outgoing()`. The session's own answers (the handshake, pongs) are in there.
+`take_outgoing()`, in which the session's own answers are (the handshake, pongs).
 
 ```
-PeerKnown ── proceed() ──▶ Peered ──▶ Run, Stretch, FilterChanged, Skipped ... ──▶ Ended
+PeerKnown ── proceed() ──▶ Peered ──▶ Run, Stretch, FilterChanged, StoreCommand, Skipped ... ──▶ Ended
    └─ refuse_redundant()                       say_goodbye() ──▶ Drained
 ```
 
-Messages come as runs of the hub's frames, see `peers.zeek.broker.reading`. The handshake is in
-`peers.zeek.broker.handshake`. In the operation phase:
-
-| envelope | what becomes of it |
-|---|---|
-| data | `Run`, `Stretch`, or `Skipped` with a reason |
-| command (data stores) | `StoreCommand`, or `Skipped` if it is not from the far side, or for another endpoint |
-| routing_update | `FilterChanged`, if it comes from the far side itself and changes something |
-| ping | it is answered; if it says BYE, the end of the stream will be a graceful one |
-| pong | `Drained`, if it answers this side's BYE |
-| anything that cannot be read | `Skipped` |
-
-A side that leaves says goodbye: it sends a ping that says BYE, and the pong proves that everything before it was read.
-The other side sees just that ping, and then the end of the stream.
-
-Owner: one connection. Invariants: after `Ended`, or a call that ends the session, nothing more is read. Besides what
-was fed and not asked for, at most one incomplete frame is held. While the session waits for a decision about the far
-side, it takes no more bytes from it than the handshake limit.
-
-Not here: sockets, TLS, dialling again, and clocks: the owner limits the time for the handshake and for the answer to a
-goodbye.
+A side that leaves sends a ping that says BYE; the pong proves that everything before it was read. Owner: one
+connection, which limits the time for the handshake and for that pong. After `Ended` nothing more is read; at most one
+incomplete frame is held, and while a decision about the far side is awaited, no more than the handshake limit.
 """
 
 from __future__ import annotations
@@ -55,22 +37,6 @@ from peers.zeek.broker.messages import (
     minimal_prefixes,
 )
 from peers.zeek.broker.reading import Incoming, Reader, Skipped
-
-__all__ = [
-    "FRAME_LIMIT_BYTES",
-    "GOODBYE_BYTES",
-    "HANDSHAKE_LIMIT_BYTES",
-    "NEED_DATA",
-    "PING_LIMIT_BYTES",
-    "Drained",
-    "Ended",
-    "FilterChanged",
-    "PeerKnown",
-    "Peered",
-    "Session",
-    "Skipped",
-    "StoreCommand",
-]
 
 FRAME_LIMIT_BYTES = 16 * 1024 * 1024
 """Default of the longest frame of a peer, bytes. Broker itself stops at 2 GiB."""

@@ -7,17 +7,10 @@ Cluster::hello(name, id) from B         ─▶ B is up
 the end of B's subscription             ─▶ B is down: there is no other goodbye
 ```
 
-Nodes answer where they know this one's subscription, so nothing is said before that has come back: then the broker has
-told it to everybody, and nobody waits for the other half of a greeting until it expires.
-
-While the connection to the broker is gone, nobody says that he has gone. So nodes keep what they know, as libzmq does,
-and greet nobody again when the connection is back; whoever is not there again by then is down (`look`). A node that has
-seen this one go, because only this one's connection was broken, greets it again, and is greeted again.
-
-Owner: one cluster. No I/O, no clock: `look` is called every `LOOK_S`. Invariants: a node is greeted at most once for
-each time that this one has subscribed to its own topic; `changes` are to be taken after every call. Memory: at most
-`NODES_LIMIT` nodes. Source: section 4 of the notes on Zeek's backend, and recordings of nodes that do what Zeek's
-scripts do.
+Nothing is said before this node's own subscription has come back: then the broker has told it to all. While the
+connection to the broker is gone, nodes keep what they know, as libzmq does; a node that is not there again in time when
+it is back is down (`look`, called every `LOOK_S`). Owner: one cluster. `changes` are to be taken after every call.
+Source: section 4 of the notes on Zeek's backend, and recordings.
 """
 
 from __future__ import annotations
@@ -26,18 +19,6 @@ from typing import Final, NamedTuple
 
 from peers.values.event import Event, NoEventError
 from peers.values.layout import InvalidDataError
-
-__all__ = [
-    "GREETING",
-    "LOOK_S",
-    "NODES_LIMIT",
-    "NODE_ID",
-    "Discovery",
-    "Down",
-    "Odd",
-    "Say",
-    "Up",
-]
 
 NODE_ID: Final = b"zeek.cluster.nodeid."
 """What the topics begin with by which nodes find each other: the id follows, and a dot."""

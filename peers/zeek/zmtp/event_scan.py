@@ -16,8 +16,6 @@ from typing import Final, TypeVar
 from hub.runs import RUNS_LIMIT
 from peers.zeek.zmtp.frames import LONG, MORE
 
-__all__ = ["HEAD_PARTS", "find_events"]
-
 HEAD_PARTS: Final = 3
 """Parts of an event in front of its payload."""
 

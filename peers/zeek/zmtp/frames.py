@@ -21,8 +21,6 @@ from typing import NamedTuple
 
 from hub.errors import CloseCode, ProtocolError
 
-__all__ = ["PARTS_LIMIT", "Command", "Incoming", "Message", "encode_command", "encode_frame", "encode_message"]
-
 PARTS_LIMIT = 64
 """Most parts of a message. Those of Zeek have 4; others are skipped, and must not cost more than they have bytes."""
 

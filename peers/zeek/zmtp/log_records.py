@@ -18,8 +18,6 @@ import msgpack
 
 from peers.values.msgpack import Code
 
-__all__ = ["U32", "VALUE_HEAD", "Reader", "take_records"]
-
 U32 = Struct(">I")
 _U64 = Struct(">Q")
 _I64 = Struct(">q")

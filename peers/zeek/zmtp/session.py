@@ -5,19 +5,12 @@ greeting ── theirs fits ──▶ mechanism ── their metadata name a soc
 ```
 
 A connection feeds what it has read, acts on each `next_event()` until that is `NEED_DATA`, and writes
-`take_outgoing()`; greeting, READY and pongs are in there.
+`take_outgoing()`. A far side that does not fit is refused by an end without a word: Zeek ends itself where a handshake
+is answered by an ERROR, or by another mechanism than its own. So a side that `waits` says only as much of its greeting
+as has the far side say all of its own, and its mechanism when it knows that it is the same.
 
-A far side that does not fit is refused by an end without a word: Zeek ends itself where a handshake is answered by an
-ERROR, or by another mechanism than it was told to use. So a side that `waits` says only as much of its greeting as has
-the far side say the whole of its own, and which mechanism this side uses when it knows that it is the same.
-
-Sockets that publish (XPUB, PUB) are told what the far side wants, in either of two forms: a message of one part that
-begins with 1 or 0, and the commands SUBSCRIBE and CANCEL. Other messages that they get are not taken, and counted.
-
-Owner: one connection. Invariants: after `Ended` nothing more is read. Besides what was fed and not asked for, at most
-one incomplete message is held; a stranger's is at most `HANDSHAKE_LIMIT_BYTES` long.
-
-Not here: sockets, clocks, who is told which subscriptions, and how the sides get to know each other (`handshake`).
+Owner: one connection. Besides what was fed and not asked for, at most one incomplete message is held; a stranger's is
+at most `HANDSHAKE_LIMIT_BYTES` long. Not here: who is told which subscriptions.
 """
 
 from __future__ import annotations
@@ -42,20 +35,6 @@ from peers.zeek.zmtp.handshake import (
     decode_properties,
     encode_properties,
 )
-
-__all__ = [
-    "HANDSHAKE_LIMIT_BYTES",
-    "TOPIC_LIMIT_BYTES",
-    "Ended",
-    "Proving",
-    "Ready",
-    "Refused",
-    "Session",
-    "SocketType",
-    "Subscribed",
-    "Unsubscribed",
-    "encode_subscription",
-]
 
 HANDSHAKE_LIMIT_BYTES = 4096
 """Longest command before the far side is ready. Those of libzmq have 28 bytes, or 279 with a key, and a few for an

@@ -1,34 +1,18 @@
 """`Forwarder`: lets masters and clones of different Broker endpoints find each other, with this hub between them.
 
-A Broker endpoint takes a command only from the node that it names as its own, and answers that one. So plain forwarding
-does not suffice: the hub must be what both sides believe to talk to.
+A Broker endpoint takes a command only from the node that it names as its own, and answers that one. So the hub must be
+what both sides believe to talk to: it replaces the sender by an alias, and an alias by its entity.
 
 ```
 clone at P ── sender (P, 7) ──▶ hub ── sender (hub, k) ──▶ master at Q          k stands for (P, 7): an alias
 clone at P ◀── receiver (P, 7) ── hub ◀── receiver (hub, k) ── master at Q
 ```
 
-| envelope's receiver | command's receiver | goes to |
-|---|---|---|
-| nil | nil | all other peers whose filter covers the topic |
-| nil | an alias | the peer of that entity |
-| the hub | an alias | the peer of that entity, as the envelope's receiver |
-| the hub | nil | all, as in the first line: a master sends it to one clone again, and others know that they have it |
-
-Work is done at fixed offsets: no field of a kind is looked at, except that a long command must not hold values that
-nest so deep that they end C++ Broker's process (`peers.zeek.broker.writing`).
-
-An alias is a hash of the entity, under the hub's id: so it is the same when an entity was forgotten and speaks again,
-and at a hub that begins anew under the same id. When a peer is lost its entities are known for `FORGET_TICKS` more,
-since they outlive a connection. A peer announces what it is by its filter; it is told the topics of stores that others
-announce, and never its own: a master that is restarted there must not take itself for another one.
-
-The hub itself takes part as a peer of its own, with the id of a node that nobody sees. Where peers are not to hear of
-each other, since they are peered themselves, they still hear of the hub, and it of them.
-
-Owner: the Broker connections of one hub. Invariant: between two
-peers, order holds. Limits: entities and topics of each peer. Cost: 5 µs a command, and what is written. No I/O, no
-clock. Not here: what commands mean (`master`, `clone`), and how those that a peer does not read are dropped.
+A command to nil goes to all other peers whose filter covers the topic, one to an alias to the peer of that entity. An
+alias is a hash of the entity under the hub's id: so it is the same when an entity was forgotten and speaks again. A
+peer is told the topics of stores that others announce, never its own: a master that is restarted there must not take
+itself for another one. The hub itself takes part as a peer of its own. Long commands are looked over, as values that
+nest too deep end C++ Broker's process. Owner: the Broker connections of one hub. Cost: 5 µs a command.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-__all__ = ["KEY_BYTES", "KEY_CHARACTERS", "decode_key", "encode_key"]
-
 KEY_BYTES: Final = 32
 KEY_CHARACTERS: Final = 40
 
