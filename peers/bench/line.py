@@ -22,7 +22,7 @@ from peers.bench.messages import TOPIC_DIGITS, Layout
 from peers.bench.worker import BenchError
 from peers.transport.endpoints import Endpoint, Scheme
 from peers.wire.control import decode_close, decode_notice, encode_subscription
-from peers.wire.hello import ID_BYTES, PROTOCOL, Hello, QueueWish
+from peers.wire.hello import PROTOCOL, Hello, QueueWish
 from peers.wire.kinds import Kind
 
 
@@ -300,13 +300,12 @@ class Line:
         return data
 
 
-def dial(  # noqa: PLR0913 -- the only place where conversations are opened
+def dial(
     url: str,
     layout: Layout,
     name: str,
     *,
     wish: QueueWish | None = None,
-    link: bool = False,
     through: socket.socket | None = None,
 ) -> Line:
     """Connect and greet.
@@ -316,7 +315,6 @@ def dial(  # noqa: PLR0913 -- the only place where conversations are opened
         layout: Of the messages that will come.
         name: For people who look at the hub meanwhile.
         wish: The queue that the hub is asked for; None leaves it the hub's default.
-        link: Whether to say that this is a peer hub, with an id of its own. It excludes ws.
         through: A socket that is connected to the hub already; None makes one.
 
     Raises:
@@ -330,8 +328,7 @@ def dial(  # noqa: PLR0913 -- the only place where conversations are opened
             line.wait(_is_greeting)
             line.say({"type": "hello", "name": name, "queue": msgspec.to_builtins(wish or QueueWish())})
         else:
-            own_id = secrets.token_bytes(ID_BYTES) if link else b""
-            hello = Hello(PROTOCOL, "hub" if link else "client", own_id, name, "hub bench", queue=wish)
+            hello = Hello(PROTOCOL, "client", b"", name, "hub bench", queue=wish)
             line.socket.sendall(hello.encode())
         line.granted = line.wait(_is_greeting).queue
     except BaseException:

@@ -7,53 +7,43 @@ import statistics
 
 from peers.bench.line import Line, dial
 from peers.bench.measurement import Measurement
-from peers.bench.messages import Layout
 from peers.bench.stage import Stage, Watch
 from peers.wire.hello import QueueWish
 from tests.benchmarks.goals import churner
 from tests.benchmarks.goals.figure import TOO_SLOW, Figure, Scope, faults
+from tests.benchmarks.goals.peer_hubs import peer_hubs
 
 
 class Bystanders:
-    """All of them; there are none at first.
+    """Subscribers to topics that nobody publishes to; there are none at first.
 
     Args:
-        layout: Of the benchmark that they stand beside.
-        client_url: Where idle subscribers connect.
-        link_url: Where links connect: tcp or unix.
+        stage: The benchmark that they stand beside.
     """
 
-    def __init__(self, layout: Layout, client_url: str, link_url: str) -> None:
-        self._layout = layout
-        self._client_url = client_url
-        self._link_url = link_url
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
         self._poll = select.epoll()
-        self._lines: dict[int, Line] = {}
-        """Each line by its descriptor."""
-        self._subscribers: list[Line] = []
-        self._links: list[Line] = []
-        self._made = 0
+        self._lines: list[Line] = []
 
-    def populate(self, subscribers: int, links: int) -> None:
-        """Have so many, by connecting more or closing some.
-
-        Raises:
-            BenchError: The hub refuses one.
-        """
-        for lines, count, link in ((self._subscribers, subscribers, False), (self._links, links, True)):
-            while len(lines) > count:
-                self._drop(lines.pop())
-            while len(lines) < count:
-                lines.append(self._add(link=link))
+    def populate(self, count: int) -> None:
+        """Have so many, by connecting more or closing some."""
+        while len(self._lines) > count:
+            line = self._lines.pop()
+            self._poll.unregister(line.fileno())
+            line.close()
+        while len(self._lines) < count:
+            number = len(self._lines)
+            line = dial(self._stage.hub.url("tcp"), self._stage.layout, f"bench idle {number}")
+            line.subscribe([f"/idle{self._stage.layout.prefix}{number:06}/"])
+            self._lines.append(line)
+            self._poll.register(line.fileno(), select.EPOLLIN)
 
     def answer(self) -> None:
-        """Take what the hub has said, and answer its pings, without waiting.
-
-        Raises:
-            BenchError: The hub has closed a connection or sent messages, so that it is no bystander's any more.
-        """
-        for descriptor, _ in self._poll.poll(0):
-            self._lines[descriptor].listen()
+        """Take what the hub has said, and answer its pings, without waiting."""
+        if self._poll.poll(0):
+            for line in self._lines:
+                line.listen()
 
     def watched(self, watch: Watch) -> Watch:
         """Return what has them answer whenever it is called as `watch`."""
@@ -63,25 +53,6 @@ class Bystanders:
             self.answer()
 
         return call
-
-    def close(self) -> None:
-        """Close all connections."""
-        self.populate(0, 0)
-        self._poll.close()
-
-    def _add(self, *, link: bool) -> Line:
-        kind = "links" if link else "idle"
-        line = dial(self._link_url if link else self._client_url, self._layout, f"bench {kind} {self._made}", link=link)
-        line.subscribe([f"/{kind}{self._layout.prefix}{self._made:06}/"])
-        self._made += 1
-        self._lines[line.fileno()] = line
-        self._poll.register(line.fileno(), select.EPOLLIN)
-        return line
-
-    def _drop(self, line: Line) -> None:
-        self._poll.unregister(line.fileno())
-        del self._lines[line.fileno()]
-        line.close()
 
 
 _SIZE_BYTES = 100
@@ -167,15 +138,16 @@ def idle(scope: Scope, goal_percent: float) -> list[Figure]:
     alone: list[Measurement] = []
     beside: list[Measurement] = []
     with Stage(plan) as stage:
-        bystanders = Bystanders(stage.layout, stage.hub.url("tcp"), stage.hub.url("tcp"))
+        bystanders = Bystanders(stage)
         for number in range(2 * scope.repeat):
             for idle_ones in (False, True) if number % 2 == 0 else (True, False):
-                bystanders.populate(subscribers if idle_ones else 0, peers if idle_ones else 0)
-                stage.hub.wait_quiet(bystanders.answer)
                 watch = bystanders.watched(scope.tell(f"{name}{'' if idle_ones else ': without'}"))
-                run = stage.measure(max(1, round(rate * _IDLE_SECONDS * scope.scale)), rate, watch=watch)
+                bystanders.populate(subscribers if idle_ones else 0)
+                with peer_hubs(stage.hub.url("tcp"), peers if idle_ones else 0):
+                    stage.hub.wait_quiet(bystanders.answer)
+                    run = stage.measure(max(1, round(rate * _IDLE_SECONDS * scope.scale)), rate, watch=watch)
                 (beside if idle_ones else alone).append(run)
-        bystanders.close()
+        bystanders.populate(0)
     values = [100 * (with_it.hub_cpu_s / without.hub_cpu_s - 1) for without, with_it in zip(alone, beside, strict=True)]
     used = [statistics.median(run.hub_cpu_percent for run in runs) for runs in (alone, beside)]
     remark = f"hub CPU {used[0]:.2f} % of a core without, {used[1]:.2f} % with"
