@@ -19,14 +19,17 @@ from __future__ import annotations
 from typing import Unpack
 
 from peers.client.blocking.client import BlockingClient
-from peers.client.blocking.consumer_stream import BlockingConsumedMessage, BlockingConsumerStream
-from peers.client.blocking.history import BlockingHistory
-from peers.client.blocking.service import BlockingService
-from peers.client.blocking.service_name import BlockingServiceName
+from peers.client.blocking.faces import (
+    BlockingConsumedMessage,
+    BlockingConsumerStream,
+    BlockingHistory,
+    BlockingService,
+    BlockingServiceName,
+    BlockingStream,
+    BlockingSubscription,
+    BlockingWriter,
+)
 from peers.client.blocking.store import BlockingStore, BlockingStoreReplica, BlockingStoreWatch
-from peers.client.blocking.stream import BlockingStream
-from peers.client.blocking.subscription import BlockingSubscription
-from peers.client.blocking.writer import BlockingWriter
 from peers.client.dial import Remote
 from peers.client.settings import ClientSettings, Options
 

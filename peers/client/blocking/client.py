@@ -23,15 +23,17 @@ from typing import Any, Self, TypeVar
 
 from hub.batch import Message
 from hub.journal.column import Column
-from peers.client.blocking.consumer_stream import BlockingConsumerStream
-from peers.client.blocking.history import BlockingHistory
+from peers.client.blocking.faces import (
+    BlockingConsumerStream,
+    BlockingHistory,
+    BlockingService,
+    BlockingServiceName,
+    BlockingStream,
+    BlockingSubscription,
+    BlockingWriter,
+)
 from peers.client.blocking.loop_thread import LoopThread
-from peers.client.blocking.service import BlockingService
-from peers.client.blocking.service_name import BlockingServiceName
 from peers.client.blocking.store import BlockingStore
-from peers.client.blocking.stream import BlockingStream
-from peers.client.blocking.subscription import BlockingSubscription
-from peers.client.blocking.writer import BlockingWriter
 from peers.client.client import Client
 from peers.client.consumer_stream import ConsumerStream
 from peers.client.dial import Destination

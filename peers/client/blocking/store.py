@@ -19,14 +19,14 @@ import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Self, TypeVar
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from hub.errors import ClosedError, UsageError
-from peers.client.blocking.call import Call
-from peers.client.blocking.opened import Opened
+from peers.client.blocking.faces import Call, Opened
 from peers.client.stores.replica import StoreReplica
-from peers.client.stores.store import MISSING, Store
-from peers.client.stores.values import StoreChange, StoreEntry, StoreState
+from peers.client.stores.store import Store
+from peers.client.stores.values import StoreChange, StoreEntry
 from peers.client.stores.watch import StoreWatch
 
 __all__ = ["BlockingStore", "BlockingStoreReplica", "BlockingStoreWatch"]
@@ -35,16 +35,23 @@ _ENTRIES_AT_ONCE = 1_000
 """How many entries cross threads at once."""
 
 T = TypeVar("T")
+P = ParamSpec("P")
+
+
+def asked(
+    method: Callable[Concatenate[Store, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[BlockingStore, P], T]:
+    """Make the blocking method of an asyncio one: same name, arguments, result and documentation."""
+
+    @wraps(method)
+    def wait(self: BlockingStore, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._of(method(self._store, *args, **kwargs))
+
+    return wait
 
 
 class BlockingStore:
-    """One store, for threads. Made by `BlockingClient.store`; all calls raise as those of `Store` of the same name.
-
-    Args:
-        call: Runs coroutines in the loop thread of the client.
-        ask: The same, behind what was published before.
-        store: In the loop thread; what it publishes may come from any thread.
-    """
+    """One store, for threads. Made by `BlockingClient.store`; all calls raise as those of `Store` of the same name."""
 
     def __init__(self, call: Call, ask: Callable[[Coroutine[Any, Any, Any]], Any], store: Store) -> None:
         self._call = call
@@ -63,9 +70,7 @@ class BlockingStore:
 
     # Commands.
 
-    def put(self, key: Any, value: Any, *, expires_s: float | None = None, if_version: int | None = None) -> int | None:
-        """Set the value of a key; return the new version, None if there was another than `if_version`."""
-        return self._of(self._store.put(key, value, expires_s=expires_s, if_version=if_version))
+    put = asked(Store.put)
 
     def put_nowait(self, key: Any, value: Any, *, expires_s: float | None = None) -> None:
         """Set the value of a key, without an answer; raises as `BlockingClient.publish_nowait`."""
@@ -78,67 +83,24 @@ class BlockingStore:
         given = entries if isinstance(entries, Mapping) else list(entries)  # a generator runs in the thread that calls
         return self._of(self._store.put_many(given, expires_s=expires_s))
 
-    def put_unique(self, key: Any, value: Any, *, expires_s: float | None = None) -> bool:
-        """Set the value of a key that has no entry; return whether that was so."""
-        return self._of(self._store.put_unique(key, value, expires_s=expires_s))
-
-    def erase(self, key: Any, *, if_version: int | None = None) -> bool:
-        """Take an entry away; return whether there was one."""
-        return self._of(self._store.erase(key, if_version=if_version))
-
-    def clear(self) -> None:
-        """Take all entries away."""
-        self._of(self._store.clear())
-
-    def increment(self, key: Any, by: Any = 1, *, expires_s: float | None = None) -> Any:
-        """Add to a number or a time; return the new value."""
-        return self._of(self._store.increment(key, by, expires_s=expires_s))
-
-    def decrement(self, key: Any, by: Any = 1, *, expires_s: float | None = None) -> Any:
-        """Subtract likewise; return the new value."""
-        return self._of(self._store.decrement(key, by, expires_s=expires_s))
-
-    def append(self, key: Any, text: str, *, expires_s: float | None = None) -> Any:
-        """Put text behind a string; return the new value."""
-        return self._of(self._store.append(key, text, expires_s=expires_s))
-
-    def insert(self, key: Any, member: Any, value: Any = MISSING, *, expires_s: float | None = None) -> Any:
-        """Put a member into a set, or with a value an entry into a table; return the new set or table."""
-        return self._of(self._store.insert(key, member, value, expires_s=expires_s))
-
-    def remove(self, key: Any, member: Any, *, expires_s: float | None = None) -> Any:
-        """Take a member out of a set, or the entry of a key out of a table; return the new set or table."""
-        return self._of(self._store.remove(key, member, expires_s=expires_s))
-
-    def push(self, key: Any, element: Any, *, expires_s: float | None = None) -> Any:
-        """Put an element behind a vector; return the new vector."""
-        return self._of(self._store.push(key, element, expires_s=expires_s))
-
-    def pop(self, key: Any, *, expires_s: float | None = None) -> Any:
-        """Take the last element off a vector; return the new vector."""
-        return self._of(self._store.pop(key, expires_s=expires_s))
+    put_unique = asked(Store.put_unique)
+    erase = asked(Store.erase)
+    clear = asked(Store.clear)
+    increment = asked(Store.increment)
+    decrement = asked(Store.decrement)
+    append = asked(Store.append)
+    insert = asked(Store.insert)
+    remove = asked(Store.remove)
+    push = asked(Store.push)
+    pop = asked(Store.pop)
 
     # Reads.
 
-    def get(self, key: Any, default: Any = None) -> Any:
-        """Return the value of a key, `default` if there is none."""
-        return self._of(self._store.get(key, default))
-
-    def entry(self, key: Any) -> StoreEntry | None:
-        """Return the entry of a key, with its version; None if there is none."""
-        return self._of(self._store.entry(key))
-
-    def exists(self, key: Any) -> bool:
-        """Return whether a key has an entry."""
-        return self._of(self._store.exists(key))
-
-    def index(self, key: Any, index: Any, default: Any = None) -> Any:
-        """Return a part of a value, `default` if there is no such part."""
-        return self._of(self._store.index(key, index, default))
-
-    def keys(self, prefix: str = "") -> list[Any]:
-        """Return all keys, or those that are strings and begin with a prefix."""
-        return self._of(self._store.keys(prefix))
+    get = asked(Store.get)
+    entry = asked(Store.entry)
+    exists = asked(Store.exists)
+    index = asked(Store.index)
+    keys = asked(Store.keys)
 
     def entries(self, prefix: str = "") -> Iterator[StoreEntry]:
         """Yield all entries, or those of keys that are strings and begin with a prefix, as they are by then."""
@@ -146,9 +108,7 @@ class BlockingStore:
         while some := self._of(_some(entries)):
             yield from some
 
-    def state(self) -> StoreState:
-        """Return what the store says of itself."""
-        return self._of(self._store.state())
+    state = asked(Store.state)
 
     # Copies.
 
@@ -166,12 +126,7 @@ class BlockingStore:
 
 
 class BlockingStoreWatch(Opened):
-    """The changes of a store, the present state first, for threads. Made by `BlockingStore.watch`.
-
-    Args:
-        call: Runs coroutines in the loop thread of the client.
-        watch: In the loop thread; not open yet.
-    """
+    """The changes of a store, the present state first, for threads. Made by `BlockingStore.watch`."""
 
     def __init__(self, call: Call, watch: StoreWatch) -> None:
         self._call = call
@@ -268,12 +223,7 @@ class BlockingStoreWatch(Opened):
 
 
 class BlockingStoreReplica(Opened):
-    """A copy of a store in this process, for threads: reading it crosses none. Made by `BlockingStore.replica`.
-
-    Args:
-        call: Runs coroutines in the loop thread of the client.
-        replica: In the loop thread; not open yet.
-    """
+    """A copy of a store in this process, for threads: reading it crosses none. Made by `BlockingStore.replica`."""
 
     def __init__(self, call: Call, replica: StoreReplica) -> None:
         self._call = call

@@ -13,7 +13,7 @@ from pyspark.sql.datasource import EqualTo, GreaterThan, InputPartition, StringS
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
 
-from peers.client.blocking.history import BlockingHistory
+from peers.client.blocking.faces import BlockingHistory
 from peers.spark.connector.batch import BatchReader, PushdownReader
 from peers.spark.connector.columns import RECORD_COLUMNS, default_schema
 from peers.spark.connector.errors import DataLostError, JournalReplacedError, OptionError
