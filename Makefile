@@ -117,7 +117,7 @@ $(VENV)/.run: pyproject.toml setup.py $(wildcard hub/*.pyx hub/*/*.pyx hub/*/*.p
 
 # What follows adds packages to the project that `.run` has installed: named so, and not as a path, it is not built again.
 $(VENV)/.test: $(VENV)/.run
-	@$(call install,'topichub[test$(COMMA)spark$(COMMA)delta$(COMMA)iceberg]',what the tests need: pytest and Spark (1.6 GB): two minutes)
+	@$(call install,'topichub[test$(COMMA)spark$(COMMA)iceberg]',what the tests need: pytest and Spark (1.6 GB): two minutes)
 	@touch $@
 
 $(VENV)/.quick: $(VENV)/.run

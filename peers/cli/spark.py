@@ -201,9 +201,9 @@ class How:
     every: Annotated[
         timedelta | None, _help("Go on until Ctrl-C, with a batch each so often, such as 10s; else end at the end.")
     ] = None
-    format: Annotated[
-        Literal["parquet", "delta", "iceberg"], _help("Folders of Parquet files, a Delta table, or an Iceberg table.")
-    ] = "parquet"
+    format: Annotated[Literal["parquet", "iceberg"], _help("Folders of Parquet files, or an Iceberg table.")] = (
+        "parquet"
+    )
     compact: Annotated[bool, _help("Merge small files; not those of an Iceberg table.")] = False
     decode: Annotated[bool, _help("Make typed columns of the fields of messages, in place of their values.")] = False
     schema: Annotated[

@@ -35,8 +35,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own name for it
 
 from hub.errors import UsageError
-from peers.spark.archiving.folders import batches, parts, root_in, roots, tables
-from peers.spark.archiving.iceberg_table import data_files, is_iceberg
+from peers.spark.archiving.folders import batches, parts, root_in, roots
+from peers.spark.archiving.iceberg import data_files, is_iceberg
 from peers.spark.archiving.state import DecodedState, load
 from peers.spark.archiving.typed_columns import EVENT_TIME, SIZE
 from peers.spark.selection import EVERYTHING, Selection, microseconds
@@ -69,7 +69,6 @@ ROOT_LIMIT_CHARACTERS = 60
 NO_ROOT = ""
 """Root of `/` and `//x`. In the name of a folder that is Hive's default partition, which is read as NULL."""
 
-_DELTA_LOG = "_delta_log"
 _DAY_US = 86_400_000_000
 
 
@@ -129,11 +128,10 @@ def local_files(path: str, selection: Selection = EVERYTHING) -> list[str] | Non
         return None
     if not Path(path).is_dir():
         raise UsageError(f"{path}: there is no such archive")
-    files = data_files(path) if is_iceberg(path) else _files(path)
-    if files == [path]:
-        folders = [root for root in roots(Path(path)) if _may_hold(root, selection)]
-        return [str(part) for root in folders for batch in batches(root).values() for part in parts(batch)]
-    return [file.removeprefix("file://") for file in files]
+    if is_iceberg(path):
+        return [file.removeprefix("file://") for file in data_files(path)]
+    folders = [root for root in roots(Path(path)) if _may_hold(root, selection)]
+    return [str(part) for root in folders for batch in batches(root).values() for part in parts(batch)]
 
 
 def _may_hold(folder: Path, selection: Selection) -> bool:
@@ -173,7 +171,7 @@ def _whole(spark: SparkSession, path: str, decoded: DecodedState | None) -> Data
     schema = f"{_columns(decoded)}, {PARTITIONS}"
     try:
         is_table = is_iceberg(path)
-        files = data_files(path) if is_table else _files(path)
+        files = data_files(path) if is_table else [path]
         if not files:
             return spark.createDataFrame([], schema)
         # Of an Iceberg table, the files hold the columns that name their folders, too.
@@ -183,18 +181,6 @@ def _whole(spark: SparkSession, path: str, decoded: DecodedState | None) -> Data
         if error.getCondition() == "PATH_NOT_FOUND":
             raise UsageError(f"{path}: there is no such archive") from error
         raise
-
-
-def _files(path: str) -> list[str]:
-    """Return what is to be read: the folder, or the files that are valid now where it is a Delta table."""
-    found = [table for table in tables(Path(path)) if (table / _DELTA_LOG).is_dir()]
-    if not found:
-        return [path]
-    try:
-        from deltalake import DeltaTable  # noqa: PLC0415 -- an extra
-    except ImportError as error:
-        raise UsageError(f"{path} is a Delta table, to read it: pip install '.[delta]'") from error
-    return [uri for table in found for uri in DeltaTable(table).file_uris()]
 
 
 def _begins(prefix: str) -> Column:

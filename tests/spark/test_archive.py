@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -183,8 +182,8 @@ class TestParquet:
         with locked(path), pytest.raises(BusyError):
             run()
         run()
-        with pytest.raises(UsageError, match="is an archive of format parquet, not delta"):
-            run(format="delta")
+        with pytest.raises(UsageError, match="is an archive of format parquet, not iceberg"):
+            run(format="iceberg")
         with pytest.raises(UsageError, match="only archives on a local disk are compacted"):
             run(path="hdfs://somewhere/archive", compact=True)
         shutil.rmtree(path / HUB / CHECKPOINT)
@@ -272,30 +271,3 @@ class Away(threading.Event):
         self._hub.start()
         self._hub.fill_numbers(2)
         return False
-
-
-class TestDelta:
-    """A Delta table."""
-
-    def test_each_batch_is_a_commit(self, hub: HubWithJournal, run: Run, path: Path, spark: SparkSession) -> None:
-        """That readers of Delta see, and that jobs read as any archive."""
-        hub.fill_numbers(10)
-        done = run(format="delta", max_offsets=5)
-        assert done.tally.batches == 2
-        rows = read_archive(spark, str(path)).sort("offset").collect()
-        assert [row.offset for row in rows] == list(range(10))
-        assert {row.root for row in rows} == {"n"}
-
-    def test_a_lost_commit_is_recognised(self, hub: HubWithJournal, run: Run, path: Path, spark: SparkSession) -> None:
-        """By the number of the batch in the table's own log; also after small files were merged."""
-        hub.fill_numbers(10)
-        assert run(format="delta", max_offsets=2, compact=True).compacted == (5, 1)
-        lose_commit(path / HUB / CHECKPOINT, 4)
-        run(format="delta")
-        assert read_archive(spark, str(path)).count() == 10
-
-    def test_without_the_package(self, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The text says how to get it."""
-        monkeypatch.setitem(sys.modules, "deltalake", None)
-        with pytest.raises(UsageError, match=r"pip install '\.\[delta\]'"):
-            run(format="delta")

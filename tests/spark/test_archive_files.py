@@ -7,7 +7,6 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import deltalake
 import pytest
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own name for it
 
@@ -16,7 +15,7 @@ from peers.spark import archive_files
 from peers.spark.archive_files import ROOT_LIMIT_CHARACTERS, read_archive, root_column, root_of
 from peers.spark.archiving.folders import root_folder
 from peers.spark.selection import Selection, microseconds
-from tests.spark.archives import NOON_US, Archived, archived, table_of, write_archive, write_part
+from tests.spark.archives import NOON_US, Archived, archived, write_archive
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -186,24 +185,3 @@ def test_no_archive(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="nothing: there is no such archive"):
         read_archive(spark, str(tmp_path / "nothing"))
     assert offsets(read_archive(spark, str(tmp_path))) == []
-
-
-def test_a_delta_table(spark: SparkSession, tmp_path: Path) -> None:
-    """Is read as it is now: files that were removed from it are not."""
-    messages = archived(["/zeek/dns", "/app/x", "/zeek/dns"])
-    whole = table_of(messages)
-    path = str(tmp_path / "table")
-    assert offsets(read_archive(spark, str(write_empty_delta(tmp_path / "empty")))) == []
-    for _ in range(2):
-        table = whole.append_column("date", [[date(2026, 11, 21)] * 3]).append_column("root", [["zeek", "app", "zeek"]])
-        deltalake.write_deltalake(path, table, partition_by=["date", "root"], mode="overwrite")
-    assert offsets(read_archive(spark, path)) == [0, 1, 2]
-    assert offsets(read_archive(spark, path, Selection(["/zeek/"]))) == [0, 2]
-    write_part(tmp_path / "table" / "date=2026-11-21" / "root=zeek" / "orphan.parquet", whole)
-    assert offsets(read_archive(spark, path)) == [0, 1, 2]
-
-
-def write_empty_delta(path: Path) -> Path:
-    """A table that has only its log."""
-    deltalake.DeltaTable.create(str(path), table_of([Archived(0, 0, "", b"")]).schema)
-    return path

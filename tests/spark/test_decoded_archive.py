@@ -1,4 +1,4 @@
-"""`hub spark archive --decode`: typed columns that Spark, DuckDB, pandas and delta-rs read; with a real hub."""
+"""`hub spark archive --decode`: typed columns that Spark, DuckDB and pandas read; with a real hub."""
 
 from __future__ import annotations
 
@@ -18,14 +18,12 @@ import msgspec
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
-from deltalake import DeltaTable
 from pyspark.errors import StreamingQueryException
 
 from hub.errors import UsageError
 from peers.spark.archive_files import read_archive
 from peers.spark.archiving import parquet, writing
 from peers.spark.archiving.archive import Archived, archive
-from peers.spark.archiving.delta import DeltaBatches
 from peers.spark.archiving.iceberg import IcebergBatches
 from peers.spark.archiving.state import CHECKPOINT, HUB, ArchiveOrder, Format
 from peers.spark.progress import JobProgress
@@ -228,7 +226,7 @@ def test_columns_that_were_written_down(run: Run, hub: HubWithJournal, path: Pat
     assert rows == [("C1", 1, None), ("C2", 2, None), (None, None, None)]  # written anew, in the same place
 
 
-@pytest.mark.parametrize("kind", ["parquet", "delta", "iceberg"])
+@pytest.mark.parametrize("kind", ["parquet", "iceberg"])
 def test_a_table_for_each_topic(  # noqa: PLR0917 -- fixtures and a parameter
     run: Run, hub: HubWithJournal, path: Path, spark: SparkSession, kind: Format, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,7 +240,7 @@ def test_a_table_for_each_topic(  # noqa: PLR0917 -- fixtures and a parameter
             raise OSError("broken")
         write(to, *rest)
 
-    where: dict[Format, Any] = {"parquet": parquet, "delta": DeltaBatches, "iceberg": IcebergBatches}
+    where: dict[Format, Any] = {"parquet": parquet, "iceberg": IcebergBatches}
     name = "place" if kind == "parquet" else "write"
     write = getattr(where[kind], name)
     with monkeypatch.context() as patched:
@@ -299,21 +297,3 @@ def test_tables_are_bounded(  # noqa: PLR0917 -- fixtures
     with HubWithJournal(path.parent / "other") as other:
         replay(Job(spark, JobProgress(shown=False)), ReplayOrder(url=other.url, path=str(path), pace=FullSpeed()))
         assert other.records() == hub.records()
-
-
-def test_a_delta_table(run: Run, hub: HubWithJournal, path: Path) -> None:
-    """Gets new columns; its types stay, and integers are wide from the start."""
-    hub.fill(FIRST)
-    run(format="delta")
-    hub.fill(SECOND)
-    second = run(format="delta").decoded
-    assert second is not None
-    assert (second.added, second.widened) == (["query"], [])
-    rows = DeltaTable(path).to_pyarrow_table().sort_by("offset").to_pylist()
-    assert [(row["n"], row["query"]) for row in rows[:2] + rows[3:]] == [
-        (1, None),
-        (2, None),
-        (2**40, "a.example"),
-        (1, None),
-    ]
-    assert json.loads(rows[4]["_rest"]) == {"uid": 7, "id.orig_p": 1.5}

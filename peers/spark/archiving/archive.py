@@ -1,12 +1,12 @@
 """`archive`: what a hub records, kept in an archive, each record once.
 
 ```
-hub ─ streaming query of shares ─ foreachBatch ─▶ Writing ─ tasks: Staging ─▶ Parquet, DeltaBatches, IcebergBatches
+hub ─ streaming query of shares ─ foreachBatch ─▶ Writing ─ tasks: Staging ─▶ Parquet, IcebergBatches
       checkpoint: ARCHIVE/_hub/checkpoint
 ```
 
 What makes it exact: Spark writes down which offsets a batch has before it reads them, and that it is done after it was
-written; a batch that is repeated in between replaces itself (Parquet) or is recognised (Delta, Iceberg).
+written; a batch that is repeated in between replaces itself (Parquet) or is recognised (Iceberg).
 
 Once (`availableNow`), or continuously: then a hub that is away is waited for, and small files are merged from time to
 time, between two batches.
@@ -29,9 +29,8 @@ from pyspark.sql.types import StructType
 
 from hub.errors import UsageError
 from peers.spark.archiving.compaction import Compacted
-from peers.spark.archiving.delta import check_delta
 from peers.spark.archiving.folders import batches, repair, roots, tables
-from peers.spark.archiving.iceberg_table import METADATA, check_iceberg
+from peers.spark.archiving.iceberg import METADATA, check_iceberg
 from peers.spark.archiving.query import CHEAP_CHECKPOINTS, Watching, run_query
 from peers.spark.archiving.state import CHECKPOINT, HUB, ArchiveOrder, ArchiveState, DecodedState, load, locked, store
 from peers.spark.archiving.watch import Tally
@@ -44,8 +43,6 @@ __all__ = ["Archived", "archive"]
 
 _WORTH_MERGING = 2
 """Small batches, by a job that ends."""
-
-_DELTA_LOG = "_delta_log"
 
 
 @dataclass(frozen=True)
@@ -80,8 +77,6 @@ def archive(
         BusyError: Another job writes this archive.
         PySparkException: Spark gave up.
     """
-    if order.format == "delta":
-        check_delta()
     if order.format == "iceberg":
         check_iceberg(order.path)
         if order.compact:
@@ -157,9 +152,7 @@ def _check_empty(path: Path) -> None:
     Raises:
         UsageError: There are some.
     """
-    if any(batches(root) for root in roots(path)) or any(
-        (table / name).exists() for table in tables(path) for name in (_DELTA_LOG, METADATA)
-    ):
+    if any(batches(root) for root in roots(path)) or any((table / METADATA).exists() for table in tables(path)):
         raise UsageError(
             f"{path} has batches, but {path / HUB / CHECKPOINT} is missing: nobody knows how far it reaches; "
             "restore it, or begin another archive"

@@ -54,7 +54,7 @@ class Compacted(NamedTuple):
     """What was done."""
 
     merged: int = 0
-    """Batches of one date and root, or files of a Delta table."""
+    """Batches of one date and root."""
     made: int = 0
     """Files that they are in now."""
 

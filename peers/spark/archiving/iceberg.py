@@ -1,24 +1,39 @@
-"""`IcebergBatches`: micro-batches as commits of an Iceberg table, through PyIceberg (extra `iceberg`).
+"""The Iceberg table of an archive, and micro-batches as its commits (extra `iceberg`, which brings PyIceberg).
 
-The number of the last batch of each query stands among the properties of the table, set by the commit that appends the
-batch: one that is repeated is recognised. Cost: 60 ms a batch; and it passes through the driver as one Arrow table, so
-that its size is bounded by `--max-offsets`.
+```
+ARCHIVE/data/date=…/root=…/*.parquet       records
+ARCHIVE/metadata/                          Iceberg's own: snapshots, manifests
+ARCHIVE/_hub/iceberg.db                    the catalogue, SQLite: which metadata file is the newest
+```
 
-Invariant: the newest `SNAPSHOTS_KEPT` snapshots can be read, and no record is ever taken out. Not here: merging small
-files, which PyIceberg cannot do.
+The commit that appends a batch sets its number among the properties of the table: a batch that is repeated is
+recognised. The newest `SNAPSHOTS_KEPT` snapshots can be read, and no record is ever taken out. Cost: 60 ms a batch,
+which passes through the driver as one Arrow table (`--max-offsets` bounds it). PyIceberg cannot merge small files.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from peers.spark.archiving.iceberg_table import NAMESPACE, TABLE, opened_catalog
+from hub.errors import UsageError
+from peers.spark.archiving.state import HUB
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["SNAPSHOTS_KEPT", "IcebergBatches"]
+_CATALOG = "hub"
+"""Name of the catalogue: tables stand in it under this name."""
+
+NAMESPACE = "hub"
+TABLE = f"{NAMESPACE}.records"
+
+METADATA = "metadata"
+"""Folder of what Iceberg knows of a table."""
+
+_DATABASE = "iceberg.db"
 
 SNAPSHOTS_KEPT = 100
 """Older ones cannot be read any more, their records can. Each is a part of the metadata that every commit writes."""
@@ -29,6 +44,63 @@ _PROPERTIES = {
     "write.metadata.previous-versions-max": "10",
     "write.parquet.compression-codec": "zstd",
 }
+
+
+def check_iceberg(path: str) -> None:
+    """See to it that an archive of this format can be written.
+
+    Raises:
+        UsageError: PyIceberg is not there, or it cannot stand at this path.
+    """
+    _kind()
+    if "://" in path:
+        raise UsageError("--format iceberg: only on a local disk, where its catalogue can stand beside it")
+    if "?" in path:
+        raise UsageError(f"--format iceberg: {path}: a path with a question mark cannot be that of a catalogue")
+
+
+def is_iceberg(path: str) -> bool:
+    """Return whether a folder is an archive of this format."""
+    return "://" not in path and _database(path).exists()
+
+
+def data_files(path: str) -> list[str]:
+    """Return the files of Parquet that are valid now.
+
+    Raises:
+        UsageError: PyIceberg is not there.
+    """
+    with opened_catalog(path) as catalog:
+        if (NAMESPACE,) not in catalog.list_namespaces():
+            return []
+        tables = [catalog.load_table(name) for name in catalog.list_tables(NAMESPACE)]
+        return [task.file.file_path for table in tables for task in table.scan().plan_files()]
+
+
+@contextmanager
+def opened_catalog(path: str) -> Iterator[Any]:
+    """Yield the catalogue of an archive; it is made if it is absent.
+
+    Raises:
+        UsageError: PyIceberg is not there.
+    """
+    catalog = _kind()(_CATALOG, uri=f"sqlite:///{_database(path)}")
+    try:
+        yield catalog
+    finally:
+        catalog.close()
+
+
+def _kind() -> Any:
+    try:
+        from pyiceberg.catalog.sql import SqlCatalog  # noqa: PLC0415 -- an extra
+    except ImportError as error:
+        raise UsageError("an Iceberg table needs PyIceberg: pip install '.[iceberg]'") from error
+    return SqlCatalog
+
+
+def _database(path: str) -> Path:
+    return Path(path).resolve() / HUB / _DATABASE
 
 
 class IcebergBatches:

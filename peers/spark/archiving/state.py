@@ -34,7 +34,7 @@ CHECKPOINT = "checkpoint"
 _STATE = "archive.json"
 _LOCK = "lock"
 
-Format = Literal["parquet", "delta", "iceberg"]
+Format = Literal["parquet", "iceberg"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@
 | anything else that does not fit | stands in `_rest`, by the name of its field |
 
 Columns never vanish, and never narrow. Integers are BIGINT from the start, for most readers take types from the first
-file that they find. A Delta table knows no widening.
+file that they find. A column of an Iceberg table does not widen.
 
 A column is called as its field, but where that cannot be: `field_topic` for a field `topic`, for that is a column of
 the record; `_` for characters that Parquet tables do not take. A field whose name differs from another one only in

@@ -32,10 +32,9 @@ from pyspark.sql.types import StructType
 from hub.errors import UsageError
 from peers.spark.archiving.common_schema import schema_of, write_common_schema
 from peers.spark.archiving.compaction import Compacted, compact
-from peers.spark.archiving.delta import DeltaBatches
 from peers.spark.archiving.folders import STAGED
 from peers.spark.archiving.iceberg import IcebergBatches
-from peers.spark.archiving.parquet import partitioned, place_batch, write_remote
+from peers.spark.archiving.parquet import place_batch, write_remote
 from peers.spark.archiving.staging import OTHER_TABLE, ShareSource, Staged, StagedFile, Staging
 from peers.spark.archiving.state import ArchiveOrder, ArchiveState, store
 from peers.spark.archiving.typed_columns import Growth, TypedColumns
@@ -188,8 +187,6 @@ class Writing:
             self.rows[batch] = 0
             if order.format != "parquet" or batch > self._state.compacted:
                 self._write_staged(frame, batch)
-        elif order.format == "delta":
-            DeltaBatches(order.path).write(partitioned(frame).toArrow(), _query_id(frame), batch)
         else:
             write_remote(frame, order.path, batch)
         self._is_first = False
@@ -224,12 +221,7 @@ class Writing:
         for file in files:
             by_table[file.table].append(_rows(file))
         for table, rows in sorted(by_table.items()):
-            batches = (
-                DeltaBatches(self._path(table))
-                if self._order.format == "delta"
-                else IcebergBatches(self._order.path, table)
-            )
-            batches.write(pa.concat_tables(rows), query, batch)
+            IcebergBatches(self._order.path, table).write(pa.concat_tables(rows), query, batch)
 
     def _staged(self, shares: DataFrame, folder: str) -> Staged:
         """Have tasks stage a batch; once more where that shows columns or tables that are to be made first."""
@@ -275,11 +267,7 @@ class Writing:
             least: Fewest batches that are worth it.
         """
         self._since_compaction = 0
-        if self._order.format == "delta":
-            for table in self._state.tables if self._state.table_by is not None else ("",):
-                self.compacted += DeltaBatches(self._path(table)).compact()
-        else:
-            self.compacted += compact(Path(self._order.path), through, least, lambda: self._compacting(through))
+        self.compacted += compact(Path(self._order.path), through, least, lambda: self._compacting(through))
 
     def _compacting(self, through: int) -> None:
         """Remember which batches are in the archive, before they are moved to other folders."""

@@ -14,7 +14,7 @@ def test_what_is_stored_is_loaded(tmp_path: Path) -> None:
     """A folder without it is no archive yet."""
     with locked(tmp_path / "new"):
         assert load(tmp_path / "new") is None
-        state = ArchiveState("delta", ("/a", ""), 7)
+        state = ArchiveState("iceberg", ("/a", ""), 7)
         store(tmp_path / "new", state)
         assert load(tmp_path / "new") == state
 
@@ -37,4 +37,4 @@ def test_what_cannot_be_read_or_written(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="file"), locked(tmp_path / "file"):
         pass
     with pytest.raises(UsageError, match=r"archive\.json"):
-        store(tmp_path / "nothing", ArchiveState("delta", ()))
+        store(tmp_path / "nothing", ArchiveState("iceberg", ()))
