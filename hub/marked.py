@@ -3,7 +3,7 @@
 Its mark is a part of its origin. Links say the origin in front of what it holds for, and an origin with a mark is
 another one than that of all other batches: so whoever hears it knows that it holds for this batch alone, and hubs on
 the way pass it on without knowing of marks. Who has asked for it by its mark is told what becomes of the batch
-(`peers.journal.marks`).
+(`peers.journal.far_confirmations`).
 
 Invariant: a part of it, cut off by a full queue or for a far side that takes no large frames, has the same mark and
 fewer messages. Owner: whoever publishes it. Cost: an ORIGIN of 36 bytes before it on each link, and one of 28 bytes

@@ -28,15 +28,108 @@ from collections.abc import Iterable
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
-from hub.consumers.item import Item
-from hub.consumers.key import Key
-from hub.consumers.member import Member
+import msgspec
+
 from hub.consumers.order import order_of
-from hub.consumers.progress import Progress
 from hub.consumers.terms import Terms
 from hub.journal.block import Record
 
-__all__ = ["Consumer", "ConsumerCounters", "ConsumerLimits"]
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far a consumer has come: what is kept of it when the hub ends, so that all else is delivered again."""
+
+    position: int
+    """Everything that it wants and that was recorded before this offset is done with."""
+    acknowledged: tuple[int, ...] = ()
+    """The offsets behind that which are done with, too, in ascending order."""
+    failures: dict[int, int] = {}
+    """Offset → how often that message has failed, where it has; never of one that is done with."""
+
+    def before(self, offset: int) -> Progress:
+        """Return it without what it says of records from an offset on: they are lost, and others get their offsets."""
+        return Progress(
+            min(self.position, offset),
+            tuple(each for each in self.acknowledged if each < offset),
+            {each: times for each, times in self.failures.items() if each < offset},
+        )
+
+
+class Key:
+    """The messages of a consumer that keep their order among each other.
+
+    `out` and `ready` ascend, all of `out` before all of `ready`; what is OUT is with one member.
+
+    Args:
+        name: What tells it from others.
+    """
+
+    __slots__ = ("delayed", "member", "name", "out", "ready")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        # Who has what is OUT, and alone gets more of it.
+        self.member: Member | None = None
+        # What is OUT, by offset. Joins in `take`; goes when it is acknowledged or taken back.
+        self.out: dict[int, Item] = {}
+        # What waits to be delivered.
+        self.ready: deque[Item] = deque()
+        # The one of them that is not to be delivered before it is due, nor anything else of the key; None as a rule.
+        self.delayed: Item | None = None
+
+
+class Member:
+    """One member.
+
+    Args:
+        most_messages: How many messages it may have.
+        most_bytes: How much it may have, bytes; a single message is never too much.
+    """
+
+    __slots__ = ("most_bytes", "most_messages", "out", "out_bytes", "own")
+
+    def __init__(self, most_messages: int, most_bytes: int) -> None:
+        self.most_messages = most_messages
+        self.most_bytes = most_bytes
+        # What it has, by offset. Joins in `take`; goes when it is acknowledged or taken back.
+        self.out: dict[int, Item] = {}
+        self.out_bytes = 0
+        # A heap of offset and key of what is READY of keys that it has. Entries that are no more true are passed over.
+        self.own: list[tuple[int, str]] = []
+
+    def has_room_for(self, item: Item) -> bool:
+        """Return whether it may be given one more message."""
+        if not self.out:
+            return True
+        return len(self.out) < self.most_messages and self.out_bytes + item.size_bytes <= self.most_bytes
+
+
+ITEM_BYTES = 500
+"""Charged for an item beside its topic and body: the objects for it."""
+
+
+class Item:
+    """A message that was read and is not done with.
+
+    Args:
+        record: The message, as it was recorded.
+        key: The key that it is one of.
+        failures: How often it has failed before.
+    """
+
+    __slots__ = ("deliveries", "due_s", "failures", "key", "member", "record", "size_bytes")
+
+    def __init__(self, record: Record, key: Key, failures: int) -> None:
+        self.record = record
+        self.key = key
+        self.size_bytes = ITEM_BYTES + len(record.topic) + len(record.body)
+        # How often it was delivered, as far as that is known: of before the hub has started, only what has failed.
+        self.deliveries = failures
+        # How often it was the first message of its key that came back without an acknowledgement.
+        self.failures = failures
+        # Who has it; None unless it is OUT.
+        self.member: Member | None = None
+        # When it is delivered again, if it is OUT; when at the earliest, if its key is delayed for it; else 0.
+        self.due_s = 0.0
 
 
 _DUE_SPARE = 64

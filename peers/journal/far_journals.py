@@ -40,8 +40,7 @@ from hub.request_frame import Reply, Status
 from hub.requests.directed import Answer, Questions, target_at
 from hub.topics import printable
 from peers.journal.asking import Asking
-from peers.journal.forms import Order, answers, as_order, decode_order, encode_order
-from peers.journal.granting import granted
+from peers.journal.forms import Order, answers, as_order, decode_order, encode_order, granted
 from peers.journal.readers import Deliver
 from peers.journal.recording import Cancel, Recording
 from peers.journal.view import LARGE_FACTOR

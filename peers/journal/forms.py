@@ -27,26 +27,13 @@ from hub.journal.block import Block, Record
 from hub.journal.column import Column
 from hub.journal.excerpt import excerpt_of
 from hub.policy.grants import allows_by
+from hub.policy.policy import Action, Rights
+from hub.policy.refusal import prefix_not_granted
 from peers.journal.view import Fetched
 from peers.values.conversion import json_of, json_of_broker
 from peers.values.event_stream import recorded_events
 from peers.wire.malformed import MALFORMED
 from peers.wire.records import Fetch, Records, check_records, records_parts
-
-__all__ = [
-    "GRANTED_LIMIT",
-    "NARROWED_PATHS",
-    "PLACE",
-    "Form",
-    "Order",
-    "Paths",
-    "answers",
-    "as_order",
-    "body_parts",
-    "decode_order",
-    "encode_order",
-    "may_read",
-]
 
 Form = Literal["frame", "json", "msgpack", "events"]
 
@@ -242,3 +229,35 @@ def _json_columns(columns: tuple[Column, ...], record: Record, value: bytes) -> 
         "value": b'"value":%b' % value,
     }
     return b"{%b}" % b",".join(text for column, text in fields.items() if column in columns)
+
+
+def granted(fetch: Fetch, rights: Rights | None, action: Action, *, narrows: bool) -> Fetch:
+    """Return what is read for a FETCH.
+
+    Args:
+        fetch: What is asked for, perhaps narrowed by others already.
+        rights: Of whom it is asked whether he may have it; None: everything.
+        action: What he must be granted.
+        narrows: Whether he takes the part of it that is granted to him.
+
+    Raises:
+        RejectedError: He may not have all of it, and has not asked for less.
+    """
+    if rights is None:
+        return fetch
+    if not fetch.bytes and rights.may_any(action):
+        return fetch  # it reads nothing, and asks how far the journal reaches
+    refused = next((prefix for prefix in fetch.prefixes if not rights.may_all(action, prefix)), None)
+    if refused is None:
+        return fetch
+    if not narrows or not rights.may_any(action):
+        raise prefix_not_granted(rights, action, refused)
+    paths = rights.paths(action, NARROWED_PATHS)
+    if paths is None:
+        text = f"{action.value}: more than {NARROWED_PATHS} grants would have to be compared; ask for what is granted"
+        raise RejectedError(CloseCode.NOT_ALLOWED, text)
+    order = as_order(fetch)
+    if len(order.granted) >= GRANTED_LIMIT:
+        text = f"{action.value}: {GRANTED_LIMIT} policies narrow this already, which is the limit"
+        raise RejectedError(CloseCode.NOT_ALLOWED, text)
+    return msgspec.structs.replace(order, granted=(*order.granted, tuple(paths)))

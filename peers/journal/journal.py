@@ -37,10 +37,9 @@ from hub.topics import check_prefix
 from peers.journal.consumers.positions import Positions, positions_path
 from peers.journal.consumers.service import Consumers
 from peers.journal.forms import Order
-from peers.journal.readers import Deliver, Readers
+from peers.journal.readers import Deliver, Readers, SharedPieces
 from peers.journal.recorder import Answer, OnMarked, Recorder
 from peers.journal.recording import Cancel, JournalStatistics, Publish, nothing
-from peers.journal.shared_pieces import SharedPieces
 from peers.journal.staging import OnCommitted, OnStaged, Staging
 from peers.journal.store import Retention, Store
 from peers.journal.tiering import Tiering, check_tier

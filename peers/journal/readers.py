@@ -21,9 +21,9 @@ import socket
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import cast
+from typing import Final, Generic, TypeVar, cast
 
 import structlog
 
@@ -31,8 +31,6 @@ from hub.errors import CloseCode, RejectedError
 from hub.frame import HEADER, HEADER_BYTES
 from hub.quotas.usage import Usage
 from peers.journal.tier.poisoned import ENDED, Note, Poisoned, is_crash
-
-__all__ = ["PENDING_LIMIT", "Deliver", "Readers"]
 
 PENDING_LIMIT = 1_000
 """Most orders that wait for the readers; one more is refused. Users share them (`Resource.JOURNAL_READS`)."""
@@ -322,3 +320,42 @@ def _start(path: str, tier: str, descriptors: Sequence[int]) -> subprocess.Popen
     return subprocess.Popen(  # noqa: S603 -- our own program
         command, pass_fds=tuple(descriptors), stdin=subprocess.DEVNULL, process_group=0, env=variables
     )
+
+
+ANSWERED_PER_TURN: Final = 250
+"""How many are given an answer in one turn: as many as write in one at the end of reads (`hub.writers`)."""
+
+
+Piece = TypeVar("Piece", bound=Hashable)
+"""An order."""
+
+
+class SharedPieces(Generic[Piece]):
+    """What several ask for.
+
+    Args:
+        read: Has an order answered.
+    """
+
+    def __init__(self, read: Callable[[Piece, Deliver, Usage | None], object]) -> None:
+        self._read = read
+        # Those who wait, by their order; an entry goes as the answer comes.
+        self._waiting: dict[Piece, deque[Deliver]] = {}
+
+    def fetch(self, order: Piece, deliver: Deliver, usage: Usage | None = None) -> None:
+        """Have an order answered, together with all others that are the same; who asks first is charged."""
+        waiting = self._waiting.get(order)
+        if waiting is not None:
+            waiting.append(deliver)
+            return
+        self._waiting[order] = deque([deliver])
+        self._read(order, lambda answer: self._answer(order, answer), usage)
+
+    def _answer(self, order: Piece, answer: bytes | bytearray | RejectedError) -> None:
+        self._hand_on(self._waiting.pop(order), answer)
+
+    def _hand_on(self, waiting: deque[Deliver], answer: bytes | bytearray | RejectedError) -> None:
+        for _ in range(min(ANSWERED_PER_TURN, len(waiting))):
+            waiting.popleft()(answer)
+        if waiting:
+            asyncio.get_running_loop().call_soon(self._hand_on, waiting, answer)

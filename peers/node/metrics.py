@@ -20,9 +20,8 @@ from prometheus_client.utils import floatToGoString
 from hub import __version__
 from hub.histogram import HistogramStatistics
 from hub.overflow import Overflow
-from peers.journal.far_confirmations import WAITING_LIMIT
+from peers.journal.far_confirmations import EXPECTED_LIMIT, WAITING_LIMIT
 from peers.journal.far_journals import ANSWERING_LIMIT
-from peers.journal.marks import EXPECTED_LIMIT
 from peers.journal.recording import JournalStatistics
 from peers.journal.tiering import TierStatistics
 from peers.node.node import Node

@@ -28,11 +28,9 @@ from hub.quotas.quotas import Quotas
 from hub.quotas.resource import Resource
 from hub.settings.settings import Settings
 from peers.journal.consumers.far_consumers import FarConsumers
-from peers.journal.elsewhere import JournalElsewhere
-from peers.journal.far_confirmations import FarConfirmations
+from peers.journal.far_confirmations import FarConfirmations, Marks
 from peers.journal.far_journals import FarJournals
-from peers.journal.marks import Marks
-from peers.journal.no_journal import NoJournal
+from peers.journal.no_journal import JournalElsewhere, NoJournal
 from peers.journal.readers import PENDING_LIMIT
 from peers.journal.recording import Recording
 from peers.node.accounts import Accounts, Loss, Peer

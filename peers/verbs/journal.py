@@ -28,7 +28,7 @@ from hub.handler import Handler
 from hub.policy.policy import Action, Rights
 from hub.quotas.resource import Resource
 from hub.routes import Route
-from peers.journal.granting import granted
+from peers.journal.forms import granted
 from peers.journal.recording import Cancel, nothing
 from peers.journal.staging import Committed
 from peers.journal.view import LARGE_FACTOR

@@ -8,10 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from hub.consumers.consumer import Consumer, ConsumerLimits
-from hub.consumers.item import ITEM_BYTES, Item
-from hub.consumers.member import Member
-from hub.consumers.progress import Progress
+from hub.consumers.consumer import ITEM_BYTES, Consumer, ConsumerLimits, Item, Member, Progress
 from hub.consumers.terms import Terms
 from hub.journal.block import Record
 

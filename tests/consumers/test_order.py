@@ -9,10 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.consumers.consumer import Consumer, ConsumerLimits
-from hub.consumers.member import Member
+from hub.consumers.consumer import Consumer, ConsumerLimits, Member, Progress
 from hub.consumers.order import order_of
-from hub.consumers.progress import Progress
 from hub.consumers.terms import Terms
 from hub.frame import Encoding
 from hub.journal.block import Record

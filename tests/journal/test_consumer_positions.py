@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 import pytest
 
-from hub.consumers.progress import Progress
+from hub.consumers.consumer import Progress
 from hub.consumers.terms import Terms
 from hub.errors import JournalCorruptError, JournalUnavailableError, RejectedError
 from peers.journal.consumers import positions as module

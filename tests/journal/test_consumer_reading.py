@@ -11,8 +11,8 @@ from hub.batch import Batch
 from hub.errors import CloseCode, RejectedError
 from hub.frame import encode_frame
 from hub.journal.block import pack
-from peers.journal.consumers import reading as module
-from peers.journal.consumers.reading import Reading
+from peers.journal.consumers import served as module
+from peers.journal.consumers.served import Reading
 from peers.journal.readers import Deliver
 from peers.wire.control import Notice, encode_notice
 from peers.wire.kinds import Kind

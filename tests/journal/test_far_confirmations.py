@@ -15,8 +15,7 @@ from hub.origin import Origin
 from hub.request_frame import Reply, Request, Status
 from hub.requests.directed import target_at
 from peers.journal import far_confirmations as module
-from peers.journal.far_confirmations import FarConfirmations
-from peers.journal.marks import ANSWER_MS, RECORDED, Marks, Question
+from peers.journal.far_confirmations import ANSWER_MS, RECORDED, FarConfirmations, Marks, Question
 from peers.journal.no_journal import NoJournal
 from tests.hub.requests.party import Room
 

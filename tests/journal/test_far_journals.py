@@ -19,10 +19,10 @@ from hub.handler import Handler
 from hub.marked import Marked
 from hub.request_frame import Reply, Request, Status
 from hub.requests.directed import target_at
-from peers.journal.elsewhere import JournalElsewhere
 from peers.journal.far_confirmations import FarConfirmations
 from peers.journal.far_journals import ANSWER_MS, ANSWERING_LIMIT, PIECE_BYTES, FarJournals
 from peers.journal.forms import GRANTED_LIMIT, Form, Order, decode_order, encode_order
+from peers.journal.no_journal import JournalElsewhere
 from peers.wire.control import Notice, decode_notice, encode_notice
 from peers.wire.kinds import Kind
 from peers.wire.records import Commit, Fetch, Records, Stage, records_parts

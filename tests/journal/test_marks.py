@@ -14,8 +14,8 @@ from hub.origin import Origin
 from hub.request_frame import Reply, Request, Status
 from hub.requests.directed import target_at
 from hub.routes import Route
-from peers.journal import marks as marks_module
-from peers.journal.marks import ANSWER_MS, RECORDED, Marks, Question
+from peers.journal import far_confirmations as marks_module
+from peers.journal.far_confirmations import ANSWER_MS, RECORDED, Marks, Question
 from peers.journal.recorder import Answer, OnMarked
 from tests.hub.requests.party import Room
 

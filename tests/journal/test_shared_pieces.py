@@ -6,8 +6,7 @@ import asyncio
 from itertools import pairwise
 
 from hub.errors import CloseCode, RejectedError
-from peers.journal.readers import Deliver
-from peers.journal.shared_pieces import ANSWERED_PER_TURN, SharedPieces
+from peers.journal.readers import ANSWERED_PER_TURN, Deliver, SharedPieces
 
 
 def test_who_asks_the_same_is_answered_together() -> None:

@@ -31,8 +31,7 @@ from hub.errors import CloseCode, RejectedError
 from hub.handler import Handler
 from hub.policy.policy import Action
 from hub.topics import RESERVED
-from peers.journal.forms import PLACE, Order
-from peers.journal.granting import granted
+from peers.journal.forms import PLACE, Order, granted
 from peers.node.node import Node
 from peers.transport.transport import unread_bytes
 from peers.values.event_stream import COMMENT, cut_event, dropped_event, events_form, gone_event

@@ -36,7 +36,7 @@ from hub.requests.hub_services import is_admin
 from hub.requests.later import Later
 from hub.topics import printable
 from peers.journal.asking import Asking
-from peers.journal.consumers.question import (
+from peers.journal.consumers.for_hubs import (
     ANSWER_MS,
     CONSUMERS_TOPIC,
     GONE,

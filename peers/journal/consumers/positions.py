@@ -26,7 +26,7 @@ import apsw
 import msgspec
 import structlog
 
-from hub.consumers.progress import Progress
+from hub.consumers.consumer import Progress
 from hub.consumers.terms import Terms
 from hub.errors import CloseCode, JournalCorruptError, JournalUnavailableError, RejectedError, StorageError
 from peers.journal.segments.folder import JournalFullError

@@ -20,8 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from hub.consumers.consumer import ConsumerCounters
-from hub.consumers.progress import Progress
+from hub.consumers.consumer import ConsumerCounters, Progress
 from hub.consumers.terms import Terms
 from peers.journal.consumers.positions import Kept, Positions
 from peers.journal.consumers.statistics import ConsumerStatistics
