@@ -33,8 +33,6 @@ from peers.wire.events import Closing
 from peers.wire.hello import Hello
 from peers.wire.session import NEED_DATA, Session
 
-__all__ = ["Finding", "Health", "check"]
-
 _TIMEOUT_S = 5.0
 _ANSWER_BYTES = 64 * 1024
 _READ_BYTES = 16 * 1024

@@ -30,8 +30,6 @@ from peers.client import ConsumedMessage, ConsumerStream, connect
 from peers.client.consumer_stream import DELAY_LIMIT_S
 from peers.client.settings import PREFETCH
 
-__all__ = ["consume"]
-
 _PROGRESS_S = 1.0
 """How often the hub is told that a command still runs, seconds."""
 

@@ -23,8 +23,6 @@ from typing import Self
 
 from hub.errors import UsageError
 
-__all__ = ["LINE_LIMIT_BYTES", "STDIN", "Inflater", "Input", "InputError", "LineSplitter"]
-
 STDIN = "-"
 """The path that stands for standard input."""
 

@@ -25,8 +25,6 @@ from cyclopts.exceptions import (
     UnusedCliTokensError,
 )
 
-__all__ = ["told"]
-
 _EXPECTED: dict[object, str] = {
     bool: "yes or no",
     int: "a whole number",

@@ -16,8 +16,6 @@ from peers.cli.url import HubFlags, check_client_name, shown_token
 from peers.client import BadMessage, Options
 from peers.wire.hello import Hello, QueueWish
 
-__all__ = ["Notices"]
-
 _TELL_S = 1.0
 """Losses are told no more often than this."""
 

@@ -32,8 +32,6 @@ from peers.cli.url import HubFlags
 from peers.client import Client, connect
 from peers.client.requests import TIMEOUT_LIMIT_S
 
-__all__ = ["request"]
-
 EXIT_UNANSWERED = 1
 """Not every request was answered with a value."""
 

@@ -29,8 +29,6 @@ from peers.cli.texts import counted, escaped, json_text
 from peers.cli.url import HubFlags
 from peers.client import ServiceRequest, connect
 
-__all__ = ["CommandError", "run_command", "serve"]
-
 _CONCURRENCY = 8
 """Default of how many commands run at once: starting one takes milliseconds of a core."""
 

@@ -22,8 +22,6 @@ from peers.values import Count, InvalidInputError, Value, decode, decode_message
 from peers.values.event import Event, NoEventError
 from peers.values.untyped import untyped
 
-__all__ = ["event_fields", "event_of", "shown_event"]
-
 _TYPE = "@data-type"
 
 

@@ -15,8 +15,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["BEST", "WORKLOADS", "Goal", "Workload", "selected"]
-
 Kind = Literal["flood", "paced", "memory"]
 BEST = "best"
 

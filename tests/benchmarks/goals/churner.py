@@ -25,8 +25,6 @@ from peers.bench.worker import BenchError
 from peers.wire.control import encode_subscription
 from peers.wire.kinds import Kind
 
-__all__ = ["Churned", "churning", "main"]
-
 _KEPT = 100
 _LAYOUT = Layout("/churn/", 1, 16, 1)
 """The layout of messages that never come."""

@@ -12,8 +12,6 @@ import sys
 
 from peers.client import connect
 
-__all__ = ["main"]
-
 
 async def _read(url: str) -> int:
     """Read until there is nothing more on standard input; return how often everything was read."""

@@ -27,8 +27,6 @@ from peers.client import Client, connect
 from peers.wire.hello import QueueWish
 from tests.benchmarks.goals.figure import TOO_SLOW, Figure, Scope, faults
 
-__all__ = ["beside_history", "confirmed", "confirmed_frames", "history", "live", "written"]
-
 _SIZE_BYTES = 100
 _LIVE_MESSAGES = 3_000_000
 _WRITTEN_MESSAGES = 6_000_000

@@ -14,8 +14,6 @@ from peers.wire.hello import QueueWish
 from tests.benchmarks.goals.figure import Figure, Scope
 from tests.benchmarks.goals.stalled import stalled_readers
 
-__all__ = ["connections", "stalled_queues", "subscriptions"]
-
 _CONNECTIONS = 2000
 _PREFIXES = 100_000
 _SUBSCRIBERS = 20

@@ -17,8 +17,6 @@ from peers.bench.running_hub import child_environment
 from peers.bench.worker import BenchError
 from peers.embedding import Hub
 
-__all__ = ["peer_hubs"]
-
 _LOOK_S = 0.05
 
 
