@@ -131,7 +131,7 @@ class Stores:
         node: The hub.
     """
 
-    __slots__ = ("_announce", "_clones", "_masters", "_objects", "_refused", "_timer", "_told", "node")
+    __slots__ = ("_announce", "_clones", "_held_bytes", "_masters", "_objects", "_refused", "_timer", "_told", "node")
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -143,6 +143,8 @@ class Stores:
         self._clones = _OwnEnd(node, "copies of data stores")
         self._objects = count(node.wall_us() * 1_000)
         """Numbers of entities: others after each start, as a Zeek may still know those of the last one."""
+        self._held_bytes = 0
+        """What masters hold for their clones, as it was charged last."""
         self._told: set[str] = set()
         """The stores of which the log was told that a Zeek has a master, too."""
         self._refused: set[tuple[str, str | None]] = set()
@@ -170,6 +172,7 @@ class Stores:
         for master in self.node.zeek_masters.values():
             master.close()
         self.node.zeek_masters.clear()
+        self._charge()
         self.node.zeek_copies.clear()
         self._masters.close()
         self._clones.close()
@@ -271,11 +274,17 @@ class Stores:
         for announce in tuple(self._announce):
             announce()
 
+    def _charge(self) -> None:
+        held_bytes = sum(master.log_bytes for master in self.node.zeek_masters.values())
+        self.node.held.charge(held_bytes - self._held_bytes)
+        self._held_bytes = held_bytes
+
     def _tick(self) -> None:
         self._timer = None
         self.node.zeek_stores.tick()
         self._masters.tick()
         self._clones.tick()
+        self._charge()
         self._plan()
 
 

@@ -50,7 +50,7 @@ class Keeper(Protocol):
         """How often changes could not be kept."""
 
     @property
-    def notes(self) -> Mapping[str, bytes] | None:
+    def notes(self) -> dict[str, bytes] | None:
         """The notes as they were kept when the store was loaded; None if none are kept over a restart."""
 
     @property
@@ -456,7 +456,7 @@ class InFile:
         self.failures_total = 0
         """How many transactions could not be written."""
         self.commits_total = 0
-        self.notes: Mapping[str, bytes] = {}
+        self.notes: dict[str, bytes] = {}
         """As they were in the file when it was opened."""
 
     @property

@@ -19,7 +19,7 @@ Not here: what a command does (`hub.stores`), reads (`peers.stores.reading`), th
 from __future__ import annotations
 
 from asyncio import TimerHandle
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import groupby
 from typing import NamedTuple, Protocol, TypeVar
@@ -169,7 +169,7 @@ class Master:
         return self.store.name
 
     @property
-    def notes(self) -> Mapping[str, bytes] | None:
+    def notes(self) -> dict[str, bytes] | None:
         """What was noted beside the store when it was opened; None if nothing is kept over a restart."""
         return self._keeper.notes
 

@@ -105,6 +105,7 @@ _POSITION = Struct(">QQ")
 """Number of a writer's last wish, and of the last action then."""
 
 _NUMBER = Struct(">Q")
+_LENGTH = Struct(">I")
 
 _ZEEK = "zeek "
 """What the name of a publisher begins with that is an entity at a Zeek."""
@@ -133,8 +134,8 @@ class StoreOwner(Protocol):
     noters: list[Callable[[Sequence[Change]], Notes]]
 
     @property
-    def notes(self) -> Mapping[str, bytes] | None:
-        """The notes beside the store when it was opened; None if nothing is kept over a restart."""
+    def notes(self) -> dict[str, bytes] | None:
+        """The notes beside the store when it was opened, to be taken; None if nothing is kept over a restart."""
 
     @property
     def is_certain(self) -> bool:
@@ -283,6 +284,8 @@ class Master:
         self._log: dict[int, bytes] = {}
         """The last actions as commands for all, by number, without a hole."""
         self._log_bytes = 0
+        self._records: deque[tuple[int, str]] = deque()
+        """The notes that hold them: the last number in each, and its name."""
         self._noted: deque[tuple[int, int]] = deque()
         """Numbers of the store's changes that are not kept yet, with those of their actions."""
         self._positions: dict[bytes, int] = {}
@@ -319,6 +322,11 @@ class Master:
     def writers(self) -> int:
         """How many clones have said that they write."""
         return len(self._writers)
+
+    @property
+    def log_bytes(self) -> int:
+        """How many bytes of actions are held."""
+        return self._log_bytes
 
     @property
     def waiting_bytes(self) -> int:
@@ -398,7 +406,7 @@ class Master:
 
     # The log, and what is noted of it.
 
-    def _restore(self, notes: Mapping[str, bytes], node_id: bytes) -> Notes:
+    def _restore(self, notes: dict[str, bytes], node_id: bytes) -> Notes:
         """Go on with what was noted, if that can be; return what is to be noted before a clone hears anything."""
         state = notes.get(self._prefix + "state")
         known, last, change = (0, 0, 0) if state is None else _STATE.unpack(state)
@@ -407,47 +415,66 @@ class Master:
         self.own = entity(node_id, known)
         self.number = self._told = last
         self._may_be_known = True
+        gone: Notes = {}
         if change == self._store.number:
-            found: list[bytes] = []
-            while len(found) < self._limits.log_actions:
-                command = notes.get(self._slot(last - len(found)), b"")
-                is_next = command[:SENDER_OFFSET] == _NUMBER.pack(last - len(found))
-                if not is_next or command[SENDER_OFFSET:RECEIVER_OFFSET] != self.own:
-                    break
-                found.append(command)
-            self._log = dict(enumerate(reversed(found), last - len(found) + 1))
-            self._log_bytes = sum(map(len, found))
+            gone = self._restore_log(notes)
         else:  # the store was changed while its changes were not noted
             self.number = self._told = last + 1
         written = self._prefix + "writer "
         positions = {name: _POSITION.unpack(notes[name]) for name in notes if name.startswith(written)}
         for name in sorted(positions, key=lambda each: positions[each][1]):
             self._positions[bytes.fromhex(name.removeprefix(written))] = positions[name][0]
-        return self._state()
+        return {**gone, **self._state()}
+
+    def _restore_log(self, notes: dict[str, bytes]) -> Notes:
+        """Take the actions up to the last one that were noted without a hole; return what is to be taken away."""
+        records = {}
+        for name in [each for each in notes if each.startswith(self._prefix + "told ")]:
+            commands = _cut(notes.pop(name))
+            if commands and commands[0][SENDER_OFFSET:RECEIVER_OFFSET] == self.own:
+                (first,) = _NUMBER.unpack_from(commands[0])
+                records[first + len(commands) - 1] = first, commands, name
+        number = self.number
+        log: list[bytes] = []
+        while number in records:
+            first, commands, name = records.pop(number)
+            self._records.appendleft((number, name))
+            log += reversed(commands)
+            number = first - 1
+        self._log = dict(enumerate(reversed(log), number + 1))
+        self._log_bytes = sum(map(len, log))
+        return dict.fromkeys(name for _, _, name in records.values())
 
     def _state(self) -> Notes:
         return {self._prefix + "state": _STATE.pack(object_of(self.own), self.number, self._store.number)}
 
-    def _slot(self, number: int) -> str:
-        """Return the note of an action; a later one takes its place."""
-        return f"{self._prefix}told {number % self._limits.log_actions}"
-
-    def _add(self, action: Action) -> Notes:
-        """Give an action the next number, and return what is to be noted."""
+    def _add(self, action: Action) -> None:
+        """Give an action the next number."""
         if not self._is_kept and not self._clones:
             self._forget_all()
-            return {}
+            return
         self.number += 1
         command = encode_command(StoreCommand(self.number, self.own, NIL_ENTITY, action))
-        notes: dict[str, bytes | None] = {}
         self._log[self.number] = command
         self._log_bytes += len(command)
         while len(self._log) > self._limits.log_actions or self._log_bytes > self._limits.log_bytes:
-            oldest = next(iter(self._log))
-            self._log_bytes -= len(self._log.pop(oldest))
-            notes[self._slot(oldest)] = None
-        notes[self._slot(self.number)] = command
-        return notes if self._is_kept else {}
+            self._log_bytes -= len(self._log.pop(next(iter(self._log))))
+
+    def _record(self, before: int) -> Notes:
+        """Return what is to be kept of the actions behind a number: one note; its name is that of an old one again."""
+        if not self._is_kept:
+            return {}
+        notes: dict[str, bytes | None] = {}
+        oldest = next(iter(self._log), self.number + 1)
+        while self._records and self._records[0][0] < oldest:
+            notes[self._records.popleft()[1]] = None
+        if self.number > before:
+            first = max(before + 1, oldest)
+            name = f"{self._prefix}told {first % (2 * self._limits.log_actions):06}"
+            commands = [self._log[number] for number in range(first, self.number + 1)]
+            notes[name] = b"".join(_LENGTH.pack(len(command)) + command for command in commands)
+            self._records.append((self.number, name))
+        return {**notes, **self._state()}
 
     def _forget_all(self) -> None:
         """A store in memory changes without a clone: one that comes back must find a hole."""
@@ -461,15 +488,15 @@ class Master:
     def _note(self, changes: Sequence[Change]) -> Notes:
         """Number changes, by whomever they were made, and return what is to be kept beside them."""
         self._content = None
-        notes: dict[str, bytes | None] = {}
+        before = self.number
         for change in changes:
             try:
-                notes |= self._add(self._action_of(change))
+                self._add(self._action_of(change))
             except InvalidDataError:
                 self.unwritable += 1
         if changes:
             self._noted.append((changes[-1].number, self.number))
-        return {**notes, **self._state()} if self._is_kept else {}
+        return self._record(before)
 
     def _tell(self, changes: Sequence[Change]) -> None:
         """Tell clones of changes, which are kept, and of all before them."""
@@ -701,12 +728,12 @@ class Master:
 
         def note(outcomes: list[Outcome]) -> Notes:
             nonlocal answer
-            notes = dict(self._note_position(sender, taken))
+            before = self.number
             if isinstance(wish, PutUnique):
                 is_new = isinstance(outcomes[0], Change)
-                notes |= self._add(PutUniqueResult(is_new, wish.who, wish.request, self.own))
+                self._add(PutUniqueResult(is_new, wish.who, wish.request, self.own))
                 answer = self.number
-            return {**notes, **self._state()} if self._is_kept else {}
+            return {**self._note_position(sender, taken), **self._record(before)}
 
         def done(outcomes: list[Outcome], error: HubError | None) -> None:
             refusal = outcomes[0] if error is None else error
@@ -731,6 +758,17 @@ class Master:
         self._positions[writer] = number
         notes[f"{self._prefix}writer {writer.hex()}"] = _POSITION.pack(number, self.number)
         return notes
+
+
+def _cut(record: bytes) -> list[bytes]:
+    """Return the commands of a note."""
+    commands = []
+    position = 0
+    while position < len(record):
+        end = position + _LENGTH.size + _LENGTH.unpack_from(record, position)[0]
+        commands.append(record[position + _LENGTH.size : end])
+        position = end
+    return commands
 
 
 def _command_of(wish: Action) -> Command:

@@ -39,7 +39,7 @@ class KeptHub:
         # The file.
         self.rows: dict[bytes, Kept] = {}
         self.number = 0
-        self.notes: dict[str, bytes] = {}
+        self.kept: dict[str, bytes] = {}
         # What a kill loses.
         self.waiting: list[tuple[list[Change], Callable[[HubError | None], object], Notes]] = []
         self.start()
@@ -49,6 +49,7 @@ class KeptHub:
     def start(self) -> None:
         """Begin with what is in the file."""
         self.waiting = []
+        self.notes = dict(self.kept)
         self.store = Store("db", TypedOperations(), number=self.number)
         self.store.restore(list(self.rows.values()), self.number)
         self.listeners: list[Callable[[Sequence[Change]], object]] = []
@@ -128,9 +129,9 @@ class KeptHub:
                     self.rows[change.key] = Kept(change.key, change.value, change.number, change.expires_ns)
             for name, value in notes.items():
                 if value is None:
-                    self.notes.pop(name, None)
+                    self.kept.pop(name, None)
                 else:
-                    self.notes[name] = value
+                    self.kept[name] = value
         for changes, then, _ in waiting:
             for listener in self.listeners if changes else ():
                 listener(changes)

@@ -19,7 +19,7 @@ Notes = Mapping[str, bytes | None]
 class MemoryOwner:
     """As `StoreOwner`, with a clock of its own."""
 
-    notes: Mapping[str, bytes] | None = None
+    notes: dict[str, bytes] | None = None
     is_certain = False
 
     def __init__(self, limits: StoreLimits | None = None) -> None:

@@ -363,6 +363,26 @@ def test_a_clone_that_lacks_what_is_forgotten() -> None:
     assert hub.counters.disowned > 0
 
 
+def test_notes_are_written_over() -> None:
+    """However much is changed, there are as many notes as actions are held, and a clone goes on by them."""
+    hub = hub_with(1, MasterLimits(log_actions=40))
+    for number in range(100):
+        for part in range(number % 7 + 1):
+            put(hub, f"k{part}", number)
+        hub.tick()
+        assert len([name for name in hub.kept if " told " in name]) <= 40
+        if number % 10 == 0:
+            hub.network.cut.add("clone 1")
+            put(hub, "late", number)
+            hub.tick()
+            restart(hub, 1)
+            hub.network.cut.clear()
+            hub.tick(5)
+    hub.settle()
+    assert hub.is_equal()
+    assert hub.counters.disowned == 0
+
+
 def test_a_store_that_was_changed_while_nobody_noted_it() -> None:
     """A hub that serves no clones opens the file, and erases something: the clones of before cannot know."""
     hub = hub_with(1)
@@ -373,11 +393,11 @@ def test_a_store_that_was_changed_while_nobody_noted_it() -> None:
     hub.clones[0].content = {}
     hub.tick(5)
     hub.is_noting = True
-    (state,) = [name for name in hub.notes if name.endswith(" state")]
-    before = hub.notes[state]
+    (state,) = [name for name in hub.kept if name.endswith(" state")]
+    before = hub.kept[state]
     hub.number += 1
     hub.start()
-    assert hub.notes[state] == before
+    assert hub.kept[state] == before
     hub.settle()
     assert hub.clones[0].is_broken
 
@@ -459,6 +479,6 @@ def test_the_notes_forget_the_oldest_writer() -> None:
         hub.tick(10)
         hub.network.cut.add(f"clone {len(hub.clones)}")
         hub.tick(SILENT_TICKS + 10)
-    assert len([name for name in hub.notes if " writer " in name]) == 2
+    assert len([name for name in hub.kept if " writer " in name]) == 2
     restart(hub)
     assert [hub.master._positions.get(clone.own) for clone in hub.clones] == [None, 2, 2]
