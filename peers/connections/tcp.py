@@ -32,7 +32,6 @@ from hub.routes import Route
 from peers.connections.connection import Connection
 from peers.connections.door import renew
 from peers.connections.greeting import Greeting
-from peers.connections.told_origins import ToldOrigins
 from peers.links.link import Link
 from peers.links.mesh_news import MeshNews
 from peers.links.onward import Onward
@@ -43,13 +42,15 @@ from peers.wire.control import Notice, encode_notice
 from peers.wire.events import Closing, Event, Pong
 from peers.wire.hello import MESH_VERSION, Hello
 from peers.wire.kinds import Kind
+from peers.wire.origin import encode_origin
 from peers.wire.oversize import fitting
 from peers.wire.probe import Probe, ProbeReport
 from peers.wire.routing import AnnouncementPart
 from peers.wire.session import Session
 from peers.wire.token import Renewal
 
-__all__ = ["SharedValues", "TcpConversation", "render_items", "tcp_connection"]
+__all__ = ["SharedValues", "TcpConversation", "ToldOrigins", "render_items", "tcp_connection"]
+
 
 _COPIED_BYTES = 16 * 1024
 """Values up to this size are joined with their head; larger ones are written beside it."""
@@ -459,3 +460,43 @@ def render_items(items: list[Item]) -> list[bytes]:
     if small:
         pieces.append(b"".join(small))
     return pieces
+
+
+# For a client that has asked, ORIGIN in front of messages that have entered the mesh at another hub.
+
+
+class ToldOrigins:
+    """What was said of origins to one client.
+
+    Args:
+        hub: The id of this hub.
+        render: Returns batches as frames that the client takes.
+    """
+
+    __slots__ = ("_hub", "_render", "_said")
+
+    def __init__(self, hub: bytes, render: Callable[[list[Batch]], list[bytes]]) -> None:
+        self._hub = hub
+        self._render = render
+        # The hub that the client takes for the origin of what comes next.
+        self._said = hub
+
+    def render(self, batches: list[Batch]) -> list[bytes]:
+        """Return batches as frames, with ORIGIN where the hub changes."""
+        frames: list[bytes] = []
+        start = 0
+        for place, batch in enumerate(batches):
+            before = self.before(batch)
+            if before:
+                frames += [*self._render(batches[start:place]), before] if place > start else [before]
+                start = place
+        return frames + self._render(batches[start:]) if frames else self._render(batches)
+
+    def before(self, batch: Batch) -> bytes:
+        """Return what stands in front of a batch, which comes next: ORIGIN, or nothing."""
+        origin = batch.origin
+        hub = self._hub if origin is None else origin.hub
+        if hub == self._said:
+            return b""
+        self._said = hub
+        return encode_origin(Origin(hub, 0) if origin is None else origin)

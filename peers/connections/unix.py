@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from typing import cast
+from typing import Any, Final, cast
 
 from hub.batch import Batch
 from hub.errors import ProtocolError, RejectedError
@@ -31,8 +31,9 @@ from hub.quotas.resource import Resource
 from hub.request_frame import Item, Reply, Request, Status, failure
 from hub.topics import RESERVED
 from peers.connections.connection import Connection
-from peers.connections.first_byte import hear_http
+from peers.connections.conversation import Session
 from peers.connections.tcp import TcpConversation, render_items
+from peers.connections.websocket import WebSocketConversation
 from peers.node.node import Node
 from peers.shm import memory
 from peers.shm.batch import Memfd, Shared, SharedBatch, SharedValues
@@ -42,7 +43,8 @@ from peers.wire.control import Notice, encode_notice
 from peers.wire.events import Confirmable, Event
 from peers.wire.shared import Released, Segment, SharedMessages, decode_handle, encode_released
 
-__all__ = ["UnixValues", "unix_connection"]
+__all__ = ["UnixValues", "hear_http", "unix_connection"]
+
 
 _RESERVED = RESERVED.encode()
 
@@ -317,3 +319,78 @@ class _Behind(asyncio.Protocol):
 
 def _is_for_hub(item: Item) -> bool:
     return isinstance(item, Request) and item.target.startswith(_RESERVED)
+
+
+# Which protocol is spoken on a Unix socket, where there is one listener for all of them.
+
+
+_LETTERS: Final = range(ord("A"), ord("Z") + 1)
+"""What a request of HTTP begins with. A frame begins with the length of its body: 65 for its first byte would be 1 GiB
+of HELLO."""
+
+
+def hear_http(connection: Connection, queue: QueueLimits) -> Connection:
+    """Have a connection look at what comes first; return it."""
+    connection.session = FirstByte(connection, queue)
+    return connection
+
+
+class FirstByte:
+    """Of one connection. See `peers.connections.conversation.Session`.
+
+    Args:
+        connection: That has a conversation already.
+        queue: Queue that its handler gets if the client has no wish.
+    """
+
+    __slots__ = ("_connection", "_queue", "_usual")
+
+    has_more = False
+
+    def __init__(self, connection: Connection, queue: QueueLimits) -> None:
+        self._connection = connection
+        self._queue = queue
+        self._usual: Session = connection.session
+
+    @property
+    def closed(self) -> bool:
+        """Whether this side has ended the conversation."""
+        return self._usual.closed
+
+    @property
+    def has_outgoing(self) -> bool:
+        """Whether something waits to be written."""
+        return self._usual.has_outgoing
+
+    @property
+    def rejected_messages(self) -> int:
+        """None: nothing has come."""
+        return 0
+
+    @property
+    def held_bytes(self) -> int:
+        """Nothing."""
+        return 0
+
+    @property
+    def unfinished(self) -> int:
+        """Nothing."""
+        return 0
+
+    def feed(self, data: bytes) -> None:
+        """Look at the first byte, and hand all on."""
+        connection, queue = self._connection, self._queue
+        if data[0] in _LETTERS and not self.closed:
+            node = connection.node
+            connection.become(WebSocketConversation(node, queue, connection, loopback=True, any_host=True))
+        else:
+            connection.session = self._usual
+        connection.session.feed(data)
+
+    def next_event(self) -> Any:
+        """Return what the usual session says."""
+        return self._usual.next_event()
+
+    def take_outgoing(self) -> bytes:
+        """Return what is to be written."""
+        return self._usual.take_outgoing()

@@ -36,10 +36,8 @@ from hub.requests.later import Later
 from peers.connections.connection import Connection
 from peers.connections.door import enter, renew, rights_of, take_place
 from peers.connections.http.answers import answer, ask_all, denied, gathered, is_gathered, is_guarded, path_of, plain
-from peers.connections.http.bearer import CHALLENGE, bearer
 from peers.connections.http.conversation import HttpConversation
-from peers.connections.http.gate import refused
-from peers.connections.http.hosts import ANY_HOST
+from peers.connections.http.gate import ANY_HOST, CHALLENGE, bearer, refused
 from peers.node.node import Node
 from peers.verbs.publish import Publication
 from peers.verbs.verbs import CHANGES
@@ -77,7 +75,7 @@ def websocket_connection(node: Node, queue: QueueLimits, *, loopback: bool) -> C
     Args:
         node: The hub it belongs to.
         queue: Queue that its handler gets if the client has no wish.
-        loopback: Whether the listener is bound to a loopback address, see `peers.connections.http.origins`.
+        loopback: Whether the listener is bound to a loopback address, see `peers.connections.http.gate`.
     """
     return Connection(node, lambda connection: WebSocketConversation(node, queue, connection, loopback=loopback))
 

@@ -6,7 +6,7 @@ core.names ─▶ changes, merged per turn, the last of each name ─▶ NAMES
 
 Owner: one connection. Invariant: what is to be told while the far side does not read is merged, one change a name, and
 so is what the peer has refused for now (`peers.links.attempts`). To tell it of a name twice does no harm.
-Not here: whose a name is (`hub.names`), what peers and clients say of names (`peers.verbs.names`).
+Not here: whose a name is (`hub.names`), what peers and clients say of names (`peers.verbs.verbs`).
 """
 
 from __future__ import annotations

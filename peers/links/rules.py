@@ -8,7 +8,7 @@ Owner: one connection. Invariant: replaying what was told gives the rules that t
 once, but for what the peer has refused for now (`peers.links.attempts`). A peer adds the rules of a frame in several
 steps, so that it may have a part of what it refuses: that is taken back first.
 
-Not here: matching (`hub.tags`), what clients and peers subscribe to (`peers.verbs.rules`).
+Not here: matching (`hub.tags`), what clients and peers subscribe to (`peers.verbs.verbs`).
 """
 
 from __future__ import annotations

@@ -27,20 +27,31 @@ from typing import NamedTuple
 from hub.errors import CloseCode, RejectedError
 from hub.frame import FLAG_BATCH
 from hub.handler import Handler
+from hub.names.claim import Change, Standing
 from hub.request_frame import Item, Reply, Request
+from hub.tags.rule import check_rule
 from peers.journal.forms import Order
 from peers.node.node import Node
 from peers.verbs.far_side import INVALID, FarSide, rejection
 from peers.verbs.journal import JournalRequests
-from peers.verbs.names import NameClaims, hear_names
 from peers.verbs.publish import Publication, publish, to_be_confirmed, way
-from peers.verbs.rules import change_rules
 from peers.wire.events import Confirmable, ServiceChange, SubscriptionChange
 from peers.wire.names import NameClaim, NameRelease, NamesHeard
 from peers.wire.records import Commit, Fetch, Stage
 from peers.wire.rules import RuleChange
 
-__all__ = ["CHANGES", "STEPS_OF_CLIENT", "STEPS_OF_PEER", "Rest", "Verb", "Verbs"]
+__all__ = [
+    "CHANGES",
+    "STEPS_OF_CLIENT",
+    "STEPS_OF_PEER",
+    "NameClaims",
+    "Rest",
+    "Verb",
+    "Verbs",
+    "change_rules",
+    "hear_names",
+]
+
 
 STEPS_OF_PEER = 250
 """Most steps, which are prefixes or rules, that one event of a peer hub does at once: they take 3 ms. A frame may hold
@@ -266,3 +277,110 @@ class Verbs:
         else:
             self._far.confirm(heard.request)
         return len(heard.held) + len(heard.released)
+
+
+# Subscribing and unsubscribing by rule: a rule names labels, a prefix and a sender.
+
+
+_CHECKED_PER_STEP = 2
+"""How many rules are checked in one step."""
+
+_ADDED_AT_ONCE = 50
+"""How many rules of a peer hub are added at once. A client's rules are added in one go, since either all or none of
+them are taken."""
+
+
+def change_rules(node: Node, handler: Handler, change: RuleChange) -> Iterator[None]:
+    """Add or remove rules. The iterator does one step each time that it is advanced.
+
+    Raises:
+        InvalidNameError, InvalidTopicError: A label, sender or prefix in a rule is invalid.
+        RejectedError: The far side would have too many rules.
+    """
+    rules = []
+    for fields in change.rules:
+        rules.append(check_rule(*fields))
+        if not len(rules) % _CHECKED_PER_STEP:
+            yield
+    at_once = _ADDED_AT_ONCE if handler.is_link else max(1, len(rules))
+    for start in range(0, len(rules), at_once):
+        some = rules[start : start + at_once]
+        if change.subscribe:
+            node.core.subscribe_rules(handler, some)
+        else:
+            node.core.rules.unsubscribe(handler, some)
+        for _ in some:
+            yield
+
+
+# Service names: `NameClaims` claims and releases them for a client, `hear_names` takes what a peer hub announces.
+
+
+class NameClaims:
+    """The claims of one client.
+
+    Args:
+        node: The hub.
+        handler: The handler of the client.
+        far: The client, which is told of changes.
+    """
+
+    __slots__ = ("_changes", "_far", "_handler", "_node")
+
+    _changes: dict[str, Change]
+    """The last change of each name that the client was not told of, because it did not read. An entry is made by
+    `_tell`, and removed by `write_more` when the client reads again, or by an answer about the same name."""
+
+    def __init__(self, node: Node, handler: Handler, far: FarSide) -> None:
+        self._node = node
+        self._handler = handler
+        self._far = far
+        self._changes = {}
+
+    def claim(self, claim: NameClaim) -> None:
+        """Claim a name.
+
+        Raises:
+            InvalidNameError: The text is no service name.
+            RejectedError: Somebody else owns the name and the client would not wait, or there would be too many claims.
+        """
+        wish = claim.wish
+        standing = self._node.core.names.claim(self._handler, wish, self._node.wall_us(), self._tell)
+        self._confirm(claim.request, wish.name, "queued" if standing is Standing.QUEUED else "")
+
+    def release(self, release: NameRelease) -> None:
+        """Give up a name that the client owns, or stop waiting for one.
+
+        Raises:
+            RejectedError: The client has not claimed it.
+        """
+        self._node.core.names.release(self._handler, release.name)
+        self._confirm(release.request, release.name)
+
+    def _confirm(self, request: int, name: str, text: str = "") -> None:
+        self._changes.pop(name, None)  # the answer is newer than what was kept
+        self._far.confirm(request, text=text)
+
+    def _tell(self, change: Change) -> None:
+        if self._handler.writable:
+            self._far.tell_name(change)
+            self._far.write_later()
+        else:
+            self._changes[change.name] = change
+
+    def write_more(self) -> None:
+        """Tell the client, which reads again, what was kept for it."""
+        changes, self._changes = self._changes, {}
+        for change in changes.values():
+            self._far.tell_name(change)
+        if changes:
+            self._far.write_later()
+
+
+def hear_names(node: Node, handler: Handler, heard: NamesHeard) -> None:
+    """Take the names that a peer hub announces.
+
+    Raises:
+        RejectedError: Not all of it was taken; the text says why.
+    """
+    node.core.names.hear(handler, heard.held, heard.released)

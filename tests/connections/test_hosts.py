@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from peers.connections.http.hosts import Host, is_known, is_loopback, read_host
+from peers.connections.http.gate import Host, is_known, is_loopback, read_host
 
 
 @pytest.mark.parametrize(

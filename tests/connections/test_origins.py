@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from peers.connections.http.hosts import is_known, read_host
-from peers.connections.http.origins import refusal
+from peers.connections.http.gate import is_known, read_host, refusal
 
 HOST = ["127.0.0.1:7401"]
 

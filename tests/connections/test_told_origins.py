@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from hub.batch import Batch
 from hub.frame import iterate_frames
 from hub.origin import Origin
-from peers.connections.tcp import as_they_came
-from peers.connections.told_origins import ToldOrigins
+from peers.connections.tcp import ToldOrigins, as_they_came
 from peers.wire.kinds import Kind
 from peers.wire.origin import decode_origin
 

@@ -34,8 +34,7 @@ from hub.overflow import QueueLimits
 from hub.request_frame import Item
 from peers.connections.connection import ELSEWHERE, Connection
 from peers.connections.door import enter, rights_of, take_place
-from peers.connections.http.bearer import CHALLENGE, bearer
-from peers.connections.http.gate import foreign
+from peers.connections.http.gate import CHALLENGE, bearer, foreign
 from peers.connections.http.stream import LIVE_HEADERS, Stream
 from peers.node.node import Node
 from peers.values.event_stream import closed_event

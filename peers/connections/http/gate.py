@@ -5,7 +5,9 @@ No state, no I/O. Not here: whether there is room for one more connection.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import ipaddress
+import re
+from collections.abc import Collection, Sequence
 from http import HTTPStatus
 from typing import NamedTuple
 
@@ -14,11 +16,22 @@ from websockets.http11 import Request
 from hub.settings.listeners import WebSocketSettings
 from hub.topics import printable
 from peers.connections.http.answers import path_of
-from peers.connections.http.hosts import Host, is_known, read_host
-from peers.connections.http.origins import refusal
 from peers.node.node import Node
 
-__all__ = ["Refused", "foreign", "refused"]
+__all__ = [
+    "ANY_HOST",
+    "CHALLENGE",
+    "Host",
+    "Refused",
+    "bearer",
+    "foreign",
+    "is_known",
+    "is_loopback",
+    "read_host",
+    "refusal",
+    "refused",
+]
+
 
 _FOR_ANY_HOST = frozenset({"/healthz", "/readyz"})
 """Paths that are answered under any host: load balancers use names of their own, and these answers tell a stranger
@@ -101,3 +114,142 @@ def foreign(request: Request, node: Node, *, loopback: bool, any_host: bool) -> 
 def _misdirected(host: Host) -> Refused:
     text = f"this hub is not known as {printable(host.name)}; to allow it, add it to the setting websocket.hosts"
     return Refused(HTTPStatus.MISDIRECTED_REQUEST, text)
+
+
+# The token in the `Authorization` headers of a request (RFC 6750). No state.
+
+
+CHALLENGE = {"WWW-Authenticate": 'Bearer realm="hub"'}
+"""What goes with HTTP 401."""
+
+_SCHEME = "bearer "
+
+
+def bearer(headers: Sequence[str]) -> str:
+    """Return what `Authorization` headers show; empty if there are none.
+
+    Whatever is no single `Bearer` with a token is returned as a text that no token is: who shows something wrong is not
+    taken for somebody who shows nothing.
+    """
+    if not headers:
+        return ""
+    shown = ", ".join(headers)
+    if shown[: len(_SCHEME)].lower() != _SCHEME:
+        return f" {shown}"
+    return shown[len(_SCHEME) :].strip() or " "
+
+
+# Which names a browser may have reached this hub by: the check of the `Host` header (DNS rebinding).
+
+
+ANY_HOST = "*"
+"""If this stands in `websocket.hosts`, the check is off."""
+
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[^\s/?#@\[\]:\\]{1,253})(?::([0-9]{1,5})?)?")
+
+_PRIVATE_SUFFIXES = (".local", ".internal", ".home.arpa")
+"""Names that no public name server has, by RFC 6762, by ICANN's reservation of 2024, and by RFC 8375."""
+
+
+class Host(NamedTuple):
+    """The host that a `Host` header names."""
+
+    name: str
+    """The name in lower case, without a dot at its end; an IPv6 address stands in brackets. It is empty if a request of
+    HTTP/1.0 has no such header."""
+    port: int | None
+    """The port; None means the default of the scheme."""
+
+
+def read_host(hosts: Sequence[str], protocol: str) -> Host | None:
+    """Read the `Host` header.
+
+    Args:
+        hosts: All `Host` headers of the request.
+        protocol: The protocol of the request, such as "HTTP/1.1".
+
+    Returns:
+        The host that it names; None if the request must be answered by 400.
+    """
+    if not hosts and protocol == "HTTP/1.0":
+        return Host("", None)
+    found = _HOST.fullmatch(hosts[0]) if len(hosts) == 1 else None
+    if found is None:
+        return None
+    name = found[1].lower()
+    if name.startswith("[") and _address(name) is None:
+        return None
+    return Host(name.removesuffix("."), int(found[2]) if found[2] else None)
+
+
+def is_loopback(name: str) -> bool:
+    """Tell whether a name or an address, as `Host.name` has it, always means the machine of whoever uses it."""
+    address = _address(name)
+    if address is not None:
+        return address.is_loopback
+    return name == "localhost" or name.endswith(".localhost")
+
+
+def is_known(name: str, allowed: Collection[str], *, loopback: bool) -> bool:
+    """Tell whether a stranger cannot have made the name that a browser asked for.
+
+    Args:
+        name: As `Host.name` has it.
+        allowed: `websocket.hosts`, and the names that the hub has itself; in lower case.
+        loopback: Whether the listener is bound to a loopback address.
+    """
+    if not name or _address(name) is not None or is_loopback(name):
+        return True
+    if name in allowed or ANY_HOST in allowed:
+        return True
+    return not loopback and ("." not in name or name.endswith(_PRIVATE_SUFFIXES))
+
+
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(name[1:-1] if name.startswith("[") else name)
+    except ValueError:
+        return None
+
+
+# Which web pages may connect: the check of the `Origin` header (cross-site WebSocket hijacking).
+
+
+_ORIGIN = re.compile(r"(https?)://(\[[0-9a-f:.]+\]|[^\s/?#@\[\]:\\]+)(?::([0-9]{1,5}))?")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def refusal(
+    origins: Sequence[str], host: Host, allowed: Collection[str], *, loopback: bool, is_host_known: bool
+) -> str:
+    """Return why a page may not connect, an empty text if it may.
+
+    Args:
+        origins: Every `Origin` header of the request.
+        host: What its `Host` header names.
+        allowed: The setting `websocket.origins`.
+        loopback: Whether the listener is bound to a loopback address.
+        is_host_known: Whether `host` is known to be a name of this hub.
+    """
+    if not origins:
+        return ""
+    if len(origins) > 1:
+        return "several Origin headers"
+    origin = origins[0]
+    page = _ORIGIN.fullmatch(origin)
+    if origin in allowed or (page is not None and loopback and is_loopback(page[2])):
+        return ""
+    if page is not None and _is_at(page, host):
+        if is_host_known:
+            return ""
+        name = printable(host.name)
+        return f"host {name} is not known to be this hub; to allow it, add it to the setting websocket.hosts"
+    return f"origin {printable(origin)} may not connect; to allow it, add it to the setting websocket.origins"
+
+
+def _is_at(page: re.Match[str], host: Host) -> bool:
+    """Tell whether a page has come from that host and port."""
+    scheme, name, port = page.groups()
+    default = _DEFAULT_PORTS[scheme]
+    ours = default if host.port is None else host.port
+    return name.removesuffix(".") == host.name and ours == int(port or default)
