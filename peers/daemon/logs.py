@@ -1,35 +1,26 @@
 """Logs: readable, coloured lines on a terminal, one JSON object a line anywhere else.
 
-Purpose: set up structlog and the standard library's logging once, so that the hub's own lines and those of its
-libraries (asyncio, websockets) pass the same filter and have the same form.
-
 ```
 log.info("connected", peer=...)  --structlog-->  logging  --RateLimit-->  one handler  --form-->  OutputQueue --> stderr
 asyncio, websockets ...          ------------->     ^
 ```
 
-Owner of the state: the process; `configure` may be called again (SIGHUP) and replaces what it set.
-
-Invariants: what a far side sends cannot forge a line or steer a terminal: in text, whatever does not print is escaped
-and tracebacks are indented; JSON is ASCII. A value is bounded, and so is the number of lines a second of each event.
-Lines dropped for that are counted and told.
-
-Cost: about 40 µs a line, 12 µs one that the limit drops, 3 µs one below the level; whoever may log a million times a
-second asks `RateLimit.admit` first.
-
-Not here: how many lines are too many (`peers.daemon.rate_limit`), how values are bounded (`peers.daemon.log_values`),
-what becomes of lines that nobody reads (`peers.daemon.output_queue`), files and rotation (the service manager's
-business).
+Invariants: values from a peer cannot forge a line or steer a terminal: in text, characters that do not print are
+escaped and tracebacks are indented; JSON is ASCII. Values are bounded, and so are the lines a second of each event;
+lines dropped for that are counted and told. Cost: about 40 µs a line, 12 µs one that the limit drops.
+`configure` may be called again (SIGHUP) and replaces what it set.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import sys
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TextIO
 
@@ -39,12 +30,10 @@ from structlog.stdlib import BoundLogger, LoggerFactory, ProcessorFormatter, fil
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from hub.settings.log import LogSettings
-from peers.daemon.log_values import VALUE_CHARACTERS, bounded, escaped, shortened
 from peers.daemon.output_queue import OutputQueue
-from peers.daemon.rate_limit import RateLimit
 from peers.node.log_statistics import LogStatistics
 
-__all__ = ["configure", "log_statistics", "report_suppressed"]
+__all__ = ["RateLimit", "configure", "log_statistics", "report_suppressed"]
 
 _HANDLER_NAME = "topichub"
 
@@ -58,6 +47,113 @@ _NAME_CHARACTERS = 200
 
 _TRACEBACK_CHARACTERS = 32_768
 """How much of a traceback is shown."""
+
+_VALUE_CHARACTERS = 2048
+"""A topic of the greatest length and a URL are shown in full."""
+
+_ITEMS = 32
+"""Most items shown of a list or map."""
+
+_DEPTH = 3
+"""How many levels of lists within lists are shown."""
+
+_LINES_PER_S = 10.0
+"""Lines of one event in the long run: more than a person reads, and less than fills a disk unnoticed."""
+
+_BURST_LINES = 50
+"""Lines of one event after silence, so that a start with many listeners or a small storm is logged in full."""
+
+_NAMES = 1024
+"""How many events are told apart; the hub has tens, but a library may put variable text into its own."""
+
+_OTHER_NAMES = "(other events)"
+
+
+@dataclass(slots=True)
+class _Bucket:
+    """The lines that one event may still log."""
+
+    lines: float
+    """How many these are; each line takes one, and time brings them back."""
+    filled_s: float
+    """The time up to which that has happened."""
+    suppressed: int = 0
+    """How many lines were dropped and not told yet."""
+
+
+class RateLimit:
+    """Admits so many lines a second of each event; what is above is counted instead of logged.
+
+    Knows no clock: times are arguments, in seconds of any clock that does not go back.
+
+    Args:
+        lines_per_s: Lines of one event in the long run, above 0.
+        burst_lines: Lines of one event at once after silence, 1 or more.
+        names: Events told apart; all further ones share one allowance.
+    """
+
+    __slots__ = ("_buckets", "_burst_lines", "_lines_per_s", "_names", "_suppressed_lines")
+
+    def __init__(self, lines_per_s: float = _LINES_PER_S, burst_lines: int = _BURST_LINES, names: int = _NAMES) -> None:
+        self._lines_per_s = lines_per_s
+        self._burst_lines = burst_lines
+        self._names = names
+        # Event → what it may still log. Events that have all of it again are forgotten by `take_suppressed`.
+        self._buckets: dict[str, _Bucket] = {}
+        # How many lines were dropped since the start; nothing lowers it.
+        self._suppressed_lines = 0
+
+    @property
+    def suppressed_lines(self) -> int:
+        """How many lines of all events were suppressed since the start."""
+        return self._suppressed_lines
+
+    def admit(self, event: str, now_s: float) -> int | None:
+        """Ask whether a line may be logged.
+
+        O(1).
+
+        Returns:
+            None if the line is to be dropped, else the number of lines of this event that were dropped since the last
+            one that was admitted or reported.
+        """
+        bucket = self._bucket(event, now_s)
+        self._fill(bucket, now_s)
+        if bucket.lines < 1:
+            bucket.suppressed += 1
+            self._suppressed_lines += 1
+            return None
+        bucket.lines -= 1
+        suppressed, bucket.suppressed = bucket.suppressed, 0
+        return suppressed
+
+    def take_suppressed(self, now_s: float) -> dict[str, int]:
+        """Return the number of dropped lines for each event that has some not told yet, and count them as told.
+
+        It is called now and then, so that the end of a storm is told even if its event never comes again. Events that
+        have been silent for long are forgotten.
+        """
+        told = {event: bucket.suppressed for event, bucket in self._buckets.items() if bucket.suppressed}
+        for event, bucket in list(self._buckets.items()):
+            bucket.suppressed = 0
+            self._fill(bucket, now_s)
+            if bucket.lines >= self._burst_lines:
+                del self._buckets[event]
+        return told
+
+    def _bucket(self, event: str, now_s: float) -> _Bucket:
+        """Return the allowance of an event: its own, or where too many are told apart the common one."""
+        bucket = self._buckets.get(event)
+        if bucket is None:
+            name = event if len(self._buckets) < self._names else _OTHER_NAMES
+            bucket = self._buckets.setdefault(name, _Bucket(self._burst_lines, now_s))
+        return bucket
+
+    def _fill(self, bucket: _Bucket, now_s: float) -> None:
+        """Give an event the lines that time has brought."""
+        passed_s = max(0.0, now_s - bucket.filled_s)
+        bucket.lines = min(float(self._burst_lines), bucket.lines + passed_s * self._lines_per_s)
+        bucket.filled_s = max(bucket.filled_s, now_s)
 
 
 def configure(
@@ -220,35 +316,91 @@ def _indent_traceback(_logger: WrappedLogger, _method: str, line: EventDict) -> 
     """Indent lines that are not the first, and escape them: an exception's text may come from a far side."""
     for field in ("exception", "stack"):
         if field in line:
-            parts = shortened(str(line[field]), _TRACEBACK_CHARACTERS).split("\n")
-            line[field] = "\n".join("    " + escaped(part) for part in parts)
+            parts = _shortened(str(line[field]), _TRACEBACK_CHARACTERS).split("\n")
+            line[field] = "\n".join("    " + _escaped(part) for part in parts)
     return line
 
 
 def _escape_keys(_logger: WrappedLogger, _method: str, line: EventDict) -> EventDict:
     """Escape the names of fields; values are escaped by the columns."""
-    return {escaped(key): value for key, value in line.items()}
+    return {_escaped(key): value for key, value in line.items()}
 
 
 def _plain_fields(_logger: WrappedLogger, _method: str, line: EventDict) -> EventDict:
     """Turn values into what JSON has; JSON itself escapes control characters and all that is not ASCII."""
     return {
-        escaped(field): shortened(str(value), _TRACEBACK_CHARACTERS)
+        _escaped(field): _shortened(str(value), _TRACEBACK_CHARACTERS)
         if field in {"exception", "stack"}
-        else bounded(value)
+        else _bounded(value)
         for field, value in line.items()
     }
 
 
 def _sentence(value: object) -> str:
     """Write the event: words, not quoted."""
-    return escaped(shortened(str(value), VALUE_CHARACTERS))
+    return _escaped(_shortened(str(value), _VALUE_CHARACTERS))
 
 
 def _shown(value: object) -> str:
     """Write a value behind its key: as it is if that is clear, else quoted."""
-    plain = bounded(value)
+    plain = _bounded(value)
     if not isinstance(plain, str):
-        return escaped(str(plain))
+        return _escaped(str(plain))
     clear = plain and plain.isprintable() and not set(plain) & set(" ='\"\\")
     return plain if clear else repr(plain)
+
+
+def _bounded(value: object) -> Any:
+    """Turn a value into plain JSON of bounded size; a list or map that is still too long becomes text."""
+    plain = _plain(value, _DEPTH)
+    if isinstance(plain, (dict, list)) and len(text := repr(plain)) > _VALUE_CHARACTERS:
+        return _shortened(text, _VALUE_CHARACTERS)
+    return plain
+
+
+def _plain(value: object, depth: int) -> Any:
+    """Turn a value into plain JSON, so many levels deep."""
+    if depth and isinstance(value, dict):
+        shown = {_escaped(str(key)): _plain(item, depth - 1) for key, item in list(value.items())[:_ITEMS]}
+        return shown if len(value) <= _ITEMS else {**shown, "...": f"{len(value) - _ITEMS} more"}
+    if depth and isinstance(value, (list, tuple)):
+        items = [_plain(item, depth - 1) for item in value[:_ITEMS]]
+        return items if len(value) <= _ITEMS else [*items, f"... {len(value) - _ITEMS} more"]
+    return _plain_scalar(value)
+
+
+def _plain_scalar(value: object) -> Any:
+    """Turn a value into plain JSON without looking into lists and maps."""
+    match value:
+        case None | bool():
+            return value
+        case int() if value.bit_length() <= 64:
+            return int(value)
+        case float() if math.isfinite(value):
+            return value
+        case int():
+            text = hex(value)
+        case str():
+            text = str.__str__(value)  # of an enumeration its value, not its name
+        case dict() | list() | tuple():  # too deep to look into: it may hold millions
+            text = f"... {len(value)} items"
+        case bytes() | bytearray() if len(value) > _VALUE_CHARACTERS:
+            text = f"{len(value)} bytes: {bytes(value[:_ITEMS])!r}..."
+        case _:
+            text = repr(value)
+    return _shortened(text, _VALUE_CHARACTERS)
+
+
+def _escaped(text: str) -> str:
+    """Write each character that does not print (controls, line ends, direction marks, halves of pairs) as an escape."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def _shortened(text: str, most_characters: int) -> str:
+    """Leave the middle out of a long text, and say so."""
+    if len(text) <= most_characters:
+        return text
+    half = most_characters // 2
+    return f"{text[:half]}... {len(text) - 2 * half} characters left out ...{text[-half:]}"

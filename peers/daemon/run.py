@@ -22,11 +22,10 @@ from hub.topics import RESERVED
 from peers.daemon.daemon import Daemon
 from peers.daemon.draining import Draining
 from peers.daemon.garbage import GarbageWatch
-from peers.daemon.logs import configure, log_statistics, report_suppressed
+from peers.daemon.logs import RateLimit, configure, log_statistics, report_suppressed
 from peers.daemon.memory import keep_freed_memory
 from peers.daemon.output_queue import OutputQueue, queue_output
 from peers.daemon.part import Part
-from peers.daemon.rate_limit import RateLimit
 from peers.daemon.reloading import Reloading
 from peers.daemon.service_manager import ServiceManager
 from peers.daemon.sources import Loaded

@@ -27,11 +27,10 @@ from hub.errors import HubError
 from peers.connections.connection import Connection
 from peers.daemon.daemon import Daemon
 from peers.daemon.draining import Draining
-from peers.daemon.logs import configure, log_statistics
+from peers.daemon.logs import RateLimit, configure, log_statistics
 from peers.daemon.memory import keep_freed_memory
 from peers.daemon.output_queue import OutputQueue, queue_output
 from peers.daemon.part import Part
-from peers.daemon.rate_limit import RateLimit
 from peers.daemon.reloading import Reloading
 from peers.daemon.run import cared_for, loop_factory
 from peers.daemon.sources import Loaded, given

@@ -19,8 +19,7 @@ from websockets.http11 import Request
 
 from hub.overflow import Overflow
 from hub.settings.log import LogSettings
-from peers.daemon.logs import configure, report_suppressed
-from peers.daemon.rate_limit import RateLimit
+from peers.daemon.logs import RateLimit, configure, report_suppressed
 from peers.websocket.session import Session
 from tests.hubs.raw_websocket import text as websocket_text
 from tests.hubs.raw_websocket import upgrade
