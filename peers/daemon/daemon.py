@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import enum
 import math
 import os
 import resource
@@ -47,10 +48,8 @@ from peers.connections.zeek_cluster.cluster import Cluster
 from peers.connections.zeek_cluster.far_end import NO_CURVE, Mechanisms
 from peers.connections.zeek_cluster.sockets import logger_connection, publisher_connection, subscriber_connection
 from peers.connections.zeek_diallers import bridge_dialler, broker_dialler, cluster_diallers
-from peers.daemon.exposure import guarded, is_loopback, reaches_strangers
-from peers.daemon.part import Part
 from peers.daemon.reviewing import Vouching, judge_certificate, review
-from peers.daemon.sources import Loaded
+from peers.daemon.sources import Loaded, guarded, is_loopback, reaches_strangers
 from peers.daemon.telling import Telling
 from peers.journal.journal import Journal
 from peers.journal.no_journal import NoJournal
@@ -64,7 +63,27 @@ from peers.transport.tls_transport import TlsTransport
 from peers.users.users import Users, read_users
 from peers.values import untyped  # noqa: F401 -- needed late, when there may be no descriptor left to import it with
 
-__all__ = ["RESERVED_DESCRIPTORS", "Daemon", "Prepared"]
+__all__ = ["RESERVED_DESCRIPTORS", "Daemon", "Part", "Prepared"]
+
+
+class Part(enum.Enum):
+    """Part of a hub."""
+
+    WHOLE = enum.auto()
+    """All of it: a hub of one process."""
+    CORE = enum.auto()
+    """What all workers are linked with; its clients are those that no network brings."""
+    WORKER = enum.auto()
+    """One of several that share the ports."""
+
+    def is_kept(self, endpoint: Endpoint) -> bool:
+        """Return whether this process keeps the port of a listener for others, and accepts nobody there."""
+        return self is Part.CORE and endpoint.scheme.is_for_clients
+
+    def is_open(self, endpoint: Endpoint) -> bool:
+        """Return whether this process listens there, or keeps the port."""
+        return self is not Part.WORKER or endpoint.scheme.is_for_clients
+
 
 RESERVED_DESCRIPTORS = 64
 """File descriptors kept for listeners, logs, links and the event loop, out of the process's limit."""

@@ -15,15 +15,16 @@ here: what each part does with what is new (`peers.daemon.daemon`, `peers.daemon
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import structlog
 
 from hub.errors import BusyError, HubError, InternalError, UsageError
+from hub.policy.policy import Policy
 from hub.requests.later import Later
 from peers.daemon.daemon import Daemon, Prepared
-from peers.daemon.remains import Remains
 from peers.daemon.reviewing import identities, would_close
 from peers.daemon.service_manager import ServiceManager
 from peers.daemon.sources import Loaded
@@ -31,7 +32,7 @@ from peers.node.audit import By
 from peers.node.undisturbed import undisturbed
 from peers.node.whole import awaited
 
-__all__ = ["MANY", "Reloaded", "Reloading"]
+__all__ = ["MANY", "Reloaded", "Reloading", "Remains"]
 
 MANY: Final = 10
 """So many connections any reload may close."""
@@ -174,3 +175,40 @@ class Reloading:
         if self._is_due:
             self._is_due = False
             self.signal()
+
+
+_LOOK_S = 0.1
+_PATIENCE_S = 60.0
+"""How long routes and handlers may hold what was decided by the old policy, which they let go of in steps, too, s."""
+
+
+class Remains:
+    """One policy that is going to be replaced.
+
+    Args:
+        policy: The caller must not hold it for longer than until it is replaced.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self._policy = weakref.ref(policy)
+        self._pieces: list[object] = []
+
+    def collect(self) -> None:
+        """List the pieces; in a thread."""
+        policy = self._policy()
+        if policy is not None:
+            self._pieces = list(policy.pieces())
+            self._pieces.reverse()
+
+    async def let_go(self) -> None:
+        """Wait until nobody else holds the policy, and let go of it."""
+        looks = int(_PATIENCE_S / _LOOK_S)
+        while self._policy() is not None and looks:
+            looks -= 1
+            await asyncio.sleep(_LOOK_S)
+        await asyncio.to_thread(self._drop)
+
+    def _drop(self) -> None:
+        pieces = self._pieces
+        while pieces:
+            pieces.pop()

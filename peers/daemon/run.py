@@ -19,13 +19,11 @@ from typing import Protocol
 import structlog
 
 from hub.topics import RESERVED
-from peers.daemon.daemon import Daemon
+from peers.daemon.daemon import Daemon, Part
 from peers.daemon.draining import Draining
-from peers.daemon.garbage import GarbageWatch
 from peers.daemon.logs import RateLimit, configure, log_statistics, report_suppressed
-from peers.daemon.memory import keep_freed_memory
+from peers.daemon.memory import GarbageWatch, keep_freed_memory
 from peers.daemon.output_queue import OutputQueue, queue_output
-from peers.daemon.part import Part
 from peers.daemon.reloading import Reloading
 from peers.daemon.service_manager import ServiceManager
 from peers.daemon.sources import Loaded

@@ -11,19 +11,34 @@ The file is the one of `--config`, else of HUB_CONFIG, else ./hub.toml where tha
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
+
+import msgspec
 
 from hub.config import ConfigError, merge
 from hub.keys import KEYS, Key, closest
 from hub.limits import ADDRESS_LIMIT_BYTES
 from hub.settings.settings import Settings
 from peers.transport.endpoints import Endpoint, InvalidEndpointError, Scheme
+from peers.users.admin_token import AdminToken, usual_place
 from peers.users.files import read_toml
 
-__all__ = ["DEFAULT_FILE", "OTHER_VARIABLES", "Loaded", "flag", "given", "load", "variable"]
+__all__ = [
+    "DEFAULT_FILE",
+    "OTHER_VARIABLES",
+    "Loaded",
+    "flag",
+    "given",
+    "guarded",
+    "is_loopback",
+    "load",
+    "reaches_strangers",
+    "variable",
+]
 
 DEFAULT_FILE = "hub.toml"
 """Read from the working directory if it exists and no other file is named."""
@@ -233,3 +248,37 @@ def _check_advertised(url: str, source: str) -> None:
     if len(url.encode()) > ADDRESS_LIMIT_BYTES:
         text = f"'{url[:_SHOWN_CHARACTERS]}...' has more than {ADDRESS_LIMIT_BYTES} bytes"
         raise ConfigError(source, "mesh.advertise", text)
+
+
+def is_loopback(endpoint: Endpoint) -> bool:
+    """Tell whether only this machine reaches a listener on TCP."""
+    return endpoint.host in {"localhost", "::1"} or endpoint.host.startswith("127.")
+
+
+def reaches_strangers(endpoint: Endpoint, settings: Settings) -> bool:
+    """Tell whether a listener takes whoever comes from the network, as far as the transport is concerned."""
+    if endpoint.scheme is Scheme.UNIX or is_loopback(endpoint):
+        return False
+    if endpoint.scheme is Scheme.ZEEK:
+        return not settings.zeek.ca
+    if endpoint.scheme in {Scheme.ZEEK_ZMQ, Scheme.ZEEK_LOG}:
+        return not settings.zeek.curve_key
+    return not (endpoint.scheme.is_secure and settings.tls.clients == "required")
+
+
+def guarded(loaded: Loaded, environment: Mapping[str, str]) -> tuple[Loaded, bool]:
+    """Return settings by which no stranger gets in whom nobody has let in, and whether the admin's token was just made.
+
+    Raises:
+        ConfigError: The file of the admin's token cannot be made.
+    """
+    settings = loaded.settings
+    access = settings.access
+    if not access.admin_token:
+        says = access.policy or access.tokens or access.anonymous or access.jwt_keys
+        if says or not any(reaches_strangers(endpoint, settings) for endpoint in loaded.listen):
+            return loaded, False
+        access = msgspec.structs.replace(access, admin_token=usual_place(environment))
+        settings = msgspec.structs.replace(settings, access=access)
+    is_new = AdminToken(access.admin_token).ensure()
+    return dataclasses.replace(loaded, settings=settings), is_new

@@ -5,7 +5,7 @@ half a second in all, up to 120 ms at once, in which nothing else runs, whicheve
 
 Owner: the process, as the collector is: not for hubs inside other programs. Invariant: the collector goes on when the
 last of those blocks is left that overlap, as those of a reload and of a policy that is tried may. They are entered and
-left in the event loop. Not here: what is collected otherwise, and when (`peers.daemon.garbage`).
+left in the event loop. Not here: what is collected otherwise, and when (`peers.daemon.memory`).
 """
 
 from __future__ import annotations

@@ -18,15 +18,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 from itertools import count
-from typing import Any, cast
+from typing import Any, Final, cast
 
 import msgpack
 import structlog
 
 from hub.errors import CloseCode, ConnectionLostError, HubError, UsageError
 from hub.requests.later import Later
+from peers.connections.connection import Connection
 
-__all__ = ["Control", "Functions"]
+__all__ = ["Control", "Functions", "wait_written"]
 
 _UNPACKED_BYTES = 2**31 - 1
 """Most bytes of one message: the metrics of a hub with 10,000 handlers are less than one in a thousand of it."""
@@ -147,3 +148,13 @@ class Control(asyncio.Protocol):
 
 def _gone() -> ConnectionLostError:
     return ConnectionLostError(CloseCode.GOING_AWAY, "the other process of this hub is gone")
+
+
+_LOOK_S: Final = 0.005
+"""How often the queue is looked at: nobody is told when it runs out, and a hub stops once."""
+
+
+async def wait_written(link: Connection) -> None:
+    """Wait until all that waited for a link was handed to its transport, or the link is gone."""
+    while link.handler is not None and link.handler.queued_messages:  # noqa: ASYNC110 -- see above
+        await asyncio.sleep(_LOOK_S)

@@ -18,8 +18,7 @@ from contextlib import ExitStack
 from peers.connections.connection import Connection
 from peers.connections.tcp import TcpConversation
 from peers.daemon.daemon import Daemon
-from peers.workers.control import Control, Functions
-from peers.workers.written import wait_written
+from peers.workers.control import Control, Functions, wait_written
 
 __all__ = ["Process"]
 

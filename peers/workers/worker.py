@@ -25,20 +25,18 @@ import structlog
 
 from hub.errors import HubError
 from peers.connections.connection import Connection
-from peers.daemon.daemon import Daemon
+from peers.daemon.daemon import Daemon, Part
 from peers.daemon.draining import Draining
 from peers.daemon.logs import RateLimit, configure, log_statistics
 from peers.daemon.memory import keep_freed_memory
 from peers.daemon.output_queue import OutputQueue, queue_output
-from peers.daemon.part import Part
 from peers.daemon.reloading import Reloading
 from peers.daemon.run import cared_for, loop_factory
 from peers.daemon.sources import Loaded, given
-from peers.workers.control import Control
+from peers.workers.control import Control, wait_written
 from peers.workers.events import LOOK_S, EventsOfWorker
 from peers.workers.gathering import FromWorker, Parts, share_services
 from peers.workers.orders import IDS_PER_START, Orders
-from peers.workers.written import wait_written
 
 __all__ = ["Worker", "main"]
 

@@ -16,8 +16,7 @@ from hub.settings.access import TlsSettings
 from hub.settings.settings import Settings
 from hub.settings.zeek import ZeekSettings
 from peers.client import connect
-from peers.daemon.exposure import guarded, reaches_strangers
-from peers.daemon.sources import load
+from peers.daemon.sources import guarded, load, reaches_strangers
 from peers.transport.endpoints import Endpoint
 from peers.users.admin_token import AdminToken
 from tests.daemon.conftest import StartDaemon, StartProcess

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from peers.daemon.garbage import CLOSED_LEAST, GarbageWatch
+from peers.daemon.memory import CLOSED_LEAST, GarbageWatch
 from peers.node.undisturbed import undisturbed
 from tests.garbage import set_aside
 

@@ -10,8 +10,8 @@ import pytest
 
 from hub.policy.language import read_policy
 from hub.policy.policy import Action, Policy
-from peers.daemon import remains as module
-from peers.daemon.remains import Remains
+from peers.daemon import reloading as module
+from peers.daemon.reloading import Remains
 
 
 def large() -> Policy:
