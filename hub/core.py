@@ -63,7 +63,6 @@ from hub.names.register import Register
 from hub.origin import Origin
 from hub.own_events import OwnEvents
 from hub.prefixes import PrefixSubscriptions
-from hub.prospect import Outcome, Prospect, prospect
 from hub.publisher import is_decided_by_route, may_publish
 from hub.quotas.quotas import Quotas
 from hub.quotas.resource import Resource
@@ -486,21 +485,6 @@ class Core:
         if messages < whole.messages:
             whole = stretch.only(lambda route: route.may_bring(source) and may_publish(source, route))
         self.topic_rates.look(source, whole)
-
-    def prospect(self, topic: str, source: Handler | None = None) -> Prospect:
-        """Return what becomes here of a message of a topic, as if one had just come.
-
-        Args:
-            topic: Which, not one of the hub's own.
-            source: The link that brings it, from where that has said last; None where it enters the mesh here. What it
-                has brought is then taken, or not, as if a message had come.
-        """
-        if source is not None:
-            if source.origin is not None and not self._intake.accepts(source, 0):
-                return Prospect(Outcome.OVERTAKEN if self._intake.is_lost(source) else Outcome.ANOTHER_WAY)
-            if source.rights is not None and not source.rights.may(source.acts.publishing, topic):
-                return Prospect(Outcome.POLICY)
-        return prospect(self.routes.find(topic), source, self.mesh)
 
     # The mesh.
 

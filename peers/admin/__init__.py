@@ -6,7 +6,6 @@
 | `state`, `history` | how the hub does, in one sentence, and who has lost what; what it has done before |
 | `graph`, `trace` | the hubs and links of the mesh; the ways of a topic, as far as is known |
 | `topics` | which topics bring how much |
-| `probe` | the ways of a topic, and their times, found out by a probe |
 | `rights` | what whoever asks may do |
 | `policy` | what the policy decides |
 | `audit` | what was refused, and what admins did, before one looked |

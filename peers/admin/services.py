@@ -14,7 +14,6 @@ from peers.admin.journal import JOURNAL_TOPIC, journal
 from peers.admin.kick import kick
 from peers.admin.nodes import NODES_TOPIC, nodes
 from peers.admin.policy import policy_test
-from peers.admin.probe import probe
 from peers.admin.rights import rights
 from peers.admin.served import SERVED_TOPIC, served
 from peers.admin.settings import settings
@@ -47,4 +46,3 @@ def add_services(node: Node) -> None:
     services.add(JOURNAL_TOPIC, journal(node))
     services.add(RESERVED + "settings", settings(node), for_admins=True)
     services.add(RESERVED + "mesh/trace", trace(node), for_admins=True)
-    services.add(RESERVED + "mesh/probe", probe(node), for_admins=True)

@@ -6,11 +6,10 @@ this hub ── A ── B*        B wants it: rows of this hub, A (before it: t
 ```
 
 Asked as `$hub/mesh/trace`, by admins: it tells whether anybody anywhere wants a topic. Nothing is sent to find out, so
-that nothing is said of what other hubs believe, nor of their policies: `peers.admin.probe` does that. Owner: nobody.
-Cost: that of a topic that is looked up, and about 1 µs for each hub of the mesh; an answer has at most `PAGE` hubs. The
-tree of this hub is made once for all answers until the graph changes.
+that nothing is said of what other hubs believe, nor of their policies. Cost: that of a topic that is looked up, and
+about 1 µs for each hub of the mesh; an answer has at most `PAGE` hubs.
 
-Not here: hubs of an earlier version, which are no part of the mesh; subscriptions by labels, names, requests.
+Not here: subscriptions by labels, names, requests.
 """
 
 from __future__ import annotations

@@ -44,7 +44,6 @@ from peers.wire.hello import MESH_VERSION, Hello
 from peers.wire.kinds import Kind
 from peers.wire.origin import encode_origin
 from peers.wire.oversize import fitting
-from peers.wire.probe import Probe, ProbeReport
 from peers.wire.routing import AnnouncementPart
 from peers.wire.session import Session
 from peers.wire.token import Renewal
@@ -243,7 +242,7 @@ class TcpConversation:
                 self._take_notice(event)
             case Origin():
                 self._bring_from(event)
-            case AnnouncementPart() | Digest() | Wanted() | Probe() | ProbeReport():
+            case AnnouncementPart() | Digest() | Wanted():
                 cast("Link", self.link).hear_of_mesh(event)
             case Account():
                 if self.link is not None:  # none yet, if this side has closed a link that is one too many
@@ -499,4 +498,4 @@ class ToldOrigins:
         if hub == self._said:
             return b""
         self._said = hub
-        return encode_origin(Origin(hub, 0) if origin is None else origin)
+        return encode_origin(Origin(hub, 0 if origin is None else origin.epoch))

@@ -34,16 +34,14 @@ from peers.links.names import LinkNames
 from peers.links.onward import Onward
 from peers.links.outbox import Outbox
 from peers.links.proof import LinkProof
-from peers.links.reports import Reports
 from peers.links.rules import LinkRules
 from peers.node.accounts import EndedLink, Peer, Remembered
 from peers.node.node import Node
 from peers.node.traffic import Carried, Moment
 from peers.wire.account import Account, encode_account
 from peers.wire.control import Notice
-from peers.wire.hello import MESH_WITH_PROBES, Hello
+from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
-from peers.wire.probe import Probe, ProbeReport
 from peers.wire.routing import AnnouncementPart, Assembly
 from peers.wire.session import Session
 
@@ -81,14 +79,12 @@ class Link:
         "_proof",
         "_read_before_bytes",
         "_read_bytes",
-        "_reports",
         "_session",
         "_told_arrived",
         "_write",
         "confirmed",
         "due_s",
         "handler",
-        "knows_probes",
         "news",
         "onward",
         "peer",
@@ -159,12 +155,9 @@ class Link:
         node.keepalive.watch(self, node.loop.time() + _TELL_EVERY_S)
         limit_bytes = hello.frame
         outbox = self._outbox = Outbox(handler, node.after_turn, write)
-        self._reports = Reports(outbox.due, limit_bytes)
-        self.knows_probes = hello.mesh >= MESH_WITH_PROBES
-        node.probes.join(handler, self)
         if hello.mesh:
             node.core.attach(handler)
-            self.news = MeshNews(outbox.due, limit_bytes, node.core.mesh, handler, hello.mesh)
+            self.news = MeshNews(outbox.due, limit_bytes, node.core.mesh, handler)
             node.core.link(handler, hello.id, self.news.tell, cost=cost)
         else:
             self._tell_directly(handler, hello)
@@ -206,14 +199,11 @@ class Link:
 
     # The mesh.
 
-    def hear_of_mesh(self, told: AnnouncementPart | Digest | Wanted | Origin | Probe | ProbeReport) -> None:
-        """The peer tells what it knows of the mesh, or sends a probe; of what cannot be taken it is told why."""
+    def hear_of_mesh(self, told: AnnouncementPart | Digest | Wanted | Origin) -> None:
+        """The peer tells what it knows of the mesh; of what cannot be taken it is told why."""
         mesh = self._node.core.mesh
         left_out_before = mesh.left_out
         try:
-            if isinstance(told, Probe | ProbeReport):
-                self._node.probes.hear(self.handler, told)
-                return
             whole = self._assembly.add(told) if isinstance(told, AnnouncementPart) else told
             if whole is not None:
                 self._node.core.hear_of_mesh(self.handler, whole)
@@ -222,10 +212,6 @@ class Link:
         left_out = mesh.left_out - left_out_before
         if left_out and isinstance(told, AnnouncementPart):
             self._node.surplus.tell(told.hub, mesh.records[told.hub].name, left_out)
-
-    def tell(self, report: ProbeReport) -> bool:
-        """Tell the peer of a probe; return False if there is no room for it."""
-        return self._reports.tell(report)
 
     def hear_answer(self, body: bytes) -> bool:
         """The peer answers a PING; return False if it is none that stood behind news of the mesh."""
@@ -324,7 +310,6 @@ class Link:
         if self._ended is not None:
             return
         self._node.keepalive.forget(self)
-        self._node.probes.leave(self.handler)
         self._tell_overtaken()
         self._node.traffic.end(self, self._node.loop.time())
         handler = self.handler

@@ -24,7 +24,6 @@ from hub.mesh.announcement import Told
 from hub.mesh.mesh import Mesh
 from hub.origin import Origin
 from peers.links.outbox import PORTIONS_PER_TURN
-from peers.wire.hello import MESH_WITH_MARKS
 from peers.wire.kinds import Kind
 from peers.wire.origin import encode_origin
 from peers.wire.routing import encode_routing
@@ -48,34 +47,25 @@ class MeshNews:
         limit_bytes: Largest body that the peer takes.
         mesh: Has what the peer is to be told.
         link: The handler of the peer.
-        version: Of the mesh that the peer speaks.
     """
 
-    __slots__ = ("_due", "_generation", "_limit_bytes", "_link", "_mesh", "_rest", "_version", "is_due", "said")
+    __slots__ = ("_due", "_generation", "_limit_bytes", "_link", "_mesh", "_rest", "is_due", "said")
 
     is_due: bool
     """Whether there may be something to tell: from `tell` until `take` has returned nothing."""
 
-    def __init__(
-        self, due: Callable[[MeshNews], None], limit_bytes: int, mesh: Mesh[Handler], link: Handler, version: int
-    ) -> None:
+    def __init__(self, due: Callable[[MeshNews], None], limit_bytes: int, mesh: Mesh[Handler], link: Handler) -> None:
         self.is_due = False
         self._due = due
         self._limit_bytes = limit_bytes
         self._mesh = mesh
         self._link = link
-        self._version = version
         # The generation of the graph that the peer is to confirm behind what was taken; 0 for none.
         self._generation = 0
         # What was taken and is not written yet; None for nothing.
         self._rest: Iterator[bytes] | None = None
         self.said: Origin | None = None
         """What the far side takes for the origin of what comes next; None before the first."""
-
-    @property
-    def knows_marks(self) -> bool:
-        """Whether the peer knows marks in ORIGIN."""
-        return self._version >= MESH_WITH_MARKS
 
     def tell(self) -> None:
         """There is something to tell."""
@@ -100,8 +90,8 @@ class MeshNews:
     def _encoded(self, told: Told) -> Iterable[bytes]:
         if isinstance(told, Origin):
             self.said = told
-            return [encode_origin(told, marked=self.knows_marks)]
-        return encode_routing(told, self._limit_bytes, self._version)
+            return [encode_origin(told)]
+        return encode_routing(told, self._limit_bytes)
 
     def take_turn(self) -> bytes:
         """Return as many portions as one turn has room for."""

@@ -59,7 +59,7 @@ class Onward:
         frames = [news.take_turn()] if is_behind else []
         for origin, some in groupby(batches, _origin):
             if origin != news.said:
-                frames.append(encode_origin(origin, marked=news.knows_marks))
+                frames.append(encode_origin(origin))
                 news.said = origin
             same = list(some)
             frames += [batch.frames for batch in same] if fit is None else fit(same)

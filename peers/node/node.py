@@ -45,7 +45,6 @@ from peers.node.log_statistics import LogStatistics
 from peers.node.memory import budget, memory_limit_bytes
 from peers.node.mesh_clock import MeshClock
 from peers.node.minute_lines import MinuteLines
-from peers.node.probes import Probes
 from peers.node.pulse import Pulse
 from peers.node.read_times import ReadTimes
 from peers.node.surplus import Surplus
@@ -180,7 +179,6 @@ class Node:
         self.zeek_master_counters = MasterCounters()
         """What went wrong between masters and clones of which one is this hub's."""
         self.accounts = Accounts(self.keepalive, self._tell_loss)
-        self.probes = Probes(self.core, _steady_us, self.wall_us)
         self.vacancies, self.traffic, self.spares = Vacancies(), Traffic(), Spares(self.id, settings.mesh.degree)
         # Reads the journals of other hubs of the mesh, and lets them read that of this one.
         self.far_journals = FarJournals(self.core, name, self.now_ms, lambda: self.journal)
@@ -424,11 +422,6 @@ class Node:
     def wall_us(self) -> int:
         """Return the time, µs since 1970."""
         return time.time_ns() // 1000
-
-
-def _steady_us() -> int:
-    """Return the time of a clock that does not go back, µs; that of an event loop may stand still within a turn."""
-    return time.monotonic_ns() // 1000
 
 
 _QUEUED_PARTS = 2

@@ -16,7 +16,6 @@ from peers.wire.account import Account
 from peers.wire.control import Notice
 from peers.wire.hello import Hello
 from peers.wire.names import NameClaim, NameRelease, NamesHeard
-from peers.wire.probe import Probe, ProbeReport
 from peers.wire.records import Commit, Fetch, Records, Stage
 from peers.wire.routing import AnnouncementPart
 from peers.wire.rules import RuleChange
@@ -91,8 +90,6 @@ Event = (
     | Digest
     | Wanted
     | AnnouncementPart
-    | Probe
-    | ProbeReport
     | Pong
     | Closing
 )

@@ -18,9 +18,6 @@ __all__ = [
     "FRAME_LIMIT_BYTES",
     "ID_BYTES",
     "MESH_VERSION",
-    "MESH_WITH_INCOMPLETE",
-    "MESH_WITH_MARKS",
-    "MESH_WITH_PROBES",
     "NAME_LIMIT_BYTES",
     "PROTOCOL",
     "SOFTWARE",
@@ -35,18 +32,8 @@ __all__ = [
 PROTOCOL = 1
 """The version of the protocol; the far side must speak the same."""
 
-MESH_VERSION = 6
-"""What a hub says as `mesh`: 5 is the same without incomplete announcements, 4 without marks, 3 without probes, 2
-without leaves, 1 without addresses."""
-
-MESH_WITH_PROBES = 4
-"""The first version that knows probes."""
-
-MESH_WITH_MARKS = 5
-"""The first version that knows marks in ORIGIN."""
-
-MESH_WITH_INCOMPLETE = 6
-"""The first version that knows announcements of hubs whose prefixes and rules their speaker does not know."""
+MESH_VERSION = 1
+"""What a hub says as `mesh`; the far side must say the same."""
 
 SOFTWARE = f"topichub {__version__}"
 
@@ -104,8 +91,7 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
     """The id of a link between two hubs: 8 random bytes, made by the hub that has dialled. The other hub repeats them
     if it sends ACCOUNT."""
     mesh: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """From a hub: which version of the mesh it speaks, 0 for none. ORIGIN and ROUTING are said where both sides speak
-    one; probes stand in ROUTING from version 4 on."""
+    """From a hub: which version of the mesh it speaks, 0 for none. ORIGIN and ROUTING are said where both sides do."""
     origins: bool = False
     """From a client, whether it asks for ORIGIN in front of messages; from a hub, whether it will say it there."""
     shared: Annotated[int, msgspec.Meta(ge=0)] = 0
@@ -144,6 +130,9 @@ class Hello(msgspec.Struct, frozen=True, omit_defaults=True):
             )
         if hello.role == "hub" and len(hello.id) != ID_BYTES:
             raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"HELLO: a hub's id has {ID_BYTES} bytes")
+        if hello.role == "hub" and hello.mesh not in {0, MESH_VERSION}:
+            text = f"HELLO: mesh {hello.mesh}, this side speaks {MESH_VERSION}"
+            raise ProtocolError(CloseCode.PROTOCOL_ERROR, text)
         if len(hello.name.encode("utf-8", "replace")) > NAME_LIMIT_BYTES:
             raise ProtocolError(CloseCode.PROTOCOL_ERROR, f"HELLO: name is over {NAME_LIMIT_BYTES} bytes")
         try:

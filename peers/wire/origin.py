@@ -29,14 +29,9 @@ _BODY = Struct(">16sI")
 _MARKED = Struct(">16sIQ")
 
 
-def encode_origin(origin: Origin, *, marked: bool = False) -> bytes:
-    """Return the frame.
-
-    Args:
-        origin: Which.
-        marked: Whether the far side is told its mark, too.
-    """
-    if marked and origin.mark:
+def encode_origin(origin: Origin) -> bytes:
+    """Return the frame."""
+    if origin.mark:
         return encode_frame(Kind.ORIGIN, _MARKED.pack(*origin))
     return encode_frame(Kind.ORIGIN, _BODY.pack(origin.hub, origin.epoch))
 

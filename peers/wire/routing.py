@@ -9,16 +9,13 @@ The body is a msgpack array with a number in front:
 | `[3, hub, base, seq, part, last, name, neighbours, added, removed]` | `AnnouncementPart`: of an `Announcement` |
 | `[4, (the same), addresses]` | `AddressedPart`: the first one, of a hub that has addresses |
 | `[7, (the same as 4)]` | `IncompletePart`: of one whose speaker does not know all prefixes and rules |
-| `[5, ...]`, `[6, ...]` | `Probe`, `ProbeReport`: see `peers.wire.probe` |
 
 ```
 Announcement ─ encode_routing ─▶ [part 0] [part 1] ... [part n, last] ─ decode_routing, Assembly.add ─▶ Announcement
 ```
 
 The parts of an announcement have the same hub, base and seq, and count up from 0. Parts about other hubs may stand
-between them. A newer announcement of the same hub takes the place of one that is not complete. A far side whose mesh is
-of version 1 takes no addresses: it is told all else. One of a version that does not know incomplete announcements is
-told that the hub wants everything.
+between them. A newer announcement of the same hub takes the place of one that is not complete.
 
 Owner: each connection has an `Assembly`; the rest is without state. Invariant: what is taken has ids of 16 bytes,
 numbers in their ranges, and valid prefixes and rules, none of the hub's own topics, which cross no link. What an
@@ -43,15 +40,14 @@ from hub.frame import encode_frame
 from hub.labels import LABELS_LIMIT, check_labels
 from hub.limits import ADDRESS_LIMIT_BYTES, ADDRESSES_LIMIT
 from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Interest, Leaf, Served, Told, Wanted
-from hub.mesh.record import EVERYTHING, is_topic
+from hub.mesh.record import is_topic
 from hub.names.claim import LATEST_US, Announced
 from hub.names.grammar import check_name
 from hub.tags.rule import Rule, check_rule
-from hub.topics import RESERVED, check_prefix, check_topic, printable
-from peers.wire.hello import ID_BYTES, MESH_VERSION, MESH_WITH_INCOMPLETE, NAME_LIMIT_BYTES, HubId
+from hub.topics import RESERVED, check_prefix, printable
+from peers.wire.hello import ID_BYTES, NAME_LIMIT_BYTES, HubId
 from peers.wire.kinds import Kind
 from peers.wire.malformed import MALFORMED
-from peers.wire.probe import Probe, ProbeReport
 
 __all__ = [
     "ENTRIES_PER_PART",
@@ -85,9 +81,6 @@ _ENDPOINT = re.compile("[0-9a-f]{32}")
 _AROUND_BYTES = 128
 """The most that a body takes beside its lists: an id, a name, numbers, lengths."""
 
-_ADDRESSED_VERSION = 2
-"""From this version of the mesh on, a far side takes addresses."""
-
 _FromZero = Annotated[int, msgspec.Meta(ge=0, le=SEQ_LIMIT)]
 _FromOne = Annotated[int, msgspec.Meta(ge=1, le=SEQ_LIMIT)]
 _Hubs = tuple[tuple[HubId, _FromOne], ...]
@@ -96,9 +89,6 @@ _Raw = tuple[str | _Fields, ...]
 _Interests = Annotated[_Raw, msgspec.Meta(max_length=ENTRIES_PER_PART)]
 """Prefixes; rules, `[[label, ...], prefix, sender]`; prefixes that are served, `[prefix]`; names that clients own,
 `[name, [label, ...], time, owner]`, as in NAMES; and leaves, `[time, endpoint]`, the id as 32 hexadecimal digits."""
-
-_LEAVES_VERSION = 3
-"""The first version of the mesh that knows of leaves."""
 
 
 class _Digest(msgspec.Struct, frozen=True, array_like=True, tag=1, forbid_unknown_fields=True):
@@ -146,27 +136,19 @@ class IncompletePart(AnnouncementPart, frozen=True, array_like=True, tag=7, forb
 
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(
-    _Digest | _Wanted | AnnouncementPart | AddressedPart | IncompletePart | Probe | ProbeReport
-).decode
+_decode = msgspec.msgpack.Decoder(_Digest | _Wanted | AnnouncementPart | AddressedPart | IncompletePart).decode
 
 
-def encode_routing(item: Told, limit_bytes: int, version: int = MESH_VERSION) -> Iterator[bytes]:
+def encode_routing(item: Told, limit_bytes: int) -> Iterator[bytes]:
     """Yield the frames that tell an item: one, but for an announcement that is cut into parts.
 
     Args:
         item: What is to be told.
         limit_bytes: Largest body that the far side takes. One neighbour, prefix or hub is told whatever its size.
-        version: Of the mesh that the far side speaks.
     """
     match item:
         case Announcement():
-            if version < _LEAVES_VERSION:
-                item = _without_leaves(item)
-            if not item.is_whole and version < MESH_WITH_INCOMPLETE:
-                item = item._replace(added=(*item.added, EVERYTHING), is_whole=True)
-            room_bytes = limit_bytes - _AROUND_BYTES if version >= _ADDRESSED_VERSION else 0
-            if _addresses_bytes(item) > room_bytes:
+            if _addresses_bytes(item) > limit_bytes - _AROUND_BYTES:
                 item = item._replace(addresses=())
             for part in _parts(item, limit_bytes):
                 yield encode_frame(Kind.ROUTING, _encode(part))
@@ -176,14 +158,6 @@ def encode_routing(item: Told, limit_bytes: int, version: int = MESH_VERSION) ->
             yield encode_frame(Kind.ROUTING, _encode(_Digest(item.known[:fitting])))
         case Wanted():
             yield encode_frame(Kind.ROUTING, _encode(_Wanted(item.hub)))
-
-
-def _without_leaves(announcement: Announcement) -> Announcement:
-    added, removed = (
-        tuple(one for one in interests if not isinstance(one, Leaf))
-        for interests in (announcement.added, announcement.removed)
-    )
-    return announcement._replace(added=added, removed=removed)
 
 
 class _Lists(NamedTuple):
@@ -274,13 +248,13 @@ def _size_bytes(interest: Interest) -> int:
     return _BESIDE_BYTES * (2 + len(texts)) + sum(len(text.encode()) for text in texts)
 
 
-def decode_routing(body: bytes) -> AnnouncementPart | Digest | Wanted | Probe | ProbeReport:
+def decode_routing(body: bytes) -> AnnouncementPart | Digest | Wanted:
     """Read the body of a ROUTING frame.
 
     Raises:
         RejectedError: It is no such array, or something in it cannot be; the connection goes on.
     """
-    told: _Digest | _Wanted | AnnouncementPart | Probe | ProbeReport
+    told: _Digest | _Wanted | AnnouncementPart
     try:
         told = _decode(body)
     except MALFORMED as error:
@@ -288,10 +262,6 @@ def decode_routing(body: bytes) -> AnnouncementPart | Digest | Wanted | Probe | 
     if isinstance(told, AnnouncementPart):
         _check(told)
         return msgspec.structs.replace(told, added=_interests(told.added), removed=_interests(told.removed))
-    if isinstance(told, Probe):
-        _check_probed(told.topic)
-    if isinstance(told, Probe | ProbeReport):
-        return told
     return Digest(told.known) if isinstance(told, _Digest) else Wanted(told.hub)
 
 
@@ -312,21 +282,6 @@ def _check(part: AnnouncementPart) -> None:
         raise _refusal(f"{part.entries} neighbours, prefixes and rules in one part, the limit is {ENTRIES_PER_PART}")
     if not (part.last or part.entries):
         raise _refusal("a part that holds nothing, and is not the last one")
-
-
-def _check_probed(topic: str) -> None:
-    """Look whether a probe may bear a topic: any that messages bear which cross links.
-
-    Raises:
-        RejectedError: It may not.
-    """
-    try:
-        check_topic(topic)
-    except InvalidTopicError as error:
-        raise _refusal(str(error)) from error
-    if topic.startswith(RESERVED):
-        text = f"ROUTING: topic {printable(topic)} is of a hub's own topics, which cross no link"
-        raise RejectedError(CloseCode.NOT_ALLOWED, text)
 
 
 def _interests(told: Iterable[str | _Fields]) -> tuple[Interest, ...]:

@@ -75,7 +75,7 @@ def compare(text: str, value: Any, where: str, seen: set[str]) -> None:
 async def test_what_the_page_asks_is_answered_as_its_types_say(hubs: tuple[RealHub, RealHub]) -> None:
     """Each answer has the fields of its type, all of them, and no others; and each type was looked at."""
     seen = {"Answers"}
-    questions: dict[str, Any] = {"$hub/mesh/probe": {"topic": "/types/0"}, "$hub/names": {"prefix": ""}}
+    questions: dict[str, Any] = {"$hub/mesh/trace": {"topic": "/types/0"}, "$hub/names": {"prefix": ""}}
     url, far_url = (hub.url for hub in hubs)
     async with (
         connect(url) as client,
@@ -92,8 +92,7 @@ async def test_what_the_page_asks_is_answered_as_its_types_say(hubs: tuple[RealH
 
         while (await client.request("$hub/who", None))[0]["rates"] is None:
             pass  # its first second
-        probe = {"topic": "/types/0", "wait": 0.1}
-        while not (await client.request("$hub/mesh/probe", probe))[0]["links"]:
+        while len(await client.request("$hub/mesh/trace", {"topic": "/types/0"})) < 2:
             pass  # the other hub is on its way
         rows = {row["name"]: row for row in await client.request("$hub/who", None)}
         row = rows["to be closed"]

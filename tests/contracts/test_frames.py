@@ -182,7 +182,7 @@ EXAMPLES = {
         role="hub", id=HUB, name="hub-1", journal=JOURNAL, shared=65_536, until=12.5, origins=True,
         queue=QueueWish(messages=8_192, bytes=67_108_864, overflow=Overflow.DROP_OLDEST),
     ),
-    "HELLO hub, of a link": _hello(role="hub", id=HUB, name="hub-1", token="hub_abc", link=b"linklink", mesh=6),
+    "HELLO hub, of a link": _hello(role="hub", id=HUB, name="hub-1", token="hub_abc", link=b"linklink", mesh=1),
     "MESSAGES": _messages("/zeek/dns", {"query": "example.org", "ttl": 300}),
     "MESSAGES BATCH": _messages("/a", 1, "two", [3.5, None, b"x"]),
     "MESSAGES CONFIRM": _messages("/a", 1, flags=FLAG_CONFIRM),
@@ -226,7 +226,7 @@ EXAMPLES = {
     ),
     "ORIGIN": _example(Origin(HUB, 17), encode_origin, decode_origin),
     "ORIGIN, marked": _example(
-        Origin(HUB, 17, 2**40), lambda origin: encode_origin(origin, marked=True), decode_origin
+        Origin(HUB, 17, 2**40), encode_origin, decode_origin
     ),
     "ROUTING digest": _routing(Digest(((HUB, 1), (FAR, 2**32 - 1)))),
     "ROUTING wanted": _routing(Wanted(FAR)),

@@ -1,33 +1,24 @@
-"""What a peer hub says of the mesh: a session that speaks it, what puts announcements together, and the mesh itself.
-
-Probes have a target of their own: a core with two links, one of which says anything at all.
-"""
+"""What a peer hub says of the mesh: a session that speaks it, what puts announcements together, and the mesh."""
 
 from __future__ import annotations
 
 import math
 from contextlib import suppress
 
-from hub.delivery import Role
 from hub.errors import RejectedError
-from hub.frame import HEADER_BYTES, KIND_MESSAGES, encode_frame
-from hub.handler import Handler
+from hub.frame import KIND_MESSAGES, encode_frame
 from hub.mesh.announcement import Announcement, Digest, Wanted
 from hub.mesh.mesh import Mesh
 from hub.origin import Origin
-from peers.node.accounts import Peer
-from peers.node.probes import Probes
 from peers.wire.events import Closing
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
 from peers.wire.origin import encode_origin
-from peers.wire.probe import Probe, ProbeReport, encode_probe
 from peers.wire.routing import AnnouncementPart, Assembly, decode_routing, encode_routing
 from peers.wire.scanner import NEED_DATA
 from peers.wire.session import Session
 from tests.fuzz.hub_targets import refitted_frames
 from tests.fuzz.target import Target
-from tests.hub.fakes import FakeOutlet, Turn
 from tests.wire.pair import Table
 
 __all__ = ["MESH_TARGETS"]
@@ -122,74 +113,4 @@ def _seeds() -> list[bytes]:
     ]
 
 
-class _Told:
-    """A link by which probes are told of."""
-
-    def __init__(self, far: bytes) -> None:
-        self.peer = Peer(far, "", "")
-        self.knows_probes = True
-        self.reports = 0
-
-    def tell(self, report: ProbeReport) -> bool:
-        """Take a report, which can be read."""
-        assert decode_routing(encode_probe(report)[HEADER_BYTES:]) == report
-        self.reports += 1
-        return True
-
-
-def _run_probes(data: bytes) -> None:
-    turn = Turn(hub_id=_OWN)
-    core = turn.core
-    probes = Probes(core, lambda: 0, lambda: 0)
-    links: dict[bytes, Handler] = {}
-    outlets: list[FakeOutlet] = []
-    told: list[_Told] = []
-    for far in (_OTHER, _HUB):
-        handler, outlet = turn.join(role=Role.LINK)
-        core.link(handler, far, _nothing)
-        core.mesh.hear(handler, Announcement(far, 0, 1, "", ((_OWN, 1),), ("/a",)))
-        probes.join(handler, one := _Told(far))
-        links[far] = handler
-        outlets.append(outlet)
-        told.append(one)
-    core.mesh.check(0.0)
-    core.flush()
-    asked = probes.ask("/a")
-    session = Session("hub", Table(), 1 << 20)
-    session.mesh = 4
-    session.feed(_HELLO + refitted_frames(data))
-    heard = 0
-    while (event := session.next_event()) is not NEED_DATA and not isinstance(event, Closing):
-        if isinstance(event, Origin):
-            links[_OTHER].bring_from(event)
-        elif isinstance(event, Probe | ProbeReport):
-            heard += 1
-            with suppress(RejectedError):
-                probes.hear(links[_OTHER], event)
-    core.flush()
-    written = [decode_routing(one.frames[HEADER_BYTES:]) for outlet in outlets for one in outlet.batches]
-    assert len(written) <= 2 + heard, "more probes than have come"
-    assert sum(one.reports for one in told) <= heard, "more is told than was asked"
-    assert asked.reported.keys().isdisjoint({_OWN})
-
-
-def _probe_seeds() -> list[bytes]:
-    origin = encode_origin(Origin(_OTHER, 1))
-    probe = encode_probe(Probe(1, "/a/b", 1, 10))
-    report = encode_probe(ProbeReport(_OWN, 1, _OTHER, _OWN, 1, 5, 5, "taken", 1, ((_HUB, "sent"),), 1))
-    back = encode_probe(ProbeReport(_OTHER, 1, _HUB, _OWN, 2, 5, 5, "busy", 0, (), 0))
-    return [
-        origin + probe + report,
-        probe + probe + back,
-        report + report + encode_origin(Origin(_OWN, 1)) + probe,
-        encode_origin(Origin(_HUB, 9)) + probe + origin + encode_probe(Probe(2, "/", 64, 2**53)),
-        b"".join(encode_probe(Probe(number, "/a", 1, 0)) for number in range(30)),
-    ]
-
-
-MESH_TARGETS = (
-    Target("mesh", _run, _seeds, [_HUB, _OTHER, b"$hub/", b"\xc2", b"\xc3", b"\xc0", b"\x90"]),
-    Target(
-        "probes", _run_probes, _probe_seeds, [_OWN, _HUB, _OTHER, b"$hub/", b"sent", b"\x95\x05", b"\x9c\x06"], 1_000
-    ),
-)
+MESH_TARGETS = (Target("mesh", _run, _seeds, [_HUB, _OTHER, b"$hub/", b"\xc2", b"\xc3", b"\xc0", b"\x90"]),)

@@ -24,7 +24,6 @@ _SAID: dict[str, tuple[dict[str, Any], ...]] = {
     "$hub/history": ({"span": "1h", "after": 7},),
     "$hub/losses": ({"id": 3, "limit": 10},),
     "$hub/mesh/graph": ({"after": "00" * 16},),
-    "$hub/mesh/probe": ({"topic": "/a", "wait": 0.001},),
     "$hub/mesh/trace": ({"topic": "/a", "after": "00" * 16},),
     "$hub/names": ({"prefix": "a", "after": "a.b"},),
     "$hub/nodes": ({"after": "x"},),

@@ -117,19 +117,3 @@ async def test_a_hub_that_is_lost_confirms_nothing(chain: Chain) -> None:
         with pytest.raises(RejectedError, match=r"journal\.of: hub 'hub-2' cannot be reached now"):
             await client.publish_confirmed("/a", 1)
     assert near.node.far_confirmations.statistics().pending == 0
-
-
-async def test_a_hub_of_an_earlier_version_on_the_way(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is told no marks, and messages go on; what was asked is an error once the time is over."""
-    monkeypatch.setattr("peers.links.mesh_news.MESH_WITH_MARKS", 99)
-    hubs = await chain(2)
-    await eventually(lambda: hubs[0].wanted_by(hubs[1]))
-    async with connect(hubs[0].url) as client, connect(hubs[1].url) as reader, reader.subscribe("/a") as messages:
-        await eventually(lambda: "/a" in hubs[0].wanted_by(hubs[1]) or "/" in hubs[0].wanted_by(hubs[1]))
-        waiting = asyncio.ensure_future(client.publish_confirmed("/a", 1))
-        assert (await anext(messages)).value == 1
-        await eventually(lambda: hubs[0].node.far_confirmations.statistics().pending == 1)
-        hubs[0].later(60)
-        hubs[0].node.expire()
-        with pytest.raises(RejectedError, match="has not confirmed within 30 s"):
-            await waiting

@@ -27,7 +27,6 @@ class News:
     """News of the mesh: none, or one frame."""
 
     is_due = False
-    knows_marks = True
     said: Origin | None = None
 
     def take_turn(self) -> bytes:
@@ -107,11 +106,9 @@ def test_what_was_written_is_what_the_handler_counts_and_what_stands_beside_it(
     assert written == counted + onward.beside_bytes
 
 
-@pytest.mark.parametrize("marked", [True, False])
-def test_a_mark_goes_to_who_knows_of_marks(news: News, marked: bool) -> None:  # noqa: FBT001 -- it is the case
-    """With the origin of the batch that has it, and with that one alone; others are told the origin without it."""
-    news.knows_marks = marked
+def test_a_mark(news: News) -> None:
+    """It goes with the origin of the batch that has it, and with that one alone."""
     onward = Onward(None, cast("MeshNews", news))
     written = b"".join(onward.render([batch(NEAR, 1), batch(NEAR._replace(mark=7), 2), batch(NEAR, 3)]))
     told = [decode_origin(frame.body) for frame in iterate_frames(written) if frame.kind == Kind.ORIGIN]
-    assert told == [NEAR, NEAR._replace(mark=7 if marked else 0), NEAR]
+    assert told == [NEAR, NEAR._replace(mark=7), NEAR]

@@ -305,7 +305,7 @@ async def test_two_hubs_that_dial_each_other(north: Hub, south: Hub, first: str)
 
 def socket_ends(hub: Hub) -> list[tuple[object, object]]:
     """Own and far address of each of its links."""
-    transports = [one.outlet.connection.transport for one in hub.node.core.handlers.values() if one.role is Role.LINK]  # type: ignore[attr-defined]
+    transports = [one.outlet.transport for one in hub.node.core.handlers.values() if one.role is Role.LINK]  # type: ignore[attr-defined]
     return [(one.get_extra_info("sockname"), one.get_extra_info("peername")) for one in transports]
 
 

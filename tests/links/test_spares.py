@@ -35,7 +35,7 @@ def fake(number: int) -> bytes:
 
 async def advertise(hub: Hub, *addresses: tuple[str, ...]) -> RawClient:
     """A peer of a hub that tells of further hubs, linked with itself, which have these addresses."""
-    peer = await hub.client(role="hub", id=_PEER, name="peer", mesh=2)
+    peer = await hub.client(role="hub", id=_PEER, name="peer", mesh=1)
     fakes = [fake(number) for number in range(len(addresses))]
     links = ((hub.node.id, 1), *((one, 1) for one in fakes))
     told = [Announcement(_PEER, 0, 1, "peer", links)]

@@ -330,18 +330,6 @@ async def test_links_by_the_hub_at_their_other_end(node: Node) -> None:
     assert value(scrape(node), "hub_link_up", hub="west") == 0
 
 
-async def test_probes(node: Node) -> None:
-    """Of this hub, of others, and what was told of them."""
-    probes = node.probes
-    node.probes.end(node.probes.ask("/a"))
-    probes.passed_total, probes.refused_total, probes.reports_total, probes.dropped_reports_total = 2, 3, 4, 5
-    families = scrape(node)
-    found = [value(families, "hub_probes_total", what=what) for what in ("asked", "passed", "refused")]
-    assert found == [1, 2, 3]
-    assert value(families, "hub_probe_reports_total", outcome="taken") == 4
-    assert value(families, "hub_probe_reports_total", outcome="dropped") == 5
-
-
 async def test_the_mesh(node: Node) -> None:
     """What is known of other hubs, what was refused, and messages that were not taken."""
     mesh, far = node.core.mesh, b"\x07" * 16

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.errors import CloseCode, ProtocolError
-from hub.frame import encode_frame
+from hub.frame import HEADER_BYTES, encode_frame
 from hub.overflow import Overflow, QueueLimits
 from peers.wire.hello import FRAME_LIMIT_BYTES, SOFTWARE, Hello, QueueWish, grant
 from peers.wire.kinds import Kind
@@ -98,6 +98,12 @@ def test_what_may_be_left_out() -> None:
     assert hello.frame == FRAME_LIMIT_BYTES
 
 
+def test_another_mesh() -> None:
+    """One version is spoken: a hub of another one is refused at once."""
+    with pytest.raises(ProtocolError, match="HELLO: mesh 2, this side speaks 1"):
+        Hello.decode(Hello(protocol=1, role="hub", id=bytes(16), mesh=2).encode()[HEADER_BYTES:])
+
+
 def test_what_is_said() -> None:
     """A plain map; the software is always told, what has nothing to say is left out."""
     (frame,) = frames_of(Hello(protocol=1, role="client").encode())
@@ -128,7 +134,7 @@ hellos: st.SearchStrategy[Hello] = st.one_of(
         protocol=st.just(1),
         role=st.just("hub"),
         id=st.binary(min_size=16, max_size=16),
-        mesh=st.integers(0, 2),
+        mesh=st.integers(0, 1),
     ),
 )
 

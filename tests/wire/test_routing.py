@@ -103,13 +103,10 @@ def test_an_announcement() -> None:
 
 
 def test_leaves() -> None:
-    """Stand in an array with the time in front, and are not told to a hub that does not know of them."""
+    """Stand in an array with the time in front."""
     said = Announcement(HUB, 3, 5, "edge", None, (Leaf(OTHER, 7), "/a"), (Leaf(HUB, 1),))
     (body,) = bodies(said)
     assert msgpack.unpackb(body)[8:] == [[[7, OTHER.hex()], "/a"], [[1, HUB.hex()]]]
-    (frame,) = encode_routing(said, 1 << 24, 2)
-    (older,) = frames_of(frame)
-    assert msgpack.unpackb(older.body)[8:] == [["/a"], []]
 
 
 @given(announcements, st.integers(SMALLEST_FRAME_BYTES, 30_000))
@@ -146,24 +143,20 @@ def test_a_part_is_a_turns_work(count: int) -> None:
     assert [assembly.add(part) for part in parts][-1] == said
 
 
-def test_addresses_are_for_those_who_take_them() -> None:
-    """A far side of version 1 of the mesh is told all else; they stand in the first part, where there is room."""
+def test_addresses() -> None:
+    """They stand in the first part, where there is room."""
     said = large(2500)._replace(addresses=("tcp://10.0.0.1:7400", "tls://hub.example.org:7400"))
     first, *further = map(msgpack.unpackb, bodies(said))
     assert (first[0], first[-1]) == (4, list(said.addresses))
     assert [one[0] for one in further] == [3, 3]
-    earlier = [frame.body for frame in frames_of(b"".join(encode_routing(said, 1 << 24, 1)))]
-    assert earlier == bodies(said._replace(addresses=()))
     crowded = said._replace(addresses=("x" * 256,) * 8)
     assert bodies(crowded, 2000) == bodies(crowded._replace(addresses=()), 2000)
 
 
-def test_what_is_incomplete_is_everything_to_those_who_do_not_know_that() -> None:
-    """Others are told that it is, in each part."""
+def test_what_is_incomplete() -> None:
+    """It is told in each part."""
     said = large(0)._replace(added=(Served("/s"),), is_whole=False)
     assert [array[0] for array in map(msgpack.unpackb, bodies(said))] == [7]
-    (earlier,) = encode_routing(said, 1 << 24, 5)
-    assert decode_routing(frames_of(earlier)[0].body).added == (Served("/s"), "")  # type: ignore[union-attr]
 
 
 def test_a_digest_that_does_not_fit() -> None:

@@ -27,7 +27,6 @@ SERVICES = {
     "$hub/kick",
     "$hub/losses",
     "$hub/mesh/graph",
-    "$hub/mesh/probe",
     "$hub/mesh/trace",
     "$hub/names",
     "$hub/nodes",
@@ -150,7 +149,7 @@ async def test_rights(start_workers: StartWorkers, spread: SpreadClients, tmp_pa
         offered.append((await client.request("$hub/rights", None))["asks"])
         assert set(offered[0]) >= SERVICES
         assert offered[-1] == offered[0]
-        for topic in SERVICES - {"$hub/drain", "$hub/kick", "$hub/mesh/probe", "$hub/mesh/trace"}:
+        for topic in SERVICES - {"$hub/drain", "$hub/kick", "$hub/mesh/trace"}:
             await client.request(topic, None)
 
 

@@ -7,11 +7,10 @@ from itertools import pairwise, permutations
 
 import structlog
 
-from hub.mesh.announcement import Digest, Leaf
 from hub.policy.language import read_policy
 from peers.values import decode, encode
 from peers.wire.kinds import Kind
-from peers.wire.routing import AnnouncementPart, decode_routing, encode_routing
+from peers.wire.routing import AnnouncementPart, decode_routing
 from peers.zeek.broker.messages import encode_hello, encode_version_select
 from tests.connections.broker.conftest import StartHub
 from tests.connections.broker.hubs import ZeekHub
@@ -163,19 +162,6 @@ async def test_two_zeeks_are_two(start_hub: StartHub) -> None:
     publish(1, zeeks[1])
     assert await numbers(client, 1) == [0]
     assert await zeeks[0].data(1) == [Data(_PREFIX, encode(0))]
-
-
-async def test_hubs_that_do_not_know_of_gateways(start_hub: StartHub) -> None:
-    """Are told all else; what they are not told of, they do not take for broken."""
-    hub = await start_hub(hub_id=_IDS[0])
-    await hub.zeek("/control/")
-    leaf = Leaf(LOW, hub.node.core.leaves.since_us(LOW))
-    for version, wanted_there in ((1, {"/control/"}), (2, {"/control/"}), (3, {"/control/", leaf})):
-        peer = await hub.client(role="hub", id=bytes([version]) * 16, name="peer", mesh=version)
-        (digest,) = encode_routing(Digest(()), 1 << 20)
-        await peer.send(digest)
-        assert set((await announced(peer)).added) == wanted_there
-        peer.close()
 
 
 async def announced(peer: RawClient) -> AnnouncementPart:

@@ -12,7 +12,7 @@ export interface Answers {
   "$hub/kick": Kicked;
   "$hub/losses": Loss[];
   "$hub/mesh/graph": Hub[];
-  "$hub/mesh/probe": Probed[];
+  "$hub/mesh/trace": Traced[];
   "$hub/names": Name[];
   "$hub/nodes": ClusterNode[];
   "$hub/policy/test": PolicyTested;
@@ -198,26 +198,14 @@ export interface Serving {
   pending: number;
 }
 
-export interface Probed {
+export interface Traced {
   hub: string;
   name: string;
   own: boolean;
+  wants: boolean;
   before: string | null;
-  hops: number | null;
-  outcome: string;
-  subscribers: number | null;
-  round_trip_ms: number | null;
-  waited_ms: number | null;
-  link_ms: number | null;
-  at: number | null;
-  links: NextLink[];
-  unwanted: number | null;
-}
-
-export interface NextLink {
-  hub: string;
-  name: string;
-  state: string;
+  cost: number | null;
+  barred: boolean;
 }
 
 export interface Name {

@@ -1,25 +1,22 @@
 /**
- * The way of a topic's messages from this hub, found out by a probe (`$hub/mesh/probe`, as `hub trace` asks it).
+ * The way of a topic's messages from this hub, as it knows it (`$hub/mesh/trace`, as `hub trace` asks it).
  *
  * Owner of the state: `Way`: which question was asked last; what is answered to another one is left out. Nothing is asked before somebody wants it.
  */
 
 import { complaint } from "../../parts/complaint.js";
 import { element, say } from "../../parts/element.js";
-import { short, whole } from "../../parts/figures.js";
+import { whole } from "../../parts/figures.js";
 import { visible } from "../../parts/visible.js";
 import { words } from "../../words.js";
 
-export const PROBE_TOPIC = "$hub/mesh/probe";
-
-/** The hub waits two seconds for reports; it may be busy beside that. */
-const ANSWER_MS = 15_000;
+const TRACE_TOPIC = "$hub/mesh/trace";
 
 /** Rows that are shown. */
 const ROWS = 200;
 
 /**
- * @import { Probed } from "../../feeds/services.d.ts"
+ * @import { Traced } from "../../feeds/services.d.ts"
  * @import { Shell } from "../../shell/views.js"
  */
 
@@ -50,7 +47,7 @@ export class Way {
       this.rows,
     );
     this.element = element(
-      "section", { class: "card", "aria-label": said.way, hidden: !shell.session.mayAsk(PROBE_TOPIC) },
+      "section", { class: "card", "aria-label": said.way, hidden: !shell.session.mayAsk(TRACE_TOPIC) },
       element("h2", {}, said.way),
       element("form", { class: "toolbar", autocomplete: "off", signal, on: { submit: go } }, this.topic, element("button", { type: "submit" }, said.find)),
       this.table, this.told,
@@ -67,21 +64,21 @@ export class Way {
     this.#asked += 1;
     const mine = this.#asked;
     const { session } = this.#shell;
-    if (!topic || !session.mayAsk(PROBE_TOPIC)) {
+    if (!topic || !session.mayAsk(TRACE_TOPIC)) {
       this.#show([], "");
       return;
     }
-    say(this.told, words.mesh.probing);
+    say(this.told, words.mesh.tracing);
     try {
-      const rows = await session.ask(PROBE_TOPIC, { topic }, { timeoutMs: ANSWER_MS });
-      if (this.#asked === mine) this.#show(rows, "");
+      const rows = await session.ask(TRACE_TOPIC, { topic });
+      if (this.#asked === mine) this.#show(rows, rows.length === 0 ? words.mesh.unwanted : "");
     } catch (error) {
       if (this.#asked === mine) this.#show([], complaint(error));
     }
   }
 
   /**
-   * @param {Probed[]} rows
+   * @param {Traced[]} rows
    * @param {string} problem
    */
   #show(rows, problem) {
@@ -89,44 +86,38 @@ export class Way {
     const shown = inOrder(rows).slice(0, ROWS);
     this.table.hidden = rows.length === 0;
     this.rows.replaceChildren(...shown.map(row));
-    const isWanted = rows.some((one) => one.outcome === "taken");
-    say(this.told, problem || (rows.length === 0 ? "" : !isWanted ? said.unwanted : rows.length > shown.length ? said.more(rows.length - shown.length) : ""));
+    say(this.told, problem || (rows.length > shown.length ? said.more(rows.length - shown.length) : ""));
     this.#onFound(new Set(rows.filter((one) => one.before !== null).map((one) => `${one.before} ${one.hub}`)));
   }
 }
 
 /**
- * Each hub behind the one that the probe has come from.
+ * Each hub behind the one before it, with how many are before it.
  *
- * @param {Probed[]} rows
+ * @param {Traced[]} rows
  */
 function inOrder(rows) {
   const known = new Set(rows.map(({ hub }) => hub));
-  /** @type {Map<string | null, Probed[]>} */
+  /** @type {Map<string | null, Traced[]>} */
   const behind = new Map([null, ...known].map((hub) => [hub, []]));
   for (const one of rows) behind.get(one.before !== null && known.has(one.before) ? one.before : null)?.push(one);
+  /** @type {[Traced, number][]} */
   const found = [];
-  const waiting = (behind.get(null) ?? []).reverse();
-  for (let one = waiting.pop(); one !== undefined; one = waiting.pop()) {
-    found.push(one);
-    waiting.push(...(behind.get(one.hub) ?? []).reverse());
+  const waiting = (behind.get(null) ?? []).reverse().map((one) => /** @type {[Traced, number]} */ ([one, 0]));
+  for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
+    const [one, hops] = next;
+    found.push(next);
+    for (const following of (behind.get(one.hub) ?? []).reverse()) waiting.push([following, hops + 1]);
   }
   return found;
 }
 
-/** @param {Probed} one */
-function row(one) {
-  const outcome = words.mesh.outcomes[one.outcome] ?? visible(one.outcome);
+/** @param {[Traced, number]} traced */
+function row([one, hops]) {
+  const { mesh: said } = words;
+  const isUnreachable = one.before === null && !one.own;
+  const told = one.barred ? said.barred : isUnreachable ? said.unreachable : one.wants ? said.wanted : said.passed;
   const name = element("td", { class: "cut", title: one.hub }, visible(one.name || one.hub));
-  name.style.paddingLeft = `${14 + 18 * Math.min(one.hops ?? 0, 20)}px`;
-  return element(
-    "tr", { dataset: { outcome: one.outcome } },
-    name,
-    element("td", { class: "cut", title: outcome }, outcome),
-    element("td", {}, whole(one.subscribers)),
-    element("td", {}, milliseconds(one.round_trip_ms)), element("td", {}, milliseconds(one.link_ms)), element("td", {}, milliseconds(one.waited_ms)),
-  );
+  name.style.paddingLeft = `${14 + 18 * Math.min(hops, 20)}px`;
+  return element("tr", {}, name, element("td", { class: "cut", title: told }, told), element("td", {}, whole(one.cost)));
 }
-
-/** @type {(value: number | null) => string} */
-const milliseconds = (value) => (value === null ? "" : `${short(value)} ms`);
