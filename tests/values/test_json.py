@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import time
 from typing import Any
 
 import pytest
@@ -304,3 +305,11 @@ def test_sets_keep_their_order() -> None:
     body = bytes.fromhex("0c02020000000000000009020000000000000001")
     assert decode_message(encode_message(b"", body))[1] == body
     assert decode(body) == Set([Count(1), Count(9)])
+
+
+def test_what_is_no_json_is_gone_through_once() -> None:
+    """Quotation marks, escaped and not, without an end."""
+    for text in (b'"\\v' + b'\\"' * 60_000, b'nan"' * 30_000, b'"\\v' + b"\\" * 120_000, b"[" + b'"\\v",' * 20_000):
+        started = time.perf_counter()
+        assert str(_context(text)).startswith("contained malformed JSON")
+        assert time.perf_counter() - started < 2
