@@ -2,11 +2,11 @@
 
 ```
 Waiting ─▶ requests and replies, until none are left ─▶ poster
-       └─▶ a gap, or the batches up to the next one  ─▶ outlet      more than its user may have in transit? cut, or lost
+       └─▶ a gap, or the batches up to the next one  ─▶ outlet
 ```
 
-Purpose: the order in which it goes, and what the overflow policy means where something does not fit: into the queue,
-into the hub's memory, or into what a user may have on its way.
+Purpose: the order in which it goes, and what the overflow policy means where something does not fit into the queue, or
+into the hub's memory.
 
 Owner: nobody; the handler has all state. Cost: per write of what has waited, and per overflow. Not here: the queues
 (`hub.waiting`), when they are written (`hub.handler`).
@@ -19,13 +19,11 @@ from typing import Final, Protocol, cast
 from hub.batch import Batch
 from hub.outlet import Outlet, Poster
 from hub.overflow import Overflow, QueueLimits
-from hub.quotas.quotas import Share
-from hub.quotas.transit import USUAL_WRITE_BYTES
 from hub.waiting import Waiting
 
 __all__ = ["LINK_WRITE_BYTES", "WRITE_LIMIT_BYTES", "Sink", "drop_waiting", "hold", "write_waiting"]
 
-WRITE_LIMIT_BYTES: Final = USUAL_WRITE_BYTES
+WRITE_LIMIT_BYTES: Final = 256 * 1024
 """What a handler collects in one turn before it writes early, and what it writes at a time of what has waited: one
 read's worth (asyncio reads 256 KiB at most)."""
 
@@ -40,7 +38,6 @@ class Sink(Protocol):
     outlet: Outlet
     poster: Poster | None
     limits: QueueLimits
-    share: Share | None
     writable: bool
     """Whether the outlet takes bytes; it may say so, or not, within each write."""
     delivered_bytes: int
@@ -74,28 +71,10 @@ def _write_next(sink: Sink, waiting: Waiting) -> None:
     if gap:
         sink.outlet.send_gap(gap)
         return
-    if sink.share is None:
-        batches = waiting.take_batches(sink.portion_bytes)
-    else:
-        batches = _take_granted(sink, waiting, sink.share)
+    batches = waiting.take_batches(sink.portion_bytes)
     if batches:
         sink.delivered_bytes += sum(batch.frames_bytes for batch in batches)
         sink.outlet.send(batches)
-
-
-def _take_granted(sink: Sink, waiting: Waiting, share: Share) -> list[Batch]:
-    """Take of what waits as much as its user may have in transit; lose a message that alone is more than that."""
-    transit = share.transit
-    if not transit.fits(waiting.next_bytes):
-        if sink.limits.overflow is Overflow.DISCONNECT:
-            sink.lose_all(0, f"too much in transit to {share.user} ({transit.usage.held} bytes)")
-            return []
-        before = waiting.lost_messages
-        waiting.cut_first(transit.allowance)
-        if waiting.lost_messages > before:
-            sink.has_dropped()
-            return []
-    return waiting.take_batches(sink.portion_bytes, transit.allowance)
 
 
 def hold(sink: Sink, waiting: Waiting, batch: Batch) -> None:

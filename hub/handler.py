@@ -39,7 +39,7 @@ from hub.origin import Origin, Way
 from hub.outlet import Outlet, Poster, send_mixed
 from hub.overflow import QueueLimits, overrun_text
 from hub.policy.policy import Rights
-from hub.quotas.quotas import Share
+from hub.quotas.quotas import FREE_BYTES, Share
 from hub.quotas.resource import Resource
 from hub.request_frame import Item, as_bytes
 from hub.standing import Standing
@@ -101,6 +101,7 @@ class Handler:
         "delivered_bytes",
         "delivery",
         "frame_limit_bytes",
+        "free_bytes",
         "has_rights",
         "id",
         "is_inner",
@@ -191,7 +192,9 @@ class Handler:
         self._pending: list[Batch] = []
         # How much is pending, bytes: batches, and what is posted among them.
         self._pending_bytes = 0
-        # With how much pending it writes early, bytes; 0 while its user has little room for more in transit.
+        # How much it writes at once, bytes, without asking whether its user may hold so much more (`Share.free_bytes`).
+        self.free_bytes = FREE_BYTES
+        # With how much pending it writes early, bytes.
         self.portion_bytes = LINK_WRITE_BYTES if self.is_link else WRITE_LIMIT_BYTES
         self._write_limit = self.portion_bytes
         # Requests and replies of this turn, each with the number of pending batches that go before it.
@@ -328,7 +331,7 @@ class Handler:
         if self.closed or size_bytes > self.frame_limit_bytes:
             return False
         if self._direct:
-            return self._has_room(self._pending_bytes + size_bytes)
+            return self.has_room(self._pending_bytes + size_bytes)
         waiting = self._new_waiting() if self._waiting is None else self._waiting
         return waiting.has_room_for(batch)
 
@@ -351,7 +354,7 @@ class Handler:
             return plain is not None and self.post(plain, keep=keep)
         if not self._direct:
             return self._hold_item(item, keep=keep)
-        if self.poster is None or not (size_bytes < self._write_limit or keep or self._has_room(size_bytes)):
+        if self.poster is None or not (keep or self.has_room(size_bytes)):
             return False
         self._posted.append((len(self._pending), item))
         self._pending_bytes += size_bytes
@@ -382,16 +385,14 @@ class Handler:
     def make_dear(self, write_cost: int) -> None:
         """Count each byte that it writes as so many; before the core has it."""
         self.write_cost = write_cost
-        self._write_limit = self._usual_write_limit
-
-    @property
-    def _usual_write_limit(self) -> int:
-        return self.portion_bytes if self.write_cost == 1 or self.is_link else DEAR_WRITE_LIMIT_BYTES
+        self._write_limit = self.portion_bytes if write_cost == 1 or self.is_link else DEAR_WRITE_LIMIT_BYTES
 
     def flush(self) -> None:
         """Write what a read or a turn brought, at its end, with one write. The core calls it, and nobody else does."""
         self._dirty = False
-        if (self._pending or self._posted) and not self._writing:  # as `write_pending`, with a call less for each read
+        if self._pending_bytes > self.free_bytes and self.share is not None:
+            self._write_early()
+        elif (self._pending or self._posted) and not self._writing:  # as `write_pending`, with a call less for a read
             self._send_pending()
             if self._waiting is not None:
                 self._go_on()
@@ -405,36 +406,46 @@ class Handler:
         if self._waiting is not None:  # the outlet paused within the write, perhaps resumed
             self._go_on()
 
-    def restrain(self, *, restrained: bool) -> None:
-        """Ask before each write whether its user may have so much more in transit, from now on; or no longer."""
-        self._write_limit = 0 if restrained else self._usual_write_limit
-        if restrained and self._waiting is None and (self._pending or self._posted):
-            self._write_early()
-
-    def _has_room(self, size_bytes: int) -> bool:
-        """Tell whether its user may have so much more in transit."""
-        return self.share is None or self.share.transit.fits(size_bytes)
+    def has_room(self, size_bytes: int) -> bool:
+        """Tell whether so much may be written now: it is little, or its user may hold so much more."""
+        share = self.share
+        return share is None or size_bytes <= self.free_bytes or share[Resource.QUEUED_BYTES].fits(size_bytes)
 
     def _write_early(self) -> None:
-        """Write what is pending as far as there is room for it in transit; the rest goes by the overflow policy."""
+        """Write what is pending as far as its user may hold more; the rest goes by the overflow policy."""
         if self._writing:
             return
-        if self._has_room(self._pending_bytes) or self._waiting is not None:
+        if self.has_room(self._pending_bytes) or self._waiting is not None:
             self.write_pending()
-        elif self._pending or self._posted:  # if it was asked for as room became little, it is written by now
-            self._put_off()
-            self._go_on()
+        else:
+            self._write_pieces()
 
-    def _put_off(self) -> None:
-        """Let what is pending wait."""
+    def _write_pieces(self) -> None:
+        """Write what is pending in little pieces, which need no room; what is larger alone goes by the policy."""
         pending, self._pending = self._pending, []
         posted, self._posted = self._posted, []
         self._pending_bytes = 0
-        for batch in pending:
-            self._offered_messages -= batch.messages  # they are counted again as they are held
-            self._hold(batch)
         for _, item in posted:
             self._hold_item(item, keep=True)
+        self._go_on()
+        for batch in pending:
+            self._offered_messages -= batch.messages  # they are counted again, piece by piece
+            rest: Batch | None = batch
+            while rest is not None:
+                piece, rest = rest, None
+                if piece.size_bytes > self.free_bytes:
+                    piece, rest = piece.split(piece.messages_within(piece.messages, self.free_bytes) or 1)
+                self._write_piece(piece)
+
+    def _write_piece(self, piece: Batch) -> None:
+        if self.closed or not self.writable or self._waiting is not None or not self.has_room(piece.size_bytes):
+            self._hold(piece)
+        else:
+            self._offered_messages += piece.messages
+            self._pending.append(piece)
+            self._pending_bytes += piece.size_bytes
+            self._send_pending()
+        self._go_on()
 
     def pause(self) -> None:
         """Queue from now on: the outlet takes no more bytes."""

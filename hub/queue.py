@@ -30,11 +30,6 @@ from hub.memory import HeldBatches
 from hub.overflow import Overflow, QueueLimits
 from hub.quotas.usage import Usage
 
-__all__ = ["ANY_BYTES", "BoundedQueue"]
-
-ANY_BYTES = 1 << 62
-"""More than there ever is."""
-
 
 class BoundedQueue:
     """Batches in order, with the gaps that overflow has left between them."""
@@ -144,19 +139,18 @@ class BoundedQueue:
             gap += self._items.popleft()  # type: ignore[operator]
         return gap
 
-    def take(self, limit_bytes: int, most_bytes: int = ANY_BYTES) -> list[Batch]:
+    def take(self, limit_bytes: int) -> list[Batch]:
         """Remove and return the oldest batches up to the next gap: at least one, if one is next.
 
         Args:
             limit_bytes: Stop when this much was taken.
-            most_bytes: Take no more than this, but for the first one.
         """
         self._cut_off_skipped()
         taken: list[Batch] = []
         taken_bytes = 0
         while self._items and taken_bytes < limit_bytes and not self._front_gap:
             batch = self._items[0]
-            if isinstance(batch, int) or (taken and taken_bytes + batch.size_bytes > most_bytes):
+            if isinstance(batch, int):
                 break
             self._items.popleft()
             self._held.let_go(batch)
@@ -188,24 +182,6 @@ class BoundedQueue:
                 self._held.hold(rest)
                 self._grow(rest.size_bytes)
         return taken
-
-    def cut_first(self, most_bytes: int) -> None:
-        """See to it that what is next is no larger than this: cut it, and lose its first message if that alone is."""
-        self._cut_off_skipped()
-        first = self._items[0] if self._items else 0
-        if isinstance(first, int) or first.size_bytes <= most_bytes:
-            return
-        head, rest = first.split(first.messages_within(first.messages, most_bytes) or 1)
-        self._discard_first()
-        for piece in (rest, head):
-            if piece is None:
-                continue
-            if piece is head and head.size_bytes > most_bytes:
-                self._lose(head.messages)
-                continue
-            self._items.appendleft(piece)
-            self._held.hold(piece)
-            self._grow(piece.size_bytes)
 
     def clear(self) -> None:
         """Lose everything that is held; it becomes one gap."""
@@ -257,12 +233,6 @@ class BoundedQueue:
             gap += self._items.pop()  # type: ignore[operator]
         if gap:
             self._items.append(gap)
-
-    @property
-    def next_bytes(self) -> int:
-        """How large the batch is that is next; 0 if none is next, or a gap."""
-        first = self._items[0] if self._items and not self._front_gap else 0
-        return 0 if isinstance(first, int) else first.size_bytes
 
     @property
     def _limit_bytes(self) -> int:

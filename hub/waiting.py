@@ -23,7 +23,7 @@ from typing import NamedTuple
 from hub.batch import Batch
 from hub.memory import Account, HeldBatches, Memory
 from hub.overflow import Overflow, QueueLimits
-from hub.queue import ANY_BYTES, BoundedQueue
+from hub.queue import BoundedQueue
 from hub.quotas.usage import Usage
 from hub.request_frame import Item
 from hub.request_queue import RequestQueue
@@ -127,19 +127,9 @@ class Waiting:
         """Remove the gap that is next among the messages; return how many were lost in it, 0 if none is next."""
         return self._queue.take_gap() if self._queue is not None else 0
 
-    def take_batches(self, limit_bytes: int, most_bytes: int = ANY_BYTES) -> list[Batch]:
-        """Remove and return the oldest batches up to the next gap: about so many bytes of them.
-
-        Args:
-            limit_bytes: About so many.
-            most_bytes: No more than these. What is next is no larger (`cut_first`).
-        """
-        return self._queue.take(limit_bytes, most_bytes) if self._queue is not None else []
-
-    @property
-    def next_bytes(self) -> int:
-        """How large the messages are that are next; 0 if none are next, or a gap."""
-        return self._queue.next_bytes if self._queue is not None else 0
+    def take_batches(self, limit_bytes: int) -> list[Batch]:
+        """Remove and return the oldest batches up to the next gap: about so many bytes of them."""
+        return self._queue.take(limit_bytes) if self._queue is not None else []
 
     # What is dropped.
 
@@ -156,11 +146,6 @@ class Waiting:
         ):
             return f"queues of {usage.user} full ({usage.held} bytes)"
         return f"queue full ({limits.messages} messages, {limits.bytes} bytes)"
-
-    def cut_first(self, most_bytes: int) -> None:
-        """See to it that the messages that are next are no larger than this: one that is larger alone is lost."""
-        if self._queue is not None:
-            self._queue.cut_first(most_bytes)
 
     def drop(self, surplus_bytes: int) -> None:
         """Drop so much of the messages, as there is too little memory: the newest where the policy says so."""

@@ -26,7 +26,6 @@ from typing import NamedTuple
 from hub.quotas.limits import NO_LIMITS, QuotaLimits, SetLimits
 from hub.quotas.rate import Rate
 from hub.quotas.resource import Resource
-from hub.quotas.transit import Transit
 from hub.quotas.usage import Usage, Whole
 
 __all__ = ["USERS_SHOWN", "Quotas", "Share", "ShareStatistics", "WholeStatistics"]
@@ -36,6 +35,16 @@ USERS_SHOWN = 32
 
 RATES_KEPT = 10_000
 """How many rates are kept of users who have left, 0.5 KiB each: whoever comes again at once is as fast as he was."""
+
+FREE_BYTES = 64 * 1024
+"""What a connection may hold in each direction without being charged: what a transport takes before it pauses, and a
+quarter of what a read brings."""
+
+_LEAST_FREE_BYTES = 1024
+"""What is free however many connections a user has: most messages are smaller, so that those who read get on."""
+
+_FREE_PARTS = 16
+"""What is free is at most one of so many parts of what a user may have waiting, divided by their connections."""
 
 UNBOUNDED = 1 << 62
 """What there is of a resource of which nobody has said how much there is."""
@@ -76,19 +85,17 @@ class Share:
         wholes: What he takes from.
         limits: What is set for him.
         on_left: Called once he has neither connections nor anything else.
-        on_crowded: Called with what he has in transit when there is little room for more.
         rate: What is left of his rate since he was here last; None if that is not known.
     """
 
-    __slots__ = ("_limits", "_on_crowded", "_on_left", "_transit", "_wholes", "rate", "usages", "user")
+    __slots__ = ("_limits", "_on_left", "_wholes", "rate", "usages", "user")
 
-    def __init__(  # noqa: PLR0913 -- what a share is told of the whole
+    def __init__(
         self,
         user: str,
         wholes: Mapping[Resource, Whole],
         limits: SetLimits,
         on_left: Callable[[Share], object],
-        on_crowded: Callable[[Transit], object],
         *,
         rate: Rate | None = None,
     ) -> None:
@@ -96,9 +103,6 @@ class Share:
         self._wholes = wholes
         self._limits = limits
         self._on_left = on_left
-        self._on_crowded = on_crowded
-        # What his connections have in transit, from the first one on that is charged to him.
-        self._transit: Transit | None = None
         # Resource → what he holds of it, from the first time on that somebody asks.
         self.usages: dict[Resource, Usage] = {}
         # How fast he may publish; there whether it is limited now or not, as a reload may change that.
@@ -113,13 +117,14 @@ class Share:
             usage = self.usages[resource] = Usage(self._wholes[resource], self.user, limit, self._look)
         return usage
 
-    @property
-    def transit(self) -> Transit:
-        """What his connections have in transit."""
-        transit = self._transit
-        if transit is None:
-            transit = self._transit = Transit(self[Resource.IN_TRANSIT_BYTES], self._on_crowded)
-        return transit
+    def free_bytes(self) -> int:
+        """Return what one more connection may hold in each direction without being charged; it keeps that.
+
+        Less for each that comes, where the user has very many: so what is free for all is never much more than a part
+        of what the user may have waiting.
+        """
+        fair = self[Resource.QUEUED_BYTES].most // (_FREE_PARTS * max(1, self[_CONNECTIONS].held))
+        return max(_LEAST_FREE_BYTES, min(FREE_BYTES, fair))
 
     @property
     def limits(self) -> SetLimits:
@@ -160,7 +165,7 @@ class Quotas:
         limits: What is set for users and roles.
     """
 
-    __slots__ = ("_crowded", "_held_back_total", "_limits", "_rates", "_roles", "_shares", "wholes")
+    __slots__ = ("_held_back_total", "_limits", "_rates", "_roles", "_shares", "wholes")
 
     def __init__(self, totals: Mapping[Resource, int] | None = None, limits: QuotaLimits = NO_LIMITS) -> None:
         totals = totals or {}
@@ -168,8 +173,6 @@ class Quotas:
         self._limits = limits
         # User → his share, from `join` until he has left.
         self._shares: dict[str, Share] = {}
-        # Of users who have little room for more in transit, from when there is little until there is enough again.
-        self._crowded: dict[Transit, None] = {}
         # User who has left → his rate, who left first is first. Else it would be a new one each time he connects.
         self._rates: dict[str, Rate] = {}
         # How often connections of users who have left were not read on for their rate.
@@ -210,16 +213,7 @@ class Quotas:
         if share is not None:
             return share
         limits = self._limits.of(user, roles)
-        return Share(user, self.wholes, limits, self._forget, self._note_crowded, rate=self._rates.get(user))
-
-    def _note_crowded(self, transit: Transit) -> None:
-        self._crowded[transit] = None
-
-    def look(self) -> None:
-        """See whether there is room again for those who had little: whoever has a clock calls it once a second."""
-        for transit in tuple(self._crowded):
-            if not transit.look():
-                del self._crowded[transit]
+        return Share(user, self.wholes, limits, self._forget, rate=self._rates.get(user))
 
     def give_roles(self, share: Share, roles: frozenset[str]) -> None:
         """Let a user have these roles from now on, and the limits that follow."""

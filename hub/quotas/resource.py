@@ -21,9 +21,8 @@ class Resource(Enum):
     PENDING_REQUESTS = "pending_requests"
     """Requests without an answer; whoever has asked pays."""
     QUEUED_BYTES = "queued_bytes"
-    """What waits for slow ones: messages, requests and replies. Whoever is to get them pays."""
-    IN_TRANSIT_BYTES = "in_transit_bytes"
-    """Large frames that have begun and are not complete, and what transports have not written."""
+    """What waits: messages, requests and replies for slow ones, whose user pays, with what their transports have not
+    written; and what was read of a client and not acted on, such as a large frame that is not complete."""
     DESCRIPTORS = "descriptors"
     """Of shared memory; whoever has brought them pays."""
     STAGED_BYTES = "staged_bytes"
@@ -36,7 +35,7 @@ class Resource(Enum):
     @property
     def is_size(self) -> bool:
         """Whether it is counted in bytes."""
-        return self in {Resource.QUEUED_BYTES, Resource.IN_TRANSIT_BYTES, Resource.STAGED_BYTES}
+        return self in {Resource.QUEUED_BYTES, Resource.STAGED_BYTES}
 
     @property
     def text(self) -> str:
@@ -46,7 +45,6 @@ class Resource(Enum):
 
 _TEXTS = {
     Resource.SERVICES: "prefixes that are served",
-    Resource.QUEUED_BYTES: "bytes in queues",
-    Resource.IN_TRANSIT_BYTES: "bytes in transit",
+    Resource.QUEUED_BYTES: "bytes waiting",
     Resource.STAGED_BYTES: "bytes staged",
 }

@@ -117,6 +117,13 @@ class Usage:
         self.refuse()
         return False
 
+    def fits(self, amount: int) -> bool:
+        """Tell whether they may hold so much more now; a refusal is counted."""
+        if amount <= self.room:
+            return True
+        self.refuse()
+        return False
+
     def refuse(self) -> None:
         """Count a refusal."""
         self.refused_total += 1
@@ -165,8 +172,7 @@ class Usage:
         Raises:
             RejectedError: He may not hold it.
         """
-        if amount > self.room:
-            self.refuse()
+        if not self.fits(amount):
             raise self.rejection(amount)
 
     def rejection(self, amount: int) -> RejectedError:

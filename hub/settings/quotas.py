@@ -18,16 +18,6 @@ class QuotaSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         int,
         between("bytes", 0, 16 * TIB, "What may wait for slow clients of all users; 0 is half of the hub's memory."),
     ] = 0
-    in_transit_bytes: Annotated[
-        int,
-        between(
-            "bytes",
-            0,
-            16 * TIB,
-            "What users' large frames may hold before they are complete, and what was written to them and not read; "
-            "0 is a quarter of the hub's memory.",
-        ),
-    ] = 0
     prefixes: Annotated[
         int, between("prefixes", 0, 10**9, "Prefixes of all users together; 0 is one for each 8 KiB of the memory.")
     ] = 0

@@ -26,7 +26,8 @@ from hub.delivery import Role
 from hub.errors import CloseCode, NotRecognisedError
 from hub.handler import Handler
 from hub.policy.grants import User
-from hub.quotas.quotas import Share
+from hub.quotas.quotas import FREE_BYTES, Share
+from hub.quotas.resource import Resource
 from hub.request_frame import Item
 from hub.stretch import Run, Stretch
 from peers.connections.conversation import ENDED, Conversation, Session
@@ -42,7 +43,6 @@ from peers.transport.transport import (
     NO_TRANSPORT,
     end_writing,
     far_address,
-    pause_while_unwritten,
     unread_bytes,
     write_pieces,
 )
@@ -314,7 +314,7 @@ class Connection(asyncio.Protocol):
         self.is_lost = True
         self.reason = self.reason or (str(exc) if exc is not None else self.conversation.unsaid)
         self.node.keepalive.forget(self)
-        self.holding.give_back(self)
+        self.holding.give_back()
         self._stop_pacing()
         self._core.depart(partial(self.guard, self._give_back))
 
@@ -754,7 +754,10 @@ class Connection(asyncio.Protocol):
         if handler.share is None:  # one connection too many: the core closes it as the turn ends
             self.stop_reading(ENTERING)
             return
-        self.holding.charge(handler.share.transit, self)
+        free_bytes = handler.free_bytes = handler.share.free_bytes()
+        self.holding.charge(handler.share[Resource.QUEUED_BYTES], free_bytes)
+        if free_bytes < FREE_BYTES and not handler.is_link:  # a link keeps less than that anyway
+            self.transport.set_write_buffer_limits(free_bytes)
         pacing = self.pacing = Pacing(handler.share.rate, handler, self.node.loop, self._stop_waiting)
         if pacing.rate.is_limited and pacing.spend(0):
             self.stop_reading(ENTERING)
@@ -778,20 +781,6 @@ class Connection(asyncio.Protocol):
         if self.pacing is not None:
             self.pacing.leave()
         self.unread_for &= ~(PACED | KEPT_OUT)
-
-    def carry(self, free_bytes: int, *, is_tight: bool) -> None:
-        """Hold so much in each direction uncharged; if tight, ask before each write. See `hub.quotas.transit`."""
-        self.holding.free_bytes = free_bytes
-        if self.handler is not None and not self.handler.closed:
-            self.handler.restrain(restrained=is_tight)
-        if self.transport.is_closing():
-            return
-        if is_tight:
-            pause_while_unwritten(self.transport)
-        else:
-            self.transport.set_write_buffer_limits(free_bytes)
-        if self.is_choked:
-            self._charge_unwritten()
 
     def _charge_unwritten(self) -> None:
         """Charge what the transport holds, with what TLS keeps beside it."""

@@ -12,16 +12,15 @@ more than the hub has.
 Owner: one connection, which tells it of large holdings only (`free_bytes`) and says when they are gone. Invariant: the
 account holds the sum of both over all connections. Cost: an addition when a holding changes, nothing while it is small.
 
-Not here: what is done about a frame that grows while there is no memory, or more than its user may have in transit: it
-ends its connection (`peers.connections.connection`).
+Not here: what is done about a frame that grows while there is no memory, or more than its user may hold: it ends its
+connection (`peers.connections.connection`).
 """
 
 from __future__ import annotations
 
 from hub.memory import Account, Memory
-from hub.quotas.transit import FREE_BYTES, Carrier, Transit
-
-__all__ = ["Holding"]
+from hub.quotas.quotas import FREE_BYTES
+from hub.quotas.usage import Usage
 
 
 class Holding:
@@ -31,12 +30,12 @@ class Holding:
         account: Where it is charged.
     """
 
-    __slots__ = ("_account", "_acted_bytes", "_transit", "begun_bytes", "free_bytes", "refusal", "unwritten_bytes")
+    __slots__ = ("_account", "_acted_bytes", "_usage", "begun_bytes", "free_bytes", "refusal", "unwritten_bytes")
 
     def __init__(self, account: Account) -> None:
         self._account = account
-        # What all connections of the user hold; None where nobody is charged.
-        self._transit: Transit | None = None
+        # What waits for all connections of the user, and of them; None where nobody is charged.
+        self._usage: Usage | None = None
         self.free_bytes = FREE_BYTES
         """What is held without being charged, in each direction; less where its user has very many connections."""
         self.refusal = ""
@@ -68,7 +67,7 @@ class Holding:
         if waits:
             return ""
         has_grown, self._acted_bytes = self.begun_bytes > self._acted_bytes, self.begun_bytes
-        if not has_grown or (self._transit is not None and self._transit.room):
+        if not has_grown or (self._usage is not None and self._usage.room):
             self.refusal = ""
         return self.refusal
 
@@ -83,17 +82,17 @@ class Holding:
         if more:
             self.begun_bytes = charged
             self._account.charge(more)
-            if self._transit is not None:
-                self._charge(self._transit, more)
+            if self._usage is not None:
+                self._charge(self._usage, more)
         return more > 0
 
-    def _charge(self, transit: Transit, more: int) -> None:
+    def _charge(self, usage: Usage, more: int) -> None:
         """Charge the user for what has come of a frame: it is held, whether he may hold it or not."""
         if more < 0:
-            transit.usage.give_back(-more)
-        elif not transit.take(more):
-            self.refusal = transit.rejection(more).text
-            transit.add(more)
+            usage.give_back(-more)
+        elif not usage.take(more):
+            self.refusal = usage.rejection(more).text
+            usage.add(more)
 
     def leave_unwritten(self, size_bytes: int) -> None:
         """So much waits in the transport now."""
@@ -102,26 +101,20 @@ class Holding:
             more = charged - self.unwritten_bytes
             self._account.charge(more)
             self.unwritten_bytes = charged
-            if self._transit is not None:
+            if self._usage is not None:
                 if more > 0:
-                    self._transit.add(more)
+                    self._usage.add(more)
                 else:
-                    self._transit.usage.give_back(-more)
+                    self._usage.give_back(-more)
 
-    def charge(self, transit: Transit, carrier: Carrier) -> None:
-        """The user is known: charge him, too, for what is held now and later.
+    def charge(self, usage: Usage, free_bytes: int) -> None:
+        """The user is known: charge them, too, for what is held now and later, but for so much in each direction."""
+        self._usage = usage
+        self.free_bytes = free_bytes
+        usage.add(self.begun_bytes + self.unwritten_bytes)
 
-        Args:
-            transit: Of the user.
-            carrier: The connection.
-        """
-        self._transit = transit
-        transit.enter(carrier, self.begun_bytes + self.unwritten_bytes)
-
-    def give_back(self, carrier: Carrier) -> None:
+    def give_back(self) -> None:
         """The connection is over."""
         self.begin(0)
         self.leave_unwritten(0)
-        if self._transit is not None:
-            self._transit.leave(carrier)
-        self._transit = None
+        self._usage = None

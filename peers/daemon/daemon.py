@@ -545,7 +545,6 @@ class Daemon:
             node.far_consumers.tick,
             lambda: self._tell_of_drops(now_s),
             lambda: node.pulse.beat(now_s, now_s - due_s),
-            node.core.quotas.look,
             lambda: node.core.tick(now_s),
             self._memory_watch.tick,
             self._tell_of_memory,

@@ -425,10 +425,7 @@ class Node:
 
 
 _QUEUED_PARTS = 2
-"""What users may have in queues is one of so many parts of the hub's memory, where nothing else is set."""
-
-_IN_TRANSIT_PARTS = 4
-"""The same for large frames that are not complete: two of 16 MiB fit where the hub has 256 MiB."""
+"""What users may have waiting is one of so many parts of the hub's memory, where nothing else is set."""
 
 _HELD_BYTES = 1024
 """What a prefix, a rule or a name takes at most, about: a long one counts several times."""
@@ -455,7 +452,6 @@ def totals(settings: Settings, memory_bytes: int) -> dict[Resource, int]:
         Resource.NAMES: min(settings.names.total, others),
         Resource.PENDING_REQUESTS: min(settings.requests.pending_total, part_bytes // _PENDING_BYTES),
         Resource.QUEUED_BYTES: quotas.queued_bytes or memory_bytes // _QUEUED_PARTS,
-        Resource.IN_TRANSIT_BYTES: quotas.in_transit_bytes or memory_bytes // _IN_TRANSIT_PARTS,
         Resource.DESCRIPTORS: settings.shm.descriptors,
         Resource.STAGED_BYTES: min(settings.journal.staged_bytes, memory_bytes // STAGED_PARTS),
         Resource.JOURNAL_READS: PENDING_LIMIT,

@@ -206,8 +206,8 @@ class JournalRequests:
             outcome = RejectedError(CloseCode.TRY_AGAIN_LATER, "what you may do has changed meanwhile: ask again")
         if isinstance(outcome, RejectedError):
             self._reject(outcome, request)
-        elif (share := self._handler.share) is not None and not share.transit.fits(len(outcome)):
-            self._reject(share.transit.rejection(len(outcome)), request)
+        elif (share := self._handler.share) is not None and not self._handler.has_room(len(outcome)):
+            self._reject(share[Resource.QUEUED_BYTES].rejection(len(outcome)), request)
         elif len(outcome) - HEADER_BYTES > limit:
             text = f"RECORDS of {len(outcome)} bytes with one record, the far side takes {limit}: take larger frames"
             self._reject(RejectedError(CloseCode.TOO_BIG, text), request)

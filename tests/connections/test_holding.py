@@ -5,20 +5,10 @@ from __future__ import annotations
 import pytest
 
 from hub.memory import Memory
+from hub.quotas.quotas import FREE_BYTES
 from hub.quotas.resource import Resource
-from hub.quotas.transit import FREE_BYTES, RESERVE_BYTES, Transit
 from hub.quotas.usage import Usage, Whole
 from peers.connections.holding import Holding
-
-
-class _Idle:
-    """A connection that is told how much it may hold."""
-
-    def carry(self, free_bytes: int, *, is_tight: bool) -> None:
-        """Do nothing about it."""
-
-
-IDLE = _Idle()
 
 
 def test_what_is_small_is_free() -> None:
@@ -50,36 +40,32 @@ def test_both_directions_of_all_connections_are_one_sum() -> None:
     one.leave_unwritten(200_000)
     other.leave_unwritten(300_000)
     assert account.size_bytes == 1_500_000
-    one.give_back(IDLE)
+    one.give_back()
     assert account.size_bytes == 300_000
     other.leave_unwritten(0)
     assert account.size_bytes == 0
 
 
 def test_the_user_pays_from_when_he_is_known() -> None:
-    """What came before is charged then; a frame that is more than he may have is held all the same, and told.
-
-    What his connection may hold without being charged is left of what he may have, and what TLS may add.
-    """
+    """What came before is charged then; a frame that is more than he may have is held all the same, and told."""
     account = Memory().account("connections")
-    usage = Usage(Whole(Resource.IN_TRANSIT_BYTES, 10_000_000), "alice", 1_000_000, lambda: None)
+    usage = Usage(Whole(Resource.QUEUED_BYTES, 10_000_000), "alice", 1_000_000, lambda: None)
     holding = Holding(account)
     holding.begin(600_000)
-    holding.charge(Transit(usage, lambda _: None), IDLE)
+    holding.charge(usage, 10_000)
     assert usage.held == 600_000
     holding.leave_unwritten(700_000)
     assert (usage.held, holding.refusal) == (1_300_000, "")
-    free = 2 * FREE_BYTES + RESERVE_BYTES
-    holding.leave_unwritten(300_000 - free)
+    holding.leave_unwritten(10_000)
+    assert usage.held == 600_000, "what is free is not charged"
+    holding.leave_unwritten(300_000)
     holding.begin(700_000)
-    assert (usage.held, holding.refusal) == (1_000_000 - free, "")
+    assert (usage.held, holding.refusal) == (1_000_000, "")
     assert holding.begin(700_001)
-    assert usage.held == account.size_bytes == 1_000_001 - free
-    start = f"user alice has {1_000_000 - free} bytes in transit, 1 more are too many: of 1000000, {free} are for what"
-    assert holding.refusal.startswith(start)
-    assert holding.begin(700_001 + free)
+    assert usage.held == account.size_bytes == 1_000_001
+    assert holding.refusal.startswith("user alice has 1000000 bytes waiting, 1 more are too many")
     assert holding.refusal.endswith("the limit for this user is 1000000")
-    holding.give_back(IDLE)
+    holding.give_back()
     assert usage.held == account.size_bytes == 0
 
 
@@ -113,9 +99,9 @@ def test_what_waits_for_its_turn_is_charged_until_all_of_it_was_acted_on() -> No
 def test_a_user_without_room_is_refused_what_is_incomplete(rest_bytes: int) -> None:
     """A read that waits may hold whole messages, so it is charged, and refused nothing before they were acted on."""
     memory = Memory()
-    usage = Usage(Whole(Resource.IN_TRANSIT_BYTES, 400_000), "alice", 400_000, lambda: None)
+    usage = Usage(Whole(Resource.QUEUED_BYTES, 400_000), "alice", 240_000, lambda: None)
     holding = Holding(memory.account("connections"))
-    holding.charge(Transit(usage, lambda _: None), IDLE)
+    holding.charge(usage, FREE_BYTES)
     assert not holding.grow(300_000, memory, waits=True)
     assert usage.held == 300_000
     assert holding.grow(rest_bytes, memory).startswith("user alice has") is bool(rest_bytes)

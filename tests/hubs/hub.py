@@ -210,7 +210,6 @@ class Hub:
         """Put the clock forward, and do what is due then."""
         self.clock.ahead_s += seconds
         self.node.keepalive.tick(self.clock.time())
-        self.node.core.quotas.look()
         self.node.expire()
 
     def shrink_buffers(self) -> None:

@@ -234,15 +234,15 @@ def test_fetching_what_cannot_be_read(bench: Bench) -> None:
 
 
 def test_an_answer_for_which_its_user_has_no_room(bench: Bench) -> None:
-    """Many FETCHes of many connections that do not read are many megabytes: what is too much in transit is refused."""
-    bench.handler.share = Quotas({Resource.IN_TRANSIT_BYTES: 1_000_000}).join("alice", frozenset())
+    """Many FETCHes of many connections that do not read are much: what is too much for their user is refused."""
+    bench.handler.share = Quotas({Resource.QUEUED_BYTES: 1_000_000}).join("alice", frozenset())
     for request, size_bytes in enumerate((500_000, 1_000, 400_000), 5):
         bench.requests.act(Fetch(request))
         bench.journal.fetches[-1][1](bytearray(encode_frame(Kind.RECORDS, bytes(size_bytes))))
     assert [frame.kind for frame in bench.said] == [Kind.NOTICE, Kind.RECORDS, Kind.RECORDS]
     notice = decode_notice(bench.said[0].body)
     assert (notice.request, notice.code) == (5, CloseCode.TRY_AGAIN_LATER)
-    assert "bytes in transit" in notice.text
+    assert "bytes waiting" in notice.text
     assert not bench.requests.journal.pending
 
 
