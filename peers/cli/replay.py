@@ -22,7 +22,7 @@ import msgspec
 from hub.errors import UsageError
 from hub.topics import printable
 from peers.cli.flag_values import FlagError
-from peers.wire.malformed import MALFORMED
+from peers.wire.reasons import MALFORMED
 
 _TOKEN = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]|[^{}]+")
 

@@ -37,7 +37,7 @@ from peers.cli.url import HubFlags
 from peers.client import InvalidValueError, Store, StoreChange, StoreEntry, StoreWatch, connect
 from peers.client.stores.values import value_of
 from peers.client.values import encode_value
-from peers.wire.malformed import MALFORMED
+from peers.wire.reasons import MALFORMED
 
 _SECOND_US = 1_000_000
 

@@ -37,8 +37,8 @@ from peers.transport.transport import end_writing, pause_while_unwritten
 from peers.wire.control import Notice
 from peers.wire.events import Closing
 from peers.wire.hello import Hello
+from peers.wire.reasons import retry_after_s
 from peers.wire.records import Records
-from peers.wire.retry import retry_after_s
 
 __all__ = ["Connection", "Ending", "Told"]
 

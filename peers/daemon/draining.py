@@ -27,7 +27,7 @@ from hub.delivery import Role
 from hub.handler import Handler
 from peers.node.audit import By
 from peers.node.node import HUB_STOPS, Node, connection_of
-from peers.wire.retry import with_retry
+from peers.wire.reasons import with_retry
 
 __all__ = ["Draining"]
 

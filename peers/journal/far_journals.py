@@ -46,7 +46,7 @@ from peers.journal.recording import Cancel, Recording
 from peers.journal.view import LARGE_FACTOR
 from peers.wire.control import Notice, decode_notice, encode_notice
 from peers.wire.kinds import Kind
-from peers.wire.malformed import MALFORMED
+from peers.wire.reasons import MALFORMED
 from peers.wire.records import Fetch
 
 __all__ = ["ANSWERING_LIMIT", "ANSWER_MS", "PIECE_BYTES", "WAIT_MS", "FarJournalStatistics", "FarJournals"]

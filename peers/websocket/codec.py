@@ -6,8 +6,8 @@ What a client sends becomes one of `ClientMessage`; what cannot be is told apart
 * `RefusedError`: sound, but no message that the hub takes: unknown type, missing or wrong field, too many items. It
   is answered by an `error` with the same request, and the connection goes on.
 
-Here is which kind of message it is; what is published is made in `peers.websocket.publication_codec`, requests and
-replies in `peers.websocket.request_codec`, and the reasons of refusals in `peers.websocket.refusals`.
+Here is which kind of message it is; what is published is made in `peers.websocket.batches`, requests and
+replies in `peers.websocket.codec`, and the reasons of refusals in `peers.websocket.codec`.
 
 No state, no I/O. Cost: one pass of msgspec; a second one only to name what is wrong.
 """
@@ -17,18 +17,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from websockets.frames import Opcode
 
 from hub.batch import Batch
 from hub.errors import CloseCode, ProtocolError, RejectedError
+from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH, KEY_LIMIT_BYTES
 from hub.names.claim import Wish
+from hub.request_frame import FLAG_NAMED, TRANSACTIONS, Reply, Request, Status
+from hub.topics import printable
 from peers.journal.forms import Form, Order
 from peers.values.conversion import PARTS_LIMIT, possible_containers, possible_parts, without_collecting
 from peers.values.forms import Form as BatchForm
 from peers.values.nesting import NESTING_LIMIT, is_nested_too_deep, is_packed_too_deep
-from peers.websocket.batches import json_form, msgpack_form
+from peers.websocket.batches import (
+    ITEMS_LIMIT,
+    JsonPublish,
+    RawPublish,
+    array_head,
+    json_form,
+    msgpack_form,
+    publication_of_json,
+    publication_of_msgpack,
+)
 from peers.websocket.messages import (
     Claim,
     ClientMessage,
@@ -47,25 +60,247 @@ from peers.websocket.messages import (
     Unsubscribe,
     UnsubscribeRules,
 )
-from peers.websocket.publication_codec import (
-    ITEMS_LIMIT,
-    JsonPublish,
-    RawPublish,
-    array_head,
-    publication_of_json,
-    publication_of_msgpack,
-)
-from peers.websocket.refusals import JSON_ENVELOPE, MSGPACK_ENVELOPE, malformed, refused, too_many
-from peers.websocket.request_codec import JsonReply, JsonRequest, RawReply, RawRequest, reply_of, request_of
 from peers.wire.events import ServiceChange, SubscriptionChange
 from peers.wire.hello import NAME_LIMIT_BYTES
-from peers.wire.malformed import MALFORMED
 from peers.wire.names import NameClaim, NameRelease
+from peers.wire.reasons import MALFORMED
 from peers.wire.records import END_OF_TIME_US, FETCH_BYTES
 from peers.wire.rules import RuleChange
 from peers.wire.token import Renewal, check_token
 
-__all__ = ["FETCH_LIMIT_BYTES", "JSON", "JSON_BYTES", "JSON_LIMIT_BYTES", "MSGPACK", "Codec"]
+__all__ = [
+    "FETCH_LIMIT_BYTES",
+    "JSON",
+    "JSON_BYTES",
+    "JSON_ENVELOPE",
+    "JSON_LIMIT_BYTES",
+    "MSGPACK",
+    "MSGPACK_ENVELOPE",
+    "Codec",
+    "EnvelopeReader",
+    "JsonReply",
+    "JsonRequest",
+    "RawReply",
+    "RawRequest",
+    "malformed",
+    "refused",
+    "reply_of",
+    "request_of",
+    "too_many",
+]
+
+
+# Turning the messages `request` and `reply` of WebSocket clients into the hub's own `Request` and `Reply`.
+
+
+_Transaction = Annotated[int, msgspec.Meta(ge=0, lt=TRANSACTIONS)]
+_Count = Annotated[int, msgspec.Meta(ge=1, le=BATCH_LIMIT_MESSAGES)]
+_Status = Annotated[int, msgspec.Meta(ge=0, le=255)]
+
+
+class JsonRequest(msgspec.Struct, frozen=True, tag="request"):
+    """A `request` in JSON."""
+
+    request: _Transaction
+    topic: str = ""
+    service: str = ""
+    timeout_ms: _Transaction = 0
+    value: Any = msgspec.UNSET
+    values: list[Any] | msgspec.UnsetType = msgspec.UNSET
+
+
+class RawRequest(msgspec.Struct, frozen=True, tag="request"):
+    """A `request` in msgpack, whose values are not looked into."""
+
+    request: _Transaction
+    topic: str = ""
+    service: str = ""
+    timeout_ms: _Transaction = 0
+    value: msgspec.Raw = msgspec.Raw()
+    values: msgspec.Raw = msgspec.Raw()
+
+
+class JsonReply(msgspec.Struct, frozen=True, tag="reply"):
+    """A `reply` in JSON."""
+
+    request: _Transaction
+    value: Any = msgspec.UNSET
+    values: list[Any] | msgspec.UnsetType = msgspec.UNSET
+    status: _Status = 0
+    text: str = ""
+    count: _Count = 1
+
+
+class RawReply(msgspec.Struct, frozen=True, tag="reply"):
+    """A `reply` in msgpack, whose values are not looked into."""
+
+    request: _Transaction
+    value: msgspec.Raw = msgspec.Raw()
+    values: msgspec.Raw = msgspec.Raw()
+    status: _Status = 0
+    text: str = ""
+    count: _Count = 1
+
+
+_pack = msgspec.msgpack.Encoder().encode
+
+
+def request_of(message: JsonRequest | RawRequest) -> Request:
+    """Return the hub's own request for a `request`.
+
+    Raises:
+        RefusedError: The message has no value or no target, or too many of them.
+    """
+    flags, values = _values(message, "request")
+    target = (message.service or message.topic).encode()
+    if bool(message.service) == bool(message.topic) or len(target) > KEY_LIMIT_BYTES:
+        text = "request: expected `topic` or `service`, one of the two"
+        raise RefusedError(CloseCode.BAD_DATA, text, message.request, about="request")
+    named = FLAG_NAMED if message.service else 0
+    return Request(target, message.request, message.timeout_ms, values, flags | named)
+
+
+def reply_of(message: JsonReply | RawReply) -> Reply:
+    """Return the hub's own reply for a `reply`; raises what `request_of` raises."""
+    first = message.request
+    if message.status == Status.OK:
+        flags, values = _values(message, "reply")
+        return Reply(first, Status.OK, values, flags)
+    reason = _pack(message.text)
+    if message.count == 1:
+        return Reply(first, message.status, reason)
+    return Reply(first, message.status, BATCH_COUNT.pack(message.count) + reason, FLAG_BATCH)
+
+
+def _values(message: JsonRequest | RawRequest | JsonReply | RawReply, kind: str) -> tuple[int, bytes]:
+    """Return the flags and the values as they stand in the body of a frame."""
+
+    def refuse(text: str, code: CloseCode = CloseCode.BAD_DATA) -> RefusedError:
+        return RefusedError(code, f"{kind}: {text}", message.request, about=kind)
+
+    if isinstance(message, RawRequest | RawReply):
+        single, packed, count = _of_msgpack(bytes(message.value), bytes(message.values), refuse)
+    else:
+        single, packed, count = _of_json(message.value, message.values, refuse)
+    if not 0 < count <= BATCH_LIMIT_MESSAGES:
+        code = CloseCode.TOO_BIG if count else CloseCode.BAD_DATA
+        raise refuse(f"{count} values, expected 1 to {BATCH_LIMIT_MESSAGES}", code)
+    return (0, packed) if single else (FLAG_BATCH, BATCH_COUNT.pack(count) + packed)
+
+
+_ONE_OF_TWO = "expected `value` (one) or `values` (a list), one of the two"
+
+
+def _of_msgpack(value: bytes, values: bytes, refuse: Callable[[str], RefusedError]) -> tuple[bool, bytes, int]:
+    if bool(value) == bool(values):
+        raise refuse(_ONE_OF_TWO)
+    if value:
+        return True, value, 1
+    mark = values[0]
+    if mark & 0xF0 == 0x90:
+        return False, values[1:], mark & 0x0F
+    if mark == 0xDC:
+        return False, values[3:], int.from_bytes(values[1:3])
+    if mark == 0xDD:
+        return False, values[5:], int.from_bytes(values[1:5])
+    raise refuse("expected an array - at `$.values`")
+
+
+def _of_json(
+    value: Any, values: list[Any] | msgspec.UnsetType, refuse: Callable[[str], RefusedError]
+) -> tuple[bool, bytes, int]:
+    if (value is msgspec.UNSET) == (values is msgspec.UNSET):
+        raise refuse(_ONE_OF_TWO)
+    single = values is msgspec.UNSET
+    several = [value] if isinstance(values, msgspec.UnsetType) else values
+    try:
+        packed = b"".join([_pack(each) for each in several])
+    except (OverflowError, ValueError, TypeError, RecursionError) as error:
+        reason = "nested too deep" if isinstance(error, RecursionError) else "an integer beyond 64 bits"
+        raise refuse(f"a value has no msgpack form: {reason}") from error
+    return single, packed, len(several)
+
+
+# What is wrong with a message that a codec does not take, with the request that it bore.
+
+
+_READ_AGAIN_BYTES = 4 * 1024 * 1024
+"""Largest message that, having too many parts, is still looked through for the request that it bears: 5 ms a MiB."""
+
+
+class _Envelope(msgspec.Struct):
+    """What is read of a message that is refused, to say why."""
+
+    type: Any = None
+    request: Any = 0
+
+
+class EnvelopeReader(NamedTuple):
+    """Reads what every message has, in one encoding."""
+
+    encoding: str
+    decode: Callable[[bytes], _Envelope]
+    check: Callable[[bytes], object]
+    """Passes over any one value."""
+
+
+_TYPES = (
+    "hello",
+    "subscribe",
+    "unsubscribe",
+    "publish",
+    "ping",
+    "fetch",
+    "request",
+    "reply",
+    "serve",
+    "unserve",
+    "claim",
+    "release",
+    "rule",
+    "unrule",
+    "token",
+)
+
+JSON_ENVELOPE = EnvelopeReader("JSON", msgspec.json.Decoder(_Envelope).decode, msgspec.json.Decoder(msgspec.Raw).decode)
+MSGPACK_ENVELOPE = EnvelopeReader(
+    "msgpack", msgspec.msgpack.Decoder(_Envelope).decode, msgspec.msgpack.Decoder(msgspec.Raw).decode
+)
+
+
+def too_many(what: str, found: int, limit: int) -> str:
+    """Say that there is too much of something in a message, and what to do."""
+    return f"{found} {what} in one message, the limit is {limit}: send several smaller ones"
+
+
+def malformed(encoding: str, error: Exception) -> ProtocolError:
+    """Make the error that ends a connection whose client sends what is no JSON, or no msgpack."""
+    reason = "nested too deep" if isinstance(error, RecursionError) else str(error)
+    return ProtocolError(CloseCode.BAD_DATA, f"not {encoding}: {reason}")
+
+
+def refused(reader: EnvelopeReader, payload: bytes, code: int, text: str) -> RefusedError | ProtocolError:
+    """Say what is wrong with a message, with the request that it bore; or that it is worse than it seemed."""
+    if len(payload) > _READ_AGAIN_BYTES:
+        return RefusedError(code, text)
+    try:
+        reader.check(payload)
+        read = reader.decode(payload)
+    except msgspec.ValidationError:
+        return RefusedError(CloseCode.BAD_DATA, "a message is a map with a `type`")
+    except MALFORMED as error:
+        return malformed(reader.encoding, error)
+    request = read.request if type(read.request) is int and read.request > 0 else 0
+    if not isinstance(read.type, str):
+        return RefusedError(CloseCode.BAD_DATA, "a message is a map with a `type`, which is text", request)
+    if read.type not in _TYPES:
+        expected = ", ".join(_TYPES)
+        return RefusedError(CloseCode.BAD_DATA, f"unknown type {printable(read.type)}, expected {expected}", request)
+    return RefusedError(code, f"{read.type}: {text}", request, about=read.type)
+
+
+# The codecs.
+
 
 FETCH_LIMIT_BYTES = 4 * 1024 * 1024
 """Most of what one `fetch` may ask for under `hub.v1.msgpack`; more is taken for this."""

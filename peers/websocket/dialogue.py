@@ -16,26 +16,55 @@ Not here: frames (`peers.websocket.session`), the socket and its ends (`peers.co
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Protocol
+from typing import Any, Final, Protocol
 
+import msgspec
 from msgspec import UNSET
+from websockets.frames import Opcode
 
+from hub.batch import value_ends
 from hub.errors import RejectedError
+from hub.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, HEADER, HEADER_BYTES, KIND_MESSAGES, Frame
 from hub.handler import Handler
+from hub.names.claim import Change
 from hub.outlet import Poster as HandlerPoster
 from hub.overflow import QueueLimits
+from hub.request_frame import FLAG_NAMED, TRANSACTIONS, Item, Reply, Request, Status, failure
 from peers.node.node import Node
+from peers.values.conversion import CONVERTED_LIMIT_BYTES, array_header, json_of, json_of_broker, msgpack_of_broker
 from peers.verbs.verbs import Verbs
-from peers.websocket.far_side import WebSocketFarSide
-from peers.websocket.messages import ClientMessage, Confirmed, Hello, Ping, RefusedError, Welcome
-from peers.websocket.poster import Poster
+from peers.websocket.framing import encode_message
+from peers.websocket.messages import (
+    ClientMessage,
+    Confirmed,
+    Error,
+    Hello,
+    NameStanding,
+    Ping,
+    Recorded,
+    RefusedError,
+    Welcome,
+)
 from peers.websocket.session import Session
+from peers.wire.control import decode_notice
 from peers.wire.hello import grant
+from peers.wire.kinds import Kind
+from peers.wire.reasons import reason_of
 from peers.wire.token import Renewal
 
-__all__ = ["Carrier", "Dialogue", "HubDialogue"]
+__all__ = [
+    "Carrier",
+    "Dialogue",
+    "HubDialogue",
+    "Poster",
+    "Shell",
+    "WebSocketFarSide",
+    "json_item",
+    "msgpack_item",
+    "singly",
+]
 
 
 _TOKEN_EVENTS = 10
@@ -204,3 +233,223 @@ def _let_go(verbs: Verbs, far: WebSocketFarSide) -> None:
 
 def _ignore(_: object) -> None:
     """Stand in for the verbs of a client that has gone."""
+
+
+# Requests and replies of the hub's own, as `request` and `reply` messages to one WebSocket client.
+
+
+_FORMLESS = "a value has no JSON form, or is too large for one"
+"""The reason that is told where a value cannot be converted."""
+
+_SINGLY_LIMIT = 4096
+"""Most values of one frame that are converted one by one when they cannot be at once: 3 µs each, 12 ms."""
+
+_json = msgspec.json.Encoder().encode
+_pack = msgspec.msgpack.Encoder().encode
+
+
+def json_item(item: Item) -> bytes | None:
+    """Return the message for `hub.v1.json`, None if a value has no form in it."""
+    head = _head(item)
+    if isinstance(item, Reply) and item.status:
+        return _json(head)
+    values = _converted(item, json_of, json_of_broker)
+    if values is None:
+        return None
+    name = b'"values"' if item.flags & FLAG_BATCH else b'"value"'
+    return b"%b,%b:%b}" % (_json(head)[:-1], name, values)
+
+
+def msgpack_item(item: Item) -> bytes | None:
+    """Return the message for `hub.v1.msgpack`, None if a value has no form in it."""
+    head = _head(item)
+    if isinstance(item, Reply) and item.status:
+        return _pack(head)
+    values = _converted(item, _itself, msgpack_of_broker)
+    if values is None:
+        return None
+    packed = _pack(head)
+    name = _pack("values") if item.flags & FLAG_BATCH else _pack("value")
+    return b"%c%b%b%b" % (packed[0] + 1, packed[1:], name, values)  # a map with one entry more
+
+
+def singly(item: Item) -> Iterator[Item]:
+    """Cut a batch into its values. Nothing is yielded if they cannot be told apart, or if there are too many."""
+    if not item.flags & FLAG_BATCH or len(item.values) > CONVERTED_LIMIT_BYTES or item.requests > _SINGLY_LIMIT:
+        return
+    ends = value_ends(Frame(KIND_MESSAGES, FLAG_BATCH, b"", item.values))
+    start, first = BATCH_COUNT.size, item.first
+    for end in ends or ():
+        value = item.values[start:end]
+        yield item._replace(first=first, values=value, flags=item.flags & ~FLAG_BATCH)
+        start, first = end, (first + 1) % TRANSACTIONS
+
+
+def _head(item: Item) -> dict[str, Any]:
+    """Return what stands before the values: fewer than 15 fields, so that one more fits behind."""
+    if isinstance(item, Request):
+        target = "service" if item.flags & FLAG_NAMED else "topic"
+        where = item.target.decode("utf-8", "replace")
+        return {"type": "request", "request": item.first, target: where, "timeout_ms": item.timeout_ms}
+    if not item.status:
+        return {"type": "reply", "request": item.first}
+    reason = {"status": int(item.status), "text": reason_of(item), "count": item.requests}
+    return {"type": "reply", "request": item.first} | reason
+
+
+def _converted(
+    item: Item, convert: Callable[[bytes], bytes | None], convert_broker: Callable[[bytes], bytes | None]
+) -> bytes | None:
+    """Return a value, or the list of several, in another form."""
+    flags = item.flags & ~FLAG_NAMED if isinstance(item, Request) else item.flags
+    if flags == FLAG_BATCH:
+        return convert(array_header(item.requests) + item.values[BATCH_COUNT.size :])
+    if flags == BROKER_FLAGS:
+        return convert_broker(item.values)
+    return None if flags else convert(item.values)
+
+
+def _itself(values: bytes) -> bytes:
+    return values
+
+
+class Writer(Protocol):
+    """A connection, as far as a poster needs it."""
+
+    def write(self, frames: list[bytes]) -> None:
+        """Write ready frames, after what the session has to say."""
+
+
+class Poster:
+    """Posts requests and replies to one client, see `hub.outlet.Poster`.
+
+    Args:
+        node: The hub.
+        session: The session of the client, which knows its encoding.
+        writer: The connection of the client.
+    """
+
+    __slots__ = ("_node", "_session", "_writer", "handler")
+
+    handler: Handler | None
+    """The handler of the client; None until it is made, directly after the poster. Requests that cannot be converted
+    are answered in its name."""
+
+    def __init__(self, node: Node, session: Session, writer: Writer) -> None:
+        self._node = node
+        self._session = session
+        self._writer = writer
+        self.handler = None
+
+    def post(self, items: list[Item]) -> None:
+        """Write requests and replies."""
+        frames: list[bytes] = []
+        for item in items:
+            self._put(item, frames)
+        if frames:
+            self._writer.write(frames)
+
+    def _put(self, item: Item, frames: list[bytes]) -> None:
+        opcode = self._session.codec.opcode
+        message = json_item(item) if opcode is Opcode.TEXT else msgpack_item(item)
+        if message is not None:
+            frames.append(encode_message(opcode, message))
+            return
+        pieces = list(singly(item))
+        for piece in pieces:
+            self._put(piece, frames)
+        if not pieces:
+            self._lose(item, frames)
+
+    def _lose(self, item: Item, frames: list[bytes]) -> None:
+        """Answer a request that cannot be converted, or turn such a reply into a failure."""
+        failed = failure(item.first, item.requests, Status.FAILED, _FORMLESS)
+        if isinstance(item, Reply):
+            self._put(failed, frames)
+        elif self.handler is not None:
+            self._node.core.requests.answer(self.handler, failed)
+
+
+# What the hub answers, as messages of `hub.v1.json` and `hub.v1.msgpack`.
+
+
+_ENVELOPE_BYTES: Final = 64 * 1024
+"""How much an answer may have around its largest value."""
+
+
+class Shell(Protocol):
+    """A connection, as far as a far side needs it."""
+
+    def write_later(self) -> None:
+        """Write what the session has to say, in this turn."""
+
+    def owe(self) -> None:
+        """Take note that the client is owed answers: nothing is read from it while it does not read."""
+
+
+class WebSocketFarSide:
+    """A WebSocket client as the verbs see it, see `peers.verbs.far_side.FarSide`.
+
+    Args:
+        session: The session by which the client is answered.
+        shell: The connection of the client.
+        frame_limit_bytes: Largest body that the hub takes; the client's answers may be as large.
+    """
+
+    __slots__ = ("_session", "act", "expect_answers", "frame_limit_bytes", "write_later")
+
+    act: Callable[[Any], object]
+    """The verbs' `act`, by which the rest of a change is done; set as soon as the verbs are made."""
+
+    def __init__(self, session: Session, shell: Shell, frame_limit_bytes: int) -> None:
+        self._session = session
+        self.frame_limit_bytes = frame_limit_bytes + _ENVELOPE_BYTES
+        self.write_later = shell.write_later
+        self.expect_answers = shell.owe
+
+    def confirm(
+        self,
+        request: int,
+        offset: int | None = None,
+        *,
+        text: str = "",
+        messages: int = 0,  # noqa: ARG002 -- only COMMIT has it, which does not exist over WebSockets
+        again: bool = False,  # noqa: ARG002 -- the same
+    ) -> None:
+        """Send `confirmed`, if the client wants to know."""
+        if request:
+            self._session.send(Confirmed(request, offset, text))
+
+    def reject(self, error: RejectedError, request: int = 0) -> None:
+        """Send `error`."""
+        self._session.send(Error(error.code, error.text, request))
+
+    def refuse(self, error: RejectedError, count: int, request: int = 0) -> None:  # noqa: ARG002 -- one for each
+        """Send `error`."""
+        self.reject(error, request)
+
+    def put_off(self, rest: object) -> None:
+        """Do the rest at once: a change of as much as a client may have is about its share of a turn."""
+        self.act(rest)
+
+    def recorded(self, request: int, offset: int, messages: int) -> None:
+        """Send `recorded`."""
+        self._session.send(Recorded(request, offset, messages))
+
+    def unrecorded(self, error: RejectedError, request: int, messages: int) -> None:  # noqa: ARG002 -- the number tells
+        """Send `error`."""
+        self.reject(error, request)
+
+    def send_records(self, answer: bytes | bytearray, request: int) -> None:
+        """Send `records`, which is the body of the answer; or `error`, if the answer is a notice."""
+        _, kind, _, _ = HEADER.unpack_from(answer)
+        body = memoryview(answer)[HEADER_BYTES:]
+        if kind == Kind.RECORDS:
+            self._session.send_ready(body)
+            return
+        notice = decode_notice(bytes(body))
+        self._session.send(Error(notice.code, notice.text, request, notice.offset))
+
+    def tell_name(self, change: Change) -> None:
+        """Send `name`."""
+        self._session.send(NameStanding(change.name, change.standing.value, change.text))

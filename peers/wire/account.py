@@ -12,7 +12,7 @@ import msgspec
 from hub.errors import CloseCode, ProtocolError
 from hub.frame import encode_frame
 from peers.wire.kinds import Kind
-from peers.wire.malformed import MALFORMED
+from peers.wire.reasons import MALFORMED
 
 __all__ = ["LINK_ID_BYTES", "Account", "decode_account", "encode_account"]
 

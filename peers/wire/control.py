@@ -10,7 +10,7 @@ import msgspec
 from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.frame import encode_frame
 from peers.wire.kinds import Kind
-from peers.wire.malformed import MALFORMED
+from peers.wire.reasons import MALFORMED
 
 __all__ = [
     "CLOSE_TEXT_LIMIT_BYTES",

@@ -11,7 +11,7 @@ from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.frame import encode_frame
 from hub.overflow import Overflow, QueueLimits
 from peers.wire.kinds import Kind
-from peers.wire.malformed import MALFORMED
+from peers.wire.reasons import MALFORMED
 from peers.wire.token import check_token
 
 __all__ = [

@@ -22,7 +22,7 @@ from hub.frame import encode_frame
 from hub.labels import LABELS_LIMIT
 from hub.names.claim import LATEST_US, Announced, Wish
 from peers.wire.kinds import Kind
-from peers.wire.malformed import MALFORMED
+from peers.wire.reasons import MALFORMED
 
 __all__ = [
     "NAMES_PER_FRAME",

@@ -28,7 +28,7 @@ from hub.frame import encode_frame
 from hub.journal.column import COLUMNS, Column
 from peers.wire.control import PREFIXES_LIMIT
 from peers.wire.kinds import Kind
-from peers.wire.malformed import MALFORMED
+from peers.wire.reasons import MALFORMED
 
 __all__ = [
     "END_OF_TIME_US",

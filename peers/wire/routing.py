@@ -47,7 +47,7 @@ from hub.tags.rule import Rule, check_rule
 from hub.topics import RESERVED, check_prefix, printable
 from peers.wire.hello import ID_BYTES, NAME_LIMIT_BYTES, HubId
 from peers.wire.kinds import Kind
-from peers.wire.malformed import MALFORMED
+from peers.wire.reasons import MALFORMED
 
 __all__ = [
     "ENTRIES_PER_PART",

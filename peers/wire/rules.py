@@ -15,7 +15,7 @@ from hub.frame import encode_frame
 from hub.labels import LABELS_LIMIT
 from hub.tags.rule import Rule
 from peers.wire.kinds import Kind
-from peers.wire.malformed import MALFORMED
+from peers.wire.reasons import MALFORMED
 
 __all__ = ["RULES_PER_FRAME", "RuleChange", "decode_rules", "encode_rules"]
 

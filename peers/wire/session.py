@@ -37,32 +37,111 @@ session's own answers (PONG, CLOSE after an error, NOTICE for refused messages) 
 enough for one turn of its loop stops asking and goes on later.
 
 Owner: one connection. Invariant: after a `Closing` event nothing more is read.
-Not here: what frames say whose sense depends on nothing that was said before (`peers.wire.meanings`), who may connect
+Not here: what frames say whose sense depends on nothing that was said before (`peers.wire.session`), who may connect
 (`peers.connections`), and clocks (`peers.node.keepalive` watches the limits of time).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from enum import Enum
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.frame import FLAG_CONFIRM, FLAG_SHARED, Frame, encode_frame
 from hub.request_frame import Reply, Request
 from hub.stretch import Run, Stretch
 from peers.wire.account import Account, decode_account
-from peers.wire.control import PING_LIMIT_BYTES, Notice, decode_close, encode_close, encode_notice
-from peers.wire.events import Closing, Confirmable, Event, Pong
+from peers.wire.control import (
+    PING_LIMIT_BYTES,
+    Notice,
+    decode_close,
+    decode_notice,
+    decode_subscription,
+    encode_close,
+    encode_notice,
+)
+from peers.wire.events import Closing, Confirmable, Event, Pong, ServiceChange, SubscriptionChange
 from peers.wire.hello import Hello
 from peers.wire.kinds import IGNORABLE, Kind
-from peers.wire.meanings import MEANINGS, Meaning
+from peers.wire.names import decode_claim, decode_names, decode_release, numbered
 from peers.wire.origin import decode_origin
+from peers.wire.records import decode_commit, decode_fetch, decode_records, decode_stage, request_number
 from peers.wire.routing import decode_routing
+from peers.wire.rules import decode_rules
 from peers.wire.scanner import NEED_DATA, NeedData, Rejected, RouteTable, Scanner
-from peers.wire.shared import decode_segment, shared_messages
+from peers.wire.shared import decode_released, decode_segment, shared_messages
+from peers.wire.token import decode_token
 
-__all__ = ["HANDSHAKE_LIMIT_BYTES", "NEED_DATA", "Phase", "Session"]
+__all__ = ["HANDSHAKE_LIMIT_BYTES", "MEANINGS", "NEED_DATA", "Meaning", "Phase", "Session"]
+
+
+# What frames say whose sense depends on nothing that was said before.
+
+
+class Meaning(NamedTuple):
+    """How frames of one kind are read."""
+
+    decode: Callable[[Frame], Event]
+    """Returns what the frame says; raises `ProtocolError` or, where there is a `number`, `RejectedError`."""
+    number: Callable[[Frame], int] | None = None
+    """Returns the number of a request that was refused, 0 if it has none; None where nothing is ever refused."""
+
+
+def _subscription(frame: Frame) -> Event:
+    request, prefixes = decode_subscription(frame.kind, frame.body)
+    return SubscriptionChange(frame.kind == Kind.SUBSCRIBE, prefixes, request)
+
+
+def _service(frame: Frame) -> Event:
+    request, prefixes = decode_subscription(frame.kind, frame.body)
+    return ServiceChange(frame.kind == Kind.SERVE, prefixes, request)
+
+
+def _rule(frame: Frame) -> Event:
+    return decode_rules(frame.kind, frame.body)
+
+
+def _body(decode: Callable[[bytes], Event]) -> Callable[[Frame], Event]:
+    """Make what reads a frame of what reads its body."""
+    return lambda frame: decode(frame.body)
+
+
+def _numbered(frame: Frame) -> int:
+    return numbered(frame.body)
+
+
+def _of_journal(frame: Frame) -> int:
+    return request_number(Kind(frame.kind), frame.body)
+
+
+def _unnumbered(_: Frame) -> int:
+    return 0
+
+
+MEANINGS: Final[Mapping[Kind, Meaning]] = {
+    Kind.SUBSCRIBE: Meaning(_subscription, _unnumbered),
+    Kind.UNSUBSCRIBE: Meaning(_subscription, _unnumbered),
+    Kind.SERVE: Meaning(_service, _unnumbered),
+    Kind.UNSERVE: Meaning(_service, _unnumbered),
+    Kind.RULE: Meaning(_rule, _numbered),
+    Kind.UNRULE: Meaning(_rule, _numbered),
+    Kind.CLAIM: Meaning(_body(decode_claim), _numbered),
+    Kind.RELEASE: Meaning(_body(decode_release), _numbered),
+    Kind.NAMES: Meaning(_body(decode_names), _unnumbered),
+    Kind.TOKEN: Meaning(_body(decode_token), _numbered),
+    Kind.FETCH: Meaning(_body(decode_fetch), _of_journal),
+    Kind.STAGE: Meaning(_body(decode_stage), _of_journal),
+    Kind.COMMIT: Meaning(_body(decode_commit), _of_journal),
+    Kind.RECORDS: Meaning(_body(decode_records)),
+    Kind.NOTICE: Meaning(_body(decode_notice)),
+    Kind.RELEASED: Meaning(_body(decode_released)),
+    Kind.ACCOUNT: Meaning(_body(decode_account)),
+}
+
+
+# The session.
+
 
 HANDSHAKE_LIMIT_BYTES = 64 * 1024
 """Default of the largest frame that is taken from a stranger, who has not said HELLO yet, bytes."""

@@ -17,7 +17,7 @@ from peers.daemon.daemon import Daemon
 from peers.daemon.draining import Draining
 from peers.wire.hello import QueueWish
 from peers.wire.kinds import Kind
-from peers.wire.retry import retry_after_s
+from peers.wire.reasons import retry_after_s
 from tests.daemon.conftest import Connect, StartDaemon, StartProcess
 from tests.hubs.eventually import eventually
 from tests.hubs.raw_client import RawClient, numbered

@@ -17,6 +17,7 @@ from peers.journal.forms import Form, Order
 from peers.values.conversion import PARTS_LIMIT
 from peers.values.nesting import NESTING_LIMIT
 from peers.verbs.publish import Publication
+from peers.websocket.batches import ITEMS_LIMIT
 from peers.websocket.codec import FETCH_LIMIT_BYTES, JSON, JSON_BYTES, JSON_LIMIT_BYTES, MSGPACK, Codec
 from peers.websocket.messages import (
     Confirmed,
@@ -30,7 +31,6 @@ from peers.websocket.messages import (
     RefusedError,
     Welcome,
 )
-from peers.websocket.publication_codec import ITEMS_LIMIT
 from peers.wire.events import SubscriptionChange
 from peers.wire.hello import SOFTWARE, QueueWish
 from peers.wire.records import FETCH_BYTES

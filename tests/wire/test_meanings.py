@@ -10,7 +10,7 @@ from hub.frame import Frame
 from peers.wire.control import encode_subscription
 from peers.wire.events import ServiceChange, SubscriptionChange
 from peers.wire.kinds import Kind
-from peers.wire.meanings import MEANINGS
+from peers.wire.session import MEANINGS
 from tests.wire.bodies import bodies
 
 

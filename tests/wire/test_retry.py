@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from peers.wire.retry import RETRY_LIMIT_S, retry_after_s, with_retry
+from peers.wire.reasons import RETRY_LIMIT_S, retry_after_s, with_retry
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.1, 2.5, 3600.0])

@@ -39,11 +39,9 @@ from peers.connections.http.stream import LIVE_HEADERS, Stream
 from peers.node.node import Node
 from peers.values.event_stream import closed_event
 from peers.verbs.verbs import CHANGES, Verbs
-from peers.websocket.http.answers import JSON_TYPE, error_body, status_of
-from peers.websocket.http.content import TYPES, Values, content_of
-from peers.websocket.http.far_side import HttpFarSide
+from peers.websocket.http.content import JSON_TYPE, TYPES, Values, content_of, error_body, status_of
 from peers.websocket.http.head import Head
-from peers.websocket.http.publishing import Publishing
+from peers.websocket.http.publishing import HttpFarSide, Publishing
 from peers.websocket.http.query import EVENTS, is_served, target_of, wanted_of
 from peers.websocket.http.session import Asked, Done, Event, HttpSession, Phase, Piece, Refused
 from peers.websocket.zeek import client_name

@@ -93,7 +93,7 @@ class Shell(Protocol):
 
 
 class Stream:
-    """One stream. See `peers.websocket.http.far_side.Listener`.
+    """One stream. See `peers.websocket.http.publishing.Listener`.
 
     Args:
         node: The hub.

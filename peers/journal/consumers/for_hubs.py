@@ -30,7 +30,7 @@ from hub.requests.later import Later
 from hub.topics import RESERVED, printable
 from peers.journal.consumers.statistics import ForHubsStatistics
 from peers.journal.forms import GRANTED_LIMIT, NARROWED_PATHS, Paths
-from peers.wire.malformed import MALFORMED
+from peers.wire.reasons import MALFORMED
 
 CONSUMERS_TOPIC: Final = RESERVED + "consumers"
 

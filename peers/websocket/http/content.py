@@ -3,7 +3,7 @@ r"""What the body of a POST means: one value, or a line for each, as messages th
 ```
 application/json       {"a": 1}                      one message, once the body is complete
 application/msgpack    82 a1 61 01 …                 the same, unread but for its form
-application/x-ndjson   {"a": 1}\\n{"a": 2}\\n …      a message a line, published as the lines come, many in one frame
+application/x-ndjson   {"a": 1}\n{"a": 2}\n …      a message a line, published as the lines come, many in one frame
 ```
 
 JSON becomes msgpack as everywhere in this project, so that a Zeek gets of it what `docs/data-model.md` says.
@@ -15,6 +15,7 @@ most so many parts as `peers.values.conversion` takes. No I/O. Cost: 0.6 µs a l
 from __future__ import annotations
 
 from collections.abc import Iterator
+from http import HTTPStatus
 from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
@@ -32,7 +33,19 @@ from peers.values.conversion import (
 from peers.values.nesting import NESTING_LIMIT, is_nested_too_deep, is_packed_too_deep
 from peers.verbs.publish import Publication
 
-__all__ = ["FRAME_BYTES", "TYPES", "Content", "ContentError", "Target", "content_of"]
+__all__ = [
+    "FRAME_BYTES",
+    "JSON_TYPE",
+    "TYPES",
+    "Content",
+    "ContentError",
+    "Target",
+    "content_of",
+    "error_body",
+    "json_body",
+    "status_of",
+]
+
 
 FRAME_BYTES: Final = 64 * 1024
 """Values that go into one frame: as much as other publishers gather."""
@@ -247,3 +260,38 @@ def _msgpack_value(packed: bytes) -> bytes:
 def _too_deep(line: int = 0) -> ContentError:
     text = f"nested too deep: more than {NESTING_LIMIT} arrays and maps in each other"
     return ContentError(CloseCode.BAD_DATA, text, line)
+
+
+# What is answered over HTTP when something is refused: a status for each code of the hub, and one JSON object.
+
+
+JSON_TYPE: Final = "application/json"
+
+_STATUSES: Final = {
+    CloseCode.PROTOCOL_ERROR: HTTPStatus.BAD_REQUEST,
+    CloseCode.BAD_DATA: HTTPStatus.BAD_REQUEST,
+    CloseCode.NOT_ALLOWED: HTTPStatus.FORBIDDEN,
+    CloseCode.FORBIDDEN: HTTPStatus.FORBIDDEN,
+    CloseCode.NOT_RECOGNISED: HTTPStatus.UNAUTHORIZED,
+    CloseCode.TOO_BIG: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+    CloseCode.INTERNAL_ERROR: HTTPStatus.INTERNAL_SERVER_ERROR,
+    CloseCode.GONE: HTTPStatus.GONE,
+}
+
+
+def status_of(code: int) -> HTTPStatus:
+    """Return the status that says what a code does; 503, ask again later, for those that say so."""
+    return _STATUSES.get(CloseCode(code), HTTPStatus.SERVICE_UNAVAILABLE)
+
+
+def json_body(value: Any) -> bytes:
+    """Return a value as the body of an answer: one line."""
+    return msgspec.json.encode(value) + b"\n"
+
+
+def error_body(code: int, text: str, line: int = 0, **beside: Any) -> bytes:
+    """Return the body of an answer that says why something was refused."""
+    error: dict[str, Any] = {"code": int(code), "text": text}
+    if line:
+        error["line"] = line
+    return json_body({"error": error} | beside)

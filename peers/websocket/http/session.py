@@ -23,9 +23,8 @@ from typing import NamedTuple
 
 from hub.errors import CloseCode
 from peers.transport.fragments import pieces_of
-from peers.websocket.http.body import Body
 from peers.websocket.http.content import Content, ContentError, Values
-from peers.websocket.http.head import HEAD_END, BadRequestError, Head, keeps_open, read_head
+from peers.websocket.http.head import HEAD_END, BadRequestError, Body, Head, keeps_open, read_head
 from peers.wire.scanner import NEED_DATA, NeedData
 
 __all__ = ["Asked", "Done", "Event", "HttpSession", "Phase", "Piece", "Refused"]

@@ -36,7 +36,7 @@ from peers.websocket.zeek.codec import PATH
 from peers.wire.control import cut_text
 from peers.wire.events import Closing
 from peers.wire.hello import SOFTWARE
-from peers.wire.malformed import MALFORMED
+from peers.wire.reasons import MALFORMED
 from peers.wire.scanner import NEED_DATA, NeedData
 
 APPLICATION = "topichub"

@@ -39,12 +39,12 @@ from peers.values import InvalidInputError, decode_message, encode_message, from
 from peers.values.forms import Form
 from peers.values.nesting import is_nested_too_deep
 from peers.verbs.publish import Publication
+from peers.websocket.batches import ITEMS_LIMIT
 from peers.websocket.framing import encode_message as framed
 from peers.websocket.messages import ClientMessage, Error, HubMessage, RefusedError, Welcome
-from peers.websocket.publication_codec import ITEMS_LIMIT
 from peers.websocket.session import AnsweredError
 from peers.wire.events import SubscriptionChange
-from peers.wire.malformed import MALFORMED
+from peers.wire.reasons import MALFORMED
 
 
 class Wanted:

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peers.websocket.http.body import LINE_LIMIT_BYTES, TRAILERS_LIMIT_BYTES, Body
-from peers.websocket.http.head import BadRequestError
+from peers.websocket.http.head import LINE_LIMIT_BYTES, TRAILERS_LIMIT_BYTES, BadRequestError, Body
 
 
 def read(body: Body, *pieces: bytes) -> tuple[bytes, bytes]:

@@ -18,8 +18,8 @@ from websockets.uri import parse_uri
 from hub.errors import CloseCode
 from hub.overflow import QueueLimits
 from peers.verbs.publish import Publication
+from peers.websocket.batches import ITEMS_LIMIT
 from peers.websocket.messages import Confirmed, Dropped, Error, Pong, RefusedError, Welcome
-from peers.websocket.publication_codec import ITEMS_LIMIT
 from peers.websocket.session import AnsweredError, Session
 from peers.websocket.zeek import PATH, VERSION, ZeekCodec
 from peers.wire.events import Closing, SubscriptionChange
