@@ -14,7 +14,7 @@ What people do with more than one right, or with a topic that the hub makes, is 
 
 Some the hub lets nobody do, whatever he is granted: `withheld`.
 
-Cost: some 10 µs. Not here: what the hub answers to everybody, or to admins alone (`peers.admin.policy`).
+Cost: some 10 µs. Not here: what the hub answers to everybody, or to admins alone (`peers.admin.access`).
 """
 
 from __future__ import annotations

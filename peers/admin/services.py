@@ -1,48 +1,173 @@
-"""`add_services`: what may be asked of every hub, by admins, or by whom the policy grants it.
+"""`add_services`: the table of what may be asked of every hub, and those services that only tell what the hub has.
 
-Owner: the core, which keeps them.
+Where the hub is several processes, the core answers for all of them (`peers.workers.gathering`).
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from heapq import nsmallest
+from typing import Any, Final
+
+import msgspec
+
+from hub.config import told
+from hub.errors import UsageError
 from hub.events import AUDIT_TOPIC
+from hub.handler import Handler
+from hub.keys import KEYS
+from hub.requests.hub_services import Function
 from hub.topics import RESERVED
-from peers.admin.audit import audited
+from peers.admin.access import audited, kick, policy_test, rights, users
 from peers.admin.graph import graph
 from peers.admin.history import history
-from peers.admin.journal import JOURNAL_TOPIC, journal
-from peers.admin.kick import kick
-from peers.admin.nodes import NODES_TOPIC, nodes
-from peers.admin.policy import policy_test
-from peers.admin.rights import rights
 from peers.admin.served import SERVED_TOPIC, served
-from peers.admin.settings import settings
 from peers.admin.state import losses, state
 from peers.admin.topics import topics
 from peers.admin.trace import trace
-from peers.admin.users import users
 from peers.admin.who import who
+from peers.journal.recorder import JOURNAL_TOPIC
+from peers.journal.recording import JournalStatistics
+from peers.journal.tiering import TierStatistics
 from peers.node.node import Node
 
-__all__ = ["add_services"]
+
+def settings(node: Node) -> Function:
+    """Return the service.
+
+    It takes null, and gives a list of maps: the fields of `hub.config.told`; `live`, whether a reload changes it, and
+    `description`.
+    """
+
+    def answer(_: Handler, value: Any) -> list[dict[str, Any]]:
+        if value is not None:
+            raise UsageError("expected null")
+        return [
+            row | {"live": KEYS[row["setting"]].live, "description": KEYS[row["setting"]].description}
+            for row in told(node.settings, node.origins)
+        ]
+
+    return answer
+
+
+_OF_RECORDER: Final = (
+    "first",
+    "committed",
+    "size_bytes",
+    "recorded_messages_total",
+    "lost_messages_total",
+    "waiting_bytes",
+    "pauses_total",
+    "error",
+)
+
+
+def journal(node: Node) -> Function:
+    """Return the service: it takes null, and gives a map; null where this hub records nothing."""
+
+    def answer(_: Handler, value: Any) -> dict[str, Any] | None:
+        if value is not None:
+            raise UsageError("expected null")
+        statistics = node.journal.statistics()
+        return None if statistics is None else _journal(node, statistics)
+
+    return answer
+
+
+def _journal(node: Node, statistics: JournalStatistics) -> dict[str, Any]:
+    settings = node.settings.journal
+    counted = statistics.recorder._asdict()
+    return {
+        "id": node.journal.id.hex(),
+        "epoch": statistics.epoch,
+        "at_s": node.loop.time(),
+        "topics": list(settings.topics),
+        "keep_bytes": settings.keep_bytes,
+        "keep_s": settings.keep_s,
+        "buffer_bytes": settings.buffer_bytes,
+        **{name: counted[name] for name in _OF_RECORDER},
+        "cut_total": statistics.cuts_total,
+        "readers": statistics.readers,
+        "fetches": statistics.fetches,
+        "staged_transactions": statistics.staging.transactions,
+        "staged_bytes": statistics.staging.bytes,
+        "tier": None if statistics.tier is None else _tier(statistics.tier),
+    }
+
+
+def _tier(tier: TierStatistics) -> dict[str, Any]:
+    told = tier.progress._asdict()
+    return told | {"failures_total": tier.failures_total, "restarts_total": tier.restarts_total, "error": tier.error}
+
+
+NODES_TOPIC: Final = RESERVED + "nodes"
+
+NODES: Final = 500
+"""Most nodes in an answer; fewer say that there are no more."""
+
+
+class _NodesPage(msgspec.Struct, forbid_unknown_fields=True):
+    after: str = ""
+
+
+def nodes(node: Node) -> Function:
+    """Return the service.
+
+    It takes null, or a map with `after`, the id of the node behind which to go on. It gives a list of maps, by id.
+    """
+
+    def answer(_: Handler, value: Any) -> list[dict[str, Any]]:
+        try:
+            after = msgspec.convert({} if value is None else value, _NodesPage).after
+        except msgspec.ValidationError as error:
+            raise UsageError(f"expected null, or a map with `after`, the id of a node: {error}") from error
+        found = (
+            {"id": node_id, "name": name, "cluster": cluster}
+            for cluster, discovery in node.zeek_clusters.items()
+            for node_id, name in discovery.nodes.items()
+            if node_id > after
+        )
+        return nsmallest(NODES, found, key=lambda one: one["id"])
+
+    return answer
+
+
+_Service = Callable[[Node], Callable[[Any, Any], Any]]
+
+_BY_GRANT: Mapping[str, _Service] = {
+    RESERVED + "history": history,
+    RESERVED + "state": state,
+    RESERVED + "losses": losses,
+    RESERVED + "mesh/graph": graph,
+    NODES_TOPIC: nodes,
+    SERVED_TOPIC: served,
+    JOURNAL_TOPIC: journal,
+}
+"""Whom the policy grants it."""
+
+_FOR_ADMINS: Mapping[str, _Service] = {
+    RESERVED + "who": who,
+    RESERVED + "users": users,
+    RESERVED + "kick": kick,
+    AUDIT_TOPIC: audited,
+    RESERVED + "policy/test": policy_test,
+    RESERVED + "settings": settings,
+    RESERVED + "mesh/trace": trace,
+}
+
+_FOR_EVERYBODY: Mapping[str, _Service] = {
+    RESERVED + "topics": topics,
+    RESERVED + "rights": rights,
+}
+"""Of what they may see or do themselves."""
 
 
 def add_services(node: Node) -> None:
     """Let a node answer them."""
     services = node.core.requests.hub_services
-    services.add(RESERVED + "who", who(node), for_admins=True)
-    services.add(RESERVED + "users", users(node), for_admins=True)
-    services.add(RESERVED + "topics", topics(node), judges_itself=True)
-    services.add(RESERVED + "kick", kick(node), for_admins=True)
-    services.add(RESERVED + "rights", rights(node), judges_itself=True)
-    services.add(AUDIT_TOPIC, audited(node), for_admins=True)
-    services.add(RESERVED + "policy/test", policy_test(node), for_admins=True)
-    services.add(RESERVED + "history", history(node))
-    services.add(RESERVED + "state", state(node))
-    services.add(RESERVED + "losses", losses(node))
-    services.add(RESERVED + "mesh/graph", graph(node))
-    services.add(NODES_TOPIC, nodes(node))
-    services.add(SERVED_TOPIC, served(node))
-    services.add(JOURNAL_TOPIC, journal(node))
-    services.add(RESERVED + "settings", settings(node), for_admins=True)
-    services.add(RESERVED + "mesh/trace", trace(node), for_admins=True)
+    for topic, service in _BY_GRANT.items():
+        services.add(topic, service(node))
+    for topic, service in _FOR_ADMINS.items():
+        services.add(topic, service(node), for_admins=True)
+    for topic, service in _FOR_EVERYBODY.items():
+        services.add(topic, service(node), judges_itself=True)

@@ -74,7 +74,7 @@ class Access:
         self.refused: Counter[Reason] = Counter()
         """How many were not, by why."""
         self.tested: Counter[Tested] = Counter()
-        """How often somebody has asked what a policy says, by what came of that (`peers.admin.policy`)."""
+        """How often somebody has asked what a policy says, by what came of that (`peers.admin.access`)."""
         self.on_refused: Callable[[str, Reason, str], object] = _ignore
         """Called with address, reason and text where somebody is not recognised; the node tells its audit."""
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")

@@ -19,21 +19,18 @@ from hub.errors import HubError, InternalError, PeerError, UsageError
 from hub.handler import Handler
 from hub.requests.later import Later
 from hub.topics import RESERVED
-from peers.admin.audit import audited
+from peers.admin.access import audited, kick, users
 from peers.admin.graph import links_here
 from peers.admin.history import history
-from peers.admin.journal import JOURNAL_TOPIC, journal
-from peers.admin.kick import kick
-from peers.admin.nodes import NODES_TOPIC, nodes
 from peers.admin.served import served_here
-from peers.admin.settings import settings
+from peers.admin.services import NODES_TOPIC, journal, nodes, settings
 from peers.admin.state import losses, state
 from peers.admin.statistics import statistics
 from peers.admin.steps import in_steps
 from peers.admin.topics import counted_here, subscribers_here
-from peers.admin.users import users
 from peers.admin.who import who
 from peers.daemon.reviewing import identities
+from peers.journal.recorder import JOURNAL_TOPIC
 from peers.node.audit import By, who_did
 from peers.node.node import Node
 from peers.node.whole import Whole, awaited

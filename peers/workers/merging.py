@@ -14,8 +14,7 @@ from hub.history import merged
 from hub.losses import KEPT
 from hub.quotas.quotas import USERS_SHOWN
 from hub.state import State
-from peers.admin import audit as all_audited
-from peers.admin import users as all_users
+from peers.admin import access
 from peers.admin import who as all_who
 from peers.workers.metrics import WorkerCounts
 
@@ -36,7 +35,7 @@ def merged_page(parts: Sequence[list[dict[str, Any]]], value: Any = None) -> lis
 def _audited(parts: Sequence[list[dict[str, Any]]], value: Any) -> list[dict[str, Any]]:
     """Return the newest events of all: as many as are asked for, and those of the same moment as the last."""
     events = sorted((event for part in parts for event in part), key=lambda event: -event["at"])
-    limit = all_audited.limit_of(value)
+    limit = access.events_limit(value)
     return [event for place, event in enumerate(events) if place < limit or event["at"] == events[limit - 1]["at"]]
 
 
@@ -51,7 +50,7 @@ def _users(parts: Sequence[list[dict[str, Any]]]) -> list[dict[str, Any]]:
         for row in part:
             before = found.get(row["user"])
             found[row["user"]] = row if before is None else _same_user(before, row)
-    return [found[name] for name in sorted(found)[: all_users.PAGE]]
+    return [found[name] for name in sorted(found)[: access.USERS]]
 
 
 def _same_user(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hub.errors import CloseCode, NotAllowedError, RejectedError, RequestFailedError
-from peers.admin.audit import PAGE
+from peers.admin.access import EVENTS as PAGE
 from peers.client import connect
 from tests.admin.conftest import give_rights
 from tests.hubs.hub import Hub

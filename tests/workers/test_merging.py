@@ -7,7 +7,7 @@ from typing import Any
 from hub.losses import KEPT
 from hub.quotas.quotas import USERS_SHOWN
 from hub.state import State
-from peers.admin import users as all_users
+from peers.admin import access
 from peers.admin import who as all_who
 from peers.workers.merging import MERGES, PAGES, merged_page
 
@@ -41,10 +41,10 @@ def test_a_user_of_several_processes() -> None:
 
 def test_a_page_of_users() -> None:
     """By name, and no longer than that of one process: whoever is in it has his figures of all processes."""
-    names = [f"user-{number:05}" for number in range(all_users.PAGE + 10)]
-    parts = [[user(name, connections=1) for name in some[: all_users.PAGE]] for some in (names, names[5:])]
+    names = [f"user-{number:05}" for number in range(access.USERS + 10)]
+    parts = [[user(name, connections=1) for name in some[: access.USERS]] for some in (names, names[5:])]
     found = MERGES["users"](parts)
-    assert [row["user"] for row in found] == names[: all_users.PAGE]
+    assert [row["user"] for row in found] == names[: access.USERS]
     assert {row["connections"] for row in found[5:]} == {2}
 
 

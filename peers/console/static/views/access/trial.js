@@ -2,7 +2,7 @@
  * May somebody do something, and which rule says so? The hub is asked (`$hub/policy/test`).
  *
  * Owner of the state: `Trial`: which question was asked last; what is answered to another one is left out. Nothing is
- * asked before somebody wants it. Not here: what the hub does for it (`peers/admin/policy.py`).
+ * asked before somebody wants it. Not here: what the hub does for it (`peers/admin/access.py`).
  */
 
 import { complaint } from "../../parts/complaint.js";

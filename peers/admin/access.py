@@ -1,0 +1,283 @@
+"""Who may do what, and who did: services of the hub about users, their rights, the policy, closing and the audit log.
+
+`$hub/rights` answers everybody of themselves: what they could find out by trying, without a refusal that is logged. All
+else is for admins. A user who is kicked and may connect can come back at once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Generator
+from typing import Any, Final
+
+import msgspec
+
+from hub.delivery import Role
+from hub.errors import CloseCode, UsageError
+from hub.events import AUDIT_TOPIC, STATISTICS_TOPIC
+from hub.handler import Handler
+from hub.policy.grants import User
+from hub.policy.policy import Action
+from hub.policy.verdict import DEEDS, Verdict, withheld
+from hub.requests.directed import AT
+from hub.requests.hub_services import Function
+from hub.topics import RESERVED, printable
+from peers.admin.steps import in_steps
+from peers.node.audit import By
+from peers.node.node import Node
+from peers.users.question import Question, asked_deed, decide, is_stranger, own_roles, told
+
+_FOR_CLIENTS: Final = (
+    Action.PUBLISH,
+    Action.SUBSCRIBE,
+    Action.REQUEST,
+    Action.SERVE,
+    Action.CLAIM,
+    Action.JOURNAL,
+)
+"""What clients do; the others are for peer hubs."""
+
+_OWN_TOPICS: Final = (STATISTICS_TOPIC, AUDIT_TOPIC)
+"""Topics of the hub's own that a grant is needed for, and that programs wait for in vain without one."""
+
+
+def rights(node: Node) -> Function:
+    """Return the service.
+
+    It takes null, and gives a map: `user`, `roles`, `admin`; `may`, the actions that are granted to him for anything at
+    all; `asks`, what the hub itself would answer him; `hears`, of the topics of the hub's own those that he may hear.
+    """
+    services = node.core.requests.hub_services
+
+    def answer(handler: Handler, value: Any) -> dict[str, Any]:
+        if value is not None:
+            raise UsageError("expected null")
+        held = handler.rights
+        return {
+            "user": "" if held is None else held.user.name,
+            "roles": [] if held is None else sorted(held.user.roles),
+            "admin": held is None or held.is_admin,
+            "may": [action.value for action in _FOR_CLIENTS if held is None or held.may_any(action)],
+            "asks": services.open_to(handler),
+            "hears": [topic for topic in _OWN_TOPICS if held is None or held.may(Action.SUBSCRIBE, topic)],
+        }
+
+    return answer
+
+
+class _Asked(msgspec.Struct, forbid_unknown_fields=True):
+    action: str
+    topic: str
+    user: str = ""
+    roles: tuple[str, ...] = ()
+
+
+def policy_test(node: Node) -> Function:
+    """Return the service; what it takes and gives is in docs/observability.md."""
+
+    def answer(_: Handler, value: Any) -> dict[str, Any]:
+        try:
+            asked = msgspec.convert(value, _Asked)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"expected a map with `action`, `topic`, `user` and `roles`: {error}") from error
+        question = Question(asked.user, asked.roles, asked.action, asked.topic)
+        found = _verdict(node, question)
+        node.access.tested["allowed" if found.allowed else "refused"] += 1
+        return {"verdict": told(question, found)}
+
+    return answer
+
+
+def _verdict(node: Node, question: Question) -> Verdict:
+    policy = node.access.policy
+    if policy is None:
+        why = withheld(asked_deed(question), question.topic)
+        return Verdict(not why, why or "this hub has no users: everybody may do everything")
+    own = own_roles(node.settings)
+    found = decide(policy, question, own)
+    return found if is_stranger(policy, question, own) else _of_hub(node, question, found)
+
+
+def _of_hub(node: Node, question: Question, found: Verdict) -> Verdict:
+    """Return what the hub says where it is asked itself: some it answers to everybody, some to admins only."""
+    services = node.core.requests.hub_services
+    target = question.topic
+    if DEEDS[question.action].action is not Action.REQUEST or not target.startswith(RESERVED):
+        return found
+    if target.startswith(AT):
+        return Verdict(False, f"request {printable(target)}: hubs alone ask in this way")
+    if services.judges_itself(target.encode()):
+        return Verdict(True, f"{target} answers everybody, of what he may see or do himself")
+    if found.rule is not None and found.allowed and services.is_for_admins(target):  # an admin needs no rule
+        return Verdict(False, f"{target} is for admins; {found.text}", found.rule)
+    return found
+
+
+USERS: Final = 1000
+"""Most users in an answer; fewer say that there are no more."""
+
+_SEEN_PER_STEP = 2000
+"""How many connections are looked at in a turn: about 2 ms."""
+
+_DESCRIBED = 100
+"""How many users are described in a turn, about 0.2 ms."""
+
+_NOBODY = User("", frozenset())
+"""Stands for all who have no rights of their own."""
+
+
+class _UsersPage(msgspec.Struct, forbid_unknown_fields=True):
+    after: str | None = None
+
+
+class _Seen:
+    """A user, as far as he was looked at."""
+
+    __slots__ = ("connections", "dropped", "published", "queued_bytes", "roles")
+
+    def __init__(self, roles: frozenset[str]) -> None:
+        self.roles = roles
+        self.connections = self.queued_bytes = self.published = self.dropped = 0
+
+    def add(self, handler: Handler) -> None:
+        """Count one connection."""
+        sums = handler.sums()
+        self.connections += 1
+        self.queued_bytes += sums.queued_bytes
+        self.published += handler.published_messages
+        self.dropped += sums.dropped_messages
+
+
+def users(node: Node) -> Function:
+    """Return the service.
+
+    It takes null, or a map with `after`, the user behind whom to go on. It gives a list of maps, by name: those whom
+    the policy names, and those who are connected. The user is empty for all who have no rights of their own.
+    """
+
+    def answer(_: Handler, value: Any) -> Any:
+        try:
+            page = msgspec.convert({} if value is None else value, _UsersPage)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"expected null, or a map with `after`: {error}") from error
+        return in_steps(node, _users(node, page.after))
+
+    return answer
+
+
+def _users(node: Node, after: str | None) -> Generator[None, None, list[dict[str, Any]]]:
+    policy = node.access.policy
+    named = {} if policy is None else policy.users
+    found = {name: _Seen(roles) for name, roles in named.items() if after is None or name > after}
+    for place, handler in enumerate(list(node.core.handlers.values()), 1):
+        user = handler.rights.user if handler.rights is not None else _NOBODY
+        if handler.role is not Role.LOCAL and (after is None or user.name > after):
+            if user.name not in found:
+                found[user.name] = _Seen(user.roles)
+            found[user.name].add(handler)
+        if not place % _SEEN_PER_STEP:
+            yield
+    page = []
+    for place, name in enumerate(sorted(found)[:USERS], 1):
+        page.append(_user_row(name, found[name]))
+        if not place % _DESCRIBED:
+            yield
+    return page
+
+
+def _user_row(name: str, seen: _Seen) -> dict[str, Any]:
+    return {
+        "user": name,
+        "roles": sorted(seen.roles),
+        "connections": seen.connections,
+        "queued_bytes": seen.queued_bytes,
+        "published_messages": seen.published,
+        "dropped_messages": seen.dropped,
+    }
+
+
+_CLOSED_PER_STEP = 50
+"""How many connections are closed in a turn: about 3 ms."""
+
+_TEXT = "closed by an admin"
+
+
+class _Order(msgspec.Struct, forbid_unknown_fields=True):
+    id: int | None = None
+    user: str | None = None
+    text: str = _TEXT
+
+
+def kick(node: Node) -> Callable[[By, Any], Any]:
+    """Return the service.
+
+    It takes a map with `id` or `user`, and perhaps `text`. It gives a map with `kicked`, how many were closed, and
+    fails if there is nobody of that kind. Whoever asks for a user is not closed himself: he could not be answered.
+    """
+
+    def answer(by: By, value: Any) -> Any:
+        try:
+            order = msgspec.convert(value, _Order)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"expected a map with `id` or `user`, and `text`: {error}") from error
+        if (order.id is None) is (order.user is None):
+            raise UsageError("expected a map with either `id` or `user`, and `text`")
+        return in_steps(node, _closed(node, by, order))
+
+    return answer
+
+
+def _closed(node: Node, by: By, order: _Order) -> Generator[None, None, dict[str, int]]:
+    wanted = [one for one in _wanted(node, order) if one.role is not Role.LOCAL and not one.closed]
+    if order.user is not None:
+        wanted = [one for one in wanted if one is not by]
+    if not wanted:
+        who = f"with id {order.id}" if order.user is None else f"of user {order.user!r}"
+        raise UsageError(f"there is no connection {who}")
+    node.audit.did(by, "kick", of={"id": order.id, "user": order.user}, text=order.text, connections=len(wanted))
+    node.log.info("connections closed by an admin", of_id=order.id, of_user=order.user, connections=len(wanted))
+    for place, one in enumerate(wanted, 1):
+        one.close(CloseCode.FORBIDDEN, order.text or _TEXT)
+        if not place % _CLOSED_PER_STEP:
+            yield
+    return {"kicked": len(wanted)}
+
+
+def _wanted(node: Node, order: _Order) -> list[Handler]:
+    handlers = node.core.handlers
+    if order.user is None:
+        one = handlers.get(order.id or 0)
+        return [one] if one is not None else []
+    return [one for one in handlers.values() if one.rights is not None and one.rights.user.name == order.user]
+
+
+EVENTS: Final = 200
+"""Most events in an answer, beside those of the same moment as the last one."""
+
+
+class _EventsPage(msgspec.Struct, forbid_unknown_fields=True):
+    before: float = math.inf
+    limit: int = EVENTS
+
+
+def audited(node: Node) -> Function:
+    """Return the service.
+
+    It takes null, or a map with `before` (s since 1970) and `limit`. It gives a list of events, the newest first: fewer
+    than the limit say that nothing older is kept.
+    """
+
+    def answer(_: Any, value: Any) -> list[dict[str, Any]]:
+        try:
+            page = msgspec.convert({} if value is None else value, _EventsPage)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"expected null, or a map with `before` and `limit`: {error}") from error
+        return node.audit.before(page.before, events_limit(value))
+
+    return answer
+
+
+def events_limit(value: Any) -> int:
+    """Return how many events are asked for at most."""
+    asked = value.get("limit", EVENTS) if isinstance(value, dict) else EVENTS
+    return min(max(1, asked), EVENTS) if isinstance(asked, int) else EVENTS
