@@ -20,8 +20,7 @@ from typing import Any, assert_never, get_args
 import msgspec
 from msgspec import inspect
 
-from hub.settings.queues import RANGED
-from hub.settings.settings import Settings
+from hub.settings.settings import RANGED, Settings
 from hub.sizes import parse_size
 
 __all__ = ["KEYS", "SECTIONS", "SHOWN_CHARACTERS", "Key", "Kind", "closest", "value_at"]

@@ -4,9 +4,8 @@
 |---|---|
 | `path` | what a grant speaks of: components, of which one may be the user's own name |
 | `grants` | the grants of one action, compiled: what is decided for this topic, at the cost of its depth |
-| `policy` | roles and users, and the rights that follow for one user |
+| `policy` | roles and users, those that every policy has among them, and the rights that follow for one user |
 | `certificate_name` | what a certificate says of whose it is |
-| `roles` | the roles that every policy has |
 | `limits` | how much users may hold, and how fast they may publish, as it is written there |
 | `verdict` | what a policy says of one user and one topic, which rule decides, and what limits him |
 | `refusal` | what is said to whoever may not do something |

@@ -48,8 +48,7 @@ from hub.keys import closest
 from hub.policy.certificate_name import CertificateName, parse_certificate_name
 from hub.policy.limits import read_limits
 from hub.policy.path import Path, parse_path
-from hub.policy.policy import RESERVED_USERS, Action, Policy, RolePermissions, check_user
-from hub.policy.roles import BUILT_IN
+from hub.policy.policy import BUILT_IN, RESERVED_USERS, Action, Policy, RolePermissions, check_user
 from hub.topics import printable
 
 __all__ = ["Accounts", "read_accounts", "read_policy"]

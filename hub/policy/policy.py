@@ -20,23 +20,9 @@ from weakref import WeakValueDictionary
 
 from hub.errors import InvalidNameError
 from hub.policy.grants import Domain, Grant, Grants, User
-from hub.policy.path import NAMES, TOPICS, Path
+from hub.policy.path import EVERYTHING, NAMES, OWN, TOPICS, Path
 from hub.quotas.limits import NO_LIMITS, QuotaLimits
 from hub.topics import printable
-
-__all__ = [
-    "ANONYMOUS",
-    "DECIDED_LIMIT",
-    "LOCAL",
-    "RESERVED_USERS",
-    "ZEEK",
-    "Action",
-    "Domains",
-    "Policy",
-    "Rights",
-    "RolePermissions",
-    "check_user",
-]
 
 _SHOWN_PATHS = 8
 """How many granted paths the text of a refusal lists."""
@@ -328,3 +314,26 @@ class Rights:
     def granted(self, action: Action, prefix: str, limit: int = _SHOWN_PATHS) -> list[str]:
         """Return paths beneath a prefix that he may do it to, at most `limit`."""
         return self._grants[action].granted_beneath(prefix, self.user, limit)
+
+
+ADMIN = "admin"
+"""The role of the hub's own account on this machine."""
+
+_READS = (Action.SUBSCRIBE, Action.JOURNAL)
+
+_WRITES = (Action.PUBLISH, Action.REQUEST, Action.SERVE, Action.CLAIM)
+
+_ALL_TOPICS = (Path((), EVERYTHING), True)
+
+_OWN_TOPICS = (Path((OWN,), OWN), True)
+
+BUILT_IN: Mapping[str, RolePermissions] = {
+    ADMIN: RolePermissions({action: [_ALL_TOPICS, _OWN_TOPICS] for action in Action}, is_admin=True),
+    "member": RolePermissions({action: [_ALL_TOPICS] for action in (*_READS, *_WRITES)}),
+    "reader": RolePermissions({action: [_ALL_TOPICS] for action in _READS}),
+    "peer": RolePermissions({action: [_ALL_TOPICS] for action in (Action.BRING, Action.TAKE)}),
+}
+"""Name → what the role may do, unless the policy has its own of that name.
+
+Only an admin's reaches what stands under `$hub/`.
+"""

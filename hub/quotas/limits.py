@@ -1,4 +1,4 @@
-"""`QuotaLimits`: what is set for users and roles of how much they may hold, and how fast they may publish.
+"""`QuotaLimits`: what is set for users and roles of how much they may hold; `Rate`: how fast one user may publish.
 
 Frozen values. Invariants: what is set for a user himself wins; of what is set for several of his roles the largest
 wins; where neither says anything a fair part applies (`hub.quotas.usage`), and there is no rate.
@@ -12,8 +12,6 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from hub.quotas.resource import Resource
-
-__all__ = ["NO_LIMITS", "QuotaLimits", "RateLimits", "SetLimits"]
 
 
 class RateLimits(NamedTuple):
@@ -77,3 +75,95 @@ def _rate(own: int | None, of_roles: Iterable[int | None]) -> int | None:
 
 NO_LIMITS = QuotaLimits()
 """Nothing is set: everybody has a fair part of everything, and no rate."""
+
+
+class _Bucket:
+    """What may pass of one kind.
+
+    Args:
+        per_s: How much passes in a second.
+    """
+
+    __slots__ = ("level", "per_s")
+
+    def __init__(self, per_s: int) -> None:
+        self.per_s = per_s
+        # How much may pass at once; below 0 is what has passed too early.
+        self.level = float(per_s)
+
+    def spend(self, amount: int, passed_s: float) -> float:
+        """Let so much pass, so long after the last time; return how long it takes until more may."""
+        self.level = min(self.per_s, self.level + passed_s * self.per_s) - amount
+        return max(0.0, -self.level / self.per_s)
+
+
+class Rate:
+    """The rate of one user, over all his connections: a bucket of messages, and one of bytes.
+
+    A read is known only once it was read, so a level may sink below 0: then none of the user's connections is read on
+    until it has risen to 0, and TCP holds the senders back. Nothing is dropped. Times are arguments: seconds of any
+    clock that does not go back.
+
+    Args:
+        limits: How fast he may publish.
+    """
+
+    __slots__ = ("_bytes", "_filled_s", "_messages", "changes", "held_back_s", "held_back_total", "is_limited")
+
+    is_limited: bool
+    """Whether there is anything to keep; asked for with each read."""
+
+    def __init__(self, limits: RateLimits) -> None:
+        self._messages: _Bucket | None = None
+        self._bytes: _Bucket | None = None
+        # How often the limits were set: whoever counts what is spent begins anew when they are others.
+        self.changes = 0
+        # When the buckets were filled last.
+        self._filled_s = 0.0
+        # How long connections of his were not read on since he has come, added up over them, and how often one was not.
+        self.held_back_s = 0.0
+        self.held_back_total = 0
+        self.set_limits(limits)
+
+    def set_limits(self, limits: RateLimits) -> None:
+        """Let another rate apply from now on, or the same."""
+        before = self._messages, self._bytes
+        self._messages = _changed(self._messages, limits.messages_per_s)
+        self._bytes = _changed(self._bytes, limits.bytes_per_s)
+        self.is_limited = self._messages is not None or self._bytes is not None
+        self.changes += (self._messages, self._bytes) != before
+
+    def spend(self, messages: int, size_bytes: int, now_s: float) -> float:
+        """Take note of what was read.
+
+        Args:
+            messages: How many messages.
+            size_bytes: How many bytes.
+            now_s: The time now.
+
+        Returns:
+            For how long nothing is to be read for this user, seconds; 0 if he may go on.
+        """
+        passed_s = max(0.0, now_s - self._filled_s)
+        self._filled_s = max(now_s, self._filled_s)
+        wait_s = 0.0
+        for bucket, amount in ((self._messages, messages), (self._bytes, size_bytes)):
+            if bucket is not None:
+                wait_s = max(wait_s, bucket.spend(amount, passed_s))
+        return wait_s
+
+    def wait_s(self, now_s: float) -> float:
+        """Return for how long nothing is to be read for this user, seconds."""
+        return self.spend(0, 0, now_s)
+
+    def held_back(self, seconds: float) -> None:
+        """Count for how long one connection was not read on."""
+        self.held_back_s += seconds
+        self.held_back_total += 1
+
+
+def _changed(bucket: _Bucket | None, per_s: int | None) -> _Bucket | None:
+    """Return the bucket for a rate: the same one if the rate is the same."""
+    if per_s is None:
+        return None
+    return bucket if bucket is not None and bucket.per_s == per_s else _Bucket(per_s)

@@ -23,8 +23,7 @@ import heapq
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from hub.quotas.limits import NO_LIMITS, QuotaLimits, SetLimits
-from hub.quotas.rate import Rate
+from hub.quotas.limits import NO_LIMITS, QuotaLimits, Rate, SetLimits
 from hub.quotas.resource import Resource
 from hub.quotas.usage import Usage, Whole
 

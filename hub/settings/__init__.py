@@ -3,12 +3,11 @@
 | file | |
 |---|---|
 | `ranges` | of what keys are made: units, ranges, and what a text may be |
-| `queues`, `limits`, `quotas` | what waits, and for how long; what a hub takes, and how it lets go; what users share |
-| `listeners`, `access`, `shm` | who may connect; who the hub is, and who others are; what is handed over as memory |
+| `limits` | what a hub takes, and how it lets go |
+| `listeners`, `access` | who may connect; who the hub is, and who others are |
 | `zeek`, `mesh` | other hubs: Zeeks, and those of the mesh with their service names |
 | `journal`, `stores` | what is kept |
-| `log` | the log |
-| `settings` | all of them |
+| `settings` | all of them, with the short tables: queues, quotas, shared memory, the log |
 
 The annotations carry it all, so that documentation, environment and command line are made from them (`hub.keys`).
 

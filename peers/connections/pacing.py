@@ -11,7 +11,7 @@ counts with what is read next.
 Owner: one connection, from when its user is known. Invariant: the timer is there exactly while the connection is held.
 Cost: two tests for each read of a user without a rate, 2 µs for each of one with a rate.
 
-Not here: how fast a user may be (`hub.quotas.rate`), what else is in the way of reading
+Not here: how fast a user may be (`hub.quotas.limits`), what else is in the way of reading
 (`peers.connections.connection`).
 """
 
@@ -21,7 +21,7 @@ import asyncio
 from collections.abc import Callable
 
 from hub.handler import Handler
-from hub.quotas.rate import Rate
+from hub.quotas.limits import Rate
 
 __all__ = ["Pacing"]
 

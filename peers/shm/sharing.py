@@ -21,7 +21,7 @@ from collections.abc import Callable
 from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.frame import BATCH_LIMIT_MESSAGES
 from hub.quotas.usage import Usage
-from hub.settings.shm import SharedMemorySettings
+from hub.settings.settings import SharedMemorySettings
 from peers.shm import memory
 from peers.shm.batch import Memfd, Shared
 from peers.shm.descriptor import Account, Descriptor

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from hub.config import ConfigError
-from hub.policy.roles import ADMIN
+from hub.policy.policy import ADMIN
 from peers.users.token_file import check_private
 from peers.users.tokens import Token, hash_of, new_secret
 

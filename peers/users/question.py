@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 from hub.errors import UsageError
 from hub.names.grammar import check_name
-from hub.policy.policy import ANONYMOUS, LOCAL, ZEEK, Action, Policy, check_user
-from hub.policy.roles import ADMIN
+from hub.policy.policy import ADMIN, ANONYMOUS, LOCAL, ZEEK, Action, Policy, check_user
 from hub.policy.verdict import ANYBODY, DEEDS, Deed, Verdict, verdict
 from hub.settings.settings import Settings
 from hub.topics import check_prefix, check_topic, printable

@@ -17,7 +17,7 @@ from cryptography.x509.oid import ExtensionOID, NameOID
 from hub.errors import CloseCode, RejectedError
 from peers.client import connect
 from peers.daemon.daemon import Daemon
-from peers.users.failures import Failures
+from peers.users.access import Failures
 from tests.daemon.conftest import StartDaemon
 from tests.hubs.authority import Authority, Files
 

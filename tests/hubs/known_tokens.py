@@ -7,7 +7,7 @@ import time
 from datetime import UTC, datetime
 
 from hub.policy.language import read_policy
-from peers.users.failures import Failures
+from peers.users.access import Failures
 from peers.users.tokens import Token, Tokens, hash_of
 from peers.users.users import Users
 from tests.hubs.hub import Hub

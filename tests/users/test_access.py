@@ -17,8 +17,7 @@ from hub.config import ConfigError
 from hub.errors import NotRecognisedError
 from hub.settings.access import AccessSettings
 from hub.settings.zeek import ZeekSettings
-from peers.users.access import Access
-from peers.users.failures import FIRST_S
+from peers.users.access import FIRST_S, Access
 from peers.users.identity import Identity
 from peers.users.proof import Proof
 from peers.users.refusal import Reason

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peers.users.failures import FIRST_S, LONGEST_S, WINDOW_S, Failures
+from peers.users.access import FIRST_S, LONGEST_S, WINDOW_S, Failures
 
 
 def test_each_failure_doubles_the_time() -> None:

@@ -6,8 +6,7 @@ import asyncio
 
 import pytest
 
-from hub.quotas.limits import QuotaLimits, SetLimits
-from hub.quotas.rate import RateLimits
+from hub.quotas.limits import QuotaLimits, RateLimits, SetLimits
 from peers.client import Block, Client, MessageStream, ServiceRequest, connect
 from peers.shm.batch import Shared
 from peers.shm.sharing import Sharing

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.quotas.limits import RateLimits
-from hub.quotas.rate import Rate
+from hub.quotas.limits import Rate, RateLimits
 
 
 def test_no_rate() -> None:
