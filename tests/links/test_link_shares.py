@@ -23,7 +23,7 @@ def slow(hub: Hub, user: str) -> None:
 
 def held_back(hub: Hub) -> int:
     """How often somebody was not read on for his rate."""
-    return hub.node.core.quotas.held_back()[1]
+    return hub.node.core.quotas.held_back_total
 
 
 async def test_a_publisher_is_held_back_where_he_is_connected(start_hub: StartHub) -> None:
