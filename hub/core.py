@@ -127,7 +127,6 @@ class Core:
         wake_at: Called with a time, ms of a monotonic clock, at which `requests.expire` is to be called; a later call
             takes the place of an earlier one.
         check_mesh: Called when `mesh.check` is to be called, at the end of this turn.
-        addresses: URLs at which other hubs of the mesh may dial this one.
         on_clash: Called when somebody else in the mesh has spoken in the name of this hub, with the number of that.
         on_stranded: Called once a second at most with hubs, and how many messages for each did not go on from here.
         hub_id: Of this hub, for what peers must tell apart.
@@ -145,7 +144,6 @@ class Core:
         may_ask_leaves: Callable[[str], bool] = _any_prefix,
         wake_at: Callable[[int], object] = _no_clock,
         check_mesh: Callable[[], object] = _unasked,
-        addresses: tuple[str, ...] = (),
         on_clash: Callable[[int], object] = _unheard,
         on_stranded: Callable[[Mapping[bytes, int]], object] = _untold,
         hub_id: bytes = b"",
@@ -189,7 +187,6 @@ class Core:
         self.mesh: Mesh[Handler] = Mesh(
             hub_id,
             hub_name,
-            addresses=addresses,
             on_trees=self._forget_ways,
             on_interest=self._change_far,
             on_reach=self._reach_far,

@@ -11,8 +11,6 @@ from typing import NamedTuple
 import msgspec
 
 __all__ = [
-    "ADDRESSES_LIMIT",
-    "ADDRESS_LIMIT_BYTES",
     "LINK_COST",
     "LINK_COST_LIMIT",
     "CoreLimits",
@@ -23,17 +21,11 @@ __all__ = [
     "RouteLimits",
 ]
 
-ADDRESSES_LIMIT = 8
-"""Most addresses that a hub of a mesh may tell of itself: a machine has a few, by name and by number."""
-
 LINK_COST = 1
 """What a link costs where nothing is said of that."""
 
 LINK_COST_LIMIT = 65_535
 """The most that a link may be said to cost: more than all others of a way together, in any mesh there will be."""
-
-ADDRESS_LIMIT_BYTES = 256
-"""Longest of them, bytes: the longest host name there is, which nobody has, would be a little too long."""
 
 
 class HandlerLimits(NamedTuple):

@@ -71,8 +71,6 @@ class Announcement(NamedTuple):
     """What is wanted there."""
     removed: tuple[Interest, ...] = ()
     """What is no longer wanted there."""
-    addresses: tuple[str, ...] = ()
-    """URLs at which other hubs may dial it. As the name, it never changes, and stands where `base` is 0."""
     left_out: int = 0
     """How much of what is wanted was left out as it came, since it was more than one hub may want; never told on."""
     is_whole: bool = True

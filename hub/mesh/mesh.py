@@ -60,7 +60,6 @@ class Mesh(Generic[L]):
     Args:
         hub: The id of this hub.
         name: What it is called, for people.
-        addresses: URLs at which other hubs may dial it.
         on_trees: Called when messages may take other ways than before: what was remembered of `onward` holds no more.
         on_interest: Called with a hub, how what is wanted there has changed, and the link that has brought it; None if
             the hub is forgotten.
@@ -102,7 +101,6 @@ class Mesh(Generic[L]):
         hub: bytes,
         name: str = "",
         *,
-        addresses: tuple[str, ...] = (),
         on_trees: Callable[[], object],
         on_interest: Callable[[bytes, Interests, L | None], object],
         on_due: Callable[[L], object],
@@ -114,7 +112,7 @@ class Mesh(Generic[L]):
         limits: MeshLimits = MeshLimits(),  # noqa: B008 -- frozen
     ) -> None:
         own = Record(hub)
-        own.name, own.addresses = name, addresses
+        own.name = name
         own.seq = 1
         self.hub = hub
         # What is said of whatever enters the mesh here now; its epoch only grows.
@@ -202,18 +200,6 @@ class Mesh(Generic[L]):
             self._news.tell_of_ends(self._checked_s)
             self._relink(self.hub)
             self._tell()
-
-    def set_cost(self, link: L, cost: int) -> None:
-        """Let a link that is up cost something else: messages take other ways, or this one, once that is announced."""
-        if link in self._coming:
-            far, _ = self._coming[link]
-            self._coming[link] = far, cost
-            return
-        hub = self._far_of(link)
-        if hub is not None and self._news.costs[hub] != cost:
-            self._news.costs[hub] = cost
-            self._news.link_changes = True
-            self._on_check()
 
     def _relink_here(self) -> None:
         """Links of this hub have come or gone: it begins an epoch, and will tell others."""

@@ -201,6 +201,5 @@ def _announcement(record: Record, due: _Due) -> Announcement:
         tuple(record.neighbours.items()) if due.neighbours or not base else None,
         tuple(one for one in touched if one in wants),
         tuple(one for one in touched if one not in wants),
-        () if base else record.addresses,
         is_whole=is_whole,
     )

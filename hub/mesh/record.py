@@ -35,7 +35,6 @@ class Record:
     __slots__ = (
         "_counted_seq",
         "_topics_seq",
-        "addresses",
         "hub",
         "is_cut",
         "left_out",
@@ -49,8 +48,6 @@ class Record:
     def __init__(self, hub: bytes) -> None:
         self.hub = hub
         self.name = ""
-        # URLs at which it says that other hubs may dial it; nobody has looked whether they are any.
-        self.addresses: tuple[str, ...] = ()
         # The number of its last announcement that is known here; 0 before the first. It only grows.
         self.seq = 0
         # The hubs that it says it is linked with, each with the cost.
@@ -150,8 +147,6 @@ class Record:
         self.seq = announcement.seq
         if announcement.name:
             self.name = announcement.name
-        if announcement.addresses and not announcement.base:
-            self.addresses = announcement.addresses
         if announcement.neighbours is not None:
             self.neighbours = dict(announcement.neighbours)
 

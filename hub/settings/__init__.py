@@ -12,7 +12,7 @@
 The annotations carry it all, so that documentation, environment and command line are made from them (`hub.keys`).
 
 Owner of the state: nobody, these are frozen values. The constructors do not check: who builds a `Settings` by hand
-vouches for the values. Few keys use 0 for "none" (`limits.drain_s`, `mesh.degree`,
+vouches for the values. Few keys use 0 for "none" (`limits.drain_s`,
 `shm.over_bytes`, `shm.segments`); `limits.memory_bytes` and the keys of `quotas` use it for "as much
 as there is allows".
 """

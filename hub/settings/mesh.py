@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta
 
-from hub.limits import ADDRESSES_LIMIT
-from hub.settings.ranges import Url, between
+from hub.settings.ranges import between
 
 __all__ = ["MeshSettings", "NamesSettings"]
 
@@ -31,26 +29,8 @@ class NamesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MeshSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How much a hub keeps of the other hubs of its mesh, and where they find it."""
+    """How much a hub keeps of the other hubs of its mesh."""
 
-    advertise: Annotated[
-        tuple[Url, ...],
-        Meta(
-            max_length=ADDRESSES_LIMIT,
-            description="Where other hubs of the mesh may dial this one; they are told.",
-            extra={"unit": f"at most {ADDRESSES_LIMIT} URLs such as 'tls://hub-1.example.org:7400'"},
-        ),
-    ] = ()
-
-    degree: Annotated[
-        int,
-        between(
-            "ways",
-            0,
-            8,
-            "Ways that this hub is to have to each other one; where there are fewer it dials spare links. 0 for none.",
-        ),
-    ] = 0
     hubs: Annotated[
         int,
         between("hubs", 2, 100_000, "Hubs of the mesh that are known; one more is refused (1013)."),

@@ -1,7 +1,7 @@
 """`graph`: the mesh as this hub knows it, a page at a time: its hubs, and the links of each.
 
 Asked as `$hub/mesh/graph`, by whom the policy grants that: it tells ids and names of hubs, how many prefixes are wanted
-there, which Zeeks they have, the addresses that they tell everybody, and how much this hub's links have carried; no
+there, which Zeeks they have, and how much this hub's links have carried; no
 topics, no users. Owner: nobody. Cost: about 0.5 µs for each hub of the mesh, and 1 µs for each hub, link and Zeek of
 the answer, which has about `PAGE` of them; 10 µs for each link of this hub.
 
@@ -95,8 +95,6 @@ def _described(node: Node, record: Record, link: dict[str, Any] | None) -> dict[
         "prefixes": len(record.wants),
         "left_out": record.left_out,
         "incomplete": not record.is_whole,
-        "addresses": list(record.addresses),
-        "spares": sorted(hub.hex() for hub in node.spares.hubs) if record.hub == node.id else [],
         "lost": None if record.hub in graph.reached else _lost_at(node, record),
         "links": {other.hex(): cost for other, cost in sorted(graph.links.get(record.hub, {}).items())},
         "zeeks": _zeeks(node, record.hub),

@@ -75,10 +75,10 @@ def trace(
         print(line)
 
 
-_HUBS = ("hub", "name", "prefixes", "links", "reachable", "addresses")
+_HUBS = ("hub", "name", "prefixes", "links", "reachable")
 _ZEEKS = ("zeek", "of hub", "name", "gateway")
 _LINKS = ("link between", "name", "and", "name", "cost")
-_OWN_LINKS = ("own link to", "name", "cost", "lag ms", "in", "out", "queued", "dropped", "paths", "kind")
+_OWN_LINKS = ("own link to", "name", "cost", "lag ms", "in", "out", "queued", "dropped", "paths")
 
 
 def mesh(
@@ -99,8 +99,7 @@ def mesh(
 def _tables(rows: list[dict[str, Any]]) -> Iterator[str]:
     """Write hubs; behind an empty line each links, Zeeks, and what links of the hub have carried, if there are any."""
     yield from columns(_HUBS, [_cells(row) for row in rows])
-    links = [link[:-1] for link in _links(rows)]
-    tables = (_LINKS, links), (_ZEEKS, list(_zeeks(rows))), (_OWN_LINKS, list(_own_links(rows)))
+    tables = (_LINKS, list(_links(rows))), (_ZEEKS, list(_zeeks(rows))), (_OWN_LINKS, list(_own_links(rows)))
     for titles, cells in tables:
         lines = columns(titles, cells)
         if lines:
@@ -110,7 +109,7 @@ def _tables(rows: list[dict[str, Any]]) -> Iterator[str]:
 
 def _cells(row: dict[str, Any]) -> tuple[Cell, ...]:
     prefixes = "everything" if row["incomplete"] else row["prefixes"]
-    return row["hub"], row["name"], prefixes, len(row["links"]), _reachable(row), " ".join(row["addresses"])
+    return row["hub"], row["name"], prefixes, len(row["links"]), _reachable(row)
 
 
 def _reachable(row: dict[str, Any]) -> str:
@@ -121,30 +120,24 @@ def _reachable(row: dict[str, Any]) -> str:
     return f"no, since {datetime.fromtimestamp(row['lost'], UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _links(rows: list[dict[str, Any]]) -> Iterator[tuple[str, str, str, str, int, bool]]:
-    """Return each link once, although both of its hubs have it; one of them may be unknown since its page was made.
-
-    What comes last is whether it is a spare of the hub that was asked.
-    """
-    spares = {frozenset((row["hub"], other)) for row in rows for other in row["spares"]}
+def _links(rows: list[dict[str, Any]]) -> Iterator[tuple[str, str, str, str, int]]:
+    """Return each link once, although both of its hubs have it; one of them may be unknown since its page was made."""
     names = {row["hub"]: row["name"] for row in rows}
     for row in rows:
         one = row["hub"]
         for other, cost in row["links"].items():
             if one < other or other not in names:
-                yield one, names[one], other, names.get(other, ""), cost, frozenset((one, other)) in spares
+                yield one, names[one], other, names.get(other, ""), cost
 
 
 def _own_links(rows: list[dict[str, Any]]) -> Iterator[tuple[Cell, ...]]:
     """Return the links of the hub that was asked, with what they have carried since they are up."""
-    spares = {other for row in rows for other in row["spares"]}
     for row in rows:
         if (link := row["link"]) is not None:
             cost = "" if link["cost"] is None else link["cost"]
             lag_ms = "" if link["lag_s"] is None else round(link["lag_s"] * 1000)
             counted = ("received_messages", "sent_messages", "queued_messages", "dropped_messages", "path_changes")
-            kind = "spare" if row["hub"] in spares else ""
-            yield row["hub"], row["name"], cost, lag_ms, *(link[name] for name in counted), kind
+            yield row["hub"], row["name"], cost, lag_ms, *(link[name] for name in counted)
 
 
 def _zeeks(rows: list[dict[str, Any]]) -> Iterator[tuple[str, str, str, str]]:
@@ -155,14 +148,14 @@ def _zeeks(rows: list[dict[str, Any]]) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _graph(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Write the graph in the language of Graphviz: this hub is bold, lost hubs and spare links are dashed."""
+    """Write the graph in the language of Graphviz: this hub is bold, lost hubs are dashed."""
     yield "graph mesh {"
     for row in rows:
         style = "bold" if row["own"] else "solid" if row["lost"] is None else "dashed"
         label = f'{_quoted(row["name"] or row["hub"])}, tooltip="{row["prefixes"]} prefixes"'
         yield f'  "{row["hub"]}" [label={label}, style={style}];'
-    for one, _, other, _, cost, is_spare in _links(rows):
-        yield f'  "{one}" -- "{other}" [label="{cost}"{", style=dashed" if is_spare else ""}];'
+    for one, _, other, _, cost in _links(rows):
+        yield f'  "{one}" -- "{other}" [label="{cost}"];'
     yield "}"
 
 

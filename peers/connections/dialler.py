@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import math
 import ssl
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
@@ -205,20 +204,15 @@ class HubAttempt:
         node: Of the hub.
         endpoint: Where the peer hub is.
         queue: Of its handler.
-        objection: See `peers.connections.greeting.Greeting`.
     """
 
     is_to_be_repeated = False
 
-    def __init__(
-        self, node: Node, endpoint: Endpoint, queue: QueueLimits, objection: Callable[[bytes], str] | None = None
-    ) -> None:
+    def __init__(self, node: Node, endpoint: Endpoint, queue: QueueLimits) -> None:
         self._conversation: TcpConversation
 
         def make(connection: Connection) -> TcpConversation:
-            self._conversation = TcpConversation(
-                node, queue, connection, dialled=True, cost=endpoint.cost, objection=objection
-            )
+            self._conversation = TcpConversation(node, queue, connection, dialled=True, cost=endpoint.cost)
             return self._conversation
 
         self.connection = Connection(node, make, address=endpoint.location)
@@ -237,17 +231,14 @@ class HubAttempt:
 class PeerHub:
     """See `Peer`; the arguments are those of `HubAttempt`."""
 
-    def __init__(
-        self, node: Node, endpoint: Endpoint, queue: QueueLimits, objection: Callable[[bytes], str] | None = None
-    ) -> None:
+    def __init__(self, node: Node, endpoint: Endpoint, queue: QueueLimits) -> None:
         self._node = node
         self._endpoint = endpoint
         self._queue = queue
-        self._objection = objection
 
     def attempt(self) -> HubAttempt:
         """Dial the hub."""
-        return HubAttempt(self._node, self._endpoint, self._queue, self._objection)
+        return HubAttempt(self._node, self._endpoint, self._queue)
 
     def tls(self) -> ssl.SSLContext | None:
         """Return the context for the URL's scheme, made anew for each attempt: its files may have changed."""

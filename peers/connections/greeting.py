@@ -17,7 +17,6 @@ Cost: per connection, about 100 µs. Not here: what the far side asks for then (
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
@@ -64,8 +63,6 @@ class Greeting:
         dialled: Whether this side has connected, to link with a peer hub.
         trusted: Whether the far side is a process of this hub's own, which need not show who it is.
         cost: What a link costs in the mesh; None where that is not said.
-        objection: Where this side has dialled an address that it has only heard of: says why a hub is not to be linked
-            with, empty if it is. Such a hub is shown no token, and has the rights that it would have if it had dialled.
     """
 
     __slots__ = (
@@ -74,7 +71,6 @@ class Greeting:
         "_cost",
         "_link_id",
         "_node",
-        "_objection",
         "_queue",
         "_trusted",
         "dialled",
@@ -90,7 +86,6 @@ class Greeting:
         dialled: bool,
         trusted: bool,
         cost: int | None,
-        objection: Callable[[bytes], str] | None = None,
     ) -> None:
         self._node = node
         self._queue = queue
@@ -99,7 +94,6 @@ class Greeting:
         self.dialled = dialled
         self._trusted = trusted
         self._cost = LINK_COST if cost is None else cost
-        self._objection = objection
         self._link_id = secrets.token_bytes(LINK_ID_BYTES) if dialled else b""
         """The id of the link, chosen by whoever has dialled; empty for a client, and if a peer tells no accounts."""
 
@@ -107,7 +101,7 @@ class Greeting:
         """Say HELLO to a hub that this one has dialled, with what it shows there."""
         connection = self._connection
         try:
-            token = own_token(self._node) if self._is_chosen else ""
+            token = own_token(self._node)
         except ConfigError as error:  # the far hub is not told about files
             connection.reason = str(error)
             connection.abort()
@@ -118,19 +112,12 @@ class Greeting:
         """The far side has said who it is: take it in, refuse it, or let it wait."""
         if self.dialled and hello.role == "client":
             self._connection.end(CloseCode.PROTOCOL_ERROR, "a peer must be a hub, the far side is a client")
-        elif self._objection is not None and (reason := self._objection(hello.id)):
-            self._connection.end(CloseCode.DONE, reason)
-        elif not (self._is_chosen or self._trusted or self._recognise(hello)):
+        elif not (self.dialled or self._trusted or self._recognise(hello)):
             return
         elif hello.role == "hub":
             self._greet_hub(hello)
         else:
             self._greet_client(hello)
-
-    @property
-    def _is_chosen(self) -> bool:
-        """Whether the far side was chosen by whoever has set up this hub."""
-        return self.dialled and self._objection is None
 
     # May it come in?
 
@@ -214,7 +201,7 @@ class Greeting:
         if not self.dialled:
             left_s = connection.proof_left_s()
             conversation.session.send(node.hello(self._queue, self._link_id, until_s=left_s).encode())
-        proof = LinkProof(partial(own_token, node), self._tell_unread) if self._is_chosen else None
+        proof = LinkProof(partial(own_token, node), self._tell_unread) if self.dialled else None
         write, link_id = connection.write, self._link_id
         link = Link(
             node,

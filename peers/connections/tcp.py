@@ -121,7 +121,6 @@ class TcpConversation:
         dialled: Whether this side has connected, to link with a peer hub.
         trusted: Whether the far side is a process of this hub's own, which need not show who it is.
         cost: What it costs in the mesh if it is a link; None where that is not said.
-        objection: See `Greeting`.
         share: Makes what shares memory with a client that has asked for it, or nothing if that cannot be now; None
             where nothing is shared.
     """
@@ -156,7 +155,6 @@ class TcpConversation:
         dialled: bool = False,
         trusted: bool = False,
         cost: int | None = None,
-        objection: Callable[[bytes], str] | None = None,
         share: Callable[[TcpConversation, int], SharedValues | None] | None = None,
     ) -> None:
         limits = node.settings.limits
@@ -183,7 +181,7 @@ class TcpConversation:
         self._has_eof = False
         """Whether the far side has ended its stream in order."""
         self._greeting: Greeting | None = Greeting(
-            node, queue, self, connection, dialled=dialled, trusted=trusted, cost=cost, objection=objection
+            node, queue, self, connection, dialled=dialled, trusted=trusted, cost=cost
         )
         """How it opens; None once it is over."""
         self.session: Session[Route] = Session("hub", node.core.routes, limits.frame_bytes, limits.handshake_bytes)

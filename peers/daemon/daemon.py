@@ -37,10 +37,8 @@ from peers.connections.broker import broker_connection
 from peers.connections.broker_peerings import Peerings
 from peers.connections.connection import Connection
 from peers.connections.dialler import Dialler, hub_dialler
-from peers.connections.learned import Learned
 from peers.connections.listener import Listener, Reserved, bind, reserve
 from peers.connections.name_dialler import NameDialler, is_name
-from peers.connections.spare_dialler import SpareDialler
 from peers.connections.tcp import tcp_connection
 from peers.connections.unix import unix_connection
 from peers.connections.websocket import websocket_connection
@@ -203,9 +201,6 @@ class Daemon:
         for peer in self._loaded.peers:
             for dialler in self._diallers(peer):
                 self._tasks.append(self.node.loop.create_task(dialler.run(), name=f"link to {peer.location}"))
-        if settings.mesh.degree:
-            spares = SpareDialler(self.node, Learned(self.node, self._loaded.peers))
-            self._tasks.append(self.node.loop.create_task(spares.run(), name="spare links"))
         self.node.second_s = self.node.loop.time()
         self._plan_second()
         self.node.ready = True

@@ -21,7 +21,6 @@ import msgspec
 
 from hub.config import ConfigError, merge
 from hub.keys import KEYS, Key, closest
-from hub.limits import ADDRESS_LIMIT_BYTES
 from hub.settings.settings import Settings
 from peers.transport.endpoints import Endpoint, InvalidEndpointError, Scheme
 from peers.users.admin_token import AdminToken, usual_place
@@ -59,7 +58,7 @@ _Layer = tuple[str, Mapping[str, object]]
 
 _PREFIX = "HUB_"
 
-_URLS = frozenset({"listen", "mesh.advertise", "peers"})
+_URLS = frozenset({"listen", "peers"})
 """Keys whose flags are given once for each value: a URL may hold a comma."""
 
 _SHORT_FLAGS = {
@@ -130,8 +129,6 @@ def given(*layers: _Layer) -> Loaded:
     settings, origins = merge(layers)
     listen = tuple(_listener(url, settings, origins["listen"]) for url in settings.listen)
     peers = tuple(_peer(url, settings, origins["peers"]) for url in settings.peers)
-    for url in settings.mesh.advertise:
-        _check_advertised(url, origins["mesh.advertise"])
     return Loaded(settings, origins, listen, peers)
 
 
@@ -237,17 +234,6 @@ def _peer(url: str, settings: Settings, source: str) -> Endpoint:
         )
     _check_queue(url, endpoint, settings, source, "peers")
     return endpoint
-
-
-def _check_advertised(url: str, source: str) -> None:
-    """See to it that other hubs could dial a URL."""
-    try:
-        Endpoint.parse_advertised(url)
-    except InvalidEndpointError as error:
-        raise ConfigError(source, "mesh.advertise", str(error)) from error
-    if len(url.encode()) > ADDRESS_LIMIT_BYTES:
-        text = f"'{url[:_SHOWN_CHARACTERS]}...' has more than {ADDRESS_LIMIT_BYTES} bytes"
-        raise ConfigError(source, "mesh.advertise", text)
 
 
 def is_loopback(endpoint: Endpoint) -> bool:

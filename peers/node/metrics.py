@@ -64,7 +64,6 @@ class Scrape:
         self.log = node.log_statistics()
         self.links = node.traffic.statistics(node.loop.time())
         self.mesh = node.core.mesh.statistics()
-        self.spares = node.spares.statistics()
         self.far_journals = node.far_journals.statistics()
         self.far_consumers = node.far_consumers.statistics()
         self.far_confirmations = node.far_confirmations.statistics()
@@ -315,10 +314,6 @@ METRICS: tuple[Row[Scrape], ...] = (
     Row("hub_mesh_zeeks_left", GAUGE, "Zeeks that are left to other hubs.", lambda s: s.core.leaves.left),
     Row("hub_mesh_zeeks_left_messages", COUNTER, "Of Zeeks that were left, not taken.",
         lambda s: s.core.leaves.skipped_messages),
-    Row("hub_mesh_spare_links", GAUGE, "Dialled so that the mesh does not fall apart.", lambda s: s.spares.links),
-    Row("hub_mesh_spare_attempts", COUNTER, "Attempts at such links.", lambda s: s.spares.attempts_total),
-    Row("hub_mesh_spare_failures", COUNTER, "Of these, those without a link.", lambda s: s.spares.failed_total),
-    Row("hub_mesh_spare_let_go", COUNTER, "Such links that were let go.", lambda s: s.spares.let_go_total),
     # Zeeks, and their data stores.
     Row("hub_zeek_subscriptions_refused", COUNTER, "Subscriptions of Zeek nodes not taken.",
         lambda s: s.node.zeek_refused_subscriptions),

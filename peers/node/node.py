@@ -22,7 +22,6 @@ from hub.handler import Handler
 from hub.histogram import Histogram
 from hub.limits import CoreLimits, HandlerLimits, MeshLimits, NameLimits, RouteLimits
 from hub.memory import STAGED_PARTS
-from hub.mesh.spares import Spares
 from hub.overflow import QueueLimits
 from hub.quotas.quotas import Quotas
 from hub.quotas.resource import Resource
@@ -179,7 +178,7 @@ class Node:
         self.zeek_master_counters = MasterCounters()
         """What went wrong between masters and clones of which one is this hub's."""
         self.accounts = Accounts(self.keepalive, self._tell_loss)
-        self.vacancies, self.traffic, self.spares = Vacancies(), Traffic(), Spares(self.id, settings.mesh.degree)
+        self.vacancies, self.traffic = Vacancies(), Traffic()
         # Reads the journals of other hubs of the mesh, and lets them read that of this one.
         self.far_journals = FarJournals(self.core, name, self.now_ms, lambda: self.journal)
         # Asks the journals of other hubs what they have recorded of what has entered here; and says it of this one.
@@ -323,7 +322,6 @@ class Node:
             on_stranded=self._tell_stranded,
             hub_id=self.id,
             hub_name=self.name,
-            addresses=settings.mesh.advertise,
             memory=self.memory,
             quotas=Quotas(totals(settings, self.memory.limit_bytes)),
         )

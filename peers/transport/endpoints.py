@@ -28,7 +28,6 @@ from __future__ import annotations
 import enum
 import ipaddress
 import re
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import quote, unquote
@@ -251,26 +250,6 @@ class Endpoint:
             raise InvalidEndpointError(url, f"{_XSUB}=0 is for listening; connecting needs the second port, too")
         if endpoint.queue != QueueOverride() and not endpoint.scheme.is_zeek:
             raise InvalidEndpointError(url, "messages, bytes and overflow belong to the URL of a listener")
-        return endpoint
-
-    @classmethod
-    def parse_advertised(cls, url: str) -> Endpoint:
-        """Read a URL at which a hub says that others may dial it: like `parse_peer`, but of another machine, over TCP.
-
-        Raises:
-            InvalidEndpointError: `parse_peer` raises it, or nobody elsewhere could dial it.
-        """
-        endpoint = cls.parse_peer(url)
-        if endpoint.scheme not in {Scheme.TCP, Scheme.TLS}:
-            raise InvalidEndpointError(
-                url, f"hubs are dialled by others over tcp:// or tls://, not {endpoint.scheme}://"
-            )
-        if endpoint.cost is not None:
-            raise InvalidEndpointError(url, f"{_COST} {_COST_MEANS}")
-        with suppress(ValueError):  # it is a name
-            address = ipaddress.ip_address(endpoint.host)
-            if address.is_unspecified or address.is_multicast:
-                raise InvalidEndpointError(url, f"{endpoint.host} is no address that somebody else could dial")
         return endpoint
 
     @property

@@ -7,8 +7,7 @@ The body is a msgpack array with a number in front:
 | `[1, [[hub, seq], ...]]` | `Digest`: which hubs the speaker knows, each up to which announcement |
 | `[2, hub]` | `Wanted`: a full copy is wanted of what is known of that hub |
 | `[3, hub, base, seq, part, last, name, neighbours, added, removed]` | `AnnouncementPart`: of an `Announcement` |
-| `[4, (the same), addresses]` | `AddressedPart`: the first one, of a hub that has addresses |
-| `[7, (the same as 4)]` | `IncompletePart`: of one whose speaker does not know all prefixes and rules |
+| `[7, (the same)]` | `IncompletePart`: of one whose speaker does not know all prefixes and rules |
 
 ```
 Announcement ─ encode_routing ─▶ [part 0] [part 1] ... [part n, last] ─ decode_routing, Assembly.add ─▶ Announcement
@@ -28,8 +27,7 @@ Cost: about 1 µs a prefix at each side, 5 µs beside them. Not here: what follo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
 from itertools import count
 from typing import Annotated, NamedTuple, cast
 
@@ -38,7 +36,6 @@ import msgspec
 from hub.errors import CloseCode, InvalidNameError, InvalidTopicError, RejectedError
 from hub.frame import encode_frame
 from hub.labels import LABELS_LIMIT, check_labels
-from hub.limits import ADDRESS_LIMIT_BYTES, ADDRESSES_LIMIT
 from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Interest, Leaf, Served, Told, Wanted
 from hub.mesh.record import is_topic
 from hub.names.claim import LATEST_US, Announced
@@ -52,7 +49,6 @@ from peers.wire.reasons import MALFORMED
 __all__ = [
     "ENTRIES_PER_PART",
     "HUBS_LIMIT",
-    "AddressedPart",
     "AnnouncementPart",
     "Assembly",
     "IncompletePart",
@@ -122,21 +118,12 @@ class AnnouncementPart(msgspec.Struct, frozen=True, array_like=True, tag=3, forb
         return len(self.neighbours or ()) + len(self.added) + len(self.removed)
 
 
-class AddressedPart(AnnouncementPart, frozen=True, array_like=True, tag=4, forbid_unknown_fields=True):
-    """The first part of a full copy of a hub that has addresses."""
-
-    addresses: Annotated[tuple[str, ...], msgspec.Meta(max_length=ADDRESSES_LIMIT)]
-
-
 class IncompletePart(AnnouncementPart, frozen=True, array_like=True, tag=7, forbid_unknown_fields=True):
     """A part of an announcement that tells no prefixes and rules, as its speaker does not know all of them."""
 
-    addresses: Annotated[tuple[str, ...], msgspec.Meta(max_length=ADDRESSES_LIMIT)]
-    """Those of a full copy in its first part; else none."""
-
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(_Digest | _Wanted | AnnouncementPart | AddressedPart | IncompletePart).decode
+_decode = msgspec.msgpack.Decoder(_Digest | _Wanted | AnnouncementPart | IncompletePart).decode
 
 
 def encode_routing(item: Told, limit_bytes: int) -> Iterator[bytes]:
@@ -148,8 +135,6 @@ def encode_routing(item: Told, limit_bytes: int) -> Iterator[bytes]:
     """
     match item:
         case Announcement():
-            if _addresses_bytes(item) > limit_bytes - _AROUND_BYTES:
-                item = item._replace(addresses=())
             for part in _parts(item, limit_bytes):
                 yield encode_frame(Kind.ROUTING, _encode(part))
         case Digest():
@@ -170,19 +155,13 @@ class _Lists(NamedTuple):
 
 def _parts(announcement: Announcement, limit_bytes: int) -> Iterator[AnnouncementPart]:
     hub, base, seq, name, neighbours, *_ = announcement
-    addresses = announcement.addresses
     cut = _cut(announcement, limit_bytes)
     lists: _Lists | None = next(cut)
     for part in count():
         if lists is None:
             return
         following = next(cut, None)
-        is_addressed = part == 0 and bool(addresses)
-        made: Callable[..., AnnouncementPart] = AnnouncementPart
-        if not announcement.is_whole:
-            made = partial(IncompletePart, addresses=addresses if is_addressed else ())
-        elif is_addressed:
-            made = partial(AddressedPart, addresses=addresses)
+        made = AnnouncementPart if announcement.is_whole else IncompletePart
         yield made(
             hub,
             base,
@@ -207,7 +186,7 @@ def _as_told(interest: Interest) -> str | _Fields:
 def _cut(announcement: Announcement, limit_bytes: int) -> Iterator[_Lists]:
     """Cut neighbours, prefixes and rules into what one part holds; one part is there in any case."""
     lists = _Lists([], [], [])
-    entries, size_bytes = 0, _AROUND_BYTES + _addresses_bytes(announcement)
+    entries, size_bytes = 0, _AROUND_BYTES
     for entry, entry_bytes, where in _entries(announcement):
         if entries and (entries == ENTRIES_PER_PART or size_bytes + entry_bytes > limit_bytes):
             yield lists
@@ -217,11 +196,6 @@ def _cut(announcement: Announcement, limit_bytes: int) -> Iterator[_Lists]:
         entries += 1
         size_bytes += entry_bytes
     yield lists
-
-
-def _addresses_bytes(announcement: Announcement) -> int:
-    """Return the most bytes that the addresses take."""
-    return sum(len(address.encode()) + _BESIDE_BYTES for address in announcement.addresses)
 
 
 def _entries(announcement: Announcement) -> Iterator[tuple[tuple[bytes, int] | Interest, int, int]]:
@@ -275,9 +249,6 @@ def _check(part: AnnouncementPart) -> None:
         raise _refusal(f"an announcement that leads from {part.base} to {part.seq}")
     if len(part.name.encode("utf-8", "replace")) > NAME_LIMIT_BYTES:
         raise _refusal(f"a name is over {NAME_LIMIT_BYTES} bytes")
-    for address in part.addresses if isinstance(part, AddressedPart | IncompletePart) else ():
-        if len(address.encode("utf-8", "replace")) > ADDRESS_LIMIT_BYTES or not address.isprintable():
-            raise _refusal(f"an address is over {ADDRESS_LIMIT_BYTES} bytes, or not printable")
     if part.entries > ENTRIES_PER_PART:
         raise _refusal(f"{part.entries} neighbours, prefixes and rules in one part, the limit is {ENTRIES_PER_PART}")
     if not (part.last or part.entries):
@@ -372,7 +343,6 @@ class _Begun:
         """Return the whole."""
         first = self._first
         neighbours = None if first.neighbours is None else tuple(self._neighbours)
-        addresses = first.addresses if isinstance(first, AddressedPart | IncompletePart) else ()
         added, removed = tuple(self._added), tuple(self._removed)
         is_whole = _is_whole(first)
         return Announcement(
@@ -383,7 +353,6 @@ class _Begun:
             neighbours,
             added,
             removed,
-            addresses,
             self._left_out,
             is_whole,
         )

@@ -5,7 +5,7 @@ Each worker has the settings of the hub, except what belongs to the hub as a who
 | setting | at a worker |
 |---|---|
 | `listen` | with the ports that the core has picked |
-| `peers`, `mesh.advertise`, `mesh.degree` | none: links are the core's |
+| `peers` | none: links are the core's |
 | `journal.path`, `journal.tier`, `access.peer_token` | none: the journal is the core's, too |
 | `stores.open`, `stores.feeds`, `zeek.masters`, `zeek.clones` | none: stores are the core's, and so are Zeeks |
 | `journal.of` | the core, if it has a journal: it is read there, and confirms |
@@ -69,7 +69,6 @@ def of_worker(settings: Settings, listen: tuple[str, ...], core: bytes) -> Setti
         settings,
         listen=listen,
         peers=(),
-        mesh=replace(settings.mesh, advertise=(), degree=0),
         journal=replace(settings.journal, path="", tier="", of=journal_of),
         stores=replace(settings.stores, open=(), feeds=()),
         zeek=replace(settings.zeek, masters=(), clones=()),

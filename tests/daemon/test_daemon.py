@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import platform
-import random
 import socket
 import urllib.error
 import urllib.request
@@ -100,19 +98,6 @@ async def test_it_dials_its_peers(start_daemon: StartDaemon, connect: Connect) -
     await eventually(lambda: len(far.node.links) == 0)
 
 
-async def test_it_dials_spares(start_daemon: StartDaemon) -> None:
-    """Where `mesh.degree` says so: two that were told of a third one are linked as well."""
-    daemons: list[Daemon] = []
-    while len(daemons) < 3:
-        # What is advertised is told before anybody listens; below these ports are those that the system picks.
-        url = f"tcp://127.0.0.1:{random.randrange(10_000, 30_000)}"  # noqa: S311 -- which one does not matter
-        peers = [daemons[0].endpoints[0].location] if daemons else []
-        with contextlib.suppress(ListenError):  # somebody has that port
-            daemons.append(await start_daemon(url, peers=peers, mesh={"degree": 2, "advertise": [url]}))
-    await eventually(lambda: all(len(daemon.node.links) == 2 for daemon in daemons))
-    assert sum(len(daemon.node.spares.hubs) for daemon in daemons) <= 1  # it may not have noticed yet
-
-
 async def test_open_listeners_are_told(start_daemon: StartDaemon, tmp_path: Path) -> None:
     """Whoever lets strangers in where the network reaches it is told so, in the log and in the metrics."""
     listen = ["tcp://0.0.0.0:0", "ws://[::1]:0", "tcp://127.0.0.1:0", f"unix://{tmp_path}/hub.sock"]
@@ -195,7 +180,6 @@ async def test_a_reload_is_for_those_who_come(start_daemon: StartDaemon, connect
 OTHERS: dict[str, Any] = {
     "listen": ["tcp://127.0.0.1:1"],
     "peers": ["tcp://127.0.0.1:1"],
-    "mesh.advertise": ["tcp://127.0.0.1:1"],
     "websocket.origins": ["https://a.org"],
     "websocket.hosts": ["a.org"],
     "unix.mode": "0660",

@@ -14,7 +14,7 @@ from hub.config import DEFAULT, ConfigError
 from hub.keys import KEYS, Kind, value_at
 from hub.overflow import Overflow
 from hub.settings.settings import Settings
-from peers.daemon.sources import OTHER_VARIABLES, flag, given, load, variable
+from peers.daemon.sources import OTHER_VARIABLES, flag, load, variable
 from peers.transport.endpoints import Endpoint
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "configuration.md"
@@ -274,44 +274,6 @@ def test_wrong_peer(url: str, cause: str) -> None:
     assert (error.source, error.key) == ("environment HUB_PEERS", "peers")
     assert url in error.reason
     assert cause in error.reason
-
-
-@pytest.mark.parametrize(
-    ("url", "cause"),
-    [
-        ("tcp://h:0", "port 0"),
-        ("unix:///run/hub.sock", "over tcp:// or tls://, not unix://"),
-        ("ws://h:7401", "over tcp:// or tls://, not ws://"),
-        ("tcp://0.0.0.0:7400", "0.0.0.0 is no address that somebody else could dial"),
-        ("tls://[::]:7400", ":: is no address"),
-        ("tcp://h:1?messages=5", "URL of a listener"),
-        ("tcp://" + ".".join(["x" * 62] * 4) + ":7400", "has more than 256 bytes"),
-    ],
-)
-def test_wrong_advertised_address(url: str, cause: str) -> None:
-    """A URL at which no other hub could dial this one is told with source, key, URL and cause."""
-    error = refusal(environ={"HUB_MESH_ADVERTISE": url})
-    assert (error.source, error.key) == ("environment HUB_MESH_ADVERTISE", "mesh.advertise")
-    assert url[:200] in error.reason
-    assert cause in error.reason
-
-
-def test_the_file_that_the_document_of_the_mesh_shows() -> None:
-    """It is one that a hub takes."""
-    text = (Path(__file__).parents[2] / "docs" / "mesh.md").read_text()
-    (shown,) = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
-    loaded = given(("docs/mesh.md", tomllib.loads(shown)))
-    assert loaded.settings.mesh.degree == 2
-    assert loaded.settings.mesh.advertise == ("tls://hub-7.example.org:7400",)
-
-
-def test_advertised_addresses() -> None:
-    """As many as another hub would take; what is dialled may be this machine, where all hubs are on it."""
-    urls = [f"tcp://10.0.0.{number}:7400" for number in range(7)]
-    loaded = load({"mesh": {"advertise": [*urls, "tls://localhost:7400"]}}, {})
-    assert loaded.settings.mesh.advertise == (*urls, "tls://localhost:7400")
-    error = refusal({"mesh": {"advertise": [*urls, "tcp://a:1", "tcp://b:1"]}})
-    assert "at most 8 URLs" in error.reason
 
 
 def test_queue_of_a_listener() -> None:

@@ -74,7 +74,6 @@ def test_zero_never_means_nothing_or_everything(key: Key) -> None:
         "access.reload_closes",
         "limits.drain_s",
         "limits.memory_bytes",
-        "mesh.degree",
         "shm.over_bytes",
         "shm.segments",
     }

@@ -17,7 +17,6 @@ from hub.delivery import Role
 from hub.errors import NotRecognisedError, RejectedError
 from hub.handler import Handler
 from hub.mesh.announcement import Announcement, Digest
-from hub.mesh.spares import SparesStatistics
 from hub.origin import Origin
 from hub.overflow import Overflow, QueueLimits
 from hub.policy.language import read_policy
@@ -363,16 +362,6 @@ async def test_the_mesh(node: Node) -> None:
     assert value(families, "hub_mesh_stranded_messages_total") == 5
     assert value(families, "hub_mesh_unreached_messages_total") == 6
     assert value(families, "hub_mesh_clashes_total") == 1
-
-
-async def test_spares(monkeypatch: pytest.MonkeyPatch, node: Node) -> None:
-    """Links that were dialled so that the mesh does not fall apart, and how that went."""
-    monkeypatch.setattr(node.spares, "statistics", lambda: SparesStatistics(2, 9, 4, 3))
-    families = scrape(node)
-    assert value(families, "hub_mesh_spare_links") == 2
-    assert value(families, "hub_mesh_spare_attempts_total") == 9
-    assert value(families, "hub_mesh_spare_failures_total") == 4
-    assert value(families, "hub_mesh_spare_let_go_total") == 3
 
 
 async def test_users(node: Node) -> None:

@@ -50,7 +50,6 @@ announcements = st.builds(
     neighbours=st.none() | hubs,
     added=interests,
     removed=interests,
-    addresses=st.lists(st.sampled_from(["tcp://10.0.0.1:7400", "x" * 256, "ä" * 128]), max_size=8).map(tuple),
     is_whole=st.booleans(),
 )
 
@@ -143,16 +142,6 @@ def test_a_part_is_a_turns_work(count: int) -> None:
     assert [assembly.add(part) for part in parts][-1] == said
 
 
-def test_addresses() -> None:
-    """They stand in the first part, where there is room."""
-    said = large(2500)._replace(addresses=("tcp://10.0.0.1:7400", "tls://hub.example.org:7400"))
-    first, *further = map(msgpack.unpackb, bodies(said))
-    assert (first[0], first[-1]) == (4, list(said.addresses))
-    assert [one[0] for one in further] == [3, 3]
-    crowded = said._replace(addresses=("x" * 256,) * 8)
-    assert bodies(crowded, 2000) == bodies(crowded._replace(addresses=()), 2000)
-
-
 def test_what_is_incomplete() -> None:
     """It is told in each part."""
     said = large(0)._replace(added=(Served("/s"),), is_whole=False)
@@ -218,10 +207,6 @@ BAD = {
     "last is no truth": (array(last=1), "bool"),
     "no name": (array(name=None), "str"),
     "a long name": (array(name="ü" * 33), "a name is over 64 bytes"),
-    "too many addresses": (array(tag=4, addresses=["tcp://h:1"] * 10_000), "<= 8"),
-    "a long address": (array(tag=4, addresses=["x" * 257]), "an address is over 256 bytes"),
-    "an address that steers a terminal": (array(tag=4, addresses=["tcp://\x1b[2J:1"]), "not printable"),
-    "addresses without their number": (array(addresses=["tcp://h:1"]), "length"),
     "a neighbour with a short id": (array(neighbours=[[b"x", 1]]), "16"),
     "a cost of 0": (array(neighbours=[[OTHER, 0]]), ">= 1"),
     "too high a cost": (array(neighbours=[[OTHER, 2**32]]), "<= 4294967295"),

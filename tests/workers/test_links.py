@@ -15,7 +15,6 @@ from peers.client import Client, connect
 from peers.wire.hello import QueueWish
 from tests.daemon.conftest import StartProcess
 from tests.daemon.hub_process import HubProcess
-from tests.hubs.ports import free_ports
 from tests.workers.conftest import SpreadClients, StartWorkers, workers_of
 from tests.workers.test_workers import asked, heard
 
@@ -214,23 +213,3 @@ async def until_recorded(client: Client) -> None:
     while not [one async for one in client.read("/warm", start=0)]:
         await client.publish("/warm", number)
         number += 1
-
-
-@pytest.mark.parametrize("degree", [0, 2], ids=["others-dial", "all-dial"])
-async def test_spare_links(start_workers: StartWorkers, start_process: StartProcess, degree: int) -> None:
-    """A row of hubs becomes a ring: the address that the core advertises leads to its workers, who will do."""
-    url, first_url, second_url = (f"tcp://127.0.0.1:{port}" for port in free_ports(3))
-    flags = ("--mesh-advertise", url, "--mesh-degree", str(degree))
-    await start_workers(*flags, listen=(url,))
-    spares = ("--mesh-degree", "2")
-    await start_far(
-        start_process, "first", "--listen", first_url, "--peer", url, "--mesh-advertise", first_url, *spares
-    )
-    second = await start_far(
-        start_process, "second", "--listen", second_url, "--peer", first_url, "--mesh-advertise", second_url, *spares
-    )
-    async with connect(second.endpoints[0].location) as client:
-        assert (await linked(client, "both", "second")) in {"both", "both/1", "both/2"}
-        found = await hubs(client)
-    assert found["both"]["addresses"] == [url]
-    assert found["both/1"]["addresses"] == found["both/2"]["addresses"] == []

@@ -160,8 +160,6 @@ export interface Hub {
   prefixes: number;
   left_out: number;
   incomplete: boolean;
-  addresses: string[];
-  spares: string[];
   lost: number | null;
   links: Record<string, number>;
   zeeks: Record<string, boolean>;
