@@ -193,7 +193,7 @@ async def test_messages_that_the_hub_refuses(start_hub: StartHub) -> None:
     told = Told()
     async with told.connect(hub.url, name="me") as client:
         outlet = hub.handler("me").outlet
-        outlet.connection.transport.write(  # type: ignore[attr-defined]
+        outlet.transport.write(  # type: ignore[attr-defined]
             encode_notice(Notice("error", count=4, code=int(CloseCode.BAD_DATA), text="no such topic"))
         )
         error = await told.rejected.get()
