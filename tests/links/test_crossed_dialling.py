@@ -60,7 +60,7 @@ class Scene:
     def links(self, number: int) -> list[PretendTransport]:
         """Ends of the links that a hub has."""
         handlers = self.nodes[number].core.handlers.values()
-        return [one.outlet.connection.transport for one in handlers if one.role is Role.LINK]  # type: ignore[attr-defined]
+        return [one.outlet.transport for one in handlers if one.role is Role.LINK]  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("wanted", [False, True])
