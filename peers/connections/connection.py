@@ -36,7 +36,7 @@ from peers.connections.pacing import Pacing
 from peers.connections.timeouts import LINGER_S, Lingering, Progress
 from peers.node.common_share import CommonShare
 from peers.node.node import HUB_STOPS, Node
-from peers.node.waiting_time import WaitingTime
+from peers.node.read_times import WaitingTime
 from peers.transport.liveness import NO_ANSWER, Act, Liveness
 from peers.transport.tls_transport import KEPT_BYTES
 from peers.transport.transport import (

@@ -33,23 +33,19 @@ from peers.journal.no_journal import JournalElsewhere, NoJournal
 from peers.journal.readers import PENDING_LIMIT
 from peers.journal.recording import Recording
 from peers.node.accounts import Accounts, Loss, Peer
-from peers.node.admission import Admission
+from peers.node.admission import Admission, Handshakes
 from peers.node.audit import Audit
-from peers.node.clashes import Clashes
 from peers.node.common_share import CHANGES_PER_TURN, EVENTS_PER_TURN, CommonShare
-from peers.node.handshakes import Handshakes
 from peers.node.keepalive import Keepalive
 from peers.node.links import Links
 from peers.node.log_statistics import LogStatistics
 from peers.node.memory import budget, memory_limit_bytes
 from peers.node.mesh_clock import MeshClock
-from peers.node.minute_lines import MinuteLines
+from peers.node.minute_lines import Clashes, MinuteLines, Surplus
 from peers.node.pulse import Pulse
-from peers.node.read_times import ReadTimes
-from peers.node.surplus import Surplus
+from peers.node.read_times import QUEUE_S_BOUNDS, ReadTimes
 from peers.node.traffic import Traffic
 from peers.node.vacancies import Vacancies
-from peers.node.waiting_time import QUEUE_S_BOUNDS
 from peers.node.whole import Whole
 from peers.shm.sharing import SharedMemory
 from peers.stores.stores import Stores
@@ -206,7 +202,7 @@ class Node:
         """How much has come on connections that are over, bytes."""
         self.read_times = ReadTimes()
         self.queue_times = Histogram(QUEUE_S_BOUNDS)
-        """How long messages waited for far sides that read too slowly, seconds (`peers.node.waiting_time`)."""
+        """How long messages waited for far sides that read too slowly, seconds (`peers.node.read_times`)."""
         self.cut_connections = {"incomplete": 0, "unread": 0}
         """How many connections were ended since the start because a frame did not get on (`limits.frame_s`), and how
         many had something unread when their time to read it was over (`limits.linger_s`, `limits.linger_unread_s`)."""

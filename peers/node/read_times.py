@@ -13,7 +13,7 @@ Owner: the node; a connection says when. Invariants: one read is measured at a t
 forgotten: if its connection is gone when the next one is due, it counts with the time until then.
 
 Cost: a comparison a read, about 20 ns; 1 µs for a read that is measured. Not here: what waits in a queue for a far side
-that does not read (`peers.node.waiting_time`).
+that does not read (`peers.node.read_times`).
 """
 
 from __future__ import annotations
@@ -22,9 +22,19 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from hub.handler import Handler
 from hub.histogram import Histogram
+from hub.overflow import Overflow
 
-__all__ = ["BETWEEN_S", "READ_BYTES_BOUNDS", "READ_S_BOUNDS", "ReadTimes"]
+__all__ = [
+    "BETWEEN_S",
+    "QUEUE_S_BOUNDS",
+    "READ_BYTES_BOUNDS",
+    "READ_S_BOUNDS",
+    "ReadTimes",
+    "WaitingTime",
+]
+
 
 BETWEEN_S: Final = 0.01
 """How long no other read is measured behind one that was, seconds. 100 a second are enough for a 99th percentile of a
@@ -86,3 +96,49 @@ class ReadTimes:
         if self._put_off_by == id(whose):
             self.due_s -= _PUT_OFF_S
             self.end()
+
+
+# How long messages wait in the queue of a far side that reads too slowly.
+
+
+QUEUE_S_BOUNDS: Final = (0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
+"""Seconds: from what nobody notices to a far side that hangs."""
+
+
+class WaitingTime:
+    """Of one queue.
+
+    Args:
+        now_s: When the transport took no more bytes.
+    """
+
+    __slots__ = ("_goes_at", "_since_s")
+
+    def __init__(self, now_s: float) -> None:
+        # Since when that has waited whose end is awaited.
+        self._since_s = now_s
+        # How many messages have gone when it has; 0 before the first resume: then whatever stood in the queue.
+        self._goes_at = 0
+
+    def look(self, handler: Handler, waited: int, now_s: float, times: Histogram) -> bool:
+        """Observe what has gone; return whether anything waits still.
+
+        Args:
+            handler: It was resumed just now.
+            waited: How many messages stood in its queue before that.
+            now_s: The time.
+            times: Where it is observed.
+        """
+        gone, left = _gone(handler), handler.queued_messages
+        if gone >= self._goes_at:
+            if waited:
+                times.observe(now_s - self._since_s)
+            self._goes_at, self._since_s = gone + left, now_s
+        return left > 0
+
+
+def _gone(handler: Handler) -> int:
+    """Return how many messages have left the queue at its front: where the newest are dropped, these do not count."""
+    if handler.limits.overflow is Overflow.DROP_NEWEST:
+        return handler.delivered_messages
+    return handler.delivered_messages + handler.dropped_messages

@@ -12,7 +12,7 @@ Owner: the event loop. Invariants: before the end of the handshake nothing is ma
 is read than one read brought, until its step is taken (`Handshakes`), so that a handshake that is slow or silent holds
 20 KiB and what one read brings. Cost: two calls and one copy for a read or a write, beside OpenSSL's work.
 
-Not here: how many handshakes there may be, for how long, and in which order (`peers.node.handshakes`).
+Not here: how many handshakes there may be, for how long, and in which order (`peers.node.admission`).
 """
 
 from __future__ import annotations

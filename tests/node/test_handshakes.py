@@ -6,7 +6,7 @@ import asyncio
 from typing import cast
 
 from hub.settings.limits import Limits
-from peers.node.handshakes import STEPS_PER_TURN, Handshakes
+from peers.node.admission import STEPS_PER_TURN, Handshakes
 from peers.transport.tls_transport import TlsTransport
 from tests.hubs.eventually import eventually
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peers.node.newcomers import Newcomers
+from peers.node.admission import Newcomers
 
 
 def crowd(limit: int, *hosts: str) -> Newcomers[int]:

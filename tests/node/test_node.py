@@ -17,8 +17,8 @@ from hub.mesh.announcement import Announcement
 from hub.overflow import Overflow, QueueLimits
 from hub.settings.limits import Limits
 from hub.settings.settings import Settings
+from peers.node.minute_lines import TOLD_EVERY_S
 from peers.node.node import Node, core_limits
-from peers.node.rarely import TOLD_EVERY_S
 from peers.wire.hello import MESH_VERSION, Hello, QueueWish
 from tests.hub.fakes import FakeOutlet, handler_of, publish
 from tests.hubs.clock import ShiftedLoop

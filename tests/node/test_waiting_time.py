@@ -6,7 +6,7 @@ from hub.backlog import WRITE_LIMIT_BYTES
 from hub.batch import Batch
 from hub.histogram import Histogram
 from hub.overflow import Overflow
-from peers.node.waiting_time import WaitingTime
+from peers.node.read_times import WaitingTime
 from tests.hub.fakes import FakeOutlet, handler_of
 
 _LARGE = bytes(WRITE_LIMIT_BYTES)

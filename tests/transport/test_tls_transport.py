@@ -14,7 +14,7 @@ from typing import cast
 import pytest
 
 from hub.settings.limits import Limits
-from peers.node.handshakes import Handshakes
+from peers.node.admission import Handshakes
 from peers.transport.acceptor import Acceptor
 from peers.transport.tls_session import TlsSession
 from peers.transport.tls_transport import KEPT_BYTES, TlsTransport
