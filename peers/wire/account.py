@@ -1,6 +1,6 @@
 """ACCOUNT: how many messages of a link a hub has sent and received, told to the peer hub so that no loss is silent.
 
-Its kind is `IGNORABLE`, so a hub of an earlier version passes it over. `peers.node.accounts` says what it is good for.
+`peers.node.accounts` says what it is good for.
 """
 
 from __future__ import annotations
