@@ -35,11 +35,10 @@ from hub.journal.epoch import Epoch, begun
 from hub.journal.segment.footer import Row
 from hub.journal.segment.header import ID_BYTES, Header
 from hub.journal.segment.mark import Mark, Write
-from peers.journal.segments.active import Active
+from peers.journal.segments.active import Active, newest
 from peers.journal.segments.codec import Compressor
 from peers.journal.segments.commit import Commit, Parts, footer_of, mark_entry, topic_counts
 from peers.journal.segments.folder import Folder, firsts, segment_path, translated
-from peers.journal.segments.opening import newest
 from peers.journal.segments.segment import Segment, latest_us
 from peers.journal.segments.tidying import is_untidy, join
 from peers.journal.whole_file import MAKING
