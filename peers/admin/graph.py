@@ -21,13 +21,21 @@ import msgspec
 from hub.errors import UsageError
 from hub.handler import Handler
 from hub.mesh.record import Record
+from hub.mesh.tree import passed
 from hub.requests.hub_services import Function
+from hub.topics import RESERVED, check_topic
 from peers.admin.steps import Work, in_steps
 from peers.node.node import Node, connection_of
 from peers.node.pulse import counters_of
 from peers.node.traffic import Standing
 
-__all__ = ["PAGE", "graph", "links_here"]
+__all__ = [
+    "PAGE",
+    "graph",
+    "links_here",
+    "trace",
+]
+
 
 Links = dict[str, dict[str, Any]]
 """What links have carried, by the id of the hub at the far end."""
@@ -121,3 +129,60 @@ def _lost_at(node: Node, record: Record) -> float:
     """Return since when a hub cannot be reached, s since 1970; as far as was looked, which is once a second."""
     now_s = node.loop.time()
     return round(node.wall_us() / 1e6 - (now_s - min(record.lost_s, now_s)), 3)
+
+
+# Which hubs of the mesh want a topic, and the way there from this hub, by what this hub knows.
+
+
+class _Question(msgspec.Struct, forbid_unknown_fields=True):
+    topic: str
+    after: str = ""
+
+
+def trace(node: Node) -> Function:
+    """Return the service.
+
+    It takes a map with `topic`, and perhaps `after`, the id of the hub behind which to go on. It gives a list of maps,
+    by id: of the hubs that want the topic, and of those on the way there; an empty one says that there are no more.
+    """
+
+    def answer(_: Handler, value: Any) -> list[dict[str, Any]]:
+        try:
+            question = msgspec.convert(value, _Question)
+            after = bytes.fromhex(question.after)
+        except (msgspec.ValidationError, ValueError) as error:
+            raise UsageError(f"expected a map with `topic`, and `after`, the id of a hub: {error}") from error
+        if question.topic.startswith(RESERVED):
+            raise UsageError(f"topics under {RESERVED} are each hub's own: they do not cross links")
+        return _rows(node, check_topic(question.topic), after)
+
+    return answer
+
+
+def _rows(node: Node, topic: str, after: bytes) -> list[dict[str, Any]]:
+    mesh = node.core.mesh
+    tree, links, records = mesh.graph.tree, mesh.graph.links, mesh.records
+    route = node.core.routes.find(topic)
+    wanting = set(route.far)
+    if route.near:
+        wanting.add(node.id)
+    on_way = passed(tree, wanting)
+    cost = {node.id: 0}
+    for hub, before in tree.items():  # nearest first
+        if hub in on_way and hub != node.id:
+            cost[hub] = cost[before] + links[before][hub]
+    first = (hub for hub in on_way if hub != node.id and tree[hub] == node.id)
+    barred = {hub for hub in first if not route.barred.isdisjoint(mesh.traffic.onward(node.id, (hub,)))}
+    known = sorted(hub for hub in (on_way | wanting) & records.keys() if hub > after)
+    return [
+        {
+            "hub": hub.hex(),
+            "name": records[hub].name,
+            "own": hub == node.id,
+            "wants": hub in wanting,
+            "before": tree[hub].hex() if hub in on_way and hub != node.id else None,
+            "cost": cost.get(hub) if hub in on_way else None,
+            "barred": hub in barred,
+        }
+        for hub in known[:PAGE]
+    ]

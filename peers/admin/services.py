@@ -19,12 +19,10 @@ from hub.keys import KEYS
 from hub.requests.hub_services import Function
 from hub.topics import RESERVED
 from peers.admin.access import audited, kick, policy_test, rights, users
-from peers.admin.graph import graph
-from peers.admin.history import history
+from peers.admin.graph import graph, trace
 from peers.admin.served import SERVED_TOPIC, served
-from peers.admin.state import losses, state
+from peers.admin.state import history, losses, state
 from peers.admin.topics import topics
-from peers.admin.trace import trace
 from peers.admin.who import who
 from peers.journal.recorder import JOURNAL_TOPIC
 from peers.journal.recording import JournalStatistics

@@ -31,7 +31,7 @@ from hub.requests.hub_services import Function, is_admin
 from hub.requests.later import Later
 from hub.topic_rates import Node as TreeNode
 from hub.topic_rates import Rate, first_of, found, nodes_under
-from peers.admin.history import clock_of
+from peers.admin.state import clock_of
 from peers.admin.steps import Work, in_steps
 from peers.node.node import Node
 

@@ -18,7 +18,7 @@ from hub.delivery import Role
 from hub.errors import UsageError
 from hub.handler import Handler
 from hub.requests.hub_services import Function
-from peers.admin.history import clock_of
+from peers.admin.state import clock_of
 from peers.admin.steps import in_steps
 from peers.node.node import Node, connection_of
 from peers.node.pulse import counters_of

@@ -33,9 +33,9 @@ from hub.policy.policy import ZEEK, Rights
 from peers.connections.connection import Connection
 from peers.node.node import Node
 from peers.transport.transport import NO_TRANSPORT
+from peers.users.access import Proof
 from peers.users.files import read_file
 from peers.users.identity import Identity
-from peers.users.proof import Proof
 from peers.wire.token import TOKEN_LIMIT_BYTES
 from peers.zeek.zmtp.curve.z85 import encode_key
 

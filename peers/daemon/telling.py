@@ -3,7 +3,7 @@
 Where the hub is several processes, each tells its own subscribers of all of them.
 
 Owner: the daemon. Invariant: one look is told whole before the next one begins. Not here: what is told
-(`peers.admin.statistics`).
+(`peers.admin.state`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from hub.events import STATISTICS_TOPIC, Event
 from hub.requests.later import Later
-from peers.admin.statistics import HANDLERS_PER_STEP, rows, totals
+from peers.admin.state import HANDLERS_PER_STEP, rows, totals
 from peers.node.node import Node
 
 __all__ = ["Telling"]

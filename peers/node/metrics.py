@@ -25,9 +25,8 @@ from peers.journal.far_journals import ANSWERING_LIMIT
 from peers.journal.recording import JournalStatistics
 from peers.journal.tiering import TierStatistics
 from peers.node.node import Node
-from peers.users.access import Tested
+from peers.users.access import Reason, Tested
 from peers.users.identity import How
-from peers.users.refusal import Reason
 from peers.zeek.zmtp.handshake import Fault
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4

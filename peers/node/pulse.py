@@ -17,7 +17,7 @@ such as the journal.
 Owner: the node; the daemon calls `beat`. Cost: 0.5 µs for each connection in each second: 5 ms with 10,000 of them,
 half of it in the first turn and the rest in twenty others. Memory, and further cost: see `hub.history`,
 `hub.losses`; and 64 bytes for each connection for which something waits. Not here: what is shown of it
-(`peers.admin.history`, `peers.admin.state`, `peers.admin.who`).
+(`peers.admin.state`, `peers.admin.state`, `peers.admin.who`).
 """
 
 from __future__ import annotations

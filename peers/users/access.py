@@ -29,7 +29,8 @@ from __future__ import annotations
 import ssl
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NoReturn
+from enum import Enum
+from typing import Any, Literal, NamedTuple, NoReturn
 
 import structlog
 
@@ -39,11 +40,16 @@ from hub.policy.policy import ADMIN, ANONYMOUS, LOCAL, Policy, Rights
 from hub.topics import printable
 from peers.transport.host import host_of
 from peers.users.identity import How, Identity
-from peers.users.proof import Proof
-from peers.users.refusal import Reason, Refusal
 from peers.users.tokens import SCHEME
 from peers.users.users import Users
 from peers.zeek.zmtp.curve.z85 import decode_key
+
+__all__ = [
+    "Proof",
+    "Reason",
+    "Refusal",
+]
+
 
 FIRST_S = 0.1
 """How long the answer to a first failure waits, s: a hundred times what the slowest way to recognise somebody takes."""
@@ -326,3 +332,58 @@ def _unknown(certificate: Mapping[str, Any]) -> str:
     (subject,), *_ = names_of(certificate)
     shown = printable(subject.text) if subject.value else "it says no name that can be read"
     return f"a certificate that is not in [certificates]: {shown}"
+
+
+# Why somebody is not recognised, for the log and for counters; he himself is not told.
+
+
+class Reason(Enum):
+    """Kinds of failures, as `/metrics` counts them."""
+
+    NOTHING = "nothing"
+    """He shows nothing, and nobody is anonymous here."""
+    CERTIFICATE = "certificate"
+    """His certificate is nobody's."""
+    TOKEN = "token"  # noqa: S105 -- a kind, no secret
+    """His token is none of this hub's."""
+    JWT = "jwt"
+    """His JWT is not right."""
+    ENDED = "ended"
+    """What he shows was right once."""
+    USER = "user"
+    """What he shows is right, but the policy knows neither him nor a role of his."""
+
+
+class Refusal(Exception):  # noqa: N818 -- a verdict, not a failure
+    """Somebody is not recognised.
+
+    Args:
+        reason: Which kind.
+        text: Exactly what was wrong, for whoever runs the hub; never with a secret, or what a far side has written.
+    """
+
+    def __init__(self, reason: Reason, text: str) -> None:
+        super().__init__(reason, text)
+        self.reason = reason
+        self.text = text
+
+
+# What a far side shows of who it is. A value; the connections make it, `peers.users.access` judges it.
+
+
+class Proof(NamedTuple):
+    """What a far side shows."""
+
+    address: str
+    """Where it comes from, as connections show it: failures are counted by it."""
+    token: str = ""
+    """A token of this hub, or a JWT; empty for none. It is a secret, so that a proof is never logged."""
+    certificate: Mapping[str, Any] | None = None
+    """Its certificate, which TLS has checked already, as `ssl.SSLSocket.getpeercert` gives it; None for none."""
+    unix_uid: int | None = None
+    """The account on this machine that it runs under, as a Unix socket's kernel tells; None elsewhere."""
+    is_local: bool = False
+    """Whether it came by a Unix socket or by a listener on loopback."""
+
+    def __repr__(self) -> str:
+        return f"Proof(address={self.address!r}, ...)"

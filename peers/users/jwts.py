@@ -39,8 +39,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hub.errors import UsageError
 from hub.policy.policy import RESERVED_USERS, check_user
 from hub.settings.access import AccessSettings
+from peers.users.access import Reason, Refusal
 from peers.users.identity import Identity
-from peers.users.refusal import Reason, Refusal
 
 __all__ = ["LEEWAY_S", "MOST_TOKEN_CHARACTERS", "Jwts", "Key", "strict_json"]
 

@@ -9,7 +9,7 @@ import pytest
 from hub.delivery import Role
 from hub.errors import NotAllowedError, RequestFailedError
 from hub.policy.language import read_policy
-from peers.admin import trace as trace_module
+from peers.admin import graph as trace_module
 from peers.admin.services import add_services
 from peers.client import connect
 from tests.admin.conftest import give_rights

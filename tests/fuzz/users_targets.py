@@ -19,10 +19,9 @@ from hub.policy.language import read_accounts, read_policy
 from hub.policy.policy import Action, Policy
 from hub.policy.verdict import DEEDS, verdict
 from hub.settings.access import AccessSettings
-from peers.users.access import Access
+from peers.users.access import Access, Refusal
 from peers.users.jwt_keys import read_keys
 from peers.users.jwts import Jwts, Key
-from peers.users.refusal import Refusal
 from peers.users.tokens import hash_of, read_tokens
 from peers.users.users import NOBODY
 from tests.fuzz.target import Target

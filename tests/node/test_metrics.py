@@ -30,7 +30,7 @@ from peers.node.accounts import EndedLink, Peer
 from peers.node.metrics import CONTENT_TYPE, exposition
 from peers.node.node import Node
 from peers.node.traffic import Carried
-from peers.users.proof import Proof
+from peers.users.access import Proof
 from peers.users.users import Users
 from peers.wire.account import Account
 from tests.hub.fakes import FakeOutlet, handler_of, publish

@@ -17,10 +17,8 @@ from hub.config import ConfigError
 from hub.errors import NotRecognisedError
 from hub.settings.access import AccessSettings
 from hub.settings.zeek import ZeekSettings
-from peers.users.access import FIRST_S, Access
+from peers.users.access import FIRST_S, Access, Proof, Reason
 from peers.users.identity import Identity
-from peers.users.proof import Proof
-from peers.users.refusal import Reason
 from peers.users.token_file import TokenFile
 from peers.users.users import NOBODY, Users, read_users
 from tests.users.keys import jwk, jwks, token

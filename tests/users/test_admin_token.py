@@ -11,9 +11,8 @@ import pytest
 from hub.config import ConfigError
 from hub.errors import NotRecognisedError
 from hub.settings.access import AccessSettings
-from peers.users.access import Access
+from peers.users.access import Access, Proof
 from peers.users.admin_token import AdminToken, usual_place
-from peers.users.proof import Proof
 from peers.users.users import read_users
 
 

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hub.settings.access import AccessSettings
+from peers.users.access import Reason, Refusal
 from peers.users.identity import Identity
 from peers.users.jwt_keys import read_keys
 from peers.users.jwts import LEEWAY_S, Jwts, Key
-from peers.users.refusal import Reason, Refusal
 from tests.users.keys import ALGORITHMS, SECRET, jwk, jwks, private_key, public_pem, token
 
 NOW_S = 1_800_000_000.0
