@@ -11,7 +11,7 @@ Owner: `hub.routes`, which makes one for each lookup. Cost: nothing where nobody
 and 0.5 µs for each set of roles, and each user by whose name something is granted here: of 10,000 users with the same
 roles one is judged.
 
-Not here: who wants it (`hub.multimap`, `hub.tags`), who may publish it (`hub.publisher`).
+Not here: who wants it (`hub.multimap`, `hub.tags`), who may publish it (`hub.refusals`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 ```
 adopt ─▶ routes forget what was decided, users get other limits
-give_rights ─▶ at once: what it sees and publishes ─▶ in steps: what it holds (`hub.review`) ─▶ one notice
+give_rights ─▶ at once: what it sees and publishes ─▶ in steps: what it holds (`hub.authority`) ─▶ one notice
 ```
 
 Owner: the core. Invariants: a handler is judged by the rights that stand on it, also while another policy is already
@@ -11,15 +11,15 @@ asked of routes; what it may no longer hold is taken away, and told, once.
 Cost: adopting forgets all routes, in steps, and looks at each user; giving rights forgets the routes in which the
 handler may stand, and costs what the review costs.
 
-Not here: who may do what (`hub.policy`), how handlers are judged in steps (`hub.review`), what is refused of what they
-publish (`hub.refusals`).
+Not here: who may do what (`hub.policy`), what is refused of what they publish (`hub.refusals`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
-from hub.errors import RejectedError
+from hub.errors import CloseCode, RejectedError
 from hub.handler import Handler
 from hub.names.names import Names
 from hub.policy.policy import Action, Policy, Rights
@@ -27,13 +27,92 @@ from hub.prefixes import PrefixSubscriptions
 from hub.quotas.limits import NO_LIMITS
 from hub.quotas.quotas import Quotas
 from hub.requests.requests import Requests
-from hub.review import Kind, Review
 from hub.routes import Routes
 from hub.tags.subscriptions import RuleSubscriptions
 from hub.topics import printable
 from hub.turn import Turn
 
-__all__ = ["Authority"]
+_JUDGED_PER_STEP = 8
+"""How many things are judged in one step of the turn: 2 µs each."""
+
+_SHOWN = 8
+"""How many things the notice names that were taken away."""
+
+
+class Kind(NamedTuple):
+    """One kind of thing that handlers hold."""
+
+    held: Callable[[Handler], Iterable[Any]]
+    """Gives what a handler holds of it, as far as it is judged."""
+    may_hold: Callable[[Handler, Rights, Any], bool]
+    """Whether it may hold this one, with these rights."""
+    take_away: Callable[[Handler, Any], object]
+    show: Callable[[Any], str]
+    """Names one for people."""
+
+
+class Review:
+    """What is still to be judged.
+
+    Args:
+        turn: Gives the steps.
+        kinds: What is judged, what matters most first.
+        tell: Called with a handler from which something was taken away, and what it is told.
+    """
+
+    __slots__ = ("_due", "_kinds", "_tell", "_turn")
+
+    def __init__(self, turn: Turn, kinds: Sequence[Kind], tell: Callable[[Handler, RejectedError], object]) -> None:
+        self._turn = turn
+        self._kinds = kinds
+        self._tell = tell
+        # Handlers that are not judged to the end, in the order in which they were given rights, with the steps that
+        # are left.
+        self._due: dict[Handler, Iterator[None]] = {}
+
+    @property
+    def is_behind(self) -> bool:
+        """Return whether there is something to `go_on` with."""
+        return bool(self._due)
+
+    def begin(self, handler: Handler) -> None:
+        """Judge what a handler holds, beginning with this turn."""
+        self._due.pop(handler, None)
+        if handler.rights is not None:
+            self._due[handler] = self._judge(handler, handler.rights)
+            self.go_on()
+
+    def forget(self, handler: Handler) -> None:
+        """Judge a handler no further: it has left, and all that it holds goes with it."""
+        self._due.pop(handler, None)
+
+    def go_on(self) -> None:
+        """Judge as much as this turn has steps for."""
+        due = self._due
+        while due and self._turn.step():
+            handler, steps = next(iter(due.items()))
+            if next(steps, self) is self and due.get(handler) is steps:
+                del due[handler]
+
+    def _judge(self, handler: Handler, rights: Rights) -> Iterator[None]:
+        """Take away what may not be held, in steps, and tell it at the end."""
+        taken: list[str] = []
+        number = 0
+        for held, may_hold, take_away, show in self._kinds:
+            for one in list(held(handler)):
+                number += 1
+                if not may_hold(handler, rights, one):
+                    take_away(handler, one)
+                    taken.append(show(one))
+                    yield
+                elif not number % _JUDGED_PER_STEP:
+                    yield
+        if taken:
+            more = f" and {len(taken) - _SHOWN} more" if len(taken) > _SHOWN else ""
+            what = ", ".join(taken[:_SHOWN])
+            text = f"no longer granted to user {printable(rights.user.name)}, and taken away: {what}{more}"
+            self._tell(handler, RejectedError(CloseCode.NOT_ALLOWED, text))
+
 
 _FORGOTTEN_SINGLY = 100
 """Where a handler with more prefixes and rules than these gets other rights, all routes are forgotten: 5 µs each."""

@@ -26,17 +26,15 @@ from functools import partial
 from itertools import chain
 from operator import attrgetter, methodcaller
 
-from hub.asked import Asked, OnFilter
 from hub.audience import check_may_see
 from hub.authority import Authority
 from hub.batch import Batch
 from hub.delivery import Role, receivers
-from hub.departures import Departures
-from hub.drops import Drops
-from hub.entrance import Entrance
+from hub.departures import Departures, Entrance
 from hub.errors import ClosedError
 from hub.events import (
     Event,
+    OwnEvents,
     client_joined,
     client_left,
     mesh_changed,
@@ -46,34 +44,31 @@ from hub.events import (
 )
 from hub.far_hub import FarHub
 from hub.far_hubs import FarHubs
-from hub.gaps import Gaps
 from hub.handler import Handler
 from hub.holdings import Allowance
-from hub.intake import Intake
+from hub.intake import Gaps, Intake
 from hub.leaves import Leaves
 from hub.limits import LINK_COST, CoreLimits
+from hub.losses import Drops
 from hub.memory import Memory
 from hub.mesh.announcement import Announcement, Interests, Told
 from hub.mesh.mesh import Mesh
 from hub.mesh_links import MeshLinks
-from hub.metrics import CoreStatistics, Counters, RoutingStatistics
 from hub.multimap import PrefixMultimap
 from hub.names.names import Names
 from hub.names.register import Register
 from hub.origin import Origin
-from hub.own_events import OwnEvents
-from hub.prefixes import PrefixSubscriptions
-from hub.publisher import is_decided_by_route, may_publish
+from hub.prefixes import Asked, OnFilter, PrefixSubscriptions
 from hub.quotas.quotas import Quotas
 from hub.quotas.resource import Resource
-from hub.refusals import HandlersOf, Refusals
+from hub.refusals import HandlersOf, Refusals, is_decided_by_route, may_publish
 from hub.relief import relieve
 from hub.requests.hub_services import HubServices
 from hub.requests.requests import Requests
 from hub.routes import Route, Routes
+from hub.statistics import CoreStatistics, Counters, RoutingStatistics
 from hub.stretch import Stretch
-from hub.tags.rule import Rule, characters
-from hub.tags.rules import RuleIndex
+from hub.tags.rules import Rule, RuleIndex, characters
 from hub.tags.subscriptions import RuleSubscriptions
 from hub.topic_rates import TopicRates
 from hub.topics import RESERVED
@@ -384,7 +379,7 @@ class Core:
 
         Args:
             handler: Which.
-            rules: Checked ones (`hub.tags.rule.check_rule`).
+            rules: Checked ones (`hub.tags.rules.check_rule`).
 
         Raises:
             ClosedError: The handler is not attached.

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 from hub.delivery import Delivery, Role
 from hub.policy.policy import Rights
 from hub.quotas.quotas import Share
-from hub.tags.rule import Rule
+from hub.tags.rules import Rule
 
 if TYPE_CHECKING:
     from hub.handler import Handler

@@ -28,7 +28,7 @@ from hub.names.names import Names
 from hub.policy.policy import Action, Rights
 from hub.prefixes import PrefixSubscriptions
 from hub.requests.requests import Requests
-from hub.tags.rule import Rule
+from hub.tags.rules import Rule
 from hub.tags.subscriptions import RuleSubscriptions
 from hub.turn import Turn
 

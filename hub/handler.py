@@ -20,7 +20,7 @@ bounded.
 Cost: `offer` O(1). Memory: about 0.5 KiB a handler for which nothing waits.
 
 Not here: the bytes (`peers.connections`), which batches come here (`hub.core`, `hub.delivery`), what it may do
-(`hub.standing`), how what waits is written or lost (`hub.backlog`).
+(`hub.standing`), how what waits is written or lost (`hub.waiting`).
 """
 
 from __future__ import annotations
@@ -28,12 +28,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Final, cast
 
-from hub.backlog import LINK_WRITE_BYTES, WRITE_LIMIT_BYTES, drop_waiting, hold, write_waiting
 from hub.batch import Batch
 from hub.delivery import Delivery, Role
 from hub.errors import CloseCode
 from hub.frame import FLAG_SHARED
-from hub.look import Look
 from hub.memory import Memory
 from hub.origin import Origin, Way
 from hub.outlet import Outlet, Poster, send_mixed
@@ -43,9 +41,9 @@ from hub.quotas.quotas import FREE_BYTES, Share
 from hub.quotas.resource import Resource
 from hub.request_frame import Item, as_bytes
 from hub.standing import Standing
-from hub.statistics import HandlerStatistics, HandlerSums
+from hub.statistics import HandlerStatistics, HandlerSums, Look
 from hub.topics import RESERVED
-from hub.waiting import Waiting, WaitingMemory
+from hub.waiting import LINK_WRITE_BYTES, WRITE_LIMIT_BYTES, Waiting, WaitingMemory, drop_waiting, hold, write_waiting
 
 __all__ = ["ANY_FRAME_BYTES", "NEVER", "Handler"]
 

@@ -6,19 +6,47 @@ messages of a link ─▶ accepts ─┬─ yes: the link bears it (`accepted_at
 ```
 
 Owner: the core. Cost: whether a link's messages are taken is asked once, until ways change; a reader looks at
-`accepted_at` first. Not here: what is decided by (`hub.mesh.traffic`), when a gap is told (`hub.gaps`).
+`accepted_at` first. Not here: what is decided by (`hub.mesh.traffic`), when a gap is told (`hub.intake`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from hub.gaps import Gaps
 from hub.handler import Handler
 from hub.mesh.traffic import Traffic
 from hub.routes import Route
 
-__all__ = ["Intake"]
+
+class Gaps:
+    """What is to be told when this read ends.
+
+    Args:
+        on_dirty: Called with this object when there is something; leads to `flush`.
+    """
+
+    __slots__ = ("_messages", "_on_dirty")
+
+    def __init__(self, on_dirty: Callable[[Gaps], object]) -> None:
+        self._on_dirty = on_dirty
+        # Handler → how many messages; emptied by `flush`.
+        self._messages: dict[Handler, int] = {}
+
+    def add(self, handler: Handler, messages: int) -> None:
+        """A handler would have got messages."""
+        if not self._messages:
+            self._on_dirty(self)
+        self._messages[handler] = self._messages.get(handler, 0) + messages
+
+    pending_bytes = 0
+    write_cost = 1
+    can_wait = False
+
+    def flush(self) -> None:
+        """Tell them."""
+        told, self._messages = self._messages, {}
+        for handler, messages in told.items():
+            handler.tell_gap(messages)
 
 
 class Intake:

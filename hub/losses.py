@@ -5,20 +5,183 @@ add(second, id, label, messages) ─▶ slots of 5 s: 12 of [id → messages] �
                                 └─▶ log: the last `KEPT` losses, one for each handler and second ─▶ `last`
 ```
 
-Owner: whoever is told once a second what was lost (`hub.drops`). No clock: seconds are arguments. Invariants: no loss
+Owner: whoever is told once a second what was lost (`hub.losses`). No clock: seconds are arguments. Invariants: no loss
 is counted twice; what is older than a minute, to a slot, counts no more. Memory: at most `NAMED` handlers a slot, those
 beyond are counted together; about 0.5 MB where thousands lose all the time, and next to nothing where nobody does.
 Cost: about 1 µs for each handler that has lost something in a second.
 
-Not here: counting (`hub.handler`), telling of it (`hub.events`), who is slow and loses nothing (`hub.state`).
+Not here: counting (`hub.handler`), telling of it (`hub.events`), who is slow and loses nothing (`hub.losses`).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
 
-__all__ = ["KEPT", "MINUTE_S", "NAMED", "Losers", "Loss", "Losses"]
+from hub.events import Event, overflow, unreadable
+from hub.handler import Handler
+from hub.topics import printable
+
+
+class _Told(NamedTuple):
+    """What was told of a handler so far."""
+
+    dropped_messages: int = 0
+    """How many were lost in all, for either reason."""
+    unreadable_messages: int = 0
+    """How many of these had no form in what the far side reads."""
+
+
+class Drops:
+    """The losses of all handlers."""
+
+    __slots__ = ("_dropping", "_told")
+
+    def __init__(self) -> None:
+        # Handlers that have lost something since the last report.
+        self._dropping: dict[Handler, None] = {}
+        # Handler → what was told of it; from the first report on it until it has left.
+        self._told: dict[Handler, _Told] = {}
+
+    def note(self, handler: Handler) -> None:
+        """Take note that a handler has lost messages."""
+        self._dropping[handler] = None
+
+    def forget(self, handler: Handler) -> None:
+        """Take note that a handler has left. What it has lost since the last report is still told."""
+        if handler not in self._dropping:
+            self._told.pop(handler, None)
+
+    def report(self) -> list[Event]:
+        """Return what there is to tell since the last report.
+
+        Returns:
+            An event for each handler whose queue was full, and one for each whose far side could not read what came.
+        """
+        dropping, self._dropping = self._dropping, {}
+        events = []
+        for handler in dropping:
+            before, now = self._told.get(handler, _Told()), _Told(handler.dropped_messages, handler.unreadable_messages)
+            unread = now.unreadable_messages - before.unreadable_messages
+            lost = now.dropped_messages - before.dropped_messages - unread
+            if handler.closed:
+                self._told.pop(handler, None)
+            else:
+                self._told[handler] = now
+            if lost:
+                events.append(overflow(handler, lost))
+            if unread:
+                events.append(unreadable(handler, unread))
+        return events
+
+
+SLOW_TOLD: Final = 1_000
+"""Most ids of slow ones in a state: a table of all connections marks them."""
+
+DROPPERS_TOLD: Final = 16
+"""Most labels of those that have lost something."""
+
+
+class State(NamedTuple):
+    """How a hub does at one moment."""
+
+    connections: int = 0
+    """Clients, links to other hubs, and Zeeks; those between the processes of one hub do not count."""
+    subscribers: int = 0
+    """How many of them subscribe to a prefix."""
+    slow: int = 0
+    dropped_messages: int = 0
+    """How many messages were lost in the last minute."""
+    dropped_by: tuple[tuple[str, int], ...] = ()
+    """Who has lost them, by what people call them, with how many each; those with most first."""
+    droppers: int = 0
+    """How many have: those that are not in `dropped_by`, too, as far as they are told apart."""
+    slow_ids: tuple[int, ...] = ()
+    """The numbers of the slow ones, at most `SLOW_TOLD`."""
+    troubles: tuple[str, ...] = ()
+    """What is wrong with the hub itself, each a clause of a sentence."""
+
+    def plus(self, other: State) -> State:
+        """Return the state of both together."""
+        by = dict(self.dropped_by)
+        for label, messages in other.dropped_by:
+            by[label] = by.get(label, 0) + messages
+        return State(
+            self.connections + other.connections,
+            self.subscribers + other.subscribers,
+            self.slow + other.slow,
+            self.dropped_messages + other.dropped_messages,
+            _most(by),
+            self.droppers + other.droppers,
+            (*self.slow_ids, *other.slow_ids)[:SLOW_TOLD],
+            tuple(dict.fromkeys((*self.troubles, *other.troubles))),
+        )
+
+    def fields(self) -> dict[str, Any]:
+        """Return it as it is told, with the sentence as `text`."""
+        return {"text": sentence(self), **self._asdict(), "dropped_by": [list(one) for one in self.dropped_by]}
+
+    @classmethod
+    def of(cls, fields: Mapping[str, Any]) -> State:
+        """Return the state that was told by `fields`."""
+        known = {name: fields[name] for name in cls._fields}
+        known["dropped_by"] = tuple((label, messages) for label, messages in fields["dropped_by"])
+        return cls(**known | {"slow_ids": tuple(fields["slow_ids"]), "troubles": tuple(fields["troubles"])})
+
+
+def droppers_of(losers: Losers) -> tuple[tuple[tuple[str, int], ...], int]:
+    """Return who has lost what, by label, those with most first; and how many they are."""
+    by: dict[str, int] = {}
+    for number, messages in losers.named.items():
+        label = losers.labels[number]
+        by[label] = by.get(label, 0) + messages
+    return _most(by), len(losers.named) + (1 if losers.others else 0)
+
+
+def sentence(state: State) -> str:
+    """Say how a hub does: what is wrong with itself first, then who is slow, and what was lost."""
+    clauses = [*(_capitalised(trouble) for trouble in state.troubles), f"{_slow(state)}, {_dropped(state)}"]
+    return ". ".join(clauses) + "."
+
+
+def _slow(state: State) -> str:
+    if not state.subscribers:
+        return "Nobody subscribes to anything"
+    if not state.slow:
+        return (
+            "The only subscriber keeps up"
+            if state.subscribers == 1
+            else f"All {state.subscribers:,} subscribers keep up"
+        )
+    if state.subscribers == 1:
+        return "The only subscriber is slow"
+    return f"{state.slow:,} of {state.subscribers:,} subscribers {'is' if state.slow == 1 else 'are'} slow"
+
+
+def _dropped(state: State) -> str:
+    messages = state.dropped_messages
+    if not messages:
+        return "nothing was dropped in the last minute"
+    text = f"{messages:,} {'message was' if messages == 1 else 'messages were'} dropped in the last minute"
+    if not state.dropped_by:
+        return text
+    label, most = state.dropped_by[0]
+    named = f"`{label if label.isprintable() else printable(label)[1:-1]}`"
+    if most == messages:
+        return f"{text}, all by {named}" if messages > 1 else f"{text}, by {named}"
+    if 2 * most >= messages:
+        return f"{text}, most of them by {named}"
+    return f"{text} by {state.droppers:,} of them, most by {named}"
+
+
+def _most(by: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    return tuple(sorted(by.items(), key=lambda one: (-one[1], one[0]))[:DROPPERS_TOLD])
+
+
+def _capitalised(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
 
 MINUTE_S: Final = 60
 

@@ -1,7 +1,7 @@
 """What happens when a handler's queue is full: the three policies and the limits they guard.
 
 Owner of the state: nobody, these are values. The queue that obeys them is in `hub.queue`, what is done by them in
-`hub.backlog`.
+`hub.waiting`.
 """
 
 from __future__ import annotations

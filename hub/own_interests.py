@@ -15,7 +15,7 @@ from hub.handler import Handler
 from hub.mesh.announcement import Interests, Served
 from hub.mesh.mesh import Mesh
 from hub.names.claim import Announced
-from hub.tags.rule import Rule
+from hub.tags.rules import Rule
 
 __all__ = ["OwnInterests"]
 

@@ -47,8 +47,7 @@ from hub.policy.policy import Action, Domains, Policy
 from hub.policy.refusal import not_granted
 from hub.tags.envelope import Envelope
 from hub.tags.remembered import TaggedKeys, charge
-from hub.tags.rule import Rule
-from hub.tags.rules import RuleIndex
+from hub.tags.rules import Rule, RuleIndex
 from hub.topics import RESERVED, STORES, decode_topic, printable, store_that_tells
 from hub.turn import Turn
 from hub.uncarried import Uncarried

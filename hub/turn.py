@@ -7,7 +7,7 @@ that those who stay never wait longer than that for those who leave.
 Owner: the core. Invariants: the shell is called once for each turn, however many ask for it; what does not get a step
 has asked for the next turn. Cost: an addition a step.
 
-Not here: what a step does (`hub.departures`, `hub.review`, `hub.names.names`, `hub.requests.requests`).
+Not here: what a step does (`hub.departures`, `hub.authority`, `hub.names.names`, `hub.requests.requests`).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ requests, replies ─ post ─▶ [item][item]                      first: each 
 messages ───────── hold ──▶ [batch](17 lost)[batch][batch]    then: their overflow policy decides what is in it
 ```
 
-Requests and replies have a queue of their own (`hub.request_queue`), since no policy may drop them: whoever asked is
+Requests and replies have a queue of their own (`hub.waiting`), since no policy may drop them: whoever asked is
 told of what does not fit. Messages are in a `BoundedQueue`, which knows how to drop; which are dropped is said here.
 
 Owner: one `hub.handler.Handler`, which makes it as its outlet stops taking bytes and lets it go once all is written: an
@@ -18,17 +18,176 @@ Not here: when to write (`hub.handler`), how to cut a queue (`hub.queue`).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections import deque
+from typing import Final, NamedTuple, Protocol, cast
 
 from hub.batch import Batch
 from hub.memory import Account, HeldBatches, Memory
+from hub.outlet import Outlet, Poster
 from hub.overflow import Overflow, QueueLimits
 from hub.queue import BoundedQueue
 from hub.quotas.usage import Usage
 from hub.request_frame import Item
-from hub.request_queue import RequestQueue
 
-__all__ = ["Waiting", "WaitingMemory"]
+ITEM_OVERHEAD_BYTES = 200
+"""What a waiting item costs beside its values: the tuple (88), its numbers (2 x 28), its bytes (33), its place (8)."""
+
+
+class RequestQueue:
+    """The items of one handler, in the order in which they will be written."""
+
+    __slots__ = ("_account", "_items", "_limits", "_usage", "requests", "size_bytes")
+
+    requests: int
+    """How many requests and replies are held; those of a batch are added up one by one."""
+
+    size_bytes: int
+    """How much memory they take, bytes."""
+
+    def __init__(self, limits: QueueLimits, account: Account, usage: Usage | None = None) -> None:
+        self._limits = limits
+        self._account = account
+        # What the queues of its user hold together; None where nobody is charged.
+        self._usage = usage
+        # What waits, the oldest first.
+        self._items: deque[Item] = deque()
+        self.requests = 0
+        self.size_bytes = 0
+
+    def __bool__(self) -> bool:
+        """Return whether anything waits."""
+        return bool(self._items)
+
+    def add(self, item: Item, *, keep: bool) -> bool:
+        """Put `item` behind the others, if there is room.
+
+        Args:
+            item: A request or a reply that is to wait.
+            keep: Add it even if there is no room.
+
+        Returns:
+            Whether it was added.
+        """
+        requests = self.requests + item.requests
+        size_bytes = self.size_bytes + item.size_bytes + ITEM_OVERHEAD_BYTES
+        if not keep and (requests > self._limits.messages or size_bytes > self._limits.bytes):
+            return False
+        if self._usage is not None:
+            if keep:
+                self._usage.add(size_bytes - self.size_bytes)
+            elif not self._usage.take(size_bytes - self.size_bytes):
+                return False
+        self._items.append(item)
+        self.requests = requests
+        self._account.charge(size_bytes - self.size_bytes)
+        self.size_bytes = size_bytes
+        return True
+
+    def take(self, limit_bytes: int) -> list[Item]:
+        """Remove and return the oldest items, at least one.
+
+        Args:
+            limit_bytes: Stop when this much was taken.
+        """
+        taken: list[Item] = []
+        taken_bytes = 0
+        while self._items and taken_bytes < limit_bytes:
+            item = self._items.popleft()
+            taken.append(item)
+            taken_bytes += item.size_bytes + ITEM_OVERHEAD_BYTES
+            self.requests -= item.requests
+        self._let_go(taken_bytes)
+        return taken
+
+    def clear(self) -> None:
+        """Throw everything away."""
+        self._items.clear()
+        self._let_go(self.size_bytes)
+        self.requests = 0
+
+    def _let_go(self, size_bytes: int) -> None:
+        """Hold so much less."""
+        self.size_bytes -= size_bytes
+        self._account.charge(-size_bytes)
+        if self._usage is not None:
+            self._usage.give_back(size_bytes)
+
+
+WRITE_LIMIT_BYTES: Final = 256 * 1024
+"""What a handler collects in one turn before it writes early, and what it writes at a time of what has waited: one
+read's worth (asyncio reads 256 KiB at most)."""
+
+LINK_WRITE_BYTES: Final = WRITE_LIMIT_BYTES // 8
+"""The same to a peer hub: news of the mesh and requests no longer overtake what is written, and a slow line takes a
+second for some four of these."""
+
+
+class Sink(Protocol):
+    """A handler, as far as it must be known here."""
+
+    outlet: Outlet
+    poster: Poster | None
+    limits: QueueLimits
+    writable: bool
+    """Whether the outlet takes bytes; it may say so, or not, within each write."""
+    delivered_bytes: int
+    portion_bytes: int
+    """How much of what waits is written at a time."""
+
+    def has_dropped(self) -> None:
+        """Some of what waits was dropped."""
+
+    def lose_all(self, more_messages: int, why: str) -> None:
+        """Lose all that is not written yet, and so many more messages, and close."""
+
+
+def write_waiting(sink: Sink, waiting: Waiting) -> None:
+    """Write what waits, until nothing does or the outlet takes no more bytes."""
+    while waiting and sink.writable:
+        _write_next(sink, waiting)
+
+
+def _write_next(sink: Sink, waiting: Waiting) -> None:
+    """Write requests and replies; when none are left, a gap, or the batches up to the next one."""
+    items = waiting.take_items(sink.portion_bytes)
+    if items:
+        sink.delivered_bytes += sum(item.size_bytes for item in items)
+        cast("Poster", sink.poster).post(items)
+        return
+    before = waiting.lost_messages
+    gap = waiting.take_gap()
+    if waiting.lost_messages > before:  # the rest of a BATCH that could not be cut
+        sink.has_dropped()
+    if gap:
+        sink.outlet.send_gap(gap)
+        return
+    batches = waiting.take_batches(sink.portion_bytes)
+    if batches:
+        sink.delivered_bytes += sum(batch.frames_bytes for batch in batches)
+        sink.outlet.send(batches)
+
+
+def hold(sink: Sink, waiting: Waiting, batch: Batch) -> None:
+    """Let a batch wait, or do what the policy says."""
+    if waiting.hold(batch):
+        return
+    if sink.limits.overflow is Overflow.DISCONNECT:
+        sink.lose_all(batch.messages, waiting.why_full(batch))
+    else:
+        sink.has_dropped()
+
+
+def drop_waiting(sink: Sink, waiting: Waiting, surplus_bytes: int) -> int:
+    """Drop so much of the messages that wait, as there is too little memory; return how much that was, bytes."""
+    before = waiting.messages_bytes
+    if not before:
+        return 0
+    if sink.limits.overflow is Overflow.DISCONNECT:
+        sink.lose_all(0, "the hub has too little memory for this queue")
+        return before
+    waiting.drop(surplus_bytes)
+    sink.has_dropped()
+    return before - waiting.messages_bytes
 
 
 class WaitingMemory(NamedTuple):

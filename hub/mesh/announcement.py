@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from hub.names.claim import Announced
 from hub.origin import Origin
-from hub.tags.rule import Rule
+from hub.tags.rules import Rule
 
 __all__ = ["SEQ_LIMIT", "Announcement", "Digest", "Interest", "Interests", "Leaf", "Served", "Told", "Wanted"]
 

@@ -17,7 +17,7 @@ import math
 from collections.abc import Iterable
 
 from hub.mesh.announcement import Announcement, Interest, Interests
-from hub.tags.rule import Rule
+from hub.tags.rules import Rule
 
 __all__ = ["EVERYTHING", "Record", "is_topic"]
 

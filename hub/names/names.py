@@ -30,9 +30,8 @@ from hub.labels import check_labels
 from hub.limits import NameLimits
 from hub.memory import Memory
 from hub.names.claim import Announced, Change, Claim, Owner, Standing, Tell, Wish, untold
-from hub.names.contest import Contest
 from hub.names.grammar import check_name
-from hub.names.register import Register
+from hub.names.register import Contest, Register
 from hub.policy.policy import Action
 from hub.policy.refusal import check_granted
 from hub.quotas.resource import Resource

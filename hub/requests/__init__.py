@@ -11,5 +11,5 @@
 | `directed` | what hubs of the mesh ask each other, under `$hub/at/` |
 | `counters` | how many requests had which fate |
 
-The frames of both are in `hub.request_frame`; what waits for a handler that does not read is in `hub.request_queue`.
+The frames of both are in `hub.request_frame`; what waits for a handler that does not read is in `hub.waiting`.
 """

@@ -23,9 +23,40 @@ from hub.errors import HubError, RequestError
 from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_SHARED, KIND_MESSAGES, Frame
 from hub.handler import Handler
 from hub.request_frame import Request, Status, as_bytes
-from hub.requests.later import Later
 
-__all__ = ["VALUES_LIMIT", "Function", "HubServices", "is_admin"]
+
+class Later:
+    """One answer."""
+
+    __slots__ = ("_then", "error", "value")
+
+    def __init__(self) -> None:
+        self.value: Any = None
+        """What was answered; without a meaning where there is an error."""
+        self.error: HubError | None = None
+        """Why there is no value."""
+        self._then: Callable[[], object] | None = None
+        """Called once it is there, in that turn. Whoever asks sets it before."""
+
+    def then(self, act: Callable[[], object]) -> None:
+        """Call `act` once there is an answer; at the earliest in the next turn, as the service has only begun."""
+        self._then = act
+
+    def give(self, value: Any) -> None:
+        """Answer with a value."""
+        self.value = value
+        self._tell()
+
+    def fail(self, error: HubError) -> None:
+        """Answer with the reason why there is no value."""
+        self.error = error
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._then is not None:
+            act, self._then = self._then, None
+            act()
+
 
 VALUES_LIMIT = 16
 """Most values to the hub itself in one frame, and in one turn: an answer may be a list of a thousand names (1 ms)."""

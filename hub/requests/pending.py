@@ -40,7 +40,157 @@ from hub.quotas.resource import Resource
 from hub.quotas.usage import Usage
 from hub.request_frame import TRANSACTIONS, Reply, Request
 
-__all__ = ["Block", "OwnService", "Participant", "PureBlock", "Spans"]
+__all__ = ["Block", "Deadlines", "OwnService", "Participant", "PureBlock", "Spans"]
+import math
+from heapq import heappop, heappush
+
+from hub.batch import value_ends
+from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH, KIND_MESSAGES, Frame
+from hub.request_frame import Status
+
+
+class AnswerRun:
+    """Some requests in a row of one requester, which are answered together."""
+
+    __slots__ = ("asker", "count", "first", "place")
+
+    def __init__(self, asker: Participant, first: int, count: int, place: int) -> None:
+        self.asker = asker
+        self.first = first
+        self.count = count
+        # Place of the first of them in the reply that they are cut from.
+        self.place = place
+
+
+class AnswerRuns:
+    """Runs of answers, in the order in which they were found."""
+
+    __slots__ = ("requests", "runs")
+
+    def __init__(self) -> None:
+        self.runs: list[AnswerRun] = []
+        # How many requests all runs together have.
+        self.requests = 0
+
+    def add(self, asker: Participant, first: int, count: int, place: int = 0) -> None:
+        """Add requests: to the last run, if they go on from it.
+
+        Args:
+            asker: The requester.
+            first: Transaction id of the first.
+            count: How many.
+            place: Of the first, in the reply that they are cut from; 0 for answers that all say the same.
+        """
+        self.requests += count
+        last = self.runs[-1] if self.runs else None
+        if (
+            last is not None
+            and last.asker is asker
+            and (last.first + last.count) % TRANSACTIONS == first
+            and (place == last.place + last.count or not place)
+            and last.count + count <= BATCH_LIMIT_MESSAGES
+        ):
+            last.count += count
+        else:
+            self.runs.append(AnswerRun(asker, first, count, place))
+
+
+def cut_values(reply: Reply, pieces: list[tuple[int, int]]) -> list[tuple[bytes, int]] | None:
+    """Return values and flags for each piece of a reply.
+
+    Args:
+        reply: With or without BATCH.
+        pieces: Place of the first value of each, and how many.
+
+    Returns:
+        None if the values cannot be told apart.
+    """
+    if not reply.flags & FLAG_BATCH:
+        return [(reply.values, reply.flags) for _ in pieces]
+    plain = reply.flags & ~FLAG_BATCH
+    if reply.status != Status.OK:  # one value, the reason, stands for all
+        reason = reply.values[BATCH_COUNT.size :]
+        return [
+            (reason, plain) if count == 1 else (BATCH_COUNT.pack(count) + reason, reply.flags) for _, count in pieces
+        ]
+    ends = value_ends(Frame(KIND_MESSAGES, reply.flags, b"", reply.values)) if pieces else []
+    if ends is None:
+        return None
+    ends.append(BATCH_COUNT.size)  # where the first begins: behind the end of the "last before it"
+    return [
+        (reply.values[ends[place - 1] : ends[place]], plain)
+        if count == 1
+        else (BATCH_COUNT.pack(count) + reply.values[ends[place - 1] : ends[place + count - 1]], reply.flags)
+        for place, count in pieces
+    ]
+
+
+BUCKET_MS = 10
+"""How exact a time-out is, ms: a tenth of the shortest one that anybody sets, and 100 wake-ups a second at most."""
+
+
+class Deadlines:
+    """Buckets of blocks.
+
+    Args:
+        wake_at: Called with a time, ms, at which `take` is to be called; a later call takes the place of an earlier.
+    """
+
+    __slots__ = ("_armed", "_buckets", "_numbers", "_wake_at")
+
+    def __init__(self, wake_at: Callable[[int], object]) -> None:
+        self._wake_at = wake_at
+        # Number of a bucket → the blocks that are due then. A bucket is there from its first block until `take` finds
+        # it empty.
+        self._buckets: dict[int, dict[Block, None]] = {}
+        # The numbers of all buckets, as a heap.
+        self._numbers: list[int] = []
+        # The bucket that `wake_at` was called for last; infinite while nothing is to be waited for.
+        self._armed: float = math.inf
+
+    def bucket(self, due_ms: int) -> dict[Block, None]:
+        """Return the bucket of what is due then."""
+        number = -(-due_ms // BUCKET_MS)
+        bucket = self._buckets.get(number)
+        if bucket is None:
+            bucket = self._buckets[number] = {}
+            heappush(self._numbers, number)
+            if number < self._armed:
+                self._arm(number)
+        return bucket
+
+    @property
+    def next_due_ms(self) -> int | None:
+        """Return when to call `take` next; None if nothing is pending."""
+        return None if math.isinf(self._armed) else int(self._armed) * BUCKET_MS
+
+    def take(self, now_ms: int, most: int) -> list[Block]:
+        """Take blocks that are due out of their buckets, and ask for the rest later. The caller settles them.
+
+        Args:
+            now_ms: The time now, ms.
+            most: As many as one turn may take.
+        """
+        taken: list[Block] = []
+        self._armed = math.inf
+        while self._numbers:
+            number = self._numbers[0]
+            bucket = self._buckets[number]
+            if bucket:
+                if number * BUCKET_MS > now_ms or len(taken) == most:
+                    self._arm(number)
+                    break
+                some = [bucket.popitem()[0] for _ in range(min(len(bucket), most - len(taken)))]
+                taken.extend(reversed(some))  # in the order in which they came
+            else:
+                heappop(self._numbers)
+                del self._buckets[number]
+        return taken
+
+    def _arm(self, number: int) -> None:
+        self._armed = number
+        self._wake_at(number * BUCKET_MS)
+
 
 _MASK = TRANSACTIONS - 1
 

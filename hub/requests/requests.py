@@ -14,7 +14,7 @@ link that leads to it.
 Cost: a request that came alone costs a few dictionary hits each way; a batch costs about the same as one. Whoever
 leaves costs what it had asked, and was asked: a share each turn.
 
-Not here: frames (`hub.request_frame`), waiting for an outlet (`hub.request_queue`), sockets and the clock (`peers`).
+Not here: frames (`hub.request_frame`), waiting for an outlet (`hub.waiting`), sockets and the clock (`peers`).
 """
 
 from __future__ import annotations
@@ -37,17 +37,65 @@ from hub.memory import Memory
 from hub.names.claim import Owner
 from hub.policy.refusal import not_granted
 from hub.request_frame import FLAG_NAMED, TRANSACTIONS, Reply, Request, Status, as_bytes, failure
-from hub.requests.answers import AnswerRuns, cut_values
-from hub.requests.counters import RequestCounters, RequestStatistics
-from hub.requests.deadlines import Deadlines
 from hub.requests.directed import Directed, is_directed
 from hub.requests.hub_services import HubServices
-from hub.requests.pending import Block, OwnService, Participant
+from hub.requests.pending import AnswerRuns, Block, Deadlines, OwnService, Participant, cut_values
 from hub.requests.services import Services, Serving
 from hub.topics import RESERVED, printable
 from hub.turn import Turn
 
-__all__ = ["Refused", "Requests"]
+
+class RequestStatistics(NamedTuple):
+    """Requests at one moment. Totals count from the start of the hub, in requests, not in frames."""
+
+    services: int
+    """How many prefixes are served, here or at peer hubs."""
+    pending: int
+    asked_total: int
+    """Requests that were taken from clients and links, without refused ones."""
+    answered_total: dict[str, int]
+    """Requests that were answered, by status."""
+    abandoned_total: int
+    """Requests whose requester left before the answer."""
+    duplicate_total: int
+    """Requests that were refused because their transaction id was pending."""
+    late_total: int
+    """Replies that came when their request was not pending any more."""
+    unasked_total: int
+    """Replies to what the service was never asked."""
+    refused_total: int
+    """Requests of those that may not ask, and replies with a status that only the hub itself may give."""
+
+
+class RequestCounters:
+    """The totals of `RequestStatistics`, each raised when it happens and never lowered."""
+
+    __slots__ = ("abandoned", "answered", "asked", "duplicate", "late", "refused", "unasked")
+
+    def __init__(self) -> None:
+        self.asked = 0
+        # How many requests were answered, at the number of each status.
+        self.answered = [0] * len(Status)
+        self.abandoned = 0
+        self.duplicate = 0
+        self.late = 0
+        self.unasked = 0
+        self.refused = 0
+
+    def statistics(self, services: int, pending: int) -> RequestStatistics:
+        """Return all of them as they are now."""
+        return RequestStatistics(
+            services=services,
+            pending=pending,
+            asked_total=self.asked,
+            answered_total={status.name.lower(): self.answered[status] for status in Status},
+            abandoned_total=self.abandoned,
+            duplicate_total=self.duplicate,
+            late_total=self.late,
+            unasked_total=self.unasked,
+            refused_total=self.refused,
+        )
+
 
 _RESERVED = RESERVED.encode()
 

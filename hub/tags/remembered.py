@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from sortedcontainers import SortedDict
 
 from hub.tags.envelope import Envelope
-from hub.tags.rule import Rule
+from hub.tags.rules import Rule
 
 __all__ = ["TaggedKeys", "charge"]
 

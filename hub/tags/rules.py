@@ -29,12 +29,42 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
 from itertools import combinations
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
+from hub.errors import InvalidNameError
+from hub.labels import check_labels
 from hub.multimap import PrefixMultimap
-from hub.tags.rule import Rule
+from hub.names.grammar import check_name
+from hub.topics import check_prefix, printable
 
-__all__ = ["RuleIndex"]
+
+class Rule(NamedTuple):
+    """What one subscriber asks for: labels, a prefix, a sender."""
+
+    labels: tuple[str, ...]
+    """The labels that a message must bear, ascending, each once."""
+    prefix: str = ""
+    sender: str = ""
+
+
+def characters(rule: Rule) -> int:
+    """Return how much text a rule holds that is kept for it."""
+    return sum(map(len, rule.labels)) + len(rule.prefix)
+
+
+def check_rule(labels: Iterable[str], prefix: str = "", sender: str = "") -> Rule:
+    """Return a rule that can be subscribed to.
+
+    Raises:
+        InvalidTopicError: The prefix is none.
+        InvalidNameError: A label or the sender is none, the labels are too many, or there is neither.
+    """
+    rule = Rule(check_labels(labels), check_prefix(prefix), check_name(sender) if sender else "")
+    if not rule.labels and not rule.sender:
+        shown = printable(prefix)
+        raise InvalidNameError(f"a rule has a label or a sender; without them, subscribe to the prefix {shown} itself")
+    return rule
+
 
 V = TypeVar("V", bound=Hashable)
 

@@ -16,8 +16,7 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from hub.far_hub import FarHub
 from hub.handler import Handler
 from hub.holdings import Allowance, give_back, take
-from hub.tags.rule import Rule
-from hub.tags.rules import RuleIndex
+from hub.tags.rules import Rule, RuleIndex
 from hub.turn import Turn
 
 __all__ = ["RuleSubscriptions"]

@@ -18,8 +18,7 @@ import msgspec
 from hub.delivery import Role
 from hub.errors import UsageError
 from hub.handler import Handler
-from hub.requests.hub_services import Function
-from hub.requests.later import Later
+from hub.requests.hub_services import Function, Later
 from hub.topics import RESERVED
 from peers.admin.steps import Work, in_steps
 from peers.node.node import Node

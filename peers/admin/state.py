@@ -15,8 +15,7 @@ from hub.errors import UsageError
 from hub.handler import Handler
 from hub.losses import KEPT
 from hub.quotas.quotas import USERS_SHOWN
-from hub.requests.hub_services import Function
-from hub.requests.later import Later
+from hub.requests.hub_services import Function, Later
 from peers.admin.steps import in_steps
 from peers.node.node import Node
 
@@ -38,7 +37,7 @@ class _Question(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def state(node: Node) -> Function:
-    """Return the service: it takes null, and gives the fields of `hub.state.State`, and `text`, the sentence."""
+    """Return the service: it takes null, and gives the fields of `hub.losses.State`, and `text`, the sentence."""
 
     def answer(_: Handler, value: Any) -> dict[str, Any]:
         if value is not None:

@@ -11,7 +11,7 @@ from collections.abc import Generator
 from typing import Any, TypeVar
 
 from hub.errors import HubError, InternalError
-from hub.requests.later import Later
+from hub.requests.hub_services import Later
 from peers.node.node import Node
 
 __all__ = ["Work", "in_steps"]

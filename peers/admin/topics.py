@@ -27,8 +27,7 @@ from hub.delivery import Role
 from hub.errors import UsageError
 from hub.handler import Handler
 from hub.history import merged
-from hub.requests.hub_services import Function, is_admin
-from hub.requests.later import Later
+from hub.requests.hub_services import Function, Later, is_admin
 from hub.topic_rates import Node as TreeNode
 from hub.topic_rates import Rate, first_of, found, nodes_under
 from peers.admin.state import clock_of

@@ -27,7 +27,7 @@ import msgspec
 
 from hub.batch import Message
 from hub.journal.message import RecordedMessage
-from hub.tags.message import TaggedMessage
+from hub.tags.envelope import TaggedMessage
 from peers.cli.flag_values import moment
 from peers.cli.notices import Notices
 from peers.cli.output import Output

@@ -32,7 +32,7 @@ from hub.errors import (
 )
 from hub.journal.column import Column
 from hub.names.grammar import check_name
-from hub.tags.rule import check_rule
+from hub.tags.rules import check_rule
 from peers.client.answering import Batches, Each
 from peers.client.callback import CallbackSubscription
 from peers.client.exchange import ClientStatistics, Exchange

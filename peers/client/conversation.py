@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from hub.request_frame import Reply, Request
 from hub.stretch import Run
-from hub.tags.rule import Rule
+from hub.tags.rules import Rule
 from peers.client.routes import Route
 from peers.wire.control import Notice
 from peers.wire.events import Closing

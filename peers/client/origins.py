@@ -16,7 +16,7 @@ from typing import Any
 from hub.batch import Message
 from hub.origin import Origin
 from hub.stretch import Run
-from hub.tags.message import TaggedMessage
+from hub.tags.envelope import TaggedMessage
 from peers.client.conversation import Event
 from peers.wire.hello import Hello
 

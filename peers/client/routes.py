@@ -16,8 +16,7 @@ from hub.errors import InvalidTopicError, RejectedError
 from hub.frame import FLAG_TAGGED
 from hub.multimap import PrefixMultimap
 from hub.tags.envelope import Envelope
-from hub.tags.rule import Rule
-from hub.tags.rules import RuleIndex
+from hub.tags.rules import Rule, RuleIndex
 from hub.topics import decode_topic
 
 __all__ = ["Addressed", "LocalRoutes", "Route", "Sink", "Wanted"]

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from hub.errors import CloseCode, ClosedError, HubError, PeerError, RejectedError
 from hub.stretch import Run
-from hub.tags.rule import Rule, check_rule
+from hub.tags.rules import Rule, check_rule
 from hub.topics import check_prefix
 from peers.client.connection import Connection
 from peers.client.interest import Claim, Interest

@@ -41,8 +41,7 @@ from hub.frame import (
     encode_frame,
     iterate_frames,
 )
-from hub.tags.envelope import Envelope
-from hub.tags.message import TaggedMessage
+from hub.tags.envelope import Envelope, TaggedMessage
 from peers.client.plain import check_convertible, is_plain
 from peers.shm.received import SharedRun, ViewValues
 from peers.shm.ring import Block

@@ -39,7 +39,7 @@ from hub.errors import CloseCode, ProtocolError, UsageError
 from hub.frame import FLAG_CONFIRM, Frame, iterate_frames
 from hub.request_frame import Reply, Request
 from hub.stretch import Run
-from hub.tags.rule import Rule
+from hub.tags.rules import Rule
 from peers.client.conversation import Event, Introduction, Refusal
 from peers.client.routes import LocalRoutes, Route
 from peers.client.websocket_messages import (

@@ -26,7 +26,7 @@ from hub.frame import (
 )
 from hub.request_frame import FLAG_NAMED, TRANSACTIONS, Reply, Request, Status
 from hub.tags.envelope import Envelope, key_of
-from hub.tags.rule import Rule
+from hub.tags.rules import Rule
 from hub.topics import TOPIC_LIMIT_BYTES
 from peers.client.conversation import Introduction
 from peers.wire.hello import FRAME_LIMIT_BYTES, ID_BYTES, PROTOCOL, Hello, QueueWish

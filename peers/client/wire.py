@@ -11,7 +11,7 @@ from typing import cast
 from hub.frame import encode_frame
 from hub.request_frame import Reply, Request
 from hub.stretch import Stretch
-from hub.tags.rule import Rule
+from hub.tags.rules import Rule
 from peers.client.conversation import Event, Introduction, Unreadable
 from peers.client.origins import Origins
 from peers.client.routes import LocalRoutes, Route

@@ -76,7 +76,7 @@ def take_place(node: Node, connection: Connection) -> None:
     """Charge a connection to its user, who is known: from now on it is one of those that he may have.
 
     It is given back when the far side is gone, or has become another user. Zeeks take theirs as they become a part of
-    the hub (`hub.entrance`): they are told nothing before.
+    the hub (`hub.departures`): they are told nothing before.
 
     Raises:
         RejectedError: He has as many as he may have; whoever called refuses it.

@@ -32,7 +32,7 @@ from hub.outlet import Poster
 from hub.overflow import QueueLimits
 from hub.policy.policy import Rights
 from hub.request_frame import Item
-from hub.requests.later import Later
+from hub.requests.hub_services import Later
 from peers.connections.connection import Connection
 from peers.connections.door import enter, renew, rights_of, take_place
 from peers.connections.http.answers import answer, ask_all, denied, gathered, is_gathered, is_guarded, path_of, plain

@@ -23,7 +23,7 @@ import structlog
 
 from hub.errors import BusyError, HubError, InternalError, UsageError
 from hub.policy.policy import Policy
-from hub.requests.later import Later
+from hub.requests.hub_services import Later
 from peers.daemon.daemon import Daemon, Prepared
 from peers.daemon.reviewing import identities, would_close
 from peers.daemon.service_manager import ServiceManager

@@ -9,7 +9,7 @@ Who comes meanwhile is recognised by the new users already. The core's routes fo
 decided, and each handler is judged by its old rights until its turn comes.
 
 Owner: the daemon, one for each reload. Cost: 5 to 30 µs a connection, `_STEP` of them a turn. Not here: what is taken
-away of a handler, and in which steps (`hub.review`).
+away of a handler, and in which steps (`hub.authority`).
 """
 
 from __future__ import annotations

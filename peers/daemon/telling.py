@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from hub.events import STATISTICS_TOPIC, Event
-from hub.requests.later import Later
+from hub.requests.hub_services import Later
 from peers.admin.state import HANDLERS_PER_STEP, rows, totals
 from peers.node.node import Node
 

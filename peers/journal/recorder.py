@@ -37,10 +37,10 @@ from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError, StorageError
 from hub.events import Event
 from hub.handler import Handler
-from hub.histogram import Histogram, HistogramStatistics
 from hub.journal.segment.mark import Write
 from hub.origin import Origin
 from hub.overflow import QueueLimits
+from hub.statistics import Histogram, HistogramStatistics
 from hub.topics import RESERVED
 from peers.journal.writer import Entry, Probe, Progress
 

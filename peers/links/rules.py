@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
-from hub.tags.rule import Rule
+from hub.tags.rules import Rule
 from peers.links.attempts import Attempts
 from peers.wire.kinds import Kind
 from peers.wire.rules import encode_rules

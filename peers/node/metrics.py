@@ -18,8 +18,8 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.utils import floatToGoString
 
 from hub import __version__
-from hub.histogram import HistogramStatistics
 from hub.overflow import Overflow
+from hub.statistics import HistogramStatistics
 from peers.journal.far_confirmations import EXPECTED_LIMIT, WAITING_LIMIT
 from peers.journal.far_journals import ANSWERING_LIMIT
 from peers.journal.recording import JournalStatistics

@@ -32,10 +32,9 @@ from hub.core import Core
 from hub.delivery import Role
 from hub.handler import Handler
 from hub.history import STEP_S, Counters, Recent, Ring, Rings, Sample
-from hub.look import Look
-from hub.losses import Loss, Losses
+from hub.losses import SLOW_TOLD, Loss, Losses, State, droppers_of
 from hub.memory import Memory
-from hub.state import SLOW_TOLD, State, droppers_of
+from hub.statistics import Look
 
 __all__ = ["STEP", "Pulse", "counters_of"]
 

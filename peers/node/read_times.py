@@ -23,8 +23,8 @@ from collections.abc import Callable
 from typing import Final
 
 from hub.handler import Handler
-from hub.histogram import Histogram
 from hub.overflow import Overflow
+from hub.statistics import Histogram
 
 __all__ = [
     "BETWEEN_S",

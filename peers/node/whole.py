@@ -11,7 +11,7 @@ import asyncio
 from typing import Any, Protocol
 
 from hub.handler import Handler
-from hub.requests.later import Later
+from hub.requests.hub_services import Later
 
 __all__ = ["Whole", "awaited"]
 

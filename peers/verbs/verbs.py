@@ -29,7 +29,7 @@ from hub.frame import FLAG_BATCH
 from hub.handler import Handler
 from hub.names.claim import Change, Standing
 from hub.request_frame import Item, Reply, Request
-from hub.tags.rule import check_rule
+from hub.tags.rules import check_rule
 from peers.journal.forms import Order
 from peers.node.node import Node
 from peers.verbs.far_side import INVALID, FarSide, rejection

@@ -105,7 +105,7 @@ class Unsubscribe(msgspec.Struct, frozen=True, tag="unsubscribe"):
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """The labels, the prefix and the sender that messages must have, see `hub.tags.rule`."""
+    """The labels, the prefix and the sender that messages must have, see `hub.tags.rules`."""
 
     labels: Labels = ()
     prefix: str = ""

@@ -40,7 +40,7 @@ from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Interest, Lea
 from hub.mesh.record import is_topic
 from hub.names.claim import LATEST_US, Announced
 from hub.names.grammar import check_name
-from hub.tags.rule import Rule, check_rule
+from hub.tags.rules import Rule, check_rule
 from hub.topics import RESERVED, check_prefix, printable
 from peers.wire.hello import ID_BYTES, NAME_LIMIT_BYTES, HubId
 from peers.wire.kinds import Kind

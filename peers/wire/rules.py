@@ -1,6 +1,6 @@
 """Bodies of RULE and UNRULE: msgpack `[request, [[[label, ...], prefix, sender], ...]]`.
 
-The core decides what is a valid label, prefix or name (`hub.tags.rule`); here only shapes and numbers are checked.
+The core decides what is a valid label, prefix or name (`hub.tags.rules`); here only shapes and numbers are checked.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 from hub.errors import CloseCode, RejectedError
 from hub.frame import encode_frame
 from hub.labels import LABELS_LIMIT
-from hub.tags.rule import Rule
+from hub.tags.rules import Rule
 from peers.wire.kinds import Kind
 from peers.wire.reasons import MALFORMED
 

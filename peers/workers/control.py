@@ -24,7 +24,7 @@ import msgpack
 import structlog
 
 from hub.errors import CloseCode, ConnectionLostError, HubError, UsageError
-from hub.requests.later import Later
+from hub.requests.hub_services import Later
 from peers.connections.connection import Connection
 
 __all__ = ["Control", "Functions", "wait_written"]

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from hub.errors import HubError, InternalError, PeerError, UsageError
 from hub.handler import Handler
-from hub.requests.later import Later
+from hub.requests.hub_services import Later
 from hub.topics import RESERVED
 from peers.admin.access import audited, kick, users
 from peers.admin.graph import links_here

@@ -11,9 +11,8 @@ from functools import reduce
 from typing import Any, Final
 
 from hub.history import merged
-from hub.losses import KEPT
+from hub.losses import KEPT, State
 from hub.quotas.quotas import USERS_SHOWN
-from hub.state import State
 from peers.admin import access
 from peers.admin import who as all_who
 from peers.workers.metrics import WorkerCounts

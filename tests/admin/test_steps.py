@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hub.errors import UsageError
-from hub.requests.later import Later
+from hub.requests.hub_services import Later
 from peers.admin.steps import Work, in_steps
 from tests.hubs.eventually import eventually
 from tests.hubs.hub import Hub

@@ -17,8 +17,7 @@ from rich.cells import cell_len
 
 from hub.batch import Message
 from hub.journal.message import RecordedMessage
-from hub.tags.envelope import tagged
-from hub.tags.message import TaggedMessage
+from hub.tags.envelope import TaggedMessage, tagged
 from peers.cli import display
 from peers.cli import output as output_module
 from peers.cli.display import JsonFormat, PrettyFormat, Stop, Tally, count

@@ -18,8 +18,7 @@ from hub.frame import FLAG_TAGGED
 from hub.origin import Origin
 from hub.settings.journal import JournalSettings
 from hub.settings.settings import Settings
-from hub.tags.envelope import Envelope
-from hub.tags.message import TaggedMessage
+from hub.tags.envelope import Envelope, TaggedMessage
 from peers.client import Client, Message, MessageStream, connect
 from peers.client.blocking import connect as connect_blocking
 from peers.client.origins import OriginMessage, with_origin

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hub.batch import Batch
 from hub.frame import FLAG_BATCH, FLAG_TAGGED, HEADER, KIND_MESSAGES
 from hub.tags.envelope import tagged
-from hub.tags.rule import Rule
+from hub.tags.rules import Rule
 from peers.client import routes as module
 from peers.client.routes import Addressed, LocalRoutes
 

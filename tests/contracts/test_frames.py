@@ -18,7 +18,7 @@ from hub.origin import Origin
 from hub.overflow import Overflow
 from hub.request_frame import FLAG_NAMED, Reply, Request, Status, failure
 from hub.tags.envelope import Envelope, key_of
-from hub.tags.rule import Rule
+from hub.tags.rules import Rule
 from peers.wire.account import Account, decode_account, encode_account
 from peers.wire.control import (
     Notice,

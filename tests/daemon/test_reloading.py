@@ -12,7 +12,7 @@ import pytest
 
 from hub.errors import BusyError, CloseCode, HubError, RequestFailedError
 from hub.keys import KEYS
-from hub.requests.later import Later
+from hub.requests.hub_services import Later
 from peers.client import connect
 from peers.daemon.daemon import Daemon
 from peers.daemon.reloading import MANY, Reloading

@@ -22,7 +22,7 @@ from hub.frame import BATCH_COUNT, FLAG_BATCH, HEADER, KIND_MESSAGES, encode_fra
 from hub.names.claim import Announced, Wish
 from hub.request_frame import Reply, Request
 from hub.tags.envelope import Envelope
-from hub.tags.rule import Rule
+from hub.tags.rules import Rule
 from peers.wire.control import Notice, encode_close, encode_notice, encode_subscription
 from peers.wire.kinds import Kind
 from peers.wire.names import NameClaim, NameRelease, encode_claim, encode_names, encode_release

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hub.asked import Asked
+from hub.prefixes import Asked
 from tests.hub.fakes import FarSide, handler_of
 
 

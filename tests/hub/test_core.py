@@ -16,7 +16,7 @@ from hub.limits import CoreLimits, HandlerLimits, RouteLimits
 from hub.memory import Memory
 from hub.names.claim import Announced
 from hub.overflow import Overflow, QueueLimits
-from hub.tags.rule import Rule
+from hub.tags.rules import Rule
 from hub.turn import STEPS_PER_TURN
 from tests.hub.fakes import FakeOutlet, FarSide, Turn, at_once, handler_of
 from tests.hub.requests.party import FakePoster

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from hub.asked import Asked
 from hub.delivery import Role
 from hub.departures import Departures
 from hub.handler import Handler
 from hub.holdings import Allowance
 from hub.memory import Memory
 from hub.multimap import PrefixMultimap
-from hub.prefixes import PrefixSubscriptions
+from hub.prefixes import Asked, PrefixSubscriptions
 from hub.quotas.resource import Resource
-from hub.tags.rule import characters
-from hub.tags.rules import RuleIndex
+from hub.tags.rules import RuleIndex, characters
 from hub.tags.subscriptions import RuleSubscriptions
 from hub.turn import STEPS_PER_TURN, Turn
 from tests.hub.fakes import handler_of

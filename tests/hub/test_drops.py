@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hub.drops import Drops
+from hub.losses import Drops
 from tests.hub.fakes import Bench
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hub.delivery import Role
-from hub.entrance import Entrance
+from hub.departures import Entrance
 from hub.errors import CloseCode
 from hub.handler import Handler
 from hub.policy.grants import User

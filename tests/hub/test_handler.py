@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from hub.backlog import WRITE_LIMIT_BYTES
 from hub.batch import Batch
 from hub.delivery import Role
 from hub.errors import CloseCode
@@ -12,6 +11,7 @@ from hub.handler import Handler
 from hub.overflow import Overflow, QueueLimits
 from hub.policy.policy import Policy
 from hub.statistics import HandlerStatistics
+from hub.waiting import WRITE_LIMIT_BYTES
 from tests.hub.fakes import (
     Bench,
     FakeOutlet,

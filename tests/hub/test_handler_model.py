@@ -12,8 +12,8 @@ from collections.abc import Callable
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from hub.backlog import WRITE_LIMIT_BYTES
 from hub.overflow import Overflow
+from hub.waiting import WRITE_LIMIT_BYTES
 from tests.hub.fakes import ROOMY, Bench, Shape, shapes
 
 

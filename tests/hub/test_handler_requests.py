@@ -9,13 +9,12 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from hub.backlog import WRITE_LIMIT_BYTES
 from hub.batch import Batch, decode_values
 from hub.delivery import Role
 from hub.handler import ANY_FRAME_BYTES, Handler
 from hub.overflow import QueueLimits
 from hub.request_frame import Item, Reply
-from hub.request_queue import ITEM_OVERHEAD_BYTES
+from hub.waiting import ITEM_OVERHEAD_BYTES, WRITE_LIMIT_BYTES
 from tests.hub.fakes import FakeOutlet, handler_of
 from tests.hub.requests.party import reply, values_of
 

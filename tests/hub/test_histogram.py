@@ -7,7 +7,7 @@ from itertools import accumulate
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.histogram import Histogram
+from hub.statistics import Histogram
 
 
 def test_values_fall_into_the_first_bucket_that_holds_them() -> None:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hub.delivery import Role
-from hub.gaps import Gaps
 from hub.handler import Handler
-from hub.intake import Intake
+from hub.intake import Gaps, Intake
 from hub.mesh.upstream import Upstreams
 from hub.origin import Origin
 from tests.hub.fakes import Turn, handler_of

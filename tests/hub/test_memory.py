@@ -14,7 +14,7 @@ from hub.memory import HeldBatches, Memory
 from hub.names.claim import Announced, Wish
 from hub.overflow import Overflow, QueueLimits
 from hub.relief import _level
-from hub.tags.rule import Rule
+from hub.tags.rules import Rule
 from tests.hub.fakes import FakeOutlet, Turn, at_once
 from tests.hub.requests.party import FakePoster
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hub.batch import Batch
 from hub.delivery import Role
 from hub.handler import Handler
-from hub.metrics import CoreStatistics, Counters, RoutingStatistics
 from hub.overflow import Overflow
+from hub.statistics import CoreStatistics, Counters, RoutingStatistics
 from tests.hub.fakes import handler_of
 
 ROUTING = RoutingStatistics(subscriptions=1, routes=2, misses_total=3, clears_total=4, filter_prefixes=5)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from hub.asked import Asked
 from hub.delivery import Role
 from hub.errors import InvalidTopicError, RejectedError
 from hub.handler import Handler
 from hub.holdings import Allowance
 from hub.memory import Memory
 from hub.multimap import PrefixMultimap
-from hub.prefixes import PrefixSubscriptions
+from hub.prefixes import Asked, PrefixSubscriptions
 from hub.quotas.resource import Resource
 from hub.turn import STEPS_PER_TURN, Turn
 from tests.hub.fakes import FarSide, handler_of

@@ -20,7 +20,7 @@ from hub.quotas.limits import QuotaLimits, SetLimits
 from hub.quotas.quotas import Quotas
 from hub.quotas.resource import Resource
 from hub.request_frame import Reply, Request, Status
-from hub.tags.rule import Rule
+from hub.tags.rules import Rule
 from hub.turn import STEPS_PER_TURN
 from tests.hub.fakes import ROOMY, FakeOutlet, at_once, publish
 

@@ -15,7 +15,7 @@ from hub.handler import Handler
 from hub.names.claim import Announced, Wish
 from hub.quotas.resource import Resource
 from hub.request_frame import Reply, Request, Status
-from hub.tags.rule import Rule
+from hub.tags.rules import Rule
 from tests.hub.fakes import at_once
 from tests.hub.test_shares import EVERYTHING, Hub, fill
 

@@ -9,7 +9,7 @@ from hub.names.claim import Announced, Wish
 from hub.quotas.limits import SetLimits
 from hub.quotas.resource import Resource
 from hub.request_frame import Reply, Request, Status
-from hub.tags.rule import Rule
+from hub.tags.rules import Rule
 from tests.hub.fakes import at_once, publish
 from tests.hub.test_shares import PAYLOAD, Hub
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hub.losses import Losers
-from hub.state import DROPPERS_TOLD, SLOW_TOLD, State, droppers_of, sentence
+from hub.losses import DROPPERS_TOLD, SLOW_TOLD, Losers, State, droppers_of, sentence
 
 
 @pytest.mark.parametrize(

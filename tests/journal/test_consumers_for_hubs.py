@@ -8,7 +8,7 @@ import pytest
 
 from hub.request_frame import Reply, Request, Status
 from hub.requests.directed import target_at
-from hub.requests.later import Later
+from hub.requests.hub_services import Later
 from peers.journal.consumers import for_hubs as module
 from peers.journal.consumers.for_hubs import GONE, WHAT, FarClient, ForHubs, Question, encode_question
 from tests.hub.requests.party import Room, values_of

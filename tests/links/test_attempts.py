@@ -14,7 +14,7 @@ from structlog import get_logger
 from hub.filter import Change
 from hub.frame import Frame, iterate_frames
 from hub.names.claim import Announced
-from hub.tags.rule import Rule
+from hub.tags.rules import Rule
 from peers.links.announcement import Announcement
 from peers.links.attempts import Attempts
 from peers.links.names import LinkNames

@@ -11,7 +11,7 @@ from hub.quotas.limits import QuotaLimits, SetLimits
 from hub.quotas.resource import Resource
 from hub.settings.access import AccessSettings
 from hub.settings.settings import Settings
-from hub.tags.rule import Rule
+from hub.tags.rules import Rule
 from peers.wire.control import encode_subscription
 from peers.wire.kinds import Kind
 from peers.wire.names import NameClaim, encode_claim

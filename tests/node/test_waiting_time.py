@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from hub.backlog import WRITE_LIMIT_BYTES
 from hub.batch import Batch
-from hub.histogram import Histogram
 from hub.overflow import Overflow
+from hub.statistics import Histogram
+from hub.waiting import WRITE_LIMIT_BYTES
 from peers.node.read_times import WaitingTime
 from tests.hub.fakes import FakeOutlet, handler_of
 

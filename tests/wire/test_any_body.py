@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.frame import BATCH_COUNT, FLAG_BATCH, Frame, encode_frame
 from hub.request_frame import KIND_REPLY, KIND_REQUEST, Reply, Request
-from hub.requests.answers import cut_values
+from hub.requests.pending import cut_values
 from hub.routes import Route
 from peers.wire.control import decode_close, decode_notice, decode_subscription
 from peers.wire.events import Closing, Event

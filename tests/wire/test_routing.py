@@ -14,7 +14,7 @@ from hub.errors import CloseCode, RejectedError
 from hub.frame import encode_frame
 from hub.mesh.announcement import Announcement, Digest, Leaf, Served, Wanted
 from hub.names.claim import Announced
-from hub.tags.rule import check_rule
+from hub.tags.rules import check_rule
 from peers.wire.control import Notice, decode_notice
 from peers.wire.kinds import Kind
 from peers.wire.routing import (

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hub.errors import CloseCode, RejectedError
 from hub.frame import iterate_frames
-from hub.tags.rule import Rule, check_rule
+from hub.tags.rules import Rule, check_rule
 from peers.wire.kinds import Kind
 from peers.wire.rules import RULES_PER_FRAME, RuleChange, decode_rules, encode_rules
 

@@ -11,7 +11,7 @@ from hub.mesh.announcement import Wanted
 from hub.names.claim import Wish
 from hub.origin import Origin
 from hub.request_frame import Reply, Request, Status
-from hub.tags.rule import Rule
+from hub.tags.rules import Rule
 from peers.wire.account import Account, encode_account
 from peers.wire.control import Notice, decode_close, encode_close, encode_notice, encode_subscription
 from peers.wire.events import Closing

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hub.errors import ConnectionLostError, HubError, UsageError
-from hub.requests.later import Later
+from hub.requests.hub_services import Later
 from hub.settings.settings import Settings
 from peers.node.node import Node
 from peers.node.whole import awaited

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from hub.losses import KEPT
+from hub.losses import KEPT, State
 from hub.quotas.quotas import USERS_SHOWN
-from hub.state import State
 from peers.admin import access
 from peers.admin import who as all_who
 from peers.workers.merging import MERGES, PAGES, merged_page

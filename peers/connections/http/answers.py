@@ -26,7 +26,7 @@ from websockets.http11 import Request, Response
 
 from hub.events import STATISTICS_TOPIC
 from hub.policy.policy import Action, Rights
-from hub.requests.later import Later
+from hub.requests.hub_services import Later
 from hub.topics import printable
 from peers.console import page
 from peers.node.metrics import CONTENT_TYPE, exposition

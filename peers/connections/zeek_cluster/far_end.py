@@ -17,13 +17,13 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from hub.asked import OnFilter
 from hub.batch import Batch
 from hub.config import ConfigError
 from hub.delivery import Role
 from hub.errors import NotRecognisedError, UsageError
 from hub.handler import Handler
 from hub.overflow import QueueLimits
+from hub.prefixes import OnFilter
 from hub.request_frame import Item
 from hub.settings.zeek import ZeekSettings
 from peers.connections.connection import Connection

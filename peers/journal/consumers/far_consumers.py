@@ -32,8 +32,7 @@ from hub.handler import Handler
 from hub.policy.policy import Action
 from hub.request_frame import Reply, Status
 from hub.requests.directed import Answer, Questions, target_at
-from hub.requests.hub_services import is_admin
-from hub.requests.later import Later
+from hub.requests.hub_services import Later, is_admin
 from hub.topics import printable
 from peers.journal.asking import Asking
 from peers.journal.consumers.for_hubs import (

@@ -26,7 +26,7 @@ from hub.policy.policy import Action, Rights
 from hub.policy.refusal import check_granted, check_prefixes_granted
 from hub.request_frame import Status
 from hub.requests.directed import Answer, Questions
-from hub.requests.later import Later
+from hub.requests.hub_services import Later
 from hub.topics import RESERVED, printable
 from peers.journal.consumers.statistics import ForHubsStatistics
 from peers.journal.forms import GRANTED_LIMIT, NARROWED_PATHS, Paths

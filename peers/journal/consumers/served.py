@@ -33,8 +33,7 @@ from hub.journal.block import Block, Record
 from hub.policy.policy import Action
 from hub.policy.refusal import check_granted, check_prefixes_granted
 from hub.request_frame import Status
-from hub.requests.hub_services import is_admin
-from hub.requests.later import Later
+from hub.requests.hub_services import Later, is_admin
 from peers.journal.readers import Deliver
 from peers.journal.recording import Cancel, nothing
 from peers.wire.control import decode_notice

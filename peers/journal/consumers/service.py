@@ -44,7 +44,7 @@ from hub.frame import KIND_MESSAGES, encode_frame
 from hub.handler import Handler
 from hub.overflow import QueueLimits
 from hub.request_frame import Status
-from hub.requests.later import Later
+from hub.requests.hub_services import Later
 from hub.routes import Route
 from hub.settings.journal import JournalSettings
 from hub.topics import RESERVED, check_prefix, check_topic, store_that_tells

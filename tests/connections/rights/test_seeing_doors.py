@@ -12,7 +12,7 @@ from hub.batch import Batch
 from hub.errors import CloseCode, RejectedError
 from hub.frame import FLAG_TAGGED
 from hub.tags.envelope import Envelope
-from hub.tags.rule import Rule
+from hub.tags.rules import Rule
 from peers.client import MessageStream, connect
 from peers.client.blocking import connect as connect_blocking
 from peers.wire.control import Notice, encode_subscription

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from hub.names.claim import Wish
 from hub.request_frame import Request
-from hub.tags.rule import Rule
+from hub.tags.rules import Rule
 from peers.wire.control import encode_subscription
 from peers.wire.kinds import Kind
 from peers.wire.names import NameClaim, encode_claim

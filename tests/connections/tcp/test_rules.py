@@ -11,7 +11,7 @@ from hub.errors import CloseCode
 from hub.frame import FLAG_CONFIRM, FLAG_TAGGED, Frame, encode_frame
 from hub.names.claim import Wish
 from hub.tags.envelope import Envelope, tagged
-from hub.tags.rule import check_rule
+from hub.tags.rules import check_rule
 from peers.wire.control import Notice, decode_notice
 from peers.wire.kinds import Kind
 from peers.wire.names import NameClaim, encode_claim

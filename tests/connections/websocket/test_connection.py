@@ -11,10 +11,10 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import InvalidStatus
 from websockets.typing import Origin, Subprotocol
 
-from hub.backlog import WRITE_LIMIT_BYTES
 from hub.batch import Batch
 from hub.frame import KIND_MESSAGES, encode_frame
 from hub.topics import RESERVED
+from hub.waiting import WRITE_LIMIT_BYTES
 from peers.wire.hello import SOFTWARE
 from tests.hub.fakes import publish
 from tests.hubs.eventually import eventually

@@ -18,7 +18,7 @@ from hub.mesh.own_news import BURST, GONE_S, OUTBID_LIMIT
 from hub.mesh.reach import FORGET_S
 from hub.names.claim import Announced
 from hub.origin import EPOCH_LIMIT, Origin
-from hub.tags.rule import Rule
+from hub.tags.rules import Rule
 
 
 class Hub:

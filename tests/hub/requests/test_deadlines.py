@@ -5,8 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.requests.deadlines import BUCKET_MS, Deadlines
-from hub.requests.pending import Block, Participant
+from hub.requests.pending import BUCKET_MS, Block, Deadlines, Participant
 from tests.hub.fakes import handler_of
 
 

@@ -10,8 +10,7 @@ from hub.errors import HubError, NotAllowedError, UsageError
 from hub.handler import Handler
 from hub.policy.language import read_policy
 from hub.request_frame import Status
-from hub.requests.hub_services import VALUES_LIMIT
-from hub.requests.later import Later
+from hub.requests.hub_services import VALUES_LIMIT, Later
 from tests.hub.requests.party import Room, answers, request
 
 

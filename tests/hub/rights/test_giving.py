@@ -11,7 +11,7 @@ from hub.mesh.announcement import Announcement, Digest, Leaf
 from hub.names.claim import Announced, Change, Standing, Wish
 from hub.request_frame import Status
 from hub.tags.envelope import tagged
-from hub.tags.rule import Rule
+from hub.tags.rules import Rule
 from hub.turn import STEPS_PER_TURN
 from tests.hub.fakes import at_once
 from tests.hub.requests.party import answers, asked, reply, request

@@ -14,7 +14,7 @@ from hub.policy.grants import User
 from hub.policy.path import parse_path
 from hub.policy.policy import Action, Policy, RolePermissions
 from hub.tags.envelope import Envelope
-from hub.tags.rule import Rule
+from hub.tags.rules import Rule
 from hub.topics import RESERVED
 from tests.hub.policy.naive import NaiveGrant, naive_allows, naive_covers
 from tests.hub.rights.hall import Guest, Hall

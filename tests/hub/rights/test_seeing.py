@@ -8,7 +8,7 @@ from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError
 from hub.names.claim import Announced, Wish
 from hub.tags.envelope import tagged
-from hub.tags.rule import Rule
+from hub.tags.rules import Rule
 from tests.hub.rights.hall import Hall, policy_of
 
 POLICY = """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hub.errors import InvalidNameError, InvalidTopicError
-from hub.tags.rule import Rule, check_rule
+from hub.tags.rules import Rule, check_rule
 
 
 def test_equal_rules_are_equal() -> None:

@@ -7,8 +7,7 @@ from itertools import combinations
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from hub.tags.rule import Rule
-from hub.tags.rules import RuleIndex
+from hub.tags.rules import Rule, RuleIndex
 
 LABELS = "abcdef"
 

@@ -17,7 +17,7 @@ from hub.limits import CoreLimits, HandlerLimits, RouteLimits
 from hub.names.claim import Wish
 from hub.stretch import Stretch, find_runs
 from hub.tags.envelope import Envelope, tagged
-from hub.tags.rule import Rule, check_rule
+from hub.tags.rules import Rule, check_rule
 from hub.turn import STEPS_PER_TURN
 from tests.hub.fakes import Turn
 
