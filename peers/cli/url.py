@@ -15,8 +15,7 @@ from cyclopts import Parameter
 from hub.errors import UsageError
 from peers.cli.contexts import ContextName
 from peers.cli.flag_values import FlagError
-from peers.client.token_file import read_token
-from peers.client.token_source import Token, checked
+from peers.client.token_source import Token, checked, read_token
 from peers.wire.hello import NAME_LIMIT_BYTES
 
 TOKEN_VARIABLE = "HUB_TOKEN"  # noqa: S105 -- its name

@@ -30,15 +30,14 @@ from hub.errors import (
 )
 from hub.journal.message import RecordedMessage
 from hub.overflow import Overflow
-from peers.client.callback import CallbackSubscription
 from peers.client.client import Client
 from peers.client.connecting import connect
 from peers.client.exchange import ClientStatistics
-from peers.client.known_names import KnownName
+from peers.client.names import KnownName, ServiceName
 from peers.client.service import Service, ServiceRequest
-from peers.client.service_name import ServiceName
 from peers.client.settings import Options
 from peers.client.stream import MessageStream
+from peers.client.subscriptions import CallbackSubscription
 from peers.client.values import BadMessage, InvalidValueError
 from peers.shm.ring import Block
 from peers.shm.views import View
@@ -46,12 +45,10 @@ from peers.transport.endpoints import InvalidEndpointError
 from peers.wire.hello import Hello, QueueWish
 
 if TYPE_CHECKING:
-    from peers.client.consumed import ConsumedMessage
-    from peers.client.consumer_stream import ConsumerStream
-    from peers.client.stores.replica import StoreReplica
+    from peers.client.consumer_stream import ConsumedMessage, ConsumerStream
+    from peers.client.stores.replica import StoreReplica, StoreWatch
     from peers.client.stores.store import Store
     from peers.client.stores.values import StoreChange, StoreChangeKind, StoreEntry, StoreState
-    from peers.client.stores.watch import StoreWatch
     from peers.client.writer import Writer
 
 __all__ = [
@@ -108,7 +105,7 @@ __all__ = [
 ]
 
 _LATE = {
-    "ConsumedMessage": "peers.client.consumed",
+    "ConsumedMessage": "peers.client.consumer_stream",
     "ConsumerStream": "peers.client.consumer_stream",
     "Store": "peers.client.stores.store",
     "StoreChange": "peers.client.stores.values",
@@ -116,7 +113,7 @@ _LATE = {
     "StoreEntry": "peers.client.stores.values",
     "StoreReplica": "peers.client.stores.replica",
     "StoreState": "peers.client.stores.values",
-    "StoreWatch": "peers.client.stores.watch",
+    "StoreWatch": "peers.client.stores.replica",
     "Writer": "peers.client.writer",
 }
 """Names of what is loaded when it is asked for, as in `Client`: few programs need it."""

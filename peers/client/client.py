@@ -33,20 +33,17 @@ from hub.errors import (
 from hub.journal.column import Column
 from hub.names.grammar import check_name
 from hub.tags.rules import check_rule
-from peers.client.answering import Batches, Each
-from peers.client.callback import CallbackSubscription
 from peers.client.exchange import ClientStatistics, Exchange
 from peers.client.journal import Committed, JournalState, journal_of, time_us
-from peers.client.known_names import LISTED_UNDER, KnownName, list_names
+from peers.client.names import LISTED_UNDER, KnownName, ServiceName, list_names
 from peers.client.publications import target
 from peers.client.read_position import ReadPosition
-from peers.client.request_errors import unfailed
-from peers.client.requests import TIMEOUT_S
+from peers.client.requests import TIMEOUT_S, unfailed
 from peers.client.routes import Addressed
-from peers.client.service import CONCURRENCY, Service, ServiceRequest
-from peers.client.service_name import ServiceName
+from peers.client.service import CONCURRENCY, Batches, Each, Service, ServiceRequest
 from peers.client.settings import PREFETCH
 from peers.client.stream import MessageStream
+from peers.client.subscriptions import CallbackSubscription
 from peers.client.values import encode_value
 from peers.shm.ring import Block
 from peers.transport.backoff import Backoff

@@ -7,6 +7,7 @@ frames with their route. A conversation never raises for bad input; that ends it
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -22,7 +23,82 @@ from peers.wire.names import NameClaim, NameRelease
 from peers.wire.records import Commit, Fetch, Records, Stage
 from peers.wire.token import Renewal
 
-__all__ = ["ABNORMAL", "Conversation", "Event", "Introduction", "Refusal", "Unreadable"]
+__all__ = [
+    "ABNORMAL",
+    "JOURNAL",
+    "NAMES",
+    "SERVICES",
+    "SUBSCRIPTIONS",
+    "TOKENS",
+    "Conversation",
+    "Event",
+    "Introduction",
+    "Numbers",
+    "Refusal",
+    "Unreadable",
+    "Waiters",
+]
+
+
+class Waiters:
+    """Those of one event loop who wait for a change."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        # A future for each of them; `wake` empties it.
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def __bool__(self) -> bool:
+        """Return whether anybody waits."""
+        return bool(self._waiting)
+
+    async def wait(self) -> None:
+        """Wait for the next `wake`. Cancellation: nobody waits any more."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        try:
+            await waiter
+        finally:
+            if waiter in self._waiting:
+                self._waiting.remove(waiter)
+
+    def wake(self) -> None:
+        """Let all of them look again, as something has changed."""
+        waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+SUBSCRIPTIONS = range(1, 1 << 29)
+NAMES = range(1 << 29, (1 << 30) - (1 << 16))
+TOKENS = range((1 << 30) - (1 << 16), 1 << 30)
+SERVICES = range(1 << 30, 1 << 31)
+JOURNAL = range(1 << 31, 1 << 32)
+
+
+class Numbers:
+    """Gives out the numbers of one part, one after the other, and begins anew behind the last.
+
+    Args:
+        numbers: Those of the part.
+    """
+
+    __slots__ = ("_numbers", "last")
+
+    last: int
+    """The number that was given out last; at first the smallest of the part, which is given out in the second round."""
+
+    def __init__(self, numbers: range) -> None:
+        self._numbers = numbers
+        self.last = numbers.start
+
+    def next(self) -> int:
+        """Return the next number."""
+        self.last = self.last + 1 if self.last + 1 < self._numbers.stop else self._numbers.start
+        return self.last
+
 
 ABNORMAL = 1006
 """Code of an end without CLOSE, RFC 6455, section 7.4.1; never on the wire."""

@@ -6,7 +6,7 @@ Destination ─ connect(make) ─▶ socket and Connection ─▶ the hub's HELL
      └── a hub in this process
 ```
 
-Owner of the state: nobody; a connection belongs to whoever dials. Not here: trying again (`peers.client.reconnection`).
+Owner of the state: nobody; a connection belongs to whoever dials. Not here: trying again (`peers.client.exchange`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from peers.client.connection import Connection, Ending
 from peers.client.conversation import ABNORMAL, Conversation, Introduction
 from peers.client.routes import LocalRoutes
 from peers.client.settings import ClientSettings
-from peers.client.sharing_connection import SharingConnection
+from peers.client.sharing import SharingConnection
 from peers.client.wire import WireConversation
 from peers.shm import memory
 from peers.shm.transport import UnixTransport

@@ -8,7 +8,7 @@
 ```
 
 Owner: one client, in its event loop. Invariants: each part is told of the connection's life in the order of the list,
-and has its own state (`peers.client.part`); `finish` is told once, and nothing is told after it.
+and has its own state (`Part`); `finish` is told once, and nothing is told after it.
 
 The programs' two faces, `peers.client.client` and `peers.client.blocking`, and streams that begin in the journal are
 built on this; none of it is for programs.
@@ -16,27 +16,25 @@ built on this; none of it is for programs.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple, Protocol
 
-from hub.errors import CloseCode, ClosedError, HubError, InternalError, PeerError, RejectedError
+from hub.errors import CloseCode, ClosedError, ConnectionLostError, HubError, InternalError, PeerError, RejectedError
 from hub.request_frame import Reply, Request
-from peers.client.blocks import Blocks
 from peers.client.connection import Connection, Ending, Told
-from peers.client.conversation import Introduction, Refusal, Unreadable
+from peers.client.conversation import JOURNAL, SERVICES, TOKENS, Introduction, Refusal, Unreadable
 from peers.client.dial import Destination, dial
 from peers.client.journal import JournalAccess
 from peers.client.names import Names
-from peers.client.numbering import JOURNAL, SERVICES, TOKENS
-from peers.client.part import Part
-from peers.client.publishing import Publishing
-from peers.client.reconnection import Reconnection
+from peers.client.publications import Publishing
 from peers.client.renewal import TokenRenewal
 from peers.client.reports import Reports, Unroutable
 from peers.client.requests import Requests
 from peers.client.services import Services
 from peers.client.settings import ClientSettings
-from peers.client.sharing_connection import SharingConnection
+from peers.client.sharing import Blocks, SharingConnection
 from peers.client.subscriptions import Subscriptions
 from peers.client.token_source import TokenSource
 from peers.client.values import BadMessage
@@ -45,7 +43,145 @@ from peers.wire.control import Notice
 from peers.wire.hello import Hello
 from peers.wire.records import Records
 
-__all__ = ["ClientStatistics", "Exchange"]
+__all__ = [
+    "ClientStatistics",
+    "Dial",
+    "Exchange",
+    "Part",
+    "Reconnection",
+]
+
+_STABLE_S = 5.0
+"""How long a connection must hold before the backoff begins anew: a hub that takes us and then closes at once is not
+to be dialled ten times a second."""
+
+_log = logging.getLogger("peers.client")
+
+Dial = Callable[[], Awaitable[tuple[Connection, Hello]]]
+
+
+class Kept(Protocol):
+    """The client that is kept connected."""
+
+    def connected(self, connection: Connection, hello: Hello) -> None:
+        """Take a connection that was made."""
+
+    def disconnected(self, ending: Ending, *, again: bool) -> None:
+        """Take note that the connection is lost; `again` tells whether another will be made."""
+
+    def gave_up(self, error: PeerError | InternalError) -> None:
+        """Take note that there will be no connection any more."""
+
+
+class Reconnection:
+    """A client's connection, which is made again when it is lost.
+
+    Args:
+        dial: Makes a connection.
+        kept: The client.
+        backoff: Pauses between attempts.
+        again: Whether a lost connection is made again.
+    """
+
+    def __init__(self, dial: Dial, kept: Kept, backoff: Backoff, *, again: bool) -> None:
+        self._dial = dial
+        self._kept = kept
+        self._backoff = backoff
+        self._again = again
+        # The task that watches the connection and makes it again; None before `open`.
+        self._task: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Make the first connection.
+
+        Raises:
+            ConnectionLostError, RejectedError, ProtocolError: There is none; the text says what to do.
+        """
+        connection, hello = await self._dial()
+        self._kept.connected(connection, hello)
+        self._task = asyncio.create_task(self._run(connection))
+
+    def cancel(self) -> None:
+        """Make no more connections."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def wait(self) -> None:
+        """Wait until no more connections are made."""
+        if self._task is not None:
+            await asyncio.wait([self._task])
+
+    async def _run(self, connection: Connection) -> None:
+        """Keep connected until it is cancelled, or until trying again makes no sense."""
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                since_s = loop.time()
+                await asyncio.wait([connection.lost])  # to be cancelled without cancelling that
+                ending = connection.lost.result()
+                again = self._again and not ending.final
+                self._kept.disconnected(ending, again=again)
+                if not again:
+                    self._kept.gave_up(ending.error())
+                    return
+                if loop.time() - since_s >= _STABLE_S:
+                    self._backoff.reset()
+                connection, hello = await self._redial(ending.retry_after_s)
+                self._kept.connected(connection, hello)
+        except PeerError as error:
+            self._kept.gave_up(error)
+        except Exception as error:  # noqa: BLE001 -- whatever it is, those who wait must not wait on
+            _log.exception("a bug of the client, please report it")
+            self._kept.gave_up(InternalError(f"a bug of the client, please report it: {error!r}"))
+
+    async def _redial(self, retry_after_s: float | None) -> tuple[Connection, Hello]:
+        """Try until there is a connection; for the first time after so long, where the hub has asked for that.
+
+        Raises:
+            RejectedError, ProtocolError: The hub does not want us.
+        """
+        last = ""
+        while True:
+            wait_s = self._backoff.next_s() if retry_after_s is None else retry_after_s
+            retry_after_s = None
+            await asyncio.sleep(wait_s)
+            try:
+                return await self._dial()
+            except ConnectionLostError as error:
+                if error.text != last:
+                    last = error.text
+                    _log.warning("no connection yet: %s", last)
+
+
+class Part(Protocol):
+    """One part of a client."""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the hub owes it an answer: then the connection must be read, even while a stream is full."""
+
+    def connected(self, connection: Connection, hello: Hello) -> None:
+        """Say over a new connection, perhaps to another hub than before, what still holds.
+
+        Args:
+            connection: It is open, and in use until `disconnected` or `finish`.
+            hello: What the hub says of itself.
+        """
+
+    def disconnected(self, *, again: bool) -> None:
+        """Take note that the connection is lost.
+
+        Args:
+            again: Whether another will be made; if not, `finish` follows at once.
+        """
+
+    def finish(self, ended: HubError) -> None:
+        """Tell everybody who waits that the client does nothing more, and why. Called once.
+
+        Args:
+            ended: `ClosedError` where the program has closed the client, else why it has ended.
+        """
+
 
 _log = logging.getLogger("peers.client")
 

@@ -21,8 +21,7 @@ import msgspec
 
 from hub.errors import CloseCode, ClosedError, ConnectionLostError, GoneError, HubError, RejectedError
 from peers.client.connection import Connection
-from peers.client.conversation import ABNORMAL
-from peers.client.numbering import JOURNAL, Numbers
+from peers.client.conversation import ABNORMAL, JOURNAL, Numbers
 from peers.wire.control import Notice
 from peers.wire.hello import Hello
 from peers.wire.records import END_OF_TIME_US, REPLACED, Commit, Fetch, Records, Stage

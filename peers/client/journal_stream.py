@@ -25,12 +25,10 @@ import msgspec
 
 from hub.errors import CloseCode, ClosedError, GoneError, HubError, InternalError, RejectedError
 from hub.topics import check_prefix
-from peers.client.interest import Claim
 from peers.client.journal import JournalAccess, journal_of
-from peers.client.read_position import ReadPosition
-from peers.client.recorded_block import recorded_batches
+from peers.client.read_position import ReadPosition, recorded_batches
 from peers.client.reports import Reports
-from peers.client.routes import Wanted
+from peers.client.routes import Claim, Wanted
 from peers.client.stream import MessageStream
 from peers.transport.backoff import Backoff
 from peers.wire.records import FETCH_BYTES, FETCH_WAIT_LIMIT_MS, Fetch, Records

@@ -8,28 +8,181 @@ release ─▶ RELEASE ─▶ hub                                           a ne
 Owner: one client, in its event loop. Invariants: a client has one claim to a name; with the connection all names are
 given up, and over the next one they are claimed again, in the same words: another client may own one by then.
 
-Not here: what a program holds of a claim (`peers.client.service_name`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Iterable
+from types import TracebackType
+from typing import Any, NamedTuple, Protocol, Self
 
-from hub.errors import CloseCode, ClosedError, HubError, RejectedError, UsageError
+from hub.errors import CloseCode, ClosedError, ConnectionLostError, HubError, RejectedError, UsageError
 from hub.labels import check_labels
 from hub.names.claim import Wish
 from hub.names.grammar import check_name
 from peers.client.connection import Connection
-from peers.client.numbering import NAMES, Numbers
-from peers.client.service_name import ServiceName
+from peers.client.conversation import ABNORMAL, NAMES, Numbers, Waiters
 from peers.wire.control import Notice
 from peers.wire.hello import Hello
 from peers.wire.names import NameClaim, NameRelease
 
-__all__ = ["Names"]
+__all__ = [
+    "LISTED_UNDER",
+    "KnownName",
+    "Names",
+    "ServiceName",
+    "list_names",
+]
+
+LISTED_UNDER = "$hub/names"
+"""Where a hub answers which names there are."""
+
+_LIST_LIMIT = 1000
+"""How many names an answer of a hub holds at most; fewer say that there are no more."""
+
+
+class KnownName(NamedTuple):
+    """A name that has an owner, as a hub tells of it."""
+
+    name: str
+    labels: tuple[str, ...]
+    owner: int
+    """Id of the client at its hub, as in `$hub/client/joined`."""
+    hub: bytes
+    """Id of that hub."""
+
+
+async def list_names(ask: Callable[[dict[str, str]], Awaitable[Any]], prefix: str) -> list[KnownName]:
+    """Ask for a page of names after the other.
+
+    Args:
+        ask: Sends a request to `LISTED_UNDER`.
+        prefix: Prefix of the names wanted.
+
+    Raises:
+        ConnectionLostError: The answer is none of a hub's.
+    """
+    found: list[KnownName] = []
+    while True:
+        page = await ask({"prefix": prefix, "after": found[-1].name if found else ""})
+        try:
+            found += [_known(each) for each in page]
+        except (KeyError, TypeError, ValueError) as error:
+            raise ConnectionLostError(ABNORMAL, f"{LISTED_UNDER}: an answer that is no list of names") from error
+        if len(page) < _LIST_LIMIT:
+            return found
+
+
+def _known(each: dict[str, Any]) -> KnownName:
+    return KnownName(each["name"], tuple(each["labels"]), each["owner"], bytes.fromhex(each["hub"]))
+
+
+class Register(Protocol):
+    """The names of a client, as far as one of them needs the others."""
+
+    async def relabel(self, claimed: ServiceName, labels: tuple[str, ...]) -> None:
+        """Claim a name again with other labels."""
+
+    async def release(self, claimed: ServiceName) -> None:
+        """Give a name up."""
+
+
+class ServiceName:
+    """A name that this client has claimed, for `async with await client.claim("org.example.Player")`.
+
+    Made by `Client.claim`. Leaving the `async with` releases it.
+    """
+
+    def __init__(self, names: Register, wish: Wish) -> None:
+        self.name = wish.name
+        self.labels = tuple(wish.labels)
+        self.queue = wish.queue
+        self.reason = ""
+        """Why the name is not owned, or not any more; for people."""
+        self._names = names
+        # True while this client owns the name, as far as it was told.
+        self._owned = False
+        # Why the name is not claimed any more; None while it is.
+        self._ended: HubError | None = None
+        # Those who wait until it is owned, or lost.
+        self._changes = Waiters()
+
+    def __repr__(self) -> str:
+        return f"<ServiceName {self.name} {'owned' if self._owned else self.reason or 'not owned'}>"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.release()
+
+    @property
+    def owned(self) -> bool:
+        """Whether this client owns it now, as far as it was told."""
+        return self._owned
+
+    async def wait_owned(self) -> None:
+        """Wait until this client owns it.
+
+        Raises:
+            RejectedError: It is lost for good: another hub's claim was earlier, or somebody else had it when the
+                connection was made anew, and this claim does not wait.
+            ClosedError, PeerError: It was released; the client is closed, or has ended with an error.
+        """
+        while not self._owned:
+            if self._ended is not None:
+                raise self._ended.with_traceback(None)
+            await self._changes.wait()
+
+    async def wait_lost(self) -> str:
+        """Wait until this client does not own it; return why. A lost connection is one of the reasons."""
+        while self._owned:
+            await self._changes.wait()
+        return self.reason
+
+    async def relabel(self, labels: Iterable[str]) -> None:
+        """Announce the name with other labels.
+
+        Raises:
+            InvalidNameError: One of them is none.
+            ClosedError: It was released, or lost.
+            RejectedError, PeerError: As `Client.claim`.
+        """
+        await self._names.relabel(self, check_labels(labels))
+
+    async def release(self) -> None:
+        """Give the name up, or wait for it no longer. May be called twice, and when it is lost."""
+        await self._names.release(self)
+
+    # For `Names`.
+
+    @property
+    def wish(self) -> Wish:
+        """The words with which the hub is asked for the name."""
+        return Wish(self.name, self.labels, self.queue)
+
+    @property
+    def ended(self) -> HubError | None:
+        """Why this client does not claim the name any more; None while it does."""
+        return self._ended
+
+    def stand(self, reason: str = "", *, owned: bool) -> None:
+        """Take note of how the claim stands now."""
+        self._owned = owned
+        self.reason = reason
+        self._changes.wake()
+
+    def end(self, error: HubError) -> None:
+        """Take note that the name is not claimed any more."""
+        self._ended = self._ended or error
+        self._owned = False
+        self.reason = self.reason or str(error)
+        self._changes.wake()
+
 
 _STANDINGS = frozenset({"owned", "queued", "lost"})
 """What a hub tells of a claim without being asked."""

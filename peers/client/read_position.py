@@ -2,12 +2,76 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import cast
 
 from hub.batch import Batch, Message
-from peers.client.recorded import Decode, decoded
+from hub.journal.block import Block, to_frames
+from hub.journal.message import RecordedMessage
+from peers.client.values import decode_batch
 
-__all__ = ["ReadPosition"]
+__all__ = [
+    "Decode",
+    "ReadPosition",
+    "RecordedBatch",
+    "decoded",
+    "recorded_batches",
+]
+
+_NUMBER_BYTES = 8
+
+Decode = Callable[[Batch, type[Message]], list[Message]]
+
+
+class RecordedBatch(Batch):
+    """Messages of a journal, with their offsets and times.
+
+    Args:
+        frames: Whole MESSAGES frames.
+        offsets: Offsets of the messages, in their order.
+        times_us: Times of the messages, µs since 1970 UTC.
+    """
+
+    __slots__ = ("offsets", "times_us")
+
+    def __init__(self, frames: bytes, offsets: Sequence[int], times_us: Sequence[int]) -> None:
+        super().__init__(frames, len(offsets))
+        self.offsets = offsets
+        self.times_us = times_us
+        self.size_bytes += 2 * _NUMBER_BYTES * len(offsets)
+
+
+def decoded(batch: Batch, decode: Decode) -> list[Message]:
+    """Decode a batch; messages of a journal get their offsets and times.
+
+    Args:
+        batch: A batch of a journal, or one that was delivered live.
+        decode: From a batch, and the class to make, to its messages; leaves out, and reports by itself, those that
+            cannot be read.
+    """
+    if not isinstance(batch, RecordedBatch):
+        return decode(batch, Message)
+    messages = decode(batch, RecordedMessage)
+    if len(messages) != batch.messages:
+        return list(_readable(batch))
+    recorded = cast("list[RecordedMessage]", messages)  # a journal keeps no labels: all are of that class
+    for message, offset, time_us in zip(recorded, batch.offsets, batch.times_us, strict=True):
+        message.offset = offset
+        message.time_us = time_us
+    return messages
+
+
+def _readable(batch: RecordedBatch) -> Iterator[Message]:
+    """Yield the messages that can be read, one by one, so that each gets the offset that is its."""
+    rest: Batch | None = batch
+    for offset, time_us in zip(batch.offsets, batch.times_us, strict=True):
+        if rest is None:
+            return
+        first, rest = rest.split(1)
+        for topic, value in decode_batch(first)[0]:
+            yield RecordedMessage(topic, value, offset, time_us)
 
 
 class ReadPosition:
@@ -84,3 +148,24 @@ class ReadPosition:
         offsets = self._offsets
         while offsets and offsets[0][0] <= self._done:
             _, self.position, self.epoch = offsets.popleft()
+
+
+def recorded_batches(block: bytes) -> Iterator[RecordedBatch]:
+    """Yield the messages of a block, in order.
+
+    Raises:
+        JournalCorruptError: The bytes are no block.
+    """
+    columns = Block.parse(block, verify=False)
+    offsets = range(columns.first, columns.next) if columns.offsets is None else _copied(columns.offsets)
+    times_us = _copied(columns.times)
+    start = 0
+    for frames, messages in to_frames(block):
+        end = start + messages
+        yield RecordedBatch(frames, offsets[start:end], times_us[start:end])
+        start = end
+
+
+def _copied(column: memoryview) -> Sequence[int]:
+    """Return numbers that do not keep the whole block in memory for as long as a slow reader has not come to them."""
+    return array("q", column.tobytes())

@@ -21,7 +21,7 @@ from collections.abc import Callable
 
 from hub.errors import HubError, PeerError, RejectedError
 from peers.client.connection import Connection
-from peers.client.numbering import TOKENS, Numbers
+from peers.client.conversation import TOKENS, Numbers
 from peers.client.token_source import TokenSource
 from peers.wire.control import Notice
 from peers.wire.hello import Hello
@@ -40,7 +40,7 @@ _log = logging.getLogger("peers.client")
 
 
 class TokenRenewal:
-    """A part of a client (`peers.client.part`).
+    """A part of a client (`peers.client.exchange`).
 
     Args:
         source: Gives the tokens.

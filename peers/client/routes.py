@@ -9,6 +9,7 @@ one run. The table is emptied in place when a subscription changes (a client cha
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple, Protocol
 
 from hub.batch import Batch
@@ -19,7 +20,15 @@ from hub.tags.envelope import Envelope
 from hub.tags.rules import Rule, RuleIndex
 from hub.topics import decode_topic
 
-__all__ = ["Addressed", "LocalRoutes", "Route", "Sink", "Wanted"]
+__all__ = [
+    "Addressed",
+    "Claim",
+    "Interest",
+    "LocalRoutes",
+    "Route",
+    "Sink",
+    "Wanted",
+]
 
 _ROUTES_LIMIT = 65_536
 _KEY_HEADER_BYTES = 4
@@ -138,3 +147,89 @@ class LocalRoutes:
     def _forget(self) -> None:
         self.table.clear()
         self._interned.clear()
+
+
+class Claim:
+    """One prefix or rule, and how many subscriptions want it."""
+
+    __slots__ = ("count", "request", "want")
+
+    def __init__(self, want: Wanted, request: int) -> None:
+        self.want = want
+        self.request = request
+        """Number of the request that asks for it and was not answered yet; 0 if it was answered."""
+        # How many subscriptions want it; the claim is void when none does.
+        self.count = 0
+
+
+class Interest:
+    """The prefixes and rules that one client wants of its hub."""
+
+    __slots__ = ("_asked", "_claims")
+
+    def __init__(self) -> None:
+        # Prefix or rule → the claim on it; it goes with its last subscription, or with a refusal.
+        self._claims: dict[Wanted, Claim] = {}
+        # Number of a request that was not answered → the claims that it asks for.
+        self._asked: dict[int, list[Claim]] = {}
+
+    def __len__(self) -> int:
+        """Return how many different prefixes and rules are wanted."""
+        return len(self._claims)
+
+    def claim(self, wants: Iterable[Wanted], request: int) -> tuple[list[Claim], list[Wanted]]:
+        """Take note that one more subscription wants each of `wants`.
+
+        Args:
+            wants: Prefixes and rules, each once.
+            request: Number of the request that will ask for those that are new.
+
+        Returns:
+            The claims of the subscription, to be released later, and what to ask the hub for.
+        """
+        claims, new = [], []
+        for want in wants:
+            if isinstance(want, Addressed):  # the hub need not be asked
+                claims.append(Claim(want, 0))
+                continue
+            claim = self._claims.get(want)
+            if claim is None:
+                claim = self._claims[want] = Claim(want, request)
+                new.append(claim)
+            claim.count += 1
+            claims.append(claim)
+        if new:
+            self._asked[request] = new
+        return claims, [claim.want for claim in new]
+
+    def release(self, claims: Iterable[Claim]) -> list[Wanted]:
+        """Take note that one subscription less has these claims; return what nobody wants any more."""
+        gone = []
+        for claim in claims:
+            claim.count -= 1
+            if not claim.count and self._claims.get(claim.want) is claim:
+                del self._claims[claim.want]
+                gone.append(claim.want)
+        return gone
+
+    def confirm(self, request: int) -> None:
+        """Take note that the hub has carried out a request."""
+        for claim in self._asked.pop(request, ()):
+            claim.request = 0
+
+    def refuse(self, request: int) -> None:
+        """Take note that the hub has refused a request: nobody holds what it asked for."""
+        for claim in self._asked.pop(request, ()):
+            if self._claims.get(claim.want) is claim:
+                del self._claims[claim.want]
+
+    def held(self) -> list[Wanted]:
+        """Return what the hub has confirmed."""
+        return [claim.want for claim in self._claims.values() if not claim.request]
+
+    def asked(self) -> dict[int, list[Wanted]]:
+        """Return what was asked and not answered, by request; what nobody wants any more is left out."""
+        return {
+            request: [claim.want for claim in claims if self._claims.get(claim.want) is claim]
+            for request, claims in self._asked.items()
+        }

@@ -22,9 +22,8 @@ from hub.errors import HubError, PeerError, RejectedError, UsageError
 from hub.request_frame import FLAG_NAMED, Request
 from hub.topics import printable
 from peers.client.connection import Connection
-from peers.client.numbering import SERVICES, Numbers
-from peers.client.replies import Replies
-from peers.client.service import Answering, Asking, Service
+from peers.client.conversation import SERVICES, Numbers
+from peers.client.service import Answering, Asking, Replies, Service
 from peers.client.values import read_values
 from peers.wire.control import Notice
 from peers.wire.hello import Hello

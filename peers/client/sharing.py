@@ -13,29 +13,33 @@ sealed here. What is in a `Block` goes as its handle; nothing is copied. Where t
 Owner: one connection, in its event loop. Invariants: what is taken is checked before it is mapped; the hub is told
 soon what was taken, and once a turn what was released.
 
-Not here: the socket (`peers.client.sharing_connection`), the ring (`peers.shm.ring`), what a program sees
+Not here: the ring (`peers.shm.ring`), what a program sees
 (`peers.shm.views`), when publications leave.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import math
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Protocol, cast
 
-from hub.errors import BlockGoneError, CloseCode, ProtocolError, RejectedError
+from hub.errors import BlockGoneError, BusyError, CloseCode, HubError, ProtocolError, RejectedError
 from hub.frame import FLAG_BATCH, FLAG_SHARED, HEADER_BYTES, encode_frame, iterate_frames
 from hub.request_frame import Reply, Request
 from hub.stretch import Run
+from peers.client.connection import Connection
 from peers.client.conversation import Event, Introduction, Unreadable
 from peers.client.routes import LocalRoutes
+from peers.client.settings import ClientSettings
 from peers.client.wire import WireConversation
 from peers.shm import memory
-from peers.shm.descriptor import Account, Descriptor
-from peers.shm.received import SharedRun, ViewValues, copied
+from peers.shm.memory import Account, Descriptor
 from peers.shm.ring import Block, BlockFrame, BlockValues, Ring
-from peers.shm.views import KnownSegment, Mapping, ReadBlock, Received
+from peers.shm.transport import UnixTransport
+from peers.shm.views import KnownSegment, Mapping, ReadBlock, Received, SharedRun, ViewValues, copied
 from peers.wire.control import Notice
 from peers.wire.events import Closing
 from peers.wire.hello import Hello
@@ -50,7 +54,11 @@ from peers.wire.shared import (
     encode_segment,
 )
 
-__all__ = ["SharingConversation"]
+__all__ = [
+    "Blocks",
+    "SharingConnection",
+    "SharingConversation",
+]
 
 _RING_REQUEST = 1
 """Number with which the hub is asked to take the ring; its answer is told from others by having a segment."""
@@ -408,3 +416,131 @@ class SharingConversation(WireConversation):
 def _head(head: bytes) -> tuple[int, int, bytes]:
     """Return kind, flags and key of a frame's head."""
     return head[4], head[5], head[HEADER_BYTES:]
+
+
+class SharingConnection(Connection):
+    """A connection whose transport hands memory over. Arguments are those of `Connection`."""
+
+    @property
+    def descriptors(self) -> deque[Descriptor]:
+        """The descriptors that came and were not taken."""
+        return cast("UnixTransport", self._transport).descriptors
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Introduce the client to the hub."""
+        cast("SharingConversation", self.conversation).connection = self
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Tell those who wait for the connection that it is gone."""
+        super().connection_lost(exc)
+        cast("SharingConversation", self.conversation).forget()
+
+    def write_outgoing(self) -> None:
+        """Write what the conversation has to say, and hand over what goes with it."""
+        pieces = cast("SharingConversation", self.conversation).take_pieces()
+        transport = cast("UnixTransport | None", self._transport)
+        if transport is None or transport.is_closing():
+            return
+        for frame, descriptor in pieces:
+            if descriptor is None:
+                transport.write(frame)
+            else:
+                transport.hand_over(frame, descriptor, 1)
+
+
+_LOOK_AGAIN_S = 0.05
+"""How often a client that waits for room looks again, seconds: blocks that are let go unsent make room and tell
+nobody."""
+
+
+class Blocks:
+    """The blocks of one client.
+
+    Args:
+        settings: Settings of the client, with the sizes.
+        shares: Whether memory can be handed over to the hub; if not, blocks travel as bytes.
+    """
+
+    def __init__(self, settings: ClientSettings, *, shares: bool) -> None:
+        self.shares = shares
+        self._settings = settings
+        self._loop = asyncio.get_running_loop()
+        # The conversation of the connection that is open, or was last; None before the first one.
+        self._conversation: SharingConversation | None = None
+        # None until the first block is asked for, and where there is no memory for it.
+        self._ring: Ring | None = None
+        # Set when blocks were released; cleared before each try to allocate one.
+        self._room = asyncio.Event()
+        # True once `finish` was called, or there was no memory for a ring: none is made any more.
+        self._closed = False
+
+    def converse(self, introduction: Introduction, routes: LocalRoutes) -> SharingConversation:
+        """Make the conversation of the next connection."""
+        if self._ring is not None:  # what was sent over the last one nobody will release
+            self._ring.released(self._ring.generation)
+        self._conversation = SharingConversation(
+            introduction, routes, self._ring, self._room.set, views=self._settings.views
+        )
+        return self._conversation
+
+    def allocate_nowait(self, size_bytes: int) -> Block:
+        """Return a block, without waiting for room.
+
+        Raises:
+            BusyError: There is no room now.
+            UsageError: There never will be.
+        """
+        ring = self._ring or self._open()
+        if ring is None:
+            return Block.alone(size_bytes)
+        return ring.allocate(size_bytes, self._loop.time())
+
+    async def allocate(self, size_bytes: int) -> Block:
+        """Return a block when there is room; raises `UsageError` as `allocate_nowait`."""
+        while True:
+            self._room.clear()
+            try:
+                return self.allocate_nowait(size_bytes)
+            except BusyError:
+                await self._wait_room()
+
+    async def _wait_room(self) -> None:
+        due_s = self._ring.due_s() - self._loop.time() if self._ring is not None else math.inf
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, min(due_s, _LOOK_AGAIN_S))):
+                await self._room.wait()
+
+    def _open(self) -> Ring | None:
+        """Make the ring; without memory or descriptors for it, blocks travel as bytes."""
+        if self._closed or not self.shares:
+            return None
+        try:
+            self._ring = Ring(self._settings.ring_bytes, self._settings.lease_s)
+        except OSError:
+            self._closed = True
+            return None
+        if self._conversation is not None:
+            self._conversation.use_ring(self._ring)
+        return self._ring
+
+    # As a part of the client.
+
+    @property
+    def waiting(self) -> bool:
+        """False: the hub owes nothing. What it says of blocks is read like messages."""
+        return False
+
+    def connected(self, connection: Connection, hello: Hello) -> None:
+        """Do nothing: the conversation itself announces the ring."""
+
+    def disconnected(self, *, again: bool) -> None:
+        """Do nothing: the ring is kept for the next connection."""
+
+    def finish(self, ended: HubError) -> None:  # noqa: ARG002 -- as all parts
+        """Let the ring go."""
+        self._closed = True
+        if self._ring is not None:
+            self._ring.close()
+            self._ring = None
+        self._room.set()

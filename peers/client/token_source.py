@@ -12,12 +12,19 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 from hub.errors import ConnectionLostError, RejectedError, UsageError
+from hub.topics import printable
 from peers.client.conversation import ABNORMAL
-from peers.wire.token import check_token
+from peers.wire.token import TOKEN_LIMIT_BYTES, check_token
 
-__all__ = ["Token", "TokenSource", "checked"]
+__all__ = [
+    "Token",
+    "TokenSource",
+    "checked",
+    "read_token",
+]
 
 Token = str | Callable[[], str | Awaitable[str]]
 """What the option `token` takes."""
@@ -84,3 +91,24 @@ def checked(token: object) -> str:
 
 def _without(reason: str) -> ConnectionLostError:
     return ConnectionLostError(ABNORMAL, f"there is no token to be shown: the function for it {reason}")
+
+
+def read_token(path: str) -> str:
+    """Return the token in a file: one line, blanks around it are passed over.
+
+    Raises:
+        UsageError: The file cannot be read, or holds no such line. The text names the file, and shows nothing of it.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            content = file.read(TOKEN_LIMIT_BYTES + 1)
+    except (OSError, ValueError) as error:  # a NUL in the path is a ValueError
+        reason = (error.strerror if isinstance(error, OSError) else "") or str(error)
+        raise UsageError(f"the file of the token {printable(path)} cannot be read: {reason}") from error
+    try:
+        token = content.decode().strip()
+    except UnicodeDecodeError:
+        token = ""
+    if not token or not token.isprintable() or len(content) > TOKEN_LIMIT_BYTES:
+        raise UsageError(f"the file {printable(path)} holds no token: one line of text is expected")
+    return checked(token)

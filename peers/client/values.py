@@ -43,8 +43,8 @@ from hub.frame import (
 )
 from hub.tags.envelope import Envelope, TaggedMessage
 from peers.client.plain import check_convertible, is_plain
-from peers.shm.received import SharedRun, ViewValues
 from peers.shm.ring import Block
+from peers.shm.views import SharedRun, ViewValues
 
 __all__ = [
     "BadMessage",

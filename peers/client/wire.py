@@ -13,7 +13,7 @@ from hub.request_frame import Reply, Request
 from hub.stretch import Stretch
 from hub.tags.rules import Rule
 from peers.client.conversation import Event, Introduction, Unreadable
-from peers.client.origins import Origins
+from peers.client.reports import Origins
 from peers.client.routes import LocalRoutes, Route
 from peers.wire.control import encode_subscription
 from peers.wire.events import Closing

@@ -36,8 +36,7 @@ from peers.connections.tcp import TcpConversation, render_items
 from peers.connections.websocket import WebSocketConversation
 from peers.node.node import Node
 from peers.shm import memory
-from peers.shm.batch import Memfd, Shared, SharedBatch, SharedValues
-from peers.shm.sharing import Sharing
+from peers.shm.sharing import Memfd, Shared, SharedBatch, SharedValues, Sharing
 from peers.shm.transport import UnixTransport
 from peers.wire.control import Notice, encode_notice
 from peers.wire.events import Confirmable, Event

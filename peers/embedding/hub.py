@@ -2,7 +2,7 @@
 
 ```
 Hub(listen=[...], journal=...) ── start ─▶ Daemon: listeners, links, journal, second hand ── stop
-      connect(), connect_blocking() ─▶ clients over pairs of sockets (`peers.embedding.inside`)
+      connect(), connect_blocking() ─▶ clients over pairs of sockets (`Inside`)
       tcp://, unix://, ws://        ─▶ everybody else, where it listens
 ```
 
@@ -17,23 +17,113 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping, Sequence
+import socket
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Any, Self, Unpack
 
 import structlog
 
 from hub.config import DEFAULT, ConfigError
-from hub.errors import UsageError
+from hub.errors import CloseCode, RejectedError, UsageError
 from peers.client.blocking import BlockingClient
 from peers.client.connecting import Connecting
+from peers.client.connection import Connection
+from peers.client.conversation import Conversation, Introduction
+from peers.client.dial import adopt
+from peers.client.routes import LocalRoutes
 from peers.client.settings import ClientSettings, Options
+from peers.client.wire import WireConversation
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import Loaded, given
-from peers.embedding.inside import Inside
 
-__all__ = ["Hub", "merged"]
+__all__ = [
+    "Hub",
+    "Inside",
+    "merged",
+]
+
+
+class Inside:
+    """A hub of this process, as a destination of clients.
+
+    Args:
+        loop: The loop of the hub.
+        take: A function that serves one end of a pair of sockets, in that loop.
+    """
+
+    __slots__ = ("_loop", "_take", "closed")
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, take: Callable[[socket.socket], Coroutine[Any, Any, None]]
+    ) -> None:
+        self._loop = loop
+        self._take = take
+        # Set when the hub begins to stop, for good: clients that have lost their connection then end.
+        self.closed = False
+
+    @property
+    def location(self) -> str:
+        """The text that names this destination for people."""
+        return "the hub of this process"
+
+    @property
+    def shares_memory(self) -> bool:
+        """False: both ends have the same memory already, and what is allocated travels as bytes."""
+        return False
+
+    def converse(self, introduction: Introduction, routes: LocalRoutes) -> Conversation:
+        """Begin a conversation in the hub's own protocol."""
+        return WireConversation(introduction, routes)
+
+    def is_here(self) -> bool:
+        """Return whether this is the thread in which the hub's loop runs."""
+        try:
+            return asyncio.get_running_loop() is self._loop
+        except RuntimeError:
+            return False
+
+    async def connect(self, make: Callable[[], Connection]) -> Connection:
+        """Make one connection.
+
+        Raises:
+            RejectedError: The hub has stopped: there is no use in trying again.
+            OSError: There are no descriptors left.
+        """
+        if self.closed:
+            raise _stopped()
+        here, there = socket.socketpair()
+        try:
+            here.setblocking(False)
+            there.setblocking(False)
+            await self._give(there)
+        except BaseException:
+            here.close()
+            there.close()
+            raise
+        return await adopt(here, make)
+
+    async def _give(self, there: socket.socket) -> None:
+        """Have the hub take its end, in its loop."""
+        taking = self._take(there)
+        if self.is_here():
+            await taking
+            return
+        try:
+            taken = asyncio.run_coroutine_threadsafe(taking, self._loop)
+        except RuntimeError:  # its loop is closed
+            taking.close()
+            raise _stopped() from None
+        await asyncio.wrap_future(taken)
+
+    def advice(self, error: OSError) -> str:
+        """Say what has happened, and what may help."""
+        return f"no connection to {self.location}: {error}"
+
+
+def _stopped() -> RejectedError:
+    return RejectedError(CloseCode.GOING_AWAY, "the hub of this process has stopped")
 
 
 class Hub:

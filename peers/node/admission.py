@@ -25,7 +25,7 @@ from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
 from hub.settings.limits import Limits
-from peers.transport.host import host_of
+from peers.transport.endpoints import host_of
 from peers.transport.tls_transport import TlsTransport
 
 __all__ = [

@@ -12,7 +12,7 @@ before and behind never takes for values what is none.
 Owner: one client, in its event loop; `Block.memory` may be filled by any thread. Invariants: blocks do not overlap;
 generations only grow, in the order in which blocks are sent. Times are arguments.
 
-Not here: who releases what (`peers.shm.segments`), sending (`peers.client.sharing`).
+Not here: who releases what (`peers.shm.sharing`), sending (`peers.client.sharing`).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from typing import Final
 
 from hub.errors import BusyError, UsageError
 from peers.shm import memory
-from peers.shm.descriptor import Descriptor
-from peers.shm.segments import BLOCK_ALIGNMENT
+from peers.shm.memory import Descriptor
+from peers.shm.sharing import BLOCK_ALIGNMENT
 from peers.wire.shared import Handle
 
 __all__ = ["BIN_BYTES", "BLOCKS_LIMIT", "Block", "BlockFrame", "BlockValues", "Ring", "joined"]

@@ -15,21 +15,279 @@ Limits: `hub.settings.shm.SharedMemorySettings`. What is beyond `descriptors` is
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Callable
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator
+from typing import Protocol
 
-from hub.errors import CloseCode, ProtocolError, RejectedError
-from hub.frame import BATCH_LIMIT_MESSAGES
+from hub.batch import BATCH_OVERHEAD_BYTES, Batch
+from hub.errors import CloseCode, InternalError, ProtocolError, RejectedError
+from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH, FLAG_SHARED, Frame, encode_frame
 from hub.quotas.usage import Usage
 from hub.settings.settings import SharedMemorySettings
 from peers.shm import memory
-from peers.shm.batch import Memfd, Shared
-from peers.shm.descriptor import Account, Descriptor
-from peers.shm.segments import Lease, SharedSegment
+from peers.shm.memory import Account, Descriptor
 from peers.shm.transport import UnixTransport
-from peers.wire.shared import DESCRIPTORS, Handle, Segment, encode_segment
+from peers.wire.shared import DESCRIPTORS, Handle, Segment, encode_segment, plain_bytes
 
-__all__ = ["LEASES_LIMIT", "SharedMemory", "Sharing"]
+__all__ = [
+    "BLOCK_ALIGNMENT",
+    "LEASES_LIMIT",
+    "Lease",
+    "Memfd",
+    "Reader",
+    "Shared",
+    "SharedBatch",
+    "SharedMemory",
+    "SharedSegment",
+    "SharedValues",
+    "Sharing",
+]
+
+BLOCK_ALIGNMENT = 64
+"""Blocks begin at multiples of this: a line of the processor's cache, bytes."""
+
+
+class Reader(Protocol):
+    """A client that was told of a segment."""
+
+    def forget(self, segment: SharedSegment) -> None:
+        """Forget a segment: its publisher has gone."""
+
+    def __hash__(self) -> int: ...
+
+
+class SharedSegment:
+    """The segment of one publisher, as the hub has it.
+
+    Args:
+        number: The number that all on this hub know it by, 1 or more.
+        size_bytes: Length of the segment.
+        descriptor: Descriptor of its memory, checked.
+        on_released: Called when `released` has grown.
+    """
+
+    __slots__ = ("_latest", "_leases", "_on_released", "descriptor", "number", "readers", "released", "size_bytes")
+
+    released: int
+    """Nobody needs blocks up to this generation any more. It only grows."""
+
+    def __init__(
+        self, number: int, size_bytes: int, descriptor: Descriptor, on_released: Callable[[SharedSegment], None]
+    ) -> None:
+        self.number = number
+        self.size_bytes = size_bytes
+        self.descriptor = descriptor
+        self.released = 0
+        self.readers: dict[Reader, None] = {}
+        """The clients that were told of the segment; `close` tells them of its end."""
+        # None once the publisher has gone: it need not be told any more.
+        self._on_released: Callable[[SharedSegment], None] | None = on_released
+        # Generation of the newest block that was leased; a handle must not go back behind it.
+        self._latest = 0
+        # Generations that somebody has a lease of, ascending. The first is looked for each time that one is given back,
+        # which in a plain dict walks over all that were there before it.
+        self._leases: OrderedDict[int, None] = OrderedDict()
+
+    def lease(self, handle: Handle) -> Lease:
+        """Take a block that the publisher has filled.
+
+        Raises:
+            RejectedError: There is no such block; the text says why.
+        """
+        end = handle.offset + memory.VALUES_AT + handle.size_bytes
+        if handle.offset % BLOCK_ALIGNMENT or end > self.size_bytes or not handle.size_bytes:
+            text = f"SHARED: {handle.size_bytes} bytes at {handle.offset} are no block of {self.size_bytes} bytes"
+            raise RejectedError(CloseCode.BAD_DATA, text)
+        if handle.generation <= self._latest:
+            text = f"SHARED: generation {handle.generation} comes behind {self._latest}"
+            raise RejectedError(CloseCode.BAD_DATA, text)
+        if self._head(handle) != (handle.generation, handle.size_bytes):
+            raise _gone(handle)
+        self._latest = handle.generation
+        self._leases[handle.generation] = None
+        return Lease(self, handle)
+
+    def read(self, handle: Handle) -> bytes:
+        """Return a copy of the values of a block.
+
+        Raises:
+            RejectedError: The publisher has taken it back meanwhile.
+        """
+        offset = handle.offset + memory.VALUES_AT
+        values = memory.read(self.descriptor.number, handle.size_bytes, offset)
+        if self._head(handle) != (handle.generation, handle.size_bytes):
+            raise _gone(handle)
+        return values
+
+    def let_go(self, generation: int) -> None:
+        """Take note that nobody has this lease any more."""
+        leases = self._leases
+        first = next(iter(leases)) == generation
+        del leases[generation]
+        if first:
+            self.released = next(iter(leases)) - 1 if leases else self._latest
+            if self._on_released is not None:
+                self._on_released(self)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether the publisher has gone."""
+        return self._on_released is None
+
+    def close(self) -> None:
+        """End the segment, as its publisher has gone: it is not told any more, and the readers are told that."""
+        self._on_released = None
+        readers, self.readers = self.readers, {}
+        for reader in readers:
+            reader.forget(self)
+
+    def _head(self, handle: Handle) -> tuple[int, int]:
+        head = memory.read(self.descriptor.number, memory.BLOCK_HEAD.size, handle.offset)
+        generation, size_bytes = memory.BLOCK_HEAD.unpack(head)
+        return generation, size_bytes
+
+
+class Lease:
+    """One block, which is needed as long as somebody has this object."""
+
+    __slots__ = ("handle", "segment")
+
+    def __init__(self, segment: SharedSegment, handle: Handle) -> None:
+        self.segment = segment
+        self.handle = handle
+
+    def __del__(self) -> None:
+        self.segment.let_go(self.handle.generation)
+
+    def read(self) -> bytes:
+        """Return a copy of the values; raises as `SharedSegment.read`."""
+        return self.segment.read(self.handle)
+
+
+def _gone(handle: Handle) -> RejectedError:
+    return RejectedError(CloseCode.GONE, f"SHARED: the block of generation {handle.generation} is gone")
+
+
+class Memfd:
+    """A memfd of one message: sealed memory that holds its values and nothing else.
+
+    Args:
+        descriptor: Descriptor of the memory, sealed and checked.
+        handle: Says where the values are in it.
+    """
+
+    __slots__ = ("descriptor", "handle")
+
+    def __init__(self, descriptor: Descriptor, handle: Handle) -> None:
+        self.descriptor = descriptor
+        self.handle = handle
+
+    def read(self) -> bytes:
+        """Return a copy of the values."""
+        return memory.read(self.descriptor.number, self.handle.size_bytes, memory.VALUES_AT)
+
+
+Shared = Memfd | Lease
+"""Where values are: in a memfd, or in a block of a publisher's segment."""
+
+
+class SharedBatch(Batch):
+    """One MESSAGES frame whose values are in shared memory.
+
+    Args:
+        frame: The frame, taken apart; without SHARED, its body as it came.
+        shared: The memory that holds its values.
+    """
+
+    __slots__ = ("_bytes", "_frame", "shared", "shared_frame")
+
+    shared_frame: bytes
+    """The frame for those who take shared memory, ready for the wire."""
+
+    def __init__(self, frame: Frame, shared: Shared) -> None:
+        self.messages = frame.messages
+        self.frames_bytes = plain_bytes(frame, shared.handle.size_bytes)
+        self.size_bytes = self.frames_bytes + BATCH_OVERHEAD_BYTES
+        self.shared = shared
+        self.shared_frame = encode_frame(frame.kind, frame.body, key=frame.key, flags=frame.flags | FLAG_SHARED)
+        self._forms = None
+        self.origin = None
+        self._is_sound = False
+        self._frame = frame
+        # Empty until somebody needs the values as bytes; from then on the frame that holds them.
+        self._bytes = b""
+
+    def __repr__(self) -> str:
+        return f"<SharedBatch of {self.messages} messages, {self.shared.handle.size_bytes} bytes>"
+
+    @property
+    def is_block(self) -> bool:
+        """Whether the publisher may take the memory back, as it may with a block."""
+        return isinstance(self.shared, Lease)
+
+    @property
+    def frames(self) -> bytes:  # type: ignore[override]
+        """The same message as plain bytes, which are read once."""
+        if not self._bytes:
+            try:
+                self.copy()
+            except RejectedError as error:
+                raise InternalError(f"a block was not copied in time: {error}") from error
+        return self._bytes
+
+    def topics(self) -> Iterable[bytes]:
+        """Return the topic of the one frame, for which nobody needs the values."""
+        return (self._frame.topic,)
+
+    def copy(self) -> None:
+        """Make `frames` now.
+
+        Raises:
+            RejectedError: It is a block, and gone.
+        """
+        if self._bytes:
+            return
+        frame = self._frame
+        count = frame.body[: BATCH_COUNT.size] if frame.flags & FLAG_BATCH else b""
+        self._bytes = encode_frame(frame.kind, count + self.shared.read(), key=frame.key, flags=frame.flags)
+
+    def split(self, messages: int) -> tuple[Batch, Batch | None]:  # noqa: ARG002 -- wherever: it is not cut
+        """Return the batch whole: its values go together."""
+        return self, None
+
+    def _cuts(self) -> Iterator[tuple[int, int, int]]:
+        yield self.messages, self.size_bytes, 0
+
+
+class SharedValues(bytes):
+    """A handle, as it stands in a REQUEST or REPLY, and the memory that it speaks of."""
+
+    shared: Shared
+
+    @classmethod
+    def of(cls, values: bytes, shared: Shared) -> SharedValues:
+        """Join a handle and the memory that it speaks of."""
+        joined = cls(values)
+        joined.shared = shared
+        return joined
+
+    @property
+    def shared_bytes(self) -> int:
+        """How much the values take beside the handle, bytes."""
+        return self.shared.handle.size_bytes
+
+    def plain(self, flags: int) -> bytes:
+        """Return the values themselves.
+
+        Args:
+            flags: Flags of the frame.
+
+        Raises:
+            RejectedError: It is a block, and gone.
+        """
+        count = self[: BATCH_COUNT.size] if flags & FLAG_BATCH else b""
+        return count + self.shared.read()
+
 
 LEASES_LIMIT = 4096
 """Blocks of one segment that a client was sent and has not released; beyond them the oldest count as released, as its

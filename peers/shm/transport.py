@@ -27,7 +27,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
-from peers.shm.descriptor import Descriptor
+from peers.shm.memory import Descriptor
 
 __all__ = ["READ_BYTES", "UnixTransport"]
 

@@ -37,7 +37,14 @@ from hub.limits import LINK_COST, LINK_COST_LIMIT
 from hub.overflow import Overflow, QueueLimits
 from hub.topics import check_prefix, printable
 
-__all__ = ["Endpoint", "InvalidEndpointError", "QueueOverride", "Scheme", "url_host"]
+__all__ = [
+    "Endpoint",
+    "InvalidEndpointError",
+    "QueueOverride",
+    "Scheme",
+    "host_of",
+    "url_host",
+]
 
 _UNIX_PATH_BYTES = 107
 """`sun_path` of Linux holds 108 bytes, the last of them NUL."""
@@ -457,3 +464,25 @@ def _setting(found: dict[str, str], name: str) -> Any:
     except ValueError as error:
         text = found[name]  # decoded, and so perhaps full of control characters
         raise ValueError(f"{name}={text if text.isprintable() else ascii(text)}: {error}") from error
+
+
+def host_of(address: str) -> str:
+    """Return the host that a connection counts for.
+
+    Args:
+        address: The address as connections show it: `127.0.0.1:50000`, `[2001:db8::1]:50000`, `unix:...`.
+
+    Returns:
+        The IPv4 address, or the network of 64 bits that one IPv6 site has. Empty for this machine, since a proxy on it
+        may stand for many clients.
+    """
+    host = address.rpartition(":")[0].strip("[]").partition("%")[0]
+    try:
+        found = ipaddress.ip_address(host)
+    except ValueError:  # a Unix socket
+        return ""
+    if isinstance(found, ipaddress.IPv6Address):
+        if found.ipv4_mapped is None:
+            return "" if found.is_loopback else str(ipaddress.IPv6Address(int(found) >> 64 << 64))
+        found = found.ipv4_mapped
+    return "" if found.is_loopback else str(found)

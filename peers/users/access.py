@@ -38,7 +38,7 @@ from hub.errors import NotRecognisedError
 from hub.policy.certificate_name import names_of, parse_certificate_name
 from hub.policy.policy import ADMIN, ANONYMOUS, LOCAL, Policy, Rights
 from hub.topics import printable
-from peers.transport.host import host_of
+from peers.transport.endpoints import host_of
 from peers.users.identity import How, Identity
 from peers.users.tokens import SCHEME
 from peers.users.users import Users

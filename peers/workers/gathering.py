@@ -34,8 +34,7 @@ from peers.node.node import Node
 from peers.node.whole import Whole, awaited
 from peers.stores.stores import STORES_TOPIC
 from peers.workers.control import Control
-from peers.workers.merging import MERGES, PAGES, why_unready
-from peers.workers.metrics import WorkerCounts, exposition_of_all, plain
+from peers.workers.merging import MERGES, PAGES, WorkerCounts, exposition_of_all, plain, why_unready
 
 __all__ = ["ANSWER_S", "CORE_S", "FromWorker", "Gathering", "Part", "Parts", "share_services"]
 

@@ -6,18 +6,93 @@ Each takes the answers of the processes that have answered, that of the core fir
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import reduce
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+from prometheus_client import CollectorRegistry, Metric, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
 from hub.history import merged
 from hub.losses import KEPT, State
 from hub.quotas.quotas import USERS_SHOWN
 from peers.admin import access
 from peers.admin import who as all_who
-from peers.workers.metrics import WorkerCounts
+from peers.node.metrics import registry
 
-__all__ = ["MERGES", "PAGES", "merged_page", "why_unready"]
+__all__ = [
+    "MERGES",
+    "PAGES",
+    "WorkerCounts",
+    "exposition_of_all",
+    "merged_page",
+    "plain",
+    "why_unready",
+    "worker_metrics",
+]
+
+Plain = list[tuple[str, str, str, list[tuple[str, dict[str, str], float]]]]
+"""Metrics as msgpack carries them: name, text, type, and samples with name, labels and value."""
+
+
+class WorkerCounts(NamedTuple):
+    """How workers do."""
+
+    up: int
+    limit: int
+    started_total: int
+    ended_total: int
+    silent_total: int
+
+
+def plain(node: Any) -> Plain:
+    """Return the metrics of one process."""
+    return [
+        (one.name, one.documentation, one.type, [(sample.name, sample.labels, sample.value) for sample in one.samples])
+        for one in registry(node).collect()
+    ]
+
+
+def exposition_of_all(counts: WorkerCounts, parts: Iterable[tuple[str, Plain]]) -> bytes:
+    """Return everything as Prometheus text.
+
+    Args:
+        counts: How workers do.
+        parts: What each process calls itself in `worker`, and its metrics.
+    """
+    found: dict[str, Metric] = {}
+    for label, part in parts:
+        for name, text, kind, samples in part:
+            family = found.setdefault(name, Metric(name, text, kind))
+            for sample, labels, value in samples:
+                family.add_sample(sample, {"worker": label} | labels, value)
+    whole = CollectorRegistry()
+    whole.register(_Collected([*worker_metrics(counts), *found.values()]))
+    return generate_latest(whole)
+
+
+class _Collected:
+    """Metrics that are there already."""
+
+    def __init__(self, families: list[Metric]) -> None:
+        self._families = families
+
+    def describe(self) -> list[Metric]:
+        """Return nothing: names are not looked at."""
+        return []
+
+    def collect(self) -> list[Metric]:
+        """Return them."""
+        return self._families
+
+
+def worker_metrics(counts: WorkerCounts) -> Iterator[Metric]:
+    """Yield what processes there are, and have been."""
+    yield GaugeMetricFamily("hub_workers", "Workers that serve.", value=counts.up)
+    yield GaugeMetricFamily("hub_workers_limit", "How many there should be.", value=counts.limit)
+    yield CounterMetricFamily("hub_workers_started", "Processes that were started.", value=counts.started_total)
+    yield CounterMetricFamily("hub_workers_ended", "Of these, those that have ended.", value=counts.ended_total)
+    yield CounterMetricFamily("hub_workers_silent", "Answers that did not come in time.", value=counts.silent_total)
 
 
 def merged_page(parts: Sequence[list[dict[str, Any]]], value: Any = None) -> list[dict[str, Any]]:

@@ -46,7 +46,7 @@ from peers.node.audit import By
 from peers.workers.control import Control, Functions
 from peers.workers.events import LOOK_S, EventsOfCore
 from peers.workers.gathering import Gathering, share_services
-from peers.workers.metrics import WorkerCounts
+from peers.workers.merging import WorkerCounts
 from peers.workers.orders import Orders, of_worker, tree_of
 from peers.workers.process import Process
 from peers.workers.supervision import Supervision

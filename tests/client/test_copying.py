@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from hub.stores.replica import Replica
-from peers.client.stores import copying
-from peers.client.stores.copying import Copying
+from peers.client.stores import replica as copying
+from peers.client.stores.replica import Copying
 from tests.stores.packed import pack
 
 PAGES = 9

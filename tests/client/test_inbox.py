@@ -8,7 +8,7 @@ import pytest
 
 from hub.batch import Batch
 from peers.client import ConnectionLostError, Message
-from peers.client.inbox import Inbox
+from peers.client.stream import Inbox
 from peers.client.values import decode_batch
 from tests.hubs.eventually import eventually
 

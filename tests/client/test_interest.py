@@ -7,7 +7,7 @@ from collections import Counter
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from peers.client.interest import Claim, Interest
+from peers.client.routes import Claim, Interest
 
 
 def test_first_and_last() -> None:

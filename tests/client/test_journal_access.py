@@ -16,8 +16,8 @@ from hub.errors import (
     ProtocolError,
     RejectedError,
 )
+from peers.client import conversation as numbering
 from peers.client import journal as journal_module
-from peers.client import numbering
 from peers.client.journal import Committed, JournalAccess
 from peers.wire.control import Notice
 from peers.wire.hello import ID_BYTES, Hello

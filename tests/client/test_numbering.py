@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from peers.client.numbering import JOURNAL, NAMES, SERVICES, SUBSCRIPTIONS, TOKENS, Numbers
+from peers.client.conversation import JOURNAL, NAMES, SERVICES, SUBSCRIPTIONS, TOKENS, Numbers
 
 
 def test_parts_share_no_number() -> None:

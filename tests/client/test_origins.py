@@ -21,7 +21,7 @@ from hub.settings.settings import Settings
 from hub.tags.envelope import Envelope, TaggedMessage
 from peers.client import Client, Message, MessageStream, connect
 from peers.client.blocking import connect as connect_blocking
-from peers.client.origins import OriginMessage, with_origin
+from peers.client.reports import OriginMessage, with_origin
 from peers.client.values import decode_batch
 from peers.wire.control import Notice, decode_subscription, encode_notice
 from peers.wire.hello import Hello

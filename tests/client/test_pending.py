@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.errors import HubError, RequestError
-from peers.client.pending import Asked, Block, Many, Pending
+from peers.client.requests import Asked, Block, Many, Pending
 
 
 def block_of(requests: int, deadline_s: float = 0.0) -> tuple[Block[Asked], list[asyncio.Future[Any]]]:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from hub.errors import ClosedError, ConnectionLostError, HubError, RejectedError
-from peers.client.receipts import Receipt, Receipts
+from peers.client.publications import Receipt, Receipts
 from peers.wire.control import Notice
 
 

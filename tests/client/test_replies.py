@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from hub.request_frame import Reply, Status
-from peers.client.replies import Replies
+from peers.client.service import Replies
 from peers.client.values import InvalidValueError, read_values
 from peers.wire.reasons import reason_of
 

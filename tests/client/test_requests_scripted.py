@@ -15,7 +15,7 @@ from hub.frame import BATCH_COUNT, FLAG_BATCH
 from hub.request_frame import Reply, Request, Status, failure
 from peers.client import Client, NoResponderError, RequestFailedError, RequestTimeoutError, connect
 from peers.client import requests as module
-from peers.client.numbering import SERVICES
+from peers.client.conversation import SERVICES
 from peers.wire.control import Notice, decode_subscription, encode_notice
 from peers.wire.kinds import Kind
 from tests.client.scripted import ScriptedHub

@@ -9,7 +9,7 @@ import pytest
 
 from hub.errors import UsageError
 from peers.client import connect
-from peers.client.token_file import read_token
+from peers.client.token_source import read_token
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
 from peers.wire.token import TOKEN_LIMIT_BYTES

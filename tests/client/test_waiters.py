@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from peers.client.waiters import Waiters
+from peers.client.conversation import Waiters
 
 
 async def test_all_who_wait_are_woken() -> None:

@@ -23,9 +23,8 @@ from typing import Any, NamedTuple
 
 from hub.errors import HubError
 from peers.client import Client, connect
-from peers.client.stores.replica import StoreReplica
+from peers.client.stores.replica import StoreReplica, StoreWatch
 from peers.client.stores.values import StoreChange, StoreChangeKind
-from peers.client.stores.watch import StoreWatch
 from tests.daemon.hub_process import HubProcess
 from tests.faults.store_writers import (
     Conditional,

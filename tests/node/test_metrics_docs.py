@@ -15,7 +15,7 @@ from hub.settings.settings import Settings
 from peers.journal.journal import Journal
 from peers.node.metrics import HubCollector
 from peers.node.node import Node
-from peers.workers.metrics import WorkerCounts, worker_metrics
+from peers.workers.merging import WorkerCounts, worker_metrics
 
 _PAGE = Path(__file__).parents[2] / "docs" / "observability.md"
 _TABLES = _PAGE.read_text().partition("\n## All metrics\n")[2].partition("\n## ")[0]

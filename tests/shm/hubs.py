@@ -14,7 +14,7 @@ import msgspec
 from hub.frame import FLAG_BATCH, FLAG_SHARED, KIND_MESSAGES, encode_frame
 from hub.settings.settings import Settings, SharedMemorySettings
 from peers.shm import memory
-from peers.shm.descriptor import Descriptor
+from peers.shm.memory import Descriptor
 from peers.wire.control import Notice, decode_notice
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind

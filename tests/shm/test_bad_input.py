@@ -17,7 +17,7 @@ from hub.quotas.limits import QuotaLimits, SetLimits
 from hub.quotas.resource import Resource
 from hub.request_frame import Reply, Request, Status
 from peers.shm import memory
-from peers.shm.descriptor import Descriptor
+from peers.shm.memory import Descriptor
 from peers.wire.control import encode_subscription
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind

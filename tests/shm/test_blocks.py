@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hub.errors import BlockGoneError, BusyError, UsageError
 from peers.shm import memory
-from peers.shm.descriptor import Descriptor
+from peers.shm.memory import Descriptor
 from peers.shm.ring import Block, Ring
 from peers.shm.views import KnownSegment, View
 from peers.wire.shared import Handle

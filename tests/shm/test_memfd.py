@@ -6,7 +6,7 @@ import msgpack
 import pytest
 
 from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_CONFIRM, KIND_MESSAGES, Frame
-from peers.shm.batch import Memfd, SharedBatch
+from peers.shm.sharing import Memfd, SharedBatch
 from peers.wire.control import Notice
 from peers.wire.hello import Hello
 from peers.wire.shared import DESCRIPTORS, Handle, encode_released

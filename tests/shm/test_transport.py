@@ -12,7 +12,7 @@ import pytest
 
 from hub.quotas.resource import Resource
 from hub.quotas.usage import Usage, Whole
-from peers.shm.descriptor import Account, Descriptor
+from peers.shm.memory import Account, Descriptor
 from peers.shm.transport import UnixTransport
 from tests.hubs.eventually import eventually
 from tests.shm.hubs import memfd

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from peers.transport.host import host_of
+from peers.transport.endpoints import host_of
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peers.transport.tls_session import TlsSession
+from peers.transport.tls_transport import TlsSession
 from tests.hubs.authority import Authority, Files
 from tests.transport.tls_ends import FarEnd, listening_context
 

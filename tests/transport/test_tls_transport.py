@@ -16,8 +16,7 @@ import pytest
 from hub.settings.limits import Limits
 from peers.node.admission import Handshakes
 from peers.transport.acceptor import Acceptor
-from peers.transport.tls_session import TlsSession
-from peers.transport.tls_transport import KEPT_BYTES, TlsTransport
+from peers.transport.tls_transport import KEPT_BYTES, TlsSession, TlsTransport
 from tests.hubs.authority import Authority
 from tests.hubs.eventually import eventually
 from tests.transport.tls_ends import FarEnd, listening_context

@@ -17,7 +17,7 @@ from peers.node.whole import awaited
 from peers.workers import gathering
 from peers.workers.control import Control, Functions
 from peers.workers.gathering import FromWorker, Gathering
-from peers.workers.metrics import WorkerCounts, plain
+from peers.workers.merging import WorkerCounts, plain
 
 Join = Callable[[Functions, Functions], Any]
 

@@ -39,10 +39,9 @@ from peers.client.consumer_stream import ConsumerStream
 from peers.client.dial import Destination
 from peers.client.exchange import ClientStatistics
 from peers.client.journal import Committed, JournalState
-from peers.client.known_names import KnownName
+from peers.client.names import KnownName
 from peers.client.publications import Target, checked_head, target
-from peers.client.request_errors import unfailed
-from peers.client.requests import TIMEOUT_S
+from peers.client.requests import TIMEOUT_S, unfailed
 from peers.client.service import CONCURRENCY, ServiceRequest
 from peers.client.settings import PREFETCH, ClientSettings
 from peers.client.stores.store import Store

@@ -27,14 +27,13 @@ from hub.journal.block import Block
 from hub.journal.column import Column
 from hub.journal.excerpt import whole_of
 from hub.journal.message import RecordedMessage
-from peers.client.callback import CallbackSubscription
-from peers.client.consumed import ConsumedMessage
-from peers.client.consumer_stream import ConsumerStream
+from peers.client.consumer_stream import ConsumedMessage, ConsumerStream
 from peers.client.history import History, Record, records_of
+from peers.client.names import ServiceName
 from peers.client.routes import Wanted
 from peers.client.service import Service
-from peers.client.service_name import ServiceName
 from peers.client.stream import MessageStream
+from peers.client.subscriptions import CallbackSubscription
 from peers.client.values import BadMessage
 from peers.client.writer import Writer
 from peers.wire.records import Records

@@ -24,10 +24,9 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from hub.errors import ClosedError, UsageError
 from peers.client.blocking.faces import Call, Opened
-from peers.client.stores.replica import StoreReplica
+from peers.client.stores.replica import StoreReplica, StoreWatch
 from peers.client.stores.store import Store
 from peers.client.stores.values import StoreChange, StoreEntry
-from peers.client.stores.watch import StoreWatch
 
 __all__ = ["BlockingStore", "BlockingStoreReplica", "BlockingStoreWatch"]
 

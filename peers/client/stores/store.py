@@ -13,9 +13,8 @@ from typing import Any
 
 from hub.errors import HubError, NoResponderError
 from peers.client.requests import TIMEOUT_S, Requests
-from peers.client.stores.replica import StoreReplica
+from peers.client.stores.replica import StoreReplica, StoreWatch
 from peers.client.stores.values import StoreEntry, StoreState, expiry_ns, value_of
-from peers.client.stores.watch import StoreWatch
 from peers.client.stream import MessageStream
 from peers.client.values import encode_value
 from peers.stores.wire import changes_topic, read_topic, write_topic

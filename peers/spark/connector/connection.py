@@ -27,7 +27,7 @@ from hub.journal.column import Column
 from hub.journal.excerpt import whole_of
 from peers.client.blocking import BlockingClient, connect
 from peers.client.journal import JournalState
-from peers.client.token_file import read_token
+from peers.client.token_source import read_token
 from peers.spark.connector.errors import DataLostError, JournalReplacedError
 from peers.spark.connector.options import Access
 

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- Spark's own name for it
 
 from hub.errors import PeerError, UsageError
 from peers.client import connect
-from peers.client.token_file import read_token
+from peers.client.token_source import read_token
 from peers.spark.archive_files import decoded_state, read_archive
 from peers.spark.replaying.pace import FullSpeed, Pace
 from peers.spark.replaying.publishing import Published, Publishing, StoppedError, Watching

@@ -8,8 +8,7 @@ import pytest
 
 from hub.quotas.limits import QuotaLimits, RateLimits, SetLimits
 from peers.client import Block, Client, MessageStream, ServiceRequest, connect
-from peers.shm.batch import Shared
-from peers.shm.sharing import Sharing
+from peers.shm.sharing import Shared, Sharing
 from tests.connections.rights.conftest import POLICY, Guarded
 from tests.hub.rights.hall import policy_of
 
