@@ -389,7 +389,7 @@ async def test_an_authority_that_is_taken_away(
         await eventually(lambda: len(hub.node.links) == 1)
         _join(ca, stranger.ca)
         hub.take_over(hub.prepare(load({"listen": ["tls://127.0.0.1:0"], "tls": tls}, {})))
-        assert await hub.authority(was_open=False) == 3
+        assert await hub.review(was_open=False) == 3
         for one in (gone, gone_too):
             with pytest.raises(ConnectionLostError, match="no authority that this hub knows vouches for it"):
                 await one.wait_closed()
@@ -419,7 +419,7 @@ async def test_a_certificate_that_is_revoked(
         await eventually(lambda: len(hub.node.core.handlers) == 2)
         crl.write_bytes(authority.revoke(lost))
         hub.take_over(hub.prepare(load({"listen": ["tls://127.0.0.1:0"], "tls": tls}, {})))
-        assert await hub.authority(was_open=False) == 1
+        assert await hub.review(was_open=False) == 1
         with pytest.raises(ConnectionLostError, match="your certificate was revoked"):
             await thief.wait_closed()
         assert client.hub is not None

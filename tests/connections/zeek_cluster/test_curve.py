@@ -322,7 +322,7 @@ async def test_a_key_that_is_taken_away(
         await eventually(lambda: hub.node.zeek_failed_handshakes["key"])
         clients.write_text(OTHER_PUBLIC.decode())
         hub.take_over(hub.prepare(hub._loaded))
-        assert await hub.authority(was_open=False) == 2
+        assert await hub.review(was_open=False) == 2
         # Libzmq repeats its subscriptions when it is asked for something.
         await eventually(lambda: not comes.events and comes.is_told("zeek.b"))
         assert not comes.is_told("zeek.a")
