@@ -1,16 +1,8 @@
 """`Manifest`: which files a tier holds of a journal, and what is in each, so that nobody need open them to find out.
 
-```
-<id of the journal>/data/<first>-<next>.parquet       a file of records
-<id of the journal>/manifest/<first>-<next>.json      a sheet: what is known of one file, or of many in a row
-```
+It is JSON with a checksum, so that people and other tools read it. A file counts once it is named there.
 
-A sheet is JSON with a checksum, so that people and other tools read it. A file counts once a sheet names it. The
-manifest is the union of all sheets: so many small ones become a large one, and old files are left out, by writing the
-new sheet first and deleting the others then; whoever reads in between finds the same entries twice.
-
-Pure. Invariants: entries ascend and do not overlap; what two sheets say of the same offsets is the same. Cost: 5 µs and
-0.5 KiB an entry with few topics.
+Pure. Invariants: entries ascend and do not overlap. Cost: 15 µs and 0.5 KiB an entry with few topics.
 """
 
 from __future__ import annotations
@@ -25,8 +17,6 @@ import msgspec
 from hub.errors import JournalCorruptError, JournalUnavailableError
 from hub.journal.layout import OFFSET_LIMIT
 from hub.journal.wanted import Wanted
-
-__all__ = ["Entry", "Hole", "Manifest", "encode_sheet", "parse_sheet", "range_name", "range_of"]
 
 _DIGITS = 20
 """So many that names sort as their numbers do: offsets have 19 at most."""
@@ -82,7 +72,7 @@ class Entry(msgspec.Struct, frozen=True):
         return any(map(wanted.holds, texts)) if self.are_topics_whole else wanted.may_hold_any(texts)
 
 
-class _Sheet(msgspec.Struct, frozen=True):
+class _Text(msgspec.Struct, frozen=True):
     format: str
     journal: str
     crc: int
@@ -90,7 +80,7 @@ class _Sheet(msgspec.Struct, frozen=True):
 
 
 _encode = msgspec.json.Encoder().encode
-_decode_sheet = msgspec.json.Decoder(_Sheet).decode
+_decode_text = msgspec.json.Decoder(_Text).decode
 _decode_entries = msgspec.json.Decoder(tuple[Entry, ...]).decode
 
 
@@ -107,19 +97,19 @@ def range_of(name: str) -> tuple[int, int] | None:
     return int(first), int(following)
 
 
-def encode_sheet(journal: bytes, entries: Iterable[Entry]) -> bytes:
-    """Return a sheet.
+def encode_manifest(journal: bytes, entries: Iterable[Entry]) -> bytes:
+    """Return a manifest.
 
     Args:
         journal: Id of the journal.
         entries: What is known of files that follow one another.
     """
     told = _encode(tuple(entries))
-    return _encode(_Sheet(_FORMAT, journal.hex(), crc32(told), msgspec.Raw(told))) + b"\n"
+    return _encode(_Text(_FORMAT, journal.hex(), crc32(told), msgspec.Raw(told))) + b"\n"
 
 
-def parse_sheet(data: bytes, journal: bytes) -> tuple[Entry, ...]:
-    """Read a sheet.
+def parse_manifest(data: bytes, journal: bytes) -> tuple[Entry, ...]:
+    """Read a manifest.
 
     Args:
         data: All of it.
@@ -130,18 +120,18 @@ def parse_sheet(data: bytes, journal: bytes) -> tuple[Entry, ...]:
         JournalUnavailableError: It is one of another version.
     """
     try:
-        sheet = _decode_sheet(data)
-        if not sheet.format.startswith(_FORMAT_NAME) or not sheet.format[len(_FORMAT_NAME) :].isdecimal():
-            raise JournalCorruptError(f"a sheet of format {sheet.format!r}, which no version writes")
-        if sheet.format != _FORMAT:
-            raise JournalUnavailableError(f"a sheet of format {sheet.format!r}, this version reads {_FORMAT!r}")
-        if sheet.crc != crc32(sheet.entries):
-            raise JournalCorruptError("the checksum of a sheet does not match")
-        entries = _decode_entries(sheet.entries)
+        read = _decode_text(data)
+        if not read.format.startswith(_FORMAT_NAME) or not read.format[len(_FORMAT_NAME) :].isdecimal():
+            raise JournalCorruptError(f"a manifest of format {read.format!r}, which no version writes")
+        if read.format != _FORMAT:
+            raise JournalUnavailableError(f"a manifest of format {read.format!r}, this version reads {_FORMAT!r}")
+        if read.crc != crc32(read.entries):
+            raise JournalCorruptError("the checksum of the manifest does not match")
+        entries = _decode_entries(read.entries)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise JournalCorruptError(f"a sheet that cannot be: {error}") from error
-    if sheet.journal != journal.hex():
-        raise JournalCorruptError(f"a sheet of the journal {sheet.journal}, not of {journal.hex()}")
+        raise JournalCorruptError(f"a manifest that cannot be: {error}") from error
+    if read.journal != journal.hex():
+        raise JournalCorruptError(f"a manifest of the journal {read.journal}, not of {journal.hex()}")
     for entry in entries:
         _check(entry)
     return entries
@@ -157,27 +147,23 @@ def _check(entry: Entry) -> None:
     missing = sum(hole.next - hole.first for hole in entry.holes)
     ascends = all(one <= other for one, other in pairwise(edges))
     if not ascends or not 0 <= entry.first < entry.next < OFFSET_LIMIT:
-        raise JournalCorruptError(f"offsets {entry.first} to {entry.next} of a sheet cannot be")
+        raise JournalCorruptError(f"offsets {entry.first} to {entry.next} of a manifest cannot be")
     if entry.records != entry.next - entry.first - missing or min(entry.size_bytes, entry.tail_bytes) < 0:
-        raise JournalCorruptError(f"{entry.records} records from {entry.first} to {entry.next} of a sheet cannot be")
+        raise JournalCorruptError(f"{entry.records} records from {entry.first} to {entry.next} of a manifest cannot be")
 
 
 class Manifest:
     """What a tier holds of a journal.
 
     Args:
-        entries: Of all sheets, in any order; an entry may come several times.
+        entries: Of files, in any order.
 
     Raises:
-        JournalCorruptError: Two of them speak of the same offsets and differ.
+        JournalCorruptError: Two of them speak of the same offsets.
     """
 
     def __init__(self, entries: Iterable[Entry] = ()) -> None:
-        found: dict[int, Entry] = {}
-        for entry in entries:
-            if found.setdefault(entry.first, entry) != entry:
-                raise JournalCorruptError(f"two files begin at offset {entry.first}, and differ")
-        self.entries = sorted(found.values(), key=_first_of)
+        self.entries = sorted(entries, key=_first_of)
         """The files, in the order of their offsets."""
         for one, following in pairwise(self.entries):
             if one.next > following.first:

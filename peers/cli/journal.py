@@ -284,7 +284,7 @@ def _figures(found: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
         yield "older, in the tier", "KiB", kib(found["tier_bytes"])
 
 
-_NOWHERE = "missing: neither here nor in the tier, where they were deleted, or their sheet is lost"
+_NOWHERE = "missing: neither here nor in the tier, where they were deleted, or its manifest is lost"
 
 
 class Stretch(NamedTuple):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,20 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 
 from hub.errors import UsageError
-from hub.journal.layout import OFFSET_LIMIT
 from hub.journal.manifest import Entry
 from hub.journal.segment.header import ID_BYTES
 from peers.cli.flag_values import check_count, moment
 from peers.cli.journal import Soundness
 from peers.cli.journal_reading import JournalPath, opened
 from peers.cli.output import shown_bar
-from peers.cli.texts import amount, escaped, examples, kib, print_json, show
+from peers.cli.texts import amount, examples, kib, print_json, show
 from peers.journal.damage import Damage
 from peers.journal.tier.owner import read_copied
 from peers.journal.tier.place import check_installed, place_at
 
 if TYPE_CHECKING:
-    from peers.journal.tier.shelf import Shelf
+    from peers.journal.tier.files import TierFiles
 
 
 TierAddress = Annotated[str, Parameter(help="The tier: a folder or s3://bucket/prefix, as `journal.tier` names it.")]
@@ -31,7 +29,7 @@ TierAddress = Annotated[str, Parameter(help="The tier: a folder or s3://bucket/p
 JournalId = Annotated[str | None, Parameter(help="Id of a journal, where the tier holds several.")]
 
 
-def shelves(address: str, journal: str | None) -> list[Shelf]:
+def journals(address: str, journal: str | None) -> list[TierFiles]:
     """Return the journals that a tier holds, their manifests read.
 
     Args:
@@ -47,17 +45,17 @@ def shelves(address: str, journal: str | None) -> list[Shelf]:
     found = [name for name in place_at(address).folders() if _id(name) and journal in {None, name}]
     if not found:
         raise UsageError(f"{address}: holds no {'journal' if journal is None else f'journal {journal}'}")
-    return [shelf_of(address, _id(name)) for name in found]
+    return [files_of(address, _id(name)) for name in found]
 
 
-def shelf_of(address: str, journal: bytes) -> Shelf:
-    """Return one journal in a tier, its manifest read. Raises as `shelves`."""
+def files_of(address: str, journal: bytes) -> TierFiles:
+    """Return one journal in a tier, its manifest read. Raises as `journals`."""
     check_installed()
-    from peers.journal.tier.shelf import Shelf  # noqa: PLC0415 -- it needs what was looked for just now
+    from peers.journal.tier.files import TierFiles  # noqa: PLC0415 -- it needs what was looked for just now
 
-    shelf = Shelf(place_at(address), journal)
-    shelf.refresh()
-    return shelf
+    held = TierFiles(place_at(address), journal)
+    held.refresh()
+    return held
 
 
 def _id(name: str) -> bytes:
@@ -92,7 +90,7 @@ def ls(
     """List the files of a tier, the newest last, or its topics."""
     check_count("--limit", limit)
     most = limit or (None if json else _SHOWN_ROWS)
-    found = ((shelf.journal.hex(), entry) for shelf in shelves(tier, journal) for entry in shelf.entries())
+    found = ((held.journal.hex(), entry) for held in journals(tier, journal) for entry in held.entries())
     if topics:
         _list_topics((entry for _, entry in found), most, json=json)
         return
@@ -154,29 +152,29 @@ def status(
         copied = read_copied(path)
         if copied is None:
             raise UsageError(f"{path}: was never copied; a hub with journal.tier does that, once a segment is sealed")
-        shelf = shelf_of(copied.tier, view.id)
+        held = files_of(copied.tier, view.id)
         here, sealed = view.extent, view.catalog.firsts[-1]
-    following = shelf.next or 0
+    following = held.next or 0
     behind = max(0, sealed - following)
     files = size_bytes = raw_bytes = 0
-    for entry in shelf.entries():
+    for entry in held.entries():
         files += 1
         size_bytes += entry.size_bytes
         raw_bytes += entry.raw_bytes
     if json:
         offsets = {
-            "first_there": shelf.first,
+            "first_there": held.first,
             "first_here": here.first,
             "copied": following,
             "next": here.next,
         }
         sizes = {"behind": behind, "files": files, "bytes": size_bytes, "raw_bytes": raw_bytes}
-        print_json({"journal": shelf.journal.hex(), "tier": copied.tier} | offsets | sizes)
+        print_json({"journal": held.journal.hex(), "tier": copied.tier} | offsets | sizes)
         return
     rows = [
-        ("journal", "id", shelf.journal.hex()),
+        ("journal", "id", held.journal.hex()),
         ("tier", "", copied.tier),
-        ("oldest there", "offset", str(shelf.first)),
+        ("oldest there", "offset", str(held.first)),
         ("oldest here", "offset", str(here.first)),
         ("copied before", "offset", str(following)),
         ("sealed, not copied", "records", amount(behind)),
@@ -196,15 +194,15 @@ def verify(tier: TierAddress, /, *, journal: JournalId = None) -> int:
     found: list[tuple[str, Damage]] = []
     files = records = damaged = 0
     with shown_bar() as tell:
-        for shelf in shelves(tier, journal):
-            begin, end = position, _ = shelf.first or 0, shelf.next or 0
-            for entry in shelf.entries():
+        for held in journals(tier, journal):
+            begin, end = position, _ = held.first or 0, held.next or 0
+            for entry in held.entries():
                 tell(f"file {entry.name}", entry.first - begin, end - begin)
-                found += [(shelf.journal.hex(), damage) for damage in _missing(entry, position)]
+                found += [(held.journal.hex(), damage) for damage in _missing(entry, position)]
                 position = entry.next
-                flaw = shelf.flaw_of(entry)
+                flaw = held.flaw_of(entry)
                 if flaw:
-                    found.append((shelf.journal.hex(), Damage(entry.first, entry.next, flaw)))
+                    found.append((held.journal.hex(), Damage(entry.first, entry.next, flaw)))
                     damaged += 1
                 else:
                     files += 1
@@ -225,27 +223,9 @@ def _count(damage: Damage) -> str:
 def _missing(entry: Entry, position: int) -> Iterator[Damage]:
     """Yield what no file holds between an offset and the end of a file."""
     if position < entry.first:
-        yield Damage(position, entry.first, "deleted before they were copied, or their sheet is lost")
+        yield Damage(position, entry.first, "deleted before they were copied, or the manifest is lost")
     for hole in entry.holes:
         yield Damage(hole.first, hole.next, f"could not be copied: {hole.cause}")
-
-
-def rebuild(tier: TierAddress, /, *, journal: JournalId = None) -> int:
-    """Write lost or damaged sheets of a tier anew; while a hub copies there, it does so itself when it starts."""
-    result = Soundness.SOUND
-    for shelf in shelves(tier, journal):
-        from peers.journal.tier.rebuilding import rebuild as rebuilt  # noqa: PLC0415 -- it needs an extra
-
-        done = rebuilt(shelf, 0, OFFSET_LIMIT)
-        records = sum(entry.records for entry in done.entries)
-        print(
-            f"{shelf.journal.hex()}: {amount(len(done.sheets))} damaged sheets; "
-            f"named {amount(len(done.entries))} files, {amount(records)} records"
-        )
-        for flaw in done.flaws:
-            print(escaped(f"hub journal tier rebuild: {flaw}"), file=sys.stderr)
-            result = Soundness.DAMAGED
-    return result
 
 
 app = App(
@@ -254,6 +234,5 @@ app = App(
     help_epilogue=examples("hub journal tier ls /mnt/shared/hub", "hub journal tier verify /mnt/shared/hub"),
 )
 app.command(ls, name="ls", help="List the files of a tier, or its topics.")
-app.command(rebuild, name="rebuild", help="Write lost sheets of a tier anew.")
 app.command(status, name="status", help="How far a journal is copied to its tier.")
 app.command(verify, name="verify", help="Read all files and look for damage.")

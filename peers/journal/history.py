@@ -22,7 +22,6 @@ from hub.errors import GoneError
 from hub.journal.wanted import Wanted
 from peers.journal.damage import Damage
 from peers.journal.tier.place import HASTY, Patience, check_address, check_installed, place_at
-from peers.journal.tier.poisoned import UNGUARDED, Guarding
 from peers.journal.view import Extent, Fetched, View
 
 if TYPE_CHECKING:
@@ -39,7 +38,6 @@ class History:
         path: Path of the journal.
         tier: Where its tier stands; empty if it has none.
         patience: How long is waited for it.
-        guard: Asked before something of it is decoded.
 
     Raises:
         JournalCorruptError: It is no journal, or damaged.
@@ -47,14 +45,13 @@ class History:
         UsageError: The tier's address is none.
     """
 
-    def __init__(self, path: str, tier: str = "", patience: Patience = HASTY, guard: Guarding = UNGUARDED) -> None:
+    def __init__(self, path: str, tier: str = "", patience: Patience = HASTY) -> None:
         check_address(tier)
         self.view = View(path)
         """What is here."""
         self.address = tier
         """Where its tier stands; empty if it has none."""
         self._patience = patience
-        self._guard = guard
         # The tier; None until something is wanted of it.
         self._tier: TierView | None = None
 
@@ -69,7 +66,7 @@ class History:
             check_installed()
             from peers.journal.tier.tier_view import TierView  # noqa: PLC0415 -- as said
 
-            self._tier = TierView(place_at(self.address, self._patience), self.view.id, guard=self._guard)
+            self._tier = TierView(place_at(self.address, self._patience), self.view.id)
         return self._tier
 
     def close(self) -> None:
@@ -125,7 +122,10 @@ class History:
         if not self.address or position >= self.view.extent.first:
             return self.view.damage_at(position)
         with self.tier.attempt():
-            return self.tier.damage_at(position)
+            damage = self.tier.damage_at(position)
+        if damage is None or damage.next is not None:
+            return damage
+        return damage._replace(next=self.view.extent.first)  # the manifest is damaged: so far, nothing is known
 
     def fetch(  # noqa: PLR0913 -- what one answer depends on
         self,

@@ -303,7 +303,6 @@ class Journal:
             self._readers.pending + len(self._waiting),
             self.consumers.statistics(),
             None if self._tiering is None else self._tiering.statistics(),
-            self._readers.crashes_total,
             self.epoch,
             self._cuts_total + self.consumers.cuts_total,
         )

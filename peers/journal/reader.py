@@ -1,11 +1,10 @@
 """A reader process: answers FETCH from the journal's folder, so that the hub's event loop need not.
 
-    python -m peers.journal.reader PATH TIER DESCRIPTOR [NOTE POISONED]
+    python -m peers.journal.reader PATH TIER DESCRIPTOR
 
-The last two are descriptors, too, where there is a tier (`peers.journal.tier.poisoned`). It gets FETCH frames on a
-socket and answers each, in order, with a RECORDS frame, or a NOTICE that says why not. The body of RECORDS is in the
-form that the order asks for (`peers.journal.forms`). It ends with the socket. A thread in the hub's process would be
-slower, and would slow the hub: two threads that read share one interpreter lock.
+It gets FETCH frames on a socket and answers each, in order, with a RECORDS frame, or a NOTICE that says why not. The
+body of RECORDS is in the form that the order asks for (`peers.journal.forms`). It ends with the socket. A thread in the
+hub's process would be slower, and would slow the hub: two threads that read share one interpreter lock.
 
 Owner: its own process. Cost: a copy from a segment, a checksum, and a write.
 """
@@ -21,7 +20,6 @@ from hub.errors import CloseCode, GoneError, JournalCorruptError, RejectedError,
 from hub.frame import HEADER, HEADER_BYTES
 from peers.journal.forms import Order, body_parts, decode_order, may_read
 from peers.journal.history import History
-from peers.journal.tier.poisoned import UNGUARDED, Guard, Guarding
 from peers.wire.control import Notice, encode_notice
 from peers.wire.kinds import Kind
 
@@ -58,20 +56,19 @@ def _refusal(order: Order, code: CloseCode, text: str, offset: int | None = None
     return encode_notice(Notice("error", request=order.request, code=code, text=text, offset=offset))
 
 
-def serve(path: str, connection: socket.socket, tier: str = "", guard: Guarding = UNGUARDED) -> None:
+def serve(path: str, connection: socket.socket, tier: str = "") -> None:
     """Answer orders until the other side has closed.
 
     Args:
         path: Path of the journal.
         connection: Where orders come.
         tier: Where the journal's tier stands; empty if it has none.
-        guard: Asked before something of the tier is decoded.
     """
     opened: list[History] = []
 
     def history() -> History:
         if not opened:  # later, where the journal is not there yet
-            opened.append(History(path, tier, guard=guard))
+            opened.append(History(path, tier))
         return opened[0]
 
     for body in _bodies(connection):
@@ -118,13 +115,11 @@ def _send(connection: socket.socket, parts: list[bytes]) -> None:
 
 def main() -> None:
     """Serve the journal and the socket that the arguments name."""
-    path, tier, descriptor, *shared = sys.argv[1:]
+    path, tier, descriptor = sys.argv[1:]
     os.nice(_NICENESS)
-    note, poisoned = map(int, shared or (-1, -1))
-    guard = Guard(note, poisoned) if shared else UNGUARDED
     with socket.socket(fileno=int(descriptor)) as connection:
         try:
-            serve(path, connection, tier, guard)
+            serve(path, connection, tier)
         except (BrokenPipeError, ConnectionResetError, KeyboardInterrupt):
             return  # the hub has ended
 

@@ -6,8 +6,7 @@ fetch(FETCH) ─▶ the reader with the least to do ─▶ one frame, in order �
 
 A process is started when one is needed and none is idle, up to a limit. One that dies is forgotten: what it was
 asked is answered by an error that says to try again, and the next FETCH starts another. So is one that cannot be
-started, and one that brings nothing for `fetch_s` although it has something to do: that one is killed. One that has
-crashed over a file of the tier names it: who has asked is told, and no other reads it (`peers.journal.tier.poisoned`).
+started, and one that brings nothing for `fetch_s` although it has something to do: that one is killed.
 
 Owner: the event loop. Invariants: each `fetch` is answered once; no process is left behind. Memory: orders that wait,
 and one answer a process that is on its way.
@@ -21,7 +20,7 @@ import socket
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from functools import partial
 from typing import Final, Generic, TypeVar, cast
 
@@ -30,7 +29,6 @@ import structlog
 from hub.errors import CloseCode, RejectedError
 from hub.frame import HEADER, HEADER_BYTES
 from hub.quotas.usage import Usage
-from peers.journal.tier.poisoned import ENDED, Note, Poisoned, is_crash
 
 PENDING_LIMIT = 1_000
 """Most orders that wait for the readers; one more is refused. Users share them (`Resource.JOURNAL_READS`)."""
@@ -57,8 +55,6 @@ class Readers:
         self._tier = tier
         self._limit = limit
         self._fetch_s = fetch_s
-        # Files of the tier that end who reads them; None where there is no tier.
-        self._poisoned = Poisoned() if tier else None
         # The processes that were started and have not ended; a new one joins when an order finds none idle.
         self._readers: list[_Reader] = []
         # Tasks that wait for processes to end, so that none is left behind.
@@ -69,11 +65,6 @@ class Readers:
     def __len__(self) -> int:
         """Return how many processes there are."""
         return len(self._readers)
-
-    @property
-    def crashes_total(self) -> int:
-        """How many processes were ended by a file of the tier."""
-        return 0 if self._poisoned is None else self._poisoned.total
 
     @property
     def pending(self) -> int:
@@ -126,7 +117,7 @@ class Readers:
         reader = min(self._readers, key=_load, default=None)
         if reader is None or (reader.pending and len(self._readers) < self._limit):
             try:
-                reader = _Reader(self._path, self._tier, self._poisoned, self._forget)
+                reader = _Reader(self._path, self._tier, self._forget)
             except OSError:
                 if reader is None:
                     raise
@@ -147,8 +138,6 @@ class Readers:
             await reader.hang_up()
         while self._ending:
             await asyncio.wait(self._ending)
-        if self._poisoned is not None:
-            self._poisoned.close()
 
 
 def _settle(usage: Usage, deliver: Deliver, answer: bytes | bytearray | RejectedError) -> None:
@@ -168,20 +157,13 @@ class _Reader(asyncio.BufferedProtocol):
         OSError: It cannot be started.
     """
 
-    def __init__(self, path: str, tier: str, poisoned: Poisoned | None, on_end: Callable[[_Reader], None]) -> None:
+    def __init__(self, path: str, tier: str, on_end: Callable[[_Reader], None]) -> None:
         ours, theirs = socket.socketpair()
-        self._tier = tier
-        self._poisoned = poisoned
-        # The file of the tier that it decodes; None where there is no tier.
-        self._note = None if poisoned is None else Note()
-        shared = [] if poisoned is None or self._note is None else [self._note.descriptor, poisoned.descriptor]
         try:
             with theirs:
-                self._process = _start(path, tier, [theirs.fileno(), *shared])
+                self._process = _start(path, tier, theirs.fileno())
         except BaseException:
             ours.close()
-            if self._note is not None:
-                self._note.close()
             raise
         self._on_end = on_end
         self._header = bytearray(HEADER_BYTES)
@@ -229,27 +211,12 @@ class _Reader(asyncio.BufferedProtocol):
             self._transport.abort()
 
     async def reap(self) -> None:
-        """Wait for the end of the process, and see to it; tell those who still wait."""
+        """Wait for the end of the process, and see to it."""
         try:
             await asyncio.get_running_loop().run_in_executor(None, self._process.wait, _END_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        if self._note is None:
-            return
-        if self._poisoned is not None and self._note.name and is_crash(self._process.returncode):
-            self._accuse(self._poisoned, self._note.name)
-        self._note.close()
-        self._refuse(_again())
-
-    def _accuse(self, poisoned: Poisoned, name: str) -> None:
-        """Have a file not read again that has ended the process, and tell who has asked for it."""
-        poisoned.add(name)
-        structlog.get_logger("peers").warning(
-            "a file of the tier has ended a reader of the journal", file=name, code=self._process.returncode
-        )
-        if self.pending:
-            self.pending.popleft()(RejectedError(CloseCode.JOURNAL_FAILED, f"{self._tier}: {name}: {ENDED}"))
 
     def _refuse(self, error: RejectedError) -> None:
         """Tell those who wait that there is no answer."""
@@ -294,31 +261,30 @@ class _Reader(asyncio.BufferedProtocol):
             return
         if self.pending:
             structlog.get_logger("peers").warning("a reader of the journal has ended", pid=self._process.pid)
-        if self._note is None or not self._note.name:  # else `reap` tells them, once it knows how it has ended
-            self._refuse(_again())
+        self._refuse(_again())
 
 
 def _again() -> RejectedError:
     return RejectedError(CloseCode.TRY_AGAIN_LATER, "the reader of the journal has ended; ask again")
 
 
-def _start(path: str, tier: str, descriptors: Sequence[int]) -> subprocess.Popen[bytes]:
+def _start(path: str, tier: str, descriptor: int) -> subprocess.Popen[bytes]:
     """Start a process that finds the same modules as this one, whatever stands in the working directory.
 
     Args:
         path: Path of the journal.
         tier: Where its tier stands; empty if it has none.
-        descriptors: Its socket, and what is shared with it.
+        descriptor: Its socket.
 
     Raises:
         OSError: There are too many processes, or too little memory.
     """
-    command = [sys.executable, "-P", "-m", "peers.journal.reader", path, tier, *map(str, descriptors)]
+    command = [sys.executable, "-P", "-m", "peers.journal.reader", path, tier, str(descriptor)]
     variables = os.environ | {"PYTHONPATH": os.pathsep.join(place for place in sys.path if place)}
     # A process group of its own keeps Ctrl-C away. Not a session of its own: Linux (autogroup) lets niceness count
     # within a session alone.
     return subprocess.Popen(  # noqa: S603 -- our own program
-        command, pass_fds=tuple(descriptors), stdin=subprocess.DEVNULL, process_group=0, env=variables
+        command, pass_fds=(descriptor,), stdin=subprocess.DEVNULL, process_group=0, env=variables
     )
 
 

@@ -41,8 +41,6 @@ class JournalStatistics(NamedTuple):
     consumers: ConsumersStatistics
     tier: TierStatistics | None = None
     """How far the tier is; None where there is none."""
-    crashes_total: int = 0
-    """How many reader processes were ended by a file of the tier."""
     epoch: int = 0
     """The number of the epoch of the journal."""
     cuts_total: int = 0

@@ -479,9 +479,6 @@ class HubCollector:
         yield from families(JOURNAL, journal)
         if journal.tier is not None:
             yield from families(TIER, journal.tier)
-            yield CounterMetricFamily(
-                "hub_journal_tier_crashes", "Times that one of its files ended a reader process.", journal.crashes_total
-            )
 
 
 def registry(node: Node) -> CollectorRegistry:

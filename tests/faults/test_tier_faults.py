@@ -23,7 +23,7 @@ _FILES = 6
 
 
 async def test_a_bucket_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever fails while files and sheets are written, read back and swept: in the end each record is there once."""
+    """Whatever fails while files are written, read back and swept: in the end each record is there once."""
     pytest.importorskip("moto", reason="part of the extra `test`")
     monkeypatch.setattr(parquet, "FILE_BYTES", 400)
     path = tmp_path / "journal"

@@ -1,7 +1,7 @@
 """A journal whose records are in its tier alone, ways to hurt a file of the tier, and what must hold of the rest then.
 
 ```
-TierSample: files of records, sheets ─▶ hurt one of them ─▶ examine: read all of it, by offset, topic and time ─▶ mended
+TierSample: files, a manifest ─▶ hurt one of them ─▶ examine: read all of it, by offset, topic and time ─▶ mended
 ```
 
 Whoever reads gets the records that were published, at their offsets; or an error that names the file that was hurt, and
@@ -27,10 +27,10 @@ from peers.journal.tier import parquet, table
 from peers.journal.tier.copier import Copier, TierRetention
 from peers.journal.tier.place import place_at
 
-__all__ = ["DATA", "SHEETS", "WAYS", "Outcome", "TierSample", "Way", "small_files"]
+__all__ = ["DATA", "MANIFEST", "WAYS", "Outcome", "TierSample", "Way", "small_files"]
 
 DATA = "*/data/*.parquet"
-SHEETS = "*/manifest/*.json"
+MANIFEST = "*/manifest.json"
 
 _ALL = Retention(bytes=1 << 50, age_us=1 << 60)
 _AT_US = 1_700_000_000_000_000
@@ -102,9 +102,9 @@ WAYS = (
     Way("file cut off", DATA, _cut),
     Way("file lost", DATA, _delete),
     Way("another file in its place", DATA, _replace),
-    Way("bit flipped in a sheet", SHEETS, _flip),
-    Way("sheet cut off", SHEETS, _cut),
-    Way("sheet lost", SHEETS, _delete),
+    Way("bit flipped in the manifest", MANIFEST, _flip),
+    Way("manifest cut off", MANIFEST, _cut),
+    Way("manifest lost", MANIFEST, _delete),
 )
 
 
@@ -143,7 +143,8 @@ class TierSample:
         with small_files(), closing(Copier(str(self.path), place_at(str(self.tier)), TierRetention(0, 0))) as copier:
             while copier.step(_AT_US):
                 pass
-        *older, _ = sorted(self.path.glob("*.seg"))
+        *older, newest = sorted(self.path.glob("*.seg"))
+        self._sealed = int(newest.stem)
         for segment in older:
             segment.unlink()
 
@@ -176,9 +177,7 @@ class TierSample:
             AssertionError: Something else was read than what was written, or something is missing that was not hurt.
             StorageError: An error that names no place.
         """
-        reach = range_of(hurt.stem)
-        assert reach is not None
-        bad = range(*reach)
+        bad = range(*(range_of(hurt.stem) or (0, self._sealed)))  # of the manifest, all
         is_whole = True
         for prefix in ("", "/t/2/"):
             is_whole &= self._read(prefix, hurt, bad)
@@ -234,10 +233,10 @@ _TOLD = (GoneError, JournalCorruptError, JournalUnavailableError)
 
 
 def _is_version(error: StorageError | GoneError) -> bool:
-    """Return whether a sheet seems to be of another version: for a bit in the number of its version, that is told."""
+    """Return whether the manifest seems to be of another version, for a bit in the number of its version."""
     return isinstance(error, JournalUnavailableError) and "this version reads" in str(error)
 
 
 def _check_told(error: StorageError | GoneError, hurt: Path) -> None:
-    """See to it that an error names the file; where its sheet is lost, nobody knows of it."""
+    """See to it that an error names the file; where the manifest is lost, nobody knows of it."""
     assert isinstance(error, GoneError) or hurt.stem in str(error), error

@@ -26,7 +26,7 @@ from hub.errors import JournalUnavailableError
 from hub.journal.block import Block
 from peers.journal.history import History
 from peers.journal.tier.copier import Copier, TierRetention
-from peers.journal.tier.shelf import Shelf, data_name
+from peers.journal.tier.files import TierFiles, data_name
 from peers.journal.view import View
 from tests.faults.hubs import DEADLINE_S, RunningHub, running_hub
 from tests.faults.kills import read_on
@@ -151,8 +151,12 @@ class TieredLives:
         if stage == "deleted":
             return min(path.name for path in self.path.glob("*.seg"))
         place = self.tier.place
-        folder = "data" if stage == "written" else "manifest"
-        return max((name for journal in place.folders() for name in place.sizes(f"{journal}/{folder}")), default="")
+        if stage == "written":
+            return max((name for journal in place.folders() for name in place.sizes(f"{journal}/data")), default="")
+        held = [TierFiles(place, bytes.fromhex(journal)) for journal in place.folders()]
+        for one in held:
+            one.refresh()
+        return max((f"{one.next:020}" for one in held if one.next is not None), default="")
 
     async def end(self) -> None:
         """Copy the rest, and read everything, here and there, with the eyes of one who was not there.
@@ -199,12 +203,12 @@ class TieredLives:
             journal, sealed = view.id, view.catalog.firsts[-1]
             assert view.extent.first > 0, "nothing was deleted here"
         place = self.tier.place
-        shelf = Shelf(place, journal)
-        shelf.refresh()
-        entries = list(shelf.entries())
+        held = TierFiles(place, journal)
+        held.refresh()
+        entries = list(held.entries())
         assert [entry.first for entry in entries] == [0, *(entry.next for entry in entries[:-1])]
         assert entries[-1].next == sealed
-        assert not any(entry.holes or shelf.flaw_of(entry) for entry in entries)
+        assert not any(entry.holes or held.flaw_of(entry) for entry in entries)
         names = {data_name(journal, entry) for entry in entries}
         assert {f"{journal.hex()}/data/{name}" for name in place.sizes(f"{journal.hex()}/data")} == names
         read = [pq.read_table(pa.BufferReader(place.read(name)), columns=["offset"]) for name in names]

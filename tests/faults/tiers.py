@@ -28,7 +28,7 @@ from tests.faults.full_disks import FillableDisk, small_disk
 __all__ = ["BucketTier", "DiskTier", "FolderTier", "Proxy", "SpoiledTier", "tier_of"]
 
 _FULL_BYTES = 16 * 1024
-"""Longest file in a folder that is full: sheets are shorter, files of records are not."""
+"""Longest file in a folder that is full: manifests are shorter, files of records are not."""
 
 _DISK = "128m"
 """How large a small disk is: more than what is copied there in a soak."""

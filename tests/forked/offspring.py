@@ -7,7 +7,6 @@ ones, as it does for users. They are children of the server's, not of the hub: `
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Sequence
 from pathlib import Path
 
 from peers.journal import readers
@@ -29,9 +28,9 @@ def _fork_worker(number: int, control: int, link: int) -> subprocess.Popen[bytes
     return _fork("peers.workers.worker", [str(number), str(control), str(link)], (control, link))
 
 
-def fork_reader(path: str, tier: str, descriptors: Sequence[int]) -> subprocess.Popen[bytes]:
+def fork_reader(path: str, tier: str, descriptor: int) -> subprocess.Popen[bytes]:
     """Start a reader of a journal, as `readers` does, but as a fork."""
-    return _fork("peers.journal.reader", [path, tier, *map(str, descriptors)], tuple(descriptors))
+    return _fork("peers.journal.reader", [path, tier, str(descriptor)], (descriptor,))
 
 
 def _fork(module: str, arguments: list[str], descriptors: tuple[int, ...]) -> subprocess.Popen[bytes]:

@@ -1,8 +1,8 @@
-"""A tier: sheets of its manifest, Parquet files that were damaged, and what a file says of itself.
+"""A tier: its manifest, Parquet files that were damaged, and what a file says of itself.
 
 Checksums of what this project reads by itself are set right: they keep damage out, not malice, and what lies behind
 them is to be met. That of the end of a file is not: Arrow, which reads it then, ends the process at some ends that no
-writer makes. So who can write sheets and files can end whoever reads them.
+writer makes. So who can write manifest and files can end whoever reads them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from hub.errors import JournalCorruptError, JournalUnavailableError
 from hub.journal.block import Block, Record
-from hub.journal.manifest import Entry, Manifest, encode_sheet, parse_sheet
+from hub.journal.manifest import Entry, Manifest, encode_manifest, parse_manifest
 from hub.journal.wanted import Wanted
 from peers.journal.tier import parquet
 from peers.journal.tier.parquet import FileMaker, Opened
@@ -36,16 +36,16 @@ _WANTED = (Wanted([""]), Wanted(["/t/1"]), Wanted(["/none"]))
 _MAGIC = b"PAR1"
 
 
-def _run_sheet(data: bytes) -> None:
-    """Read a sheet, and one that has these entries."""
-    sheet = encode_sheet(_JOURNAL, ())
-    made = sheet.replace(b'"crc":%d,"entries":[]' % crc32(b"[]"), b'"crc":%d,"entries":%s' % (crc32(data), data))
+def _run_manifest(data: bytes) -> None:
+    """Read a manifest, and one that has these entries."""
+    sound = encode_manifest(_JOURNAL, ())
+    made = sound.replace(b'"crc":%d,"entries":[]' % crc32(b"[]"), b'"crc":%d,"entries":%s' % (crc32(data), data))
     for text in (data, made):
         try:
-            entries = parse_sheet(text, _JOURNAL)
+            entries = parse_manifest(text, _JOURNAL)
         except (JournalCorruptError, JournalUnavailableError):
             continue
-        assert parse_sheet(encode_sheet(_JOURNAL, entries), _JOURNAL) == entries
+        assert parse_manifest(encode_manifest(_JOURNAL, entries), _JOURNAL) == entries
         for entry in entries:
             for wanted in _WANTED:
                 entry.may_hold(wanted)
@@ -151,16 +151,16 @@ def _entries() -> list[Entry]:
     return [entry, more]
 
 
-def _sheet_seeds() -> list[bytes]:
+def _manifest_seeds() -> list[bytes]:
     entries = _entries()
-    return [encode_sheet(_JOURNAL, entries), msgspec.json.encode(entries[:1]), msgspec.json.encode(entries)]
+    return [encode_manifest(_JOURNAL, entries), msgspec.json.encode(entries[:1]), msgspec.json.encode(entries)]
 
 
 TIER_TARGETS = (
     Target(
-        "tier_sheet",
-        _run_sheet,
-        _sheet_seeds,
+        "tier_manifest",
+        _run_manifest,
+        _manifest_seeds,
         [b'"holes":[', b'"topics":[["', b'"first":', b"-1", b"9223372036854775807", b"1e400", b"null", b"\\ud800"],
     ),
     Target("tier_file", _run_file, lambda: [_file()[0]], [_MAGIC, b"\x28\xb5\x2f\xfd", b"topichub"], runs=1_000),

@@ -125,7 +125,13 @@ def topic_counts(block: Block) -> dict[str, int]:
     return dict(zip(block.topics, count_topics(bytes(block.data)), strict=True))
 
 
-def footer_of(rows: list[Row], topics: Counter[str], writes: list[Write], epochs: tuple[Epoch, ...] = ()) -> Footer:
+def footer_of(
+    rows: list[Row],
+    topics: Counter[str],
+    writes: list[Write],
+    epochs: tuple[Epoch, ...] = (),
+    topics_limit: int = TOPICS_LIMIT,
+) -> Footer:
     """Return the footer of a segment.
 
     Args:
@@ -133,8 +139,9 @@ def footer_of(rows: list[Row], topics: Counter[str], writes: list[Write], epochs
         topics: How many records each topic has.
         writes: The last batch of each writer.
         epochs: Those of the journal.
+        topics_limit: Of more topics it says what they begin with.
     """
-    is_whole = len(topics) <= TOPICS_LIMIT
+    is_whole = len(topics) <= topics_limit
     return Footer(rows, sorted((topics if is_whole else _in_short(topics)).items()), is_whole, writes, epochs)
 
 

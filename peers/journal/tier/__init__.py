@@ -2,13 +2,12 @@
 
 ```
 segments ─▶ copier (process of its own) ─▶ table ─▶ parquet ─▶ place: folder or S3
-                                                    sheets ──▶   │
+                                                    files ───▶   │
 FETCH ─▶ reader process: history ─▶ view (segments here)         │
-                                 └▶ shelf, parquet, table ◀──────┘
+                                 └▶ files, parquet, table ◀─────┘
 ```
 
-What is there is found by the manifest, sheet by sheet (`sheets`), which is written anew where it was lost
-(`rebuilding`). A file that ends who reads it is left alone (`poisoned`).
+What is there is found by the manifest (`files`), which is made anew where it was lost.
 
 `pyarrow` is an extra: nothing of it is loaded where a hub has no tier.
 """

@@ -1,14 +1,14 @@
 """`Copier`: copies what is sealed of a journal to its tier, each record exactly once, and checked.
 
 ```
-step:  records behind what the manifest names, up to the newest segment ─▶ a file ─▶ read back ─▶ sheet ─▶ tier.json
-                                                                                                  ▲ from now on
-                                                                                                    it is copied
+step:  records behind what the manifest names, up to the newest segment ─▶ a file ─▶ read back ─▶ manifest ─▶ tier.json
+                                                                                                   ▲ from now on
+                                                                                                     it is copied
 ```
 
 Files are ranges of offsets, not segments: segments may be joined, and read on from any offset. Where a crash comes
-before the sheet, the file counts as not there, and the range is copied again; the manifest is what says how far it is,
-and `tier.json` is only compared with it.
+before the manifest names it, the file counts as not there, and the range is copied again; the manifest is what says
+how far it is, and `tier.json` is only compared with it.
 
 Damage here is not carried on: what cannot be read, or no block has, is left out, and the manifest says so; whoever
 reads there later is told the same as here.
@@ -24,12 +24,12 @@ from typing import NamedTuple
 
 from hub.errors import JournalCorruptError, JournalUnavailableError
 from hub.journal.block import Block, select
+from hub.journal.layout import OFFSET_LIMIT
+from peers.journal.tier.files import TierFiles
 from peers.journal.tier.owner import Copied, Ownership
 from peers.journal.tier.parquet import FileMaker
 from peers.journal.tier.place import Place
 from peers.journal.tier.progress import Progress
-from peers.journal.tier.rebuilding import rebuild
-from peers.journal.tier.shelf import Shelf
 from peers.journal.view import BlockRow, View
 
 __all__ = ["Copier", "TierRetention"]
@@ -70,7 +70,7 @@ class Copier:
             self._ownership.release()
             raise
         # What the tier holds; None until it was looked at, and after whatever went wrong.
-        self._shelf: Shelf | None = None
+        self._held: TierFiles | None = None
 
     def close(self) -> None:
         """Close the journal, and leave it to others."""
@@ -85,56 +85,56 @@ class Copier:
             JournalUnavailableError: The same of the journal.
             JournalCorruptError: The tier is not what it was.
         """
-        shelf = self._shelf or self._looked_at()
-        self._shelf = None  # whatever happens now, look at it again
+        held = self._held or self._looked_at()
+        self._held = None  # whatever happens now, look at it again
         self._view.refresh()
-        self._check(shelf)
-        copied = self._copy(shelf)
-        shelf.join()
-        self._retire(shelf, now_us)
-        self._shelf = shelf
+        self._check(held)
+        copied = self._copy(held)
+        self._retire(held, now_us)
+        self._held = held
         return copied
 
     def progress(self) -> Progress | None:
         """Return how far the tier is; None while that is not known."""
-        if self._shelf is None:
+        if self._held is None:
             return None
-        start = self._start(self._shelf)
-        first, following = self._shelf.first, self._shelf.next
+        start = self._start(self._held)
+        first, following = self._held.first, self._held.next
         if first is None or following is None:
             return Progress(start, start, 0, 0, 0)
-        totals = self._shelf.totals()
+        totals = self._held.totals()
         return Progress(first, start, totals.files, totals.size_bytes, following - first - totals.offsets)
 
-    def _looked_at(self) -> Shelf:
-        """Look at the tier; name files whose sheets were lost, and take away what a crash has left there."""
-        shelf = Shelf(self._place, self._view.id)
-        shelf.refresh()
-        known = self._known(shelf)
+    def _looked_at(self) -> TierFiles:
+        """Look at the tier; make its manifest anew if it is lost, or take away what a crash has left there."""
+        held = TierFiles(self._place, self._view.id)
+        held.refresh()
+        known = self._known(held)
         # Where nobody has noted what was deleted on purpose, nothing is taken for that.
-        first = None if known is None else known.first
-        rebuild(shelf, first or 0, max(shelf.next or 0, 0 if known is None else known.next))
-        self._check(shelf)
-        shelf.sweep(0 if first is None or shelf.first is None else min(first, shelf.first))
-        return shelf
+        first = (None if known is None else known.first) or 0
+        is_new = held.rebuild(first, OFFSET_LIMIT if known is None else known.next)
+        self._check(held)
+        if not is_new:
+            held.sweep(min(first, held.first or 0))
+        return held
 
-    def _known(self, shelf: Shelf) -> Copied | None:
+    def _known(self, held: TierFiles) -> Copied | None:
         """Return how far the journal was copied to this tier; None if nobody knows."""
         known = self._ownership.read()
-        is_it = known is not None and (known.tier, known.journal) == (self._place.address, shelf.journal.hex())
+        is_it = known is not None and (known.tier, known.journal) == (self._place.address, held.journal.hex())
         return known if is_it else None
 
-    def _note(self, shelf: Shelf, first: int | None) -> None:
+    def _note(self, held: TierFiles, first: int | None) -> None:
         """Note how far it was copied, and what is kept of that."""
-        self._ownership.write(Copied(self._place.address, shelf.journal.hex(), shelf.next or 0, first))
+        self._ownership.write(Copied(self._place.address, held.journal.hex(), held.next or 0, first))
 
-    def _check(self, shelf: Shelf) -> None:
+    def _check(self, held: TierFiles) -> None:
         """See to it that tier and journal belong together.
 
         Raises:
             JournalCorruptError: They do not.
         """
-        end = shelf.next or 0
+        end = held.next or 0
         following = self._view.extent.next
         if end > following:
             text = (
@@ -142,7 +142,7 @@ class Copier:
                 "copy of itself; start it in a new folder"
             )
             raise JournalCorruptError(text)
-        known = self._known(shelf)
+        known = self._known(held)
         if known is not None and known.next > end:
             text = (
                 f"{self._place.address}: holds offsets up to {end}, {known.next} were copied: it is not the tier that "
@@ -150,21 +150,21 @@ class Copier:
             )
             raise JournalCorruptError(text)
 
-    def _start(self, shelf: Shelf) -> int:
+    def _start(self, held: TierFiles) -> int:
         """Return the offset that is to be copied next."""
-        end = shelf.next
+        end = held.next
         return self._view.extent.first if end is None else max(end, self._view.extent.first)
 
-    def _copy(self, shelf: Shelf) -> bool:
-        start, end = self._start(shelf), self._view.catalog.firsts[-1]
+    def _copy(self, held: TierFiles) -> bool:
+        start, end = self._start(held), self._view.catalog.firsts[-1]
         if start >= end:
             return False
-        maker = FileMaker(shelf.journal, start)
+        maker = FileMaker(held.journal, start)
         while maker.next < end and not maker.is_full:
             self._add_some(maker, end)
         data, entry = maker.finish()
-        shelf.put(data, entry)
-        self._note(shelf, shelf.first)
+        held.put(data, entry)
+        self._note(held, held.first)
         return True
 
     def _add_some(self, maker: FileMaker, end: int) -> None:
@@ -192,12 +192,12 @@ class Copier:
         if maker.next < end:
             maker.pass_over(end, _ABSENT)
 
-    def _retire(self, shelf: Shelf, now_us: int) -> None:
+    def _retire(self, held: TierFiles, now_us: int) -> None:
         """Leave out what is too old or too much; the newest file stays, however large it is."""
-        totals = shelf.totals()
+        totals = held.totals()
         size_bytes, files = totals.size_bytes, totals.files
         before = None
-        for entry in shelf.entries():
+        for entry in held.entries():
             is_too_much = self._retention.bytes and size_bytes > self._retention.bytes
             is_old = self._retention.age_us and entry.latest_us < now_us - self._retention.age_us
             if files == 1 or (not is_too_much and not is_old):
@@ -206,8 +206,8 @@ class Copier:
             files -= 1
             before = entry.next
         if before is not None:
-            self._note(shelf, before)
-            shelf.drop(before)
+            self._note(held, before)
+            held.drop(before)
 
 
 def _runs(block: Block, start: int, end: int) -> Iterator[tuple[int, int]]:

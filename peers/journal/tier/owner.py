@@ -3,8 +3,8 @@
 `tier.json` beside the segments, locked by the one process that copies:
 `{"tier": ..., "journal": ..., "next": ..., "first": ...}`. What it says was copied may have been deleted here: so a
 tier that holds less is not what it was, as where the wrong file system is mounted; then nothing is copied, and nothing
-deleted, until people have looked. What it says is not kept was deleted on purpose: any other file that no sheet names
-has lost its sheet (`peers.journal.tier.rebuilding`).
+deleted, until people have looked. What it says is not kept was deleted on purpose: a manifest that is made
+anew does not name it.
 
 Owner: the copier.
 """

@@ -16,7 +16,7 @@ sorting; a sixth of the bytes, for what a site records.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from hashlib import sha256
 from itertools import pairwise
 from typing import Any
@@ -38,6 +38,10 @@ __all__ = ["FILE_BYTES", "FileMaker", "Opened", "StripeRow", "entry_from"]
 
 FILE_BYTES = 128 * 1024 * 1024
 """Values after which a file ends, bytes: it is made in memory. Spark's executors take about as much for one task."""
+
+_TOPICS_LIMIT = 64
+"""Most topics of a file that the manifest names, for it is written anew with each file: of more, what they begin with.
+The statistics of row groups say more."""
 
 _NAME = b"topichub"
 
@@ -64,10 +68,10 @@ class _Outline(msgspec.Struct, frozen=True):
 
     journal: str
     stripes: tuple[StripeRow, ...]
-    reach: tuple[int, int] | None = None
-    """The offset that it begins with, and the one that it ends before; None in files of earlier versions."""
-    holes: tuple[Hole, ...] = ()
-    """What it lacks; none in files of earlier versions."""
+    reach: tuple[int, int]
+    """The offset that it begins with, and the one that it ends before."""
+    holes: tuple[Hole, ...]
+    """What it lacks."""
 
 
 class FileMaker:
@@ -157,7 +161,7 @@ class FileMaker:
         self._writer.close()
         data = memoryview(self._sink.getvalue()).cast("B")
         tail = data[-_tail_bytes(data) :]
-        counted = footer_of([], self._topics, [])  # as a segment counts them
+        counted = footer_of([], self._topics, [], topics_limit=_TOPICS_LIMIT)  # as a segment counts them
         earliest, latest = self._times or (0, 0)
         entry = Entry(
             first=self._first,
@@ -220,7 +224,7 @@ def entry_from(data: bytes, reach: tuple[int, int], journal: bytes) -> Entry:
             topics[one["values"]] += one["counts"]
         both = pc.min_max(found.column("timestamp").cast(pa.int64())).as_py()
         times += [both["min"], both["max"]]
-    counted = footer_of([], topics, [])
+    counted = footer_of([], topics, [], topics_limit=_TOPICS_LIMIT)
     return msgspec.structs.replace(
         known,
         records=records,
@@ -229,16 +233,8 @@ def entry_from(data: bytes, reach: tuple[int, int], journal: bytes) -> Entry:
         raw_bytes=raw_bytes,
         topics=tuple(counted.topics),
         are_topics_whole=counted.are_topics_whole,
-        holes=opened.holes or tuple(_gaps(opened.stripes, reach)),
+        holes=opened.holes,
     )
-
-
-def _gaps(stripes: Sequence[StripeRow], reach: tuple[int, int]) -> Iterator[Hole]:
-    """Yield what no stripe has."""
-    edges = [reach[0], *(edge for stripe in stripes for edge in (stripe.first, stripe.next)), reach[1]]
-    for first, following in zip(edges[::2], edges[1::2], strict=True):
-        if first < following:
-            yield Hole(first, following, "the sheet that said why is lost")
 
 
 class Opened:
@@ -372,7 +368,7 @@ def _check_outline(outline: _Outline, entry: Entry, groups: int) -> None:
     edges = [entry.first, *(edge for stripe in outline.stripes for edge in (stripe.first, stripe.next)), entry.next]
     if any(one > other for one, other in pairwise(edges)):
         raise JournalCorruptError("its stripes do not ascend")
-    if outline.reach not in {None, (entry.first, entry.next)}:
+    if outline.reach != (entry.first, entry.next):
         raise JournalCorruptError(f"it says that it is of the offsets {outline.reach}")
     crcs = [crcs for stripe in outline.stripes for crcs in stripe.crcs]
     if len(crcs) != groups or any(len(each) != len(SCHEMA) for each in crcs):

@@ -24,11 +24,9 @@ from hub.journal.block import Block, select
 from hub.journal.manifest import Entry
 from hub.journal.wanted import Wanted
 from peers.journal.damage import Damage, offsets_text
-from peers.journal.tier.file_errors import file_errors
+from peers.journal.tier.files import TierFiles, data_name, file_errors
 from peers.journal.tier.parquet import Opened
 from peers.journal.tier.place import AbsentError, Place, TierUnavailableError
-from peers.journal.tier.poisoned import UNGUARDED, Guarding
-from peers.journal.tier.shelf import Shelf, data_name
 from peers.journal.tier.table import blocks_of
 from peers.journal.view import LARGE_FACTOR, cut
 
@@ -54,9 +52,6 @@ _STRIPES_LIMIT = 4
 _FILES_LIMIT = 32
 """Most files that are looked into for one answer, for the same reason."""
 
-_SHEETS_LIMIT = 16
-"""Most sheets of the manifest that are read for one answer, for the same reason: of up to 256 files each."""
-
 
 class TierView:
     """The tier of one journal, open for reading.
@@ -65,7 +60,6 @@ class TierView:
         place: Where it stands.
         journal: Id of the journal.
         clock_s: Seconds, which only grow.
-        guard: Asked before something is decoded.
     """
 
     def __init__(
@@ -73,10 +67,8 @@ class TierView:
         place: Place,
         journal: bytes,
         clock_s: Callable[[], float] = time.monotonic,
-        guard: Guarding = UNGUARDED,
     ) -> None:
-        self._guard = guard
-        self._shelf = Shelf(place, journal)
+        self._held = TierFiles(place, journal)
         self._clock_s = clock_s
         # Why the tier could not be read, and when that was; empty while it can be.
         self._trouble = ""
@@ -110,7 +102,7 @@ class TierView:
     @property
     def first(self) -> int | None:
         """The oldest offset, as of the last look; None if it holds nothing, or was never looked at."""
-        return self._shelf.first
+        return self._held.first
 
     def refresh(self, *, is_urgent: bool = False) -> None:
         """See what there is now, unless that was seen a moment ago.
@@ -123,7 +115,7 @@ class TierView:
         """
         now_s = self._clock_s()
         if is_urgent or self._read_s is None or now_s - self._read_s >= _FRESH_S:
-            self._shelf.refresh()
+            self._held.refresh()
             self._read_s = now_s
 
     def look(self) -> None:
@@ -146,7 +138,7 @@ class TierView:
             JournalCorruptError: The manifest is damaged there.
             TierUnavailableError: It cannot be read now.
         """
-        return self._shelf.sheets.entry_of(offset)
+        return self._held.entry_of(offset)
 
     def holds(self, offset: int) -> bool:
         """Return whether a file should hold an offset; look anew where none does."""
@@ -156,7 +148,7 @@ class TierView:
 
     def following(self, offset: int) -> int | None:
         """Return the first offset from this one on that is there; None if there is none."""
-        return self._shelf.sheets.following(offset)
+        return self._held.following(offset)
 
     def offset_at(self, time_us: int) -> int | None:
         """Return the offset of the first record that is not older; None if all are.
@@ -166,7 +158,7 @@ class TierView:
             JournalCorruptError, TierUnavailableError: It cannot be read.
         """
         self.look()
-        for entry in self._shelf.sheets.entries(since_us=time_us):
+        for entry in self._held.entries():
             if entry.latest_us >= time_us and entry.records:
                 return self._offset_within(entry, time_us)
         return None
@@ -190,7 +182,7 @@ class TierView:
             TierUnavailableError: It cannot be read now, and never was.
         """
         self.look()
-        for entry in self._shelf.entries():
+        for entry in self._held.entries():
             if entry.first >= end:
                 return
             yield entry
@@ -202,7 +194,7 @@ class TierView:
             TierUnavailableError: It cannot be read now.
         """
         with self.attempt():
-            return self._shelf.flaw_of(entry)
+            return self._held.flaw_of(entry)
 
     def damage_at(self, position: int) -> Damage | None:
         """Return what is wrong where `position` should be, and how far; None if it can be read, or no file names it.
@@ -211,11 +203,10 @@ class TierView:
             TierUnavailableError: It cannot be read now.
         """
         self.refresh(is_urgent=True)
-        sheets = self._shelf.sheets
         try:
             entry = self._entry(position)
         except JournalCorruptError as error:
-            return Damage(position, sheets.parts[sheets.place_of(position)].next, str(error))
+            return Damage(position, None, str(error))
         if entry is None:
             return None
         try:
@@ -253,9 +244,7 @@ class TierView:
         """
         piece = _Piece(blocks, start, end, wanted, limit_bytes)
         try:
-            sheets = self._shelf.sheets
-            most = sheets.reads_total + _SHEETS_LIMIT
-            while not piece.is_done and not piece.is_long and sheets.reads_total < most:
+            while not piece.is_done and not piece.is_long:
                 entry = self._entry(piece.position)
                 if entry is None:
                     break
@@ -302,10 +291,10 @@ class TierView:
         """
         opened = self._open.get(entry.first)
         if opened is None or opened.entry != entry:
-            name = data_name(self._shelf.journal, entry)
+            name = data_name(self._held.journal, entry)
             try:
-                with file_errors(self._shelf.place.address, name), self._guard.decoding(name):
-                    opened = Opened(self._shelf.place.open(name), entry, self._shelf.journal)
+                with file_errors(self._held.place.address, name):
+                    opened = Opened(self._held.place.open(name), entry, self._held.journal)
             except AbsentError as error:
                 self.refresh(is_urgent=True)
                 if self._entry(entry.first) is None:
@@ -336,10 +325,10 @@ class TierView:
         return kept
 
     def _decoded(self, entry: Entry, file: Opened, number: int, groups: tuple[int, ...]) -> list[Block]:
-        name = data_name(self._shelf.journal, entry)
+        name = data_name(self._held.journal, entry)
         stripe = file.stripes[number]
         reach = offsets_text(stripe.first, stripe.next)
-        with file_errors(self._shelf.place.address, name, reach), self._guard.decoding(name):
+        with file_errors(self._held.place.address, name, reach):
             return [Block.parse(block, verify=False) for block in blocks_of(file.table(number, groups))]
 
     def _lack(self, entry: Entry, offset: int, following: int) -> Damage:
@@ -353,8 +342,8 @@ class TierView:
         for hole in entry.holes:
             if hole.first <= offset < hole.next:
                 return Damage(hole.first, hole.next, f"could not be copied to the tier: {hole.cause}")
-        name = data_name(self._shelf.journal, entry)
-        return Damage(offset, following, f"{self._shelf.place.address}: {name}: no record has them")
+        name = data_name(self._held.journal, entry)
+        return Damage(offset, following, f"{self._held.place.address}: {name}: no record has them")
 
 
 class _Piece:

@@ -13,10 +13,9 @@ import numpy as np
 import pyarrow as pa
 
 from hub.journal.wanted import Wanted
-from peers.journal.tier.file_errors import file_errors
+from peers.journal.tier.files import data_name, file_errors
 from peers.journal.tier.parquet import Opened
 from peers.journal.tier.place import AbsentError, place_at
-from peers.journal.tier.shelf import data_name
 from peers.journal.tier.table import SCHEMA
 from peers.spark.connector.errors import DataLostError
 from peers.spark.connector.tier import FileShare

@@ -27,9 +27,9 @@ from pyspark.sql.datasource import InputPartition
 
 from hub.journal.manifest import Entry
 from hub.journal.wanted import Wanted
+from peers.journal.tier.files import TierFiles, data_name
 from peers.journal.tier.parquet import Opened
 from peers.journal.tier.place import place_at
-from peers.journal.tier.shelf import Shelf, data_name
 from peers.spark.connector.ranges import split
 
 __all__ = ["LOOK_EVERY_S", "FileShare", "Sought", "plan"]
@@ -86,12 +86,12 @@ def plan(sought: Sought, tier: str, partitions: int) -> list[InputPartition]:
     """
     if not tier or sought.start >= sought.end:
         return list(split(sought.start, sought.end, partitions, sought.journal, sought.epoch))
-    shelf = _shelves.looked_at(tier, sought)
+    held = _manifests.looked_at(tier, sought)
     wanted = Wanted(sought.topics)
     files: list[FileShare] = []
     gaps: list[tuple[int, int]] = []
     at = sought.start
-    for entry in shelf.entries(at):
+    for entry in held.entries(at):
         if entry.first >= sought.end:
             break
         if entry.first > at:
@@ -102,7 +102,7 @@ def plan(sought: Sought, tier: str, partitions: int) -> list[InputPartition]:
             files.append(FileShare(begin, at, sought.journal, tier, known))
     if at < sought.end:
         gaps.append((at, sought.end))
-    found: list[InputPartition] = list(_cut(files, shelf, partitions))
+    found: list[InputPartition] = list(_cut(files, held, partitions))
     for begin, end in gaps:
         found += split(begin, end, max(1, partitions - len(files)), sought.journal, sought.epoch)
     return found
@@ -113,36 +113,39 @@ def _is_recent(entry: Entry, sought: Sought) -> bool:
     return entry.latest_us >= sought.since_us or bool(entry.holes)
 
 
-def _cut(files: Sequence[FileShare], shelf: Shelf, partitions: int) -> Iterator[FileShare]:
+def _cut(files: Sequence[FileShare], held: TierFiles, partitions: int) -> Iterator[FileShare]:
     """Yield the shares, cut between stripes if they are fewer than wanted."""
     wanted = -(-partitions // len(files)) if files else 1
     for share in files:
         if wanted == 1:
             yield share
             continue
-        edges = [edge for edge in _stripes.edges(shelf, share.entry) if share.start < edge < share.end]
+        edges = [edge for edge in _stripes.edges(held, share.entry) if share.start < edge < share.end]
         step = max(1, -(-(len(edges) + 1) // wanted))
         cuts = [share.start, *edges[step - 1 :: step], share.end]
         for begin, end in pairwise(cuts):
             yield FileShare(begin, end, share.journal, share.tier, share.entry)
 
 
-class _Shelves:
+class _Manifests:
     """The manifests that this process knows, each with the time at which it was looked at."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, str], tuple[Shelf, float]] = {}
+        self._known: dict[tuple[str, str], tuple[TierFiles, float]] = {}
 
-    def looked_at(self, tier: str, sought: Sought) -> Shelf:
+    def looked_at(self, tier: str, sought: Sought) -> TierFiles:
         """Return the manifest of a journal, as new as it need be."""
         key = (tier, sought.journal)
         now_s = time.monotonic()
-        shelf, looked_s = self._known.get(key) or (Shelf(place_at(tier), bytes.fromhex(sought.journal)), -LOOK_EVERY_S)
-        covers = shelf.next is not None and sought.end <= shelf.next
+        held, looked_s = self._known.get(key) or (
+            TierFiles(place_at(tier), bytes.fromhex(sought.journal)),
+            -LOOK_EVERY_S,
+        )
+        covers = held.next is not None and sought.end <= held.next
         if not covers and now_s - looked_s >= LOOK_EVERY_S:
-            shelf.refresh()
-            self._known[key] = shelf, now_s
-        return shelf
+            held.refresh()
+            self._known[key] = held, now_s
+        return held
 
     def forget(self) -> None:
         """Look at all of them again."""
@@ -155,23 +158,23 @@ class _Stripes:
     def __init__(self) -> None:
         self._known: dict[tuple[str, str, str], list[int]] = {}
 
-    def edges(self, shelf: Shelf, entry: Entry) -> list[int]:
+    def edges(self, held: TierFiles, entry: Entry) -> list[int]:
         """Return the offsets behind each stripe of a file.
 
         Raises:
             JournalCorruptError: The file is damaged.
             TierUnavailableError: It cannot be read now.
         """
-        key = (shelf.place.address, shelf.journal.hex(), entry.name)
+        key = (held.place.address, held.journal.hex(), entry.name)
         edges = self._known.get(key)
         if edges is None:
-            with shelf.place.open(data_name(shelf.journal, entry)) as file:
-                edges = [stripe.next for stripe in Opened(file, entry, shelf.journal).stripes]
+            with held.place.open(data_name(held.journal, entry)) as file:
+                edges = [stripe.next for stripe in Opened(file, entry, held.journal).stripes]
             if len(self._known) >= _OPENED_LIMIT:
                 self._known.pop(next(iter(self._known)))
             self._known[key] = edges
         return edges
 
 
-_shelves = _Shelves()
+_manifests = _Manifests()
 _stripes = _Stripes()

@@ -7,9 +7,9 @@ from pathlib import Path
 from hub.journal.block import Block, Record, pack
 from hub.journal.wanted import Wanted
 from peers.journal.store import Segmenting, Store
+from peers.journal.tier.files import TierFiles, data_name
 from peers.journal.tier.parquet import Opened
 from peers.journal.tier.place import Place
-from peers.journal.tier.shelf import Shelf, data_name
 from peers.journal.tier.table import blocks_of
 from peers.journal.view import View
 from tests.journal.files import ALL, AT_US, fill, numbered, opened, records
@@ -40,10 +40,10 @@ def journal(path: Path, *counts: int, padding: int = 0) -> Path:
 
 def copied(place: Place, journal_id: bytes) -> list[Record]:
     """All records of a tier, read as other tools would: file by file as the manifest names them."""
-    shelf = Shelf(place, journal_id)
-    shelf.refresh()
+    held = TierFiles(place, journal_id)
+    held.refresh()
     found: list[Record] = []
-    for entry in shelf.entries():
+    for entry in held.entries():
         with place.open(data_name(journal_id, entry)) as file:
             read = Opened(file, entry, journal_id)
             read.check()

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hub.errors import GoneError, JournalCorruptError, UsageError
+from hub.errors import GoneError, JournalCorruptError
 from hub.journal.block import Record
 from hub.policy.grants import allows_by
 from peers.journal.history import History
 from peers.journal.tier import parquet, table, tier_view
 from peers.journal.tier.copier import Copier, TierRetention
+from peers.journal.tier.files import TierFiles, data_name
 from peers.journal.tier.place import Place, TierUnavailableError, place_at
-from peers.journal.tier.shelf import Shelf, data_name
 from peers.journal.view import LARGE_FACTOR, Extent
 from tests.journal.files import AT_US, everything, fill, flip, hurt_block, opened, records, segments
 from tests.journal.tier.made import fill_untidily, id_of
@@ -108,10 +108,10 @@ def read(
 def test_there_is_something_to_test(kept: Kept) -> None:
     """The first files are nowhere but in the tier; the tier has several, and the newest records are not in it."""
     assert kept.here == 100
-    shelf = Shelf(place_at(kept.tier), id_of(kept.path))
-    shelf.refresh()
-    assert len(list(shelf.entries())) > 2
-    assert kept.here < (shelf.next or 0) < len(kept.records)
+    held = TierFiles(place_at(kept.tier), id_of(kept.path))
+    held.refresh()
+    assert len(list(held.entries())) > 2
+    assert kept.here < (held.next or 0) < len(kept.records)
 
 
 def test_all_of_it(place: Place, tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_answers_are_bounded(kept: Kept, history: History) -> None:
         assert piece.next > start
 
 
-@pytest.mark.parametrize("limit", ["_STRIPES_LIMIT", "_FILES_LIMIT", "_SHEETS_LIMIT"])
+@pytest.mark.parametrize("limit", ["_STRIPES_LIMIT", "_FILES_LIMIT"])
 @pytest.mark.parametrize("prefixes", [("",), ("/t/1",), ("/none",)])
 def test_one_answer_does_not_take_long(
     kept: Kept, history: History, monkeypatch: pytest.MonkeyPatch, limit: str, prefixes: tuple[str, ...]
@@ -218,9 +218,9 @@ def test_what_the_tier_deleted(kept: Kept, history: History) -> None:
     """It is gone, also for who has the tier open; reading goes on at what is left."""
     assert read(history, 0, 5) == kept.records[:5]
     kept.copy(TierRetention(1, 0))
-    shelf = Shelf(place_at(kept.tier), id_of(kept.path))
-    shelf.refresh()
-    left = shelf.first or 0
+    held = TierFiles(place_at(kept.tier), id_of(kept.path))
+    held.refresh()
+    left = held.first or 0
     assert left > 40
     for start in (39, 2):
         with pytest.raises(GoneError) as caught:
@@ -233,10 +233,10 @@ def test_what_the_tier_deleted(kept: Kept, history: History) -> None:
 
 def test_a_gap(kept: Kept, history: History) -> None:
     """What was deleted here before it was copied is gone, and said to be, with where to go on."""
-    shelf = Shelf(place_at(kept.tier), id_of(kept.path))
-    shelf.refresh()
-    lost = list(shelf.entries())[1]
-    shelf.place.delete(f"{shelf.journal.hex()}/manifest/{lost.name}.json")
+    held = TierFiles(place_at(kept.tier), id_of(kept.path))
+    held.refresh()
+    lost = list(held.entries())[1]
+    held._write([entry for entry in held.entries() if entry != lost])
     assert read(history, 0, lost.first) == kept.records[: lost.first]
     with pytest.raises(GoneError) as caught:
         read(history, lost.first)
@@ -294,10 +294,10 @@ def test_a_tier_that_goes_away(kept: Kept, tmp_path: Path) -> None:
 
 def flipped(kept: Kept, number: int, place: int) -> tuple[int, int]:
     """Damage a file of the tier; return the range that it holds."""
-    shelf = Shelf(place_at(kept.tier), id_of(kept.path))
-    shelf.refresh()
-    entry = list(shelf.entries())[number]
-    flip(Path(kept.tier) / data_name(shelf.journal, entry), place % entry.size_bytes)
+    held = TierFiles(place_at(kept.tier), id_of(kept.path))
+    held.refresh()
+    entry = list(held.entries())[number]
+    flip(Path(kept.tier) / data_name(held.journal, entry), place % entry.size_bytes)
     return entry.first, entry.next
 
 
@@ -336,17 +336,20 @@ def test_holes(tmp_path: Path) -> None:
     history.close()
 
 
-def test_a_damaged_manifest(kept: Kept) -> None:
-    """It is an error that names the sheet."""
-    (sheet, *_) = sorted(Path(kept.tier).glob("*/manifest/*"))
-    flip(sheet, 100)
-    history = History(str(kept.path), kept.tier)
-    with pytest.raises(JournalCorruptError, match=sheet.name):
-        read(history)
-    history.close()
-
-
-def test_an_address_that_is_none(kept: Kept) -> None:
-    """It is told when the journal is opened."""
-    with pytest.raises(UsageError):
-        History(str(kept.path), "gs://bucket/x")
+def test_a_damaged_manifest(kept: Kept, history: History) -> None:
+    """It is an error that names it, and how far it reaches; what is here is read, and what was known before."""
+    assert read(history) == kept.records
+    (manifest,) = Path(kept.tier).glob("*/manifest.json")
+    flip(manifest, 100)
+    history.tier.refresh(is_urgent=True)
+    assert read(history) == kept.records
+    anew = History(str(kept.path), kept.tier)
+    for act in (lambda: read(anew), lambda: anew.fetch(0, None, ("",), 0, time_us=AT_US)):
+        with pytest.raises(JournalCorruptError, match=manifest.name):
+            act()
+    damage = anew.damage_at(5)
+    assert damage is not None
+    assert (damage.first, damage.next) == (5, kept.here)
+    assert anew.extent.first == 0
+    assert read(anew, kept.here) == kept.records[kept.here :]
+    anew.close()

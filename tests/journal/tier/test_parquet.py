@@ -72,8 +72,8 @@ def holed() -> tuple[bytes, Entry]:
     return bytes(data), entry
 
 
-def test_a_file_says_what_its_sheet_says() -> None:
-    """All of it, so that a sheet that was lost can be written anew; a file that only has holes, too."""
+def test_a_file_says_what_the_manifest_says() -> None:
+    """All of it, so that a manifest that was lost can be made anew; a file that only has holes, too."""
     data, entry = holed()
     assert entry_from(data, (0, 90), JOURNAL) == entry
     maker = FileMaker(JOURNAL, 7)
@@ -82,17 +82,7 @@ def test_a_file_says_what_its_sheet_says() -> None:
     assert entry_from(bytes(nothing), (7, 9), JOURNAL) == known
 
 
-def test_a_file_that_does_not_say_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One of an earlier version: the holes are known, why they are there is not."""
-    monkeypatch.setattr(parquet, "_Outline", lambda journal, stripes, *_: {"journal": journal, "stripes": stripes})
-    data, entry = holed()
-    monkeypatch.undo()
-    found = entry_from(data, (0, 90), JOURNAL)
-    assert [(hole.first, hole.next) for hole in found.holes] == [(40, 50), (80, 90)]
-    assert (found.records, found.topics, found.earliest_us) == (entry.records, entry.topics, entry.earliest_us)
-
-
-def test_no_sheet_for_what_is_not_as_it_was() -> None:
+def test_no_entry_for_what_is_not_as_it_was() -> None:
     """Other offsets than its name says, half a file, other values, statistics that readers would believe."""
     data, entry = holed()
     tail = data[-entry.tail_bytes :]

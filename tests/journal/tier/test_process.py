@@ -121,10 +121,7 @@ def test_it_may_be_killed_at_any_time(order: Order) -> None:
     """Whoever comes next goes on: each record once, byte for byte."""
     path = Path(order.path)
     chance = random.Random(14)  # noqa: S311
-    code = (
-        "import sys; from peers.journal.tier import parquet, process, shelf;"
-        "parquet.FILE_BYTES = 100; shelf.JOINED_SHEETS = 3; process.main()"
-    )
+    code = "import sys; from peers.journal.tier import parquet, process;parquet.FILE_BYTES = 100; process.main()"
     for _ in range(4):
         fill_untidily(path, *[5] * 50)
         ours, theirs = socket.socketpair()

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from hub.errors import JournalCorruptError
 from hub.journal.manifest import Entry
 from peers.journal.tier import table as tables
+from peers.journal.tier.files import TierFiles, data_name
 from peers.journal.tier.parquet import FileMaker
 from peers.journal.tier.place import TierUnavailableError, place_at
-from peers.journal.tier.shelf import Shelf, data_name
 from peers.spark.connector import tier
 from peers.spark.connector.errors import DataLostError
 from peers.spark.connector.file import file_tables
@@ -30,21 +30,21 @@ ALL = ("",)
 @pytest.fixture(autouse=True)
 def _anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """What other tests have looked at is not known."""
-    monkeypatch.setattr(tier, "_shelves", tier._Shelves())
+    monkeypatch.setattr(tier, "_manifests", tier._Manifests())
     monkeypatch.setattr(tier, "_stripes", tier._Stripes())
 
 
 def put(folder: Path, first: int, following: int, *, hole: int = 0) -> Entry:
     """Add a file with numbered records, and behind them a hole."""
-    shelf = Shelf(place_at(str(folder)), JOURNAL)
-    shelf.refresh()
+    held = TierFiles(place_at(str(folder)), JOURNAL)
+    held.refresh()
     maker = FileMaker(JOURNAL, first)
     for block in blocks(following - first, first):
         maker.add(block)
     if hole:
         maker.pass_over(following + hole, "damaged")
     data, entry = maker.finish()
-    shelf.put(data, entry)
+    held.put(data, entry)
     return entry
 
 
