@@ -94,7 +94,7 @@ _GROUPS: dict[str, dict[str, _Command]] = {
         "trace": _Command(
             "mesh:trace",
             "Show the way of a topic through a mesh, with the time of each hop: for admins.",
-            ("hub trace /zeek/dns", "hub trace /zeek/dns --known"),
+            ("hub trace /zeek/dns", "hub trace /zeek/dns --json"),
         ),
     },
     "Administer": {

@@ -37,7 +37,6 @@ from peers.client.exchange import ClientStatistics, Exchange
 from peers.client.journal import Committed, JournalState, journal_of, time_us
 from peers.client.names import LISTED_UNDER, KnownName, ServiceName, list_names
 from peers.client.publications import target
-from peers.client.read_position import ReadPosition
 from peers.client.requests import TIMEOUT_S, unfailed
 from peers.client.routes import Addressed
 from peers.client.service import CONCURRENCY, Batches, Each, Service, ServiceRequest
@@ -359,6 +358,7 @@ class Client:
         if (from_offset is not None and from_time is not None) or min(from_offset or 0, epoch) < 0:
             raise UsageError("from_offset and epoch, which are 0 or more, and from_time exclude each other")
         from peers.client.journal_stream import JournalStream, Start  # noqa: PLC0415 -- loaded late
+        from peers.client.read_position import ReadPosition  # noqa: PLC0415 -- the same
 
         read_position = ReadPosition(self._reports.decode)
         at_us = END_OF_TIME_US if from_offset is None and from_time is None else time_us(from_time)

@@ -16,12 +16,14 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterable
 from enum import Enum
 from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from hub.batch import Batch, Message
 from hub.errors import ClosedError, UsageError
-from peers.client.read_position import ReadPosition
 from peers.client.routes import Claim, Wanted
+
+if TYPE_CHECKING:
+    from peers.client.read_position import ReadPosition  # it loads blocks
 
 __all__ = [
     "Decode",

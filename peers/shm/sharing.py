@@ -10,24 +10,26 @@ Owner: one connection. Invariants: a descriptor is taken out of the transport's 
 before anything else is looked at, so that frames and descriptors stay in step also behind a refusal; what a client was
 sent and has not taken is bounded (`is_full`).
 
-Limits: `hub.settings.shm.SharedMemorySettings`. What is beyond `descriptors` is not refused but copied.
+Limits: `hub.settings.settings.SharedMemorySettings`. What is beyond `descriptors` is not refused but copied.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from hub.batch import BATCH_OVERHEAD_BYTES, Batch
 from hub.errors import CloseCode, InternalError, ProtocolError, RejectedError
 from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH, FLAG_SHARED, Frame, encode_frame
 from hub.quotas.usage import Usage
-from hub.settings.settings import SharedMemorySettings
 from peers.shm import memory
 from peers.shm.memory import Account, Descriptor
 from peers.shm.transport import UnixTransport
 from peers.wire.shared import DESCRIPTORS, Handle, Segment, encode_segment, plain_bytes
+
+if TYPE_CHECKING:  # clients share memory, too, and load no settings of hubs
+    from hub.settings.settings import SharedMemorySettings
 
 __all__ = [
     "BLOCK_ALIGNMENT",
