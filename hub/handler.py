@@ -303,11 +303,6 @@ class Handler:
         """How many messages were written to it."""
         return self._offered_messages - self.dropped_messages - self.held_messages
 
-    def recount(self, messages: int, size_bytes: int) -> None:
-        """Count so many more messages and bytes as delivered, or fewer: an outlet may leave some out, or keep them."""
-        self._offered_messages += messages
-        self.delivered_bytes += size_bytes
-
     def offer(self, batch: Batch) -> None:
         """Take a batch: to be written at the end of the turn, to be queued, or to be dropped by the policy."""
         if not self._direct:

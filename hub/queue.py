@@ -160,29 +160,6 @@ class BoundedQueue:
         self._shrink(taken_bytes)
         return taken
 
-    def take_messages(self, most: int) -> list[Batch]:
-        """Remove and return the oldest messages up to the next gap.
-
-        Args:
-            most: How many messages at most; the last frame may bring more, where its values cannot be told apart.
-        """
-        self._cut_off_skipped()
-        taken: list[Batch] = []
-        while self._items and most > 0 and not self._front_gap:
-            first = self._items[0]
-            if isinstance(first, int):
-                break
-            head, rest = (first, None) if first.messages <= most else first.split(most)
-            self._discard_first()
-            self.messages -= head.messages
-            most -= head.messages
-            taken.append(head)
-            if rest is not None:
-                self._items.appendleft(rest)
-                self._held.hold(rest)
-                self._grow(rest.size_bytes)
-        return taken
-
     def clear(self) -> None:
         """Lose everything that is held; it becomes one gap."""
         gaps = 0

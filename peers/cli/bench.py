@@ -14,7 +14,6 @@ from typing import Annotated, Any
 from cyclopts import App, Group, Parameter
 from rich.console import Console
 
-from hub.errors import UsageError
 from hub.overflow import Overflow
 from peers.bench.plan import Plan, Transport
 from peers.bench.report import Environment, Report, page, stream_report
@@ -22,7 +21,7 @@ from peers.bench.stage import Stage, Told, Watch
 from peers.bench.worker import PlanError
 from peers.bench.y import MODES, Mode, YPlan, YTransport, run_y
 from peers.cli.flag_values import FlagError, size_of
-from peers.cli.output import shown_bar
+from peers.cli.output import shown_bar, write_file
 from peers.cli.texts import examples
 from peers.transport.endpoints import InvalidEndpointError
 from peers.wire.hello import QueueWish
@@ -214,18 +213,6 @@ def shown_progress(*, shown: bool) -> Iterator[Told]:
             return lambda done, total: tell(what, done, total or None)
 
         yield told
-
-
-def write_file(path: Path, content: bytes) -> None:
-    """Write a file.
-
-    Raises:
-        UsageError: It cannot be written.
-    """
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
 
 
 def bench(

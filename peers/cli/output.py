@@ -14,7 +14,10 @@ import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import NamedTuple
+
+from hub.errors import UsageError
 
 _Work = tuple[bytes, asyncio.Future[None]]
 
@@ -174,3 +177,15 @@ async def shown_progress(look: Callable[[], Progress]) -> AsyncIterator[None]:
         finally:
             updating.cancel()
             await asyncio.wait([updating])
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file that a command was asked for.
+
+    Raises:
+        UsageError: It cannot be written.
+    """
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from error

@@ -115,18 +115,6 @@ def check_folder(archive: str) -> None:
         raise UsageError(f"{archive}: there is no such archive")
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a text to a file.
-
-    Raises:
-        UsageError: It cannot be written.
-    """
-    try:
-        path.write_text(text)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
-
-
 def write_csv(path: Path, heads: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Write a table to a file, and make the folder for it.
 

@@ -14,7 +14,8 @@ from cyclopts import Group, Parameter
 from hub.topics import check_prefix
 from peers.cli.contexts import ContextName
 from peers.cli.flag_values import FlagError, check_count, check_positive
-from peers.cli.spark import MESSAGES, SPARK, Engine, check_folder, described, write_csv, write_text
+from peers.cli.output import write_file
+from peers.cli.spark import MESSAGES, SPARK, Engine, check_folder, described, write_csv
 from peers.cli.url import DEFAULT_URL, HubUrl, TlsFiles, TokenFile, text_or_path
 from peers.spark.connector.options import Access
 from peers.spark.report.page import page
@@ -253,7 +254,7 @@ def report(
         findings = survey(job.spark, archive, questions, job.progress)
     _show_findings(findings, time.monotonic() - begun)
     if output.html is not None:
-        write_text(output.html, page(findings))
+        write_file(output.html, page(findings).encode())
     if output.csv is not None:
         for name, sheet in sheets(findings).items():
             write_csv(output.csv / name, sheet.heads, sheet.rows)

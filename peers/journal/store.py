@@ -300,19 +300,6 @@ class Store:
             if commit.entries_bytes >= _HELD_BYTES:
                 self._active.write(commit.take())
 
-    def add_block(self, data: bytes) -> None:
-        """Add a block as it is, which begins where the records before it end.
-
-        Raises:
-            JournalUnavailableError: Nothing of the commit stands.
-            ValueError: It begins elsewhere; nothing of the commit stands.
-        """
-        with self._attempt() as commit:
-            commit.add_block(data)
-            self.next = commit.next
-            if commit.entries_bytes >= _HELD_BYTES:
-                self._active.write(commit.take())
-
     def skip(self, following: int) -> None:
         """Go on at a later offset: what is before it is missing, and told to be. No commit may be open.
 

@@ -376,19 +376,15 @@ class View:
             position = self._collect(blocks, start, end, wanted, limit_bytes)
         return Fetched(start, position, extent, blocks)
 
-    def _collect(  # noqa: C901 -- one walk, with all its ends
-        self, blocks: list[bytes], start: int, end: int, wanted: Wanted, limit_bytes: int
-    ) -> int:
+    def _collect(self, blocks: list[bytes], start: int, end: int, wanted: Wanted, limit_bytes: int) -> int:
         """Append what is wanted; return where to go on: also where that is damaged, if something stands before it."""
         position = start
         size = looked_at = number = 0
         try:
             for row in self.rows(start):
                 following = min(row.next, end)
-                block = None
                 if wanted.may_hold(row.topics):
                     block = self._begun(row, wanted) or self.block(row)
-                if block is not None:
                     marks = wanted.marks(block.topics)
                     stop = following if 0 in marks else _stop(block, max(start, row.first), following, limit_bytes)
                     found = _selected(block, max(start, row.first), stop, marks)
@@ -419,9 +415,9 @@ class View:
         """Return a block of which some was given before, where it is kept for who reads on."""
         return self._kept.get((row, wanted.prefixes)) if self._kept else None
 
-    def _keep(self, row: BlockRow, wanted: Wanted, block: Block | None) -> None:
+    def _keep(self, row: BlockRow, wanted: Wanted, block: Block) -> None:
         """Keep a block of which some is given."""
-        if block is None or len(block.data) > _KEPT_BYTES:
+        if len(block.data) > _KEPT_BYTES:
             return
         key = row, wanted.prefixes
         self._kept[key] = block

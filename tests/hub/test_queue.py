@@ -170,18 +170,6 @@ class NaiveQueue:
         """The gap in front."""
         return self.items.pop(0) if self.items and isinstance(self.items[0], int) else 0  # type: ignore[return-value]
 
-    def take_messages(self, most: int) -> list[int]:
-        """The oldest messages up to the next gap."""
-        taken: list[int] = []
-        while len(taken) < most and self.items and not isinstance(self.items[0], int):
-            frames = self.items[0]
-            taken.append(frames[0].values.pop(0)[0])
-            if not frames[0].values:
-                del frames[0]
-            if not frames:
-                del self.items[0]
-        return taken
-
     def take(self, limit_bytes: int) -> list[NaiveBatch]:
         """Batches up to a gap or the limit."""
         taken: list[NaiveBatch] = []
@@ -249,13 +237,6 @@ class QueueAgainstNaive(RuleBasedStateMachine):
         naive = self.naive.take(limit_bytes)
         assert numbers == numbers_in(naive)
         assert [batch.size_bytes for batch in taken] == [size_of(batch) for batch in naive]
-        self.taken += len(numbers)
-
-    @rule(most=st.integers(1, 20))
-    def take_messages(self, most: int) -> None:
-        """So many messages from the front, also out of the midst of a batch."""
-        numbers = numbers_of(self.real.take_messages(most))
-        assert numbers == self.naive.take_messages(most)
         self.taken += len(numbers)
 
     @rule()
