@@ -42,13 +42,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from hub.config import ConfigError
 from hub.errors import UsageError
-from hub.keys import closest
 from hub.policy.certificate_name import CertificateName, parse_certificate_name
 from hub.policy.limits import read_limits
 from hub.policy.path import Path, parse_path
 from hub.policy.policy import BUILT_IN, RESERVED_USERS, Action, Policy, RolePermissions, check_user
+from hub.settings.config import ConfigError
+from hub.settings.keys import closest
 from hub.topics import printable
 
 __all__ = ["Accounts", "read_accounts", "read_policy"]

@@ -20,12 +20,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-from hub.config import ConfigError
 from hub.errors import UsageError
-from hub.keys import closest
 from hub.policy.policy import check_user
 from hub.quotas.limits import QuotaLimits, RateLimits, SetLimits
 from hub.quotas.resource import Resource
+from hub.settings.config import ConfigError
+from hub.settings.keys import closest
 from hub.sizes import parse_size
 from hub.topics import printable
 

@@ -1,8 +1,4 @@
-"""Of what keys are made: units, ranges, and what a text may be.
-
-The annotation of each key carries its unit, its range and what it does, so that documentation, environment and command
-line are made from it (`hub.keys`). Owner of the state: nobody, these are constants.
-"""
+"""Units, ranges and text patterns of settings."""
 
 from __future__ import annotations
 
@@ -34,13 +30,12 @@ GIB = 1024 * MIB
 TIB = 1024 * GIB
 
 FOREVER_S = 100 * 366 * 86_400.0
-"""A hundred years, seconds."""
 
 NAME_BYTES = 64
 """The wire's HELLO takes names of up to 64 bytes."""
 
 SMALLEST_QUEUE_BYTES = KIB
-"""Below this a queue holds no message of ordinary size, which would be "drop all" under another name."""
+"""A smaller queue would hold no ordinary message."""
 
 PATH_BYTES = 4096
 """PATH_MAX of Linux."""
@@ -50,13 +45,11 @@ URL_BYTES = 2048
 PRINTABLE = r"^[^\x00-\x1f\x7f-\x9f]*$"
 
 ROLE = r"^([A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63})?$"
-"""The name of a role, or nothing."""
 
 Url = Annotated[str, Meta(pattern=PRINTABLE, min_length=1, max_length=URL_BYTES)]
 
 LIVE = Meta(extra={"live": True})
-"""A reload changes it, for those who come and for what is due from then on. Other keys need a restart: what was made of
-them at the start stays as it was made."""
+"""A reload changes the key, for new connections and for timeouts set from then on. Other keys need a restart."""
 
 
 def between(unit: str, least: float, most: float, description: str) -> Meta:

@@ -11,12 +11,12 @@ from typing import Any, Final
 
 import msgspec
 
-from hub.config import told
 from hub.errors import UsageError
 from hub.events import AUDIT_TOPIC
 from hub.handler import Handler
-from hub.keys import KEYS
 from hub.requests.hub_services import Function
+from hub.settings.config import told
+from hub.settings.keys import KEYS
 from hub.topics import RESERVED
 from peers.admin.access import audited, kick, policy_test, rights, users
 from peers.admin.graph import graph, trace
@@ -33,7 +33,7 @@ from peers.node.node import Node
 def settings(node: Node) -> Function:
     """Return the service.
 
-    It takes null, and gives a list of maps: the fields of `hub.config.told`; `live`, whether a reload changes it, and
+    It takes null, and gives a list of maps: the fields of `told`; `live`, whether a reload changes it, and
     `description`.
     """
 

@@ -147,7 +147,7 @@ def _is_senseless(error: HubError) -> bool:
     """Return whether it is the command line that must be changed, not a file, a variable or a hub."""
     if isinstance(error, _SENSELESS):
         return True
-    from hub.config import ConfigError  # noqa: PLC0415 -- only where something is wrong
+    from hub.settings.config import ConfigError  # noqa: PLC0415 -- only where something is wrong
     from peers.transport.endpoints import InvalidEndpointError  # noqa: PLC0415 -- the same
 
     if isinstance(error, InvalidEndpointError):  # addresses, too, come from the command line

@@ -1,6 +1,6 @@
 """`hub run`: start a hub and stay until a signal; `hub check-config`: show the settings that it would use. Their flags.
 
-There is a flag for each key of `hub.keys`. A text is passed on as it was given: what it means, and whether it is in
+There is a flag for each key of `hub.settings`. A text is passed on as it was given: what it means, and whether it is in
 range, is judged in one place for files, the environment and flags (`peers.daemon.sources`).
 """
 
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Group, Parameter
 
-from hub.config import told
-from hub.keys import KEYS, Kind, value_at
+from hub.settings.config import told
+from hub.settings.keys import KEYS, Kind, value_at
 from hub.twins import remark
 from peers.cli.texts import print_json, show
 from peers.daemon.sources import Loaded, flag, load

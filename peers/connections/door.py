@@ -27,9 +27,9 @@ from contextlib import suppress
 from pathlib import Path
 from struct import Struct
 
-from hub.config import ConfigError
 from hub.errors import CloseCode, NotRecognisedError, RejectedError
 from hub.policy.policy import ZEEK, Rights
+from hub.settings.config import ConfigError
 from peers.connections.connection import Connection
 from peers.node.node import Node
 from peers.transport.transport import NO_TRANSPORT

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from hub.config import ConfigError
 from hub.delivery import Role
 from hub.errors import CloseCode, NotRecognisedError, RejectedError
 from hub.frame import encode_frame
@@ -30,6 +29,7 @@ from hub.handler import Handler
 from hub.limits import LINK_COST
 from hub.overflow import QueueLimits
 from hub.policy.policy import Rights
+from hub.settings.config import ConfigError
 from hub.topics import printable
 from peers.connections.door import enter, own_token, rights_of, take_place
 from peers.links.link import Link

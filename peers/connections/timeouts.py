@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 
-from hub.settings.limits import Limits
+from hub.settings.sections import Limits
 
 __all__ = ["LINGER_S", "Lingering", "Progress"]
 

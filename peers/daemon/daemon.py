@@ -26,10 +26,10 @@ from typing import NamedTuple, cast
 
 import structlog
 
-from hub.config import reloaded
 from hub.errors import CloseCode, StorageError
 from hub.overflow import Overflow, QueueLimits
 from hub.quotas.resource import Resource
+from hub.settings.config import reloaded
 from hub.settings.settings import Settings
 from peers.admin.services import add_services
 from peers.connections import broker_tls

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hub.errors import CloseCode
-from hub.settings.access import TlsSettings
+from hub.settings.sections import TlsSettings
 from peers.node.node import Connected, Node
 from peers.transport.tls import TlsError, load_authorities
 from peers.users.access import Access

@@ -1,6 +1,6 @@
 """Where settings come from: a TOML file, then the environment, then flags; a later one wins, key by key.
 
-Purpose: turn these three into layers for `hub.config.merge`, name each value's source as a person would ("hub.toml",
+Purpose: turn these three into layers for `hub.settings.merge`, name each value's source as a person would ("hub.toml",
 "environment HUB_QUEUE_MESSAGES", "flag --queue-messages"), and check what only this package can: that URLs are URLs.
 
 Owner of the state: nobody. The environment and the flags are arguments; one file is read, once, by `load`. Loading
@@ -19,8 +19,8 @@ from typing import cast
 
 import msgspec
 
-from hub.config import ConfigError, merge
-from hub.keys import KEYS, Key, closest
+from hub.settings.config import ConfigError, merge
+from hub.settings.keys import KEYS, Key, closest
 from hub.settings.settings import Settings
 from peers.transport.endpoints import Endpoint, InvalidEndpointError, Scheme
 from peers.users.admin_token import AdminToken, usual_place
@@ -79,7 +79,7 @@ class Loaded:
 
     Attributes:
         settings: In range and consistent; the name may be empty (the host's is meant).
-        origins: For each path of `hub.keys.KEYS`: "default", the file's path, "environment HUB_X" or "flag --x".
+        origins: For each path of `hub.settings.KEYS`: "default", the file's path, "environment HUB_X" or "flag --x".
         listen: `settings.listen`, parsed.
         peers: `settings.peers`, parsed.
     """

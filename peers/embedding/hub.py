@@ -25,8 +25,8 @@ from typing import Any, Self, Unpack
 
 import structlog
 
-from hub.config import DEFAULT, ConfigError
 from hub.errors import CloseCode, RejectedError, UsageError
+from hub.settings.config import DEFAULT, ConfigError
 from peers.client.blocking import BlockingClient
 from peers.client.connecting import Connecting
 from peers.client.connection import Connection

@@ -31,8 +31,7 @@ from hub.handler import Handler
 from hub.journal.epoch import end_of
 from hub.quotas.usage import Usage
 from hub.routes import Route
-from hub.settings.journal import JournalSettings
-from hub.settings.limits import Limits
+from hub.settings.sections import JournalSettings, Limits
 from hub.topics import check_prefix
 from peers.journal.consumers.positions import Positions, positions_path
 from peers.journal.consumers.service import Consumers

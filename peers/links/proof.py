@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 
-from hub.config import ConfigError
+from hub.settings.config import ConfigError
 from peers.wire.token import Renewal, encode_token
 
 __all__ = ["LinkProof"]

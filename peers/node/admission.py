@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
-from hub.settings.limits import Limits
+from hub.settings.sections import Limits
 from peers.transport.endpoints import host_of
 from peers.transport.tls_transport import TlsTransport
 

@@ -129,7 +129,7 @@ class Node:
     def __init__(self, settings: Settings, *, name: str = "hub", hub_id: bytes = b"") -> None:  # noqa: PLR0915 -- many parts
         self.settings = settings
         self.origins: Mapping[str, str] = {}
-        """Where each of them came from, by its path (`hub.config`); the daemon sets it."""
+        """Where each of them came from, by its path (`hub.settings.config`); the daemon sets it."""
         self.name = name
         urls = (*settings.listen, *settings.peers)
         # Whether all Zeeks are nodes of clusters over ZeroMQ, which have no data stores.

@@ -29,7 +29,7 @@ from peers.shm.transport import UnixTransport
 from peers.wire.shared import DESCRIPTORS, Handle, Segment, encode_segment, plain_bytes
 
 if TYPE_CHECKING:  # clients share memory, too, and load no settings of hubs
-    from hub.settings.settings import SharedMemorySettings
+    from hub.settings.sections import SharedMemorySettings
 
 __all__ = [
     "BLOCK_ALIGNMENT",

@@ -20,7 +20,7 @@ from hub.frame import BATCH_COUNT, FLAG_BATCH, Encoding, Frame
 from hub.handler import Handler
 from hub.overflow import QueueLimits
 from hub.settings.ranges import FOREVER_S
-from hub.settings.stores import StoresSettings
+from hub.settings.sections import StoresSettings
 from hub.stores.command import Change, Command, StoreLimits
 from hub.stores.naming import parse_feed, parse_store
 from hub.topics import RESERVED

@@ -296,7 +296,7 @@ def _scheme(url: str, name: str) -> Scheme:
         return Scheme(name.lower())
     except ValueError:
         known = [scheme.value for scheme in Scheme]
-        from hub.keys import closest  # noqa: PLC0415 -- only where something is wrong
+        from hub.settings.keys import closest  # noqa: PLC0415 -- only where something is wrong
 
         hint = closest(name, known)
         text = f"unknown scheme {name!r}, expected {', '.join(known)}{hint}"
@@ -382,7 +382,7 @@ def _pairs(url: str, query: str, scheme: Scheme) -> dict[str, str]:
     for pair in query.split("&"):
         name, _, text = pair.partition("=")
         if name not in known:
-            from hub.keys import closest  # noqa: PLC0415 -- as above
+            from hub.settings.keys import closest  # noqa: PLC0415 -- as above
 
             hint = closest(name, known)
             raise InvalidEndpointError(url, f"unknown query key {name!r}, expected {', '.join(known)}{hint}")
@@ -456,7 +456,7 @@ def _setting(found: dict[str, str], name: str) -> Any:
     """Convert one value of the query, as the key of the same name under [queue] would be."""
     if name not in found:
         return None
-    from hub.keys import KEYS  # noqa: PLC0415 -- all settings of a hub, which few URLs need
+    from hub.settings.keys import KEYS  # noqa: PLC0415 -- all settings of a hub, which few URLs need
 
     key = KEYS[f"queue.{name}"]
     try:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from hub.errors import UsageError
 
 if TYPE_CHECKING:  # clients need none of the hub's settings
-    from hub.settings.access import TlsSettings
+    from hub.settings.sections import TlsSettings
 
 __all__ = [
     "NO_TLS",

@@ -15,8 +15,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from hub.config import ConfigError
 from hub.policy.policy import ADMIN
+from hub.settings.config import ConfigError
 from peers.users.token_file import check_private
 from peers.users.tokens import Token, hash_of, new_secret
 

@@ -16,8 +16,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from hub.config import ConfigError
-from hub.settings.zeek import ZeekSettings
+from hub.settings.config import ConfigError
+from hub.settings.sections import ZeekSettings
 from peers.users.files import read_file
 from peers.users.token_file import check_private
 from peers.zeek.zmtp.curve.z85 import decode_key, encode_key

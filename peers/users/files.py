@@ -8,7 +8,7 @@ from __future__ import annotations
 import tomllib
 from pathlib import Path
 
-from hub.config import ConfigError
+from hub.settings.config import ConfigError
 
 __all__ = ["decoded", "parse_toml", "read_file", "read_toml"]
 

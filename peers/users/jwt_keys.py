@@ -27,7 +27,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
-from hub.config import ConfigError
+from hub.settings.config import ConfigError
 from hub.topics import printable
 from peers.users.files import read_file
 from peers.users.jwts import Key, strict_json

@@ -38,7 +38,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from hub.errors import UsageError
 from hub.policy.policy import RESERVED_USERS, check_user
-from hub.settings.access import AccessSettings
+from hub.settings.sections import AccessSettings
 from peers.users.access import Reason, Refusal
 from peers.users.identity import Identity
 

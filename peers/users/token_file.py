@@ -22,7 +22,7 @@ from typing import NoReturn
 
 import msgspec
 
-from hub.config import ConfigError
+from hub.settings.config import ConfigError
 from peers.users.tokens import Token, Tokens, hash_of, new_secret, read_tokens, without
 
 __all__ = ["TokenFile", "check_private"]

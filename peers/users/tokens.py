@@ -31,9 +31,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from hub.config import ConfigError
 from hub.errors import UsageError
 from hub.policy.policy import RESERVED_USERS, check_user
+from hub.settings.config import ConfigError
 from hub.topics import printable
 
 __all__ = [

@@ -13,12 +13,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from hub.config import ConfigError
 from hub.policy.certificate_name import CertificateName
 from hub.policy.language import Accounts, read_accounts, read_policy
 from hub.policy.policy import Policy
-from hub.settings.access import AccessSettings
-from hub.settings.zeek import ZeekSettings
+from hub.settings.config import ConfigError
+from hub.settings.sections import AccessSettings, ZeekSettings
 from hub.topics import printable
 from peers.users.admin_token import AdminToken
 from peers.users.curve_keys import read_clients

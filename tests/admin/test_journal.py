@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hub.errors import NotAllowedError, RequestFailedError
-from hub.settings.journal import JournalSettings
+from hub.settings.sections import JournalSettings
 from hub.settings.settings import Settings
 from peers.admin.services import add_services
 from peers.client import connect

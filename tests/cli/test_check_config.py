@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from hub.keys import KEYS
+from hub.settings.keys import KEYS
 from tests.cli.programs import hub
 
 

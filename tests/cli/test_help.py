@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from cyclopts import App, CycloptsError
 
-from hub.keys import KEYS
+from hub.settings.keys import KEYS
 from peers.cli.commands import app
 from tests.cli.programs import hub
 

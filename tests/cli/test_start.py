@@ -22,10 +22,10 @@ finally:
 """
 
 NOT_FOR_CLIENTS = (
-    "hub.config",  # how settings are read
+    "hub.settings.config",  # how settings are read
     "hub.core",
     "hub.handler",
-    "hub.keys",  # all settings
+    "hub.settings.keys",  # all settings
     "hub.policy",
     "hub.settings",
     "peers.daemon",

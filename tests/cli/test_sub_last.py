@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from hub.errors import UsageError
+from hub.settings.sections import StoresSettings
 from hub.settings.settings import Settings
-from hub.settings.stores import StoresSettings
 from peers.cli.sub import Source, last_first, sources_of
 from peers.client import Client, connect
 from peers.daemon.daemon import Daemon

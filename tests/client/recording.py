@@ -7,7 +7,7 @@ import random
 from pathlib import Path
 from typing import Any, Self
 
-from hub.settings.journal import JournalSettings
+from hub.settings.sections import JournalSettings
 from hub.settings.settings import Settings
 from peers.client import Client, MessageStream
 from peers.transport.endpoints import Endpoint

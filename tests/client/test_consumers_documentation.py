@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from hub.settings.journal import JournalSettings
+from hub.settings.sections import JournalSettings
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
 

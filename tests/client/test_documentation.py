@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 
 import peers.client
-from hub.settings.journal import JournalSettings
+from hub.settings.sections import JournalSettings, StoresSettings
 from hub.settings.settings import Settings
-from hub.settings.stores import StoresSettings
 from tests.client.test_blocking import HubThread
 from tests.hubs.hub import Hub
 from tests.hubs.ports import free_ports

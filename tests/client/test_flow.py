@@ -11,7 +11,7 @@ from hub.batch import Batch
 from hub.errors import CloseCode
 from hub.frame import encode_frame
 from hub.overflow import Overflow
-from hub.settings.journal import JournalSettings
+from hub.settings.sections import JournalSettings
 from hub.settings.settings import Settings
 from peers.client import ConnectionLostError, Message, ProtocolError, QueueWish, connect
 from peers.wire.control import Notice, decode_subscription, encode_close, encode_notice

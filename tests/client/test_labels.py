@@ -10,7 +10,7 @@ import pytest
 from hub.batch import Batch
 from hub.errors import CloseCode, InvalidNameError, InvalidTopicError, RejectedError
 from hub.frame import FLAG_TAGGED
-from hub.settings.journal import JournalSettings
+from hub.settings.sections import JournalSettings
 from hub.settings.settings import Settings
 from hub.tags.envelope import Envelope
 from peers.client import Message, connect

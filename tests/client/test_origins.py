@@ -16,7 +16,7 @@ from hub.batch import Batch
 from hub.errors import CloseCode, ProtocolError
 from hub.frame import FLAG_TAGGED
 from hub.origin import Origin
-from hub.settings.journal import JournalSettings
+from hub.settings.sections import JournalSettings
 from hub.settings.settings import Settings
 from hub.tags.envelope import Envelope, TaggedMessage
 from peers.client import Client, Message, MessageStream, connect

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from hub.settings.stores import StoresSettings
+from hub.settings.sections import StoresSettings
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load
 

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from hub.errors import CloseCode, NotRecognisedError
 from hub.policy.language import read_policy
-from hub.settings.access import AccessSettings
+from hub.settings.sections import AccessSettings
 from hub.settings.settings import Settings
 from peers.connections.connection import Connection
 from peers.wire.control import Notice, decode_close, decode_notice, encode_subscription

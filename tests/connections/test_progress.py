@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hub.settings.limits import Limits
+from hub.settings.sections import Limits
 from peers.connections.timeouts import Progress
 
 LIMITS = Limits()

@@ -13,8 +13,8 @@ from hub.batch import Batch
 from hub.errors import CloseCode
 from hub.quotas.limits import QuotaLimits, SetLimits
 from hub.quotas.resource import Resource
-from hub.settings.journal import JournalSettings
-from hub.settings.settings import QuotaSettings, Settings
+from hub.settings.sections import JournalSettings, QuotaSettings
+from hub.settings.settings import Settings
 from peers.client import connect
 from peers.journal.readers import PENDING_LIMIT
 from peers.wire.control import Notice, decode_close, decode_notice, encode_subscription

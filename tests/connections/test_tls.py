@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hub.settings.zeek import ZeekSettings
+from hub.settings.sections import ZeekSettings
 from peers.connections.broker_tls import client_context, server_context
 from peers.transport.tls import TlsError
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hub.settings.access import TlsSettings
-from hub.settings.zeek import ZeekSettings
+from hub.settings.sections import TlsSettings, ZeekSettings
 from peers.connections import broker_tls
 from peers.transport import tls
 

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import pytest
 
 from hub.batch import decode_values
-from hub.settings.settings import QuotaSettings, Settings
+from hub.settings.sections import QuotaSettings
+from hub.settings.settings import Settings
 from hub.statistics import HandlerStatistics
 from peers.transport.tls_transport import KEPT_BYTES
 from peers.wire.kinds import Kind

@@ -18,9 +18,9 @@ import structlog
 from hub.delivery import Role
 from hub.errors import CloseCode
 from hub.handler import Handler
-from hub.keys import KEYS, Kind, value_at
 from hub.overflow import Overflow, QueueLimits
 from hub.quotas.resource import Resource
+from hub.settings.keys import KEYS, Kind, value_at
 from peers.cli.check import check
 from peers.connections.listener import ListenError
 from peers.daemon.daemon import Daemon

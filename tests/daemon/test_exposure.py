@@ -12,9 +12,8 @@ from typing import Any
 import pytest
 
 from hub.errors import PeerError
-from hub.settings.access import TlsSettings
+from hub.settings.sections import TlsSettings, ZeekSettings
 from hub.settings.settings import Settings
-from hub.settings.zeek import ZeekSettings
 from peers.client import connect
 from peers.daemon.sources import guarded, load, reaches_strangers
 from peers.transport.endpoints import Endpoint

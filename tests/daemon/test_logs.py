@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from websockets.http11 import Request
 
 from hub.overflow import Overflow
-from hub.settings.settings import LogSettings
+from hub.settings.sections import LogSettings
 from peers.daemon.logs import RateLimit, configure, report_suppressed
 from peers.websocket.session import Session
 from tests.hubs.raw_websocket import text as websocket_text

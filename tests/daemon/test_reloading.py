@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from hub.errors import BusyError, CloseCode, HubError, RequestFailedError
-from hub.keys import KEYS
 from hub.requests.hub_services import Later
+from hub.settings.keys import KEYS
 from peers.client import connect
 from peers.daemon.daemon import Daemon
 from peers.daemon.reloading import MANY, Reloading

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from hub.config import DEFAULT, ConfigError
-from hub.keys import KEYS, Kind, value_at
 from hub.overflow import Overflow
+from hub.settings.config import DEFAULT, ConfigError
+from hub.settings.keys import KEYS, Kind, value_at
 from hub.settings.settings import Settings
 from peers.daemon.sources import OTHER_VARIABLES, flag, load, variable
 from peers.transport.endpoints import Endpoint

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import peers.embedding
-from hub.config import ConfigError
 from hub.errors import CloseCode, ClosedError, RejectedError, UsageError
+from hub.settings.config import ConfigError
 from peers.client import Message, Overflow, QueueWish, connect
 from peers.connections.listener import ListenError
 from peers.embedding import BlockingHub, Hub

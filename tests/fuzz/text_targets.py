@@ -10,8 +10,8 @@ from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
-from hub.config import ConfigError
 from hub.errors import UsageError
+from hub.settings.config import ConfigError
 from peers.daemon.sources import load
 from peers.transport.endpoints import Endpoint, InvalidEndpointError
 from peers.values import (

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
-from hub.config import ConfigError
 from hub.errors import InvalidNameError
 from hub.policy.certificate_name import parse_certificate_name
 from hub.policy.language import read_accounts, read_policy
 from hub.policy.policy import Action, Policy
 from hub.policy.verdict import DEEDS, verdict
-from hub.settings.access import AccessSettings
+from hub.settings.config import ConfigError
+from hub.settings.sections import AccessSettings
 from peers.users.access import Access, Refusal
 from peers.users.jwt_keys import read_keys
 from peers.users.jwts import Jwts, Key

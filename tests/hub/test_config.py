@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.config import DEFAULT, ConfigError, merge, told
 from hub.errors import UsageError
-from hub.keys import KEYS, Key, Kind
 from hub.overflow import Overflow, QueueLimits
+from hub.settings.config import DEFAULT, ConfigError, merge, told
+from hub.settings.keys import KEYS, Key, Kind
 from hub.settings.settings import Settings
 
 NUMBERS = [key for key in KEYS.values() if key.kind in {Kind.COUNT, Kind.SIZE, Kind.SECONDS}]

@@ -7,8 +7,8 @@ from typing import get_args
 import msgspec
 import pytest
 
-from hub.keys import KEYS, Key, Kind, value_at
 from hub.overflow import Overflow
+from hub.settings.keys import KEYS, Key, Kind, value_at
 from hub.settings.settings import Settings
 
 NUMBERS = [key for key in KEYS.values() if key.kind in {Kind.COUNT, Kind.SIZE, Kind.SECONDS}]

@@ -7,8 +7,7 @@ from typing import Any
 import msgspec
 
 from hub.overflow import QueueLimits
-from hub.settings.limits import Limits
-from hub.settings.listeners import WebSocketSettings
+from hub.settings.sections import Limits, WebSocketSettings
 from hub.settings.settings import Settings
 
 __all__ = ["settings_of"]

@@ -18,8 +18,7 @@ from hub.handler import Handler
 from hub.policy.language import read_policy
 from hub.policy.policy import Rights
 from hub.request_frame import Reply, Request, Status
-from hub.settings.journal import JournalSettings
-from hub.settings.limits import Limits
+from hub.settings.sections import JournalSettings, Limits
 from peers.journal.journal import Journal
 from tests.hub.fakes import Turn
 from tests.hubs.eventually import eventually

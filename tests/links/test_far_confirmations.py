@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hub.errors import CloseCode, RejectedError
-from hub.settings.journal import JournalSettings
+from hub.settings.sections import JournalSettings
 from hub.settings.settings import Settings
 from peers.client import connect
 from tests.hubs.eventually import eventually

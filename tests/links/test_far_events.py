@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hub.errors import CloseCode
-from hub.settings.journal import JournalSettings
+from hub.settings.sections import JournalSettings
 from hub.settings.settings import Settings
 from peers.client import connect
 from peers.transport.endpoints import Endpoint

@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from hub.errors import CloseCode, GoneError, NotAllowedError, RejectedError, UsageError
-from hub.settings.journal import JournalSettings
-from hub.settings.limits import Limits
+from hub.settings.sections import JournalSettings, Limits
 from hub.settings.settings import Settings
 from peers.client import Client, connect
 from peers.client.history import History, Record

@@ -12,7 +12,7 @@ from hub.frame import Frame, encode_frame
 from hub.mesh.announcement import SEQ_LIMIT, Announcement, Digest, Told, Wanted
 from hub.mesh.upstream import FAR_EPOCH
 from hub.origin import EPOCH_LIMIT, Origin
-from hub.settings.mesh import MeshSettings
+from hub.settings.sections import MeshSettings
 from hub.settings.settings import Settings
 from peers.wire.control import decode_notice
 from peers.wire.kinds import Kind

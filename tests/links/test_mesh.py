@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from hub.settings.mesh import MeshSettings
+from hub.settings.sections import MeshSettings
 from hub.settings.settings import Settings
 from peers.wire.control import encode_subscription
 from peers.wire.kinds import Kind

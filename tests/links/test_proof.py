@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import count
 
-from hub.config import ConfigError
 from hub.frame import iterate_frames
+from hub.settings.config import ConfigError
 from peers.links.proof import LinkProof
 from peers.wire.token import Renewal, decode_token
 

@@ -9,7 +9,7 @@ import pytest
 from hub.names.claim import Wish
 from hub.quotas.limits import QuotaLimits, SetLimits
 from hub.quotas.resource import Resource
-from hub.settings.access import AccessSettings
+from hub.settings.sections import AccessSettings
 from hub.settings.settings import Settings
 from hub.tags.rules import Rule
 from peers.wire.control import encode_subscription

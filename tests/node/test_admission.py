@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hub.settings.limits import Limits
+from hub.settings.sections import Limits
 from peers.node.admission import Admission
 
 FAR = "198.51.100.7:5000"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import cast
 
-from hub.settings.limits import Limits
+from hub.settings.sections import Limits
 from peers.node.admission import STEPS_PER_TURN, Handshakes
 from peers.transport.tls_transport import TlsTransport
 from tests.hubs.eventually import eventually

@@ -21,9 +21,8 @@ from hub.origin import Origin
 from hub.overflow import Overflow, QueueLimits
 from hub.policy.language import read_policy
 from hub.quotas.resource import Resource
-from hub.settings.journal import JournalSettings
+from hub.settings.sections import JournalSettings, StoresSettings
 from hub.settings.settings import Settings
-from hub.settings.stores import StoresSettings
 from hub.stores.command import Command
 from peers.journal.journal import Journal
 from peers.node.accounts import EndedLink, Peer

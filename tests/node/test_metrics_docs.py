@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from hub.settings.journal import JournalSettings
+from hub.settings.sections import JournalSettings
 from hub.settings.settings import Settings
 from peers.journal.journal import Journal
 from peers.node.metrics import HubCollector

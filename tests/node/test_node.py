@@ -15,7 +15,7 @@ from hub.handler import Handler
 from hub.limits import CoreLimits
 from hub.mesh.announcement import Announcement
 from hub.overflow import Overflow, QueueLimits
-from hub.settings.limits import Limits
+from hub.settings.sections import Limits
 from hub.settings.settings import Settings
 from peers.node.minute_lines import TOLD_EVERY_S
 from peers.node.node import Node, core_limits

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from hub.settings.settings import SharedMemorySettings
+from hub.settings.sections import SharedMemorySettings
 from peers.client import connect
 from peers.client.settings import ClientSettings
 from peers.shm.ring import BLOCKS_LIMIT

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import pytest
 
 from hub.errors import HubError
+from hub.settings.sections import StoresSettings
 from hub.settings.settings import Settings
-from hub.settings.stores import StoresSettings
 from peers.client import Client, StoreChange, connect
 from peers.client.stores.values import StoreChangeKind
 from peers.values import to_text

@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from hub.errors import ClosedError, NoResponderError, RequestFailedError, UsageError
+from hub.settings.sections import StoresSettings
 from hub.settings.settings import Settings
-from hub.settings.stores import StoresSettings
 from peers.client.blocking import BlockingClient, connect
 from peers.client.stores.values import StoreChangeKind
 from peers.values import Count, Set, Table

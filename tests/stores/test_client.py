@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from hub.errors import ClosedError, NoResponderError, RequestFailedError, UsageError
+from hub.settings.sections import StoresSettings
 from hub.settings.settings import Settings
-from hub.settings.stores import StoresSettings
 from peers.client import Client, Store, StoreChange, StoreWatch, connect
 from peers.client.stores.values import StoreChangeKind
 from peers.stores.master import Master

@@ -12,9 +12,8 @@ import structlog
 from hub.batch import Batch
 from hub.errors import CloseCode, HubError
 from hub.frame import FLAG_TAGGED, Encoding, Frame
-from hub.settings.journal import JournalSettings
+from hub.settings.sections import JournalSettings, StoresSettings
 from hub.settings.settings import Settings
-from hub.settings.stores import StoresSettings
 from hub.tags.envelope import Envelope
 from peers.client import Client, RejectedError, connect
 from peers.values import encode

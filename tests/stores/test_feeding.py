@@ -11,8 +11,8 @@ import pytest
 from hub.batch import Batch, encode_values
 from hub.errors import InvalidTopicError, UsageError
 from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
+from hub.settings.sections import StoresSettings
 from hub.settings.settings import Settings
-from hub.settings.stores import StoresSettings
 from hub.stores.naming import parse_feed
 from peers.client import connect
 from peers.client.values import encode_value

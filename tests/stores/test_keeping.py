@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hub.errors import HubError, RequestFailedError, RequestOverflowError, RequestTimeoutError, StorageError
+from hub.settings.sections import StoresSettings
 from hub.settings.settings import Settings
-from hub.settings.stores import StoresSettings
 from hub.stores.command import Command, StoreLimits
 from hub.stores.store import Store
 from peers.client import connect

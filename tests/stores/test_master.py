@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from hub.errors import HubError, RequestFailedError, RequestOverflowError, UsageError
+from hub.settings.sections import StoresSettings
 from hub.settings.settings import Settings
-from hub.settings.stores import StoresSettings
 from hub.stores.command import ChangeKind
 from peers.client import Client, connect
 from peers.stores.keeping import InMemory

@@ -6,8 +6,8 @@ import pytest
 
 from hub.errors import NotAllowedError, RejectedError, RequestFailedError
 from hub.policy.language import read_policy
+from hub.settings.sections import StoresSettings
 from hub.settings.settings import Settings
-from hub.settings.stores import StoresSettings
 from peers.client import connect
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from hub.overflow import QueueLimits
+from hub.settings.sections import StoresSettings
 from hub.settings.settings import Settings
-from hub.settings.stores import StoresSettings
 from hub.stores.command import StoreLimits
 from hub.writers import WRITES_PER_TURN
 from peers.client import connect

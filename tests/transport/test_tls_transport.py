@@ -13,7 +13,7 @@ from typing import cast
 
 import pytest
 
-from hub.settings.limits import Limits
+from hub.settings.sections import Limits
 from peers.node.admission import Handshakes
 from peers.transport.acceptor import Acceptor
 from peers.transport.tls_transport import KEPT_BYTES, TlsSession, TlsTransport

@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 import structlog
 
-from hub.config import ConfigError
 from hub.errors import NotRecognisedError
-from hub.settings.access import AccessSettings
-from hub.settings.zeek import ZeekSettings
+from hub.settings.config import ConfigError
+from hub.settings.sections import AccessSettings, ZeekSettings
 from peers.users.access import FIRST_S, Access, Proof, Reason
 from peers.users.identity import Identity
 from peers.users.token_file import TokenFile

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from hub.config import ConfigError
 from hub.errors import NotRecognisedError
-from hub.settings.access import AccessSettings
+from hub.settings.config import ConfigError
+from hub.settings.sections import AccessSettings
 from peers.users.access import Access, Proof
 from peers.users.admin_token import AdminToken, usual_place
 from peers.users.users import read_users

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hub.config import ConfigError
 from hub.policy.policy import ZEEK
-from hub.settings.access import AccessSettings
-from hub.settings.zeek import ZeekSettings
+from hub.settings.config import ConfigError
+from hub.settings.sections import AccessSettings, ZeekSettings
 from peers.users.access import Access
 from peers.users.curve_keys import read_clients, read_public, read_secret, write_public, write_secret
 from peers.users.identity import Identity

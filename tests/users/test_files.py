@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hub.config import ConfigError
+from hub.settings.config import ConfigError
 from peers.users.files import read_file, read_toml
 
 

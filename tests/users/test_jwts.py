@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hub.settings.access import AccessSettings
+from hub.settings.sections import AccessSettings
 from peers.users.access import Reason, Refusal
 from peers.users.identity import Identity
 from peers.users.jwt_keys import read_keys

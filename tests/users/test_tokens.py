@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.config import ConfigError
+from hub.settings.config import ConfigError
 from peers.users import token_file
 from peers.users.token_file import TokenFile
 from peers.users.tokens import hash_of, new_secret, read_tokens

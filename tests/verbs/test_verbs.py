@@ -14,7 +14,7 @@ from hub.frame import iterate_frames
 from hub.limits import CoreLimits, HandlerLimits
 from hub.names.claim import Change, Wish
 from hub.request_frame import Item, Reply, Request, Status
-from hub.settings.limits import Limits
+from hub.settings.sections import Limits
 from peers.journal.no_journal import NoJournal
 from peers.node.audit import Audit
 from peers.verbs.publish import Publication, to_be_confirmed

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from hub.config import merge
-from hub.keys import KEYS, value_at
+from hub.settings.config import merge
+from hub.settings.keys import KEYS, value_at
 from peers.workers.orders import IDS_PER_START, Orders, of_worker, tree_of
 
 CORE = bytes(range(16))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from websockets.http11 import Request
 
-from hub.settings.listeners import WebSocketSettings
+from hub.settings.sections import WebSocketSettings
 from hub.topics import printable
 from peers.connections.http.answers import path_of
 from peers.node.node import Node

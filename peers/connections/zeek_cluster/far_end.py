@@ -18,14 +18,14 @@ from functools import partial
 from typing import Final
 
 from hub.batch import Batch
-from hub.config import ConfigError
 from hub.delivery import Role
 from hub.errors import NotRecognisedError, UsageError
 from hub.handler import Handler
 from hub.overflow import QueueLimits
 from hub.prefixes import OnFilter
 from hub.request_frame import Item
-from hub.settings.zeek import ZeekSettings
+from hub.settings.config import ConfigError
+from hub.settings.sections import ZeekSettings
 from peers.connections.connection import Connection
 from peers.connections.door import enter_zeek, refuse_zeek, rights_of
 from peers.node.node import Node

@@ -46,7 +46,7 @@ from hub.overflow import QueueLimits
 from hub.request_frame import Status
 from hub.requests.hub_services import Later
 from hub.routes import Route
-from hub.settings.journal import JournalSettings
+from hub.settings.sections import JournalSettings
 from hub.topics import RESERVED, check_prefix, check_topic, store_that_tells
 from peers.journal.consumers.for_hubs import CONSUMERS_TOPIC, ForHubs
 from peers.journal.consumers.positions import Kept, Positions

@@ -8,8 +8,8 @@ import contextlib
 import pytest
 
 from hub.policy.policy import Action
+from hub.settings.sections import ZeekSettings
 from hub.settings.settings import Settings
-from hub.settings.zeek import ZeekSettings
 from peers.values import encode
 from tests.connections.broker.conftest import StartHub
 from tests.connections.broker.scripted import Data

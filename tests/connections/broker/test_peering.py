@@ -12,8 +12,8 @@ from hub.batch import Batch
 from hub.delivery import Role
 from hub.errors import CloseCode
 from hub.overflow import Overflow, QueueLimits
+from hub.settings.sections import ZeekSettings
 from hub.settings.settings import Settings
-from hub.settings.zeek import ZeekSettings
 from peers.connections.broker_tls import client_context, server_context
 from peers.values import Count, Table, decode, encode
 from peers.zeek.broker.messages import (

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from hub.frame import KIND_MESSAGES, encode_frame
+from hub.settings.sections import ZeekSettings
 from hub.settings.settings import Settings
-from hub.settings.zeek import ZeekSettings
 from peers.connections.broker_tls import client_context
 from peers.values import decode, to_text
 from peers.zeek.broker.messages import NIL_ID, EnvelopeType, encode_envelope

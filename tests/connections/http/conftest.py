@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hub.settings.journal import JournalSettings
+from hub.settings.sections import JournalSettings
 from hub.settings.settings import Settings
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub

@@ -11,8 +11,7 @@ import structlog
 from hub.batch import Batch, encode_value, encode_values
 from hub.errors import CloseCode, NoResponderError, NotAllowedError, RejectedError
 from hub.request_frame import Status
-from hub.settings.journal import JournalSettings
-from hub.settings.limits import Limits
+from hub.settings.sections import JournalSettings, Limits
 from hub.settings.settings import Settings
 from peers.client import ServiceRequest, connect
 from peers.journal.journal import Journal

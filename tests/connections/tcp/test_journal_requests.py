@@ -19,8 +19,7 @@ from hub.frame import FLAG_BATCH, FLAG_CONFIRM, HEADER_BYTES, KIND_MESSAGES, Fra
 from hub.quotas.quotas import Quotas
 from hub.quotas.resource import Resource
 from hub.routes import Route
-from hub.settings.journal import JournalSettings
-from hub.settings.limits import Limits
+from hub.settings.sections import JournalSettings, Limits
 from peers.connections.connection import PUT_OFF
 from peers.journal.forms import NARROWED_PATHS, Order, decode_order
 from peers.journal.journal import Journal

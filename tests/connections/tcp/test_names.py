@@ -14,7 +14,7 @@ from hub.names.claim import Announced, Wish
 from hub.names.names import Names
 from hub.overflow import QueueLimits
 from hub.request_frame import Reply, Request, Status
-from hub.settings.mesh import NamesSettings
+from hub.settings.sections import NamesSettings
 from hub.settings.settings import Settings
 from peers.connections.tcp import tcp_connection
 from peers.node.node import Node

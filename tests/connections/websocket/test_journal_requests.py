@@ -13,7 +13,7 @@ from hub.errors import CloseCode, JournalUnavailableError, RejectedError
 from hub.frame import encode_frame
 from hub.journal.block import Block
 from hub.journal.excerpt import whole_of
-from hub.settings.journal import JournalSettings
+from hub.settings.sections import JournalSettings
 from hub.settings.settings import Settings
 from peers.verbs.journal import FETCHES_LIMIT
 from peers.websocket.codec import FETCH_LIMIT_BYTES

@@ -14,7 +14,7 @@ import structlog
 import zmq
 import zmq.auth
 
-from hub.config import ConfigError
+from hub.settings.config import ConfigError
 from peers.client import connect
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import load

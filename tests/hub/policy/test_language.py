@@ -6,10 +6,10 @@ import tomllib
 
 import pytest
 
-from hub.config import ConfigError
 from hub.policy.grants import Grant
 from hub.policy.language import read_policy
 from hub.policy.policy import Action, Policy
+from hub.settings.config import ConfigError
 
 POLICY = """
 [roles.sensor]

@@ -6,10 +6,10 @@ import tomllib
 
 import pytest
 
-from hub.config import ConfigError
 from hub.policy.language import read_policy
 from hub.quotas.limits import QuotaLimits, RateLimits, SetLimits
 from hub.quotas.resource import Resource
+from hub.settings.config import ConfigError
 
 
 def read(text: str) -> QuotaLimits:

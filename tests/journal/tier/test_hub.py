@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from hub.errors import GoneError, JournalUnavailableError
-from hub.settings.journal import JournalSettings
-from hub.settings.limits import Limits
+from hub.settings.sections import JournalSettings, Limits
 from peers.client import connect
 from peers.journal.journal import Journal
 from peers.journal.tier.place import Place

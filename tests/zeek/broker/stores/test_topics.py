@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hub.settings.zeek import ZeekSettings
+from hub.settings.sections import ZeekSettings
 from peers.zeek.broker.stores.command import (
     announces_master,
     clone_topic,

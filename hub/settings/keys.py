@@ -1,11 +1,6 @@
-"""`KEYS`: every setting by its path, as a table: what it takes, in which unit and range, and what it is for.
+"""`KEYS`: every setting by its path, made from the annotations of `Settings`.
 
-The table is made from the annotations of `hub.settings`. Documentation, environment and command line are made from it,
-and it checks each value, so that a key is described in one place.
-
-Owner of the state: nobody, these are frozen values. Cost: paid once, at import.
-
-Not here: how values from several places become one `Settings` (`hub.config`).
+Documentation, environment variables and flags are made from this table, and it checks each value.
 """
 
 from __future__ import annotations
@@ -23,10 +18,19 @@ from msgspec import inspect
 from hub.settings.settings import RANGED, Settings
 from hub.sizes import parse_size
 
-__all__ = ["KEYS", "SECTIONS", "SHOWN_CHARACTERS", "Key", "Kind", "closest", "value_at"]
+__all__ = [
+    "KEYS",
+    "SECTIONS",
+    "SHOWN_CHARACTERS",
+    "Key",
+    "Kind",
+    "closest",
+    "value_at",
+]
+
 
 SHOWN_CHARACTERS = 64
-"""How much of an unknown key or a bad value an error repeats: enough to find it, too little to flood a terminal."""
+"""Length to which errors shorten an unknown key or a bad value."""
 
 
 class Kind(enum.Enum):
@@ -46,14 +50,11 @@ class Key:
 
     Attributes:
         path: Dotted, such as "queue.messages".
-        kind: What it takes.
-        unit: What a number counts, what a list holds, or how a text is written; empty for choices and other texts.
+        unit: What a number counts, what a list holds, or the form of a text; empty for choices and other texts.
         least: Smallest number, or fewest texts in a list.
         most: Largest number, or most bytes of a text.
-        choices: The texts that a choice takes.
-        default: The value without any layer.
         description: One sentence.
-        live: Whether a reload changes it; else it needs a restart.
+        live: Whether a reload changes it; other keys need a restart.
     """
 
     path: str
@@ -69,7 +70,7 @@ class Key:
 
     @property
     def expected(self) -> str:
-        """What the key takes, said for people."""
+        """The accepted values, for people."""
         match self.kind:
             case Kind.COUNT:
                 return f"a whole number from {self.least} to {self.most} ({self.unit})"
@@ -90,8 +91,7 @@ class Key:
         """Read the value from a text, as in an environment variable: lists are separated by commas.
 
         Returns:
-            A plain value for `convert`; the text itself where it cannot be read as what the key takes, so that
-            `convert` is the one that complains.
+            A plain value for `convert`, or the text itself where it does not fit, so that `convert` raises.
         """
         match self.kind:
             case Kind.COUNT:
@@ -106,10 +106,10 @@ class Key:
                 assert_never(self.kind)
 
     def convert(self, value: object) -> Any:
-        """Check a plain value and give it the type that `Settings` has for it.
+        """Check a plain value and convert it to the type of the field.
 
         Raises:
-            ValueError: It is not what the key takes; the text says what was expected.
+            ValueError: The value does not fit; the text says what was expected.
         """
         try:
             plain = parse_size(value) if self.kind is Kind.SIZE and isinstance(value, str) else value
@@ -123,7 +123,6 @@ class Key:
 
 
 def _float_or_text(text: str) -> float | str:
-    """Read a number of seconds, or leave the text as it is."""
     try:
         return float(text)
     except ValueError:
@@ -131,7 +130,6 @@ def _float_or_text(text: str) -> float | str:
 
 
 def _keys(section: type[msgspec.Struct], prefix: str) -> Iterator[Key]:
-    """Walk the fields of a section, and of the sections in it."""
     for field in msgspec.structs.fields(section):
         path = prefix + field.name
         if isinstance(field.default, msgspec.Struct):
@@ -141,7 +139,6 @@ def _keys(section: type[msgspec.Struct], prefix: str) -> Iterator[Key]:
 
 
 def _key(path: str, annotated: Any, default: object) -> Key:
-    """Turn one annotated field into a row of the table."""
     described = inspect.type_info(annotated)
     extra: dict[str, Any] = {}
     description = ""
@@ -163,7 +160,7 @@ def _key(path: str, annotated: Any, default: object) -> Key:
         case inspect.VarTupleType():
             kind, least = Kind.TEXTS, described.min_length or 0
         case inspect.LiteralType():
-            # Out of the annotation: msgspec gives the texts in the order of the alphabet.
+            # From the annotation, since msgspec sorts the texts.
             kind, choices = Kind.CHOICE, get_args(get_args(annotated)[0])
         case inspect.EnumType():
             kind, choices = Kind.CHOICE, tuple(member.value for member in described.cls)
@@ -176,11 +173,11 @@ KEYS: Mapping[str, Key] = {key.path: key for key in _keys(Settings, "")}
 """Every key by its path, in the order of the documentation."""
 
 SECTIONS = frozenset(path.rpartition(".")[0] for path in KEYS) - {""}
-"""The paths of the tables that keys stand in."""
+"""The paths of the tables in a file."""
 
 
 def value_at(settings: Settings, path: str) -> Any:
-    """Look a value up by its dotted path, one of `KEYS`."""
+    """Return the value at a path of `KEYS`."""
     value: Any = settings
     for part in path.split("."):
         value = getattr(value, part)
@@ -188,10 +185,6 @@ def value_at(settings: Settings, path: str) -> Any:
 
 
 def closest(word: str, known: Iterable[str]) -> str:
-    """Make the "did you mean" of an error.
-
-    Returns:
-        "; did you mean X?", or an empty text if nothing known is near.
-    """
+    """Return "; did you mean X?", or an empty text if no known word is close."""
     near = difflib.get_close_matches(word[:SHOWN_CHARACTERS], list(known), n=1)
     return f"; did you mean {near[0]}?" if near else ""

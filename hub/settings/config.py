@@ -1,15 +1,6 @@
-"""`merge`: how several layers of plain values become one `Settings`; `reloaded`, what a reload makes of it; and `told`.
+"""Merge layers of settings (file, environment, flags) into checked `Settings`, and apply a reload.
 
-`merge` lays layers of plain nested dictionaries over the defaults, checks each value by its key (`hub.keys`), and
-remembers which layer each value came from.
-
-Owner of the state: nobody, these are frozen values. Where the layers come from (file, environment, flags) is the
-business of `peers.daemon.sources`; this module reads nothing.
-
-Invariants: a `Settings` made by `merge` is within every range and agrees with itself (no default queue is larger
-than the largest one that a client may wish for).
-
-Cost: paid at start and at a reload, never per message.
+`peers.daemon.sources` reads the layers. A `Settings` made by `merge` is within every range and free of contradictions.
 """
 
 from __future__ import annotations
@@ -21,9 +12,9 @@ from typing import Any, Final
 import msgspec
 
 from hub.errors import InvalidTopicError, UsageError
-from hub.keys import KEYS, SECTIONS, SHOWN_CHARACTERS, closest, value_at
+from hub.settings.keys import KEYS, SECTIONS, SHOWN_CHARACTERS, closest, value_at
+from hub.settings.sections import StoresSettings
 from hub.settings.settings import Settings
-from hub.settings.stores import StoresSettings
 from hub.stores.naming import parse_feed, parse_served, parse_store
 from hub.topics import check_prefix
 
@@ -33,15 +24,14 @@ DEFAULT = "default"
 """Origin of a value that no layer sets."""
 
 _CREDENTIALS: Final = re.compile(r"(?<=://)[^/@\s]+@")
-"""What stands before the host of a URL."""
 
 
 class ConfigError(UsageError):
-    """A setting, or a place where settings are read from, that cannot be used.
+    """An invalid setting, or a source of settings that cannot be read.
 
     Attributes:
-        source: Where it stands: a file's path, "environment HUB_...", "flag --...".
-        key: Dotted path such as "queue.messages"; empty if the trouble is not with one key.
+        source: A file's path, "environment HUB_...", "flag --...".
+        key: Dotted path such as "queue.messages"; empty if no single key is at fault.
         reason: The cause, for people.
     """
 
@@ -53,16 +43,16 @@ class ConfigError(UsageError):
 
 
 def merge(layers: Iterable[tuple[str, Mapping[str, object]]]) -> tuple[Settings, dict[str, str]]:
-    """Lay layers of plain values over the defaults; a later layer wins, key by key. Lists are replaced, not joined.
+    """Apply layers of plain values to the defaults; a later layer wins, key by key. Lists are replaced, not joined.
 
     Args:
-        layers: Pairs of the source's name and nested dictionaries as a TOML file gives them.
+        layers: Pairs of a source's name and nested dictionaries as a TOML file gives them.
 
     Returns:
         The settings, and for each path of `KEYS` the source of its value (`DEFAULT` if no layer set it).
 
     Raises:
-        ConfigError: An unknown key, a value of the wrong type or out of range, or two that contradict each other.
+        ConfigError: A key is unknown, a value is of the wrong type or out of range, or two values contradict.
     """
     origins = dict.fromkeys(KEYS, DEFAULT)
     chosen: dict[str, dict[str, Any]] = {}
@@ -86,11 +76,10 @@ def merge(layers: Iterable[tuple[str, Mapping[str, object]]]) -> tuple[Settings,
 
 
 def reloaded(old: Settings, new: Settings) -> tuple[Settings, list[str], list[str]]:
-    """Say what a reload makes of settings.
+    """Apply the live keys of `new` to `old`.
 
     Returns:
-        The old settings with those keys of the new ones that are live, the paths of these that have changed, and the
-        paths of the others that have changed, and need a restart.
+        The settings in force, the paths that changed, and the paths that need a restart to change.
     """
     changed = [path for path in KEYS if value_at(old, path) != value_at(new, path)]
     applied = [path for path in changed if KEYS[path].live]
@@ -104,11 +93,9 @@ def reloaded(old: Settings, new: Settings) -> tuple[Settings, list[str], list[st
 
 
 def told(settings: Settings, origins: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return each setting as it is shown to people.
+    """Return maps with `setting` (a path), `value`, `unit` and `from`, for people.
 
-    Returns:
-        Maps with `setting` (its path), `value`, `unit` and `from`, in the order of the documentation. Secrets stand in
-        files, of which the path is told; what a URL carries of them is left out.
+    Credentials in URLs are masked; other secrets are in files, of which only the path is a setting.
     """
     return [
         {
@@ -128,7 +115,7 @@ def _without_credentials(value: Any) -> Any:
 
 
 def _leaves(source: str, tree: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:
-    """Walk the known keys of one layer, complaining about the first that is not known."""
+    """Yield paths and values of one layer; the first unknown key is an error."""
     for name, value in tree.items():
         path = prefix + name
         if path in KEYS:
@@ -144,7 +131,6 @@ def _leaves(source: str, tree: Mapping[str, object], prefix: str) -> Iterator[tu
 
 
 def _converted(source: str, path: str, value: object) -> Any:
-    """Check one value of one layer."""
     try:
         return KEYS[path].convert(value)
     except ValueError as error:
@@ -152,7 +138,7 @@ def _converted(source: str, path: str, value: object) -> Any:
 
 
 def _shown(value: object) -> str:
-    """Repeat what somebody wrote: on one line, without control characters, and not all of a long one."""
+    """Show a value on one line, without control characters, shortened."""
     try:
         text = repr(value)
     except (ValueError, RecursionError):  # hexadecimal digits by the thousand, dotted keys by the thousand
@@ -161,12 +147,11 @@ def _shown(value: object) -> str:
 
 
 def _shown_path(path: str) -> str:
-    """Repeat an unknown key as it stands, unless it is too odd for that."""
     return path if path.isprintable() and len(path) <= SHOWN_CHARACTERS else _shown(path)
 
 
 def _check_queue(settings: Settings, origins: Mapping[str, str]) -> None:
-    """See to it that the default queue is one that a client could have wished for."""
+    """The default queue may not be larger than the largest queue a client may ask for."""
     for default, largest in (("queue.messages", "queue_max.messages"), ("queue.bytes", "queue_max.bytes")):
         if value_at(settings, default) > value_at(settings, largest):
             culprit = largest if origins[default] == DEFAULT else default
@@ -179,7 +164,6 @@ def _check_queue(settings: Settings, origins: Mapping[str, str]) -> None:
 
 
 def _check_journal(settings: Settings, origins: Mapping[str, str]) -> None:
-    """See to it that a hub has a journal, or reads that of another hub, but not both; and that a tier has one."""
     if settings.journal.path and settings.journal.of:
         raise ConfigError(
             origins["journal.of"],
@@ -193,7 +177,7 @@ def _check_journal(settings: Settings, origins: Mapping[str, str]) -> None:
 
 
 def _check_zeeks_stores(settings: Settings, origins: Mapping[str, str]) -> None:
-    """See to it that what Zeeks may clone, and what follows theirs, are stores of this hub, each by its own name."""
+    """Stores that Zeeks clone, and stores that follow a Zeek's store, are stores of this hub with unique names."""
     stores = {parse_store(text)[0] for text in settings.stores.open}
     fed = {parse_feed(text)[0] for text in settings.stores.feeds}
     names: set[str] = set()
@@ -219,7 +203,6 @@ def _check_zeeks_stores(settings: Settings, origins: Mapping[str, str]) -> None:
 
 
 def _check_stores(stores: tuple[str, ...], origins: Mapping[str, str]) -> None:
-    """See to it that each of these texts names a store, and each name stands there once."""
     names: set[str] = set()
     for text in stores:
         try:
@@ -232,7 +215,6 @@ def _check_stores(stores: tuple[str, ...], origins: Mapping[str, str]) -> None:
 
 
 def _check_feeds(settings: StoresSettings, origins: Mapping[str, str]) -> None:
-    """See to it that each of these texts names a store of this hub, and a prefix."""
     stores = {parse_store(text)[0] for text in settings.open}
     for text in settings.feeds:
         try:
@@ -244,7 +226,6 @@ def _check_feeds(settings: StoresSettings, origins: Mapping[str, str]) -> None:
 
 
 def _check_prefixes(path: str, prefixes: tuple[str, ...], origins: Mapping[str, str]) -> None:
-    """See to it that each of these texts can be subscribed to."""
     for prefix in prefixes:
         try:
             check_prefix(prefix)

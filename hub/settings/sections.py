@@ -1,0 +1,563 @@
+"""The sections of the settings; a file has one table for each."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from hub.settings.ranges import (
+    FOREVER_S,
+    GIB,
+    KIB,
+    LIVE,
+    MIB,
+    NAME_BYTES,
+    PATH_BYTES,
+    PRINTABLE,
+    ROLE,
+    SMALLEST_QUEUE_BYTES,
+    TIB,
+    between,
+    file_path,
+)
+
+__all__ = [
+    "AccessSettings",
+    "DrainSettings",
+    "HttpSettings",
+    "JournalSettings",
+    "Limits",
+    "LogSettings",
+    "MeshSettings",
+    "NamesSettings",
+    "QueueMaximum",
+    "QuotaSettings",
+    "SharedMemorySettings",
+    "StoresSettings",
+    "TlsSettings",
+    "UnixSettings",
+    "WebSocketSettings",
+    "ZeekSettings",
+]
+
+
+_SMALLEST_FRAME_BYTES = 4 * KIB
+"""A subscription to one prefix of the greatest length (1024 bytes) and a browser's HTTP request both fit."""
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one hub takes from its clients, and how long it waits for them."""
+
+    connections: Annotated[
+        int, between("connections", 1, 1_000_000, "Connections open at one time; one more is closed with 1013."), LIVE
+    ] = 10_000
+    connections_per_address: Annotated[
+        int,
+        between("connections", 1, 1_000_000, "Of these, from one address that is not this machine's; one more: 1013."),
+        LIVE,
+    ] = 5_000
+    newcomers: Annotated[
+        int,
+        between(
+            "connections", 1, 1_000_000, "Connections before the end of their handshake; one more ends the oldest."
+        ),
+        LIVE,
+    ] = 1_024
+    prefixes_per_client: Annotated[
+        int,
+        between("prefixes", 1, 10_000_000, "Prefixes that a client may subscribe to; one more is refused with 1008."),
+    ] = 1_000
+    rules_per_client: Annotated[
+        int,
+        between("rules", 1, 10_000_000, "Rules that a client may subscribe by; one more is refused with 1008."),
+    ] = 1_000
+    services_per_client: Annotated[
+        int,
+        between("prefixes", 1, 10_000_000, "Prefixes that a client may serve; one more is refused with 1008."),
+    ] = 1_000
+    prefixes_per_peer: Annotated[
+        int,
+        between("prefixes", 1, 10_000_000, "Prefixes that a peer may subscribe to; one more is refused with 1008."),
+    ] = 100_000
+    rules_per_peer: Annotated[
+        int,
+        between("rules", 1, 10_000_000, "Rules that a peer hub may subscribe by; one more is refused with 1008."),
+    ] = 100_000
+    services_per_peer: Annotated[
+        int,
+        between("prefixes", 1, 10_000_000, "Prefixes that a peer hub may serve; one more is refused with 1008."),
+    ] = 100_000
+    frame_bytes: Annotated[
+        int,
+        between("bytes", _SMALLEST_FRAME_BYTES, GIB, "Largest body of a frame or WebSocket message; above it 1009."),
+    ] = 16 * MIB
+    handshake_bytes: Annotated[
+        int,
+        between("bytes", _SMALLEST_FRAME_BYTES, 16 * MIB, "Most that is read before the handshake is over."),
+        LIVE,
+    ] = 64 * KIB
+    handshake_s: Annotated[float, between("seconds", 0.1, 3600.0, "Time for the handshake, then closed."), LIVE] = 5.0
+    tls_handshakes: Annotated[
+        int, between("handshakes", 1, 100_000, "TLS handshakes at one time; one more ends the oldest."), LIVE
+    ] = 256
+    tls_handshake_s: Annotated[
+        float, between("seconds", 0.1, 3600.0, "Time for a TLS handshake, then closed."), LIVE
+    ] = 5.0
+    ping_after_s: Annotated[float, between("seconds", 0.1, 86_400.0, "Silence after which a ping is sent."), LIVE] = (
+        20.0
+    )
+    ping_timeout_s: Annotated[
+        float, between("seconds", 0.1, 3600.0, "Time for the answer to a ping, then closed with 1002."), LIVE
+    ] = 10.0
+    frame_s: Annotated[
+        float, between("seconds", 1.0, 86_400.0, "Time for a frame, unless it grows fast enough; then 1002."), LIVE
+    ] = 60.0
+    frame_bytes_per_s: Annotated[
+        int, between("bytes", 1, GIB, "What a frame that takes longer must grow by in a second."), LIVE
+    ] = KIB
+    linger_unread_s: Annotated[
+        float,
+        between("seconds", 0.1, 3600.0, "Time to read something of what is left when the hub has closed."),
+        LIVE,
+    ] = 10.0
+    linger_s: Annotated[
+        float, between("seconds", 0.1, 86_400.0, "Time to read all of that; then the rest is lost."), LIVE
+    ] = 60.0
+    routes: Annotated[
+        int, between("routing keys", 1, 10_000_000, "Routing keys whose handlers are remembered between messages.")
+    ] = 65_536
+    routes_bytes: Annotated[
+        int, between("bytes", 64 * KIB, 64 * GIB, "Most memory that those routing keys take; long ones bear labels.")
+    ] = 64 * MIB
+    memory_bytes: Annotated[
+        int,
+        between(
+            "bytes",
+            0,
+            16 * TIB,
+            "Memory of the hub; above it queues drop, what is new is refused (1013); 0 is 60 % of what there is.",
+        ),
+    ] = 0
+    drain_s: Annotated[
+        float, between("seconds", 0.0, 3600.0, "Time to flush queues when the hub stops; 0 closes at once."), LIVE
+    ] = 5.0
+
+
+class DrainSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How clients are moved off a hub that is taken out of service (`hub drain`)."""
+
+    clients_per_s: Annotated[
+        int, between("clients", 1, 10_000, "How many clients a second `hub drain` moves off."), LIVE
+    ] = 100
+    retry_after_s: Annotated[
+        float, between("seconds", 0.1, 3600.0, "Each is told to come back after a time between 0 and this."), LIVE
+    ] = 5.0
+    time_s: Annotated[
+        float, between("seconds", 0.1, 86_400.0, "Time for all of that; then the hub stops anyway."), LIVE
+    ] = 300.0
+
+
+_ORIGIN = r"^(null|[a-z][a-z0-9+.-]*://[^/?#@\s\x00-\x1f\x7fA-Z]+)$"
+"""An origin as browsers send it: scheme, host, perhaps a port. Capitals or a slash at its end would never match."""
+
+_HOST_NAME = r"^(\*|[^\s/?#@:\[\]\\\x00-\x1f\x7fA-Z]{1,253})$"
+"""A host name as browsers send it, without a port; or `*`."""
+
+
+class UnixSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Who may connect to Unix sockets."""
+
+    mode: Annotated[
+        str,
+        Meta(
+            pattern=r"^0?[0-7]{3}$",
+            description="Permissions of Unix sockets: who may write may connect; '0660' is owner and group.",
+            extra={"most_bytes": 4, "unit": "three octal digits such as '0660'"},
+        ),
+    ] = "0600"
+
+
+class WebSocketSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Who may connect from a browser."""
+
+    origins: Annotated[
+        tuple[Annotated[str, Meta(pattern=_ORIGIN)], ...],
+        Meta(
+            description="Web pages (by origin) that may connect, beside the hub's own page.",
+            extra={"unit": "origins such as 'https://example.org'"},
+        ),
+        LIVE,
+    ] = ()
+    hosts: Annotated[
+        tuple[Annotated[str, Meta(pattern=_HOST_NAME)], ...],
+        Meta(
+            description="Names that browsers may reach the hub by, beside addresses and private names; `*` is any.",
+            extra={"unit": "host names such as 'hub.example.org'"},
+        ),
+        LIVE,
+    ] = ()
+
+
+class HttpSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What clients may send over plain HTTP."""
+
+    body_bytes: Annotated[
+        int,
+        between("bytes", 1, TIB, "Largest body of a POST, of which no more is held than one value or line; then 413."),
+        LIVE,
+    ] = GIB
+
+
+_CLAIM_BYTES = 1024
+"""Issuers are URLs, which have a few dozen characters."""
+
+
+def _claim(description: str) -> Meta:
+    """Describe a claim of a JWT: its name, or what it must hold."""
+    return Meta(pattern=PRINTABLE, description=description, extra={"most_bytes": _CLAIM_BYTES})
+
+
+class TlsSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the hub shows at `tls://` and `wss://`, and to peer hubs that it dials there."""
+
+    certificate: Annotated[str, file_path("PEM file of the hub's certificate and its chain."), LIVE] = ""
+    key: Annotated[
+        str, file_path("PEM file of the key of that certificate; empty where the certificate's file has it."), LIVE
+    ] = ""
+    ca: Annotated[
+        str,
+        file_path(
+            "PEM file of the authorities that vouch for clients and peer hubs; empty: for peer hubs the system's."
+        ),
+        LIVE,
+    ] = ""
+    crl: Annotated[
+        str,
+        file_path("PEM file of the revocation lists of those authorities, one of each; empty: nothing is revoked."),
+        LIVE,
+    ] = ""
+    clients: Annotated[
+        Literal["any", "asked", "required"],
+        Meta(description="Whether clients are asked for a certificate of `tls.ca`: never, if they have one, always."),
+    ] = "any"
+    minimum: Annotated[Literal["1.2", "1.3"], Meta(description="Oldest version of TLS that listeners speak.")] = "1.2"
+
+
+class AccessSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How users are recognised, and what they may do. Nothing set: everybody on this machine may do everything."""
+
+    policy: Annotated[
+        str, file_path("TOML file of roles, users, and what each may do; empty: the built-in roles alone."), LIVE
+    ] = ""
+    tokens: Annotated[str, file_path("File of hashed tokens, which `hub token` writes."), LIVE] = ""
+    admin_token: Annotated[
+        str,
+        file_path("File of the admin's token, made if it is not there; empty: only where strangers could come in."),
+        LIVE,
+    ] = ""
+    anonymous: Annotated[
+        str,
+        Meta(
+            pattern=ROLE,
+            description="Role of those who show nothing; empty: they are not let in.",
+            extra={"most_bytes": NAME_BYTES},
+        ),
+        LIVE,
+    ] = ""
+    reload_closes: Annotated[
+        int,
+        between("%", 0, 100, "Most of the connections that a reload's policy closes without `--force`, if over ten."),
+        LIVE,
+    ] = 50
+    peer_token: Annotated[str, file_path("File of the token that this hub shows to the hubs that it dials."), LIVE] = ""
+    jwt_keys: Annotated[str, file_path("JWKS or PEM file of the keys that sign JWTs."), LIVE] = ""
+    jwt_issuer: Annotated[str, _claim("Issuer (`iss`) that a JWT must have."), LIVE] = ""
+    jwt_audience: Annotated[str, _claim("Audience (`aud`) that a JWT must be for."), LIVE] = ""
+    jwt_user: Annotated[str, _claim("Claim of a JWT that holds the user's name."), LIVE] = "sub"
+    jwt_roles: Annotated[str, _claim("Claim of a JWT that holds roles, beside those of the policy."), LIVE] = "roles"
+
+
+class NamesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many service names there may be."""
+
+    per_client: Annotated[
+        int, between("names", 1, 100_000, "Names that a client may own or wait for; one more is refused with 1008.")
+    ] = 64
+    queue: Annotated[
+        int, between("clients", 1, 100_000, "Clients that may wait for one name; one more is refused with 1013.")
+    ] = 64
+    total: Annotated[
+        int, between("names", 1, 10_000_000, "Names in all, with those of peer hubs; one more is refused with 1013.")
+    ] = 100_000
+    per_peer: Annotated[
+        int, between("names", 1, 10_000_000, "Names that a peer hub may announce; one more is refused with 1008.")
+    ] = 100_000
+
+
+class MeshSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How much a hub keeps of the other hubs of its mesh."""
+
+    hubs: Annotated[
+        int,
+        between("hubs", 2, 100_000, "Hubs of the mesh that are known; one more is refused (1013)."),
+    ] = 4_096
+    links: Annotated[
+        int, between("links", 1, 100_000, "Links that another hub may tell of; one with more is refused (1007).")
+    ] = 1_024
+    prefixes: Annotated[
+        int,
+        between(
+            "prefixes",
+            1,
+            100_000_000,
+            "Kept of all hubs, at most one for 8 KiB of memory; a hub that wants more is sent all.",
+        ),
+    ] = 1_000_000
+
+
+class ZeekSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is common to all Zeeks that this hub peers with."""
+
+    certificate: Annotated[
+        str, file_path("PEM file of the hub's certificate and its chain; with it TLS is mutual, without it anonymous.")
+    ] = ""
+    key: Annotated[str, file_path("PEM file of the key of that certificate.")] = ""
+    ca: Annotated[str, file_path("PEM file of the authorities that vouch for Zeeks' certificates.")] = ""
+    curve_key: Annotated[
+        str,
+        file_path("File of the secret CURVE key that `zeek+zmq://` and `zeek+log://` listeners have; empty: no CURVE."),
+    ] = ""
+    curve_clients: Annotated[
+        str, file_path("File of the public CURVE keys of nodes that may connect there, one a line."), LIVE
+    ] = ""
+    curve_broker: Annotated[
+        str,
+        file_path("File of the public CURVE key of the brokers of `zeek+zmq://` that are dialled; empty: no CURVE."),
+    ] = ""
+    curve_node_key: Annotated[str, file_path("File of the secret CURVE key that this hub has as a node there.")] = ""
+    topics: Annotated[
+        tuple[Annotated[str, Meta(max_length=1024)], ...],
+        Meta(
+            description="Prefixes that Zeeks are asked for even while nobody here subscribes to them.",
+            extra={"unit": "prefixes such as '/zeek/'"},
+        ),
+    ] = ()
+    role: Annotated[
+        str,
+        Meta(
+            pattern=ROLE,
+            description="Role of all Zeeks; empty: they are users by their certificates.",
+            extra={"most_bytes": NAME_BYTES},
+        ),
+        LIVE,
+    ] = ""
+    stores: Annotated[
+        tuple[Annotated[str, Meta(min_length=1, max_length=1024)], ...],
+        Meta(
+            description="What names of Zeeks' data stores begin with; no Zeek is asked for what covers one.",
+            extra={"unit": "beginnings of names such as 'zeek/known/'"},
+        ),
+    ] = ("zeek/known/", "___sync_store_")
+    masters: Annotated[
+        tuple[Annotated[str, Meta(pattern=PRINTABLE, min_length=1, max_length=1024)], ...],
+        Meta(
+            description="Stores of this hub that Zeeks may clone, by other names where they are to have any.",
+            extra={"unit": "texts STORE or NAME=STORE"},
+        ),
+    ] = ()
+    clones: Annotated[
+        tuple[Annotated[str, Meta(pattern=PRINTABLE, min_length=1, max_length=1024)], ...],
+        Meta(
+            description="Stores of this hub that follow stores of Zeeks, by other names where those have any.",
+            extra={"unit": "texts STORE or NAME=STORE"},
+        ),
+    ] = ()
+    forwarding: Annotated[
+        Literal["on", "off"],
+        Meta(description="Whether what one Zeek publishes goes to other Zeeks; off where they are peered themselves."),
+    ] = "on"
+
+
+class JournalSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Whether and how what the hub carries is recorded."""
+
+    path: Annotated[str, file_path("Folder of the journal, made where it is absent; empty records nothing.")] = ""
+    of: Annotated[
+        str,
+        Meta(
+            pattern=PRINTABLE,
+            description="Hub of the mesh whose journal clients of this one use, by its name or id; not beside a path.",
+            extra={"most_bytes": NAME_BYTES},
+        ),
+    ] = ""
+    topics: Annotated[
+        tuple[Annotated[str, Meta(max_length=1024)], ...],
+        Meta(min_length=1, description="Prefixes of what is recorded.", extra={"unit": "prefixes such as '/zeek/'"}),
+    ] = ("/",)
+    sync: Annotated[
+        Literal["normal", "full"],
+        Meta(description="What a confirmed message survives: normal, that the hub is killed; full, power loss too."),
+    ] = "normal"
+    compression: Annotated[
+        Literal["zstd", "none"],
+        Meta(description="How blocks are stored; what comes too fast, or becomes no smaller, is not compressed."),
+    ] = "zstd"
+    commit_s: Annotated[
+        float, between("seconds", 0.001, 10.0, "How long messages are collected before they are committed together.")
+    ] = 0.01
+    buffer_bytes: Annotated[
+        int,
+        between("bytes", 64 * KIB, 64 * GIB, "What may wait to be committed; above it publishers are not read from."),
+    ] = 32 * MIB
+    keep_bytes: Annotated[
+        int, between("bytes", 64 * KIB, 1024 * TIB, "Size of its files above which the oldest are deleted.")
+    ] = 64 * GIB
+    keep_s: Annotated[
+        float, between("seconds", 1.0, FOREVER_S, "Age above which records are deleted, a file at a time.")
+    ] = 366 * 86_400.0
+    readers: Annotated[int, between("processes", 1, 64, "Processes that read for clients, each once it is needed.")] = 2
+    fetch_s: Annotated[
+        float, between("seconds", 0.1, 3600.0, "Time without a byte from such a process; then it is ended: 1013.")
+    ] = 30.0
+    staged_bytes: Annotated[
+        int,
+        between("bytes", 64 * KIB, 64 * GIB, "What may wait for the COMMIT of its writer; above it STAGE is refused."),
+    ] = 512 * MIB
+    staged_s: Annotated[
+        float, between("seconds", 1.0, 86_400.0, "How long what was staged waits for its COMMIT before it is dropped.")
+    ] = 600.0
+    consumers: Annotated[
+        int, between("consumers", 1, 100_000, "Named consumers that the hub keeps; one more is refused.")
+    ] = 1_000
+    user_consumers: Annotated[
+        int, between("consumers", 1, 100_000, "How many of these one user may have; one more of his is refused.")
+    ] = 250
+    consumer_messages: Annotated[
+        int,
+        between(
+            "messages",
+            1,
+            1_000_000,
+            "How far a consumer is read beyond its oldest message that is not acknowledged; then it waits for that.",
+        ),
+    ] = 10_000
+    consumer_bytes: Annotated[
+        int,
+        between("bytes", 64 * KIB, TIB, "What is held for a consumer until it is acknowledged; then no more is read."),
+    ] = 8 * MIB
+    tier: Annotated[
+        str,
+        file_path("Folder or s3://bucket/prefix to which sealed segments are copied, and read from; empty for none."),
+    ] = ""
+    tier_keep_bytes: Annotated[
+        int, between("bytes", 64 * KIB, 1024 * TIB, "Size above which its oldest files are deleted.")
+    ] = 1024 * TIB
+    tier_keep_s: Annotated[float, between("seconds", 1.0, FOREVER_S, "Age above which they are deleted.")] = FOREVER_S
+    tier_behind_bytes: Annotated[
+        int,
+        between("bytes", 64 * KIB, 1024 * TIB, "Size up to which records that are not copied yet are not deleted."),
+    ] = 256 * GIB
+
+
+class StoresSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Stores that this hub is the master of, and the limits of each."""
+
+    open: Annotated[
+        tuple[Annotated[str, Meta(pattern=PRINTABLE, min_length=1, max_length=PATH_BYTES)], ...],
+        Meta(description="Stores of this hub.", extra={"unit": "texts NAME=FILE or NAME=:memory:"}),
+    ] = ()
+    feeds: Annotated[
+        tuple[Annotated[str, Meta(pattern=PRINTABLE, min_length=1, max_length=PATH_BYTES)], ...],
+        Meta(description="Which stores keep the last message of each topic.", extra={"unit": "texts NAME=PREFIX"}),
+    ] = ()
+    feed_expires_s: Annotated[
+        float, between("seconds", 0.1, FOREVER_S, "How long such a message is kept; the most is for ever.")
+    ] = FOREVER_S
+    sync: Annotated[
+        Literal["normal", "full"],
+        Meta(description="What a confirmed change survives: normal, that the hub is killed; full, power loss too."),
+    ] = "normal"
+    entries: Annotated[int, between("entries", 1, 100_000_000, "Entries of one store.")] = 1_000_000
+    bytes: Annotated[int, between("bytes", 64 * KIB, TIB, "The same in memory, 200 bytes for each entry counted.")] = (
+        512 * MIB
+    )
+    user_entries: Annotated[
+        int, between("entries", 1, 100_000_000, "Entries of one store that one user has written last.")
+    ] = 1_000_000
+    user_bytes: Annotated[int, between("bytes", KIB, TIB, "The same in memory.")] = 512 * MIB
+    entry_bytes: Annotated[
+        int, between("bytes", 64, 16 * MIB, "Longest key and value of an entry together; a frame must hold them.")
+    ] = 512 * KIB
+    changes: Annotated[
+        int, between("changes", 1, 100_000_000, "The last changes that a store keeps for who has missed some.")
+    ] = 65_536
+    changes_bytes: Annotated[int, between("bytes", 64 * KIB, TIB, "The same in memory.")] = 16 * MIB
+
+
+class LogSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is logged, and in which form."""
+
+    level: Annotated[
+        Literal["debug", "info", "warning", "error"], Meta(description="Least severe lines that are written."), LIVE
+    ] = "info"
+    format: Annotated[
+        Literal["auto", "text", "json"],
+        Meta(description="Form of a line; auto is text on a terminal and JSON otherwise."),
+        LIVE,
+    ] = "auto"
+    queue_bytes: Annotated[
+        int, between("bytes", 4 * KIB, GIB, "Lines that nobody has read yet; what comes beyond is dropped."), LIVE
+    ] = MIB
+
+
+class SharedMemorySettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What clients on the same machine may hand over as memory instead of bytes."""
+
+    over_bytes: Annotated[
+        int,
+        between("bytes", 0, GIB, "Values larger than this travel as shared memory over Unix sockets; 0 for none."),
+    ] = 64 * KIB
+    descriptors: Annotated[
+        int, between("descriptors", 1, 1_000_000, "Open at one time; what comes beyond them is copied.")
+    ] = 1024
+    client_descriptors: Annotated[
+        int, between("descriptors", 1, 1_000_000, "The same for one client: of what it sent, and of what it was sent.")
+    ] = 64
+    client_bytes: Annotated[
+        int, between("bytes", 64 * KIB, TIB, "What a client was sent and has not taken; then its queue fills.")
+    ] = 64 * MIB
+    segments: Annotated[int, between("segments", 0, 1000, "Segments of blocks that one client may bring.")] = 4
+    segment_bytes: Annotated[int, between("bytes", 64 * KIB, TIB, "Largest segment.")] = 256 * MIB
+
+
+class QuotaSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What there is to be shared out among users, where no other key says it; see docs/quotas.md."""
+
+    queued_bytes: Annotated[
+        int,
+        between("bytes", 0, 16 * TIB, "What may wait for slow clients of all users; 0 is half of the hub's memory."),
+    ] = 0
+    prefixes: Annotated[
+        int, between("prefixes", 0, 10**9, "Prefixes of all users together; 0 is one for each 8 KiB of the memory.")
+    ] = 0
+    rules: Annotated[
+        int, between("rules", 0, 10**9, "Rules of all users together; 0 is one for each 16 KiB of the memory.")
+    ] = 0
+    services: Annotated[
+        int, between("prefixes", 0, 10**9, "Prefixes that users serve; 0 is one for each 16 KiB of the memory.")
+    ] = 0
+
+
+class QueueMaximum(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The largest queue that a client may wish for; a larger wish is granted this much."""
+
+    messages: Annotated[
+        int, between("messages", 1, 10**9, "Most messages that a client or a listener's URL may ask for."), LIVE
+    ] = 1_000_000
+    bytes: Annotated[
+        int,
+        between("bytes", SMALLEST_QUEUE_BYTES, TIB, "Most memory that a client or a listener's URL may ask for."),
+        LIVE,
+    ] = 256 * MIB
