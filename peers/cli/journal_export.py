@@ -43,7 +43,8 @@ from peers.cli.journal_reading import (
 )
 from peers.cli.output import shown_bar
 from peers.cli.texts import escaped_lines
-from peers.values.conversion import array_header, has_nanoseconds, json_of, msgpack_of_broker, without_collecting
+from peers.values.conversion import has_nanoseconds, json_of, msgpack_of_broker, without_collecting
+from peers.values.msgpack import array_header
 
 
 class _Line(msgspec.Struct, gc=False):

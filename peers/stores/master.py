@@ -57,7 +57,7 @@ from peers.stores.wire import (
     unknown,
     write_topic,
 )
-from peers.values.conversion import array_header
+from peers.values.msgpack import array_header
 
 _EXPIRED_AT_ONCE = 1_000
 """How many entries expire in one turn: 3 ms."""

@@ -1,9 +1,7 @@
 """Broker's binary format: to and from the types of `peers.values.values`, and checked without making any.
 
-A table leads from each tag to its reader, which gets the position behind the tag and returns the value and the position
-behind it; another from each type to its writer. A body that ends too early ends in an `IndexError` or a `struct.error`,
-which `with_positions` turns into what is told. Bodies are the form that all other encodings are read to and written
-from. No state, no I/O.
+Bodies are the pivot: all other encodings are read to bodies, and made of them by `walk`. A body that ends too early
+raises an `IndexError` or a `struct.error`, which `with_positions` translates.
 """
 
 from __future__ import annotations
@@ -13,10 +11,11 @@ from datetime import datetime, timedelta
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from struct import Struct
 from struct import error as StructError  # noqa: N812
-from typing import Any
+from typing import Any, TypeAlias
 
 from peers.values.layout import (
     DEPTH_LIMIT,
+    ELEMENTS_LIMIT,
     I64,
     PROTOCOLS,
     U64,
@@ -32,8 +31,8 @@ from peers.values.layout import (
     read_length,
     read_network,
     read_port,
-    read_real,
     real_bytes,
+    real_of,
     refuse_tag,
     with_positions,
 )
@@ -96,6 +95,9 @@ def order(value: Value) -> Any:
     return tag, key(value)
 
 
+_PORT, _SUBNET, _ENUM, _TABLE, _VECTOR = map(int, (Tag.PORT, Tag.SUBNET, Tag.ENUM, Tag.TABLE, Tag.VECTOR))
+"""Plain numbers compare faster."""
+
 _SIZES = [0, 1, 8, 8, 8, -1, 16, 17, 3, 8, 8, -1]
 """Bytes behind the tag of values that are no containers; -1 for a length and as many bytes."""
 
@@ -106,16 +108,11 @@ def check(body: bytes) -> None:
     Raises:
         InvalidDataError: As for `decode`.
     """
-    with_positions(_check, body)
+    with_positions(lambda data: (None, _skip(data, 0, 1, 0, Budget())), body)
 
 
 def value_end(data: bytes, position: int, budget: Budget | None = None) -> int:
-    """Return where the value ends that begins at `position`; it is sound.
-
-    Args:
-        data: Among other things, the value.
-        position: Where it begins.
-        budget: How many elements there may be; several values may share one.
+    """Return where the sound value ends that begins at `position`; several values may share a budget.
 
     Raises:
         InvalidDataError: As for `decode`, but something may follow the value.
@@ -129,15 +126,11 @@ def value_end(data: bytes, position: int, budget: Budget | None = None) -> int:
     return end
 
 
-def _check(body: bytes) -> tuple[None, int]:
-    return None, _skip(body, 0, 1, 0, Budget())
-
-
 def _skip(body: bytes, position: int, count: int, depth: int, budget: Budget) -> int:
     """Return the position behind `count` values."""
     for _ in range(count):
         tag = body[position]
-        if tag > Tag.ENUM:
+        if tag > _ENUM:
             position = _skip_container(body, position, depth, budget)
             continue
         size = _SIZES[tag]
@@ -153,17 +146,14 @@ def _skip(body: bytes, position: int, count: int, depth: int, budget: Budget) ->
     return position
 
 
-_PORT, _SUBNET = int(Tag.PORT), int(Tag.SUBNET)  # plain numbers compare faster
-
-
 def _skip_container(body: bytes, position: int, depth: int, budget: Budget) -> int:
     tag = body[position]
     start = position + 1
-    if tag > Tag.VECTOR:
+    if tag > _VECTOR:
         refuse_tag(body, start)
-    values = 2 if tag == Tag.TABLE else 1
+    values = 2 if tag == _TABLE else 1
     count, position = enter(body, start, values, depth, budget)
-    if tag == Tag.VECTOR or count * values < 2:
+    if tag == _VECTOR or count * values < 2:
         return _skip(body, position, count, depth + 1, budget)
     encodings = set()
     for _ in range(count):
@@ -174,7 +164,51 @@ def _skip_container(body: bytes, position: int, depth: int, budget: Budget) -> i
     return position
 
 
-_Reader = Callable[[bytes, int, int, Budget], tuple[Any, int]]
+Makers: TypeAlias = tuple[Callable[..., Any], ...]
+"""For each tag, what makes something of a value's payload: its bytes; of a subnet, its network and length; of a port,
+number and protocol; of a container, the list of what was made of its values, and its position."""
+
+
+def walk(body: bytes, makers: Makers, limit: int = ELEMENTS_LIMIT) -> Any:
+    """Return what `makers` make of the one value that `body` is.
+
+    Raises:
+        InvalidDataError: It is no value, too deep, or has more than `limit` elements.
+    """
+    return with_positions(lambda data: _make(data, 0, 1, 0, Budget(limit), makers), body)[0]
+
+
+def _make(  # noqa: PLR0913, PLR0917 -- the state of one call of `walk`
+    body: bytes, position: int, count: int, depth: int, budget: Budget, makers: Makers
+) -> tuple[list[Any], int]:
+    made: list[Any] = []
+    add = made.append
+    for _ in range(count):
+        tag = body[position]
+        start = position + 1
+        if tag > _ENUM:
+            if tag > _VECTOR:
+                refuse_tag(body, start)
+            width = 2 if tag == _TABLE else 1
+            elements, position = enter(body, start, width, depth, budget)
+            items, position = _make(body, position, elements * width, depth + 1, budget, makers)
+            add(makers[tag](items, start))
+            continue
+        size = _SIZES[tag]
+        if size < 0:
+            raw, position = read_bytes(body, start)
+            add(makers[tag](raw))
+            continue
+        position = start + size
+        if position > len(body):
+            raise IndexError
+        if tag == _PORT:
+            add(makers[tag](read_port(body, start)))
+        elif tag == _SUBNET:
+            add(makers[tag](read_network(body, start)))
+        else:
+            add(makers[tag](body[start:position]))
+    return made, position
 
 
 def decode(body: bytes) -> Value:
@@ -183,126 +217,58 @@ def decode(body: bytes) -> Value:
     Raises:
         InvalidDataError: It is none, or is too deep or too large; the text says where.
     """
-    return with_positions(_decode, body)
+    value: Value = walk(body, _VALUES)
+    return value
 
 
-def _decode(body: bytes) -> tuple[Value, int]:
-    return _READERS[body[0]](body, 1, 0, Budget())
+def signed(raw: bytes) -> int:
+    """Return a number of 64 bits."""
+    number: int = I64.unpack(raw)[0]
+    return number
 
 
-def _read_none(_body: bytes, position: int, _depth: int, _budget: Budget) -> tuple[Any, int]:
-    return None, position
+def _text(raw: bytes) -> str:
+    return raw.decode(errors="surrogateescape")
 
 
-def _read_boolean(body: bytes, position: int, _depth: int, _budget: Budget) -> tuple[Any, int]:
-    return body[position] != 0, position + 1
+def _address(raw: bytes) -> IPv4Address | IPv6Address:
+    return IPv4Address(raw[12:]) if raw.startswith(V4_PREFIX) else IPv6Address(raw)
 
 
-def _read_count(body: bytes, position: int, _depth: int, _budget: Budget) -> tuple[Any, int]:
-    return int.__new__(Count, U64.unpack_from(body, position)[0]), position + 8
+def _network(subnet: tuple[bytes, int]) -> IPv4Network | IPv6Network:
+    return IPv4Network(subnet) if len(subnet[0]) == 4 else IPv6Network(subnet)
 
 
-def _read_integer(body: bytes, position: int, _depth: int, _budget: Budget) -> tuple[Any, int]:
-    return I64.unpack_from(body, position)[0], position + 8
-
-
-def _read_real(body: bytes, position: int, _depth: int, _budget: Budget) -> tuple[Any, int]:
-    return read_real(body, position), position + 8
-
-
-def _read_string(body: bytes, position: int, _depth: int, _budget: Budget) -> tuple[Any, int]:
-    raw, position = read_bytes(body, position)
-    return raw.decode(errors="surrogateescape"), position
-
-
-def _read_address(body: bytes, position: int, _depth: int, _budget: Budget) -> tuple[Any, int]:
-    end = position + 16
-    raw = body[position:end]
-    if raw.startswith(V4_PREFIX):
-        return IPv4Address(raw[12:] if len(raw) == 16 else 0), end  # too short: refused where the body is found to end
-    return IPv6Address(int.from_bytes(raw, "big")), end
-
-
-def _read_subnet(body: bytes, position: int, _depth: int, _budget: Budget) -> tuple[Any, int]:
-    network, bits = read_network(body, position)
-    end = position + 17
-    return (IPv4Network((network, bits)) if len(network) == 4 else IPv6Network((network, bits))), end
-
-
-def _read_port(body: bytes, position: int, _depth: int, _budget: Budget) -> tuple[Any, int]:
-    number, protocol = read_port(body, position)
-    return Port(number, PROTOCOLS[protocol]), position + 3
-
-
-def _read_timestamp(body: bytes, position: int, _depth: int, _budget: Budget) -> tuple[Any, int]:
-    return Timestamp(I64.unpack_from(body, position)[0]), position + 8
-
-
-def _read_timespan(body: bytes, position: int, _depth: int, _budget: Budget) -> tuple[Any, int]:
-    return Timespan(I64.unpack_from(body, position)[0]), position + 8
-
-
-def _read_enum(body: bytes, position: int, _depth: int, _budget: Budget) -> tuple[Any, int]:
-    raw, position = read_bytes(body, position)
-    return Enum(raw.decode(errors="surrogateescape")), position
-
-
-def _read_items(body: bytes, position: int, count: int, depth: int, budget: Budget) -> tuple[list[Any], int]:
-    items: list[Any] = []
-    append = items.append
-    for _ in range(count):
-        item, position = _READERS[body[position]](body, position + 1, depth, budget)
-        append(item)
-    return items, position
-
-
-def _read_set(body: bytes, position: int, depth: int, budget: Budget) -> tuple[Any, int]:
-    start = position
-    count, position = enter(body, position, 1, depth, budget)
-    members, position = _read_items(body, position, count, depth + 1, budget)
+def _set(members: list[Value], start: int) -> Set:
     keys = frozenset(map(identity, members))
-    need_distinct(keys, count, start)
-    return Set.of_distinct(members, keys), position
+    need_distinct(keys, len(members), start)
+    return Set.of_distinct(members, keys)
 
 
-def _read_table(body: bytes, position: int, depth: int, budget: Budget) -> tuple[Any, int]:
-    start = position
-    count, position = enter(body, position, 2, depth, budget)
-    items, position = _read_items(body, position, 2 * count, depth + 1, budget)
+def _table(items: list[Value], start: int) -> Table:
     keys = items[::2]
     entries = dict(zip(map(identity, keys), zip(keys, items[1::2], strict=True), strict=True))
-    need_distinct(entries, count, start)
-    return Table.of_distinct(entries), position
+    need_distinct(entries, len(keys), start)
+    return Table.of_distinct(entries)
 
 
-def _read_vector(body: bytes, position: int, depth: int, budget: Budget) -> tuple[Any, int]:
-    count, position = enter(body, position, 1, depth, budget)
-    items, position = _read_items(body, position, count, depth + 1, budget)
-    return tuple(items), position
-
-
-def _refuse(body: bytes, position: int, _depth: int, _budget: Budget) -> tuple[Any, int]:
-    refuse_tag(body, position)
-
-
-_READERS: list[_Reader] = [
-    _read_none,
-    _read_boolean,
-    _read_count,
-    _read_integer,
-    _read_real,
-    _read_string,
-    _read_address,
-    _read_subnet,
-    _read_port,
-    _read_timestamp,
-    _read_timespan,
-    _read_enum,
-    _read_set,
-    _read_table,
-    _read_vector,
-    *[_refuse] * (256 - len(Tag)),
-]
+_VALUES: Makers = (
+    lambda _: None,
+    lambda raw: raw != b"\0",
+    lambda raw: int.__new__(Count, int.from_bytes(raw)),
+    signed,
+    real_of,
+    _text,
+    _address,
+    _network,
+    lambda port: Port(port[0], PROTOCOLS[port[1]]),
+    lambda raw: Timestamp(signed(raw)),
+    lambda raw: Timespan(signed(raw)),
+    lambda raw: Enum(_text(raw)),
+    _set,
+    _table,
+    lambda items, _: tuple(items),
+)
 
 
 _Writer = Callable[[Any, list[bytes], int], None]
@@ -336,34 +302,16 @@ def _write(value: Any, out: list[bytes], depth: int) -> None:
         raise InvalidDataError(f"a {type(value).__name__} has no Broker form: {error}") from error
 
 
-def _write_boolean(value: bool, out: list[bytes], _depth: int) -> None:  # noqa: FBT001  the value itself
-    out.append(b"\x01\x01" if value else b"\x01\x00")
-
-
-def _write_string(value: str, out: list[bytes], _depth: int) -> None:
-    raw = value.encode(errors="surrogateescape")
-    out.append(b"\x05" + length_bytes(len(raw)) + raw)
-
-
-def _write_enum(value: Enum, out: list[bytes], _depth: int) -> None:
-    raw = value.name.encode(errors="surrogateescape")
-    out.append(b"\x0b" + length_bytes(len(raw)) + raw)
-
-
-def _write_v4_network(value: IPv4Network, out: list[bytes], _depth: int) -> None:
-    bits = bytes((value.prefixlen + V4_BITS,))
-    out.append(b"\x07" + V4_PREFIX + value.network_address.packed + bits)
-
-
-def _write_v6_network(value: IPv6Network, out: list[bytes], _depth: int) -> None:
-    out.append(b"\x07" + value.network_address.packed + bytes((value.prefixlen,)))
-
-
 def _write_port(value: Port, out: list[bytes], _depth: int) -> None:
     out.append(_PORT_LAYOUT.pack(Tag.PORT, value.number, PROTOCOLS.index(value.protocol)))
 
 
 _PORT_LAYOUT = Struct(">BHB")
+
+
+def string_body(raw: bytes, first: bytes = b"\x05") -> bytes:
+    """Return a string's body, or that of an enum value (`first`: 0b)."""
+    return first + length_bytes(len(raw)) + raw
 
 
 def _begin(tag: int, count: int, out: list[bytes], depth: int) -> None:
@@ -397,28 +345,24 @@ def _write_natural(value: Any, out: list[bytes], depth: int) -> None:
 
 _WRITERS: dict[type, _Writer] = {
     type(None): lambda _, out, __: out.append(b"\x00"),
-    bool: _write_boolean,
+    bool: lambda value, out, _: out.append(b"\x01\x01" if value else b"\x01\x00"),
     Count: lambda value, out, _: out.append(b"\x02" + U64.pack(value)),
     int: lambda value, out, _: out.append(b"\x03" + I64.pack(value)),
     float: lambda value, out, _: out.append(b"\x04" + real_bytes(value)),
-    str: _write_string,
+    str: lambda value, out, _: out.append(string_body(value.encode(errors="surrogateescape"))),
     IPv4Address: lambda value, out, _: out.append(b"\x06" + V4_PREFIX + value.packed),
     IPv6Address: lambda value, out, _: out.append(b"\x06" + value.packed),
-    IPv4Network: _write_v4_network,
-    IPv6Network: _write_v6_network,
+    IPv4Network: lambda value, out, _: out.append(
+        b"\x07" + V4_PREFIX + value.network_address.packed + bytes((value.prefixlen + V4_BITS,))
+    ),
+    IPv6Network: lambda value, out, _: out.append(b"\x07" + value.network_address.packed + bytes((value.prefixlen,))),
     Port: _write_port,
     Timestamp: lambda value, out, _: out.append(b"\x09" + I64.pack(value.ns)),
     Timespan: lambda value, out, _: out.append(b"\x0a" + I64.pack(value.ns)),
-    Enum: _write_enum,
+    Enum: lambda value, out, _: out.append(string_body(value.name.encode(errors="surrogateescape"), b"\x0b")),
     Set: _write_set,
     Table: _write_table,
     tuple: _write_vector,
     list: _write_vector,
-    dict: _write_natural,
-    set: _write_natural,
-    frozenset: _write_natural,
-    bytes: _write_natural,
-    bytearray: _write_natural,
-    datetime: _write_natural,
-    timedelta: _write_natural,
+    **dict.fromkeys((dict, set, frozenset, bytes, bytearray, datetime, timedelta), _write_natural),
 }

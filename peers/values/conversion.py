@@ -1,4 +1,4 @@
-"""Conversion between msgpack and JSON: which value becomes which, and how large a value may be for that.
+"""Conversion between msgpack and JSON: which value becomes which, and how large and how deep a value may be for that.
 
 | msgpack | JSON |
 |---|---|
@@ -9,13 +9,11 @@
 | extensions 1 to 10: Zeek's values | as in `peers.values.untyped` |
 | other extensions, invalid msgpack, more than 500 arrays and maps in each other | none |
 
-A conversion blocks the event loop, so it is bounded. What costs is not bytes but arrays and maps: a megabyte of nested
-empty ones takes 130 ms, a megabyte of text 2 ms. So both are bounded: bytes, and the bytes that can begin an array or
-map (counted at 1 GB/s; some stand within strings, which is why the limit is generous). The worst bodies that pass
-take 30 to 48 ms, see tests/values/test_conversion.py for them. Collecting garbage is put off meanwhile: it
-would look through all those arrays while they are made, and triple the time.
-
-No state, no I/O.
+A conversion blocks the event loop. Arrays and maps cost, not bytes: a megabyte of nested empty ones takes 130 ms, a
+megabyte of text 2 ms. So bytes and the bytes that can begin an array or map are bounded; the worst bodies that pass
+take 30 to 48 ms (tests/values/test_conversion.py). The garbage collector, which would triple the time, is off.
+Readers go as deep as the interpreter's stack lets them, which differs between versions of Python, so nesting has a
+limit of its own.
 """
 
 from __future__ import annotations
@@ -24,11 +22,14 @@ import gc
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from itertools import accumulate
+from typing import Any, Final, TypeVar
 
+import msgpack
 import msgspec
 
-from peers.values.nesting import is_packed_too_deep
+from peers.values.msgpack import to_msgpack
+from peers.values.untyped import untyped_extension
 
 CONVERTED_LIMIT_BYTES = 1024 * 1024
 """Largest body that is given a JSON form, bytes. The slowest without many arrays and maps takes 20 ms (unique keys)."""
@@ -48,28 +49,31 @@ _TEXT_KEYS_LIMIT_BYTES = 16 * 1024
 BROKER_LIMIT_BYTES = 128 * 1024
 """Largest value of a Zeek that is given another form: 0.5 µs a value in it, Python, so 30 ms for the worst."""
 
-_CONTAINER_MARKS = bytes([*range(0x80, 0xA0), *range(0xDC, 0xE0)])
+_ANY_CONTAINER_MARKS = bytes([*range(0x80, 0xA0), *range(0xDC, 0xE0)])
 """First bytes of fixmap, fixarray, array 16 and 32, map 16 and 32."""
 
-_FIXARRAY_LIMIT = 16
-_ARRAY16_LIMIT = 0x1_0000
+NESTING_LIMIT: Final = 500
+"""Most levels. msgpack-python, which clients write values with, goes to 511, and the oldest Python that this runs on
+to some 900."""
+
+_QUOTES_LIMIT: Final = 1_000_000
+"""A text with more quotation marks is left to its reader, which has a limit too: looking through it takes too long."""
+
+_STEPS = bytes.maketrans(b"[{]}", b"\x01\x01\xff\xff")
+"""One up, and, read as a signed byte, one down."""
+_OTHERS = bytes(set(range(256)) - set(b'[{]}"'))
+
+_CONTAINER_MARKS = bytes([*range(0x81, 0x90), *range(0x91, 0xA0), *range(0xDC, 0xE0)])
+"""First bytes of msgpack's arrays and maps, those left out that are always empty."""
 
 
-def _extension(code: int, data: memoryview) -> Any:
-    from peers.values.untyped import untyped_extension  # noqa: PLC0415 -- rarely needed
-
-    return untyped_extension(code, bytes(data))
-
-
-_decode = msgspec.msgpack.Decoder(ext_hook=_extension).decode
+_decode = msgspec.msgpack.Decoder(ext_hook=untyped_extension).decode
 _check = msgspec.msgpack.Decoder().decode
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _US_NS = 1_000
 _find_timestamps = re.compile(rb"(?s)(?=\xd7\xff(.{4})|\xc7\x0c\xff(.{4}))").findall
 """Of timestamps with a fraction: nanoseconds in 30 of 32 bits, or in all of them."""
-
-
 _encode = msgspec.json.Encoder().encode
 
 
@@ -109,8 +113,6 @@ def json_of_broker(body: bytes) -> bytes | None:
 
 def msgpack_of_broker(body: bytes) -> bytes | None:
     """Return the msgpack of one value as Broker spells it, None if it is no value or too large."""
-    from peers.values import to_msgpack  # noqa: PLC0415 -- rarely needed
-
     if len(body) > BROKER_LIMIT_BYTES:
         return None
     try:
@@ -144,9 +146,7 @@ def has_nanoseconds(body: bytes) -> bool:
 
 
 def _decode_to_ns(body: bytes) -> Any:
-    import msgpack  # noqa: PLC0415 -- rarely needed
-
-    return msgpack.unpackb(body, ext_hook=_extension, strict_map_key=False, timestamp=0)
+    return msgpack.unpackb(body, ext_hook=untyped_extension, strict_map_key=False, timestamp=0)
 
 
 def _with_text_keys(value: Any) -> Any:
@@ -182,21 +182,12 @@ def is_value(body: bytes) -> bool:
 
 def possible_containers(packed: bytes) -> int:
     """Return how many bytes of `packed` could begin an array or map, which are as many as it may hold at most."""
-    return len(packed) - len(packed.translate(None, _CONTAINER_MARKS))
+    return len(packed) - len(packed.translate(None, _ANY_CONTAINER_MARKS))
 
 
 def possible_parts(text: bytes) -> int:
     """Return how many arrays, maps and items a JSON text may hold at most; brackets within strings are counted, too."""
     return text.count(b"[") + text.count(b"{") + text.count(b",")
-
-
-def array_header(items: int) -> bytes:
-    """Return what stands before `items` values, fewer than 2^32, to make a msgpack array of them."""
-    if items < _FIXARRAY_LIMIT:
-        return bytes((0x90 | items,))
-    if items < _ARRAY16_LIMIT:
-        return b"\xdc" + items.to_bytes(2, "big")
-    return b"\xdd" + items.to_bytes(4, "big")
 
 
 def without_collecting(act: Callable[[A], T], argument: A) -> T:
@@ -208,3 +199,60 @@ def without_collecting(act: Callable[[A], T], argument: A) -> T:
         return act(argument)
     finally:
         gc.enable()
+
+
+def is_nested_too_deep(text: bytes) -> bool:
+    """Return whether more than `NESTING_LIMIT` arrays and maps stand in each other; the text may be no JSON at all.
+
+    Cost: a count or two for most texts; otherwise 2 ns a byte, and 40 ns a string and a bracket.
+    """
+    if text.count(b"[") + text.count(b"{") <= NESTING_LIMIT or text.count(b'"') > _QUOTES_LIMIT:
+        return False
+    if b"\\" in text:
+        text = text.replace(b"\\\\", b"").replace(b'\\"', b"")  # what is left of quotation marks bounds strings
+    outside = b"".join(text.translate(None, _OTHERS).split(b'"')[::2])
+    return max(accumulate(memoryview(outside.translate(_STEPS)).cast("b")), default=0) > NESTING_LIMIT
+
+
+def is_packed_too_deep(packed: bytes) -> bool:
+    """Return whether more than `NESTING_LIMIT` arrays and maps of the first value stand in each other.
+
+    An empty innermost one does not count; the bytes may be no msgpack at all. Cost: 8 ns a byte where it is not clear.
+    """
+    if len(packed) <= NESTING_LIMIT or len(packed) - len(packed.translate(None, _CONTAINER_MARKS)) <= NESTING_LIMIT:
+        return False
+    unpacker = msgpack.Unpacker(max_buffer_size=0)  # without a bound: all is here already
+    unpacker.feed(_OUTER_LEVELS + packed)
+    try:
+        unpacker.skip()
+    except msgpack.StackError:
+        return True
+    except (msgpack.UnpackException, ValueError):  # no msgpack: for its reader to say
+        return False
+    return False
+
+
+def _outer_levels() -> bytes:
+    """Return the heads of arrays around a value that leave it `NESTING_LIMIT` levels of the unpacker's own stack.
+
+    The compiled unpacker's stack has 1,024 levels. Without one, how deep a value may be is left to its reader.
+    """
+    if "_cmsgpack" not in msgpack.Unpacker.__module__:
+        return b""
+    levels = NESTING_LIMIT
+    while _is_skipped(b"\x91" * (levels + 1) + b"\xc0"):
+        levels += 1
+    return b"\x91" * (levels - NESTING_LIMIT)
+
+
+def _is_skipped(packed: bytes) -> bool:
+    unpacker = msgpack.Unpacker(max_buffer_size=0)
+    unpacker.feed(packed)
+    try:
+        unpacker.skip()
+    except msgpack.StackError:
+        return False
+    return True
+
+
+_OUTER_LEVELS: Final = _outer_levels()

@@ -5,8 +5,7 @@ vector [count 1, count 1, vector [name, vector of arguments, vector of metadata]
         format   "event"                                     [[count 1, timestamp], ...], may be missing
 ```
 
-Source: Broker's `zeek.hh`. Other Zeek messages (logs, identifier updates, batches of them) have other numbers in the
-second place and are no events.
+Other Zeek messages (logs, identifier updates, batches) have other numbers in the second place. Source: `zeek.hh`.
 """
 
 from __future__ import annotations
@@ -18,14 +17,9 @@ from typing import Any
 from hub.errors import UsageError
 from peers.values import Count, Timestamp, Value, decode, encode, to_msgpack, to_text, value_of
 
-NETWORK_TIMESTAMP = Count(1)
-"""Key of the metadata that says when the event happened on the network."""
-
-USER_METADATA = 200
-"""From here on, keys of metadata are free for users."""
-
-_FORMAT = Count(1)
-_EVENT = Count(1)
+NETWORK_TIMESTAMP = Count(1)  # key of metadata
+USER_METADATA = 200  # from here on, keys of metadata are free for users
+_FORMAT = _EVENT = Count(1)
 
 
 class NoEventError(UsageError):
@@ -37,10 +31,10 @@ class Event:
 
     Args:
         name: Such as `Notice::new`.
-        args: Broker values, or what `peers.values.value_of` makes into some: a `datetime`, a `dict`, a `set` ...
-            An `int` is a Zeek `int`; a Zeek `count` is a `Count`.
+        args: Broker values, or what `peers.values.value_of` converts to them. An `int` is a Zeek `int`; a Zeek `count`
+            is a `Count`.
         timestamp: When it happened, a `datetime` with a zone or a `Timestamp`.
-        metadata: Further pairs of key and value; keys of one's own are `USER_METADATA` or more.
+        metadata: Further pairs of key and value; users' own keys are `USER_METADATA` or more.
     """
 
     __slots__ = ("args", "metadata", "name")
@@ -61,7 +55,7 @@ class Event:
 
     @property
     def timestamp(self) -> Timestamp | None:
-        """When the event happened; None if its metadata does not say."""
+        """When the event happened, if its metadata says so."""
         found = dict(self.metadata).get(NETWORK_TIMESTAMP)
         return found if isinstance(found, Timestamp) else None
 
@@ -72,7 +66,7 @@ class Event:
         return (_FORMAT, _EVENT, (*parts, self.metadata) if self.metadata else parts)
 
     def encode(self) -> bytes:
-        """Return it in Broker's binary format."""
+        """Return its body."""
         return encode(self.value)
 
     def to_msgpack(self) -> bytes:
@@ -95,12 +89,7 @@ class Event:
 
     @classmethod
     def decode(cls, body: bytes) -> Event:
-        """Read the event that a value in Broker's binary format is.
-
-        Raises:
-            NoEventError: The value is no event.
-            InvalidDataError: The body is no value.
-        """
+        """Read the event that a body is; raises `InvalidDataError`, too."""
         return cls.of(decode(body))
 
     def __eq__(self, other: object) -> bool:

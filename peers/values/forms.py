@@ -1,12 +1,7 @@
 """`Form`: a batch as a kind of client takes it, made once and written to every connection that wants it.
 
-Owner: a form belongs to its batch (`Batch.form`). Its frames may be larger than what a queue was charged for the batch,
-so they do not live as long as the batch does: the forms made last are kept, up to `KEPT_LIMIT_BYTES` for each event
-loop, and older ones are made again when a slow reader gets to them. So queues stay within their bounds, and readers
-that lag alike still share.
-
-Not here: what a batch looks like (`peers.websocket.batches`, `peers.websocket.zeek.codec`,
-`peers.zeek.broker.writing`).
+A form belongs to its batch (`Batch.form`). Its frames may be larger than what a queue was charged for the batch, so
+only the forms made last are kept, up to `KEPT_LIMIT_BYTES` for each event loop; older ones are made again.
 """
 
 from __future__ import annotations
@@ -25,41 +20,26 @@ Made = tuple[bytes, int]
 
 
 class Form:
-    """One batch in one encoding.
-
-    Args:
-        make: Brings it there: ready frames, and how many messages have none.
-    """
+    """One batch in one encoding."""
 
     __slots__ = ("_frames", "_make", "lost_messages")
-
-    lost_messages: int
-    """How many messages of the batch have no form, once `frames` was asked for. The frames tell the client."""
 
     def __init__(self, make: Callable[[Batch], Made]) -> None:
         self._make = make
         self._frames: bytes | None = None
         self.lost_messages = 0
+        """Messages of the batch without a form, once `frames` was called."""
 
     @classmethod
     def ready(cls, make: Callable[[Batch], Made], frames: bytes) -> Form:
-        """Give a batch a form in which it came: what `make` would return, and no message without one.
-
-        Args:
-            make: Makes it again, where it was let go of meanwhile.
-            frames: The form.
-        """
+        """Return the form in which a batch came; `make` makes it again once it is not kept any more."""
         form = cls(make)
         form._frames = frames
         _KEPT.add(form, len(frames))
         return form
 
     def frames(self, batch: Batch) -> bytes:
-        """Return one or more ready frames.
-
-        Args:
-            batch: The one that this form belongs to.
-        """
+        """Return one or more ready frames of the batch that this form belongs to."""
         frames = self._frames
         if frames is None:
             frames, self.lost_messages = self._make(batch)
@@ -69,11 +49,11 @@ class Form:
 
     @property
     def held_bytes(self) -> int:
-        """What the frames take now, bytes."""
+        """Size of the frames now."""
         return len(self._frames or b"")
 
     def forget(self) -> int:
-        """Let go of the frames, which are made again when they are asked for; return what they took, bytes."""
+        """Drop the frames, which are made again when needed; return their size, bytes."""
         held_bytes = self.held_bytes
         self._frames = None
         return held_bytes

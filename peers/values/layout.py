@@ -1,14 +1,10 @@
-"""The layout of Broker's binary format, version 1: tags, lengths, and the limits and errors that all readers share.
+"""The layout of Broker's binary format, version 1: tags, lengths, limits and errors.
 
 ```
 value   = tag u8, body            all integers big-endian
 length  = LEB128, at most 10 bytes, 7 bits each, least significant first; need not be minimal
 real    = the bits of IEEE 754, but +inf is fff0..., -inf is 7ff0... and every NaN is ffff...
 ```
-
-Every reader of bodies (`binary`, `json`, `msgpack`) enters an array of values through `enter`, so that all of them
-refuse the same: deep nesting, more elements than the limit, and claims of more elements than there are bytes.
-No state, no I/O.
 """
 
 from __future__ import annotations
@@ -21,15 +17,11 @@ from typing import NoReturn, TypeVar
 
 
 class InvalidDataError(ValueError):
-    """Bytes or a Python object that are no Broker value. The text is one sentence and names the byte position."""
+    """Bytes or a Python object that are no Broker value; the text names the byte position."""
 
 
 class InvalidInputError(ValueError):
-    """A JSON message of a client that is no data message.
-
-    Attributes:
-        context: What follows `input #N ` in the reply to the client.
-    """
+    """A JSON message of a client that is no data message; `context` follows `input #N ` in the reply."""
 
     def __init__(self, context: str) -> None:
         super().__init__(context)
@@ -89,17 +81,16 @@ T = TypeVar("T")
 
 
 class Budget:
-    """How many more elements one value may hold. Each call that reads a value makes its own."""
+    """How many more elements one value may hold."""
 
     __slots__ = ("left", "limit")
 
     def __init__(self, limit: int = ELEMENTS_LIMIT) -> None:
         self.limit = limit
         self.left = limit
-        """How many more elements may come; negative when there were too many."""
 
     def take(self, elements: int, position: int) -> None:
-        """Charge elements that begin at `position`, or raise `InvalidDataError` if they are too many."""
+        """Charge the elements that begin at `position`; raise `InvalidDataError` for too many."""
         self.left -= elements
         if self.left < 0:
             raise InvalidDataError(f"more than {self.limit} elements are in the value, counted up to byte {position}")
@@ -144,17 +135,14 @@ def read_bytes(body: bytes, position: int) -> tuple[bytes, int]:
 
 
 def enter(body: bytes, position: int, width: int, depth: int, budget: Budget) -> tuple[int, int]:
-    """Read how many elements a vector, set or table has, and refuse what no reader wants to begin with.
+    """Return the number of elements of a container, and the position of the first.
 
     Args:
         body: The whole body.
         position: Behind the tag.
         width: Values per element: 2 for tables, else 1.
         depth: How many containers it stands in.
-        budget: What is left of the elements; charged.
-
-    Returns:
-        The number of elements, and the position of the first.
+        budget: Charged.
 
     Raises:
         InvalidDataError: Too deep, too many, or more than the body has bytes for.
@@ -176,9 +164,9 @@ def need_distinct(encodings: Sized, count: int, position: int) -> None:
         raise InvalidDataError(f"two members of the set, or keys of the table, at byte {position} are the same")
 
 
-def read_real(body: bytes, position: int) -> float:
-    """Return the real number at `position`, with Broker's notion of infinities and NaN."""
-    number: float = _REAL.unpack_from(body, position)[0]
+def real_of(raw: bytes) -> float:
+    """Return the real number in 8 bytes, with Broker's notion of infinities and NaN."""
+    number: float = _REAL.unpack(raw)[0]
     return -number if number in _WIRE_OF_SPECIAL else number
 
 
@@ -198,11 +186,7 @@ def read_port(body: bytes, position: int) -> tuple[int, int]:
 
 
 def read_network(body: bytes, position: int) -> tuple[bytes, int]:
-    """Return the network and the prefix length of the subnet at `position`, host bits cleared.
-
-    Returns:
-        4 bytes and 0..32 for IPv4, 16 bytes and 0..128 for IPv6.
-    """
+    """Return the subnet at `position`, host bits cleared: 4 bytes and 0..32 for IPv4, 16 bytes and 0..128 for IPv6."""
     bits = body[position + 16]
     if bits > _V6_BITS:
         raise InvalidDataError(f"{bits} at byte {position + 16} is longer than an address")

@@ -19,12 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import IntEnum
+from functools import partial
 from struct import Struct
 from typing import Any
 
 import msgpack
 
-from peers.values.binary import decode, encode
+from peers.values.binary import Makers, decode, encode, signed, string_body, walk
 from peers.values.layout import (
     DEPTH_LIMIT,
     I64,
@@ -34,15 +35,10 @@ from peers.values.layout import (
     Budget,
     InvalidDataError,
     Tag,
-    enter,
     length_bytes,
     need_distinct,
-    read_bytes,
-    read_network,
-    read_port,
-    read_real,
     real_bytes,
-    refuse_tag,
+    real_of,
     with_positions,
 )
 from peers.values.values import Value
@@ -95,11 +91,6 @@ def _number_extension(tag: int) -> Callable[[bytes], bytes | None]:
     return lambda payload: first + payload if len(payload) == 8 else None
 
 
-def _string_extension(tag: int) -> Callable[[bytes], bytes | None]:
-    first = bytes((tag,))
-    return lambda payload: first + length_bytes(len(payload)) + payload
-
-
 def _msgpack_timestamp(payload: bytes) -> bytes | None:
     """Read the timestamp extension of msgpack, which has three lengths."""
     if len(payload) == 12:
@@ -125,26 +116,15 @@ PAYLOADS: dict[int, Callable[[bytes], bytes | None]] = {
     Code.PORT: _port_extension,
     Code.TIMESTAMP: _number_extension(Tag.TIMESTAMP),
     Code.TIMESPAN: _number_extension(Tag.TIMESPAN),
-    Code.ENUM: _string_extension(Tag.ENUM),
-    Code.RAW_STRING: _string_extension(Tag.STRING),
+    Code.ENUM: lambda payload: string_body(payload, b"\x0b"),
+    Code.RAW_STRING: string_body,
     _MSGPACK_TIMESTAMP & 0xFF: _msgpack_timestamp,
 }
-"""From a code as an unsigned byte to what makes a body of the payload, None if it is none. Not here: sets and tables,
-since they hold values."""
-
-
-_SET, _TABLE = int(Code.SET), int(Code.TABLE)  # looking a member up takes 70 ns
-_FIRST_COUNT = 1 << 63
-"""The smallest number that is too large for Broker's integers, and so becomes a count."""
-
-_Reader = Callable[[bytes, int, int, Budget], tuple[bytes, int]]
+"""For each code, as an unsigned byte, what makes a body of the payload, or None. Sets and tables are read otherwise."""
 
 
 def from_msgpack(packed: bytes) -> bytes:
-    """Return the binary form of a msgpack value.
-
-    Args:
-        packed: One value, of ours or of any other publisher.
+    """Return the binary form of one msgpack value.
 
     Raises:
         InvalidDataError: It is no msgpack, has an extension that is not in the table, a number beyond 64 bits or
@@ -154,72 +134,63 @@ def from_msgpack(packed: bytes) -> bytes:
 
 
 def _from_msgpack(packed: bytes) -> tuple[bytes, int]:
-    return _READERS[packed[0]](packed, 0, 0, Budget())
+    return _read(packed, 0, 0, Budget())
 
 
-def _need(body: bytes, position: int, size: int) -> bytes:
-    if position + size > len(body):
-        raise IndexError
-    return body[position : position + size]
+_Reader = Callable[[bytes, int, int, int, Budget], tuple[bytes, int]]
+"""Gets the bytes, the position behind the head of a value, the number that the head has (the value of an integer, or a
+size), depth and budget; returns the body and the position behind the value."""
 
 
-def _sized(size_bytes: int, make: Callable[[bytes, int, int], bytes]) -> _Reader:
-    """Return a reader for what has its length in the next `size_bytes`: strings, `bin` and extensions."""
-
-    def read(packed: bytes, position: int, _depth: int, _budget: Budget) -> tuple[bytes, int]:
-        start = position + 1 + size_bytes
-        size = int.from_bytes(_need(packed, position + 1, size_bytes), "big")
-        _need_bytes(packed, start, size)
-        return make(packed, start, start + size), start + size
-
-    return read
+def _read(packed: bytes, position: int, depth: int, budget: Budget) -> tuple[bytes, int]:
+    read, start, number = _head(packed, position)
+    return read(packed, start, number, depth, budget)
 
 
-def _need_bytes(packed: bytes, start: int, size: int) -> None:
+def _head(packed: bytes, position: int) -> tuple[_Reader, int, int]:
+    read, width, number = _HEADS[packed[position]]
+    start = position + 1 + width
+    if width:
+        if start > len(packed):
+            raise IndexError
+        number = int.from_bytes(packed[position + 1 : start])
+    return read, start, number
+
+
+def _take(packed: bytes, start: int, size: int) -> bytes:
     if size > len(packed) - start:
         raise InvalidDataError(f"{size} bytes are claimed at byte {start}, {len(packed) - start} are left")
+    return packed[start : start + size]
 
 
-def _string(packed: bytes, start: int, end: int) -> bytes:
-    return b"\x05" + length_bytes(end - start) + packed[start:end]
+def _string(packed: bytes, start: int, size: int, _depth: int, _budget: Budget) -> tuple[bytes, int]:
+    return string_body(_take(packed, start, size)), start + size
 
 
-def _read_fixstr(packed: bytes, position: int, _depth: int, _budget: Budget) -> tuple[bytes, int]:
-    start = position + 1
-    size = packed[position] & 0x1F
-    _need_bytes(packed, start, size)
-    return _string(packed, start, start + size), start + size
+def _constant(_packed: bytes, start: int, number: int, _depth: int, _budget: Budget) -> tuple[bytes, int]:
+    return (b"\x00", b"", b"\x01\x00", b"\x01\x01")[number], start
 
 
-def _number(layout: str, convert: Callable[[Any], bytes]) -> _Reader:
-    """Return a reader for a number that is laid out as `struct` says."""
-    fixed = Struct(layout)
+def _integer(_packed: bytes, start: int, number: int, _depth: int, _budget: Budget) -> tuple[bytes, int]:
+    return (b"\x03" + I64.pack(number) if number < _I64_LIMIT else b"\x02" + U64.pack(number)), start
 
-    def read(packed: bytes, position: int, _depth: int, _budget: Budget) -> tuple[bytes, int]:
-        return convert(fixed.unpack_from(packed, position + 1)[0]), position + 1 + fixed.size
+
+def _signed(bits: int) -> _Reader:
+    def read(packed: bytes, start: int, number: int, depth: int, budget: Budget) -> tuple[bytes, int]:
+        return _integer(packed, start, number - (number >> bits - 1 << bits), depth, budget)
 
     return read
 
 
-def _integer(number: int) -> bytes:
-    return b"\x03" + I64.pack(number) if number < _FIRST_COUNT else b"\x02" + U64.pack(number)
+def _real(layout: Struct) -> _Reader:
+    def read(packed: bytes, start: int, _number: int, _depth: int, _budget: Budget) -> tuple[bytes, int]:
+        return b"\x04" + real_bytes(layout.unpack_from(packed, start - layout.size)[0]), start
 
-
-def _real(number: float) -> bytes:
-    return b"\x04" + real_bytes(number)
-
-
-def _read_fixint(packed: bytes, position: int, _depth: int, _budget: Budget) -> tuple[bytes, int]:
-    number = packed[position]
-    return _integer(number if number < 0x80 else number - 0x100), position + 1
-
-
-def _constant(body: bytes) -> _Reader:
-    return lambda _packed, position, _depth, _budget: (body, position + 1)
+    return read
 
 
 def _items(packed: bytes, position: int, count: int, depth: int, budget: Budget) -> tuple[list[bytes], int]:
-    """Read `count` values that stand in a container; the limits are those of `layout.enter`."""
+    """Read the values of a container; the limits are those of `layout.enter`."""
     if depth >= DEPTH_LIMIT:
         raise InvalidDataError(f"more than {DEPTH_LIMIT} arrays and maps stand in each other at byte {position}")
     if count > len(packed) - position:
@@ -229,7 +200,7 @@ def _items(packed: bytes, position: int, count: int, depth: int, budget: Budget)
     budget.take(count, position)
     items = []
     for _ in range(count):
-        item, position = _READERS[packed[position]](packed, position, depth + 1, budget)
+        item, position = _read(packed, position, depth + 1, budget)
         items.append(item)
     return items, position
 
@@ -245,67 +216,28 @@ def _map(packed: bytes, start: int, count: int, depth: int, budget: Budget) -> t
     return b"\x0d" + length_bytes(count) + b"".join(items), position
 
 
-_Container = Callable[[bytes, int, int, int, Budget], tuple[bytes, int]]
-
-
-def _small(read_items: _Container) -> _Reader:
-    """Return a reader for an array or map with its length in the first byte."""
-
-    def read(packed: bytes, position: int, depth: int, budget: Budget) -> tuple[bytes, int]:
-        return read_items(packed, position + 1, packed[position] & 0x0F, depth, budget)
-
-    return read
-
-
-def _large(size_bytes: int, read_items: _Container) -> _Reader:
-    """Return a reader for an array or map with its length in the next `size_bytes`."""
-
-    def read(packed: bytes, position: int, depth: int, budget: Budget) -> tuple[bytes, int]:
-        count = int.from_bytes(_need(packed, position + 1, size_bytes), "big")
-        return read_items(packed, position + 1 + size_bytes, count, depth, budget)
-
-    return read
-
-
-# Extensions: a reader gets the payload with its place, and returns the binary form.
-
-
-def _fixed_extension(size: int) -> _Reader:
-    def read(packed: bytes, position: int, depth: int, budget: Budget) -> tuple[bytes, int]:
-        return _read_extension(packed, position + 1, size, depth, budget)
-
-    return read
-
-
-def _sized_extension(size_bytes: int) -> _Reader:
-    def read(packed: bytes, position: int, depth: int, budget: Budget) -> tuple[bytes, int]:
-        size = int.from_bytes(_need(packed, position + 1, size_bytes), "big")
-        return _read_extension(packed, position + 1 + size_bytes, size, depth, budget)
-
-    return read
-
-
-def _read_extension(packed: bytes, position: int, size: int, depth: int, budget: Budget) -> tuple[bytes, int]:
+def _extension(packed: bytes, position: int, size: int, depth: int, budget: Budget) -> tuple[bytes, int]:
     code = packed[position]
     start = position + 1
-    end = start + size
-    _need_bytes(packed, start, size)
+    payload = _take(packed, start, size)
     if code in (_SET, _TABLE):
-        body, behind = _read_members(packed, start, code, depth, budget)
-        if behind != end:
+        body, end = _members(packed, start, code, depth, budget)
+        if end != start + size:
             raise InvalidDataError(f"the extension {code} at byte {position} is not one array")
         return body, end
     convert = PAYLOADS.get(code)
-    body_or_none = None if convert is None else convert(packed[start:end])
+    body_or_none = None if convert is None else convert(payload)
     if body_or_none is None:
-        signed = code if code < 0x80 else code - 0x100
-        raise InvalidDataError(f"the extension {signed} of {size} bytes at byte {position} has no Broker form")
-    return body_or_none, end
+        shown = code if code < 0x80 else code - 0x100
+        raise InvalidDataError(f"the extension {shown} of {size} bytes at byte {position} has no Broker form")
+    return body_or_none, start + size
 
 
-def _read_members(packed: bytes, start: int, code: int, depth: int, budget: Budget) -> tuple[bytes, int]:
+def _members(packed: bytes, start: int, code: int, depth: int, budget: Budget) -> tuple[bytes, int]:
     """Read the array that a set or table is."""
-    count, position = _read_array_header(packed, start)
+    read, position, count = _head(packed, start)
+    if read is not _vector:
+        raise InvalidDataError(f"the set or table at byte {start} is no array")
     if code == _TABLE:
         if count % 2:
             raise InvalidDataError(f"the last key of the table at byte {start} has no value")
@@ -315,65 +247,44 @@ def _read_members(packed: bytes, start: int, code: int, depth: int, budget: Budg
     return b"\x0c" + length_bytes(count) + b"".join(items), position
 
 
-def _read_array_header(packed: bytes, position: int) -> tuple[int, int]:
-    first = packed[position]
-    if first & 0xF0 == 0x90:
-        return first & 0x0F, position + 1
-    size_bytes = {0xDC: 2, 0xDD: 4}.get(first)
-    if size_bytes is None:
-        raise InvalidDataError(f"the set or table at byte {position} is no array")
-    return int.from_bytes(_need(packed, position + 1, size_bytes), "big"), position + 1 + size_bytes
+def _refuse(packed: bytes, start: int, _number: int, _depth: int, _budget: Budget) -> tuple[bytes, int]:
+    raise InvalidDataError(f"{packed[start - 1]:#x} at byte {start - 1} begins no msgpack value")
 
 
-def _refuse_byte(packed: bytes, position: int, _depth: int, _budget: Budget) -> tuple[bytes, int]:
-    raise InvalidDataError(f"{packed[position]:#x} at byte {position} begins no msgpack value")
+_SET, _TABLE = int(Code.SET), int(Code.TABLE)  # looking a member up takes 70 ns
 
-
-_READERS: list[_Reader] = [
-    *[_read_fixint] * 0x80,
-    *[_small(_map)] * 16,
-    *[_small(_vector)] * 16,
-    *[_read_fixstr] * 32,
-    _constant(b"\x00"),
-    _refuse_byte,
-    _constant(b"\x01\x00"),
-    _constant(b"\x01\x01"),
-    *[_sized(size_bytes, _string) for size_bytes in (1, 2, 4)],  # bin
-    *[_sized_extension(size_bytes) for size_bytes in (1, 2, 4)],
-    _number(">f", _real),
-    _number(">d", _real),
-    *[_number(layout, _integer) for layout in (">B", ">H", ">I", ">Q", ">b", ">h", ">i", ">q")],
-    *[_fixed_extension(size) for size in (1, 2, 4, 8, 16)],
-    *[_sized(size_bytes, _string) for size_bytes in (1, 2, 4)],  # str
-    _large(2, _vector),
-    _large(4, _vector),
-    _large(2, _map),
-    _large(4, _map),
-    *[_read_fixint] * 32,
+_HEADS: list[tuple[_Reader, int, int]] = [
+    *[(_integer, 0, number) for number in range(0x80)],
+    *[(_map, 0, size) for size in range(16)],
+    *[(_vector, 0, size) for size in range(16)],
+    *[(_string, 0, size) for size in range(32)],
+    (_constant, 0, 0),
+    (_refuse, 0, 0),
+    (_constant, 0, 2),
+    (_constant, 0, 3),
+    *[(_string, width, 0) for width in (1, 2, 4)],  # bin
+    *[(_extension, width, 0) for width in (1, 2, 4)],
+    (_real(Struct(">f")), 4, 0),
+    (_real(Struct(">d")), 8, 0),
+    *[(_integer, width, 0) for width in (1, 2, 4, 8)],
+    *[(_signed(8 * width), width, 0) for width in (1, 2, 4, 8)],
+    *[(_extension, 0, size) for size in (1, 2, 4, 8, 16)],
+    *[(_string, width, 0) for width in (1, 2, 4)],  # str
+    *[(_vector, width, 0) for width in (2, 4)],
+    *[(_map, width, 0) for width in (2, 4)],
+    *[(_integer, 0, number) for number in range(-32, 0)],
 ]
-
-
-_REAL_LAYOUT = Struct(">d")
-
-_Writer = Callable[[bytes, int, int, Budget], tuple[bytes, int]]
-
-_pack = msgpack.Packer().pack
+"""For each first byte: the reader, how many bytes the number of the head has behind it, or that number."""
 
 
 def to_msgpack(body: bytes) -> bytes:
     """Return the msgpack form of a value.
 
-    Args:
-        body: The value in the binary format.
-
     Raises:
         InvalidDataError: The body is no value.
     """
-    return with_positions(_to_msgpack, body)
-
-
-def _to_msgpack(body: bytes) -> tuple[bytes, int]:
-    return _WRITERS[body[0]](body, 1, 0, Budget())
+    packed: bytes = walk(body, _PACKERS)
+    return packed
 
 
 def extension(code: int, payload: bytes) -> bytes:
@@ -384,139 +295,71 @@ def extension(code: int, payload: bytes) -> bytes:
         return bytes((first, code)) + payload
     if size < 0x100:
         return bytes((0xC7, size, code)) + payload
-    header = b"\xc8" + size.to_bytes(2, "big") if size < 0x1_0000 else b"\xc9" + size.to_bytes(4, "big")
+    header = b"\xc8" + size.to_bytes(2) if size < 0x1_0000 else b"\xc9" + size.to_bytes(4)
     return header + bytes((code,)) + payload
 
 
 _FIXED_EXTENSIONS = {1: 0xD4, 2: 0xD5, 4: 0xD6, 8: 0xD7, 16: 0xD8}
-"""First bytes of extensions, by the length of their payloads."""
 
 
-def _array_header(items: int) -> bytes:
+def array_header(items: int) -> bytes:
+    """Return the head of a msgpack array of fewer than 2^32 values."""
     if items < 16:
         return bytes((0x90 | items,))
-    return b"\xdc" + items.to_bytes(2, "big") if items < 0x1_0000 else b"\xdd" + items.to_bytes(4, "big")
+    return b"\xdc" + items.to_bytes(2) if items < 0x1_0000 else b"\xdd" + items.to_bytes(4)
 
 
-def _write_none(_body: bytes, position: int, _depth: int, _budget: Budget) -> tuple[bytes, int]:
-    return b"\xc0", position
-
-
-def _write_boolean(body: bytes, position: int, _depth: int, _budget: Budget) -> tuple[bytes, int]:
-    return (b"\xc3" if body[position] else b"\xc2"), position + 1
-
-
-def _write_integer(body: bytes, position: int, _depth: int, _budget: Budget) -> tuple[bytes, int]:
-    return _pack(I64.unpack_from(body, position)[0]), position + 8
-
-
-def _write_real(body: bytes, position: int, _depth: int, _budget: Budget) -> tuple[bytes, int]:
-    return b"\xcb" + _REAL_LAYOUT.pack(read_real(body, position)), position + 8
-
-
-def _write_string(body: bytes, position: int, _depth: int, _budget: Budget) -> tuple[bytes, int]:
-    raw, position = read_bytes(body, position)
+def string_or_raw(raw: bytes) -> bytes:
+    """Return a string of Zeek: text, or an extension where it is not UTF-8."""
     try:
-        return _pack(raw.decode()), position
+        packed: bytes = _pack(raw.decode())
     except UnicodeDecodeError:
-        return extension(Code.RAW_STRING, raw), position
+        return extension(Code.RAW_STRING, raw)
+    return packed
 
 
-def _write_address(body: bytes, position: int, _depth: int, _budget: Budget) -> tuple[bytes, int]:
-    raw = _need(body, position, 16)
-    return extension(Code.ADDRESS, raw[12:] if raw.startswith(V4_PREFIX) else raw), position + 16
+def _pack_address(raw: bytes) -> bytes:
+    return extension(Code.ADDRESS, raw[12:] if raw.startswith(V4_PREFIX) else raw)
 
 
-def _write_subnet(body: bytes, position: int, _depth: int, _budget: Budget) -> tuple[bytes, int]:
-    network, bits = read_network(body, position)
-    return extension(Code.SUBNET, network + bytes((bits,))), position + 17
+def _pack_set(items: list[bytes], start: int) -> bytes:
+    need_distinct(set(items), len(items), start)
+    return extension(Code.SET, array_header(len(items)) + b"".join(items))
 
 
-def _write_port(body: bytes, position: int, _depth: int, _budget: Budget) -> tuple[bytes, int]:
-    read_port(body, position)
-    return extension(Code.PORT, body[position : position + 3]), position + 3
+def _pack_table(items: list[bytes], start: int) -> bytes:
+    need_distinct(set(items[::2]), len(items) // 2, start)
+    return extension(Code.TABLE, array_header(len(items)) + b"".join(items))
 
 
-def _number_writer(code: int) -> _Writer:
-    """Return a writer for a type whose payload is the 8 bytes that it is in Broker."""
+_pack = msgpack.Packer().pack
+_PORT = Struct(">HB")
+_REAL = Struct(">d")
 
-    def write(body: bytes, position: int, _depth: int, _budget: Budget) -> tuple[bytes, int]:
-        return extension(code, _need(body, position, 8)), position + 8
-
-    return write
-
-
-def _write_enum(body: bytes, position: int, _depth: int, _budget: Budget) -> tuple[bytes, int]:
-    raw, position = read_bytes(body, position)
-    return extension(Code.ENUM, raw), position
-
-
-def _write_items(body: bytes, position: int, count: int, depth: int, budget: Budget) -> tuple[list[bytes], int]:
-    items = []
-    for _ in range(count):
-        packed, position = _WRITERS[body[position]](body, position + 1, depth, budget)
-        items.append(packed)
-    return items, position
-
-
-def _write_vector(body: bytes, position: int, depth: int, budget: Budget) -> tuple[bytes, int]:
-    count, position = enter(body, position, 1, depth, budget)
-    items, position = _write_items(body, position, count, depth + 1, budget)
-    return _array_header(count) + b"".join(items), position
-
-
-def _write_set(body: bytes, position: int, depth: int, budget: Budget) -> tuple[bytes, int]:
-    start = position
-    count, position = enter(body, position, 1, depth, budget)
-    items, position = _write_items(body, position, count, depth + 1, budget)
-    need_distinct(set(items), count, start)
-    return extension(Code.SET, _array_header(count) + b"".join(items)), position
-
-
-def _write_table(body: bytes, position: int, depth: int, budget: Budget) -> tuple[bytes, int]:
-    start = position
-    count, position = enter(body, position, 2, depth, budget)
-    items, position = _write_items(body, position, 2 * count, depth + 1, budget)
-    need_distinct(set(items[::2]), count, start)
-    return extension(Code.TABLE, _array_header(2 * count) + b"".join(items)), position
-
-
-def _refuse(body: bytes, position: int, _depth: int, _budget: Budget) -> tuple[bytes, int]:
-    refuse_tag(body, position)
-
-
-_WRITERS: list[_Writer] = [
-    _write_none,
-    _write_boolean,
-    _number_writer(Code.COUNT),
-    _write_integer,
-    _write_real,
-    _write_string,
-    _write_address,
-    _write_subnet,
-    _write_port,
-    _number_writer(Code.TIMESTAMP),
-    _number_writer(Code.TIMESPAN),
-    _write_enum,
-    _write_set,
-    _write_table,
-    _write_vector,
-    *[_refuse] * (256 - len(Tag)),
-]
+_PACKERS: Makers = (
+    lambda _: b"\xc0",
+    lambda raw: b"\xc2" if raw == b"\0" else b"\xc3",
+    partial(extension, Code.COUNT),
+    lambda raw: _pack(signed(raw)),
+    lambda raw: b"\xcb" + _REAL.pack(real_of(raw)),
+    string_or_raw,
+    _pack_address,
+    lambda subnet: extension(Code.SUBNET, subnet[0] + bytes((subnet[1],))),
+    lambda port: extension(Code.PORT, _PORT.pack(*port)),
+    partial(extension, Code.TIMESTAMP),
+    partial(extension, Code.TIMESPAN),
+    partial(extension, Code.ENUM),
+    _pack_set,
+    _pack_table,
+    lambda items, _: array_header(len(items)) + b"".join(items),
+)
 
 
 _CODES = frozenset(Code)
 
 
 def ext_hook(code: int, data: bytes) -> Value | msgpack.ExtType:
-    """Return the value of an extension: the `ext_hook` of a `msgpack.Unpacker`.
-
-    Args:
-        code: The code of the extension.
-        data: Its payload.
-
-    Returns:
-        A value of a type in `values`; an `ExtType` if the code is not one of those in `extensions`.
+    """Return the value of an extension, or an `ExtType` for other codes: the `ext_hook` of a `msgpack.Unpacker`.
 
     Raises:
         InvalidDataError: The payload is not what the code says.
@@ -527,9 +370,7 @@ def ext_hook(code: int, data: bytes) -> Value | msgpack.ExtType:
 
 
 def default(value: Any) -> Any:
-    """Return what stands for a type of `values` in msgpack: the `default` of a `msgpack.Packer`.
-
-    The Packer must be made with `strict_types=True`, else it takes a `Count` for an integer.
+    """Return what stands for a type of `values` in msgpack: the `default` of a Packer with `strict_types=True`.
 
     Raises:
         InvalidDataError: `value` has no Broker form.

@@ -9,7 +9,7 @@ r"""Broker values without their types, for readers that know nothing of Zeek: br
 | vector, set | array |
 | table | object; keys that are no strings are written in Broker's text form |
 
-Readers that need the types take msgpack, or `/v1/messages/json`. No state, no I/O.
+Readers that need the types take msgpack, or `/v1/messages/json`.
 """
 
 from __future__ import annotations
@@ -33,12 +33,8 @@ def untyped(value: Value) -> Any:
     return value if make is None else make(value)
 
 
-def untyped_extension(code: int, data: bytes) -> Any:
-    """Return the plain Python value that stands for a msgpack extension; this is the `ext_hook` of a decoder.
-
-    Raises:
-        ValueError: It is none of those in `extensions`.
-    """
+def untyped_extension(code: int, data: bytes | memoryview) -> Any:
+    """Return the plain Python value of a msgpack extension, or raise `ValueError`: the `ext_hook` of a decoder."""
     value = ext_hook(code, bytes(data))
     if isinstance(value, msgpack.ExtType):
         raise ValueError(f"msgpack extension {code} is not known")  # noqa: TRY004 -- what every decoder expects
@@ -68,16 +64,10 @@ def _key(key: Value) -> str:
 _UNTYPED: dict[type, Callable[[Any], Any]] = {
     Count: int,
     str: _text,
-    IPv4Address: str,
-    IPv6Address: str,
-    IPv4Network: str,
-    IPv6Network: str,
-    Port: str,
+    **dict.fromkeys((IPv4Address, IPv6Address, IPv4Network, IPv6Network, Port), str),
     Timestamp: _moment,
     Timespan: lambda span: span.ns / _SECOND_NS,
     Enum: lambda enum: _text(enum.name),
-    tuple: lambda values: [untyped(value) for value in values],
-    list: lambda values: [untyped(value) for value in values],
-    Set: lambda members: [untyped(member) for member in members],
+    **dict.fromkeys((tuple, list, Set), lambda values: [untyped(value) for value in values]),
     Table: lambda table: {_key(key): untyped(value) for key, value in table.items()},
 }

@@ -14,8 +14,7 @@ Python takes `1`, `True`, `1.0` and `Count(1)` for the same member of a `set` or
 So sets and tables have types of their own, which tell members apart by type and value, hold them in the order in which
 they came, take any value as a member, and are immutable. All values can be compared, hashed, copied and pickled.
 
-`str()` gives Broker's text form, for people; `to_text` does so for the types that are Python's own.
-No state, no I/O. Not here: Broker's binary format (`binary`), JSON (`json`), msgpack (`msgpack`).
+`str()` gives Broker's text form, for people; `to_text` does so for Python's own types.
 """
 
 from __future__ import annotations
@@ -57,10 +56,7 @@ class Count(int):
 
 
 class _Fields:
-    """A value of fields that do not change.
-
-    It is no dataclass, because msgspec would write that as a map and never ask how it is written in msgpack.
-    """
+    """A frozen value. It is no dataclass, which msgspec would write as a map without calling its `enc_hook`."""
 
     __slots__ = ()
     _names: ClassVar[tuple[str, ...]] = ()
@@ -113,8 +109,6 @@ class Port(_Fields):
 
 @total_ordering
 class _Nanoseconds(_Fields):
-    """A number of nanoseconds."""
-
     __slots__ = _names = ("ns",)
 
     ns: int
@@ -130,11 +124,7 @@ class _Nanoseconds(_Fields):
 
 
 class Timestamp(_Nanoseconds):
-    """A point in time.
-
-    Args:
-        ns: Nanoseconds since 1970-01-01 UTC, 64 bits with sign.
-    """
+    """A point in time: nanoseconds since 1970-01-01 UTC, 64 bits with sign."""
 
     __slots__ = ()
 
@@ -151,11 +141,7 @@ class Timestamp(_Nanoseconds):
 
 
 class Timespan(_Nanoseconds):
-    """A length of time.
-
-    Args:
-        ns: Nanoseconds, 64 bits with sign.
-    """
+    """A length of time: nanoseconds, 64 bits with sign."""
 
     __slots__ = ()
 
@@ -188,12 +174,6 @@ class Set(AbstractSet["Value"]):
 
     __slots__ = ("_keys", "_members")
 
-    _members: tuple[Value, ...]
-    """The members, in the order in which they came."""
-
-    _keys: frozenset[Any]
-    """The identities of the members, by which they are told apart."""
-
     def __init__(self, members: Iterable[Any] = ()) -> None:
         by_key: dict[Any, Value] = {}
         for member in map(value_of, members):
@@ -202,7 +182,7 @@ class Set(AbstractSet["Value"]):
 
     @classmethod
     def of_distinct(cls, members: list[Value], keys: frozenset[Any]) -> Set:
-        """Make a set of values whose identities are `keys`; the caller has made sure that no two are equal."""
+        """Make a set of distinct values with these identities."""
         made = cls.__new__(cls)
         made._fill(members, keys)  # noqa: SLF001  it is one of us
         return made
@@ -237,11 +217,7 @@ class Set(AbstractSet["Value"]):
 
 
 class Table(Mapping["Value", "Value"]):
-    """An immutable mapping with any values as keys, in the order they came; of equal keys the last one counts.
-
-    Args:
-        entries: A mapping, or pairs.
-    """
+    """An immutable mapping with any values as keys, in the order they came; of equal keys the last one counts."""
 
     __slots__ = ("_entries", "_hash")
 
@@ -255,7 +231,7 @@ class Table(Mapping["Value", "Value"]):
 
     @classmethod
     def of_distinct(cls, entries: dict[Any, tuple[Value, Value]]) -> Table:
-        """Make a table of pairs of key and value, by the identities of the keys; the table owns `entries` then."""
+        """Make a table of pairs of key and value by the identities of the keys; it owns `entries` then."""
         made = cls.__new__(cls)
         made._fill(entries)  # noqa: SLF001  it is one of us
         return made

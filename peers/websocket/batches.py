@@ -41,13 +41,13 @@ from hub.frame import (
 from hub.tags.envelope import Envelope, key_of
 from peers.values.conversion import (
     CONVERTED_LIMIT_BYTES,
-    array_header,
     is_value,
     json_of,
     json_of_broker,
     msgpack_of_broker,
 )
 from peers.values.forms import Form, Made
+from peers.values.msgpack import array_header
 from peers.verbs.publish import Publication
 from peers.websocket.framing import encode_message
 from peers.websocket.messages import Dropped, Labels, RefusedError, RequestNumber

@@ -29,9 +29,16 @@ from hub.names.claim import Wish
 from hub.request_frame import FLAG_NAMED, TRANSACTIONS, Reply, Request, Status
 from hub.topics import printable
 from peers.journal.forms import Form, Order
-from peers.values.conversion import PARTS_LIMIT, possible_containers, possible_parts, without_collecting
+from peers.values.conversion import (
+    NESTING_LIMIT,
+    PARTS_LIMIT,
+    is_nested_too_deep,
+    is_packed_too_deep,
+    possible_containers,
+    possible_parts,
+    without_collecting,
+)
 from peers.values.forms import Form as BatchForm
-from peers.values.nesting import NESTING_LIMIT, is_nested_too_deep, is_packed_too_deep
 from peers.websocket.batches import (
     ITEMS_LIMIT,
     JsonPublish,

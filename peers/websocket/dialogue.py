@@ -33,7 +33,8 @@ from hub.outlet import Poster as HandlerPoster
 from hub.overflow import QueueLimits
 from hub.request_frame import FLAG_NAMED, TRANSACTIONS, Item, Reply, Request, Status, failure
 from peers.node.node import Node
-from peers.values.conversion import CONVERTED_LIMIT_BYTES, array_header, json_of, json_of_broker, msgpack_of_broker
+from peers.values.conversion import CONVERTED_LIMIT_BYTES, json_of, json_of_broker, msgpack_of_broker
+from peers.values.msgpack import array_header
 from peers.verbs.verbs import Verbs
 from peers.websocket.framing import encode_message
 from peers.websocket.messages import (

@@ -14,8 +14,7 @@ from hub.batch import decode_values
 from hub.errors import CloseCode, PeerError, ProtocolError
 from hub.overflow import Overflow, QueueLimits
 from peers.journal.forms import Form, Order
-from peers.values.conversion import PARTS_LIMIT
-from peers.values.nesting import NESTING_LIMIT
+from peers.values.conversion import NESTING_LIMIT, PARTS_LIMIT
 from peers.verbs.publish import Publication
 from peers.websocket.batches import ITEMS_LIMIT
 from peers.websocket.codec import FETCH_LIMIT_BYTES, JSON, JSON_BYTES, JSON_LIMIT_BYTES, MSGPACK, Codec

@@ -24,13 +24,15 @@ from hub.batch import encode_values
 from hub.errors import CloseCode
 from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, HEADER_BYTES
 from peers.values.conversion import (
+    NESTING_LIMIT,
     PARTS_LIMIT,
+    is_nested_too_deep,
+    is_packed_too_deep,
     is_value,
     possible_containers,
     possible_parts,
     without_collecting,
 )
-from peers.values.nesting import NESTING_LIMIT, is_nested_too_deep, is_packed_too_deep
 from peers.verbs.publish import Publication
 
 __all__ = [

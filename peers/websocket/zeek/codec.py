@@ -36,8 +36,8 @@ from hub.filter import Change
 from hub.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH, HEADER_BYTES, KIND_MESSAGES, Encoding, Frame, encode_frame
 from hub.topics import TOPIC_LIMIT_BYTES, printable
 from peers.values import InvalidInputError, decode_message, encode_message, from_msgpack
+from peers.values.conversion import is_nested_too_deep
 from peers.values.forms import Form
-from peers.values.nesting import is_nested_too_deep
 from peers.verbs.publish import Publication
 from peers.websocket.batches import ITEMS_LIMIT
 from peers.websocket.framing import encode_message as framed
