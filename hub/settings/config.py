@@ -18,8 +18,6 @@ from hub.settings.settings import Settings
 from hub.stores.naming import parse_feed, parse_served, parse_store
 from hub.topics import check_prefix
 
-__all__ = ["DEFAULT", "ConfigError", "merge", "reloaded", "told"]
-
 DEFAULT = "default"
 """Origin of a value that no layer sets."""
 

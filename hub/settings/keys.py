@@ -18,17 +18,6 @@ from msgspec import inspect
 from hub.settings.settings import RANGED, Settings
 from hub.sizes import parse_size
 
-__all__ = [
-    "KEYS",
-    "SECTIONS",
-    "SHOWN_CHARACTERS",
-    "Key",
-    "Kind",
-    "closest",
-    "value_at",
-]
-
-
 SHOWN_CHARACTERS = 64
 """Length to which errors shorten an unknown key or a bad value."""
 

@@ -6,24 +6,6 @@ from typing import Annotated
 
 from msgspec import Meta
 
-__all__ = [
-    "FOREVER_S",
-    "GIB",
-    "KIB",
-    "LIVE",
-    "MIB",
-    "NAME_BYTES",
-    "PATH_BYTES",
-    "PRINTABLE",
-    "ROLE",
-    "SMALLEST_QUEUE_BYTES",
-    "TIB",
-    "URL_BYTES",
-    "Url",
-    "between",
-    "file_path",
-]
-
 KIB = 1024
 MIB = 1024 * KIB
 GIB = 1024 * MIB

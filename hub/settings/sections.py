@@ -23,26 +23,6 @@ from hub.settings.ranges import (
     file_path,
 )
 
-__all__ = [
-    "AccessSettings",
-    "DrainSettings",
-    "HttpSettings",
-    "JournalSettings",
-    "Limits",
-    "LogSettings",
-    "MeshSettings",
-    "NamesSettings",
-    "QueueMaximum",
-    "QuotaSettings",
-    "SharedMemorySettings",
-    "StoresSettings",
-    "TlsSettings",
-    "UnixSettings",
-    "WebSocketSettings",
-    "ZeekSettings",
-]
-
-
 _SMALLEST_FRAME_BYTES = 4 * KIB
 """A subscription to one prefix of the greatest length (1024 bytes) and a browser's HTTP request both fit."""
 

@@ -1,19 +1,13 @@
-"""Memory without a name: making it, sealing it, and finding out whether what came is such memory.
+"""Sealed memory (memfds): make it, check it, account for its descriptors.
 
 ```
  0 ............ 59 ...................... 59 + size
- (head)         values                     a block of a segment, and memory of its own, alike
- 0  u64 generation, 8  u64 size: of blocks; the rest is empty, so that behind msgpack's five bytes of a `bin` of 32 bit
-    what the values hold is aligned to 64 bytes
+ (head)         values                     a block of a segment, and a memfd of one message, alike
+ 0  u64 generation, 8  u64 size (blocks only). Behind the five bytes of a msgpack `bin` head, bytes are aligned to 64.
 ```
 
-A reader need not trust the writer: what is not sealed is not taken. Sealed against writing, shrinking and growing
-(memory of its own), or against shrinking, growing and everybody but the one who had mapped it before (segments). Nor
-may it have holes, which would be filled at the reader's cost, or stand on huge pages, where that can end a process.
-
-Owner: nobody, these are functions. Cost: a fill is a copy and the pages for it, 0.5 ms a MiB; a check 1.3 µs.
-
-Not here: blocks (`peers.shm.ring`).
+A reader need not trust the writer: memory that is not sealed is rejected, and so is memory with holes, which would be
+filled at the reader's cost, or on huge pages, where a fault can end a process. Filling costs 0.5 ms a MiB.
 """
 
 from __future__ import annotations
@@ -30,37 +24,22 @@ from struct import Struct
 from hub.errors import CloseCode, RejectedError
 from hub.quotas.usage import Usage
 
-__all__ = [
-    "AVAILABLE",
-    "BLOCK_HEAD",
-    "VALUES_AT",
-    "Account",
-    "Descriptor",
-    "check_sealed",
-    "check_segment",
-    "fence",
-    "make_sealed",
-    "make_segment",
-    "read",
-    "seal_segment",
-]
-
 AVAILABLE = sys.platform == "linux" and hasattr(os, "memfd_create")
-"""Whether this system has such memory. Without it plain bytes travel."""
+"""Whether this system has memfds. Without them plain bytes travel."""
 
 VALUES_AT = 59
-"""Where values begin, bytes behind the start of a block or a memfd: 64 - 5."""
+"""Offset of the values in a block or memfd, bytes: 64 - 5."""
 
 BLOCK_HEAD = Struct("=QQ")
-"""Generation and size in front of a block, in the byte order of the machine, which is one for all who map it."""
+"""Generation and size in front of a block, in the byte order of the machine."""
 
 _NAME = "topichub"
 _IOV_LIMIT = 1024
 _BLOCK_BYTES = 512
-"""The unit of `st_blocks`, bytes, whatever the file system's own block is."""
+"""The unit of `st_blocks`, bytes."""
 
 _SEAL_FUTURE_WRITE = 0x10
-"""`F_SEAL_FUTURE_WRITE` of Linux 5.1, which Python 3.11 does not name."""
+"""`F_SEAL_FUTURE_WRITE` (Linux 5.1); Python 3.11 does not name it."""
 
 _SEALED = 0x8 | 0x4 | 0x2  # F_SEAL_WRITE, F_SEAL_GROW, F_SEAL_SHRINK; `fcntl` does not name them on other systems
 _SEAL_SEAL = 0x1
@@ -70,20 +49,13 @@ _fence = threading.Lock()
 
 
 def fence() -> None:
-    """Keep loads and stores on both sides of this call apart, also on processors that reorder them."""
+    """Memory barrier, also for processors that reorder loads and stores."""
     with _fence:
         pass
 
 
 def make_sealed(parts: Iterable[bytes | memoryview], size_bytes: int) -> int:
-    """Fill new memory with values and seal it.
-
-    Args:
-        parts: The values.
-        size_bytes: Length of all of them, 1 or more.
-
-    Returns:
-        Its descriptor.
+    """Fill new memory with values of `size_bytes` in all (1 or more), seal it, and return its descriptor.
 
     Raises:
         OSError: No descriptor, or no memory, is left.
@@ -112,7 +84,7 @@ def _fill(descriptor: int, parts: list[bytes | memoryview], size_bytes: int) -> 
 
 
 def make_segment(size_bytes: int) -> int:
-    """Make memory for blocks; its pages are there from the beginning. Map it, then call `seal_segment`.
+    """Make memory for blocks, with all pages allocated. Map it, then call `seal_segment`.
 
     Raises:
         OSError: No descriptor, or no memory, is left.
@@ -127,7 +99,7 @@ def make_segment(size_bytes: int) -> int:
 
 
 def seal_segment(descriptor: int) -> None:
-    """Let nobody write to it any more but through what is mapped.
+    """Allow writes through the existing mapping only.
 
     Raises:
         OSError: Linux is older than 5.1.
@@ -136,16 +108,16 @@ def seal_segment(descriptor: int) -> None:
 
 
 def check_sealed(descriptor: int, size_bytes: int) -> None:
-    """See to it that what came is sealed memory with values of that size.
+    """Check that a descriptor is sealed memory with values of that size.
 
     Raises:
-        RejectedError: It is not; the text says what is wrong.
+        RejectedError: It is not; the text says why.
     """
     _check(descriptor, VALUES_AT + size_bytes, _SEALED, "against writing, shrinking and growing")
 
 
 def check_segment(descriptor: int, size_bytes: int) -> None:
-    """See to it that what came can be a segment of that size; raises as `check_sealed`."""
+    """Check that a descriptor can be a segment of that size; raises as `check_sealed`."""
     _check(descriptor, size_bytes, _SEGMENT_SEALED, "against future writing, shrinking and growing")
 
 
@@ -174,7 +146,7 @@ def _refusal(text: str) -> RejectedError:
 
 
 def _device() -> int:
-    """Return the device that all memfds of ordinary pages stand on."""
+    """Return the device of all memfds of ordinary pages."""
     global _found_device  # noqa: PLW0603 -- found once
     if _found_device < 0:
         descriptor = os.memfd_create(_NAME, os.MFD_CLOEXEC)
@@ -187,40 +159,37 @@ _found_device = -1
 
 
 def read(descriptor: int, size_bytes: int, offset: int) -> bytes:
-    """Return bytes, read without mapping: whatever the far side has done to that memory, this cannot fault."""
+    """Read without mapping, which cannot fault."""
     return os.pread(descriptor, size_bytes, offset)
 
 
 class Account:
-    """Descriptors that somebody has brought and that are still open.
+    """Open descriptors that a client has brought.
 
     Args:
-        limit: Most of them; a caller that opens one asks `has_room` before.
-        parent: A wider account, which every one of them is added to as well.
+        limit: Most open descriptors; callers check `has_room` before they open one.
+        parent: A wider account, charged as well.
     """
 
     __slots__ = ("limit", "open", "parent", "refused", "usage")
 
     def __init__(self, limit: int, parent: Account | None = None) -> None:
         self.limit = limit
-        # How many descriptors are open now: raised by `charge`, lowered when one of them is closed.
         self.open = 0
-        # How many descriptors there was no room for; nothing lowers it.
         self.refused = 0
         self.parent = parent
-        # What the user of a client's account has open in all; None where nobody is charged. It is set before anything
-        # is open.
+        # Descriptors of the user of a client; None if no user is charged. Set before anything is open.
         self.usage: Usage | None = None
 
     @property
     def has_room(self) -> bool:
-        """Whether one more may be open: here, in the wider account, and of the user."""
+        """Whether one more may be open: here, in the wider account, and for the user."""
         if self.usage is not None and not self.usage.room:
             return False
         return self.open < self.limit and (self.parent is None or self.parent.has_room)
 
     def refuse(self) -> None:
-        """Take note that there was no room for one."""
+        """Count a descriptor that there was no room for."""
         self.refused += 1
         if self.usage is not None and not self.usage.room:
             self.usage.refuse()
@@ -228,7 +197,7 @@ class Account:
             self.parent.refuse()
 
     def add(self, number: int) -> None:
-        """Add so many to what is open, here, in the wider account, and of the user; a negative number takes away."""
+        """Add to the number of open descriptors, here, in the wider account, and for the user; negative takes away."""
         self.open += number
         if self.usage is not None:
             if number > 0:
@@ -240,11 +209,7 @@ class Account:
 
 
 class Descriptor:
-    """One descriptor, which is closed at the latest with the last reference to this object.
-
-    Args:
-        number: Of an open descriptor, which belongs to this object from now on.
-    """
+    """An owned descriptor, closed at the latest with the last reference to this object."""
 
     __slots__ = ("_account", "_rights", "number")
 
@@ -253,9 +218,7 @@ class Descriptor:
 
     def __init__(self, number: int) -> None:
         self.number = number
-        # The account that is charged for it until it is closed; None before `charge`.
         self._account: Account | None = None
-        # What `sendmsg` takes; None until it is handed over for the first time.
         self._rights: list[tuple[int, int, array[int]]] | None = None
 
     def __del__(self) -> None:
@@ -265,17 +228,17 @@ class Descriptor:
         return f"<Descriptor {self.number}>"
 
     def charge(self, account: Account) -> None:
-        """Charge an account for it until it is closed."""
+        """Charge an account until the descriptor is closed."""
         self._account = account
         account.add(1)
 
     @property
     def is_charged(self) -> bool:
-        """Whether an account is charged for it."""
+        """Whether an account is charged."""
         return self._account is not None
 
     def close(self) -> None:
-        """Close it now, whoever has this object. This does no harm if it was closed before."""
+        """Close it now; idempotent."""
         if self.number < 0:
             return
         os.close(self.number)
@@ -285,7 +248,7 @@ class Descriptor:
 
     @property
     def rights(self) -> list[tuple[int, int, array[int]]]:
-        """What `sendmsg` takes to hand the descriptor over."""
+        """Ancillary data for `sendmsg`."""
         if self._rights is None:
             self._rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array("i", [self.number]))]
         return self._rights

@@ -1,18 +1,13 @@
-"""`Ring`: a segment from its publisher's side: blocks allotted in a circle, and taken back in the order of the circle.
+"""`Ring`: the segment of a publisher. Blocks are allocated in a circle and freed in the same order.
 
 ```
             ┌ oldest                                  next ┐
 segment  ...[7 sent][8 released][9 sent][10 being filled]..........
-             └ expired, or every reader has released it: its generation is put to 0, then its room is free
+             └ expired, or released by every reader: its generation becomes 0, then its room is free
 ```
 
-A block that was sent is not written to again before its generation was put to 0; a reader that checks the generation
-before and behind never takes for values what is none.
-
-Owner: one client, in its event loop; `Block.memory` may be filled by any thread. Invariants: blocks do not overlap;
-generations only grow, in the order in which blocks are sent. Times are arguments.
-
-Not here: who releases what (`peers.shm.sharing`), sending (`peers.client.sharing`).
+A sent block is not written to again before its generation is 0; a reader that checks the generation before and after
+reading never sees torn values. One client owns a ring, in its event loop; `Block.memory` may be filled by any thread.
 """
 
 from __future__ import annotations
@@ -29,15 +24,13 @@ from peers.shm.memory import Descriptor
 from peers.shm.sharing import BLOCK_ALIGNMENT
 from peers.wire.shared import Handle
 
-__all__ = ["BIN_BYTES", "BLOCKS_LIMIT", "Block", "BlockFrame", "BlockValues", "Ring", "joined"]
-
 BLOCKS_LIMIT = 4096
-"""Most blocks that were not taken back yet: as many as the hub remembers for a reader."""
+"""Most blocks in use: as many as the hub remembers for a reader."""
 
 _BIN = Struct(">BI")
 _BIN_32 = 0xC6
 BIN_BYTES = _BIN.size
-"""Length of the head that makes bytes a msgpack `bin` of up to 4 GiB."""
+"""Length of the head of a msgpack `bin` of up to 4 GiB."""
 
 _GENERATION = Struct("=Q")
 
@@ -52,40 +45,36 @@ _FILLING, _SENT, _FREE = _State.FILLING, _State.SENT, _State.FREE
 
 
 class _Place:
-    """Where one block of a ring is, and what has become of it."""
+    """The place of one block in a ring, and its state."""
 
     __slots__ = ("end", "generation", "offset", "sent_s", "state")
 
     def __init__(self, offset: int, end: int) -> None:
         self.offset = offset
         self.end = end
-        # 0 until the block is sent; then its number among all that were sent.
+        # Number of the block among all that were sent; 0 before.
         self.generation = 0
-        # When the block was sent, seconds; of use from then on only.
         self.sent_s = 0.0
-        # FILLING from `allocate` on, SENT from `send` on, FREE once it was released, copied or let go.
         self.state = _FILLING
 
 
 class Block:
-    """Room for bytes, to be filled and then published, asked or answered, once; it arrives as bytes.
+    """Room for bytes, to be filled and then published, requested or replied once; it arrives as bytes.
 
-    `Client.allocate` makes it. A block that is let go without having been sent is free again.
+    `Client.allocate` makes it. A block that is dropped without being sent is free again.
     """
 
     __slots__ = ("_place", "_ring", "_values", "memory")
 
     memory: memoryview
-    """The bytes to fill, aligned to 64 bytes. They must not be written to once the block was sent."""
+    """The bytes to fill, aligned to 64 bytes. Do not write to them after sending the block."""
 
     def __init__(self, values: memoryview, ring: Ring | None = None, place: _Place | None = None) -> None:
         _BIN.pack_into(values, 0, _BIN_32, len(values) - BIN_BYTES)
         self.memory = values[BIN_BYTES:]
-        # The bytes with their msgpack head.
         self._values = values
-        # The ring of the block; None for a block that is no shared memory.
+        # Both are None for a block without shared memory.
         self._ring = ring
-        # Its place in that ring; None for a block that is no shared memory.
         self._place = place
 
     def __del__(self) -> None:
@@ -97,14 +86,14 @@ class Block:
 
     @classmethod
     def alone(cls, size_bytes: int) -> Block:
-        """Make a block that is no shared memory, and travels as bytes."""
+        """Make a block without shared memory; it travels as bytes."""
         return cls(memoryview(bytearray(BIN_BYTES + size_bytes)))
 
     def take(self) -> bytes:
-        """Return what stands for it where values are sent, for `encode_value`.
+        """Return the placeholder of the block for `encode_value`.
 
         Raises:
-            UsageError: It was sent before.
+            UsageError: The block was sent before.
         """
         if self._ring is None or self._place is None:
             return bytes(self._values)
@@ -115,13 +104,13 @@ class Block:
     # For the connection.
 
     def send(self, ring: Ring, now_s: float) -> Handle | None:
-        """Begin to be sent; return None if the block belongs to another ring, or was sent."""
+        """Begin to send; None if the block belongs to another ring or was sent."""
         if self._ring is not ring or self._place is None or self._place.state is not _FILLING:
             return None
         return ring.send(self._place, len(self._values), now_s)
 
     def copy(self) -> bytes:
-        """Return a copy of the values, and free the block."""
+        """Copy the values, and free the block."""
         values = bytes(self._values)
         if self._place is not None:
             self._place.state = _FREE
@@ -129,13 +118,13 @@ class Block:
 
 
 class BlockValues(bytes):
-    """A place-holder for a block where its msgpack would stand. It is as long as that, but empty."""
+    """Placeholder for the msgpack of a block. Its length is that of the msgpack; it holds no bytes."""
 
     block: Block
 
     @classmethod
     def of(cls, block: Block) -> BlockValues:
-        """Make the place-holder of a block."""
+        """Make the placeholder of a block."""
         values = cls()
         values.block = block
         return values
@@ -144,31 +133,27 @@ class BlockValues(bytes):
         return BIN_BYTES + len(self.block)
 
     def frame(self, head: bytes) -> BlockFrame:
-        """Return a place-holder for a frame of one value.
-
-        Args:
-            head: The bytes that stand in the frame before the value.
-        """
+        """Return a placeholder for a frame of one value, which begins with `head`."""
         frame = BlockFrame(head)
         frame.block = self.block
         return frame
 
 
 def joined(values: list[bytes]) -> bytes:
-    """Return values back to back; one alone may stay in its block, of several those in blocks are copied."""
+    """Join values. A single value stays in its block; of several, those in blocks are copied."""
     if len(values) == 1:
         return values[0]
     return b"".join([value.block.copy() if type(value) is BlockValues else value for value in values])
 
 
 class BlockFrame(bytes):
-    """The head of a MESSAGES frame, and the block that stands for its value. It is as long as the whole."""
+    """The head of a MESSAGES frame, and the block with its value. Its length is that of the whole frame."""
 
     block: Block
 
     @property
     def head(self) -> bytes:
-        """The bytes that stand before the value."""
+        """The bytes in front of the value."""
         return bytes(self)
 
     def __len__(self) -> int:
@@ -176,14 +161,14 @@ class BlockFrame(bytes):
 
 
 class Ring:
-    """One segment, whose blocks are allotted in a circle.
+    """One segment.
 
     Args:
         size_bytes: Length of the segment.
-        lease_s: After so long a block may be taken back though not every reader has released it.
+        lease_s: After this time a block may be reused though a reader has not released it.
 
     Raises:
-        OSError: There is no memory, or this system has no such memory.
+        OSError: There is no memory, or no memfds on this system.
     """
 
     def __init__(self, size_bytes: int, lease_s: float) -> None:
@@ -191,29 +176,27 @@ class Ring:
             raise OSError("this system has no memory that can be handed over")
         self.size_bytes = size_bytes
         self.lease_s = lease_s
-        # How many blocks were taken back before every reader had released them; nothing lowers it.
+        # Blocks that were taken back before every reader had released them.
         self.expired_blocks = 0
         self.descriptor: Final = Descriptor(memory.make_segment(size_bytes))
         self._memory = memoryview(mmap.mmap(self.descriptor.number, size_bytes))
         memory.seal_segment(self.descriptor.number)
-        # Blocks that were not taken back yet, in the order of the circle, the oldest first.
+        # Blocks in use, the oldest first.
         self._places: deque[_Place] = deque()
-        # Where the next block begins, if there is room behind the newest one.
         self._next = 0
-        # The generation that was given last; each block that is sent gets the next one.
         self.generation = 0
 
     @property
     def blocks(self) -> int:
-        """How many blocks were not taken back yet."""
+        """Number of blocks in use."""
         return len(self._places)
 
     def allocate(self, size_bytes: int, now_s: float) -> Block:
         """Return a block for so many bytes.
 
         Raises:
-            BusyError: There is no room now: readers have not released what they were sent.
-            UsageError: There never will be.
+            BusyError: There is no room now: readers have not released their blocks.
+            UsageError: The segment is too small.
         """
         needed = memory.VALUES_AT + BIN_BYTES + size_bytes
         needed += -needed % BLOCK_ALIGNMENT
@@ -233,7 +216,7 @@ class Ring:
         return Block(values, self, place)
 
     def _find(self, needed: int) -> int:
-        """Return where so much is free behind the newest block; -1 if it is nowhere."""
+        """Return the offset of so much free room behind the newest block; -1 if there is none."""
         if not self._places:
             return 0
         if len(self._places) >= BLOCKS_LIMIT:
@@ -246,7 +229,7 @@ class Ring:
         return self._next if oldest - self._next >= needed else -1
 
     def _take_back(self, now_s: float) -> bool:
-        """Free the oldest block, if it may be freed; return whether it was."""
+        """Free the oldest block if possible."""
         if not self._places:
             return False
         oldest = self._places[0]
@@ -263,7 +246,7 @@ class Ring:
         return True
 
     def due_s(self) -> float:
-        """When the oldest block may be taken back, if it was sent; else the end of time."""
+        """When the oldest block expires, if it was sent; else infinity."""
         if self._places and self._places[0].state is _SENT:
             return self._places[0].sent_s + self.lease_s
         return float("inf")
@@ -278,11 +261,11 @@ class Ring:
         return Handle(size_bytes, 0, place.offset, place.generation)
 
     def released(self, generation: int) -> None:
-        """Take note that every reader is done with all blocks up to that generation."""
+        """Every reader is done with blocks up to that generation."""
         for place in self._places:
             if place.state is _SENT and place.generation <= generation:
                 place.state = _FREE
 
     def close(self) -> None:
-        """Let the memory go; blocks that somebody still has keep it mapped."""
+        """Close the descriptor; blocks in use keep the memory mapped."""
         self.descriptor.close()

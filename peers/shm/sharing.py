@@ -1,4 +1,4 @@
-"""`Sharing`: what the hub and one client share of memory; `SharedMemory`: what is common to all of them.
+"""`Sharing`: the shared memory of one client of a hub; `SharedMemory`: limits and counters of all clients.
 
 ```
 client ─ handle, descriptor ─▶ take() ─▶ Memfd, Lease ─▶ core ─▶ give() ─▶ handle, descriptor ─▶ another client
@@ -6,11 +6,9 @@ client ─ handle, descriptor ─▶ take() ─▶ Memfd, Lease ─▶ core ─�
        ◀ RELEASED ─ on_released                          released() ◀─ RELEASED
 ```
 
-Owner: one connection. Invariants: a descriptor is taken out of the transport's for each frame that must have one,
-before anything else is looked at, so that frames and descriptors stay in step also behind a refusal; what a client was
-sent and has not taken is bounded (`is_full`).
-
-Limits: `hub.settings.settings.SharedMemorySettings`. What is beyond `descriptors` is not refused but copied.
+The descriptor of a frame is taken from the transport before the frame is checked, so that frames and descriptors stay
+in step after a rejection. Memory that a client was sent and has not taken is bounded (`is_full`); values beyond
+`shm.descriptors` are copied.
 """
 
 from __future__ import annotations
@@ -31,39 +29,25 @@ from peers.wire.shared import DESCRIPTORS, Handle, Segment, encode_segment, plai
 if TYPE_CHECKING:  # clients share memory, too, and load no settings of hubs
     from hub.settings.sections import SharedMemorySettings
 
-__all__ = [
-    "BLOCK_ALIGNMENT",
-    "LEASES_LIMIT",
-    "Lease",
-    "Memfd",
-    "Reader",
-    "Shared",
-    "SharedBatch",
-    "SharedMemory",
-    "SharedSegment",
-    "SharedValues",
-    "Sharing",
-]
 
 BLOCK_ALIGNMENT = 64
-"""Blocks begin at multiples of this: a line of the processor's cache, bytes."""
+"""Blocks begin at multiples of a cache line, bytes."""
 
 
 class Reader(Protocol):
-    """A client that was told of a segment."""
+    """A client that knows a segment."""
 
     def forget(self, segment: SharedSegment) -> None:
-        """Forget a segment: its publisher has gone."""
+        """Forget a segment; its publisher has gone."""
 
     def __hash__(self) -> int: ...
 
 
 class SharedSegment:
-    """The segment of one publisher, as the hub has it.
+    """The segment of one publisher in the hub.
 
     Args:
-        number: The number that all on this hub know it by, 1 or more.
-        size_bytes: Length of the segment.
+        number: Its number in this hub, 1 or more.
         descriptor: Descriptor of its memory, checked.
         on_released: Called when `released` has grown.
     """
@@ -71,7 +55,7 @@ class SharedSegment:
     __slots__ = ("_latest", "_leases", "_on_released", "descriptor", "number", "readers", "released", "size_bytes")
 
     released: int
-    """Nobody needs blocks up to this generation any more. It only grows."""
+    """Blocks up to this generation are not in use any more. It only grows."""
 
     def __init__(
         self, number: int, size_bytes: int, descriptor: Descriptor, on_released: Callable[[SharedSegment], None]
@@ -81,13 +65,11 @@ class SharedSegment:
         self.descriptor = descriptor
         self.released = 0
         self.readers: dict[Reader, None] = {}
-        """The clients that were told of the segment; `close` tells them of its end."""
-        # None once the publisher has gone: it need not be told any more.
+        # None once the publisher has gone.
         self._on_released: Callable[[SharedSegment], None] | None = on_released
-        # Generation of the newest block that was leased; a handle must not go back behind it.
+        # Generation of the newest lease; handles may not go back behind it.
         self._latest = 0
-        # Generations that somebody has a lease of, ascending. The first is looked for each time that one is given back,
-        # which in a plain dict walks over all that were there before it.
+        # Leased generations, ascending. The first one is read at each release, which is slow in a plain dict.
         self._leases: OrderedDict[int, None] = OrderedDict()
 
     def lease(self, handle: Handle) -> Lease:
@@ -110,10 +92,10 @@ class SharedSegment:
         return Lease(self, handle)
 
     def read(self, handle: Handle) -> bytes:
-        """Return a copy of the values of a block.
+        """Copy the values of a block.
 
         Raises:
-            RejectedError: The publisher has taken it back meanwhile.
+            RejectedError: The publisher has taken it back.
         """
         offset = handle.offset + memory.VALUES_AT
         values = memory.read(self.descriptor.number, handle.size_bytes, offset)
@@ -122,7 +104,7 @@ class SharedSegment:
         return values
 
     def let_go(self, generation: int) -> None:
-        """Take note that nobody has this lease any more."""
+        """End a lease."""
         leases = self._leases
         first = next(iter(leases)) == generation
         del leases[generation]
@@ -137,7 +119,7 @@ class SharedSegment:
         return self._on_released is None
 
     def close(self) -> None:
-        """End the segment, as its publisher has gone: it is not told any more, and the readers are told that."""
+        """The publisher has gone: report no more releases, and notify the readers."""
         self._on_released = None
         readers, self.readers = self.readers, {}
         for reader in readers:
@@ -150,7 +132,7 @@ class SharedSegment:
 
 
 class Lease:
-    """One block, which is needed as long as somebody has this object."""
+    """One block, in use as long as this object exists."""
 
     __slots__ = ("handle", "segment")
 
@@ -162,7 +144,7 @@ class Lease:
         self.segment.let_go(self.handle.generation)
 
     def read(self) -> bytes:
-        """Return a copy of the values; raises as `SharedSegment.read`."""
+        """Copy the values; raises as `SharedSegment.read`."""
         return self.segment.read(self.handle)
 
 
@@ -171,12 +153,7 @@ def _gone(handle: Handle) -> RejectedError:
 
 
 class Memfd:
-    """A memfd of one message: sealed memory that holds its values and nothing else.
-
-    Args:
-        descriptor: Descriptor of the memory, sealed and checked.
-        handle: Says where the values are in it.
-    """
+    """A sealed and checked memfd with the values of one message."""
 
     __slots__ = ("descriptor", "handle")
 
@@ -185,26 +162,26 @@ class Memfd:
         self.handle = handle
 
     def read(self) -> bytes:
-        """Return a copy of the values."""
+        """Copy the values."""
         return memory.read(self.descriptor.number, self.handle.size_bytes, memory.VALUES_AT)
 
 
 Shared = Memfd | Lease
-"""Where values are: in a memfd, or in a block of a publisher's segment."""
+"""Where values are."""
 
 
 class SharedBatch(Batch):
-    """One MESSAGES frame whose values are in shared memory.
+    """One MESSAGES frame with values in shared memory.
 
     Args:
-        frame: The frame, taken apart; without SHARED, its body as it came.
-        shared: The memory that holds its values.
+        frame: The decoded frame, without SHARED; its body as received.
+        shared: The memory of its values.
     """
 
     __slots__ = ("_bytes", "_frame", "shared", "shared_frame")
 
     shared_frame: bytes
-    """The frame for those who take shared memory, ready for the wire."""
+    """The frame for readers of shared memory, ready for the wire."""
 
     def __init__(self, frame: Frame, shared: Shared) -> None:
         self.messages = frame.messages
@@ -216,7 +193,7 @@ class SharedBatch(Batch):
         self.origin = None
         self._is_sound = False
         self._frame = frame
-        # Empty until somebody needs the values as bytes; from then on the frame that holds them.
+        # The plain frame, once it was needed.
         self._bytes = b""
 
     def __repr__(self) -> str:
@@ -224,7 +201,7 @@ class SharedBatch(Batch):
 
     @property
     def is_block(self) -> bool:
-        """Whether the publisher may take the memory back, as it may with a block."""
+        """Whether the publisher may take the memory back."""
         return isinstance(self.shared, Lease)
 
     @property
@@ -238,14 +215,14 @@ class SharedBatch(Batch):
         return self._bytes
 
     def topics(self) -> Iterable[bytes]:
-        """Return the topic of the one frame, for which nobody needs the values."""
+        """Return the topic; this does not read the values."""
         return (self._frame.topic,)
 
     def copy(self) -> None:
         """Make `frames` now.
 
         Raises:
-            RejectedError: It is a block, and gone.
+            RejectedError: The block is gone.
         """
         if self._bytes:
             return
@@ -254,7 +231,7 @@ class SharedBatch(Batch):
         self._bytes = encode_frame(frame.kind, count + self.shared.read(), key=frame.key, flags=frame.flags)
 
     def split(self, messages: int) -> tuple[Batch, Batch | None]:  # noqa: ARG002 -- wherever: it is not cut
-        """Return the batch whole: its values go together."""
+        """Return the batch itself: its values cannot be separated."""
         return self, None
 
     def _cuts(self) -> Iterator[tuple[int, int, int]]:
@@ -262,42 +239,38 @@ class SharedBatch(Batch):
 
 
 class SharedValues(bytes):
-    """A handle, as it stands in a REQUEST or REPLY, and the memory that it speaks of."""
+    """A handle in a REQUEST or REPLY, and its memory."""
 
     shared: Shared
 
     @classmethod
     def of(cls, values: bytes, shared: Shared) -> SharedValues:
-        """Join a handle and the memory that it speaks of."""
+        """Join a handle and its memory."""
         joined = cls(values)
         joined.shared = shared
         return joined
 
     @property
     def shared_bytes(self) -> int:
-        """How much the values take beside the handle, bytes."""
+        """Size of the values beside the handle, bytes."""
         return self.shared.handle.size_bytes
 
     def plain(self, flags: int) -> bytes:
-        """Return the values themselves.
-
-        Args:
-            flags: Flags of the frame.
+        """Return the values; `flags` are those of the frame.
 
         Raises:
-            RejectedError: It is a block, and gone.
+            RejectedError: The block is gone.
         """
         count = self[: BATCH_COUNT.size] if flags & FLAG_BATCH else b""
         return count + self.shared.read()
 
 
 LEASES_LIMIT = 4096
-"""Blocks of one segment that a client was sent and has not released; beyond them the oldest count as released, as its
-publisher takes back what is too old anyway."""
+"""Most blocks of one segment that a client holds; beyond them the oldest counts as released, as its lease is over."""
 
 
 class SharedMemory:
-    """Limits and counters that all clients of a hub have in common."""
+    """Limits and counters of all clients of a hub."""
 
     __slots__ = (
         "_last_segment",
@@ -313,18 +286,17 @@ class SharedMemory:
         self.settings = settings
         self.descriptors = Account(settings.descriptors)
         self.segments = 0
-        """How many segments are open now."""
+        """Open segments."""
         self.messages_total = 0
-        """Messages, requests and replies that came in shared memory."""
+        """Messages, requests and replies in shared memory."""
         self.copied_total = 0
-        """Those of them that were copied at once, because there were too many descriptors."""
+        """Those of them that were copied, because there were too many descriptors."""
         self.refused_total = 0
-        """Handles and segments that were refused, as they were not what they said."""
-        # Number that the newest segment got; numbers are not used again.
+        """Invalid handles and segments."""
         self._last_segment = 0
 
     def next_number(self) -> int:
-        """Return the number of a new segment."""
+        """Return the number of a new segment; numbers are not reused."""
         self._last_segment += 1
         return self._last_segment
 
@@ -333,9 +305,7 @@ class Sharing:
     """What one connection shares with the hub.
 
     Args:
-        common: What all connections of the hub have in common.
-        transport: The transport of the connection.
-        on_released: Called once something was released that this client is to be told.
+        on_released: Called once `take_released` has something for the client.
     """
 
     __slots__ = (
@@ -359,37 +329,31 @@ class Sharing:
         self._transport = transport
         self._on_released = on_released
         self._account = Account(self._settings.client_descriptors, common.descriptors)
-        # Number → segment that this client has brought; from `open_segment` to `close_segment`.
+        # Segments of this client by their numbers.
         self._segments: dict[int, SharedSegment] = {}
-        # Number → generation up to which its segment is released, where the client was not told that yet.
+        # Released generations by segment, which the client does not know yet.
         self._released: dict[int, int] = {}
-        # Segments of others that the client was told of → the leases of blocks that it was sent and has not released.
+        # Leases that the client holds, by the segments of other clients that it knows.
         self._sent: dict[SharedSegment, deque[Lease]] = {}
-        # Segment → the generation of it that the client was given last.
+        # The generation that the client was given last, by segment.
         self._latest: dict[SharedSegment, int] = {}
-        # How many descriptors the client was given since HELLO.
+        # Descriptors that the client was given since HELLO.
         self._given = 0
-        # Sizes of the memory behind those descriptors that the client has not taken yet, the oldest first.
+        # Sizes of the memfds that the client has not taken yet, the oldest first; and their sum.
         self._flight: deque[int] = deque()
-        # The sum of these sizes.
         self._flight_bytes = 0
 
     def charge(self, usage: Usage) -> None:
-        """Charge a user for what this client brings, which has brought nothing yet."""
+        """Charge a user for what this client will bring."""
         self._account.usage = usage
 
     # From the client.
 
     def take(self, handle: Handle, values: int, limit_bytes: int) -> Shared:
-        """Take the memory that a frame speaks of.
-
-        Args:
-            handle: The handle in the frame.
-            values: How many values there are said to be.
-            limit_bytes: Most bytes that they may take.
+        """Take the memory of a frame with that many values, at most `limit_bytes` of them.
 
         Raises:
-            RejectedError: It is not what it says; the stream goes on.
+            RejectedError: The memory is not as described; the stream goes on.
             ProtocolError: There is no descriptor: frames and descriptors are out of step.
         """
         self._common.messages_total += 1
@@ -413,7 +377,7 @@ class Sharing:
         return Memfd(descriptor, handle)
 
     def is_beyond(self, shared: Shared) -> bool:
-        """Return whether values have to be copied now, because there are too many descriptors."""
+        """Return whether values must be copied now, because there are too many descriptors."""
         if isinstance(shared, Lease) or shared.descriptor.is_charged:
             return False
         self._account.refuse()
@@ -433,10 +397,7 @@ class Sharing:
         return self._transport.descriptors.popleft()
 
     def open_segment(self, segment: Segment) -> int:
-        """Take a segment that the client brings.
-
-        Returns:
-            The number that it has from now on.
+        """Take a segment of the client and return its number.
 
         Raises:
             RejectedError, ProtocolError: As `take`.
@@ -470,7 +431,7 @@ class Sharing:
         memory.check_segment(descriptor.number, segment.size_bytes)
 
     def close_segment(self, number: int) -> None:
-        """Close a segment that the client has no use for any more; one that it does not have is passed over."""
+        """Close a segment of the client; unknown numbers are ignored."""
         segment = self._segments.pop(number, None)
         if segment is not None:
             self._common.segments -= 1
@@ -478,10 +439,10 @@ class Sharing:
             segment.close()
 
     def check_surplus(self, *, within_frame: bool) -> None:
-        """See to it that no descriptor came with a frame that takes none.
+        """Check that no descriptor came with a frame that takes none.
 
         Args:
-            within_frame: Whether what was read ends within a frame, whose descriptor may be there already.
+            within_frame: Whether the read ends inside a frame, whose descriptor may have arrived.
 
         Raises:
             ProtocolError: One came.
@@ -493,7 +454,7 @@ class Sharing:
     # To the client.
 
     def give(self, frame: bytes, shared: Shared) -> None:
-        """Write a frame, and the descriptor or the segment that must go with it."""
+        """Write a frame with its descriptor or segment."""
         if isinstance(shared, Memfd):
             size_bytes = shared.handle.size_bytes
             self._given += 1
@@ -514,9 +475,9 @@ class Sharing:
             self.forget(segment)
 
     def is_late(self, shared: Shared) -> bool:
-        """Return whether a later block of the segment was given: a handle behind it would count as released already.
+        """Return whether a later block of the segment was given, so that this handle would count as released.
 
-        That happens to a message that waits in the queue, while a later request need not wait.
+        That happens to a message in the queue, when a later request overtakes it.
         """
         return isinstance(shared, Lease) and shared.handle.generation < self._latest.get(shared.segment, 0)
 
@@ -527,7 +488,7 @@ class Sharing:
         return len(self._flight) >= settings.client_descriptors or self._flight_bytes >= settings.client_bytes
 
     def released(self, number: int, generation: int) -> None:
-        """Take note that the client is done with blocks up to that generation, or has taken so many descriptors.
+        """The client has released blocks up to that generation, or taken that many descriptors.
 
         Raises:
             ProtocolError: It was never given so many.
@@ -548,18 +509,18 @@ class Sharing:
                 return
 
     def take_released(self) -> dict[int, int]:
-        """Return and forget what the client is to be told of its segments."""
+        """Return, once, what the client has to know about its segments."""
         released, self._released = self._released, {}
         return released
 
     def forget(self, segment: SharedSegment) -> None:
-        """Forget a segment, as its publisher has gone."""
+        """Forget a segment; its publisher has gone."""
         del self._sent[segment]
         self._latest.pop(segment, None)
         self._transport.write(encode_segment(Segment(segment.number, 0)))
 
     def close(self) -> None:
-        """Let everything go, as the client has gone. This does no harm if it was called before."""
+        """Release everything, as the client has gone; idempotent."""
         for number in list(self._segments):
             self.close_segment(number)
         for segment in self._sent:

@@ -1,19 +1,13 @@
-"""`UnixTransport`: an asyncio transport over a Unix socket that also hands descriptors over, and takes them.
+"""`UnixTransport`: an asyncio transport over a Unix socket that sends and receives descriptors.
 
 ```
 recvmsg ─▶ descriptors (FIFO) ┐                       write(data) ─────────────┐
        └─▶ protocol.data_received(data)               hand_over(data, desc) ───┴▶ buffer ─▶ send, sendmsg
 ```
 
-The transports of asyncio and of uvloop throw descriptors away; everything else here behaves as theirs do.
-
-A descriptor comes with the first byte of its frame, and one `recvmsg` never reads past the end of what came with one.
-So it is in `descriptors` before its frame is whole, in the order of the frames.
-
-Owner: the event loop. Invariants: at most one descriptor a read; more of them in one message are closed by the kernel,
-and end the connection. What is written is bounded by its protocol, through `pause_writing`.
-
-Cost: one system call a read, and one a write while the socket takes it. Measured in docs/performance.md.
+The transports of asyncio and uvloop drop descriptors. A descriptor arrives with the first byte of its frame, since one
+`recvmsg` never reads past data that came with one: it is in `descriptors` before its frame is complete. More than one
+descriptor in a message ends the connection.
 """
 
 from __future__ import annotations
@@ -29,19 +23,17 @@ from typing import Any
 
 from peers.shm.memory import Descriptor
 
-__all__ = ["READ_BYTES", "UnixTransport"]
-
 READ_BYTES = 256 * 1024
-"""Most that one read takes: what asyncio's own transports take."""
+"""Most bytes of one read, as in asyncio's transports."""
 
 _READS = 8
-"""Most reads in one turn, where each brings a descriptor: behind one there usually is another."""
+"""Most reads in one turn while each brings a descriptor: another one usually follows."""
 
 _HIGH_BYTES = 64 * 1024
-"""Default of what is written before the protocol is paused, as asyncio has it."""
+"""Default of asyncio for pausing the protocol."""
 
 _RETRY_S = 0.01
-"""How long to wait where the kernel has too many descriptors of this user on their way."""
+"""Pause where the kernel has too many descriptors of this user in flight."""
 
 _RIGHTS_BYTES = socket.CMSG_LEN(array("i").itemsize) if hasattr(socket, "CMSG_LEN") else 0
 """Room for one descriptor, and not for two."""
@@ -50,13 +42,7 @@ _CLOEXEC = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 
 
 class UnixTransport(asyncio.Transport):
-    """One connected Unix socket.
-
-    Args:
-        loop: The loop in which its protocol is called.
-        sock: The socket, connected; it belongs to the transport from now on.
-        protocol: The protocol that gets what comes.
-    """
+    """One connected Unix socket, which the transport owns from now on."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket, protocol: asyncio.Protocol) -> None:
         super().__init__()
@@ -66,26 +52,19 @@ class UnixTransport(asyncio.Transport):
         self._sock = sock
         self._number = sock.fileno()
         self._protocol = protocol
-        # What the socket has not taken yet: bytes, a descriptor that goes with the first of them, and what they are
-        # charged.
+        # Bytes, a descriptor for the first of them, and their charge.
         self._buffer: deque[tuple[bytes | memoryview, Descriptor | None, int]] = deque()
-        # The sum of what is charged in the buffer; it decides when the protocol is paused.
         self._buffered_bytes = 0
         self._high, self._low = _HIGH_BYTES, _HIGH_BYTES // 4
-        # `_started` is True from `start` on; `_reading` from then on, but for pauses, until the end: the socket is
-        # watched.
         self._reading = self._started = False
-        # `_writing_paused` is True from above `_high` to below `_low`; `_waits_to_write` while the loop watches for
-        # room.
         self._writing_paused = self._waits_to_write = False
-        # These three never turn back: `_closing` is set by `close` and `abort`, `_eof` by `write_eof`, `_lost` at the
-        # end.
+        # These never become False again.
         self._closing = self._eof = self._lost = False
         self.descriptors: deque[Descriptor] = deque()
-        """Descriptors that came and were not asked for yet, the oldest first."""
+        """Received descriptors, the oldest first."""
 
     def start(self) -> None:
-        """Begin to read from the socket."""
+        """Begin to read."""
         self._started = True
         self.resume_reading()
 
@@ -100,30 +79,30 @@ class UnixTransport(asyncio.Transport):
         return self._closing
 
     def is_reading(self) -> bool:
-        """Return whether data may come."""
+        """Return whether reading is on."""
         return self._reading and not self._closing
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Let another protocol get what comes."""
+        """Replace the protocol."""
         if not isinstance(protocol, asyncio.Protocol):
             raise TypeError("a Unix transport takes an asyncio.Protocol")
         self._protocol = protocol
 
     def get_protocol(self) -> asyncio.Protocol:
-        """Return the protocol that gets what comes."""
+        """Return the protocol."""
         return self._protocol
 
     # Reading.
 
     def pause_reading(self) -> None:
-        """Let no data come until `resume_reading`."""
+        """Stop reading until `resume_reading`."""
         if self._reading:
             self._reading = False
             if not self._lost:
                 self._loop.remove_reader(self._number)
 
     def resume_reading(self) -> None:
-        """Let data come again."""
+        """Read again."""
         if not self._reading and not self._closing and self._started:
             self._reading = True
             self._loop.add_reader(self._number, self._read)
@@ -169,11 +148,11 @@ class UnixTransport(asyncio.Transport):
     # Writing.
 
     def can_write_eof(self) -> bool:
-        """Return that this direction can be closed alone."""
+        """Return True."""
         return True
 
     def write_eof(self) -> None:
-        """Close this direction once all is written."""
+        """Close this direction after what is buffered."""
         if self._eof or self._closing:
             return
         self._eof = True
@@ -181,21 +160,21 @@ class UnixTransport(asyncio.Transport):
             self._sock.shutdown(socket.SHUT_WR)
 
     def get_write_buffer_size(self) -> int:
-        """Return how much waits to be written, bytes; shared memory as it was charged."""
+        """Return the size of the buffer, with what shared memory is charged, bytes."""
         return self._buffered_bytes
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
-        """Return the limits below and above which the protocol is resumed and paused."""
+        """Return the low and high limits, bytes."""
         return self._low, self._high
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Set the limits, bytes, at which the protocol is paused and resumed."""
+        """Set the limits for pausing and resuming the protocol, bytes."""
         self._high = high if high is not None else (_HIGH_BYTES if low is None else 4 * low)
         self._low = low if low is not None else self._high // 4
         self._regulate()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Write bytes, or keep them until the socket takes them."""
+        """Write bytes, or buffer them."""
         if not data:
             return
         if self._refuses():
@@ -211,7 +190,7 @@ class UnixTransport(asyncio.Transport):
             if sent == len(data):
                 return
             data = memoryview(data)[sent:]
-        # What may still change is copied; what is left of something large is not.
+        # Mutable data is copied.
         kept = data if isinstance(data, bytes) or (isinstance(data, memoryview) and data.readonly) else bytes(data)
         self._keep(kept, None, len(kept))
 
@@ -223,9 +202,7 @@ class UnixTransport(asyncio.Transport):
         """Write a frame, and a descriptor with its first byte.
 
         Args:
-            frame: The bytes of the frame, one or more.
-            descriptor: Kept until it is handed over.
-            charge_bytes: What is charged for it, beside the frame, while it waits.
+            charge_bytes: Charged for the descriptor, beside the frame, while it is buffered.
         """
         if self._refuses():
             return
@@ -263,7 +240,6 @@ class UnixTransport(asyncio.Transport):
             self._loop.add_writer(self._number, self._write_on)
 
     def _write_on(self) -> None:
-        """Write what waits, as the socket takes bytes again."""
         try:
             self._empty()
         except (BlockingIOError, InterruptedError):
@@ -307,7 +283,6 @@ class UnixTransport(asyncio.Transport):
             self._loop.remove_writer(self._number)
 
     def _regulate(self) -> None:
-        """Pause or resume the protocol, by how much waits."""
         if not self._writing_paused and self._buffered_bytes > self._high:
             self._writing_paused = True
             self._protocol.pause_writing()
@@ -318,7 +293,7 @@ class UnixTransport(asyncio.Transport):
     # The end.
 
     def close(self) -> None:
-        """Read no more; write what waits, then close."""
+        """Stop reading; write the buffer, then close."""
         if self._closing:
             return
         self.pause_reading()
@@ -331,7 +306,7 @@ class UnixTransport(asyncio.Transport):
         self._fail(None)
 
     def _fail(self, error: OSError | None) -> None:
-        """End the connection; what waits to be written is thrown away."""
+        """End the connection; the buffer is dropped."""
         if self._lost:
             return
         self.pause_reading()

@@ -1,14 +1,12 @@
-"""What was received in shared memory, without a copy: `View`, and where it is: `Mapping`, `KnownSegment`, `ReadBlock`.
+"""Receive values in shared memory without a copy: `View` of a `Mapping` (memfd) or `ReadBlock` (of a `KnownSegment`).
 
 ```
 SEGMENT ─▶ KnownSegment ─ handle ─▶ ReadBlock ─┐                    ┌─ with view as memory: ... or BlockGoneError
 descriptor ───────────────────────▶ Mapping ───┴─▶ View ─ of bytes ─┴─ copy()
 ```
 
-Owner: a block is released, and memory of its own unmapped, when the last object that has it lets go: a view, a message,
-what waits in a stream. Invariants: nothing is mapped that was not checked, and nothing for writing.
-
-Never torn: of a block, the generation is checked before and behind.
+A block is released, and a memfd unmapped, with the last object that refers to it: a view, a message, a queue of a
+stream. Only checked memory is mapped, and only for reading. The generation of a block is checked before and after.
 """
 
 from __future__ import annotations
@@ -27,41 +25,22 @@ from peers.shm import memory
 from peers.shm.memory import Descriptor
 from peers.wire.shared import Handle, plain_bytes
 
-__all__ = [
-    "KnownSegment",
-    "Mapping",
-    "ReadBlock",
-    "Received",
-    "SharedRun",
-    "View",
-    "ViewValues",
-    "copied",
-    "is_bytes",
-    "payload_of",
-]
-
 _GENERATION = Struct("=Q")
 
 _BIN_HEADS = {0xC4: 2, 0xC5: 3, 0xC6: 5}
-"""How long the head of a msgpack `bin` is, bytes, by its first byte."""
+"""Length of the head of a msgpack `bin`, bytes, by its first byte."""
 
 _LONGEST_HEAD = max(_BIN_HEADS.values())
 
 
 class Mapping:
-    """A memfd of one message, mapped when it is first looked at.
-
-    Args:
-        descriptor: Descriptor of the memory, checked.
-        handle: Says where the values are in it.
-    """
+    """A checked memfd of one message, mapped at the first look."""
 
     __slots__ = ("_descriptor", "_map", "size_bytes")
 
     def __init__(self, descriptor: Descriptor, handle: Handle) -> None:
         self.size_bytes = handle.size_bytes
         self._descriptor = descriptor
-        # None until somebody looks at the values.
         self._map: mmap.mmap | None = None
 
     @property
@@ -77,10 +56,10 @@ class Mapping:
         return memoryview(self._map)[memory.VALUES_AT :]
 
     def check(self) -> None:
-        """Accept what was read: the memory is sealed, so it never changes."""
+        """Do nothing: sealed memory never changes."""
 
     def payload(self) -> bytes | None:
-        """Return a copy of the bytes that the one value is; None if it is something else.
+        """Copy the bytes of a single `bin` value; None if the value is something else.
 
         Reading a MiB costs 50 µs, mapping and copying it 120.
         """
@@ -96,8 +75,7 @@ class KnownSegment:
     """A segment of another client, mapped for reading.
 
     Args:
-        number: The number that the hub knows it by.
-        size_bytes: Length of the segment.
+        number: The hub's number of the segment.
         descriptor: Descriptor of its memory, checked.
         on_released: Called when `released` has grown.
     """
@@ -110,20 +88,19 @@ class KnownSegment:
         self.number = number
         self.size_bytes = size_bytes
         self.map = memoryview(mmap.mmap(descriptor.number, size_bytes, mmap.MAP_SHARED, mmap.PROT_READ))
-        # Nobody here needs blocks up to this generation any more; it only grows.
+        # Blocks up to this generation are not in use any more; it only grows.
         self.released = 0
-        # Generation of the newest block that came.
         self._latest = 0
-        # Generations of blocks that somebody here has, ascending.
+        # Generations of blocks in use, ascending.
         self._open: dict[int, None] = {}
-        # None once the connection has ended: nobody is told any more.
+        # None once the connection has ended.
         self._on_released: Callable[[KnownSegment], None] | None = on_released
 
     def block(self, handle: Handle) -> ReadBlock:
-        """Return a block, which is needed until this object is let go.
+        """Return a block, in use until this object is dropped.
 
         Raises:
-            ValueError: It is no block of this segment.
+            ValueError: The handle is not a block of this segment.
         """
         end = handle.offset + memory.VALUES_AT + handle.size_bytes
         if end > self.size_bytes or handle.generation in self._open:
@@ -133,7 +110,7 @@ class KnownSegment:
         return ReadBlock(self, handle)
 
     def let_go(self, generation: int) -> None:
-        """Take note that nobody has that block any more."""
+        """The block of that generation is not in use any more."""
         generations = self._open
         del generations[generation]
         released = min(generations) - 1 if generations else self._latest
@@ -143,12 +120,12 @@ class KnownSegment:
                 self._on_released(self)
 
     def close(self) -> None:
-        """Tell nobody any more. What is mapped stays so for those who have blocks."""
+        """Report no more releases. The memory stays mapped for blocks in use."""
         self._on_released = None
 
 
 class ReadBlock:
-    """One block, which is needed as long as somebody has this object."""
+    """One block, in use as long as this object exists."""
 
     __slots__ = ("_handle", "_segment", "size_bytes")
 
@@ -161,7 +138,7 @@ class ReadBlock:
         self._segment.let_go(self._handle.generation)
 
     def payload(self) -> bytes | None:
-        """Return a copy of the bytes that the one value is; None if it is something else. Raises as `memory`."""
+        """Copy the bytes of a single `bin` value; None if the value is something else. Raises as `memory`."""
         found = payload_of(self.memory())
         if found is None:
             return None
@@ -180,7 +157,7 @@ class ReadBlock:
         return self._segment.map[start : start + self.size_bytes]
 
     def check(self) -> None:
-        """See to it that the block is still what it was; raises as `memory`."""
+        """Check that the block was not reused; raises as `memory`."""
         memory.fence()
         found = _GENERATION.unpack_from(self._segment.map, self._handle.offset)[0]
         if found != self._handle.generation:
@@ -188,11 +165,11 @@ class ReadBlock:
 
 
 Received = Mapping | ReadBlock
-"""Where values are that came in shared memory."""
+"""Where received values are."""
 
 
 def payload_of(values: memoryview) -> memoryview | None:
-    """Return the bytes that a msgpack `bin` holds; None if the values are none."""
+    """Return the bytes in a msgpack `bin`; None for other values."""
     head = _BIN_HEADS.get(values[0])
     if head is None or len(values) < head or int.from_bytes(values[1:head], "big") != len(values) - head:
         return None
@@ -200,7 +177,7 @@ def payload_of(values: memoryview) -> memoryview | None:
 
 
 class View:
-    """Bytes that came in shared memory, not copied: a value where a client was connected with `views=True`.
+    """Received bytes in shared memory, not copied: a value where a client was connected with `views=True`.
 
     ```
     with view as memory:
@@ -208,15 +185,15 @@ class View:
         total = array.sum()
     ```
 
-    What was read counts once the block is left: `BlockGoneError` there says that the bytes may have changed under it,
-    because the block was held longer than its publisher waits. Let go of the view to let the publisher have its room.
+    Results are valid only if the block ends without an error: `BlockGoneError` at its end means that the bytes may
+    have changed, because the view was held longer than the lease of the publisher. Drop a view to free its room.
     """
 
     __slots__ = ("_open", "_received")
 
     def __init__(self, received: Received) -> None:
         self._received = received
-        # The memory while a `with` looks at it; None outside.
+        # The memory inside a `with`; None outside.
         self._open: memoryview | None = None
 
     def __repr__(self) -> str:
@@ -233,7 +210,7 @@ class View:
         """Return the bytes, read-only.
 
         Raises:
-            BlockGoneError: They are gone already.
+            BlockGoneError: The publisher has taken the block back.
         """
         values = self._received.memory()
         payload = payload_of(values)
@@ -252,10 +229,10 @@ class View:
             self._received.check()
 
     def copy(self) -> bytes:
-        """Return the bytes.
+        """Copy the bytes.
 
         Raises:
-            BlockGoneError: They are gone.
+            BlockGoneError: The publisher has taken the block back.
         """
         with self as found:
             copied = bytes(found)
@@ -266,13 +243,12 @@ R = TypeVar("R")
 
 
 class SharedRun(Run[R]):
-    """Messages whose values came in shared memory; they are looked at when somebody reads them.
+    """Messages with values in shared memory, which are read on demand.
 
     Args:
-        route: The route of all messages.
-        frame: The frame, taken apart, without SHARED.
-        received: The memory that holds the values.
-        views: Whether bytes are to be given as a `View`.
+        frame: The decoded frame, without SHARED.
+        received: The memory of the values.
+        views: Whether bytes are given as a `View`.
     """
 
     __slots__ = ("_bytes", "_frame", "_received", "_views")
@@ -288,7 +264,7 @@ class SharedRun(Run[R]):
         self._frame = frame
         self._received = received
         self._views = views
-        # Empty until somebody asks for the values as bytes; from then on the frame that holds them.
+        # The plain frame, once it was needed.
         self._bytes = b""
 
     @property
@@ -296,7 +272,7 @@ class SharedRun(Run[R]):
         """The same messages as plain bytes.
 
         Raises:
-            BlockGoneError: They were in a block, and its publisher has taken it back.
+            BlockGoneError: The publisher has taken the block back.
         """
         if not self._bytes:
             frame = self._frame
@@ -306,33 +282,33 @@ class SharedRun(Run[R]):
 
     @property
     def topic(self) -> str:
-        """The topic of all these messages."""
+        """The topic of all messages."""
         return self._frame.key.decode()
 
     @property
     def view(self) -> View | None:
-        """The value as a view, if it is to be given as one and is bytes; else None."""
+        """The value as a view, if views are wanted and it is bytes; else None."""
         return View(self._received) if self._views and not self._frame.flags and is_bytes(self._received) else None
 
     def payload(self) -> bytes | None:
-        """Return a copy of the one value, if it is bytes; raises as `frames`."""
+        """Copy the value, if it is one of bytes; raises as `frames`."""
         return None if self._frame.flags else self._received.payload()
 
     @property
     def value(self) -> memoryview | None:
-        """The one msgpack value, where it stands; None of several values and others, which are in `frames`."""
+        """The single msgpack value in place; None for batches, which are in `frames`."""
         return None if self._frame.flags else self._received.memory()
 
 
 def copied(received: Received, body: bytes, flags: int) -> bytes:
-    """Return values as bytes, with their count where there is one."""
+    """Return values as bytes, with their count in a batch."""
     values = bytes(received.memory())
     received.check()
     return body[: BATCH_COUNT.size] + values if flags & FLAG_BATCH else values
 
 
 def is_bytes(received: Received) -> bool:
-    """Return whether the values are one value that is bytes; also where that cannot be told any more."""
+    """Return whether the value is bytes; True also where the block is gone."""
     try:
         return payload_of(received.memory()) is not None
     except BlockGoneError:
@@ -340,17 +316,17 @@ def is_bytes(received: Received) -> bool:
 
 
 class ViewValues(bytes):
-    """A place-holder for values that are looked at where they came."""
+    """Placeholder for values that are read in place."""
 
     received: Received
 
     @classmethod
     def of(cls, received: Received) -> ViewValues:
-        """Make the place-holder of what was received."""
+        """Make the placeholder."""
         values = cls()
         values.received = received
         return values
 
     def value(self) -> View | None:
-        """Return a view of the value; None if that is no bytes."""
+        """Return a view of the value; None if it is not bytes."""
         return View(self.received) if is_bytes(self.received) else None
