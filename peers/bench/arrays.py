@@ -11,8 +11,7 @@ request, 32 bytes                          result, 24 bytes
 24  u64  second operand
 ```
 
-Numbers are little-endian, as the machines that this runs on compute with them where they lie. A batch is made at once
-and kept until its answer is there; then every record of the answer is compared with what it must be.
+Numbers are little-endian. A batch is kept until its answer is there; then every record of the answer is checked.
 """
 
 from __future__ import annotations
@@ -37,17 +36,16 @@ from peers.shm.views import View
 
 
 class Operation(IntEnum):
-    """What is done with a pair. Each has a service of its own; the number is the type of a record that asks for it."""
+    """What is done with a pair, by the type of its record. Each has a service of its own."""
 
     ADD = 1
     MULTIPLY = 2
 
 
 Words: TypeAlias = npt.NDArray[np.uint64]
-"""Whole numbers of 64 bits."""
 
 _RESULT = 0x80
-"""This bit of the type says that it is a result."""
+"""The bit of the type that marks a result."""
 
 REQUEST_WORDS = 4
 RESULT_WORDS = 3
@@ -68,20 +66,12 @@ _ARITHMETIC = {Operation.ADD: np.add, Operation.MULTIPLY: np.multiply}
 
 
 def requests_in(body: bytes | bytearray | memoryview) -> Words:
-    """Return the requests that are in `body`, without copying them.
-
-    Raises:
-        RejectedError: It does not hold whole records.
-    """
+    """Return the requests in `body`, without copying; raise `RejectedError` unless it holds whole records."""
     return _rows(body, REQUEST_WORDS)
 
 
 def results_in(body: bytes | bytearray | memoryview) -> Words:
-    """Return the results that are in `body`, without copying them.
-
-    Raises:
-        RejectedError: It does not hold whole records.
-    """
+    """Return the results in `body`, as `requests_in` does."""
     return _rows(body, RESULT_WORDS)
 
 
@@ -90,36 +80,8 @@ def results_for(requests: Words) -> Words:
     return np.empty((len(requests), RESULT_WORDS), _WORD)
 
 
-def fill(requests: Words, operation: Operation, transactions: Words, requester: int, operands: Words) -> None:
-    """Write requests.
-
-    Args:
-        requests: Where they are written.
-        operation: What all of them ask for.
-        transactions: Their ids, modulo 2^32.
-        requester: Who asks.
-        operands: The first ones of all, then the second ones.
-    """
-    header = requests[:, _HEADER]
-    np.left_shift(transactions, np.uint64(_ID_BIT), out=header)
-    np.bitwise_or(header, np.uint64(_below_id(operation, REQUEST_WORDS)), out=header)
-    requests[:, _REQUESTER] = requester
-    # One column at a time: NumPy's loop over rows of two costs five times as much.
-    requests[:, _FIRST] = operands[: len(requests)]
-    requests[:, _SECOND] = operands[len(requests) :]
-
-
 def write_results(operation: Operation, requests: Words, results: Words) -> None:
-    """Write the results of requests.
-
-    Args:
-        operation: What this service does.
-        requests: What is answered.
-        results: Where the results are written, one for each request.
-
-    Raises:
-        RejectedError: One of them is no request, or one for another operation; then no result is written.
-    """
+    """Write the results of requests; raise `RejectedError`, and write none, if one is not for this operation."""
     headers = requests[:, _HEADER]
     strange = (headers & np.uint64(_BELOW_ID)) != np.uint64(_below_id(operation, REQUEST_WORDS))
     if strange.any():
@@ -132,11 +94,7 @@ def write_results(operation: Operation, requests: Words, results: Words) -> None
 
 
 def wrong(operation: Operation, requests: Words, results: Words) -> int:
-    """Check every result against the request in the same row.
-
-    Returns:
-        How many of `requests` do not have exactly the result that they must have.
-    """
+    """Return how many of `requests` do not have their right result in the same row."""
     if len(results) != len(requests):
         return len(requests)
     same = requests[:, _HEADER] + np.uint64(_step(operation)) == results[:, _HEADER]
@@ -158,16 +116,16 @@ def _below_id(operation: Operation, words: int) -> int:
 
 
 def _step(operation: Operation) -> int:
-    """Return what makes the header of a result of that of its request, modulo 2^64."""
+    """Return the difference, modulo 2^64, of the headers of a result and its request."""
     result = (operation | _RESULT) << _TYPE_BIT | RESULT_WORDS << _LENGTH_BIT
     return (result - _below_id(operation, REQUEST_WORDS)) % (1 << 64)
 
 
 _TIMEOUT_S = 30.0
-"""How long a request may take, and a block that is read may be held."""
+"""Of a request, and of a block that is read."""
 
 _LATE_S = 5.0
-"""What is not answered so long after that ends the run."""
+"""A request without an answer so long after its timeout ends the run."""
 
 _WORD_BITS = 64
 _WORDS = 1 << _WORD_BITS
@@ -177,23 +135,23 @@ _SPARE = 2
 
 
 class ArraySetup(NamedTuple):
-    """What all must know; they answer None when they are connected."""
+    """The set-up of requester and services; they answer None when they are connected."""
 
     url: str
     topic: str
-    """What the services' topics begin with."""
+    """Prefix of the services' topics."""
     shared: bool
     """Whether arrays travel in shared memory."""
     batch: int
     """Pairs that are made at a time; about half of them go to each service, in one body."""
     batches: int
-    """Batches that are asked and not yet answered."""
+    """Unanswered batches."""
     operation: Operation = Operation.ADD
-    """What a service does."""
+    """Of a service."""
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of a client that sends and receives so."""
+        """Options of the client."""
         if not self.shared:
             return {"shared_memory": False}
         outstanding_bytes = self.batches * self.batch * REQUEST_BYTES
@@ -201,24 +159,18 @@ class ArraySetup(NamedTuple):
         return {"shared_memory": True, "views": True, "ring_bytes": ring_bytes, "lease_s": _TIMEOUT_S}
 
     def topic_of(self, operation: Operation) -> str:
-        """Return where arrays for a service go."""
+        """Return the topic of a service."""
         return f"{self.topic}/{operation.name.lower()}"
 
 
 class Batches:
-    """Makes batches, and checks what comes back.
-
-    Args:
-        client: A connection to the hub.
-        setup: How arrays travel.
-        requester: The requester's id in the
-    """
+    """Makes batches, and checks the answers."""
 
     def __init__(self, client: Client, setup: ArraySetup, requester: int) -> None:
         self._client = client
         self._setup = setup
         self._requester = requester
-        self._random = np.random.Generator(np.random.SFC64())  # seeded by the system
+        self._random = np.random.Generator(np.random.SFC64())
         self._transaction = 0
 
     async def ask(self, order: Ask) -> Asked:
@@ -253,12 +205,18 @@ class Batches:
         for operation, chosen in ((Operation.ADD, adding), (Operation.MULTIPLY, ~adding)):
             transactions = np.flatnonzero(chosen).view(np.uint64)
             transactions += np.uint64(self._transaction)
-            count = len(transactions)
-            if count:
-                operands = self._random.integers(0, _WORDS, 2 * count, dtype=np.uint64)
-                requests = room[operation][:count]
-                fill(requests, operation, transactions, self._requester, operands)
-                drawn.append((operation, requests))
+            if not (count := len(transactions)):
+                continue
+            operands = self._random.integers(0, _WORDS, 2 * count, dtype=np.uint64)
+            requests = room[operation][:count]
+            header = requests[:, _HEADER]
+            np.left_shift(transactions, np.uint64(_ID_BIT), out=header)
+            np.bitwise_or(header, np.uint64(_below_id(operation, REQUEST_WORDS)), out=header)
+            requests[:, _REQUESTER] = self._requester
+            # One column at a time: NumPy's loop over rows of two costs five times as much.
+            requests[:, _FIRST] = operands[:count]
+            requests[:, _SECOND] = operands[count:]
+            drawn.append((operation, requests))
         self._transaction += pairs
         return drawn
 
@@ -275,7 +233,7 @@ class Batches:
             asked.fail(len(requests), error)
 
     async def _value(self, requests: Words) -> memoryview | Block:
-        """Return requests as they are sent. They stay what they are: a block is taken back before its answer comes."""
+        """Return requests as they are sent. A copy, as a block is taken back before its answer comes."""
         if not self._setup.shared:
             return requests.data
         block = await self._client.allocate(requests.nbytes)
@@ -284,7 +242,7 @@ class Batches:
 
 
 def _opened(value: bytes | View) -> AbstractContextManager[bytes | memoryview]:
-    """Return what came, for a `with` statement; its end raises `BlockGoneError` if that may have changed meanwhile."""
+    """Return the body, for a `with` statement; its end raises `BlockGoneError` if it may have changed meanwhile."""
     return value if isinstance(value, View) else nullcontext(value)
 
 

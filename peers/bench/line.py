@@ -1,8 +1,7 @@
-"""`Line`: one connection of a load generator, a plain blocking socket; and how what it brings is cut.
+"""One connection of a load generator (`Line`, a blocking socket), how its stream is cut, and what it brought (`Tally`).
 
 There is no event loop and no client library: what is measured is the hub, and its clients should cost as little as they
-can. A WebSocket frame is searched for its `values` instead of being decoded: at 100,000 frames a second decoding would
-cost more than the hub does.
+can. A WebSocket frame is searched for its `values` instead of being decoded, which would cost more than the hub does.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import base64
 import secrets
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
@@ -18,7 +18,8 @@ from websockets.frames import Frame, Opcode
 
 from hub.errors import ProtocolError
 from hub.frame import BATCH_COUNT, FLAG_BATCH, HEADER, HEADER_BYTES, KIND_MESSAGES, encode_frame
-from peers.bench.messages import TOPIC_DIGITS, Layout
+from peers.bench.measurement import Histogram
+from peers.bench.messages import MESSAGES_LIMIT, SEQUENCE_OFFSET, STAMP, TOPIC_DIGITS, Grid, Layout, is_sequence
 from peers.bench.worker import BenchError
 from peers.transport.endpoints import Endpoint, Scheme
 from peers.wire.control import decode_close, decode_notice, encode_subscription
@@ -31,9 +32,9 @@ class Shape(NamedTuple):
 
     size: int
     head: int
-    """So many bytes at its start are the same in each frame of this shape."""
+    """Bytes at its start that are the same in each frame of this shape."""
     first_value: int
-    """Where the first value begins, from the start of the frame."""
+    """Offset of the first value."""
     values: int
     topic: int
     """The number in its topic."""
@@ -44,25 +45,23 @@ class Control(NamedTuple):
 
     size: int
     word: str
-    """What it is: "greeting", "confirmed", "dropped", "error", "ping", "close" or "other"."""
+    """Its kind: "greeting", "confirmed", "dropped", "error", "ping", "close" or "other"."""
     request: int = 0
     lost: int = 0
-    """In "dropped", how many messages."""
     code: int = 0
     text: str = ""
     answer: bytes = b""
     """What the hub expects to be sent back."""
     queue: QueueWish = QueueWish()
-    """In "greeting", the queue that was granted, as far as it is told."""
+    """In "greeting": the queue that was granted."""
 
 
 Framing = Callable[[Layout, bytearray, int, int], Shape | Control | None]
-"""It gets the layout of messages, a buffer, where a frame begins and where the buffer ends. It returns what the frame
-is, or None while the frame is not whole, and raises `BenchError` for what a hub should not send here."""
+"""Cuts the frame at a position of a buffer that ends at `end`; returns None while the frame is not whole."""
 
 
 def cut_tcp(layout: Layout, buffer: bytearray, position: int, end: int) -> Shape | Control | None:
-    """Cut the hub's own protocol; see `Framing`."""
+    """Cut the hub's own protocol."""
     if end - position < HEADER_BYTES:
         return None
     body_length, kind, flags, key_length = HEADER.unpack_from(buffer, position)
@@ -102,11 +101,11 @@ def _control(kind: int, body: bytes, size: int) -> Control:
 _OPCODE_BITS, _FINAL = 0x0F, 0x80
 _VALUES = b"\xa6values"
 _ARRAY_SIZES = {0xDC: 2, 0xDD: 4}
-"""By its first byte, how many bytes behind it hold the length of a msgpack array of 16 values or more."""
+"""By the first byte of a msgpack array of 16 values or more: how many bytes behind it hold the length."""
 
 
 def cut_websocket(layout: Layout, buffer: bytearray, position: int, end: int) -> Shape | Control | None:
-    """Cut WebSocket frames of a server with the messages of `hub.v1.msgpack`; see `Framing`."""
+    """Cut WebSocket frames of a server with the messages of `hub.v1.msgpack`."""
     if end - position < 2:
         return None
     length, head = buffer[position + 1], 2
@@ -128,7 +127,6 @@ def cut_websocket(layout: Layout, buffer: bytearray, position: int, end: int) ->
 
 
 def _websocket_shape(layout: Layout, frame: bytearray, array: int) -> Shape:
-    """Read a frame whose array of values begins at `array`."""
     size = _ARRAY_SIZES.get(frame[array], 0)
     first = array + 1 + size
     values = int.from_bytes(frame[array + 1 : first], "big") if size else frame[array] & 0x0F
@@ -173,7 +171,6 @@ def _strange(frame: bytearray) -> BenchError:
 
 
 _TIMEOUT_S = 30.0
-"""Within this the hub answers the opening, or the benchmark fails."""
 
 _READ_BYTES = 64 * 1024
 _HTTP_LIMIT_BYTES = 16 * 1024
@@ -183,11 +180,8 @@ class Line:
     """An open connection to the hub, in either protocol.
 
     Attributes:
-        socket: It is blocking.
-        layout: What messages look like.
-        cut: How the hub's bytes are cut.
         held: Bytes that were read and not yet used.
-        granted: The queue that the hub has granted, as far as it said so.
+        granted: The queue that the hub has granted.
     """
 
     __slots__ = ("_is_websocket", "_requests", "cut", "granted", "held", "layout", "socket")
@@ -206,11 +200,11 @@ class Line:
         return self.socket.fileno()
 
     def close(self) -> None:
-        """Close the socket, without a word."""
+        """Close the socket."""
         self.socket.close()
 
     def say(self, message: dict[str, object]) -> None:
-        """Send a message over a WebSocket."""
+        """Send a WebSocket message."""
         self.socket.sendall(websocket_frame(Opcode.BINARY, msgspec.msgpack.encode(message)))
 
     def subscribe(self, prefixes: list[str]) -> None:
@@ -224,11 +218,7 @@ class Line:
         self.wait(lambda control: control.word == "confirmed" and control.request == request)
 
     def wait(self, found: Callable[[Control], bool]) -> Control:
-        """Read until what is looked for has come.
-
-        Raises:
-            BenchError: The hub refused, closed or said nothing in time, or messages came.
-        """
+        """Read until `found`; raise `BenchError` if the hub refuses, closes or is silent, or messages come."""
         while True:
             for control in iter(self.control, None):
                 if found(control):
@@ -236,11 +226,7 @@ class Line:
             self.held += self._receive()
 
     def listen(self) -> list[Control]:
-        """Take what the hub has to say, without waiting.
-
-        Raises:
-            BenchError: As `wait` does.
-        """
+        """Return the frames that have come, without waiting; raise as `wait` does."""
         try:
             self.held += self._receive(socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -248,11 +234,7 @@ class Line:
         return list(iter(self.control, None))
 
     def control(self) -> Control | None:
-        """Cut off and answer the first frame of what is held; return None while it is not whole.
-
-        Raises:
-            BenchError: The hub refuses something or closes, or the frame holds messages.
-        """
+        """Cut off and answer the first held frame; return None while it is not whole. Raises as `wait` does."""
         frame = self.cut(self.layout, self.held, 0, len(self.held))
         if frame is None:
             return None
@@ -266,11 +248,7 @@ class Line:
         return frame
 
     def upgrade(self, endpoint: Endpoint) -> None:
-        """Do the HTTP part of a WebSocket's opening.
-
-        Raises:
-            BenchError: The hub refuses.
-        """
+        """Do the HTTP part of a WebSocket's opening."""
         key = base64.b64encode(secrets.token_bytes(16)).decode()
         self.socket.sendall(
             f"GET {endpoint.path or '/v1/hub'} HTTP/1.1\r\nHost: {endpoint.host}:{endpoint.port}\r\n"
@@ -308,17 +286,14 @@ def dial(
     wish: QueueWish | None = None,
     through: socket.socket | None = None,
 ) -> Line:
-    """Connect and greet.
+    """Connect and greet; raise `BenchError` if there is no hub, or it refuses.
 
     Args:
-        url: Of the hub: tcp, unix or ws.
+        url: tcp, unix or ws.
         layout: Of the messages that will come.
-        name: For people who look at the hub meanwhile.
-        wish: The queue that the hub is asked for; None leaves it the hub's default.
-        through: A socket that is connected to the hub already; None makes one.
-
-    Raises:
-        BenchError: There is no hub, or it refuses.
+        name: Of the client.
+        wish: The queue that the hub is asked for.
+        through: A socket that is connected already.
     """
     endpoint = Endpoint.parse(url)
     line = Line(through or _connect(endpoint, url), layout, websocket=endpoint.scheme is Scheme.WS)
@@ -353,3 +328,117 @@ def _connect(endpoint: Endpoint, url: str) -> socket.socket:
 
 def _is_greeting(control: Control) -> bool:
     return control.word == "greeting"
+
+
+@dataclass(slots=True)
+class Counted:
+    """Counters of a subscriber since the last report.
+
+    * lost: numbers that were passed over, and those still to come when the stream is over;
+    * out of order: a number below the one expected. It was counted as lost where it should have stood, and stays so;
+    * misrouted: the topic is not the one of the number (which is checked once a run of frames);
+    * told: losses that the hub reported.
+    """
+
+    received: int = 0
+    reads: int = 0
+    lost: int = 0
+    told: int = 0
+    out_of_order: int = 0
+    misrouted: int = 0
+    closed: str = ""
+    """Why the hub closed the connection; empty while it is open."""
+
+
+class Tally:
+    """Accounts for every message of one subscriber. Frames of equal shape are one run while their numbers count up.
+
+    Attributes:
+        next: For each publisher, the sequence number that comes next.
+        counted: Counters since the last `take`.
+        latency: Where latencies are recorded, or None.
+    """
+
+    __slots__ = ("_cut", "_layout", "_on_control", "counted", "latency", "next")
+
+    def __init__(self, layout: Layout, publishers: int, cut: Framing, on_control: Callable[[Control], None]) -> None:
+        self._layout = layout
+        self._cut = cut
+        self._on_control = on_control
+        self.next = [0] * publishers
+        self.counted = Counted()
+        self.latency: Histogram | None = None
+
+    def feed(self, buffer: bytearray, end: int, now_ns: int) -> int:
+        """Account for all whole frames in `buffer` up to `end`; return where the first incomplete one begins."""
+        position = 0
+        while (frame := self._cut(self._layout, buffer, position, end)) is not None:
+            if isinstance(frame, Shape):
+                position += self._run(buffer, position, end, frame, now_ns)
+                continue
+            position += frame.size
+            if frame.word == "dropped":
+                self.counted.told += frame.lost
+            else:
+                self._on_control(frame)
+        return position
+
+    def take(self, sent: list[int]) -> Counted:
+        """Return and reset the counters. What the publishers have `sent` and has not come by now is lost."""
+        for publisher, total in enumerate(sent):
+            self.counted.lost += max(0, total - self.next[publisher])
+            self.next[publisher] = max(total, self.next[publisher])
+        counted, self.counted = self.counted, Counted(closed=self.counted.closed)
+        return counted
+
+    def _run(self, buffer: bytearray, position: int, end: int, shape: Shape, now_ns: int) -> int:
+        """Account for frames that follow on each other; return their size."""
+        layout = self._layout
+        place = position + shape.first_value + len(layout.value_head)
+        publisher, start, _ = STAMP.unpack_from(buffer, place)
+        if publisher >= len(self.next):
+            raise BenchError(f"a message of publisher {publisher}, there are {len(self.next)}")
+        frames = self._frames_in_sequence(buffer, position, end, shape)
+        if frames:
+            self._count(publisher, start, frames * shape.values)
+        else:  # the values of the first frame do not count up
+            frames = 1
+            for value in range(shape.values):
+                each, sequence, _ = STAMP.unpack_from(buffer, place + value * layout.value_bytes)
+                self._count(each, sequence, 1)
+        if layout.topic_of(start) != shape.topic:
+            self.counted.misrouted += 1
+        if self.latency is not None:
+            for frame in range(place, place + frames * shape.size, shape.size):
+                for value in range(frame, frame + shape.values * layout.value_bytes, layout.value_bytes):
+                    intended_ns = STAMP.unpack_from(buffer, value)[2]
+                    if intended_ns:
+                        self.latency.record(now_ns - intended_ns)
+        return frames * shape.size
+
+    def _frames_in_sequence(self, buffer: bytearray, position: int, end: int, shape: Shape) -> int:
+        """Return how many frames from here have this shape and count up; 0 if not even one frame's values do.
+
+        These are not always the most there are: a run that is not whole is halved until it is.
+        """
+        layout = self._layout
+        place = position + shape.first_value + len(layout.value_head)
+        publisher, start, _ = STAMP.unpack_from(buffer, place)
+        head = buffer[position : position + shape.head]
+        frames = max(1, min((end - position) // shape.size, MESSAGES_LIMIT // shape.values))
+        while frames * shape.values > 1:
+            last = position + (frames - 1) * shape.size
+            grid = Grid(place + SEQUENCE_OFFSET, frames, shape.size, shape.values, layout.value_bytes)
+            if buffer[last : last + shape.head] == head and is_sequence(buffer, grid, start, publisher):
+                return frames
+            frames //= 2
+        return frames
+
+    def _count(self, publisher: int, start: int, messages: int) -> None:
+        expected = self.next[publisher]
+        self.counted.received += messages
+        if start < expected:
+            self.counted.out_of_order += min(messages, expected - start)
+        else:
+            self.counted.lost += start - expected
+        self.next[publisher] = max(expected, start + messages)

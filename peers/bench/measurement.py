@@ -1,7 +1,6 @@
 """`Histogram` and `Measurement`: latencies in bounded memory, and the figures of one run of a stream.
 
-Measurements are fields of the JSON that `hub bench` writes: fields may be added, and one that changes its meaning
-raises the version in `peers.bench.report`.
+Measurements are fields of the JSON that `hub bench` writes; its version is in `peers.bench.report`.
 """
 
 from __future__ import annotations
@@ -15,23 +14,16 @@ _STEP_BITS = 7
 
 
 class Histogram:
-    """Counts of values, which are whole numbers.
-
-    Attributes:
-        total: How many values were recorded.
-        sum: Their sum.
-        largest: The largest of them.
-    """
+    """Counts of whole numbers, their total, sum and largest."""
 
     __slots__ = ("_counts", "largest", "sum", "total")
 
     def __init__(self) -> None:
         self._counts: Counter[int] = Counter()
-        """How many values each bucket has, by its top."""
         self.total = self.sum = self.largest = 0
 
     def record(self, value: int) -> None:
-        """Count `value`; a negative one counts as 0 (two clocks never agree to the last nanosecond)."""
+        """Count `value`, a negative one as 0 (two clocks never agree to the last nanosecond)."""
         value = max(value, 0)
         shift = max(0, value.bit_length() - _STEP_BITS - 1)
         self._counts[((value >> shift) + 1 << shift) - 1] += 1
@@ -40,7 +32,7 @@ class Histogram:
         self.largest = max(self.largest, value)
 
     def add(self, other: Histogram) -> None:
-        """Count everything that `other` has counted, too."""
+        """Add the counts of `other`."""
         self._counts.update(other._counts)
         self.total += other.total
         self.sum += other.sum
@@ -48,7 +40,7 @@ class Histogram:
 
     def percentile(self, percent: float) -> int:
         """Return a value that `percent` (0 to 100) of all values do not exceed; 0 if nothing was recorded."""
-        # This is exact arithmetic: 99.9 % of 1,000 values are 999 of them, whatever binary fractions say.
+        # Exact: 99.9 % of 1,000 values are 999 of them, although 99.9 is no binary fraction.
         wanted = max(1, -(-round(percent * 1_000_000) * self.total // 100_000_000))
         seen = 0
         for top, count in self.buckets():
@@ -68,13 +60,11 @@ class Histogram:
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """The run at one moment."""
+    """Counters at one moment, in s since the first message."""
 
     at_s: float
-    """Time since the first message."""
     published: int
     delivered: int
-    hub_cpu_s: float
 
 
 class Latency(msgspec.Struct, frozen=True):
@@ -92,7 +82,7 @@ class Latency(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, histogram: Histogram) -> Latency:
-        """Read the figures off a histogram of ns."""
+        """Return the figures of a histogram of ns."""
         p50, p90, p99, p999 = (histogram.percentile(percent) / 1000 for percent in (50, 90, 99, 99.9))
         buckets = [(top / 1000, count) for top, count in histogram.buckets()]
         return cls(histogram.total, histogram.mean / 1000, p50, p90, p99, p999, histogram.largest / 1000, buckets)
@@ -103,16 +93,16 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
 
     published: int
     expected: int
-    """How many deliveries a hub without losses makes: `published` times subscribers."""
+    """`published` times subscribers."""
     delivered: int
     lost: int
     told: int
-    """How many losses the hub told the subscribers."""
+    """Losses that the hub reported to subscribers."""
     out_of_order: int
     misrouted: int
     disconnected: int
     elapsed_s: float
-    """The time from the first write of a publisher to the last read of a subscriber."""
+    """From the first write of a publisher to the last read of a subscriber."""
     published_per_s: float
     delivered_per_s: float
     delivered_mb_per_s: float
@@ -120,20 +110,18 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     hub_cpu_percent: float
     """The hub's CPU in percent of one core."""
     us_per_message: float
-    """Hub CPU for each published message, µs."""
     us_per_delivery: float
-    """Hub CPU for each delivered message, µs."""
+    """Hub CPU for each delivered message, µs; the field before: for each published one."""
     hub_memory_bytes: int
     hub_peak_bytes: int
     messages_per_read: float
-    """How much a subscriber reads at once: what the hub put together, and what came before it read again."""
     messages_per_write: float
-    """How much the hub put together in a write; 0 if its calls are not known."""
+    """0 if the hub's calls of `write` are not known."""
     publisher_busy_percent: float
     """The CPU of all publishers, in percent of one core; the next field is that of all subscribers."""
     subscriber_busy_percent: float
     window_wait_percent: float
-    """How much of the time the publishers waited for the subscribers, on average."""
+    """Share of the time that publishers waited for subscribers."""
     publisher_late_us: float
     """With a rate, how far behind its schedule a publisher was at worst."""
     latency: Latency | None = None
@@ -141,5 +129,5 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def flawless(self) -> bool:
-        """Whether every message has arrived once and in order."""
+        """Whether every message arrived once and in order."""
         return not (self.lost or self.out_of_order or self.misrouted or self.told) and self.delivered == self.expected

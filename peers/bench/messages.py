@@ -41,37 +41,37 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
     """Sizes and offsets of one benchmark's messages, bytes."""
 
     prefix: str
-    """What all topics begin with; subscribers subscribe to it."""
+    """Of all topics; subscribers subscribe to it."""
     topics: int
     size_bytes: int
-    """Size of a value's content."""
+    """Of a value's content."""
     batch: int
-    """How many values a frame holds."""
+    """Values in a frame."""
 
     @cached_property
     def prefix_bytes(self) -> bytes:
-        """The prefix as it stands in a frame."""
+        """The prefix in UTF-8."""
         return self.prefix.encode()
 
     @cached_property
     def value_head(self) -> bytes:
-        """What msgpack puts in front of the content."""
+        """The msgpack header of the content."""
         return msgspec.msgpack.encode(bytes(self.size_bytes))[: -self.size_bytes]
 
     @cached_property
     def value_bytes(self) -> int:
-        """The size of a whole value."""
+        """Size of a whole value."""
         return len(self.value_head) + self.size_bytes
 
     @cached_property
     def first_value(self) -> int:
-        """The distance from the start of a frame to its first value."""
+        """Offset of the first value in a frame."""
         key_bytes = len(self.prefix_bytes) + TOPIC_DIGITS
         return HEADER_BYTES + key_bytes + (BATCH_COUNT.size if self.batch > 1 else 0)
 
     @cached_property
     def frame_bytes(self) -> int:
-        """The size of a whole frame."""
+        """Size of a whole frame."""
         return self.first_value + self.batch * self.value_bytes
 
     def topic(self, number: int) -> str:
@@ -79,7 +79,7 @@ class Layout(msgspec.Struct, frozen=True, dict=True):
         return f"{self.prefix}{number:0{TOPIC_DIGITS}}"
 
     def topic_of(self, sequence: int) -> int:
-        """Return the number of the topic that message `sequence` goes to."""
+        """Return the number of the topic of message `sequence`."""
         return sequence // self.batch % self.topics
 
     def frame(self, topic: int, publisher: int) -> bytes:
@@ -135,14 +135,7 @@ def write_sequence(buffer: bytearray, grid: Grid, start: int) -> None:
 
 
 def is_sequence(buffer: bytearray, grid: Grid, start: int, publisher: int) -> bool:
-    """Return whether the numbers in the places of the grid are `start`, `start` + 1, ..., all of that publisher.
-
-    Args:
-        buffer: What was received.
-        grid: Where the numbers are, at most `MESSAGES_LIMIT` of them.
-        start: The first number.
-        publisher: The number of the publisher, below 256.
-    """
+    """Return whether the numbers in the places of the grid are `start`, `start` + 1, ..., all of that publisher."""
     for offset, stride, count, delta, step in grid.lines():
         end = offset + (count - 1) * stride + _COLUMNS
         for column in range(_COLUMNS):
@@ -167,15 +160,11 @@ def _column(column: int, start: int, step: int, count: int) -> bytes:
 
 
 BLOCK_BYTES = 64 * 1024
-"""What is written at once at full speed: as much as a client library collects before it writes."""
+"""What is written at once at full speed, as a client library would."""
 
 
 class Template:
-    """Frames of one publisher.
-
-    Attributes:
-        block_frames: Most frames in a block.
-    """
+    """Frames of one publisher, at most `block_frames` at a time."""
 
     __slots__ = ("_buffer", "_frames", "_layout", "_publisher", "_view", "block_frames")
 
@@ -194,8 +183,8 @@ class Template:
 
         Args:
             first: Number of the first frame, counted from the start of the publisher.
-            frames: Most frames that are wanted; there are fewer at the end of the template.
-            time_ns: Intended time of all of them. 0, which costs nothing, is only for frames that never had another.
+            frames: Most frames; there are fewer at the end of the template.
+            time_ns: Intended time of all of them; 0 only for templates that never had another.
         """
         layout = self._layout
         index = first % self._frames

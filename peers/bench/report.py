@@ -1,4 +1,4 @@
-"""`Report`: what a benchmark has found: a table for people, JSON for programs, and for a stream a page with plots."""
+"""`Report`: the figures of a benchmark as a table, as JSON, and for a stream as a page with plots."""
 
 from __future__ import annotations
 
@@ -21,19 +21,18 @@ from rich.text import Text
 
 from hub import __version__
 from peers.bench.measurement import Latency, Measurement
-from peers.bench.plan import Plan
+from peers.bench.stage import Plan
 from peers.console.line_plot import Point, html_page, line_plot, round_ticks
 
 
 class Environment(msgspec.Struct, frozen=True):
-    """A machine and what runs on it.
+    """The machine and its software.
 
     Attributes:
-        at: When it was, UTC.
-        loop: The hub's event loop: uvloop, where it is installed.
+        at: Time, UTC.
         hot_loop: Whether the hub's hot loop is the compiled one.
-        cpus: How many CPUs this process may use.
-        load: How many processes wanted a CPU over the last minute before the benchmark; above 0 it was not alone.
+        cpus: CPUs that this process may use.
+        load: Load average of the minute before; above 0 the machine had other work.
     """
 
     at: str
@@ -48,7 +47,7 @@ class Environment(msgspec.Struct, frozen=True):
 
     @classmethod
     def here(cls) -> Environment:
-        """Look around, and return what is here."""
+        """Return this machine's."""
         loop, cpu = "asyncio's own loop", platform.machine()
         with suppress(importlib.metadata.PackageNotFoundError):
             loop = f"uvloop {importlib.metadata.version('uvloop')}"
@@ -72,7 +71,7 @@ class Environment(msgspec.Struct, frozen=True):
 
 
 _VERSION = 2
-"""The version of the JSON. Fields may be added; one that goes or changes its meaning raises this."""
+"""Of the JSON; a field that goes or changes its meaning raises it."""
 
 
 _LOAD = 0.5
@@ -85,13 +84,11 @@ class Row(NamedTuple):
     label: str
     unit: str
     shown: Sequence[str]
-    """The figures, one for each column."""
     bad: bool = False
-    """Whether it tells of something that should not be."""
 
     @classmethod
     def of(cls, label: str, unit: str, values: Sequence[float], decimals: int = 0, *, bad: bool = False) -> Row:
-        """Write out numbers with so many decimals."""
+        """Return a row of numbers with so many decimals."""
         return cls(label, unit, [f"{value:,.{decimals}f}" for value in values], bad)
 
 
@@ -99,22 +96,19 @@ class Report(NamedTuple):
     """A benchmark that was run."""
 
     benchmark: str
-    """Its name, for programs."""
     environment: Environment
     plan: msgspec.Struct
     columns: Sequence[str]
-    """What stands over the figures."""
     rows: Sequence[Row]
     figures: dict[str, Any]
-    """What the JSON has in place of the table."""
+    """In place of the table in JSON."""
     flawless: bool
-    """Whether nothing is wrong with what was measured."""
     said: Sequence[str] = ()
-    """What the benchmark says of itself; see `remarks`."""
+    """The benchmark's own remarks."""
 
     @property
     def remarks(self) -> list[str]:
-        """What a reader should know before trusting the figures."""
+        """Doubts about the figures."""
         return [*self.said, *([_BUSY] if self.environment.load > _LOAD else [])]
 
     def table(self) -> Table:
@@ -141,7 +135,7 @@ class Report(NamedTuple):
 
 
 def medians(runs: Sequence[msgspec.Struct]) -> dict[str, Any]:
-    """Return the median of each figure by itself; figures of figures, such as latencies, have their own medians."""
+    """Return the median of each figure by itself, also of nested ones, such as latencies."""
     found: dict[str, Any] = {}
     for name in runs[0].__struct_fields__:
         values = [getattr(run, name) for run in runs]
@@ -192,7 +186,7 @@ _LATENCY_ROWS = (
 
 
 def stream_report(plan: Plan, environment: Environment, runs: Sequence[Measurement]) -> Report:
-    """Return what these runs show, with their median if there are several."""
+    """Return the report of these runs, with their median if there are several."""
     middle = medians(runs)
     latencies = [run.latency for run in runs if run.latency is not None]
     several = len(runs) > 1
@@ -221,7 +215,6 @@ def stream_report(plan: Plan, environment: Environment, runs: Sequence[Measureme
 
 
 def _remarks(runs: Sequence[Measurement]) -> list[str]:
-    """Return what a reader should know before trusting the figures."""
     told = {
         "messages arrived under another topic than they were sent to": any(run.misrouted for run in runs),
         "the hub closed connections of subscribers": any(run.disconnected for run in runs),
@@ -239,13 +232,7 @@ _PERCENTS = (0, 50, 90, 99, 99.9, 99.99, 99.999)
 
 
 def page(plan: Plan, report: Report, runs: Sequence[Measurement]) -> str:
-    """Return the page.
-
-    Args:
-        plan: What was asked for.
-        report: What the runs have shown.
-        runs: What is drawn.
-    """
+    """Return the page of a report of these runs."""
     rate = f"{plan.rate:,.0f} messages/s" if plan.rate else "full speed"
     title = f"hub bench: {plan.publishers} → {plan.subscribers}, {plan.size} bytes, {plan.topics} topics, {rate}"
     columns = "".join(f"<th>{escape(column)}</th>" for column in report.columns)
@@ -267,7 +254,7 @@ def page(plan: Plan, report: Report, runs: Sequence[Measurement]) -> str:
 
 
 def _rates(runs: Sequence[Measurement]) -> str:
-    """Draw deliveries a second, in each step between two samples."""
+    """Draw deliveries a second between two samples."""
     lines = []
     for run in runs:
         line: list[Point] = []

@@ -1,10 +1,4 @@
-"""`RunningHub`: the hub that is measured, which is started for it or runs already; `HubPlan`: which of the two.
-
-A hub that is started listens on ports of loopback that the system picks, or on a Unix socket in a directory of its own.
-It has no configuration but the given flags, and may be bound to a CPU.
-
-Owner of the state: the command. Cost: a hub starts in about half a second.
-"""
+"""`RunningHub`: the measured hub, started for the benchmark on free ports of loopback, or one that runs already."""
 
 from __future__ import annotations
 
@@ -30,24 +24,14 @@ _QUIET_LIMIT_S = 20.0
 
 
 class HubPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What every plan says of the hub."""
+    """The hub of a plan: a running one (`urls`, `hub_pid`, 0 for unknown), or one to start, with `hub_flags`."""
 
     urls: tuple[str, ...] = ()
-    """The URLs of a running hub; if there are none, a hub is started."""
     hub_pid: int = 0
-    """The process of the running hub; 0 if it is not known."""
     hub_flags: tuple[str, ...] = ()
-    """Further flags of the hub that is started."""
 
     def check_hub(self, ranges: Iterable[tuple[str, float, float, float]]) -> None:
-        """Check what is said of the hub, and that numbers lie in their ranges.
-
-        Args:
-            ranges: For each number its option, the number, the least and the most that it may be.
-
-        Raises:
-            PlanError: Something cannot be carried out; the text names the option.
-        """
+        """Check the hub's options and `ranges` (option, number, least, most); raise `PlanError`."""
         for name, value, least, most in (*ranges, ("hub-pid", self.hub_pid, 0, 1 << 32)):
             if not least <= value <= most:
                 raise PlanError(f"--{name}: {value:,} given, expected a number from {least:,} to {most:,}")
@@ -57,21 +41,16 @@ class HubPlan(msgspec.Struct, frozen=True, kw_only=True):
             raise PlanError("--hub-pid: only with --url; a hub that is started for the benchmark is known")
 
     def find_hub(self, schemes: tuple[str, ...], cpu: int | None = None) -> RunningHub:
-        """Take the running hub, or start one that listens for these schemes."""
+        """Return the running hub, or start one that listens for these schemes."""
         if not self.urls:
             return RunningHub.start(schemes, self.hub_flags, cpu)
         if self.hub_pid:
-            read_usage(self.hub_pid)  # which says at once if there is none
+            read_usage(self.hub_pid)  # raises at once if there is none
         return RunningHub({url.partition("://")[0]: url for url in self.urls}, self.hub_pid)
 
 
 class RunningHub:
-    """A hub.
-
-    Attributes:
-        urls: Where it listens, by scheme.
-        pid: Its process; 0 if that is not known, and then its CPU time is not known, either.
-    """
+    """A hub: its URLs by scheme, and its process id, 0 if that (and so its CPU time) is not known."""
 
     def __init__(self, urls: dict[str, str], pid: int) -> None:
         self.urls = urls
@@ -87,18 +66,15 @@ class RunningHub:
         cpu: int | None = None,
         program: tuple[str, ...] = ("-m", "peers.cli"),
     ) -> RunningHub:
-        """Start one.
+        """Start a hub; raise `BenchError` if it does not start.
 
         Args:
             schemes: One listener each: "tcp", "unix", "ws".
             flags: Further flags of `hub run`.
             cpu: The CPU that it is bound to; None for any.
-            program: What Python is given to run the command line.
-
-        Raises:
-            BenchError: It does not start; what it says goes to stderr.
+            program: Arguments of Python that run the command line.
         """
-        home = tempfile.TemporaryDirectory(prefix="hub-bench-")  # so that no hub.toml is found
+        home = tempfile.TemporaryDirectory(prefix="hub-bench-")  # a folder without a hub.toml
         places = {"unix": f"unix://{home.name}/hub.sock"}
         listen = [flag for scheme in schemes for flag in ("--listen", places.get(scheme, f"{scheme}://127.0.0.1:0"))]
         command = [sys.executable, *program, "run", *listen, "--log-level", "error", *flags]
@@ -117,37 +93,25 @@ class RunningHub:
         return hub
 
     def url(self, scheme: str) -> str:
-        """Return where it listens for that scheme; a Unix socket will do for tcp.
-
-        Raises:
-            BenchError: It listens nowhere for that.
-        """
+        """Return the URL for a scheme; a Unix socket will do for tcp. Raises `BenchError` if there is none."""
         found = self.urls.get(scheme) or (self.urls.get("unix") if scheme == "tcp" else None)
         if found is None:
             raise BenchError(f"no {scheme}:// url of the hub is known: give one with --url")
         return found
 
     def usage(self) -> Usage:
-        """Return what it has used; all is 0 if its process is not known.
-
-        Raises:
-            BenchError: It has ended.
-        """
+        """Return its usage, zeros if its process is not known. Raises `BenchError` if it has ended."""
         if self._process is not None and self._process.poll() is not None:
             raise BenchError(f"the hub has ended with exit code {self._process.returncode}")
         return read_usage(self.pid) if self.pid else Usage()
 
     def forget_peak(self) -> None:
-        """Measure its peak of memory from now on."""
+        """Reset its peak of memory."""
         if self.pid:
             forget_peak(self.pid)
 
     def wait_quiet(self, meanwhile: Callable[[], object] = lambda: None) -> None:
-        """Wait until it does (almost) nothing, so that what came before is not charged to what comes next.
-
-        Args:
-            meanwhile: Called ten times a second.
-        """
+        """Wait until the hub is idle, and call `meanwhile` ten times a second."""
         deadline_s = time.monotonic() + _QUIET_LIMIT_S
         before, quiet = self.usage().cpu_ns, False
         while not quiet and time.monotonic() < deadline_s:
@@ -157,7 +121,7 @@ class RunningHub:
             before, quiet = now, now - before < _QUIET_CPU_NS
 
     def stop(self) -> None:
-        """End it, if it was started here."""
+        """End the hub, if it was started here."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -171,7 +135,6 @@ class RunningHub:
             self._home.cleanup()
 
     def _wait_up(self, process: subprocess.Popen[bytes], listeners: int) -> None:
-        """Read from its output where it listens."""
         assert process.stdout is not None  # noqa: S101 -- a pipe was asked for
         limit = threading.Timer(_START_S, process.kill)
         limit.start()
@@ -187,7 +150,7 @@ class RunningHub:
 
 
 def child_environment() -> dict[str, str]:
-    """Return the environment of programs that this one starts: these packages, and no settings of a hub."""
+    """Return an environment for child processes: these packages, and no settings of a hub."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HUB_")}
     root = str(Path(next(iter(peers.__path__))).parent)
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))

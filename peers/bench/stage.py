@@ -1,38 +1,405 @@
-"""`Stage`: the hub, the publishers and the subscribers of one benchmark, set up and put away.
+"""`Stage`: the hub, publishers and subscribers of one benchmark.
 
 ```
 with Stage(plan) as stage:         start the hub (or take a running one), connect everybody, warm up
     stage.measure(1_000_000)       send, wait until everything arrived or is known to be lost, work out the figures
 ```
 
-In one run the stage notes the hub's CPU time, gives the publishers their orders, looks at the board until every
-subscriber has accounted for every message (received, or told that it was lost), notes the CPU time again, then asks for
-details. If nothing moves any more for `QUIET_S` after the last message was sent, what has not come is lost.
-
-Owner of the state: the command. Cost: a look at the board every 20 ms while it waits.
+At full speed a publisher writes 64 KiB of ready frames at once. At a rate each burst has a due time, counted from the
+start, and is a write of its own; a late publisher shifts nothing, so readers measure the whole wait (no coordinated
+omission). A publisher is never more messages ahead of the slowest subscriber than its window, as the board says.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import secrets
+import select
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from types import NoneType, TracebackType
-from typing import NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 import msgspec
 
 from hub.batch import BATCH_OVERHEAD_BYTES
+from hub.frame import BATCH_LIMIT_MESSAGES
 from hub.overflow import QueueLimits
+from peers.bench.line import Control, Counted, Line, Tally, dial
 from peers.bench.measurement import Histogram, Latency, Measurement, Sample
-from peers.bench.plan import Plan
-from peers.bench.publisher import Publish, Published, Publisher, publish
-from peers.bench.running_hub import RunningHub
-from peers.bench.subscriber import Report, Reported, Subscribers, subscribe
-from peers.bench.worker import Board, Usage, Worker, raise_descriptor_limit
-from peers.wire.hello import QueueWish
+from peers.bench.messages import PUBLISHERS_LIMIT, SEQUENCE_LIMIT, SIZE_LEAST_BYTES, TOPICS_LIMIT, Layout, Template
+from peers.bench.running_hub import HubPlan, RunningHub
+from peers.bench.worker import BenchError, Board, PlanError, Usage, Worker, raise_descriptor_limit
+from peers.transport.endpoints import Endpoint, Scheme
+from peers.wire.hello import FRAME_LIMIT_BYTES, QueueWish
+
+Transport = Literal["tcp", "ws"]
+
+_WARMUP_MESSAGES = 10_000
+
+
+class Placement(NamedTuple):
+    """CPUs of the hub and of the load; empty means any."""
+
+    hub: int | None
+    load: list[int]
+
+
+class Plan(HubPlan, frozen=True, kw_only=True):
+    """What a stream benchmark does."""
+
+    messages: int = 500_000
+    """Messages of all publishers together; rounded up to whole batches, equally many for each."""
+    size: int = 128
+    """Bytes of a value."""
+    topics: int = 1
+    rate: float = 0
+    """Messages a second, of all publishers together; 0 is full speed."""
+    publishers: int = 1
+    subscribers: int = 1
+    batch: int = 1
+    """Values in a frame."""
+    transport: Transport = "tcp"
+    """Of subscribers."""
+    window: bool = True
+    """Whether publishers wait for subscribers, so that no queue of theirs overflows."""
+    repeat: int = 1
+    warmup: int | None = None
+    """Messages before those that are measured; None: two rounds through the topics, 10,000 at least."""
+    wish: QueueWish = QueueWish()
+    """The queue that subscribers ask for."""
+    pin: bool = True
+    """Whether a started hub is bound to the first CPU and the load to the others."""
+
+    def check(self) -> Plan:
+        """Return the plan; raise `PlanError`, which names the option, if it cannot be carried out."""
+        self.check_hub(
+            [
+                ("messages", self.messages, 1, SEQUENCE_LIMIT),
+                ("size", self.size, SIZE_LEAST_BYTES, FRAME_LIMIT_BYTES),
+                ("topics", self.topics, 1, TOPICS_LIMIT),
+                ("rate", self.rate, 0, SEQUENCE_LIMIT),
+                ("publishers", self.publishers, 1, PUBLISHERS_LIMIT),
+                ("subscribers", self.subscribers, 1, 10_000),
+                ("batch", self.batch, 1, BATCH_LIMIT_MESSAGES),
+                ("repeat", self.repeat, 1, 1_000),
+            ]
+        )
+        schemes = {Endpoint.parse(url).scheme for url in self.urls}
+        if self.urls and not schemes & {Scheme.TCP, Scheme.UNIX}:
+            raise PlanError("--url: publishers need a tcp:// or unix:// url")
+        if self.urls and self.transport == "ws" and Scheme.WS not in schemes:
+            raise PlanError("--url: --transport ws needs a second one, ws://")
+        if self.publisher_messages * self.repeat + self.warmup_messages >= SEQUENCE_LIMIT:
+            raise PlanError(f"--messages: a publisher can number {SEQUENCE_LIMIT:,} messages, all repeats together")
+        if 4 + self.batch * (self.size + 5) > FRAME_LIMIT_BYTES:
+            raise PlanError(f"--batch, --size: a frame takes {FRAME_LIMIT_BYTES:,} bytes at most")
+        return self
+
+    @property
+    def publisher_messages(self) -> int:
+        """Messages of each publisher: whole batches."""
+        return -(-self.messages // (self.publishers * self.batch)) * self.batch
+
+    @property
+    def warmup_messages(self) -> int:
+        """Messages of all publishers before those that are measured."""
+        if self.warmup is not None:
+            return self.warmup
+        return min(self.messages, max(_WARMUP_MESSAGES, 2 * self.topics * self.batch))
+
+    @property
+    def processes(self) -> int:
+        """How many processes the subscribers are spread over."""
+        return min(self.subscribers, max(1, len(self.placement.load) or len(os.sched_getaffinity(0))))
+
+    @property
+    def placement(self) -> Placement:
+        """The CPUs of the hub and of the load."""
+        allowed = sorted(os.sched_getaffinity(0))
+        if not self.pin or self.urls or len(allowed) == 1:
+            return Placement(None, [])
+        return Placement(allowed[0], allowed[1:])
+
+
+# The publisher: a process of its own.
+
+_WINDOW_POLL_S = 0.00005
+_LISTEN_NS = 500_000_000
+"""How often a busy publisher reads what the hub sends (a ping, an error)."""
+
+_PR_SET_TIMERSLACK = 29
+
+
+@dataclass(frozen=True)
+class Publisher:
+    """The set-up of one publisher; it answers None when it is connected."""
+
+    url: str
+    layout: Layout
+    board: Board
+    number: int
+
+
+@dataclass(frozen=True)
+class Publish:
+    """The order to send messages; `Published` answers it."""
+
+    frames: int
+    rate: float
+    """Messages a second; 0 is full speed."""
+    burst_frames: int
+    """With a rate: frames that are due at the same time."""
+    window: int
+    """Most messages that the slowest subscriber may be behind; 0 for any number."""
+    start_ns: int
+    """When the first message is due, by the monotonic clock."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """All messages were handed to the kernel."""
+
+    latest_ns: int
+    """How far behind its schedule the publisher was at worst."""
+    waited_ns: int
+    """How long the window held the publisher back."""
+    cpu_ns: int
+
+
+class _Publisher:
+    """One connection that publishes."""
+
+    def __init__(self, pipe: Connection, setup: Publisher) -> None:
+        self._pipe = pipe
+        self._layout = setup.layout
+        self._number = setup.number
+        self._board = setup.board
+        self._row = setup.board.next[setup.number]
+        self._template = Template(setup.layout, setup.number)
+        self.line = dial(setup.url, setup.layout, f"bench publisher {setup.number}")
+        self.line.socket.settimeout(None)
+        self._frame = 0  # frames sent since the start of the process
+        self._listened_ns = self._waited_ns = 0
+
+    def publish(self, order: Publish) -> Published:
+        cpu_ns = time.process_time_ns()
+        self._waited_ns = 0
+        time.sleep(max(0, order.start_ns - time.monotonic_ns()) / 1e9)
+        self._board.first_ns[self._number] = time.monotonic_ns()
+        latest_ns = 0
+        if order.rate:
+            latest_ns = self._at_rate(order)
+        else:
+            self._at_full_speed(order)
+        return Published(latest_ns, self._waited_ns, time.process_time_ns() - cpu_ns)
+
+    def _at_full_speed(self, order: Publish) -> None:
+        most = self._template.block_frames
+        if order.window:
+            most = max(1, min(most, order.window // self._layout.batch))
+        end = self._frame + order.frames
+        while self._frame < end:
+            self._write(order, self._template.block(self._frame, min(most, end - self._frame)))
+
+    def _at_rate(self, order: Publish) -> int:
+        """Return the worst lateness in ns."""
+        begin, end = self._frame, self._frame + order.frames
+        frames_per_s = order.rate / self._layout.batch
+        latest_ns = 0
+        while self._frame < end:
+            due_ns = order.start_ns + int((self._frame - begin) / frames_per_s * 1e9)
+            now_ns = time.monotonic_ns()
+            if now_ns < due_ns:
+                time.sleep((due_ns - now_ns) / 1e9)
+                now_ns = time.monotonic_ns()
+            latest_ns = max(latest_ns, now_ns - due_ns)
+            frames = min(order.burst_frames, end - self._frame)
+            burst = bytearray()  # two blocks, where the template ends within the burst
+            while (made := len(burst) // self._layout.frame_bytes) < frames:
+                burst += self._template.block(self._frame + made, frames - made, due_ns)
+            self._write(order, burst)
+        return latest_ns
+
+    def _write(self, order: Publish, data: memoryview | bytearray) -> None:
+        """Write the next frames, once the window allows it."""
+        frames = len(data) // self._layout.frame_bytes
+        if order.window and len(self._row):
+            self._wait_window((self._frame + frames) * self._layout.batch - max(order.window, self._layout.batch))
+        self.line.socket.sendall(data)
+        self._frame += frames
+        self._board.sent[self._number] = self._frame * self._layout.batch
+        self._listen(time.monotonic_ns())
+
+    def _listen(self, now_ns: int) -> bool:
+        """Read what the hub sent, if that was not done for a while; return whether it was done."""
+        if now_ns - self._listened_ns < _LISTEN_NS:
+            return False
+        self._listened_ns = now_ns
+        self.line.listen()
+        return True
+
+    def _wait_window(self, floor: int) -> None:
+        if min(self._row) >= floor:
+            return
+        began_ns = now_ns = time.monotonic_ns()
+        while min(self._row) < floor:
+            time.sleep(_WINDOW_POLL_S)
+            now_ns = time.monotonic_ns()
+            if self._listen(now_ns) and self._pipe.poll():
+                raise EOFError  # no order comes during another one: the command is gone
+        self._waited_ns += now_ns - began_ns
+
+
+def publish(pipe: Connection, setup: Publisher) -> None:
+    """Be a publisher until the command is gone."""
+    # A sleeping publisher is woken up to 50 µs late by default, which would be measured as latency.
+    ctypes.CDLL(None).prctl(_PR_SET_TIMERSLACK, 1, 0, 0, 0)
+    publisher = _Publisher(pipe, setup)
+    pipe.send(None)
+    while True:
+        readable, _, _ = select.select([pipe.fileno(), publisher.line.fileno()], [], [])
+        if publisher.line.fileno() in readable:
+            publisher.line.listen()
+        if pipe.fileno() in readable:
+            pipe.send(publisher.publish(pipe.recv()))
+
+
+# The subscribers: a process for one or many of them, with one epoll loop and one buffer for all.
+
+_READ_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True)
+class Subscribers:
+    """The set-up of the subscribers of one process. The answer is the `QueueWish` that the hub has granted."""
+
+    url: str
+    layout: Layout
+    board: Board
+    first: int
+    """The number of the first of them on the board."""
+    count: int
+    wish: QueueWish
+
+
+@dataclass(frozen=True)
+class ReportOrder:
+    """The order to return what was counted, and to start again from 0; `Reported` answers it."""
+
+    sent: list[int]
+    """How many messages each publisher has sent until now."""
+    latency: bool
+    """Whether to measure latencies from now on."""
+
+
+@dataclass(frozen=True)
+class Reported:
+    """Counters of the subscribers of one process."""
+
+    counted: list[Counted]
+    latency: Histogram
+    cpu_ns: int
+
+
+class _Subscriber:
+    """One connection that subscribes."""
+
+    __slots__ = ("_board", "_line", "_settled", "_slot", "tally")
+
+    def __init__(self, line: Line, board: Board, slot: int) -> None:
+        line.socket.settimeout(None)  # it is read only when epoll says so
+        self._line = line
+        self._board = board
+        self._slot = slot
+        self._settled = 0  # messages that were accounted for in earlier reports
+        self.tally = Tally(line.layout, len(board.sent), line.cut, self._control)
+
+    def read(self, buffer: bytearray, view: memoryview) -> bool:
+        """Read once and account for it; return False when the connection is over."""
+        line, tally = self._line, self.tally
+        held = len(line.held)
+        view[:held] = line.held
+        try:
+            count = line.socket.recv_into(view[held : held + _READ_BYTES])
+        except OSError as error:
+            self._closed(str(error))
+            return False
+        now_ns = time.monotonic_ns()
+        if not count:
+            self._closed("closed without a word")
+            return False
+        end = held + count
+        rest = tally.feed(buffer, end, now_ns)
+        line.held = buffer[rest:end]
+        counted = tally.counted
+        counted.reads += 1
+        board, slot = self._board, self._slot
+        board.last_ns[slot] = now_ns
+        for publisher, following in enumerate(tally.next):
+            board.next[publisher][slot] = following
+        board.accounted[slot] = self._settled + counted.received - counted.out_of_order + counted.told
+        return True
+
+    def report(self, sent: list[int]) -> Counted:
+        """Return what was counted since the last report."""
+        self._settled = sum(sent)
+        return self.tally.take(sent)
+
+    def _control(self, control: Control) -> None:
+        if control.answer:
+            self._line.socket.sendall(control.answer)
+        if control.word == "close":
+            self._closed(f"{control.text} ({control.code})")
+        elif control.word == "error":
+            raise BenchError(f"the hub says: {control.text} ({control.code})")
+
+    def _closed(self, reason: str) -> None:
+        self.tally.counted.closed = self.tally.counted.closed or reason
+
+
+def subscribe(pipe: Connection, setup: Subscribers) -> None:
+    """Be these subscribers until the command is gone."""
+    buffer = bytearray(2 * _READ_BYTES + 2 * setup.layout.frame_bytes)
+    view = memoryview(buffer)
+    poll = select.epoll()
+    subscribers: dict[int, _Subscriber] = {}
+    granted = QueueWish()
+    for number in range(setup.first, setup.first + setup.count):
+        line = dial(setup.url, setup.layout, f"bench subscriber {number}", wish=setup.wish)
+        line.subscribe([setup.layout.prefix])
+        granted = line.granted
+        subscribers[line.fileno()] = _Subscriber(line, setup.board, number)
+        poll.register(line.fileno(), select.EPOLLIN)
+    poll.register(pipe.fileno(), select.EPOLLIN)
+    pipe.send(granted)
+    cpu_ns = time.process_time_ns()
+    while True:
+        for descriptor, _ in poll.poll():
+            subscriber = subscribers.get(descriptor)
+            if subscriber is None:
+                before_ns, cpu_ns = cpu_ns, time.process_time_ns()
+                pipe.send(_reported(list(subscribers.values()), pipe.recv(), cpu_ns - before_ns))
+            elif not subscriber.read(buffer, view):
+                poll.unregister(descriptor)
+
+
+def _reported(subscribers: list[_Subscriber], order: ReportOrder, cpu_ns: int) -> Reported:
+    latency = Histogram()
+    counted = []
+    for subscriber in subscribers:
+        counted.append(subscriber.report(order.sent))
+        if subscriber.tally.latency is not None:
+            latency.add(subscriber.tally.latency)
+        subscriber.tally.latency = Histogram() if order.latency else None
+    return Reported(counted, latency, cpu_ns)
+
+
+# The stage.
 
 QUIET_S = 2.0
 """A hub that has a message delivers it within this, or never."""
@@ -48,17 +415,13 @@ Watch = Callable[[int, int], object]
 """Called now and then with how many deliveries are accounted for, and how many there will be."""
 
 Told = Callable[[str], Watch]
-"""Called before each measurement with what it is; returns whoever watches it."""
+"""Called before each measurement with its title; returns its `Watch`."""
 
 
 class Stage:
-    """One benchmark, set up.
-
-    Args:
-        plan: What is asked for.
+    """One benchmark, set up by the `with` statement.
 
     Attributes:
-        plan: What was asked for.
         layout: What its messages look like.
         hub: The hub that is measured, from the beginning of the `with` statement.
     """
@@ -67,16 +430,16 @@ class Stage:
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan.check()
-        self.layout = plan.layout(secrets.token_hex(4))
+        # Topics of its own, as others may measure the same hub.
+        self.layout = Layout(f"/bench/{secrets.token_hex(4)}/", plan.topics, plan.size, plan.batch)
         self._stack = ExitStack()
-        """It has everything that was started, and ends it."""
         self._board = Board(plan.publishers, plan.subscribers)
         self._publishers: list[Worker] = []
         self._subscribers: list[Worker] = []
         self._window = 0
 
     def __enter__(self) -> Self:
-        with ExitStack() as stack:  # which ends what was started, if this fails
+        with ExitStack() as stack:  # ends what was started, if this fails
             self._set_up(stack)
             self._stack = stack.pop_all()
         return self
@@ -90,8 +453,6 @@ class Stage:
     def sent(self) -> list[int]:
         """How many messages each publisher has sent so far."""
         return list(self._board.sent)
-
-    # Setting up.
 
     def _set_up(self, stack: ExitStack) -> None:
         plan, placement = self.plan, self.plan.placement
@@ -130,21 +491,16 @@ class Stage:
         fitting = min(granted.messages or default.messages, int((granted.bytes or default.bytes) / each_bytes))
         return max(1, fitting // self.plan.publishers)
 
-    # Measuring.
-
     def measure(
         self, messages: int | None = None, rate: float = 0, burst: int = 1, watch: Watch | None = None
     ) -> Measurement:
-        """Send messages and account for them.
+        """Send messages and account for them; raise `BenchError` if the hub or a worker failed.
 
         Args:
-            messages: How many all publishers send together; None is what the plan says.
+            messages: Of all publishers together; None is the plan's number.
             rate: Messages a second; 0 is full speed.
-            burst: Messages that are due at the same time.
-            watch: Told how far it is.
-
-        Raises:
-            BenchError: The hub or a worker failed.
+            burst: With a rate: messages that are due at the same time, in one write.
+            watch: Called with the progress.
         """
         plan, board = self.plan, self._board
         frames = -(-(plan.messages if messages is None else messages) // (plan.publishers * plan.batch))
@@ -154,16 +510,14 @@ class Stage:
         self.hub.forget_peak()
         before = self.hub.usage()
         self._order_publishers(frames, rate, max(1, burst // plan.batch))
-        samples = self._watch(already, total, before.cpu_ns, watch)
+        samples = self._watch(already, total, watch)
         after = self.hub.usage()
         published = [worker.take(Published) for worker in self._publishers]
         reported = self._report(latency=False)
         first_ns, last_ns = min(board.first_ns), max(*board.last_ns, *board.first_ns)
         result = measured(Window(first_ns, last_ns, before, after), published, reported, total, plan.size)
-        started_s = first_ns / 1e9
-        return msgspec.structs.replace(
-            result, samples=[msgspec.structs.replace(one, at_s=max(0.0, one.at_s - started_s)) for one in samples]
-        )
+        steps = [Sample(max(0.0, at_s - first_ns / 1e9), sent, delivered) for at_s, sent, delivered in samples]
+        return msgspec.structs.replace(result, samples=steps)
 
     def _order_publishers(self, frames: int, rate: float, burst_frames: int) -> None:
         start_ns = time.monotonic_ns() + _LEAD_NS
@@ -173,10 +527,13 @@ class Stage:
         for number, worker in enumerate(self._publishers):
             worker.order(Publish(frames, rate / count, burst_frames, self._window, start_ns + number * turn_ns))
 
-    def _watch(self, already: int, messages: int, cpu_ns: int, watch: Watch | None) -> list[Sample]:
-        """Look at the board until all is accounted for, or nothing moves any more; return the run in steps."""
+    def _watch(self, already: int, messages: int, watch: Watch | None) -> list[tuple[float, int, int]]:
+        """Wait until all is accounted for, or nothing moves any more; return samples: time, published, delivered.
+
+        What has not come `QUIET_S` after anything moved is lost.
+        """
         board, subscribers = self._board, self.plan.subscribers
-        samples: list[Sample] = []
+        samples: list[tuple[float, int, int]] = []
         moved_s = sampled_s = time.monotonic()
         seen = (-1, -1)
         while True:
@@ -188,7 +545,8 @@ class Stage:
                 seen, moved_s = (sent, delivered), now_s
             if done or now_s - sampled_s >= _SAMPLE_S:
                 sampled_s = now_s
-                samples.append(Sample(now_s, sent, delivered, (self.hub.usage().cpu_ns - cpu_ns) / 1e9))
+                samples.append((now_s, sent, delivered))
+                self.hub.usage()  # raises if the hub has ended
                 if watch is not None:
                     watch(delivered, messages * subscribers)
             if done or now_s - moved_s > QUIET_S:
@@ -198,14 +556,14 @@ class Stage:
             time.sleep(_POLL_S)
 
     def _report(self, *, latency: bool) -> list[Reported]:
-        order = Report(self.sent, latency)
+        order = ReportOrder(self.sent, latency)
         for worker in self._subscribers:
             worker.order(order)
         return [worker.take(Reported) for worker in self._subscribers]
 
 
 class Window(NamedTuple):
-    """The time that is measured, ns of the monotonic clock, and the hub before and after."""
+    """The time that is measured, ns of the monotonic clock, and the hub's usage before and after."""
 
     first_ns: int
     last_ns: int
@@ -216,15 +574,7 @@ class Window(NamedTuple):
 def measured(
     window: Window, published: list[Published], reported: list[Reported], messages: int, size_bytes: int
 ) -> Measurement:
-    """Work out the figures.
-
-    Args:
-        window: When the run was, and the hub before and after it.
-        published: Answers of the publishers.
-        reported: Answers of the subscribers' processes.
-        messages: How many all publishers have sent.
-        size_bytes: Size of a value.
-    """
+    """Return the figures of a run of so many messages with values of `size_bytes`."""
     counted = [one for answer in reported for one in answer.counted]
     before, after = window.before, window.after
     elapsed_s = max(window.last_ns - window.first_ns, 1) / 1e9

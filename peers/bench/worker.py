@@ -1,7 +1,7 @@
-"""Processes that make load (`Worker`), the counters they share (`Board`), and what the system charges to one (`Usage`).
+"""Processes that make load (`Worker`), the counters they share (`Board`), and the CPU and memory of one (`Usage`).
 
 A worker runs one function, which answers once when it is ready, then takes orders from its end of a pipe until the
-command is gone. If it fails, its last answer is the error, which ends the benchmark. It starts in about 0.2 s.
+command is gone. If it fails, its last answer is the error, which ends the benchmark.
 """
 
 from __future__ import annotations
@@ -24,34 +24,28 @@ from hub.errors import HubError
 
 
 class BenchError(HubError):
-    """The benchmark cannot be run as asked, or what it measures broke; the text says which."""
+    """The benchmark cannot be run as asked, or the hub or a worker failed."""
 
 
 class PlanError(BenchError):
-    """What is asked for cannot be measured; the text names the option. Nothing was done."""
+    """The plan cannot be carried out; the text names the option."""
 
 
 _TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
 class Usage(NamedTuple):
-    """One process at one moment."""
+    """CPU time (user and system) and resident memory of a process."""
 
     cpu_ns: int = 0
-    """User and system time."""
     memory_bytes: int = 0
-    """Resident memory."""
     peak_bytes: int = 0
     writes: int = 0
-    """Calls of `write`; 0 where that is not told."""
+    """Calls of `write`; 0 where the system does not say."""
 
 
 def read_usage(pid: int) -> Usage:
-    """Return what `pid` has used.
-
-    Raises:
-        BenchError: There is no such process, or this is not Linux.
-    """
+    """Return the usage of `pid`; raise `BenchError` if there is no such process, or no /proc."""
     process = Path(f"/proc/{pid}")
     try:
         # The name of a process, in parentheses, may contain anything.
@@ -71,68 +65,48 @@ def read_usage(pid: int) -> Usage:
 
 
 def forget_peak(pid: int) -> None:
-    """Let the peak of a process's memory begin anew, where that is allowed."""
+    """Reset the peak of a process's memory, where that is allowed."""
     with suppress(OSError):
         Path(f"/proc/{pid}/clear_refs").write_text("5")
 
 
 def _fields(file: Path) -> dict[str, int]:
-    """Return the numbers of a file of names and values, without their units."""
     return {name: int(number) for name, number in re.findall(r"^(\w+):\s+(\d+)", file.read_text(), re.MULTILINE)}
 
 
-_WORD = "Q"
-
-
 class Board:
-    """Counters of a benchmark.
-
-    Args:
-        publishers: How many there are.
-        subscribers: How many are waited for.
+    """Counters in shared memory.
 
     Attributes:
         sent: For each publisher, how many messages it has handed to the kernel.
-        first_ns: For each publisher, when the first one was.
+        first_ns: For each publisher, the time of its first message.
         next: For each publisher, the sequence number that each subscriber expects next.
-        accounted: For each subscriber, how many messages it has received, or was told that they are lost.
+        accounted: For each subscriber, how many messages it has received, or knows to be lost.
         last_ns: For each subscriber, when its last read ended.
     """
 
     def __init__(self, publishers: int, subscribers: int) -> None:
-        self.subscribers = subscribers
-        self.sent = RawArray(_WORD, publishers)
-        self.first_ns = RawArray(_WORD, publishers)
-        self.next = [RawArray(_WORD, subscribers) for _ in range(publishers)]
-        self.accounted = RawArray(_WORD, subscribers)
-        self.last_ns = RawArray(_WORD, subscribers)
+        self.sent, self.first_ns = RawArray("Q", publishers), RawArray("Q", publishers)
+        self.next = [RawArray("Q", subscribers) for _ in range(publishers)]
+        self.accounted, self.last_ns = RawArray("Q", subscribers), RawArray("Q", subscribers)
 
 
 _ANSWER_S = 60.0
 _STOP_S = 5.0
 
 _spawning = multiprocessing.get_context("spawn")
-"""A worker begins with a new interpreter, and has nothing of the command's but what it is given."""
 
 A = TypeVar("A")
 Work = Callable[[Connection, Any], None]
-"""What a worker does, a function of a module. It gets its end of the pipe and a set-up."""
+"""A function of a module; it gets its end of the pipe and a set-up."""
 
 
 class Worker:
-    """One process.
-
-    Args:
-        name: What it is, for people.
-        work: What it does.
-        setup: What `work` must know.
-        cpus: Where it may run; empty for anywhere.
-    """
+    """One process, on one of `cpus`, or any if there are none."""
 
     def __init__(self, name: str, work: Work, setup: object, cpus: Iterable[int] = ()) -> None:
         self.name = name
         self._answers: deque[Any] = deque()
-        """What was received and not yet taken."""
         self._pipe, far = _spawning.Pipe()
         self._process = _spawning.Process(target=_serve, args=(name, far, list(cpus), work, setup), daemon=True)
         self._process.start()
@@ -140,7 +114,7 @@ class Worker:
 
     @property
     def pid(self) -> int:
-        """The number of the process, for what the system charges to it."""
+        """Process id."""
         assert self._process.pid is not None  # noqa: S101 -- it was started
         return self._process.pid
 
@@ -149,15 +123,11 @@ class Worker:
         try:
             self._pipe.send(order)
         except OSError:
-            self.wait(0)  # it says why, if it can
+            self.wait(0)  # raises the worker's own error, if there is one
             raise BenchError(f"a {self.name} has ended") from None
 
     def take(self, kind: type[A], timeout_s: float | None = _ANSWER_S) -> A:
-        """Wait for the answer to the oldest order that has none yet, for any time if there is no `timeout_s`.
-
-        Raises:
-            BenchError: The worker failed, has ended, or does not answer in time.
-        """
+        """Wait for the answer to the oldest open order; raise `BenchError` if the worker failed, ended or is late."""
         if not self.wait(timeout_s):
             raise BenchError(f"a {self.name} did not answer within {timeout_s:g} s")
         answer = self._answers.popleft()
@@ -166,11 +136,7 @@ class Worker:
         return answer
 
     def wait(self, timeout_s: float | None) -> bool:
-        """Wait until an answer can be taken; return whether there is one.
-
-        Raises:
-            BenchError: The worker failed or has ended.
-        """
+        """Wait for an answer; return whether there is one. Raises `BenchError` if the worker failed or has ended."""
         if not self._answers and self._pipe.poll(timeout_s):
             try:
                 answer = self._pipe.recv()
@@ -183,7 +149,7 @@ class Worker:
         return bool(self._answers)
 
     def stop(self) -> None:
-        """End the process; this does nothing if it has ended."""
+        """End the process."""
         self._pipe.close()
         self._process.join(_STOP_S)
         self._process.kill()
@@ -192,8 +158,7 @@ class Worker:
 
 
 def _serve(name: str, pipe: Connection, cpus: list[int], work: Work, setup: object) -> None:
-    """Be a worker until the command has gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the command's, which ends its workers in order
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the command, which ends its workers in order
     if cpus:
         os.sched_setaffinity(0, cpus)
     raise_descriptor_limit()
@@ -208,6 +173,6 @@ def _serve(name: str, pipe: Connection, cpus: list[int], work: Work, setup: obje
 
 
 def raise_descriptor_limit() -> None:
-    """Allow this process as many open connections as it may allow itself."""
+    """Raise this process's limit of open files to the most that is allowed."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -6,7 +6,7 @@ requester (process) ──▶ the hub ───┤
    checks every result  (process)  └──▶ multiplying service (process)
 ```
 
-Processes use the client library, as a user's programs do. Pairs in arrays are in `peers.bench.arrays`.
+Processes use the client library, as a user's programs do. Pairs in arrays need NumPy: `peers.bench.arrays`.
 """
 
 from __future__ import annotations
@@ -40,68 +40,58 @@ from peers.daemon.memory import keep_freed_memory
 from peers.transport.endpoints import Endpoint, Scheme
 
 _TIMEOUT_S = 30.0
-"""How long a request may take; then the hub answers in place of the service."""
-
 _LATE_S = _TIMEOUT_S + 5.0
-"""When nothing is answered for so long, what is not answered is lost."""
+"""A run in which nothing was answered for this long is over."""
 
 _MODULO = (1 << 64) - 1
 _REASONS = 5
-"""How many different reasons of failures are kept; the others are only counted."""
+"""Different reasons of failures that are kept; others are only counted."""
 
 OPERATIONS: dict[str, Callable[[int, int], int]] = {
     "add": lambda first, second: first + second & _MODULO,
     "multiply": lambda first, second: first * second & _MODULO,
 }
-"""What the services do with numbers below 2^64, modulo 2^64, by the last part of their topics."""
+"""What the services compute, modulo 2^64, by the last part of their topics."""
 
 
 @dataclass(frozen=True)
 class Ask:
-    """The order to make a run; `Asked` answers it."""
+    """The order to make a run of so many pairs or seconds (0 for any), with at most so many unanswered pairs.
+
+    With one outstanding pair, each is timed.
+    """
 
     pairs: int
-    """How many pairs are asked; 0 for any number."""
     seconds: float
-    """For how long pairs are asked, 0 for any time; what was asked by then is waited for."""
     outstanding: int
-    """How many pairs may be unanswered; with one, each is timed."""
 
 
 @dataclass
 class Asked:
-    """What has become of the pairs of a run."""
+    """Results of a run: the answer to `Ask`."""
 
     pairs: int = 0
     wrong: int = 0
-    """Pairs whose result was another one than it must be."""
+    """Pairs with a wrong result."""
     failed: int = 0
-    """Pairs that were answered by a status instead of a result."""
+    """Pairs that were answered by a status."""
     lost: int = 0
     """Pairs that were not answered."""
     reasons: list[str] = field(default_factory=list)
     """Why pairs failed, each reason once."""
     elapsed_ns: int = 0
-    """From before the first request to after the last check."""
     latency: Histogram = field(default_factory=Histogram)
-    """How long each pair took, ns, if only one at a time was asked."""
+    """Of each pair, ns, if only one at a time was asked."""
 
     def fail(self, pairs: int, error: HubError) -> None:
-        """Count pairs that have failed, and keep the reason."""
+        """Count failed pairs, and keep the reason."""
         self.failed += pairs
         if str(error) not in self.reasons and len(self.reasons) < _REASONS:
             self.reasons.append(str(error))
 
 
 async def ask_pairs(client: Client, topic: str, order: Ask, late_s: float = _LATE_S) -> Asked:
-    """Make a run.
-
-    Args:
-        client: A connection to the hub.
-        topic: What the services' topics begin with.
-        order: How many pairs, for how long.
-        late_s: When nothing is answered for so long, the run is over.
-    """
+    """Make a run with the services below `topic`; it ends when nothing was answered for `late_s`."""
     asked = Asked()
     began_ns = time.perf_counter_ns()
     end_ns = began_ns + order.seconds * 1e9 if order.seconds else float("inf")
@@ -117,7 +107,7 @@ async def ask_pairs(client: Client, topic: str, order: Ask, late_s: float = _LAT
             (way, operation), first, second = ways[drawn >> 128], drawn >> 64 & _MODULO, drawn & _MODULO
             try:
                 value = await client.request(way, [first, second], timeout_s=_TIMEOUT_S)
-            except HubError as error:  # if the connection is lost, say, it goes on until the run is to end
+            except HubError as error:  # the run goes on, also when the connection is lost
                 asked.fail(1, error)
             else:
                 if order.outstanding == 1:
@@ -131,7 +121,7 @@ async def ask_pairs(client: Client, topic: str, order: Ask, late_s: float = _LAT
         before = settled
         done, flows = await asyncio.wait(flows, timeout=late_s)
         for flow in done:
-            flow.result()  # which raises what must not be passed over
+            flow.result()  # raises unexpected errors
     for flow in flows:
         flow.cancel()
     asked.lost = asked.pairs - settled
@@ -140,17 +130,17 @@ async def ask_pairs(client: Client, topic: str, order: Ask, late_s: float = _LAT
 
 
 _OPTIONS: Mapping[str, Any] = {"shared_memory": False}
-"""Numbers of 8 bytes need none, and a Unix socket that can hand memory over costs a quarter more for each of them."""
+"""A Unix socket that can hand over memory costs a quarter more for each number of 8 bytes."""
 
 
 class Setup(NamedTuple):
-    """What both must know; they answer None when they are connected."""
+    """The set-up of requester and services; they answer None when they are connected."""
 
     url: str
     topic: str
-    """What the services' topics begin with."""
+    """Prefix of the services' topics."""
     operation: str = ""
-    """What a service does, one of `OPERATIONS`."""
+    """Of a service, one of `OPERATIONS`."""
 
 
 def request(pipe: Connection, setup: Setup) -> None:
@@ -182,14 +172,7 @@ def serve(pipe: Connection, setup: Setup) -> None:
 
 
 def run_worker(url: str, name: str, work: Callable[[Client], Awaitable[None]], **options: Any) -> None:
-    """Run a worker as a hub runs: on uvloop where it is installed, keeping freed memory, collecting garbage.
-
-    Args:
-        url: Of the hub.
-        name: Of the client, for people.
-        work: What is done with the client once it is connected.
-        options: Further options of the client.
-    """
+    """Connect with these client options and run `work`, on uvloop where it is installed, as a hub runs."""
 
     async def main() -> None:
         async with connect(url, name=name, reconnect=False, **options) as client:
@@ -208,7 +191,7 @@ def run_worker(url: str, name: str, work: Callable[[Client], Awaitable[None]], *
 
 
 async def orders_of(pipe: Connection) -> AsyncIterator[Ask]:
-    """Yield orders as they come, and let the loop run meanwhile; raise `EOFError` when the command is gone."""
+    """Yield orders as they come; raise `EOFError` when the command is gone."""
     readable = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_reader(pipe.fileno(), readable.set)
@@ -225,40 +208,38 @@ PROCESSES = ("requester", "hub", "adding", "multiplying")
 
 _START_S = 60.0
 _HUNG_S = 90.0
-"""A requester that has not answered so long after its time has hung; each request of its own ends before."""
+"""A requester that has not answered so long after its time has hung."""
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. CPU is what the system has charged to a process, user and kernel, ns for each pair of the run."""
+    """One run. CPU is user and system time of a process, ns for each pair of the run, also for the services."""
 
     pairs: int
     wrong: int
     failed: int
     lost: int
     reasons: list[str]
-    """Why pairs failed."""
     elapsed_s: float
     pairs_per_s: float
     """Right results a second."""
     p50_us: float
-    """How long a pair took; 0 if more than one at a time was asked, and so is `p99_us`."""
+    """0 if more than one pair at a time was asked, as is `p99_us`."""
     p99_us: float
     requester_ns: float
     hub_ns: float
-    """The hub's CPU; 0 if its process is not known."""
+    """0 if the hub's process is not known."""
     adding_ns: float
-    """A service's CPU for each pair, although it is asked for half of them, so that all can be added: `all_ns`."""
     multiplying_ns: float
     all_ns: float
 
     @property
     def flawless(self) -> bool:
-        """Whether every pair has got the one right result."""
+        """Whether every pair has got its right result."""
         return not (self.wrong or self.failed or self.lost)
 
     @classmethod
     def of(cls, asked: Asked, cpu_ns: dict[str, int]) -> Run:
-        """Work out the figures from what the requester says, and from what was charged to each process."""
+        """Return the figures of a run, with the CPU time of each process."""
         elapsed_s = max(asked.elapsed_ns, 1) / 1e9
         figures: dict[str, Any] = {f"{name}_ns": used / max(1, asked.pairs) for name, used in cpu_ns.items()}
         figures |= {name: getattr(asked, name) for name in ("pairs", "wrong", "failed", "lost", "reasons")}
@@ -272,56 +253,13 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-class Cast:
-    """All processes, connected.
-
-    Args:
-        stack: It ends what is started.
-        hub: It runs already.
-        works: For each process but the hub: what it does, and its set-up.
-    """
-
-    def __init__(self, stack: ExitStack, hub: RunningHub, works: dict[str, tuple[Work, Any]]) -> None:
-        self._hub = hub
-        self._workers: dict[str, Worker] = {}
-        for name, (work, setup) in works.items():
-            self._workers[name] = worker = Worker(name, work, setup)
-            stack.callback(worker.stop)
-            worker.take(NoneType, _START_S)
-
-    @property
-    def pids(self) -> list[int]:
-        """The processes, the hub among them."""
-        return [self._hub.pid, *(worker.pid for worker in self._workers.values())]
-
-    def measure(self, order: Ask) -> Run:
-        """Make one run.
-
-        Raises:
-            BenchError: A process has failed or hangs.
-        """
-        requester = self._workers["requester"]
-        before = self._cpu_ns()
-        requester.order(order)
-        asked = requester.take(Asked, order.seconds + _HUNG_S if order.seconds else None)
-        after = self._cpu_ns()
-        return Run.of(asked, {name: after[name] - before[name] for name in PROCESSES})
-
-    def _cpu_ns(self) -> dict[str, int]:
-        charged = {name: read_usage(worker.pid).cpu_ns for name, worker in self._workers.items()}
-        return charged | {"hub": self._hub.usage().cpu_ns}
-
-
 Mode = Literal["one", "many", "arrays", "shared"]
-"""How pairs travel: each when the one before is answered, many at a time, in arrays as bytes, in arrays as memory."""
-
 YTransport = Literal["unix", "tcp"]
 MODES: tuple[Mode, ...] = ("one", "many")
-"""The modes that are measured unless others are asked for; those with arrays need NumPy."""
 
 _ARRAYS = frozenset({"arrays", "shared"})
 _OUTSTANDING_LIMIT = 65_536
-"""What a hub lets a client have pending, unless told otherwise."""
+"""The hub's default for requests that a client may have pending."""
 
 _WARM_UP_S = 0.3
 
@@ -333,29 +271,22 @@ class YPlan(HubPlan, frozen=True, kw_only=True):
 
     modes: tuple[Mode, ...] = MODES
     transport: YTransport = "unix"
-    """How all are connected to a hub that is started."""
     outstanding: int = 1_024
-    """Pairs that are asked and not yet answered, in mode `many`."""
+    """Unanswered pairs in mode `many`."""
     batch: int = 65_536
-    """Pairs that are made at a time, in modes with arrays; about half of them go to each service, in one body."""
+    """Pairs that are made at a time in modes with arrays; about half of them go to each service, in one body."""
     batches: int = 8
-    """Batches that are asked and not yet answered."""
+    """Unanswered batches."""
     seconds: float = 3.0
-    """How long each run is."""
     pairs: int = 0
-    """How many pairs each run has, instead of a time."""
+    """Pairs of each run, instead of a time."""
     repeat: int = 3
-    """Runs of each mode; the median counts."""
     pin: bool = True
-    """Whether all processes share one CPU in mode `one`, where only one of them has something to do at a time: an idle
-    CPU takes longer to wake up than the work takes. This does not hold for a hub that runs already."""
+    """Whether all processes share one CPU in mode `one`, where only one of them works at a time: an idle CPU takes
+    longer to wake up than the work takes. A hub that runs already is not bound."""
 
     def check(self) -> YPlan:
-        """Return the plan, if it can be carried out.
-
-        Raises:
-            PlanError: It cannot; the text names the option.
-        """
+        """Return the plan; raise `PlanError`, which names the option, if it cannot be carried out."""
         self.check_hub(
             [
                 ("outstanding", self.outstanding, 1, _OUTSTANDING_LIMIT),
@@ -378,15 +309,7 @@ class YPlan(HubPlan, frozen=True, kw_only=True):
 
 
 def run_y(plan: YPlan, tell: Told) -> Report:
-    """Measure all modes of a plan.
-
-    Args:
-        plan: What to do.
-        tell: Told of each run.
-
-    Raises:
-        BenchError: It cannot be done, or a process has failed.
-    """
+    """Measure all modes of a plan; raise `BenchError` if it cannot be done, or a process has failed."""
     plan.check()
     environment, cpus = Environment.here(), os.sched_getaffinity(0)
     runs: Runs = {}
@@ -395,22 +318,39 @@ def run_y(plan: YPlan, tell: Told) -> Report:
         stack.callback(hub.stop)
         for mode in plan.modes:
             with ExitStack() as ending:
-                cast = Cast(ending, hub, _works(plan, mode, hub.url("tcp"), f"/y/{secrets.token_hex(4)}"))
-                for pid in cast.pids if plan.pin and not plan.urls else ():
+                workers: dict[str, Worker] = {}
+                for name, (work, setup) in _works(plan, mode, hub.url("tcp"), f"/y/{secrets.token_hex(4)}").items():
+                    workers[name] = worker = Worker(name, work, setup)
+                    ending.callback(worker.stop)
+                    worker.take(NoneType, _START_S)
+                for pid in (
+                    (hub.pid, *(worker.pid for worker in workers.values())) if plan.pin and not plan.urls else ()
+                ):
                     os.sched_setaffinity(pid, {max(cpus)} if mode == "one" else cpus)
                 outstanding = 1 if mode == "one" else plan.batches if mode in _ARRAYS else plan.outstanding
-                cast.measure(Ask(plan.pairs, min(_WARM_UP_S, plan.seconds), outstanding))
+                _measure(hub, workers, Ask(plan.pairs, min(_WARM_UP_S, plan.seconds), outstanding))
                 order, runs[mode] = Ask(plan.pairs, 0 if plan.pairs else plan.seconds, outstanding), []
                 for number in range(1, plan.repeat + 1):
                     tell(f"{mode}, run {number} of {plan.repeat}")
-                    runs[mode].append(cast.measure(order))
+                    runs[mode].append(_measure(hub, workers, order))
     return y_report(plan, environment, runs)
 
 
+def _measure(hub: RunningHub, workers: dict[str, Worker], order: Ask) -> Run:
+    def cpu_ns() -> dict[str, int]:
+        return {name: read_usage(worker.pid).cpu_ns for name, worker in workers.items()} | {"hub": hub.usage().cpu_ns}
+
+    before = cpu_ns()
+    workers["requester"].order(order)
+    asked = workers["requester"].take(Asked, order.seconds + _HUNG_S if order.seconds else None)
+    after = cpu_ns()
+    return Run.of(asked, {name: after[name] - before[name] for name in PROCESSES})
+
+
 def _works(plan: YPlan, mode: Mode, url: str, topic: str) -> dict[str, tuple[Work, Any]]:
-    """Return what the requester and the services do, and their set-ups."""
+    """Return the functions of the requester and the services, and their set-ups."""
     if mode in _ARRAYS:
-        from peers.bench import arrays  # noqa: PLC0415 -- NumPy is no part of what is installed with the hub
+        from peers.bench import arrays  # noqa: PLC0415 -- NumPy is optional
 
         asking = arrays.ArraySetup(url, topic, mode == "shared", plan.batch, plan.batches)
         multiplying = asking._replace(operation=arrays.Operation.MULTIPLY)
@@ -425,14 +365,13 @@ def _works(plan: YPlan, mode: Mode, url: str, topic: str) -> dict[str, tuple[Wor
 
 
 def _title(plan: YPlan, mode: Mode) -> str:
-    """Return what stands over the figures of a mode."""
     if mode in _ARRAYS:
         return f"{mode}, {plan.batches} batches of {plan.batch:,}"
     return "one at a time" if mode == "one" else f"{plan.outstanding:,} outstanding"
 
 
 def y_report(plan: YPlan, environment: Environment, runs: Runs) -> Report:
-    """Return what the runs show: a column for each mode."""
+    """Return the report: a column for each mode."""
     columns = [_title(plan, mode) for mode in runs]
 
     def row(label: str, unit: str, figure: Callable[[list[Run]], float], decimals: int = 0) -> Row:

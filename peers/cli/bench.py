@@ -1,4 +1,4 @@
-"""`hub bench`: measure a hub. Options become a plan, the report a table and JSON; `peers.bench` measures."""
+"""`hub bench`: options become a plan, which `peers.bench` measures."""
 
 from __future__ import annotations
 
@@ -9,18 +9,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import App, Group, Parameter
 from rich.console import Console
 
-from hub.overflow import Overflow
-from peers.bench.plan import Plan, Transport
 from peers.bench.report import Environment, Report, page, stream_report
-from peers.bench.stage import Stage, Told, Watch
+from peers.bench.stage import Plan, Stage, Told, Transport, Watch
 from peers.bench.worker import PlanError
 from peers.bench.y import MODES, Mode, YPlan, YTransport, run_y
-from peers.cli.flag_values import FlagError, size_of
+from peers.cli.flag_values import FlagError
 from peers.cli.output import shown_bar, write_file
 from peers.cli.texts import examples
 from peers.transport.endpoints import InvalidEndpointError
@@ -35,22 +33,17 @@ _USUAL_S = 5.0
 _USUAL_MESSAGES = 5_000_000
 _USUAL_BYTES = 500_000_000
 _LEAST_MESSAGES = 10_000
-"""A run without `--messages`: 5 s at a rate; at full speed some seconds on a machine of today, whether messages are
-small (two million a second of 100 bytes) or large, and however many subscribers get each of them."""
+"""A run without `--messages`: 5 s at a rate; at full speed some seconds, whatever the size."""
 
 _DEFAULT = Plan()
 _WIDE_MESSAGES = 65_536
-"""Queue that subscribers ask for at full speed, unless told otherwise: the window is as large as their queue, and with
-the hub's default of 8192 messages, a millisecond's worth, one would measure how soon processes wake each other up."""
+"""Default of `--queue-messages` at full speed. The window is as large as that queue, and with the hub's default, a
+millisecond's worth, one would measure how soon processes wake each other up."""
 
 
 @contextmanager
 def flags_checked() -> Iterator[None]:
-    """Tell what is wrong with a plan as a command tells what is wrong with its flags, for a `with` statement.
-
-    Raises:
-        FlagError: The plan cannot be carried out.
-    """
+    """Turn errors of a plan into `FlagError`."""
     try:
         yield
     except (PlanError, InvalidEndpointError) as error:
@@ -58,45 +51,14 @@ def flags_checked() -> Iterator[None]:
 
 
 def described(text: str, group: Group, name: str | None = None) -> Parameter:
-    """Return the help of an option, in the group under which it is listed."""
+    """Return the parameter of an option with this help."""
     return Parameter(name=name, help=text, group=group, negative_iterable=())
 
 
 @Parameter(name="*")
 @dataclass(kw_only=True)
-class Place:
-    """The options that say which hub is measured, and on which CPUs."""
-
-    url: Annotated[
-        list[str] | None,
-        described("A running hub, tcp:// or unix://, and again ws:// for --transport ws. Else one is started.", HUB),
-    ] = None
-    hub_pid: Annotated[int, described("With --url: its process, for CPU time and memory.", HUB)] = 0
-    hub_cpu: Annotated[int | None, described("CPU that the started hub is bound to.", HUB)] = None
-    load_cpu: Annotated[list[int] | None, described("CPU that the load is bound to; repeatable.", HUB)] = None
-    pin: Annotated[
-        bool, described("Without --hub-cpu and --load-cpu: bind the hub to the first CPU, the load to the others.", HUB)
-    ] = True
-    hub_flag: Annotated[
-        list[str] | None, described("Further flag of the started `hub run`, as --hub-flag=--limits-routes=1000.", HUB)
-    ] = None
-
-    def fields(self) -> dict[str, Any]:
-        """Return the options as fields of a plan."""
-        return {
-            "urls": tuple(self.url or ()),
-            "hub_pid": self.hub_pid,
-            "hub_cpu": self.hub_cpu,
-            "load_cpus": tuple(self.load_cpu or ()),
-            "pin": self.pin,
-            "hub_flags": tuple(self.hub_flag or ()),
-        }
-
-
-@Parameter(name="*")
-@dataclass(kw_only=True)
 class Traffic:
-    """The options that say what is sent to whom."""
+    """Options of what is sent to whom, and of the hub."""
 
     messages: Annotated[
         int | None,
@@ -105,38 +67,34 @@ class Traffic:
     size: Annotated[int, described("Bytes of a value, 16 or more.", TRAFFIC)] = _DEFAULT.size
     topics: Annotated[int, described("Topics, published to in turn.", TRAFFIC)] = _DEFAULT.topics
     rate: Annotated[float, described("Messages a second; 0 is full speed.", TRAFFIC)] = _DEFAULT.rate
-    burst: Annotated[int, described("With --rate: messages due at once, in one write.", TRAFFIC)] = _DEFAULT.burst
     publishers: Annotated[int, described("Publishers, each a process.", TRAFFIC)] = _DEFAULT.publishers
     subscribers: Annotated[int, described("Subscribers; each gets every message.", TRAFFIC)] = _DEFAULT.subscribers
     batch: Annotated[int, described("Values in a frame.", TRAFFIC)] = _DEFAULT.batch
     transport: Annotated[Transport, described("Of subscribers.", TRAFFIC)] = "tcp"
-    warmup: Annotated[int | None, described("Messages before what is measured.", TRAFFIC)] = None
     repeat: Annotated[int, described("Runs, on the same connections; the median counts.", TRAFFIC)] = _DEFAULT.repeat
     window: Annotated[bool, described("Publishers wait for subscribers, so that no queue overflows.", _QUEUES)] = True
     queue_messages: Annotated[
         int | None, described(f"Queue that subscribers ask for; {_WIDE_MESSAGES:,} at full speed.", _QUEUES)
     ] = None
-    queue_bytes: Annotated[str | None, described("The same in bytes, such as 1MiB.", _QUEUES)] = None
-    overflow: Annotated[Overflow | None, described("Overflow policy that subscribers ask for.", _QUEUES)] = None
+    url: Annotated[
+        list[str] | None,
+        described("A running hub, tcp:// or unix://, and again ws:// for --transport ws. Else one is started.", HUB),
+    ] = None
+    hub_pid: Annotated[int, described("With --url: its process, for CPU time and memory.", HUB)] = 0
+    pin: Annotated[bool, described("Bind a started hub to the first CPU, the load to the others.", HUB)] = True
+    hub_flag: Annotated[
+        list[str] | None, described("Further flag of the started `hub run`, as --hub-flag=--limits-routes=1000.", HUB)
+    ] = None
 
-    def plan(self, place: Place) -> Plan:
-        """Return the plan that these options and those of a place make.
-
-        Raises:
-            FlagError: They make none; the text names the option.
-        """
-        queue_messages = self.queue_messages
-        if queue_messages is None and not self.rate:
-            queue_messages = _WIDE_MESSAGES
-        queue_bytes = None if self.queue_bytes is None else size_of("--queue-bytes", self.queue_bytes)
-        wish = QueueWish(queue_messages, queue_bytes, self.overflow)
+    def plan(self) -> Plan:
+        """Return the plan; raise `FlagError`, which names the option, if it cannot be carried out."""
         own = {name: getattr(self, name) for name in Plan.__struct_fields__ if hasattr(self, name)}
         own["messages"] = self._usual_messages() if self.messages is None else self.messages
+        wish = QueueWish(self.queue_messages or (None if self.rate else _WIDE_MESSAGES))
         with flags_checked():
-            return Plan(**own, **place.fields(), wish=wish).check()
+            return Plan(**own, urls=tuple(self.url or ()), hub_flags=tuple(self.hub_flag or ()), wish=wish).check()
 
     def _usual_messages(self) -> int:
-        """Return how many messages make a run that is long enough for a rate that means something."""
         if self.rate > 0:
             return max(1, int(self.rate * _USUAL_S))
         delivered_bytes = max(1, self.size) * max(1, self.subscribers)
@@ -144,13 +102,13 @@ class Traffic:
 
 
 EXIT_FLAWED = 3
-"""The benchmark ran, but messages were lost, misrouted or out of order. 2 is for options that cannot be understood."""
+"""The benchmark ran, but messages were lost, misrouted or out of order."""
 
 
 @Parameter(name="*")
 @dataclass(kw_only=True)
 class Output:
-    """The options that say where the figures go, beside the table."""
+    """Options of where the figures go, beside the table."""
 
     json: Annotated[
         Path | None,
@@ -163,14 +121,7 @@ class Output:
     progress: Annotated[bool, described("Show a progress bar, where standard error is a terminal.", OUTPUT)] = True
 
     def check(self, *others: Path | None) -> None:
-        """Look whether the files can be written, before anything is measured.
-
-        Args:
-            others: Further files; None for one that is not asked for.
-
-        Raises:
-            FlagError: One of them cannot.
-        """
+        """Check before anything is measured that the files can be written; raise `FlagError` if not."""
         for path in (None if str(self.json) == "-" else self.json, *others):
             if path is None:
                 continue
@@ -179,10 +130,7 @@ class Output:
                 raise FlagError(f"{path}: no file can be written there")
 
     def write(self, report: Report) -> None:
-        """Print the table, and write the JSON.
-
-        The table goes to standard error where standard output is taken by the JSON.
-        """
+        """Print the table (to standard error if the JSON goes to standard output), and write the JSON."""
         to_stdout = self.json is not None and str(self.json) == "-"
         console = Console(stderr=to_stdout)
         if not console.is_terminal:
@@ -197,15 +145,13 @@ class Output:
             write_file(self.json, report.json())
 
 
-def _end_in_order() -> None:
-    """Let SIGTERM end the benchmark as Ctrl-C does: with everything that it has started."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-
-
 @contextmanager
 def shown_progress(*, shown: bool) -> Iterator[Told]:
-    """Show how far a measurement is while the block runs; what is yielded begins the bar of a further step."""
-    _end_in_order()
+    """Show the progress while the block runs; the function that is yielded begins the next step.
+
+    SIGTERM ends the benchmark as Ctrl-C does: with everything that it has started.
+    """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with shown_bar(visible=shown) as tell:
 
         def told(what: str) -> Watch:
@@ -217,7 +163,6 @@ def shown_progress(*, shown: bool) -> Iterator[Told]:
 
 def bench(
     traffic: Traffic | None = None,
-    place: Place | None = None,
     output: Output | None = None,
     *,
     html: Annotated[Path | None, described("Write a page with figures and plots to this file.", OUTPUT)] = None,
@@ -227,13 +172,13 @@ def bench(
     A hub is started for it, unless --url names one. Publishers and subscribers are processes of their own. Exit code 0
     if every message arrived once and in order, 3 if not, 1 if the benchmark could not be run.
     """
-    plan = (traffic or Traffic()).plan(place or Place())
+    plan = (traffic or Traffic()).plan()
     output = output or Output()
     output.check(html)
     environment = Environment.here()
     with shown_progress(shown=output.progress) as tell, Stage(plan) as stage:
         runs = [
-            stage.measure(rate=plan.rate, burst=plan.burst, watch=tell(f"run {number} of {plan.repeat}"))
+            stage.measure(rate=plan.rate, watch=tell(f"run {number} of {plan.repeat}"))
             for number in range(1, plan.repeat + 1)
         ]
     report = stream_report(plan, environment, runs)
@@ -250,7 +195,7 @@ _Y = YPlan()
 @Parameter(name="*")
 @dataclass(kw_only=True)
 class Pairs:
-    """The options that say what is asked, and how."""
+    """Options of what is asked, and how."""
 
     mode: Annotated[
         list[Mode] | None,
@@ -277,11 +222,7 @@ class Pairs:
     hub_flag: Annotated[list[str] | None, described("Further flag of the started `hub run`.", HUB)] = None
 
     def plan(self) -> YPlan:
-        """Return the plan that the options make.
-
-        Raises:
-            FlagError: They make none; the text names the option.
-        """
+        """Return the plan; raise `FlagError`, which names the option, if it cannot be carried out."""
         own = {name: getattr(self, name) for name in YPlan.__struct_fields__ if hasattr(self, name)}
         urls = () if self.url is None else (self.url,)
         with flags_checked():

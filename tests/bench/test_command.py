@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from peers.bench.running_hub import child_environment
+from peers.bench.running_hub import RunningHub, child_environment
 from tests.forked.program import run
 
 pytestmark = pytest.mark.slow
@@ -74,10 +74,11 @@ def test_json_on_standard_output() -> None:
         (["--json", "/"], "hub: /: no file can be written there"),
         (["scenario", "y", "--json", "/no/such/folder/y.json"], "hub: /no/such/folder/y.json: no file"),
         (["--size", "3"], "hub: --size: 3 given, expected a number from 16"),
-        (["--queue-bytes", "much"], "hub: --queue-bytes 'much': expected a size"),
         (["--url", "http://localhost"], "hub: 'http://localhost'"),
         (["7"], "7"),
         (["scenario", "nothing"], "nothing"),
+        (["scenario", "y", "--mode", "few"], "few"),
+        (["scenario", "y", "--url", "ws://localhost:1"], "hub: --url: one tcp:// or unix:// url expected"),
     ],
 )
 def test_what_is_wrong_is_said_at_once(arguments: list[str], said: str) -> None:
@@ -95,3 +96,86 @@ def test_no_hub_there() -> None:
     done = hub_bench("--url", "tcp://127.0.0.1:1", "--messages", "10")
     assert done.returncode == 1
     assert "no connection to tcp://127.0.0.1:1: Connection refused; is a hub running there?" in done.stderr
+
+
+Y = ("scenario", "y")
+
+
+def flawless(figures: dict[str, Any], mode: str, pairs: int) -> None:
+    """Every run of a mode has so many pairs, each with its result."""
+    for one in figures["runs"][mode]:
+        assert [one[name] for name in ("pairs", "wrong", "failed", "lost")] == [pairs, 0, 0, 0], one
+        assert min(one[name] for name in ("pairs_per_s", "requester_ns", "hub_ns")) > 0
+
+
+def test_all_modes(tmp_path: Path) -> None:
+    """Every pair of every mode gets its result; a table on stdout, the same as JSON."""
+    path = tmp_path / "figures.json"
+    done = hub_bench(*Y, "--pairs", "3000", "--repeat", "2", "--json", str(path))
+    assert done.returncode == 0, done.stderr + done.stdout
+    figures = json.loads(path.read_bytes())
+    assert list(figures["runs"]) == ["one", "many"]
+    for mode, runs in figures["runs"].items():
+        assert len(runs) == 2
+        flawless(figures, mode, 3000)
+    one = figures["median"]["one"]
+    assert 0 < one["p50_us"] <= one["p99_us"]
+    for text in ("one at a time", "1,024 outstanding", "latency, p99", "multiplying's CPU"):
+        assert text in done.stdout
+
+
+def test_a_time_instead_of_a_number_of_pairs_over_tcp() -> None:
+    """As many pairs as there was time for."""
+    done = hub_bench(*Y, "--seconds", "0.2", "--repeat", "1", "--transport", "tcp", "--mode", "many", "--json", "-")
+    assert done.returncode == 0, done.stderr
+    figures = json.loads(done.stdout)
+    flawless(figures, "many", figures["runs"]["many"][0]["pairs"])
+    assert figures["runs"]["many"][0]["elapsed_s"] >= 0.2
+
+
+def test_a_hub_that_runs_already() -> None:
+    """Its CPU is measured if its process is told."""
+    hub = RunningHub.start(("unix",))
+    try:
+        done = hub_bench(
+            *Y,
+            *("--url", hub.urls["unix"], "--hub-pid", str(hub.pid), "--pairs", "100", "--repeat", "1"),
+            *("--mode", "one", "--no-pin", "--json", "-"),
+        )
+    finally:
+        hub.stop()
+    assert done.returncode == 0, done.stderr
+    flawless(json.loads(done.stdout), "one", 100)
+
+
+def test_what_a_hub_refuses_is_counted() -> None:
+    """Failed pairs make exit code 3, and their reason is told."""
+    done = hub_bench(
+        *Y,
+        *("--pairs", "2000", "--repeat", "1", "--mode", "many", "--hub-flag=--requests-pending=100"),
+        *("--json", "-"),
+    )
+    assert done.returncode == 3, done.stderr
+    figures = json.loads(done.stdout)
+    run = figures["runs"]["many"][0]
+    assert run["failed"] > 0
+    assert run["lost"] == run["wrong"] == 0
+    assert figures["flawless"] is False
+    assert any("1,024 outstanding: " in remark for remark in figures["remarks"])
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--mode", "arrays", "--mode", "shared", "--batch", "20000"],
+        ["--mode", "arrays", "--transport", "tcp", "--batch", "20000"],
+        ["--mode", "shared", "--batch", "100"],
+    ],
+    ids=" ".join,
+)
+def test_arrays(arguments: list[str]) -> None:
+    """Every pair gets its result, as bytes and in shared memory, in large arrays and in small ones."""
+    done = hub_bench(*Y, "--pairs", "100000", *arguments, "--repeat", "1", "--json", "-")
+    assert done.returncode == 0, done.stderr
+    for mode in (figures := json.loads(done.stdout))["runs"]:
+        flawless(figures, mode, 100_000)

@@ -14,11 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from peers.bench.line import Counted
 from peers.bench.measurement import Histogram, Measurement
-from peers.bench.publisher import Published
 from peers.bench.report import medians
-from peers.bench.stage import Window, measured
-from peers.bench.subscriber import Counted, Reported
+from peers.bench.stage import Published, Reported, Window, measured
 from peers.bench.worker import BenchError, Usage, forget_peak, read_usage
 
 values = st.integers(0, 1 << 50)

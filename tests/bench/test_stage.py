@@ -1,21 +1,79 @@
-"""The real thing, small: a hub and all workers in processes, a few hundred messages, and every number adds up."""
+"""Plans, and the real thing, small: a hub and all workers in processes, a few hundred messages."""
 
 from __future__ import annotations
 
 import os
 import signal
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from peers.bench.measurement import Measurement
-from peers.bench.plan import Plan
 from peers.bench.running_hub import RunningHub
-from peers.bench.stage import Stage
+from peers.bench.stage import Plan, Stage
 from peers.bench.worker import BenchError
 from peers.wire.hello import QueueWish
 
 pytestmark = pytest.mark.slow
+
+TCP, WS = "tcp://127.0.0.1:7400", "ws://127.0.0.1:7401"
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"messages": 0}, "--messages: 0 given, expected a number from 1 to"),
+        ({"size": 15}, "--size: 15 given, expected a number from 16 to"),
+        ({"topics": 100_001}, "--topics: 100,001 given, expected a number from 1 to 100,000"),
+        ({"rate": -1}, "--rate: -1 given"),
+        ({"publishers": 257}, "--publishers: 257 given, expected a number from 1 to 256"),
+        ({"subscribers": 0}, "--subscribers: 0 given"),
+        ({"batch": 0}, "--batch: 0 given"),
+        ({"batch": 65_536, "size": 1000}, "--batch, --size: a frame takes"),
+        ({"messages": 1 << 31, "repeat": 3}, "--messages: a publisher can number"),
+        ({"urls": (WS,)}, "--url: publishers need"),
+        ({"urls": (TCP,), "transport": "ws"}, "--url: --transport ws needs"),
+        ({"urls": (TCP,), "hub_flags": ("--name=x",)}, "--hub-flag: only for a hub that is started"),
+        ({"hub_pid": 1}, "--hub-pid: only with --url"),
+    ],
+)
+def test_a_plan_that_cannot_be_carried_out(fields: dict[str, Any], said: str) -> None:
+    """One line that names the option and what was expected."""
+    with pytest.raises(BenchError) as caught:
+        Plan(**fields).check()
+    assert str(caught.value).startswith(said)
+
+
+def test_messages_are_shared_out_in_whole_batches() -> None:
+    """Rounded up, equally many for each publisher."""
+    plan = Plan(messages=100, publishers=3, batch=8)
+    assert plan.publisher_messages == 40
+
+
+def test_warmup_goes_through_all_topics_twice() -> None:
+    """So that no topic is new to the hub when measuring begins; but a short benchmark has a short one."""
+    assert Plan(topics=10_000).warmup_messages == 20_000
+    assert Plan(messages=300).warmup_messages == 300
+    assert Plan(warmup=0).warmup_messages == 0
+
+
+def test_hub_and_load_do_not_share_a_cpu_unless_there_is_only_one() -> None:
+    """By default; what is given is taken, and a running hub is left where it is."""
+    allowed = sorted(os.sched_getaffinity(0))
+    if len(allowed) > 1:
+        assert Plan().placement == (allowed[0], allowed[1:])
+    else:
+        assert Plan().placement == (None, [])
+    assert Plan(pin=False).placement == (None, [])
+    assert Plan(urls=(TCP,)).placement == (None, [])
+
+
+def test_subscribers_are_spread_over_no_more_processes_than_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One process can hold many subscribers, but not the other way round."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(5)))
+    assert Plan(subscribers=2).processes == 2
+    assert Plan(subscribers=9).processes == 4
 
 
 @pytest.fixture(scope="module")
@@ -65,17 +123,17 @@ def test_every_message_arrives_once_and_in_order(hub: RunningHub, fields: dict[s
             check_flawless(stage.measure(), plan.messages, plan.subscribers)
 
 
-@pytest.mark.parametrize("fields", [{}, {"burst": 8}, {"batch": 4, "burst": 4, "publishers": 2}], ids=str)
-def test_latencies_at_a_rate(hub: RunningHub, fields: dict[str, object]) -> None:
+@pytest.mark.parametrize(("fields", "burst"), [({}, 1), ({}, 8), ({"batch": 4, "publishers": 2}, 4)], ids=str)
+def test_latencies_at_a_rate(hub: RunningHub, fields: dict[str, object], burst: int) -> None:
     """Every delivery has a latency, and the rate is not exceeded."""
     plan = plan_for(hub, rate=2000, messages=400, **fields)
     with Stage(plan) as stage:
-        run = stage.measure(rate=plan.rate, burst=plan.burst)
+        run = stage.measure(rate=plan.rate, burst=burst)
     check_flawless(run, 400, 1)
     assert run.latency is not None
     assert run.latency.messages == 400
     assert 0 < run.latency.p50_us <= run.latency.p99_us <= run.latency.max_us
-    last_due_s = (400 - plan.burst * plan.publishers) / 2000  # nothing leaves before it is due
+    last_due_s = (400 - burst * plan.publishers) / 2000  # nothing leaves before it is due
     assert (
         run.elapsed_s >= last_due_s - run.publisher_late_us / 1e6
     )  # where the first message is late, the last need not be

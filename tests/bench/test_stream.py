@@ -12,8 +12,8 @@ import pytest
 from rich.console import Console
 
 from peers.bench.measurement import Histogram, Latency, Measurement, Sample
-from peers.bench.plan import Plan
 from peers.bench.report import Environment, Report, page, stream_report
+from peers.bench.stage import Plan
 
 ENVIRONMENT = Environment(
     "2026-01-02T03:04:05+00:00", "0.1", "CPython 3.11", "uvloop 0.23", "compiled", "Linux 6", "<CPU> & more", 2, 0.0
@@ -35,7 +35,7 @@ def run_of(**fields: Any) -> Measurement:
         for name in Measurement.__struct_fields__
         if name not in {"latency", "samples", "published", "expected", "delivered"}
     }
-    samples = [Sample(0.5, 60_000, 55_000, 0.01), Sample(1.0, 123_456, 123_456, 0.02)]
+    samples = [Sample(0.5, 60_000, 55_000), Sample(1.0, 123_456, 123_456)]
     whole = {"published": 123_456, "expected": 123_456, "delivered": 123_456, "delivered_per_s": 123_456.0}
     run: Measurement = msgspec.convert(numbers | whole | {"samples": samples} | fields, Measurement, strict=False)
     return run

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
@@ -13,7 +10,6 @@ import pytest
 from hub.errors import RequestFailedError
 from hub.request_frame import Status
 from peers.bench.arrays import RESULT_BYTES, ArraySetup, Batches, Operation, requests_in, results_for, write_results
-from peers.bench.running_hub import child_environment
 from peers.bench.y import Ask, Asked
 from peers.shm.ring import Block
 from tests.bench.test_y import Asker, Change
@@ -120,29 +116,3 @@ async def test_operations_and_operands_are_random() -> None:
     assert all(0.4 < share < 0.6 for share in shares)
     operands = np.concatenate([requests_in(body)[:, 2:].ravel() for body in bodies.values()])
     assert len(np.unique(operands)) == 20_000
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--mode", "arrays", "--mode", "shared", "--batch", "20000"],
-        ["--mode", "arrays", "--transport", "tcp", "--batch", "20000"],
-        ["--mode", "shared", "--batch", "100"],
-    ],
-    ids=" ".join,
-)
-def test_the_program(arguments: list[str]) -> None:
-    """Every pair gets its result, as bytes and in shared memory, in large arrays and in small ones."""
-    program = [sys.executable, "-m", "peers.cli", "bench", "scenario", "y", "--pairs", "100000"]
-    done = subprocess.run(
-        [*program, *arguments, "--repeat", "1", "--json", "-"],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=False,
-        env=child_environment(),
-    )
-    assert done.returncode == 0, done.stderr
-    for (run,) in json.loads(done.stdout)["runs"].values():
-        assert [run[name] for name in ("pairs", "wrong", "failed", "lost")] == [100_000, 0, 0, 0]

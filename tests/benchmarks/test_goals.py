@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from hub.overflow import Overflow
-from peers.bench.plan import Plan
 from peers.bench.report import Environment, Report
 from peers.bench.running_hub import child_environment
+from peers.bench.stage import Plan
 from tests.benchmarks.goals.figure import TOO_SLOW, Figure, figures_report
 from tests.benchmarks.goals.stalled import Account, Gap, account_faults
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from hub.errors import HubError
 from hub.overflow import Overflow
-from peers.bench.plan import Plan
 from peers.bench.report import Environment
+from peers.bench.stage import Plan
 from peers.bench.worker import BenchError, raise_descriptor_limit
 from peers.cli.bench import EXIT_FLAWED, Output, shown_progress
 from tests.benchmarks.goals.figure import Figure, Scope, figures_report
@@ -92,10 +92,6 @@ def _arguments() -> argparse.Namespace:
         "--scale", type=float, default=1.0, metavar="X", help="below 1: a quick look that proves nothing"
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures; - is standard output")
-    parser.add_argument("--hub-cpu", type=int, metavar="CPU", help="that the hub is bound to")
-    parser.add_argument(
-        "--load-cpu", type=int, action="append", default=[], metavar="CPU", help="of the load; repeatable"
-    )
     parser.add_argument("--no-pin", action="store_true", help="bind nothing to a CPU")
     parser.add_argument("--hub-flag", action="append", default=[], metavar="FLAG", help="further flag of `hub run`")
     given = parser.parse_args()
@@ -108,9 +104,7 @@ def main() -> int:
     """Measure as the arguments say; return the exit code."""
     given = _arguments()
     raise_descriptor_limit()
-    base = Plan(
-        hub_cpu=given.hub_cpu, load_cpus=tuple(given.load_cpu), pin=not given.no_pin, hub_flags=tuple(given.hub_flag)
-    )
+    base = Plan(pin=not given.no_pin, hub_flags=tuple(given.hub_flag))
     environment = Environment.here()
     try:
         base.check()

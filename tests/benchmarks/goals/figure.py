@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from peers.bench.measurement import Measurement
-from peers.bench.plan import Plan
 from peers.bench.report import Environment, Report, Row
-from peers.bench.stage import Told
+from peers.bench.stage import Plan, Told
 
 TOO_SLOW = "the machine is too busy"
 """What is found fault with where a client could not do what it was to do in time."""

@@ -20,9 +20,8 @@ from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_CONFIRM, KIND_MESSAGES, enco
 from peers.bench.line import dial
 from peers.bench.measurement import Measurement
 from peers.bench.messages import Layout
-from peers.bench.plan import Plan
 from peers.bench.running_hub import RunningHub, child_environment
-from peers.bench.stage import Stage
+from peers.bench.stage import Plan, Stage
 from peers.client import Client, connect
 from peers.wire.hello import QueueWish
 from tests.benchmarks.goals.figure import TOO_SLOW, Figure, Scope, faults

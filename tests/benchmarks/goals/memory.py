@@ -7,9 +7,8 @@ from contextlib import contextmanager
 
 from peers.bench.line import Line, dial
 from peers.bench.messages import Layout
-from peers.bench.plan import Transport
 from peers.bench.running_hub import RunningHub
-from peers.bench.stage import Stage
+from peers.bench.stage import Stage, Transport
 from peers.wire.hello import QueueWish
 from tests.benchmarks.goals.figure import Figure, Scope
 from tests.benchmarks.goals.stalled import stalled_readers

@@ -107,7 +107,6 @@ def fan_out(scope: Scope, burst: int, goal_us: float) -> list[Figure]:
         messages=scope.scaled(1000 * _FAN_OUT_SECONDS, burst),
         size=128,
         rate=1000,
-        burst=burst,
         subscribers=subscribers,
         transport="ws",
         warmup=500,
