@@ -1,24 +1,16 @@
-"""`Command`: what a store is asked to do.
+"""`Command`: what a store is asked to do, and `Change`: what it has done.
 
-| kind | `value` | what becomes of the entry |
+| kind | `value` | effect on the entry |
 |---|---|---|
-| put | the new value | it is this value; with `if_version` only if its version is that (0: if there is no entry) |
-| put_unique | the new value | it is this value, if there was no entry |
-| erase | | it is gone; with `if_version` only if its version is that |
-| clear | | all entries are gone; there is no key |
+| put | the new value | has this value; with `if_version` only if it has that version (0: there is no entry) |
+| put_unique | the new value | has this value, if there was no entry |
+| erase, clear | | the entry, or all entries, are removed; erase takes `if_version` |
 | increment, decrement | an amount | number ± number of its type, timestamp or timespan ± timespan |
-| append | a string | the string, with this one behind it |
-| insert | a member | the set, with this member |
-| insert_entry | a vector of key and value | the table, with this entry |
-| remove | a member or a key | the set or table without it |
-| push | an element | the vector, with this element behind it |
-| pop | | the vector without its last element; an empty one stays as it is |
-| add, subtract | an operand | one of those above, by the type that the entry has: see `hub.stores.command` |
+| append; insert, insert_entry | a string; a member or `[key, value]` | appended; added to the set or table |
+| remove; push, pop | a member or key; an element | removed from the set or table; added to or taken from the end |
+| add, subtract | an operand | one of the operations above, by the type of the entry |
 
-A missing entry is made by increment, append, insert, insert_entry, push and add, out of nothing of the type; for add
-`empty` says which. Decrement, remove, pop and subtract need an entry.
-
-On the wire a command is an array of these fields in this order; those at the end may be left out. No state.
+Increment, append, insert, insert_entry, push and add create a missing entry; for add `empty` says of which type.
 """
 
 from __future__ import annotations
@@ -29,70 +21,62 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 ENTRY_BYTES = 200
-"""What an entry is charged beside the bytes of its key and value: two objects of bytes with 33 bytes each, a tuple, a
-version, and a place in a dictionary that has up to half of its places free."""
+"""Charge for an entry beside key and value: two bytes objects, a tuple, a version and a place in a dictionary."""
 
 
 class StoreLimits(NamedTuple):
-    """The limits of one store. A command that would exceed one is refused, and counted."""
+    """Limits of one store. A command that would exceed one is rejected and counted."""
 
     entries: int = 1_000_000
-    """Most entries."""
     bytes: int = 512 * 1024 * 1024
-    """Most bytes of all entries, `ENTRY_BYTES` for each of them counted."""
+    """Most bytes of all entries, with `ENTRY_BYTES` for each."""
     user_entries: int = 1_000_000
     """Most entries that one user has written last."""
     user_bytes: int = 512 * 1024 * 1024
-    """Most bytes of them."""
     entry_bytes: int = 512 * 1024
     """Longest key and value together, bytes: each change must fit into a frame."""
     changes: int = 65_536
-    """How many of the last changes are kept for those who have missed some."""
+    """Latest changes that are kept for replicas and watches."""
     changes_bytes: int = 16 * 1024 * 1024
-    """How much memory these take at most, bytes."""
 
 
 class ChangeKind(IntEnum):
-    """What a change is. The numbers stand on the wire."""
+    """Kind of a change, as on the wire."""
 
     PUT = 0
-    """There is a new value, whatever made it."""
     ERASE = 1
     EXPIRE = 2
-    """The entry's time was over."""
     CLEAR = 3
-    """All entries are gone."""
+    """All entries are removed."""
 
 
 class Change(NamedTuple):
-    """One change."""
+    """One change of a store."""
 
     number: int
     """Its place among the changes of the store; of a put also the new version of the entry."""
     kind: int
-    """A `ChangeKind`."""
     key: bytes
     """Canonical; empty for CLEAR."""
     value: bytes | None
-    """The whole new value; None if there is none any more."""
+    """The new value; None if the entry was removed."""
     old: bytes | None
-    """The value before, None if there was none."""
+    """The value before; None if there was none."""
     expires_ns: int | None
     """When the entry expires, by the clock of the store; None for never."""
     publisher: object
-    """Who has asked for it, None if nobody has said, or time has done it. The store only hands it on."""
+    """Who sent the command; None if unknown, or if the entry has expired."""
 
     @property
     def size_bytes(self) -> int:
-        """How much memory it takes, about: its own 200 bytes, key and values."""
+        """Memory it takes, about."""
         return 200 + len(self.key) + len(self.value or b"") + len(self.old or b"")
 
 
 class Command(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One command."""
+    """One command. On the wire an array of these fields; the last ones may be left out."""
 
     kind: str
-    """One of those in the table."""
 
     key: bytes = b""
     """The key in msgpack, canonical or not."""
@@ -101,25 +85,20 @@ class Command(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A value in msgpack; None where the kind needs none."""
 
     expiry_ns: int | None = None
-    """How long the entry is to live from now on, nanoseconds, more than 0. None: for ever after put and put_unique; as
-    before after all others."""
+    """Lifetime from now on, ns, more than 0. None: for ever after put and put_unique, unchanged after other kinds."""
 
     if_version: int | None = None
     """For put and erase: the version that the entry must have."""
 
     empty: bytes | None = None
-    """For add: what a missing entry starts from, in msgpack. None: a missing entry is an error."""
+    """For add: the initial value of a missing entry, in msgpack. None: a missing entry is an error."""
 
 
 class Operations(Protocol):
-    """What can be done with packed values. All functions are pure, and raise `StoreError` with a text for people."""
+    """Pure functions on packed values; they raise `StoreError`."""
 
     def canonical(self, key: bytes) -> bytes:
-        """Return the one form of a key: equal keys have equal bytes.
-
-        Raises:
-            StoreError: It is no value.
-        """
+        """Return the canonical form of a key: equal keys have equal bytes."""
 
     def check(self, value: bytes) -> None:
         """Raise `StoreError` if that is not exactly one value."""
@@ -128,22 +107,10 @@ class Operations(Protocol):
         """Return the new value of an entry.
 
         Args:
-            kind: A kind of `hub.stores.command` that makes a value out of an old one.
             old: The old value; None if there is no entry.
             operand: The value of the command.
-            empty: For add: what stands for an old value that is missing.
-
-        Raises:
-            StoreError: The kind is not known, the entry is missing and cannot be, the types do not allow it, or a
-                number would leave its range.
+            empty: For add: stands for a missing old value.
         """
 
     def index(self, value: bytes, index: bytes) -> bytes | None:
-        """Return a part of a value: an element of a vector, whether a set has a member, the value of a table's key.
-
-        Returns:
-            None if there is no such element or key.
-
-        Raises:
-            StoreError: The value has no parts, or the index of a vector is no number.
-        """
+        """Return an element of a vector, the value of a table's key, or whether a set has a member; None if missing."""

@@ -1,4 +1,4 @@
-"""What a store may be called, where its topics are, and how a setting names it. No state."""
+"""Names of stores, their topics, and how settings name them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from hub.topics import STORES, check_prefix, check_topic, printable
 
 
 def store_topic(name: str, what: str = "") -> str:
-    """Return a topic of a store, or with nothing behind the name the prefix of all.
+    """Return a topic of a store, or without `what` the prefix of all of them.
 
     Raises:
-        UsageError: That is no name: empty, with a slash or control characters, or too long.
+        UsageError: The name is empty, too long, or has a slash, `=` or control characters.
     """
     if not name or "/" in name or "=" in name:
         raise UsageError(f"{printable(name)} is no name of a store: it has one character at least, and no '/' or '='")
@@ -18,11 +18,7 @@ def store_topic(name: str, what: str = "") -> str:
 
 
 def parse_store(text: str) -> tuple[str, str]:
-    """Return name and file of a setting, NAME=FILE.
-
-    Raises:
-        UsageError: It is no such setting.
-    """
+    """Return name and file of a setting NAME=FILE; raises UsageError."""
     name, equals, path = text.partition("=")
     if not equals or not path:
         raise UsageError(f"{printable(text)} is no store: write NAME=FILE, or NAME=:memory:")
@@ -31,11 +27,11 @@ def parse_store(text: str) -> tuple[str, str]:
 
 
 def parse_feed(text: str) -> tuple[str, str]:
-    """Return, of a setting NAME=PREFIX, the name of a store and the prefix that feeds it.
+    """Return the store and the prefix of a setting NAME=PREFIX.
 
     Raises:
-        UsageError: It is no such setting, or the prefix is one of topics of stores, which would feed themselves.
-        InvalidTopicError: That is no prefix.
+        UsageError: The setting is invalid, or the prefix is one of stores, which would feed themselves.
+        InvalidTopicError: The prefix is invalid.
     """
     name, equals, prefix = text.partition("=")
     if not equals:
@@ -47,11 +43,7 @@ def parse_feed(text: str) -> tuple[str, str]:
 
 
 def parse_served(text: str) -> tuple[str, str]:
-    """Return, of a setting STORE or NAME=STORE, the name that others know a store by, and its own.
-
-    Raises:
-        UsageError: It is no such setting.
-    """
+    """Return the outer and the local name of a store, of a setting STORE or NAME=STORE; raises UsageError."""
     known, _, name = text.rpartition("=")
     known = known or name
     store_topic(name)

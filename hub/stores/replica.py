@@ -1,22 +1,13 @@
-"""`Replica`: a copy of a store, which is made of a snapshot and of the changes behind it.
+"""`Replica`: a copy of a store, made of a snapshot and the changes after it.
 
 ```
             begin ─▶ take_rows, take_rows, ... ─▶ finish ─▶ is_ready: reads are allowed
 hear(changes) ──────────▶ held until they are next ─▶ applied in the order of their numbers
-                                   └─ `needs`: CHANGES behind `number`, or a SNAPSHOT, if something was missed
+                                   └─ `needs`: CHANGES after `number`, or a SNAPSHOT, if something was missed
 ```
 
-Changes may come in any order, twice, or not at all: the replica applies each once, in order, and says what it misses
-(`needs`); whoever owns it then asks the master for changes behind `number` (`hear`), or for a snapshot, where the
-master does not have them any more (`forgotten`). While a snapshot is read, the old state stays as it was, if there was
-one.
-
-Owner: whoever reads from it. Plain and synchronous. Invariants, once `is_ready`: `entries` is exactly what the master
-had behind the change `number`; what `hear` and `finish` return, applied to the state before, is the state behind.
-Bounds: the entries are as many as the master's (twice, while a snapshot is read again); held changes at most `HELD`
-(twice, where a snapshot begins).
-
-Cost: about 1 µs a change. Not here: what asks, and the wire (`peers`).
+Changes may come in any order, twice, or not at all: each is applied once, in order. Once `is_ready`, `entries` is the
+master's state after change `number`, and what `hear` and `finish` return turns the state before into the state after.
 """
 
 from __future__ import annotations
@@ -28,7 +19,7 @@ from typing import Any
 from hub.stores.command import Change, ChangeKind
 
 HELD = 65_536
-"""Most changes that wait for one before them. More are dropped, and asked for again in their turn."""
+"""Most changes that wait for an earlier one. More are dropped, and requested again in their turn."""
 
 
 class Needs(Enum):
@@ -36,7 +27,7 @@ class Needs(Enum):
 
     NOTHING = auto()
     CHANGES = auto()
-    """The changes behind its `number`."""
+    """The changes after its `number`."""
     SNAPSHOT = auto()
 
 
@@ -58,19 +49,17 @@ class Replica:
     """One copy.
 
     Args:
-        tells_loaded: Whether a snapshot that was read is told as changes, which takes time and memory for each entry.
+        tells_loaded: Whether to report a snapshot as changes, at a cost for each entry.
     """
 
     def __init__(self, *, tells_loaded: bool = True) -> None:
         self._tells_loaded = tells_loaded
         self.entries: dict[bytes, tuple[bytes, int]] = {}
-        """Canonical key → value and version, as of `number`. To be read."""
+        """Canonical key → value and version, as of `number`. Read-only."""
         self.epoch = 0
-        """Of the master's life that this is a copy of."""
         self.is_ready = False
-        """Whether there is a state at all."""
         self.loaded_total = 0
-        """How many snapshots were taken in: where `hear` or `finish` counts one, what it returns are differences."""
+        """Snapshots taken in: where `hear` or `finish` counts one, it returns differences."""
         self._number = 0
         self._loading: _Loading | None = None
         self._must_load = True
@@ -83,12 +72,12 @@ class Replica:
 
     @property
     def number(self) -> int:
-        """That of the last change that was applied; of a snapshot that is being read, if there is one."""
+        """Number of the last applied change, of the snapshot that is being read if there is one."""
         return self._number if self._loading is None else self._loading.number
 
     @property
     def needs(self) -> Needs:
-        """What is missing now. While the pages of a snapshot are read, nothing else is."""
+        """What is missing now; nothing while the pages of a snapshot are read."""
         loading = self._loading
         if loading is not None:
             if loading.until is None:
@@ -101,12 +90,7 @@ class Replica:
     # A snapshot.
 
     def begin(self, epoch: int, number: int) -> None:
-        """Begin to take a snapshot in, instead of another one that was not taken in to its end.
-
-        Args:
-            epoch: Of the master.
-            number: Of the last change before the snapshot began.
-        """
+        """Begin a snapshot, in place of an unfinished one; `number` is that of the last change before it."""
         self._turn_to(epoch)
         self._loading = None
         self._must_load = epoch < self._heard_epoch  # it is of a life that is over
@@ -115,15 +99,12 @@ class Replica:
             self._held = {each: change for each, change in self._held.items() if each > number}
 
     def take_rows(self, rows: Iterable[Sequence[Any]]) -> None:
-        """Take a page in: rows of canonical key, value, version, and perhaps more. One of no use any more is left."""
+        """Take in a page: rows of canonical key, value, version, and perhaps more."""
         if self._loading is not None:
             self._loading.entries.update({row[0]: (row[1], row[2]) for row in rows})
 
     def finish(self, number: int) -> list[Change]:
-        """Take note that there are no more pages.
-
-        Args:
-            number: Of the last change of the master when the last page was read.
+        """All pages were read; `number` is that of the master's last change when the last one was read.
 
         Returns:
             What has changed, as `hear`; nothing yet if changes up to that number are missing.
@@ -134,18 +115,18 @@ class Replica:
         return self._go_on()
 
     def forgotten(self) -> None:
-        """Take note that the master does not have the changes any more that are missing, or reads no snapshot on."""
+        """The master does not have the missing changes any more, or has ended the snapshot."""
         self._loading = None
         self._must_load = True
 
     # Changes.
 
     def hear(self, epoch: int, changes: Iterable[Change]) -> list[Change]:
-        """Take changes in, whether they are next or not.
+        """Take in changes, in any order.
 
         Returns:
-            Those that were applied, in order, with the old values of this replica. If a snapshot has become one state
-            by them: what differs from the state before, as if these were changes.
+            The applied changes in order, with the old values of this replica. If they complete a snapshot: the
+                differences to the state before, as changes.
         """
         self._turn_to(epoch)
         if epoch < self._heard_epoch:
@@ -161,7 +142,7 @@ class Replica:
         return self._go_on()
 
     def heard(self, epoch: int, number: int, now_ns: int) -> None:
-        """Take note that the master's last change had this number, at a time not before `now_ns`."""
+        """The master's last change had this number, at a time not before `now_ns`."""
         self._turn_to(epoch)
         if epoch == self._heard_epoch and number >= self._last:
             self._last = number
@@ -169,11 +150,10 @@ class Replica:
             self._refresh()
 
     def age_ns(self, now_ns: int) -> int | None:
-        """Return how old this state may be: the master had it that long ago at least. None: nobody knows."""
+        """Return how long ago the master had this state, at least; None if unknown."""
         return None if self._fresh_ns is None else max(0, now_ns - self._fresh_ns)
 
     def _turn_to(self, epoch: int) -> None:
-        """Forget what was heard of lives before this one."""
         if epoch > self._heard_epoch:
             self._heard_epoch = epoch
             self._last = self._heard_ns = 0
@@ -189,7 +169,6 @@ class Replica:
             self._fresh_ns = self._heard_ns
 
     def _go_on(self) -> list[Change]:
-        """Apply what is next."""
         loading = self._loading
         if loading is None:
             if self._must_load:
@@ -221,9 +200,9 @@ class Replica:
 
 
 def _apply(entries: dict[bytes, tuple[bytes, int]], change: Change) -> Change:
-    """Apply a change to what is older than it; return it with the old value that was here.
+    """Apply a change to an older entry; return it with the old value that was here.
 
-    Pages of a snapshot may have brought newer versions than those that the change makes.
+    Pages of a snapshot may have brought newer versions already.
     """
     number, key, value = change.number, change.key, change.value
     if change.kind == ChangeKind.CLEAR:
@@ -246,10 +225,9 @@ def _apply(entries: dict[bytes, tuple[bytes, int]], change: Change) -> Change:
 def _differences(
     before: dict[bytes, tuple[bytes, int]], behind: dict[bytes, tuple[bytes, int]], number: int
 ) -> list[Change]:
-    """Return what turns one state into another, as changes.
+    """Return the differences of two states as changes.
 
-    Their numbers never go down: puts have the versions of their entries, erases come last, with the number of the
-    state. Only all of them together make a state that the master had.
+    Numbers never go down: puts have the versions of their entries, erases come last with the number of the state.
     """
     gone = [
         Change(number, int(ChangeKind.ERASE), key, None, entry[0], None, None)

@@ -1,14 +1,13 @@
-"""`Keeper`: where the entries of a store are when the hub is not running; `InMemory` is nowhere, `InFile` in SQLite.
+"""Persistence of stores: `InMemory` keeps nothing, `InFile` keeps entries in SQLite.
 
 ```
 Master ── keep(changes) ─▶ Unkept ── a thread: one transaction ─▶ then(None), in their order
-                             └─ failed ─▶ then(error); tried again every RETRY_S, with what came meanwhile
+                             └─ failed ─▶ then(error); tried again every RETRY_S, with newer changes
 ```
 
-A master applies commands first, and tells of a change, or confirms a command, once the keeper says that it is kept:
-then it survives that the process is killed (with `full_sync`, that the machine loses power). To keep no changes is to
-wait for those before. What cannot be written stays with the changes behind it, the last one of each key, and reaches
-the file later: so file and store do not part. Owner: the event loop; the database is used by one thread.
+A master publishes a change, or confirms a command, once it is kept: then it survives a killed process (with
+`full_sync`, a power loss). Changes that cannot be written are merged with later ones and written together, so that
+file and store do not diverge. The event loop owns a keeper; one thread uses the database.
 """
 
 from __future__ import annotations
@@ -33,11 +32,10 @@ from hub.stores.command import Change, ChangeKind
 from hub.stores.store import Kept, Store
 
 Then: TypeAlias = Callable[[HubError | None], object]
-"""Called in a turn of the loop once changes are kept, or with the reason why they are not yet. In that case the master
-answers that the outcome is unknown, and goes on with entries that are not kept; the keeper tries again."""
+"""Called once changes are kept, or with the reason why not yet: then the outcome of the command is unknown."""
 
 Notes: TypeAlias = Mapping[str, bytes | None]
-"""What those who serve a store elsewhere must know of it after a restart, by a name; None takes a note away."""
+"""State beside the entries, by name, such as numbers of Zeek's stores; None deletes a note."""
 
 NO_NOTES: Final[Notes] = MappingProxyType({})
 
@@ -47,44 +45,41 @@ class Keeper(Protocol):
 
     @property
     def failures_total(self) -> int:
-        """How often changes could not be kept."""
+        """Failed transactions."""
 
     @property
     def notes(self) -> dict[str, bytes] | None:
-        """The notes as they were kept when the store was loaded; None if none are kept over a restart."""
+        """The notes at the time of loading; None if notes are not kept."""
 
     @property
     def is_certain(self) -> bool:
-        """Whether all that anybody was ever told of the store was in it when it was opened."""
+        """Whether every change that was ever published was in the store when it was opened."""
 
     def open(self, name: str) -> tuple[int, int]:
-        """Get ready; return epoch and number of the store, see `hub.stores.store.Store`.
+        """Open; return epoch and number of the store.
 
         Raises:
-            StorageError: What was kept cannot be used.
+            StorageError: The file cannot be used.
         """
 
     def load(self, store: Store) -> None:
-        """Put what was kept into a store that is empty (`Store.restore`); called once, behind `open`."""
+        """Load an empty store (`Store.restore`), once, after `open`."""
 
     def keep(self, changes: Sequence[Change], then: Then, notes: Notes = NO_NOTES) -> None:
-        """Keep changes, behind all those that came before, and call `then`: at once, or in a later turn.
+        """Keep changes and notes together, after all earlier ones, and call `then`, now or later.
 
-        Calls of `then` are in the order of `keep`. Changes of one call are kept together or not at all, and so are
-        they and their notes. Where there is neither, `then` is called once all that came before is kept, also what
-        could not be kept at first.
+        Calls of `then` are in the order of `keep`. Without changes and notes, `then` waits for the earlier ones.
         """
 
     async def close(self) -> None:
-        """Keep what was handed over, tell it, and let go of all."""
+        """Keep the rest, and close."""
 
 
 class InMemory:
     """Keeps nothing.
 
     Args:
-        now_us: The time, µs since 1970. A store in memory begins with it as epoch and number: so no version of one
-            that was there before comes again, as long as it has fewer than a million changes a second.
+        now_us: The time, µs since 1970: epoch and first number of the store, so that versions are not used twice.
     """
 
     def __init__(self, now_us: Callable[[], int]) -> None:
@@ -92,29 +87,29 @@ class InMemory:
 
     @property
     def failures_total(self) -> int:
-        """None: there is nothing that could fail."""
+        """Always 0."""
         return 0
 
     @property
     def notes(self) -> None:
-        """None: they would be forgotten."""
+        """Always None."""
         return
 
     @property
     def is_certain(self) -> bool:
-        """It is not: it has forgotten all."""
+        """Always False."""
         return False
 
     def open(self, _: str) -> tuple[int, int]:
-        """Begin anew."""
+        """Begin with the time."""
         now_us = self._now_us()
         return now_us, now_us
 
     def load(self, store: Store) -> None:
-        """Do nothing: there is nothing."""
+        """Do nothing."""
 
     def keep(self, _: Sequence[Change], then: Then, __: Notes = NO_NOTES) -> None:
-        """Say that all is well."""
+        """Call `then` at once."""
         then(None)
 
     async def close(self) -> None:
@@ -122,37 +117,29 @@ class InMemory:
 
 
 Row: TypeAlias = tuple[bytes, bytes, int, int | None, str | None]
-"""Key, value, version, when it expires (ns since 1970), and the user who is charged."""
+"""Key, value, version, expiry (ns since 1970), and the user who is charged."""
 
 
 class Unkept:
-    """The changes of one store that are not in its file."""
+    """Changes that are not in the file."""
 
     __slots__ = ("entries", "is_cleared", "notes", "number", "rows")
 
     def __init__(self) -> None:
         self.is_cleared = False
-        """Whether all that stands in the file goes, before what is here comes."""
+        """Whether all rows of the file are deleted first."""
         self.rows: dict[bytes, Row | None] = {}
-        """Key → its entry; None where there is none any more."""
+        """Key → entry; None deletes it."""
         self.number = 0
-        """Of the last change; 0 while there is none."""
+        """Of the last change; 0 without changes."""
         self.entries = 0
-        """How many the store has behind it."""
         self.notes: dict[str, bytes | None] = {}
-        """Name → note; None where there is none any more."""
 
     def __bool__(self) -> bool:
         return bool(self.number or self.notes)
 
     def add(self, changes: Iterable[Change], store: Store, notes: Notes = NO_NOTES) -> None:
-        """Take note of further changes, which the store has carried out already.
-
-        Args:
-            changes: In their order.
-            store: Says which user an entry is charged to.
-            notes: Are to be kept beside them.
-        """
+        """Add changes that the store has applied already."""
         if notes:
             self.notes.update(notes)
         rows, entries = self.rows, store.entries
@@ -170,7 +157,7 @@ class Unkept:
         self.entries = len(entries)
 
     def put_behind(self, later: Unkept) -> Unkept:
-        """Return these changes with others behind them."""
+        """Return these changes followed by later ones."""
         notes = {**self.notes, **later.notes}
         if later.is_cleared:
             later.notes = notes
@@ -183,10 +170,9 @@ class Unkept:
 
 
 FILE_MODE = 0o600
-"""Permissions of the file: its owner alone."""
 
 _APPLICATION_ID = 0x48554253
-"""HUBS: SQLite's mark of whose file it is."""
+""""HUBS"."""
 
 _FORMAT = 2
 
@@ -199,20 +185,18 @@ CREATE TABLE entries (
     key BLOB PRIMARY KEY, value BLOB NOT NULL, version INTEGER NOT NULL, expires_ns INTEGER, user TEXT,
     checksum INTEGER NOT NULL
 ) WITHOUT ROWID;
+CREATE TABLE notes (name TEXT PRIMARY KEY, value BLOB NOT NULL, checksum INTEGER) WITHOUT ROWID;
 """
 
-_NOTES = "CREATE TABLE IF NOT EXISTS notes (name TEXT PRIMARY KEY, value BLOB NOT NULL, checksum INTEGER) WITHOUT ROWID"
-"""Files of before there were notes have no such table."""
-
 _BOOT = "boot"
-"""The note of what holds what was written until the file is closed: the kernel that runs, or the disk."""
+"""The note that says where writes were before the file is closed: in the memory of this kernel, or on disk."""
 
 _ON_DISK = b"disk"
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 _CHECKPOINT_PAGES = 4_000
-"""How long the write-ahead log becomes before it is brought into the file: 16 MiB."""
+"""Length of the write-ahead log before a checkpoint: 16 MiB."""
 
 _NUMBERS = Struct("<Iqq")
 
@@ -224,16 +208,14 @@ class NoRoomError(StorageError):
 
 
 class Database:
-    """The file of one store.
+    """The SQLite file of one store, created if missing.
 
     Args:
-        path: Of the file, which is made if there is none.
-        name: Of the store.
-        first_epoch: The epoch of a new file, higher than that of any store of this name before.
-        full_sync: Whether what is written must survive that the machine loses power, and not only a killed process.
+        first_epoch: Epoch of a new file, higher than that of any earlier store of this name.
+        full_sync: Whether writes must survive a power loss.
 
     Raises:
-        StorageError: It cannot be used; the text says why and what to do.
+        StorageError: The file cannot be used; the text says why and what to do.
     """
 
     def __init__(self, path: str, name: str, first_epoch: int, *, full_sync: bool) -> None:
@@ -243,7 +225,6 @@ class Database:
         self.epoch = self.number = 0
         """Of the store, as of the last transaction."""
         self.is_certain = True
-        """Whether all that anybody was told of the store was in the file when it was opened."""
         try:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
             self._connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
@@ -278,7 +259,7 @@ class Database:
         return StorageError(f"store {self._name!r}: {text}")
 
     def _begin(self, first_epoch: int, boot: bytes) -> None:
-        """Make the tables where there are none; take epoch and number over, and note that the file is open."""
+        """Create tables if needed, read epoch and number, and mark the file as open."""
         connection, name = self._connection, self._name
         with connection:
             if not connection.pragma("application_id"):
@@ -297,23 +278,17 @@ class Database:
                 raise StorageError(f"store {name!r}: {self.path} holds another store, {held!r}; name another file")
             self.epoch = epoch if is_closed else max(epoch + 1, first_epoch)
             self._note(self.number, self._entries, is_closed=False)
-            connection.execute(_NOTES)
             written = connection.execute("SELECT value FROM notes WHERE name = ?", (_BOOT,)).fetchone()
             self.is_certain = bool(is_closed) or (written is not None and written[0] in {_ON_DISK, boot or None})
             connection.execute("INSERT OR REPLACE INTO notes VALUES (?, ?, ?)", _note_row(_BOOT, boot))
 
     def _note(self, number: int, entries: int, *, is_closed: bool) -> None:
-        """Write what the file says of itself."""
         meta = (self._name, self.epoch, number, int(is_closed), entries)
         self._connection.execute("DELETE FROM meta")
         self._connection.execute("INSERT INTO meta VALUES (?, ?, ?, ?, ?, ?)", (*meta, _checksum_of(meta)))
 
     def read(self) -> Iterator[Kept]:
-        """Return all entries.
-
-        Raises:
-            StorageError: They cannot be read.
-        """
+        """Yield all entries; raises StorageError."""
         count = 0
         try:
             for key, value, version, expires_ns, user, checksum in self._connection.execute(
@@ -333,11 +308,7 @@ class Database:
             raise self._damaged(f"it holds {count} entries, and not {self._entries}")
 
     def notes(self) -> dict[str, bytes]:
-        """Return all notes.
-
-        Raises:
-            StorageError: They cannot be read.
-        """
+        """Return all notes; raises StorageError."""
         found: dict[str, bytes] = {}
         try:
             for name, value, checksum in self._connection.execute("SELECT name, value, checksum FROM notes"):
@@ -350,11 +321,7 @@ class Database:
         return found
 
     def write(self, unkept: Unkept) -> None:
-        """Bring the file to the state behind these changes, in one transaction; nothing of it is there if that fails.
-
-        Raises:
-            apsw.Error: It cannot be written.
-        """
+        """Apply changes in one transaction; raises apsw.Error."""
         connection = self._connection
         rows = [
             (key, value, version, expires_ns, user, _checksum(key, value, version, expires_ns, user))
@@ -375,14 +342,7 @@ class Database:
         self.number, self._entries = number, entries
 
     def close(self, *, is_whole: bool) -> None:
-        """Close the file.
-
-        Args:
-            is_whole: Whether all that anybody was told is in it.
-
-        Raises:
-            apsw.Error: It cannot be written.
-        """
+        """Close the file; `is_whole`: every published change is in it. Raises apsw.Error."""
         try:
             if is_whole:
                 self._note(self.number, self._entries, is_closed=True)
@@ -391,19 +351,16 @@ class Database:
 
 
 def _checksum(key: bytes, value: bytes, version: int, expires_ns: int | None, user: str | None) -> int:
-    """Return the checksum of an entry."""
     numbers = _NUMBERS.pack(len(key), version, -1 if expires_ns is None else expires_ns)
     checksum = crc32(numbers, crc32(value, crc32(key)))
     return checksum if user is None else crc32(user.encode(), checksum)
 
 
 def _note_row(name: str, value: bytes) -> tuple[str, bytes, int]:
-    """Return the row of a note."""
     return name, value, crc32(value, crc32(name.encode()))
 
 
 def _cause(error: Exception, path: str) -> str:
-    """Say why a file cannot be opened, and what to do."""
     if isinstance(error, PermissionError):
         return "this account may not write there; choose a folder that it may write in"
     if isinstance(error, FileNotFoundError):
@@ -412,7 +369,6 @@ def _cause(error: Exception, path: str) -> str:
 
 
 def _boot_id() -> bytes:
-    """Return what tells the running kernel from the one before; empty where nobody can tell."""
     try:
         return _BOOT_ID.read_bytes().strip()
     except OSError:
@@ -420,22 +376,15 @@ def _boot_id() -> bytes:
 
 
 def _checksum_of(meta: tuple[object, ...]) -> int:
-    """Return the checksum of what the file says of itself."""
     return crc32(repr(meta).encode())
 
 
 RETRY_S: Final = 1.0
-"""How long after a failure the file is tried again, seconds."""
+"""Pause after a failure, seconds."""
 
 
 class InFile:
-    """Keeps one store. See `Keeper`.
-
-    Args:
-        path: Of the file.
-        now_us: The time, µs since 1970.
-        full_sync: See `Database`.
-    """
+    """Keeps one store in a file; see `Keeper` and `Database`."""
 
     def __init__(self, path: str, now_us: Callable[[], int], *, full_sync: bool) -> None:
         self._path = path
@@ -454,10 +403,8 @@ class InFile:
         self._is_closed = False
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
         self.failures_total = 0
-        """How many transactions could not be written."""
         self.commits_total = 0
         self.notes: dict[str, bytes] = {}
-        """As they were in the file when it was opened."""
 
     @property
     def is_certain(self) -> bool:
@@ -465,26 +412,18 @@ class InFile:
         return self._database.is_certain
 
     def open(self, name: str) -> tuple[int, int]:
-        """Open the file; return epoch and number of the store.
-
-        Raises:
-            StorageError: It cannot be used.
-        """
+        """See `Keeper`."""
         self._database = Database(self._path, name, self._now_us(), full_sync=self._full_sync)
         return self._database.epoch, self._database.number
 
     def load(self, store: Store) -> None:
-        """Put what was kept into a store.
-
-        Raises:
-            StorageError: It cannot be read.
-        """
+        """Load entries and notes; raises StorageError."""
         self._store = store
         store.restore(self._database.read(), self._database.number)
         self.notes = self._database.notes()
 
     def keep(self, changes: Sequence[Change], then: Then, notes: Notes = NO_NOTES) -> None:
-        """Keep changes with the next transaction; call `then` at once where there is nothing to be kept."""
+        """Keep changes with the next transaction."""
         if changes or notes:
             self._waiting.add(changes, self._store, notes)
         elif not self._waiting and self._writing is None:
@@ -523,7 +462,6 @@ class InFile:
             then(None)
 
     def _fail(self, unkept: Unkept, cause: Exception) -> HubError:
-        """Put back what could not be written; return the error for those who wait."""
         if not self.failures_total:
             self._log.error("a store cannot be written; it is tried again", path=self._path, reason=str(cause))
         self.failures_total += 1
@@ -532,7 +470,7 @@ class InFile:
         return RejectedError(CloseCode.TRY_AGAIN_LATER, text)
 
     async def close(self) -> None:
-        """Write what waits, and close the file. It does no harm if it is closed already."""
+        """Write the rest and close; idempotent."""
         if self._is_closed:
             return
         if self._retry is not None:

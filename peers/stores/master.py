@@ -1,19 +1,13 @@
-"""`Master`: a store in a running hub. It answers requests, tells changes, and lets entries expire.
+"""`Master`: a store in a running hub. It answers requests, publishes changes, and lets entries expire.
 
 ```
 requests, messages ─▶ Store.apply ─▶ changes ─▶ Keeper ── kept ─▶ published, answered
 a timer ────────────▶ Store.expire ─▶
 ```
 
-It is a service of this process (`hub.requests.requests.Requests.serve_here`): requests reach it from every hub of the
-mesh. All commands of a frame are one batch: their changes are kept together, and told in one message. Nobody hears of a
-change, by an answer or a message, before it is kept: what would show one that is not waits as changes themselves do
-(`when_kept`). Only reads show what is there; who copies has what he has read once he has heard of the changes in it.
-
-Owner: `peers.stores.stores`. Invariants: each request is answered once; changes are published in the order of their
-numbers. Cost: about 3 µs a put of a large frame, 30 µs a frame. A store that nobody uses costs nothing.
-
-Not here: what a command does (`hub.stores`), reads (`peers.stores.reading`), the disk (`peers.stores.keeping`).
+It is a service of this process (`Requests.serve_here`), reachable from every hub of the mesh. The commands of a frame
+are one batch: kept together, and published in one message. No change is answered or published before it is kept. About
+3 µs a put of a large frame, 30 µs a frame.
 """
 
 from __future__ import annotations
@@ -21,7 +15,7 @@ from __future__ import annotations
 from asyncio import TimerHandle
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import groupby
+from itertools import count, groupby
 from typing import NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -37,15 +31,23 @@ from hub.quotas.resource import Resource
 from hub.request_frame import Item, Reply, Request, Status, as_bytes
 from hub.stores.command import Change, Command, StoreLimits
 from hub.stores.naming import store_topic
-from hub.stores.store import Store, StoreStatistics
+from hub.stores.store import Row, Snapshot, Store, StoreStatistics
 from peers.stores.keeping import NO_NOTES, Keeper, Notes
 from peers.stores.operations import TypedOperations
-from peers.stores.reading import Reading
 from peers.stores.wire import (
     PAGE_BYTES,
+    PAGE_ROWS,
     Answers,
+    Exists,
+    Get,
+    Index,
+    More,
+    Page,
     Read,
+    Rows,
     Since,
+    SinceAnswer,
+    State,
     answer_of,
     change_rows,
     changes_topic,
@@ -60,20 +62,20 @@ from peers.stores.wire import (
 from peers.values.msgpack import array_header
 
 _EXPIRED_AT_ONCE = 1_000
-"""How many entries expire in one turn: 3 ms."""
+"""Most entries that expire in one turn: 3 ms."""
 
 _HEAD_BYTES = 8
 _LENGTH_BYTES = 4
-"""A frame's header, and the length within it; behind that the routing key begins."""
+"""The length field of a frame; the routing key begins after it."""
 
 _SHRINKING = frozenset({"erase", "clear"})
-"""What is carried out although there is no memory."""
+"""Commands that are allowed without free memory."""
 
 Then = Callable[[list[Change | StoreError | None], HubError | None], object]
-"""Told what has become of each command, or why it could not be kept."""
+"""Called with the outcome of each command, or with why the changes could not be kept."""
 
 Note = Callable[[list[Change | StoreError | None]], Notes]
-"""Told what has become of each command before that is kept; returns what is to be kept beside it."""
+"""Called with the outcomes before they are kept; returns notes to keep with them."""
 
 Apply = Callable[[Iterable[Command | StoreError], Then, object, str | None], object]
 """See `Master.apply`."""
@@ -81,50 +83,47 @@ Apply = Callable[[Iterable[Command | StoreError], Then, object, str | None], obj
 T = TypeVar("T")
 
 _UNREADABLE = (msgspec.MsgspecError, ValueError, RecursionError)
-"""What a decoder raises; strings that are no UTF-8 are a `UnicodeDecodeError`, which is a ValueError."""
+"""Errors of decoders; a `UnicodeDecodeError` is a ValueError."""
 
 _pack = msgspec.msgpack.Encoder().encode
 
 
 class Clock(Protocol):
-    """What a master must have of an event loop."""
+    """The part of an event loop that a master needs."""
 
     def time(self) -> float:
-        """Return its time, seconds."""
+        """Return the time, seconds."""
 
     def call_at(self, when: float, callback: Callable[..., object], /) -> TimerHandle:
         """Call something at a time."""
 
 
 class MasterStatistics(NamedTuple):
-    """What a master holds, and what it has done since its hub was started."""
+    """Contents of a master, and its counters since its hub was started."""
 
     store: StoreStatistics
     commands_total: int
-    """Commands, also those that were refused or have changed nothing."""
+    """Commands, with those that were rejected or changed nothing."""
     reads_total: int
     snapshots_total: int
-    """Snapshots and lists of keys that were begun."""
+    """Snapshots and lists of keys begun."""
     published_total: int
-    """Messages of changes; none while nobody subscribes to them."""
+    """Messages of changes; none without subscribers."""
     keep_failures_total: int
-    """How often changes could not be written to the store's file."""
+    """Failed writes to the store's file."""
 
 
 class Master:
     """One store.
 
     Args:
-        core: Of the hub.
         clock: The event loop.
         now_ns: The time, ns since 1970.
-        name: Of the store.
-        limits: How much it may hold.
-        keeper: Where it is kept; its `close` is for whoever has made it.
+        keeper: Where it is kept; its creator closes it.
 
     Raises:
-        UsageError, RejectedError: That is no name.
-        StorageError: What was kept cannot be used.
+        UsageError, RejectedError: The name is invalid.
+        StorageError: The file cannot be used.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 -- what it works with
@@ -134,14 +133,14 @@ class Master:
         topic = changes_topic(name)
         epoch, number = keeper.open(name)
         self.store = Store(name, TypedOperations(), limits, number=number, epoch=epoch)
-        """To be read; changed by `apply` alone."""
+        """Read-only; `apply` changes it."""
         keeper.load(self.store)
         self.listeners: list[Callable[[Sequence[Change]], object]] = []
-        """Called in this process with all changes that are kept, in their order, as those that subscribe are told."""
+        """Called with all changes that are kept, in their order."""
         self.noters: list[Callable[[Sequence[Change]], Notes]] = []
-        """Called with all changes before they are kept, in their order: what they return is kept beside them."""
+        """Called with all changes before they are kept; return notes to keep with them."""
         self.forward: Apply | None = None
-        """Carries out what clients ask for, in place of `apply`, where the store follows another one."""
+        """Applies commands of clients in place of `apply`, where the store follows another one."""
         self._reading = Reading(self.store, now_ns)
         self._account = core.memory.account("stores")
         self._charged_bytes = 0
@@ -165,20 +164,20 @@ class Master:
 
     @property
     def name(self) -> str:
-        """What the store is called."""
+        """The name of the store."""
         return self.store.name
 
     @property
     def notes(self) -> dict[str, bytes] | None:
-        """What was noted beside the store when it was opened; None if nothing is kept over a restart."""
+        """The notes at the time of opening; None if nothing is kept over a restart."""
         return self._keeper.notes
 
     @property
     def is_certain(self) -> bool:
-        """Whether all that anybody was ever told of the store was in it when it was opened."""
+        """Whether every change that was ever published was in the store when it was opened."""
         return self._keeper.is_certain
 
-    # For others in this process.
+    # Within this process.
 
     def apply(
         self,
@@ -188,17 +187,15 @@ class Master:
         user: str | None = None,
         note: Note | None = None,
     ) -> None:
-        """Carry commands out, one behind the other, as one batch.
+        """Apply commands in order, as one batch.
 
         Args:
-            commands: Those that are refused do not keep the others from being carried out. An error stands for one that
-                could not be read.
-            then: Called once what was changed, or is why nothing was changed, is kept and was published, with what each
-                command has changed (None for nothing, or the error if it was refused), and with the error if it could
-                not be kept.
-            publisher: Who asks: text or bytes, for those who read changes.
+            commands: Rejected ones do not stop the others. An error stands for a command that could not be decoded.
+            then: Called after the changes were kept and published, with the outcome of each command (None: nothing
+                changed; or the error), and with the error if the changes could not be kept.
+            publisher: Who asks: text or bytes, for readers of changes.
             user: Who is charged.
-            note: Says what is to be kept beside the changes, also where there are none.
+            note: Returns notes to keep with the changes, also where there are none.
         """
         outcomes: list[Change | StoreError | None] = []
         apply, now_ns = self.store.apply, self._now_ns()
@@ -225,10 +222,7 @@ class Master:
             then(outcomes, None)
 
     def when_kept(self, then: Callable[[HubError | None], object]) -> None:
-        """Call `then` once all that the store has now is kept, at once or later, or with why that has failed once.
-
-        In that case it is tried again, and may be waited for again.
-        """
+        """Call `then` once everything in the store now is kept, or with the error of a failed try."""
         self._keeper.keep((), then)
 
     def _notes(self, changes: Sequence[Change]) -> Notes:
@@ -257,7 +251,7 @@ class Master:
             core.publish(self.handler, route, Batch(encode_frame(KIND_MESSAGES, value, key=self._topic), 1))
 
     def _settle_up(self) -> None:
-        """Charge what is held, and set the timer for what expires first."""
+        """Charge the memory, and set the timer for the next expiry."""
         store = self.store
         held_bytes = store.size_bytes + store.changes.size_bytes + self._reading.size_bytes
         if held_bytes != self._charged_bytes:
@@ -279,7 +273,7 @@ class Master:
         self._timer = self._clock.call_at(self._clock.time() + wait_s, self.expire)
 
     def expire(self) -> None:
-        """Let go of what is due, a turn's share of it."""
+        """Remove due entries, as many as a turn allows."""
         self._timer = None
         changes = self.store.expire(self._now_ns(), _EXPIRED_AT_ONCE)
         if changes:
@@ -290,7 +284,7 @@ class Master:
     # Requests.
 
     def _answer(self, asker: Handler, request: Request, reply: Callable[[Reply, int], object]) -> None:
-        """Answer a frame: this is the service. What was published before it is carried out before it."""
+        """Answer a request frame, after messages that were published before it."""
         self.handler.write_pending()
         count = request.requests
         plain = as_bytes(request) if request.flags & FLAG_SHARED else request
@@ -320,7 +314,7 @@ class Master:
     def _give_read(
         self, reads: list[Read | StoreError], asker: Handler, give: Callable[[Answers, int], object]
     ) -> None:
-        """Answer reads: at once, but for changes, which are told once they are kept."""
+        """Answer reads: at once, but for changes, which have to be kept first."""
         answers = self._read(asker, reads)
         start = 0
         for are_changes, group in groupby(reads, lambda read: type(read) is Since):
@@ -346,10 +340,10 @@ class Master:
         self._settle_up()
         return answers
 
-    # As the outlet of its handler: commands that nobody wants an answer to.
+    # As the outlet of its handler: published commands, without answers.
 
     def send(self, batches: list[Batch]) -> None:
-        """Carry out what was published for the store."""
+        """Apply published commands."""
         for batch in batches:
             for frame in batch.parts():
                 if frame.topic == self._write_topic:
@@ -364,7 +358,7 @@ class Master:
         user: str | None = None,
         asker: Handler | None = None,
     ) -> None:
-        """Carry out what clients ask for, here or where the store that this one follows is."""
+        """Apply commands of clients, here or at the store that this one follows."""
         if self.forward is None:
             self.apply(commands, then, publisher, user)
             return
@@ -386,7 +380,6 @@ class Master:
         self.forward(allowed, done, publisher, user)
 
     def _allowed(self, command: Command) -> Command | StoreError:
-        """Return a command, or why it may not be carried out now."""
         if self._core.memory.is_over and command.kind not in _SHRINKING:
             return StoreError(self._core.memory.refusal(), CloseCode.TRY_AGAIN_LATER)
         return command
@@ -395,15 +388,13 @@ class Master:
         """Do nothing: its queue never fills."""
 
     def close(self, code: int, text: str) -> None:
-        """Do nothing: it has no connection."""
+        """Do nothing: there is no connection."""
 
     def post(self, items: list[Item]) -> None:
-        """Do nothing: it asks nobody, and is asked by `_answer`."""
-
-    # Its end, and looking at it.
+        """Do nothing: it sends no requests."""
 
     def stop(self) -> None:
-        """Answer nothing more, and let nothing expire."""
+        """Stop answering and expiring."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -413,7 +404,7 @@ class Master:
         self._charged_bytes = 0
 
     def statistics(self) -> MasterStatistics:
-        """Return what there is, and what was done."""
+        """Return contents and counters."""
         return MasterStatistics(
             self.store.statistics(),
             self._commands,
@@ -425,18 +416,17 @@ class Master:
 
 
 def _give_kept(give: Callable[[Answers, int], object], answers: Answers, place: int, error: HubError | None) -> None:
-    """Answer what was asked about changes, or that they cannot be told yet."""
     if error is not None:
         answers = [refusal(StoreError(str(error), CloseCode.TRY_AGAIN_LATER))] * len(answers)
     give(answers, place)
 
 
 def _ignore(_: object, __: object) -> None:
-    """Stand in where nobody waits for an answer."""
+    """Ignore the outcome."""
 
 
 def _each(decode: Callable[[bytes], list[T]], flags: int, values: bytes) -> list[T | StoreError]:
-    """Return what the values of a frame are, all at once; one by one where one of them is none."""
+    """Decode all values of a frame at once; one by one if one of them is invalid."""
     frame = Frame(KIND_MESSAGES, flags, b"", values)
     is_batch = flags & FLAG_BATCH
     if frame.encoding == Encoding.MSGPACK:
@@ -465,7 +455,7 @@ def _not_understood(error: Exception) -> StoreError:
 
 
 def _parts(changes: Sequence[Change]) -> Iterable[Sequence[Change]]:
-    """Cut changes so that each part fits into a message."""
+    """Split changes so that each part fits into a message."""
     if len(changes) * 1_000 < PAGE_BYTES and sum([change.size_bytes for change in changes]) < PAGE_BYTES:
         return (changes,)
     parts: list[list[Change]] = [[]]
@@ -477,3 +467,124 @@ def _parts(changes: Sequence[Change]) -> Iterable[Sequence[Change]]:
             left = PAGE_BYTES - change.size_bytes
         parts[-1].append(change)
     return parts
+
+
+# Reads.
+
+
+SNAPSHOTS_LIMIT = 64
+"""Most snapshots at one time. Further readers are rejected: replacing an older one could starve all of them."""
+
+SNAPSHOT_NS = 10_000_000_000
+"""How long a snapshot waits for the request for its next page, ns."""
+
+
+class _Held:
+    """A snapshot between two requests."""
+
+    __slots__ = ("snapshot", "until_ns", "values")
+
+    def __init__(self, snapshot: Snapshot, *, values: bool) -> None:
+        self.snapshot = snapshot
+        self.values = values
+        self.until_ns = 0
+
+
+class Reading:
+    """The reads of one store. Long answers come in pages of a `Snapshot` that is held between requests."""
+
+    def __init__(self, store: Store, now_ns: Callable[[], int]) -> None:
+        self._store = store
+        self._now_ns = now_ns
+        # Number → what is held.
+        self._held: dict[int, _Held] = {}
+        self._numbers = count(1)
+        self.size_bytes = 0
+        """Memory of the snapshots held."""
+        self.snapshots_total = 0
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def answer(self, read: Read, limit_bytes: int = PAGE_BYTES) -> object:
+        """Return the answer for msgpack, about `limit_bytes` long; raises StoreError."""
+        match read:
+            case Get():
+                return self._get(read.key)
+            case Exists() | Index() | State():
+                return self._small(read)
+            case Rows():
+                return self._rows(read, limit_bytes)
+            case More():
+                return self._more(read.reading, limit_bytes)
+            case Since():
+                return self._since(read.number, limit_bytes)
+
+    def _small(self, read: Exists | Index | State) -> object:
+        store = self._store
+        match read:
+            case Exists():
+                return store.get(read.key) is not None
+            case Index():
+                return store.index(read.key, read.index)
+            case State():
+                return store.epoch, store.number, len(store.entries), store.size_bytes
+
+    def _get(self, key: bytes) -> object:
+        entry = self._store.get(key)
+        if entry is None:
+            return None
+        expires_ns = None
+        if self._store.expiring:
+            expires_ns = self._store.expires_ns(self._store.operations.canonical(key))
+        return entry[0], entry[1], None if expires_ns is None else expires_ns - self._now_ns()
+
+    def _rows(self, rows: Rows, limit_bytes: int) -> Page:
+        self._tidy()
+        if len(self._held) >= SNAPSHOTS_LIMIT:
+            raise StoreError(f"{SNAPSHOTS_LIMIT} others read this store as a whole now", CloseCode.TRY_AGAIN_LATER)
+        number = next(self._numbers)
+        self.snapshots_total += 1
+        snapshot = Snapshot(self._store, rows.prefix)
+        self._held[number] = _Held(snapshot, values=rows.values)
+        self.size_bytes += snapshot.size_bytes
+        return self._page(number, limit_bytes)
+
+    def _more(self, number: int, limit_bytes: int) -> Page:
+        if number not in self._held:
+            raise StoreError("this reading is over: begin again", CloseCode.GONE)
+        return self._page(number, limit_bytes)
+
+    def _page(self, number: int, limit_bytes: int) -> Page:
+        held = self._held.pop(number)
+        snapshot, store = held.snapshot, self._store
+        now_ns = self._now_ns()
+        rows = snapshot.page(PAGE_ROWS, limit_bytes)
+        if snapshot.is_done:
+            number = 0
+            self.size_bytes -= snapshot.size_bytes
+        else:
+            held.until_ns = now_ns + SNAPSHOT_NS
+            self._held[number] = held
+        if held.values:
+            shown: list[Row] = rows
+            if store.expiring:
+                shown = [
+                    row if row.expires_ns is None else row._replace(expires_ns=row.expires_ns - now_ns) for row in rows
+                ]
+            return Page(store.epoch, number, snapshot.number, store.number, shown)
+        return Page(store.epoch, number, snapshot.number, store.number, [row.key for row in rows])
+
+    def _since(self, number: int, limit_bytes: int) -> SinceAnswer | None:
+        changes = self._store.since(number, PAGE_ROWS, limit_bytes)
+        if changes is None:
+            return None
+        return SinceAnswer(self._store.epoch, self._store.number, change_rows(changes, self._now_ns()))
+
+    def _tidy(self) -> None:
+        """Drop snapshots that have timed out."""
+        now_ns = self._now_ns()
+        for number, held in list(self._held.items()):
+            if held.until_ns < now_ns:
+                del self._held[number]
+                self.size_bytes -= held.snapshot.size_bytes

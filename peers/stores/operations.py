@@ -1,7 +1,4 @@
-"""`TypedOperations`: what `hub.stores` must know of the 15 types, by docs/data-model.md.
-
-The types tell what an operation means. `add` and `subtract` do what the type of the old value says, as Broker's
-commands do; the others are refused where the old value has another type.
+"""`TypedOperations`: operations on Broker's 15 types (docs/data-model.md).
 
 | old value | add: with | subtract: with |
 |---|---|---|
@@ -10,11 +7,9 @@ commands do; the others are refused where the old value has another type.
 | string | append: string | |
 | set | insert: any member | remove: any member |
 | table | insert_entry: vector of key and value | remove: any key |
-| vector | push: any value | pop: it is not looked at |
+| vector | push: any value | pop: the operand is ignored |
 
-Numbers stay in their range: what would leave it is refused (Broker's wrap around).
-
-Cost: 1 µs for numbers and strings, else 0.5 µs an element, each way. No state, no I/O.
+Other types are rejected, and so are numbers out of range (Broker's wrap around). 1 µs for scalars, 0.5 µs an element.
 """
 
 from __future__ import annotations
@@ -59,7 +54,7 @@ _TYPES: dict[type, str] = {
 
 
 def is_canonical_scalar(packed: bytes) -> bool:
-    """Return whether something is a short string or a small number in its one form; others may be canonical, too."""
+    """Return whether a value is a short string or small number in canonical form."""
     if not packed:
         return False
     first = packed[0]
@@ -73,11 +68,7 @@ def is_canonical_scalar(packed: bytes) -> bool:
 
 
 def canonical_form(packed: bytes) -> bytes:
-    """Return the one form of a value: equal values have equal bytes.
-
-    Raises:
-        StoreError: It is none.
-    """
+    """Return the canonical form of a value: equal values have equal bytes; raises StoreError."""
     return packed if is_canonical_scalar(packed) else _packed(_value(packed, "the key"))
 
 
@@ -85,11 +76,11 @@ class TypedOperations:
     """`hub.stores.command.Operations` for Broker's types."""
 
     def canonical(self, key: bytes) -> bytes:
-        """Return the one form of a key."""
+        """Return the canonical form of a key."""
         return canonical_form(key)
 
     def check(self, value: bytes) -> None:
-        """Refuse what is not exactly one value."""
+        """Reject anything but exactly one value."""
         try:
             _check(value)
         except _NO_VALUE as error:
@@ -126,11 +117,11 @@ class TypedOperations:
 
 
 _MISSING: Any = object()
-"""Stands for the old value of an entry that is not there."""
+"""Old value of a missing entry."""
 
 
 def _known(code: int, data: memoryview) -> None:
-    """Check an extension: the `ext_hook` of a decoder that makes nothing of it."""
+    """Check an extension: the `ext_hook` of a decoder that only checks."""
     from_msgpack(extension(code & 0xFF, bytes(data)))
 
 
@@ -272,4 +263,4 @@ _KINDS: dict[str, tuple[_Act, bool, bool]] = {
     "add": (_add, False, True),
     "subtract": (_subtract, True, False),
 }
-"""Kind → what does it, whether there must be an entry, whether there must be an operand."""
+"""Kind → function, whether an entry is needed, whether an operand is needed."""

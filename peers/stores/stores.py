@@ -1,7 +1,4 @@
-"""`Stores`: the masters of a hub, by name.
-
-Owner: the node. Cost: nothing where there is none. Not here: what one does (`peers.stores.master`).
-"""
+"""`Stores`: the stores of a hub by name, and `Feed`: messages that fill them."""
 
 from __future__ import annotations
 
@@ -32,26 +29,19 @@ _pack = msgspec.msgpack.Encoder().encode
 
 
 class FeedStatistics(NamedTuple):
-    """What has come for a store since its hub was started."""
+    """Counters of a feed since the hub was started."""
 
     messages_total: int
     """Messages under the prefix."""
     lost_total: int
-    """Last messages of a topic and a write that are not in the store: their values have no msgpack form, or the store
-    has refused them."""
+    """Last messages of a topic and a write that are not in the store: without a msgpack form, or rejected."""
 
 
 class Feed:
-    """What feeds one store from one prefix.
+    """Puts the last message of each topic under a prefix into a store.
 
     Args:
-        core: Of the hub.
-        master: Of the store.
-        prefix: Topics that begin with it.
-        expiry_ns: How long an entry lives after its last message, ns; None: until it is erased.
-
-    Raises:
-        InvalidTopicError: That is no prefix.
+        expiry_ns: Lifetime of an entry after its last message, ns; None: for ever.
     """
 
     def __init__(self, core: Core, master: Master, prefix: str, expiry_ns: int | None) -> None:
@@ -92,25 +82,23 @@ class Feed:
         """Do nothing: its queue never fills."""
 
     def close(self, code: int, text: str) -> None:
-        """Do nothing: it has no connection."""
+        """Do nothing: there is no connection."""
 
     def _put(self, outcomes: Sequence[Change | StoreError | None], error: HubError | None) -> None:
         refused = [outcome for outcome in outcomes if isinstance(outcome, StoreError)]
         self._lost += len(outcomes) if error is not None else len(refused)
 
-    # Its end, and looking at it.
-
     def stop(self) -> None:
-        """Put nothing more."""
+        """Detach from the core."""
         self._core.detach(self._handler, "the store is closed")
 
     def statistics(self) -> FeedStatistics:
-        """Return what has come."""
+        """Return the counters."""
         return FeedStatistics(self._messages, self._lost)
 
 
 def _last_value(frame: Frame) -> bytes | None:
-    """Return the last value of a frame in msgpack; None if it has no such form."""
+    """Return the last value of a frame in msgpack, or None."""
     body = bytes(frame.body)
     if frame.encoding == Encoding.BROKER:
         return msgpack_of_broker(body)
@@ -125,7 +113,7 @@ def _last_value(frame: Frame) -> bytes | None:
 
 
 MEMORY = ":memory:"
-"""What stands in place of a file for a store that is kept nowhere."""
+"""The file of a store that is not kept."""
 
 STORES_TOPIC = RESERVED + "stores"
 
@@ -134,13 +122,7 @@ _SECOND_NS = 1_000_000_000
 
 
 class Stores:
-    """All stores of one hub.
-
-    Args:
-        core: Of the hub.
-        clock: The event loop.
-        now_ns: The time, ns since 1970.
-    """
+    """All stores of one hub."""
 
     def __init__(self, core: Core, clock: Clock, now_ns: Callable[[], int] = time.time_ns) -> None:
         self._core = core
@@ -149,7 +131,6 @@ class Stores:
         self._masters: dict[str, Master] = {}
         self._keepers: list[Keeper] = []
         self.feeds: list[Feed] = []
-        """What some of them are fed by; to be read."""
         # Why they could not be opened, by name; of those for which there was no room.
         self._unserved: dict[str, str] = {}
         self._log: structlog.stdlib.BoundLogger = structlog.get_logger("peers")
@@ -162,21 +143,21 @@ class Stores:
         return len(self._masters)
 
     def get(self, name: str) -> Master | None:
-        """Return the master of a store that this hub has."""
+        """Return the master of a store of this hub, or None."""
         return self._masters.get(name)
 
     @property
     def trouble(self) -> str:
-        """Why one of them is not open, for want of room; empty if all are open."""
+        """Why a store is not open, for want of room; empty if all are open."""
         reason = next(iter(self._unserved.values()), "")
         return reason and f"{reason}; make room: it is tried again every few seconds"
 
     def open(self, settings: StoresSettings) -> None:
-        """Open the stores that the settings name; again, to open those for which there was no room.
+        """Open the stores of the settings; call it again to open those for which there was no room.
 
         Raises:
-            UsageError, RejectedError: A name is none.
-            StorageError: What was kept cannot be used.
+            UsageError, RejectedError: A name is invalid.
+            StorageError: A file cannot be used.
         """
         limits = StoreLimits(
             settings.entries,
@@ -199,11 +180,7 @@ class Stores:
                 self.feeds.append(Feed(self._core, self._masters[name], prefix, expiry_ns))
 
     def _try(self, name: str, limits: StoreLimits, keeper: Keeper) -> None:
-        """Open one store; where there is no room for it, the hub carries live messages all the same.
-
-        Raises:
-            As `open`.
-        """
+        """Open one store; without room for it, the hub serves everything else. Raises as `open`."""
         before = self._unserved.pop(name, "")
         try:
             self.add(name, limits, keeper)
@@ -218,11 +195,7 @@ class Stores:
                 self._log.info("a store is served now", store=name)
 
     def add(self, name: str, limits: StoreLimits, keeper: Keeper) -> Master:
-        """Open one more store; `stop` closes its keeper.
-
-        Raises:
-            As `open`.
-        """
+        """Open one more store; `stop` closes its keeper. Raises as `open`."""
         if name in self._masters:
             raise UsageError(f"there are two stores {name!r}")
         master = self._masters[name] = Master(self._core, self._clock, self._now_ns, name, limits, keeper)
@@ -238,7 +211,7 @@ class Stores:
         return self._now_ns() // 1_000
 
     async def stop(self) -> None:
-        """Close all stores, once what they have taken is kept."""
+        """Close all stores, after keeping their changes."""
         for feed in self.feeds:
             feed.stop()
         self.feeds.clear()
@@ -250,7 +223,7 @@ class Stores:
         self._keepers.clear()
 
     def listed(self) -> list[dict[str, Any]]:
-        """Return what the hub says of its stores."""
+        """Return the answer of `$hub/stores`."""
         return [
             {
                 "name": master.name,

@@ -1,35 +1,8 @@
-"""What stands in requests to stores, in their answers, and in what a master publishes; hubs and clients share it.
+"""Requests to stores, their answers, and published changes; used by hubs and clients.
 
-Topics of the store NAME: requests go to `$store/NAME/read` and `$store/NAME/write`; messages to `$store/NAME/write` are
-commands without an answer; changes are published under `$store/NAME/changes/`. Within all of this, a key or a value of
-an entry is msgpack `bin` that holds the value in msgpack, so that nobody on the way makes a value of it. Whoever has no
-`bin`, as programs that speak JSON, gets base64 text in its place, as everywhere (`peers.values.conversion`), and may
-send that.
-
-| asked of `write` | answer |
-|---|---|
-| put, put_unique, erase, clear: see `hub.stores.command` | the number of the change, nil if there was none |
-| another command | `[number, new value]` |
-
-| asked of `read` | answer |
-|---|---|
-| `["get", key]` | `[value, version, nanoseconds until it expires or nil]`; nil: there is no entry |
-| `["exists", key]` | whether there is an entry |
-| `["index", key, index]` | the part of the value, nil if there is no such part |
-| `["state"]` | `[epoch, number, entries, bytes]` |
-| `["rows", prefix, values]` | a page of entries, with `values` false of keys: the first one |
-| `["more", reading]` | the next page |
-| `["since", number]` | `[epoch, number of the last change, changes]`, as many as fit; nil: they are forgotten |
-
-With a prefix, rows are those of keys that are strings and begin with it; with an empty one, all.
-
-A page is `[epoch, reading, number at the beginning, number now, rows]`: reading is 0 behind the last page; a row is
-`[key, value, version, nanoseconds until it expires or nil]`, or the key alone.
-
-A message of changes is `[epoch, changes]`, a change `[number, kind, key, value, nanoseconds until it expires or nil,
-publisher]` (`hub.stores.command`).
-
-No state, no I/O.
+Requests go to `$store/NAME/read` and `.../write`; messages to `.../write` are commands without an answer; changes
+are published under `$store/NAME/changes/`. docs/stores.md lists all commands, reads and answers. A key or value is
+msgpack `bin` with msgpack inside, or its base64 as text from clients without `bin`.
 """
 
 from __future__ import annotations
@@ -48,69 +21,65 @@ from hub.stores.command import Change, Command
 from hub.stores.naming import store_topic
 
 PAGE_BYTES = 256 * 1024
-"""How long a page of rows or changes may be, bytes, and a message of changes: a quarter of a frame."""
+"""Length of a page, and of a message of changes, bytes: a quarter of a frame."""
 
 PAGE_ROWS = 10_000
-"""Most rows or changes of one: 10 ms."""
+"""Most rows or changes of a page: 10 ms."""
 
 
 def read_topic(name: str) -> str:
-    """Return the topic under which a store is read."""
+    """Return the topic for reads."""
     return store_topic(name, "read")
 
 
 def write_topic(name: str) -> str:
-    """Return the topic under which a store takes commands."""
+    """Return the topic for commands."""
     return store_topic(name, "write")
 
 
 def changes_topic(name: str) -> str:
-    """Return the topic under which a store tells its changes.
-
-    It ends with a slash, so that whoever is granted what is beneath `$store/NAME/changes` may subscribe to it: a
-    subscription is a prefix, and one without the slash would be for more than that.
-    """
+    """Return the topic of changes; its slash keeps subscriptions, which are prefixes, within the granted topics."""
     return store_topic(name, "changes/")
 
 
 class Get(msgspec.Struct, frozen=True, array_like=True, tag="get", gc=False):
-    """Asks for an entry."""
+    """Read an entry."""
 
     key: bytes
 
 
 class Exists(msgspec.Struct, frozen=True, array_like=True, tag="exists", gc=False):
-    """Asks whether there is an entry."""
+    """Ask whether there is an entry."""
 
     key: bytes
 
 
 class Index(msgspec.Struct, frozen=True, array_like=True, tag="index", gc=False):
-    """Asks for a part of a value."""
+    """Read a part of a value."""
 
     key: bytes
     index: bytes
 
 
 class State(msgspec.Struct, frozen=True, array_like=True, tag="state", gc=False):
-    """Asks how far the store is, and what it holds."""
+    """Read numbers and size of the store."""
 
 
 class Rows(msgspec.Struct, frozen=True, array_like=True, tag="rows", gc=False):
-    """Begins to read all entries, or all keys."""
+    """Begin to read all entries or keys."""
 
     prefix: str = ""
     values: bool = True
 
 
 class More(msgspec.Struct, frozen=True, array_like=True, tag="more", gc=False):
-    """Goes on reading."""
+    """Read the next page."""
 
     reading: int
 
 
 class Since(msgspec.Struct, frozen=True, array_like=True, tag="since", gc=False):
-    """Asks for the changes behind a number."""
+    """Read the changes after a number."""
 
     number: int
 
@@ -132,7 +101,7 @@ class Page(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class SinceAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """Changes behind a number."""
+    """Changes after a number."""
 
     epoch: int
     number: int
@@ -145,8 +114,6 @@ class _Changes(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class _TextCommand(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A command with base64 in place of `bin`: the fields of `Command`."""
-
     kind: str
     key: str = ""
     value: str | None = None
@@ -200,11 +167,11 @@ _text_reads = msgspec.msgpack.Decoder(list[_TextRead | State | Rows | More | Sin
 
 
 def commands_of(packed: bytes) -> list[Command]:
-    """Take an array of commands apart, all of which have `bin`, or all base64.
+    """Decode an array of commands.
 
     Raises:
-        msgspec.ValidationError: One is none.
-        msgspec.DecodeError, UnicodeDecodeError: It is no msgpack.
+        msgspec.ValidationError: One is invalid.
+        msgspec.DecodeError, UnicodeDecodeError: The bytes are not msgpack.
     """
     try:
         return _commands(packed)
@@ -217,7 +184,7 @@ def commands_of(packed: bytes) -> list[Command]:
 
 
 def reads_of(packed: bytes) -> list[Read]:
-    """Take an array of reads apart, as `commands_of`; raises the same."""
+    """Decode an array of reads; raises as `commands_of`."""
     try:
         return _reads(packed)
     except msgspec.ValidationError as error:
@@ -232,17 +199,13 @@ _changes_of = msgspec.msgpack.Decoder(_Changes).decode
 
 
 def changes_of(packed: bytes, now_ns: int) -> tuple[int, list[Change]]:
-    """Return the epoch and the changes of a message; times are by the clock of whoever reads it.
-
-    Raises:
-        msgspec.MsgspecError: It is none.
-    """
+    """Return the epoch and changes of a message, with times by the reader's clock; raises msgspec.MsgspecError."""
     message = _changes_of(packed)
     return message.epoch, heard(message.changes, now_ns)
 
 
 def heard(rows: Iterable[_ChangeRow], now_ns: int) -> list[Change]:
-    """Return changes as they stand on the wire; times are by the clock of whoever reads them."""
+    """Decode changes, with times by the reader's clock."""
     return [
         Change(number, kind, key, value, None, None if left_ns is None else now_ns + left_ns, publisher)
         for number, kind, key, value, left_ns, publisher in rows
@@ -250,7 +213,7 @@ def heard(rows: Iterable[_ChangeRow], now_ns: int) -> list[Change]:
 
 
 def change_rows(changes: Iterable[Change], now_ns: int) -> list[_ChangeRow]:
-    """Return changes as they stand on the wire."""
+    """Encode changes."""
     return [
         (number, kind, key, value, None if expires_ns is None else expires_ns - now_ns, publisher)
         for number, kind, key, value, _, expires_ns, publisher in changes
@@ -258,18 +221,18 @@ def change_rows(changes: Iterable[Change], now_ns: int) -> list[_ChangeRow]:
 
 
 Answers: TypeAlias = list[tuple[Status, bytes]]
-"""For each command or read: what has become of it, and the answer or the reason, in msgpack."""
+"""For each command or read: status, and answer or reason in msgpack."""
 
 _OK: Final = Status.OK  # `Status.OK` itself takes 30 ns
 
 _NUMBERED: Final = frozenset({"put", "put_unique", "erase", "clear"})
-"""Commands whose answer is the number of the change alone: the new value is known, or there is none."""
+"""Commands answered with the number of the change alone."""
 
 _pack = msgspec.msgpack.Encoder().encode
 
 
 def refusal(error: StoreError) -> tuple[Status, bytes]:
-    """Return the answer to what was refused."""
+    """Return the answer to a rejected command."""
     status = Status.OVERFLOW if error.code == CloseCode.TRY_AGAIN_LATER else Status.FAILED
     return status, msgpack.packb(error.text)
 
@@ -281,7 +244,7 @@ def unknown(error: HubError) -> tuple[Status, bytes]:
 
 
 def answer_of(command: Command | StoreError, outcome: Change | StoreError | None) -> tuple[Status, bytes]:
-    """Return the answer to a command, by what has become of it."""
+    """Return the answer to a command."""
     if outcome is None:
         return _OK, b"\xc0"
     if isinstance(outcome, StoreError):
@@ -292,9 +255,9 @@ def answer_of(command: Command | StoreError, outcome: Change | StoreError | None
 
 
 def give_answers(request: Request, reply: Callable[[Reply, int], object], answers: Answers, place: int = 0) -> None:
-    """Reply to a frame, or to what begins at a place in it.
+    """Reply to a frame, from `place` in it on.
 
-    That is one frame for all that go one behind the other and were carried out, or for each error.
+    Successful answers in a row are one frame; each error is one.
     """
     if not request.flags & FLAG_BATCH:
         (status, value), *_ = answers

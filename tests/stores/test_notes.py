@@ -64,16 +64,6 @@ def test_a_killed_hub_and_a_machine_that_stopped(tmp_path: Path, monkeypatch: py
     assert read(path)[1] is False
 
 
-def test_a_file_from_before_there_were_notes(tmp_path: Path) -> None:
-    """It is taken over."""
-    path = tmp_path / "s.db"
-    write(path, {})
-    connection = apsw.Connection(str(path))
-    connection.execute("DROP TABLE notes")
-    connection.close()
-    assert read(path) == ({}, True)
-
-
 def test_a_damaged_note_is_refused(tmp_path: Path) -> None:
     """As a damaged entry is."""
     path = tmp_path / "s.db"

@@ -15,7 +15,7 @@ from typing import Any, Self
 from hub.errors import ClosedError, HubError, RequestOverflowError, UsageError
 from hub.stores.command import Change, ChangeKind
 from hub.stores.replica import Needs, Replica
-from hub.stores.snapshot import text_begins
+from hub.stores.store import text_begins
 from peers.client.stores.values import StoreChange, change_of, value_of
 from peers.client.stream import MessageStream, Opened
 from peers.client.values import encode_value
