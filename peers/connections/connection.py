@@ -6,10 +6,8 @@ socket ─ data_received ─▶ session.feed, next_event ─▶ Run, Stretch ─
 core ─ Handler.offer ... end_read ─▶ send ─▶ conversation.render ─▶ one write
 ```
 
-A connection reads, writes, keeps time limits and ends; what is said is its conversation's (`Conversation`). It is read
-exactly while `unread_for` is 0. Each read costs one call of `data_received`, never one for each message. An exception
-in a conversation ends its connection and no other. After the end, connection and conversation do not refer to each
-other any more, so that both are freed at once.
+It is read exactly while `unread_for` is 0. Each read costs one call of `data_received`, never one for each message. An
+exception in a conversation ends its connection and no other.
 """
 
 from __future__ import annotations
@@ -31,9 +29,7 @@ from hub.quotas.resource import Resource
 from hub.request_frame import Item
 from hub.stretch import Run, Stretch
 from peers.connections.conversation import ENDED, Conversation, Session
-from peers.connections.holding import Holding
-from peers.connections.pacing import Pacing
-from peers.connections.timeouts import LINGER_S, Lingering, Progress
+from peers.connections.limits import LINGER_S, Holding, Lingering, Pacing, Progress
 from peers.node.common_share import CommonShare
 from peers.node.node import HUB_STOPS, Node
 from peers.node.read_times import WaitingTime
@@ -55,26 +51,26 @@ __all__ = ["BARRED", "ELSEWHERE", "NOTHING", "PUT_OFF", "TURN_EVENTS", "Connecti
 
 NOTHING: Final = 0
 PUT_OFF: Final = 1
-"""Its share of a turn is used up, or the share of all connections, until its next turn (`take_turn`)."""
+"""Its share of a turn is used up, or the share of all connections (`take_turn`)."""
 ENTERING: Final = 2
-"""Its user has too many connections, or has used up their publish rate already."""
+"""Its user has too many connections, or is over their publish rate already."""
 BARRED: Final = 4
-"""It has sent an unknown token, and waits as an answer to a wrong token would."""
+"""It has sent an unknown token, and waits as long as for the answer to a wrong token."""
 PACED: Final = 8
-"""Its user publishes faster than their publish rate."""
+"""Its user is over their publish rate."""
 JOURNAL: Final = 16
 """It publishes to a journal that is behind."""
 UNANSWERED: Final = 32
-"""It does not read the answers to what it has sent."""
+"""It does not read the answers to its own requests."""
 ELSEWHERE: Final = 64
 """Its conversation waits for another part of the hub (`hold`, `go_on`)."""
 
 KEPT_OUT: Final = ENTERING | BARRED
-"""The next event waits, however much is left of the turn."""
+"""The next event waits, whatever is left of the turn."""
 UNACTED: Final = PUT_OFF | KEPT_OUT
-"""What was read already waits, too: uvloop hands over what it has read when reading is paused."""
+"""Bytes that were read already wait, too: uvloop delivers what it has read when reading is paused."""
 UNHEARD: Final = KEPT_OUT | PACED | JOURNAL
-"""This side makes the far side wait, so silence does not mean that the far side is gone."""
+"""This side makes the far side wait, so its silence says nothing."""
 
 TURN_EVENTS = 500
 """What one connection may do in a turn of the event loop: runs of messages, other frames, and prefixes in them. A
@@ -85,8 +81,8 @@ _RUNS_PER_EVENT = 4
 """Runs in a row cost less than a frame each: about 0.5 µs."""
 
 _BYTES_PER_EVENT = 4096
-"""Bytes that count as one event, so that a turn brings at most 2 MB of one connection. A loop may read a ready socket
-many times before the next one: libuv reads up to 32 times 256 KB."""
+"""Bytes that count as one event, so that a turn brings at most 2 MB of one connection: libuv reads a ready socket up to
+32 times 256 KB before the next one."""
 
 _COPIES_PER_EVENT = 2
 """A large read for many subscribers is copied into the socket of each: so many copies of `_BYTES_PER_EVENT` count as
@@ -99,7 +95,6 @@ _COPIED_BYTES = 16 * 1024
 """Pieces up to this size together are joined before they are written: to a transport each piece is work."""
 
 _SECURE = {"tcp": "tls", "ws": "wss", "http": "https"}
-"""Schemes with TLS beneath them."""
 
 _PROOF_ENDED = "what was shown for who this is has ended and was not renewed; connect again with a fresh token"
 
@@ -163,54 +158,43 @@ class Connection(asyncio.Protocol):
         limits = node.settings.limits
         self.node = node
         self.transport: asyncio.Transport = NO_TRANSPORT
-        """A conversation may replace it before anything is written."""
         self._core, self._now_s, self._times = node.core, node.loop.time, node.read_times  # each read needs them
         # Who the far side is.
         self.identity: Identity | None = None
-        """Set when the far side is authenticated (`peers.connections.door`); None for a hub that this hub dialled."""
+        """Set when the far side is authenticated; None for a hub that this hub dialled."""
         self._is_dialled = bool(address)
         self.reason, self.address = "", address
         self.software = ""
-        """What the far side runs, as it says in HELLO or `User-Agent`, cut to a limit."""
+        """What the far side runs, from HELLO or `User-Agent`."""
         self.handler: Handler | None = None
-        """Set by the conversation when the far side joins the hub; None again after the end."""
         self.has_joined = False
-        """Whether the far side has ever joined the hub."""
         self.since_s = 0.0
-        """When the socket was opened, on the loop's clock."""
         self.is_lost = False
-        """Whether the socket is closed. What the connection held is released in this turn or a later one."""
+        """Whether the socket is closed. Its resources are released in this turn or a later one."""
         self._is_over = False
-        """Whether that was released, and all that was read is done."""
+        """Whether they were released, and all that was read is done."""
         self.lost: asyncio.Future[None] | None = None
         """Done when the far side has left the hub; set by a dialler that waits for it."""
         # Reading.
         self.unread_for = NOTHING
-        """The reasons not to read, as bits."""
         self.has_acted = False
         """Whether a whole frame or message has come since the last check."""
         self.after_read: Callable[[], None] | None = None
-        """Called after every read, if the conversation sets it."""
+        """Called after every read, if set."""
         self.read_bytes = 0
         """Bytes read so far, without TLS."""
         self._left = TURN_EVENTS
-        """What is left of this connection's share of the turn."""
         self._is_refilling = False
         self._event: Any = None
-        """The event that comes first in the next turn; None if there is none."""
         # Writing.
         self.is_choked = False
-        """Whether the transport is above its high-water mark."""
         self._is_writing_later = False
         self._is_sending_gap = False
         self._waiting: WaitingTime | None = None
-        """How long the handler's queue waits; None while it is empty."""
         self._rejected_messages = 0
-        """How many of the session's rejected messages are counted at the node."""
         # What its user is charged.
         self.holding = Holding(node.held)
         self.pacing: Pacing | None = None
-        """Keeps the user's publish rate; None before the user is known."""
         self._place: Share | None = None
         """What the connection is charged to until its handler is."""
         # Time limits, and the end.
@@ -219,20 +203,18 @@ class Connection(asyncio.Protocol):
         self.liveness = Liveness(0.0, limits.ping_after_s, limits.ping_timeout_s)
         self._progress = Progress()
         self._drain_text = ""
-        """The reason that the far side is given when its queue is written, as the hub stops."""
+        """The reason for the far side once its queue is written, as the hub stops."""
         self._lingering: Lingering | None = None
-        """Set after the last word of this side, while the far side may still read it."""
+        """Set after the last word of this side."""
         self._is_ending = False
         """Whether the next check closes the socket."""
         self._refusal: NotRecognisedError | None = None
-        """Why the far side was not authenticated, until it is told."""
+        """Why the far side was not authenticated, until its answer is due."""
         self.far_side_closes = False
-        """Whether the far side closes the socket first. Zeek's WebSocket server cannot answer a Close frame that comes
+        """Whether the far side closes the socket first: Zeek's WebSocket server cannot answer a Close frame that comes
         with the end of the stream."""
         self.conversation: Conversation = make(self)
-        """`ENDED` after the end."""
         self.session: Session = self.conversation.session
-        """The conversation's session, or its replacement after this side's last word."""
 
     # Callbacks of asyncio.
 
@@ -251,7 +233,7 @@ class Connection(asyncio.Protocol):
             self.fail(error)
 
     def data_received(self, data: bytes) -> None:
-        """Route what was read; act on the rest."""
+        """Route messages, and act on the rest."""
         now_s = self._now_s  # calling it right out of the slot takes the slow way
         self.liveness.heard_s = heard_s = now_s()
         times = self._times
@@ -308,7 +290,7 @@ class Connection(asyncio.Protocol):
             self.write_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Release all that the connection holds, if need be in a later turn: thousands may be lost at once."""
+        """Release everything, if need be in a later turn: thousands may be lost at once."""
         if self.is_lost:
             return
         self.is_lost = True
@@ -331,7 +313,7 @@ class Connection(asyncio.Protocol):
             self._conclude()
 
     def _conclude(self) -> None:
-        """Drop all references to this connection, so that it is freed at once and not by the garbage collector."""
+        """Drop all references to this connection, so that it is freed without the garbage collector."""
         self.change_session()
         pacing, self.pacing = self.pacing, None
         if pacing is not None and pacing.rate.is_limited:
@@ -356,7 +338,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def far_name(self) -> str:
-        """What the far side calls itself; empty before it has said so."""
+        """The name of the far side."""
         return self.conversation.far_name if self.handler is None else self.handler.name
 
     @property
@@ -365,7 +347,7 @@ class Connection(asyncio.Protocol):
         return "" if self.identity is None else self.identity.how
 
     def join(self, handler: Handler) -> None:
-        """The far side has joined the hub, which delivers to it here."""
+        """The far side has joined the hub."""
         self.handler = handler
         handler.share, self._place = self._place, None
         self.has_joined = True
@@ -382,8 +364,8 @@ class Connection(asyncio.Protocol):
     def opened(self) -> None:
         """The handshake is done: expect signs of life, and evict the connection no more.
 
-        But where users have quotas, a WebSocket that is charged to no user yet stays a newcomer: its first message may
-        still say who it is.
+        Where users have quotas, a WebSocket that is charged to no user yet stays a newcomer: its first message may
+        still authenticate it.
         """
         if self.has_joined or self.has_place or self.node.access.is_open:
             self.node.settle(self)
@@ -391,7 +373,7 @@ class Connection(asyncio.Protocol):
         self.look_in(min(due_s - self._now_s(), self.proof_left_s()))
 
     def become(self, conversation: Conversation) -> None:
-        """Replace the conversation; the new one goes on with what this one has read and not acted on."""
+        """Replace the conversation; the new one goes on with bytes that this one has not acted on."""
         self.change_session()
         self.conversation, self.session = conversation, conversation.session
         self.after_turn(self._work_on)
@@ -403,7 +385,7 @@ class Connection(asyncio.Protocol):
     # Reading.
 
     def work(self) -> None:  # noqa: C901, PLR0912 -- one function, since it is called for every read
-        """Act on what was read until the share of this turn is used up; the rest waits for a later turn."""
+        """Act on bytes that were read until the share of this turn is used up."""
         session, node = self.session, self.node
         core, journal, events = self._core, node.journal, node.events
         taken = journal.taken
@@ -476,11 +458,7 @@ class Connection(asyncio.Protocol):
                 self._refill_later()
 
     def _do(self, event: Any, left: int) -> int:
-        """Act on an event, or keep it for a later turn if the share of all connections is used up.
-
-        Returns:
-            What is left of this connection's share, `left` before.
-        """
+        """Act on an event, or keep it for a later turn if all share is used up; return what is left."""
         # As `_share_of` and `CommonShare.spend`, without two calls for each event.
         share = self.node.changes if type(event) in self.conversation.changes else self.node.events
         if share.left <= 0 and not self.session.closed:
@@ -502,7 +480,6 @@ class Connection(asyncio.Protocol):
         return 0
 
     def _end_turn(self) -> None:
-        """Much of the share is used up, or all of it: the next turn brings a new one."""
         if self._left <= 0 and not self.session.closed:
             if not self.unread_for & KEPT_OUT:
                 self.stop_reading(PUT_OFF)
@@ -571,7 +548,7 @@ class Connection(asyncio.Protocol):
             self.transport.resume_reading()
 
     def hold_back(self) -> None:
-        """The journal is behind, and this side feeds it: read on when it has caught up."""
+        """The journal is behind, and this connection feeds it: read on when it has caught up."""
         if not (self.session.closed or self.transport.is_closing()):
             self.stop_reading(JOURNAL)
             self.node.journal.wait_room(self._let_go)
@@ -600,7 +577,7 @@ class Connection(asyncio.Protocol):
         self.look_in(seconds)
 
     def go_on(self) -> None:
-        """The conversation waits no more: act on what had come before, and read on."""
+        """The conversation waits no more."""
         self.unread_for &= ~ELSEWHERE
         if not self.unread_for & KEPT_OUT:
             self.guard(self.work)
@@ -610,7 +587,7 @@ class Connection(asyncio.Protocol):
     # Writing.
 
     def write(self, pieces: list[bytes]) -> None:
-        """Write ready frames, behind what the session has to say, with one write."""
+        """Write ready frames, behind the session's own, with one write."""
         transport = self.transport
         if self.session.has_outgoing:
             pieces = [self._take_outgoing(), *pieces]
@@ -624,7 +601,7 @@ class Connection(asyncio.Protocol):
             write_pieces(transport, pieces)
 
     def write_outgoing(self) -> None:
-        """Write what the session has to say."""
+        """Write the session's answers."""
         outgoing = self._take_outgoing()
         if outgoing and not self.transport.is_closing():
             self.transport.write(outgoing)
@@ -634,14 +611,14 @@ class Connection(asyncio.Protocol):
         return self.session.take_outgoing()
 
     def write_answers(self) -> None:
-        """Write what the session has to say, with what is pending for the handler."""
+        """Write the session's answers, with what is pending for the handler."""
         if self.handler is not None:
             self.handler.write_pending()  # with its own answers, so that all of it is one write
         self.write_outgoing()
         self.wait_for_reader()
 
     def write_later(self) -> None:
-        """Write what the session has to say after this turn: many answers, one write."""
+        """Write the session's answers after this turn: many answers, one write."""
         if not self._is_writing_later:
             self._is_writing_later = True
             self.after_turn(self._write_now)
@@ -681,7 +658,7 @@ class Connection(asyncio.Protocol):
             self._rejected_messages = rejected
 
     def change_session(self) -> None:
-        """Count what this session has rejected: another one follows, which counts from 0."""
+        """Count what this session has rejected: the next one counts from 0."""
         self.count_rejected()
         self._rejected_messages = 0
 
@@ -704,7 +681,7 @@ class Connection(asyncio.Protocol):
             self.fail(error)
 
     def post(self, items: list[Item]) -> None:
-        """Write requests and replies, behind what the session has to say."""
+        """Write requests and replies, behind the session's answers."""
         try:
             self.write(self.conversation.render_items(items))
         except Exception as error:  # noqa: BLE001 -- as above
@@ -718,7 +695,7 @@ class Connection(asyncio.Protocol):
                 self.transport.write(notice)
 
     def lose(self, messages: int) -> None:
-        """Count messages that this protocol cannot carry. The conversation tells the far side, if it can."""
+        """Count messages that this protocol cannot carry."""
         self._is_sending_gap = True
         cast("Handler", self.handler).lose(messages)
         self._is_sending_gap = False
@@ -771,27 +748,26 @@ class Connection(asyncio.Protocol):
             self.stop_reading(PACED)
 
     def _stop_waiting(self) -> None:
-        """The user may publish again."""
         self.hear()
         self.read_on(PACED)
         self.let_in(ENTERING)
 
     def _stop_pacing(self) -> None:
-        """What is read from now on is thrown away, so it is read at any rate."""
+        """Bytes from now on are thrown away, so they are read at any rate."""
         if self.pacing is not None:
             self.pacing.leave()
         self.unread_for &= ~(PACED | KEPT_OUT)
 
     def _charge_unwritten(self) -> None:
-        """Charge what the transport holds, with what TLS keeps beside it."""
+        """Charge the bytes in the transport, with those that TLS keeps beside it."""
         transport = self.transport
         self.holding.leave_unwritten(transport.get_write_buffer_size() + transport.get_extra_info(KEPT_BYTES, 0))
 
     def _charge_held(self) -> None:
-        """Charge what was read and not acted on; end the connection if that grows while there is no memory.
+        """Charge bytes that were read and not acted on; end the connection if they grow while there is no memory.
 
-        What waits for its turn is charged in full until all of it was acted on: an event, or the rest of a piece that
-        is being read, may hold what the session has released.
+        Bytes that wait for their turn are charged until all were acted on: an event, or the rest of a piece that is
+        being read, may hold what the session has released.
         """
         held_bytes = self.session.held_bytes
         if self.is_lost or not (held_bytes > self.holding.free_bytes or self.holding.begun_bytes):
@@ -808,7 +784,7 @@ class Connection(asyncio.Protocol):
         self.liveness.heard_s = self._now_s()
 
     def look_in(self, seconds: float) -> None:
-        """Check the connection after so long, unless its socket is closed by then."""
+        """Check the connection after so long."""
         if not self.is_lost:
             self.node.keepalive.watch(self, self._now_s() + seconds)
 
@@ -878,7 +854,7 @@ class Connection(asyncio.Protocol):
     # The end.
 
     def drain(self, text: str = HUB_STOPS) -> None:
-        """The hub stops: write what is queued while the daemon waits, then say so to the far side."""
+        """The hub stops: write the queue while the daemon waits, then say so to the far side."""
         self._drain_text = text
         self.guard(self._drain)
 
@@ -890,7 +866,7 @@ class Connection(asyncio.Protocol):
             self.conversation.drain(self._drain_text)
 
     def end(self, code: int, text: str) -> None:
-        """Close from this side, with a reason, and let the far side read it."""
+        """Close from this side, and let the far side read the reason."""
         if not self.session.closed:
             self.reason = self.conversation.close(code, text)
             self.linger()
@@ -937,23 +913,17 @@ class Connection(asyncio.Protocol):
         self.look_in(seconds)
 
     def abort(self) -> None:
-        """End it now."""
+        """Close the socket now."""
         self.transport.abort()
 
     def abandon(self) -> None:
-        """The dialler has given up, perhaps in the moment in which the connection was made.
-
-        uvloop then closes the socket without `connection_lost`, so the connection is released here.
-        """
+        """The dialler has given up, perhaps as the connection was made: uvloop then calls no `connection_lost`."""
         if self in self.node.connections:
             self.transport.abort()
             self.connection_lost(None)
 
     def _depart(self) -> None:
-        """Let the far side leave the hub: a client in this turn or a later one, a peer now, since its place is wanted.
-
-        Thousands of clients may say CLOSE at once.
-        """
+        """Let the far side leave the hub: a peer now, since its place is wanted; a client later, as thousands may."""
         handler = self.handler
         if handler is None or handler.delivery.role is not Role.CLIENT:
             self.leave()
@@ -1020,12 +990,7 @@ _SHOWN_PLACES = 3
 
 
 def describe(error: Exception, read: bytes) -> dict[str, object]:
-    """Return the fields of the log line for a bug: one line, whatever was read and however deep the stack was.
-
-    Args:
-        error: The exception.
-        read: What the connection had just read, empty if it was not reading.
-    """
+    """Return the fields of the log line for a bug: one line, whatever was read and however deep the stack was."""
     places = traceback.extract_tb(error.__traceback__)[-_SHOWN_PLACES:]
     return {
         "error": f"{type(error).__name__}: {error}"[:SHOWN_CHARACTERS],

@@ -1,46 +1,53 @@
 """`TcpConversation`: the hub's own protocol with a client or a peer hub, over TCP or a Unix socket.
 
 ```
-Session ─▶ Hello               ─▶ Greeting ─▶ a client, or a Link
-       └─▶ what is asked for   ─▶ Verbs.act ─▶ core, journal
-handler ── render ──▶ MESSAGES frames as they came
+HELLO ─▶ who is it? ─▶ may it link? ─▶ has its user a place? ─▶ handler, HELLO in return, Verbs
+              │               │                │           └─▶ a hub: is it linked already? ─┬─ no  ─▶ Link
+              └─ turned away  └─── rejected ───┘                                             └─ perhaps ─▶ wait
+requests ─▶ Verbs.act ─▶ core, journal                                   handler ── render ──▶ frames as they came
 ```
 
-Purpose: what is said between the first word and the last, and what is written. How a conversation opens is in
-`peers.connections.greeting`, its rules are in `peers.wire.session`, what the far side may ask in `peers.verbs`, what a
-peer hub is told in `peers.links.link`, values in shared memory in `peers.connections.unix`.
-
-Owner: one `Connection`. Cost: per frame that is no message, and per write. Memory: see docs/performance.md.
+Nobody gets HELLO before they have a place, or they would come back at once; a peer hub is taken in once `Links` has
+decided that this link stays. A conversation costs about 100 µs to open.
 """
 
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Callable
-from typing import Protocol, cast
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+import msgspec
 
 from hub.batch import Batch
-from hub.errors import CloseCode, RejectedError
+from hub.delivery import Role
+from hub.errors import CloseCode, NotRecognisedError, RejectedError
 from hub.frame import encode_frame
 from hub.handler import Handler
+from hub.limits import LINK_COST
 from hub.mesh.announcement import Digest, Wanted
+from hub.names.claim import Change, Standing
 from hub.origin import Origin
 from hub.overflow import QueueLimits
-from hub.quotas.quotas import Share
+from hub.policy.policy import Rights
 from hub.request_frame import Item
 from hub.routes import Route
+from hub.settings.config import ConfigError
+from hub.topics import printable
 from peers.connections.connection import Connection
-from peers.connections.door import renew
-from peers.connections.greeting import Greeting
+from peers.connections.door import enter, own_token, renew, rights_of, take_place
 from peers.links.link import Link
-from peers.links.mesh_news import MeshNews
 from peers.links.onward import Onward
+from peers.links.proof import LinkProof
 from peers.node.node import Node
+from peers.transport.transport import keep_little_unsent
 from peers.verbs.verbs import CHANGES, Verb, Verbs
-from peers.wire.account import Account
+from peers.wire.account import LINK_ID_BYTES, Account
 from peers.wire.control import Notice, encode_notice
 from peers.wire.events import Closing, Event, Pong
-from peers.wire.hello import MESH_VERSION, Hello
+from peers.wire.hello import MESH_VERSION, SOFTWARE_CHARACTERS, Hello, grant
 from peers.wire.kinds import Kind
 from peers.wire.origin import encode_origin
 from peers.wire.oversize import fitting
@@ -48,14 +55,18 @@ from peers.wire.routing import AnnouncementPart
 from peers.wire.session import Session
 from peers.wire.token import Renewal
 
-__all__ = ["SharedValues", "TcpConversation", "ToldOrigins", "render_items", "tcp_connection"]
+if TYPE_CHECKING:
+    from peers.connections.unix import UnixValues
 
+__all__ = ["TcpConversation", "ToldOrigins", "WireFarSide", "render_items", "tcp_connection"]
 
 _COPIED_BYTES = 16 * 1024
 """Values up to this size are joined with their head; larger ones are written beside it."""
 
 _GREETING_EVENTS = 10
-"""What it costs to take somebody in: about 100 µs."""
+"""What a greeting costs of a turn's share: about 100 µs."""
+
+_ONE_HOP = "peer linked, for one hop only: its version knows no mesh"
 
 
 def tcp_connection(  # noqa: PLR0913 -- as a conversation
@@ -67,16 +78,7 @@ def tcp_connection(  # noqa: PLR0913 -- as a conversation
     address: str = "",
     cost: int | None = None,
 ) -> Connection:
-    """Make a connection that speaks the hub's own protocol.
-
-    Args:
-        node: The hub it belongs to.
-        queue: Queue that its handler gets if the far side has no wish.
-        dialled: Whether this side connects, to link with a peer hub.
-        trusted: Whether the far side is a process of this hub's own, which need not show who it is.
-        address: Where to, if this side connects, or has made both ends.
-        cost: What it costs in the mesh if it is a link; None where that is not said.
-    """
+    """Make a connection that speaks the hub's own protocol; `address` is given where this side has made both ends."""
 
     def make(connection: Connection) -> TcpConversation:
         return TcpConversation(node, queue, connection, dialled=dialled, trusted=trusted, cost=cost)
@@ -84,58 +86,35 @@ def tcp_connection(  # noqa: PLR0913 -- as a conversation
     return Connection(node, make, address=address)
 
 
-class SharedValues(Protocol):
-    """Values that a client and the hub have in shared memory, see `peers.connections.unix`."""
-
-    @property
-    def offered_bytes(self) -> int:
-        """From which size on the hub uses it."""
-
-    @property
-    def is_held(self) -> bool:
-        """Whether the client has to take what it was given before it is written to again."""
-
-    def charge(self, share: Share) -> None:
-        """The client belongs to a user: charge him for what it brings."""
-
-    def act(self, event: Event) -> int:
-        """Do what an event asks for, in shared memory or not; return its share of a turn."""
-
-    def render(self, batches: list[Batch]) -> list[bytes]:
-        """Write what is shared, with all that stands before it; return the rest as frames."""
-
-    def render_items(self, items: list[Item]) -> list[bytes]:
-        """The same for requests and replies."""
-
-    def close(self) -> None:
-        """The client has gone."""
-
-
 class TcpConversation:
-    """One far side. See `peers.connections.conversation.Conversation`.
+    """One far side. See `peers.connections.conversation.Conversation`; also a `peers.node.links.Link`.
 
     Args:
         node: The hub.
         queue: Queue of the far side if it has no wish.
-        connection: That carries it.
+        connection: Its connection.
         dialled: Whether this side has connected, to link with a peer hub.
-        trusted: Whether the far side is a process of this hub's own, which need not show who it is.
-        cost: What it costs in the mesh if it is a link; None where that is not said.
-        share: Makes what shares memory with a client that has asked for it, or nothing if that cannot be now; None
-            where nothing is shared.
+        trusted: Whether the far side is a process of this hub, which needs no authentication.
+        cost: The cost of the link in the mesh; None where that is not configured.
+        share: Makes the values that are shared with a client that has asked for shared memory, or returns None if that
+            cannot be now; None where no memory is shared.
     """
 
     __slots__ = (
         "_connection",
+        "_cost",
         "_far_frame_limit",
-        "_greeting",
         "_has_eof",
+        "_link_id",
         "_node",
         "_onward",
         "_origins",
+        "_queue",
         "_share",
         "_shared",
+        "_trusted",
         "_verbs",
+        "dialled",
         "link",
         "render",
         "render_plainly",
@@ -155,35 +134,33 @@ class TcpConversation:
         dialled: bool = False,
         trusted: bool = False,
         cost: int | None = None,
-        share: Callable[[TcpConversation, int], SharedValues | None] | None = None,
+        share: Callable[[TcpConversation, int], UnixValues | None] | None = None,
     ) -> None:
         limits = node.settings.limits
         self._node = node
+        self._queue = queue
         self._connection = connection
+        self.dialled = dialled
+        self._trusted = trusted
+        self._cost = LINK_COST if cost is None else cost
         self._share = share
-        self._shared: SharedValues | None = None
-        """Set by the HELLO of a client that has asked for shared memory, and was granted it."""
+        self._link_id = secrets.token_bytes(LINK_ID_BYTES) if dialled else b""
+        """The id of the link, made by the side that has dialled; empty for a client, and where a peer tells none."""
+        self._shared: UnixValues | None = None
         self._far_frame_limit = limits.frame_bytes
-        """Largest body that the far side takes; this hub's own until HELLO has said another."""
         self.render_plainly: Callable[[list[Batch]], list[bytes]] = as_they_came
-        """Returns batches as bytes that the far side takes; its HELLO says whether they must be cut for that."""
+        """Returns batches as bytes that the far side takes, cut where its HELLO asks for smaller frames."""
         self.render = self.render_plainly
-        """Returns batches as the far side has them: the same, unless values are in shared memory. It is chosen once, by
-        HELLO, since it is called for each write."""
+        """The same, with shared memory or origins. Chosen once, by HELLO, since it is called for each write."""
         self._onward: Onward | None = None
-        """What a peer hub that is part of the mesh was told of that; None for all others."""
+        """Origins told to a peer hub that is part of the mesh."""
         self._origins: ToldOrigins | None = None
-        """What a client was told of where messages have entered the mesh; None for those that have not asked."""
+        """Origins told to a client that has asked for them."""
         self._verbs: Verbs | None = None
-        """What the far side may ask, from its HELLO on."""
+        """Set behind HELLO."""
         self.link: Link | None = None
-        """What a peer hub is told, once its link stands; None for a client."""
+        """Set once a link to a peer hub stands."""
         self._has_eof = False
-        """Whether the far side has ended its stream in order."""
-        self._greeting: Greeting | None = Greeting(
-            node, queue, self, connection, dialled=dialled, trusted=trusted, cost=cost
-        )
-        """How it opens; None once it is over."""
         self.session: Session[Route] = Session("hub", node.core.routes, limits.frame_bytes, limits.handshake_bytes)
         self.session.mesh = MESH_VERSION
 
@@ -194,12 +171,12 @@ class TcpConversation:
 
     @property
     def far_name(self) -> str:
-        """What the far side calls itself, empty before HELLO."""
+        """The name in the far side's HELLO."""
         return self.session.far.name if self.session.far is not None else ""
 
     @property
     def far_id(self) -> bytes:
-        """The id of the hub at the far side, empty before it has said it."""
+        """The id in the far side's HELLO."""
         return self.session.far.id if self.session.far is not None else b""
 
     @property
@@ -209,21 +186,32 @@ class TcpConversation:
 
     @property
     def is_held(self) -> bool:
-        """Whether a client has to take what is in shared memory first."""
+        """Whether a client has to release shared memory first."""
         return self._shared is not None and self._shared.is_held
+
+    @property
+    def verbs(self) -> Verbs:
+        """What the far side may ask; only behind its HELLO."""
+        return cast("Verbs", self._verbs)
 
     def begin(self, refusal: str) -> None:
         """Say HELLO if this side has dialled."""
         if refusal:
             self._connection.end(CloseCode.TRY_AGAIN_LATER, refusal)
-        elif self.greeting.dialled:
-            self.greeting.introduce()
+        elif self.dialled:
+            try:
+                token = own_token(self._node)
+            except ConfigError as error:  # the far hub is not told about files
+                self._connection.reason = str(error)
+                self._connection.abort()
+            else:
+                self.session.send(self._node.hello(link=self._link_id, token=token).encode())
 
     def end_of_stream(self) -> None:
-        """Take note that the stream has ended in order."""
+        """Remember that the stream has ended in order."""
         self._has_eof = True
 
-    # What the session reports.
+    # Events of the session.
 
     def act(self, event: Event) -> int:
         """Do what an event asks for; return its share of a turn."""
@@ -233,8 +221,7 @@ class TcpConversation:
         """Do what an event asks for whose values are bytes."""
         match event:
             case Hello():
-                self._hear_limit(event.frame)
-                self.greeting.greet(event)
+                self._greet(event)
                 return _GREETING_EVENTS
             case Notice():
                 self._take_notice(event)
@@ -261,52 +248,8 @@ class TcpConversation:
         if origin.hub == self._node.id and self.link is not None:  # others have said that of this hub
             self.link.hear_of_mesh(origin)
 
-    @property
-    def greeting(self) -> Greeting:
-        """How it opens; only until it is over."""
-        return cast("Greeting", self._greeting)
-
-    @property
-    def verbs(self) -> Verbs:
-        """What the far side may ask; only behind its HELLO."""
-        return cast("Verbs", self._verbs)
-
-    # What the greeting learns of the far side.
-
-    def _hear_limit(self, frame_limit_bytes: int) -> None:
-        """The far side takes no larger bodies than this."""
-        self._far_frame_limit = frame_limit_bytes
-        if frame_limit_bytes < self._node.settings.limits.frame_bytes:
-            self.render = self.render_plainly = self._fit
-
-    def share_memory(self, frame_limit_bytes: int) -> SharedValues | None:
-        """Have values in memory that is shared with a client, who wishes so; return None where that cannot be."""
-        if self._share is not None:
-            self._shared = self._share(self, frame_limit_bytes)
-        if self._shared is not None:
-            self.render = self._shared.render
-        return self._shared
-
-    def tell_origins(self, news: MeshNews) -> Onward:
-        """Tell the far side, a hub of the mesh, where messages have entered it; return what was told."""
-        render = self.render_plainly
-        onward = self._onward = Onward(None if render is as_they_came else render, news)
-        self.render = onward.render
-        return onward
-
-    def tell_client_origins(self) -> None:
-        """Tell a client, which wishes so, where messages have entered the mesh; before memory is shared with it."""
-        self._origins = ToldOrigins(self._node.id, self.render_plainly)
-        self.render = self.render_plainly = self._origins.render
-
-    def be_asked(self, verbs: Verbs) -> None:
-        """Do from now on what the far side asks for."""
-        self._verbs = verbs
-
-    # What the far side says then.
-
     def _take_notice(self, notice: Notice) -> None:
-        """A peer hub has dropped or refused something, or has taken a fresh token."""
+        """A peer hub has dropped or rejected something, or has taken a fresh token."""
         if notice.kind == "dropped":
             cast("Link", self.link).miss(notice.count)
         elif notice.kind == "confirmed":
@@ -317,14 +260,13 @@ class TcpConversation:
             self._node.log.warning("notice from peer", address=address, code=notice.code, text=notice.text, again=again)
 
     def _take_answer(self, token: bytes) -> None:
-        """A peer hub has answered a PING: one that asks whether it is there, how late it is, or stood behind news."""
-        self._node.links.answered(self.far_id, self.greeting, token)
+        """A peer hub has answered a PING: of `Links`, of the link's lag, or behind news."""
+        self._node.links.answered(self.far_id, self, token)
         if self.link is not None and not self.link.hear_answer(token):
             self.link.answer(token)
 
     def _renew(self, renewal: Renewal) -> None:
-        """The far side shows a fresh token."""
-        if self.greeting.dialled:  # it is this side that shows something
+        if self.dialled:  # it is this side that shows a token
             refusal = RejectedError(CloseCode.NOT_ALLOWED, "TOKEN is for the hub that was dialled")
             self.session.reject(refusal, renewal.request)
             return
@@ -339,7 +281,6 @@ class TcpConversation:
             self.session.tell(Notice("confirmed", request=renewal.request, until=until))
 
     def _finish(self, closing: Closing) -> None:
-        """The conversation is over."""
         reason = f"{closing.text} ({closing.code})" if closing.text else f"closed with {closing.code}"
         if closing.by_far_side:
             if self.link is not None:
@@ -350,16 +291,186 @@ class TcpConversation:
             self._connection.linger()
 
     def refuse_messages(self, error: RejectedError, messages: int) -> None:
-        """Tell the far side that messages within its runs were not taken."""
+        """Report messages within runs that were rejected."""
         if error.code == CloseCode.NOT_ALLOWED and self._connection.handler is not None:
             self._node.audit.refused(self._connection.handler, "publish", error, messages)
         self.session.rejected_messages += messages
         self.session.refuse(error.code, error.text, messages)
 
+    # The greeting.
+
+    def _greet(self, hello: Hello) -> None:
+        """Take the far side in, reject it, or let it wait."""
+        self._far_frame_limit = hello.frame
+        if hello.frame < self._node.settings.limits.frame_bytes:
+            self.render = self.render_plainly = self._fit
+        if self.dialled and hello.role == "client":
+            self._connection.end(CloseCode.PROTOCOL_ERROR, "a peer must be a hub, the far side is a client")
+        elif self.dialled or self._trusted or self._recognise(hello):
+            if hello.role == "hub":
+                self._greet_hub(hello)
+            else:
+                self._greet_client(hello)
+
+    def _recognise(self, hello: Hello) -> bool:
+        """Return whether the far side may come in; otherwise it is turned away."""
+        try:
+            rights = enter(self._node, self._connection, hello.token)
+        except NotRecognisedError as error:
+            self.session.hold()
+            self._connection.turn_away(error)
+            return False
+        if hello.role == "hub" and not self._may_link(rights):
+            return False
+        try:
+            take_place(self._node, self._connection)
+        except RejectedError as error:
+            if hello.role == "hub":
+                self.refuse(error.code, error.text)
+            else:
+                self._connection.end(error.code, error.text)
+            return False
+        return True
+
+    def _may_link(self, rights: Rights | None) -> bool:
+        """Return whether the far side may be a peer hub; otherwise it is rejected."""
+        if rights is None or rights.may_link:
+            return True
+        text = f"user {printable(rights.user.name)} may not be a peer hub: no role of his has `link`"
+        self.refuse(CloseCode.NOT_ALLOWED, text)
+        return False
+
+    def _greet_client(self, hello: Hello) -> None:
+        node = self._node
+        if hello.origins:
+            self._origins = ToldOrigins(node.id, self.render_plainly)  # before memory is shared
+            self.render = self.render_plainly = self._origins.render
+        if hello.shared and self._share is not None:
+            self._shared = self._share(self, hello.frame)
+        shared = self._shared
+        limits = grant(hello.queue, self._queue, node.settings.queue_max.messages, node.settings.queue_max.bytes)
+        handler = self._take_in(hello, Role.CLIENT, limits)
+        introduction = node.hello(limits, self._link_id, until_s=self._connection.proof_left_s())
+        if hello.origins:
+            introduction = msgspec.structs.replace(introduction, origins=True)
+        if shared is not None:
+            self.render = shared.render
+            handler.take_shared()
+            introduction = msgspec.structs.replace(introduction, shared=shared.offered_bytes)
+        self.session.send(introduction.encode())
+        node.core.attach(handler)
+        if shared is not None and handler.share is not None:
+            shared.charge(handler.share)
+        self._begin(hello, handler, "client connected")
+
+    def _greet_hub(self, hello: Hello) -> None:
+        """Take a peer hub in, unless it is linked already; where that is not known, wait."""
+        node = self._node
+        if not self.dialled:
+            self._link_id = hello.link
+        elif hello.link != self._link_id:
+            self._link_id = b""
+        try:
+            stands = node.links.add(hello.id, self, node.loop.time())
+        except RejectedError as error:
+            self.refuse(error.code, error.text)
+            return
+        if stands:
+            self._join(hello)
+        else:
+            self.session.hold()
+            self._connection.hold(node.settings.limits.handshake_s)
+
+    def _join(self, hello: Hello) -> None:
+        """Be the link to a peer hub."""
+        node, connection = self._node, self._connection
+        handler = self._take_in(hello, Role.LINK, self._queue)
+        keep_little_unsent(connection.transport)
+        if not self.dialled:
+            left_s = connection.proof_left_s()
+            self.session.send(node.hello(self._queue, self._link_id, until_s=left_s).encode())
+        link = self.link = Link(
+            node,
+            handler,
+            self.session,
+            connection.write,
+            lambda: connection.read_bytes,
+            hello,
+            self._link_id,
+            LinkProof(partial(own_token, node), self._tell_unread) if self.dialled else None,
+            cost=self._cost,
+        )
+        if link.news is not None:
+            render = self.render_plainly
+            onward = link.onward = self._onward = Onward(None if render is as_they_came else render, link.news)
+            self.render = onward.render
+        self._begin(hello, handler, "peer linked" if hello.mesh else _ONE_HOP)
+
+    def _tell_unread(self, reason: str) -> None:
+        self._node.log.warning("no fresh token for a peer", address=self._connection.address, reason=reason)
+
+    def _take_in(self, hello: Hello, role: Role, limits: QueueLimits) -> Handler:
+        connection = self._connection
+        handler = Handler(
+            connection,
+            role=role,
+            limits=limits,
+            name=hello.name,
+            address=connection.address,
+            poster=connection,
+            frame_limit_bytes=hello.frame,
+            rights=rights_of(self._node, connection),
+        )
+        handler.narrows = handler.narrows or hello.narrow
+        handler.is_inner = self._trusted
+        connection.join(handler)
+        return handler
+
+    def _begin(self, hello: Hello, handler: Handler, what: str) -> None:
+        node, connection = self._node, self._connection
+        node.core.refusals.on_refused[handler] = self.refuse_messages
+        self._verbs = Verbs(node, handler, WireFarSide(self.session, connection, hello.frame))
+        connection.charge_user()
+        connection.software = hello.software[:SOFTWARE_CHARACTERS]
+        connection.opened()
+        node.log.info(
+            what,
+            address=connection.address,
+            name=hello.name,
+            software=hello.software,
+            overflow=handler.limits.overflow.value,
+        )
+
+    # What `Links` decides.
+
+    @property
+    def used(self) -> bool:
+        """Whether both sides know of the link: the far side has said something behind HELLO, or has answered it."""
+        return self.is_open and (self.dialled or self.session.has_heard)
+
+    def ask(self, token: bytes) -> None:
+        """Another link would take the place of this one: see whether the far side is there."""
+        self._connection.write([encode_frame(Kind.PING, token)])
+
+    def proceed(self) -> None:
+        """The link that this one has waited for does not answer, or is gone."""
+        connection, session = self._connection, self.session
+        if not session.closed and not connection.transport.is_closing():
+            session.release()
+            if self._may_link(rights_of(self._node, connection)):  # there may be another policy by now
+                self._join(cast("Hello", session.far))
+            connection.go_on()
+
+    def refuse(self, code: int, text: str) -> None:
+        """Close a link that is one too many. The side that has dialled learns which hub this is."""
+        if not (self.is_open or self.dialled or self.session.closed):
+            self.session.send(self._node.hello(link=self._link_id).encode())
+        self._connection.end(code, text)
+
     # What the handler writes.
 
     def _fit(self, batches: list[Batch]) -> list[bytes]:
-        """Return batches in frames that the far side takes; tell what is lost where it would have stood."""
+        """Return batches in frames that the far side takes, with a notice in place of lost messages."""
         frames: list[bytes] = []
         for piece in fitting(batches, self._far_frame_limit):
             if isinstance(piece, Batch):
@@ -370,7 +481,7 @@ class TcpConversation:
         return frames
 
     def render_origin(self, batch: Batch) -> bytes:
-        """Return ORIGIN, where it must stand in front of a batch that is not rendered here; else nothing."""
+        """Return the ORIGIN that must stand in front of a batch that is not rendered here, or nothing."""
         return b"" if self._origins is None else self._origins.before(batch)
 
     def render_items(self, items: list[Item]) -> list[bytes]:
@@ -381,11 +492,11 @@ class TcpConversation:
         return pieces if self._onward is None else self._onward.post(items, pieces)
 
     def render_gap(self, lost_messages: int) -> bytes:
-        """Tell the far side how many of its messages were lost."""
+        """Return the notice that messages were lost."""
         return encode_notice(Notice("dropped", count=lost_messages))
 
     def write_more(self) -> None:
-        """Tell the far side what waited until it reads on."""
+        """Write what waited until the far side reads on."""
         if self._verbs is not None:
             self._verbs.write_more()
         if self.link is not None:
@@ -394,7 +505,7 @@ class TcpConversation:
     # Ends.
 
     def ping(self) -> None:
-        """Ask for a sign of life; whoever does not read may still be heard publishing."""
+        """Ask for a sign of life; a far side that does not read may still be heard publishing."""
         self.session.send(encode_frame(Kind.PING, b""))
 
     def time_out(self) -> None:
@@ -414,7 +525,7 @@ class TcpConversation:
         return f"{text} ({int(code)})"
 
     def leave(self, reason: str) -> None:
-        """Do nothing more for the far side that can be left; then another link may take the place of this one."""
+        """Release what the far side holds; then another link may take the place of this one."""
         node, handler = self._node, self._connection.handler
         if self.link is not None:
             self.link.leave()
@@ -425,14 +536,14 @@ class TcpConversation:
         if handler is not None:
             node.core.detach(handler, reason)
         far = self.session.far
-        if far is not None and far.role == "hub" and node.links.remove(far.id, self.greeting):
+        if far is not None and far.role == "hub" and node.links.remove(far.id, self):
             node.vacancies.tell()
 
     def conclude(self) -> None:
-        """Tell what of this hub's messages has not arrived, and let go of the far side."""
+        """Log which of this hub's messages have not arrived, and drop references."""
         if self.link is not None:
             self.link.conclude(in_order=self._has_eof and self.session.closed and not self.session.has_crossed)
-        self._greeting = self._verbs = self._shared = self._share = self.link = None  # they know this conversation
+        self._verbs = self._shared = self._share = self.link = None  # they know this conversation
         self._origins = self._onward = None
         self.render = self.render_plainly = as_they_came  # and so do others of these
 
@@ -459,24 +570,15 @@ def render_items(items: list[Item]) -> list[bytes]:
     return pieces
 
 
-# For a client that has asked, ORIGIN in front of messages that have entered the mesh at another hub.
-
-
 class ToldOrigins:
-    """What was said of origins to one client.
-
-    Args:
-        hub: The id of this hub.
-        render: Returns batches as frames that the client takes.
-    """
+    """For a client that has asked, ORIGIN in front of messages that have entered the mesh at another hub."""
 
     __slots__ = ("_hub", "_render", "_said")
 
     def __init__(self, hub: bytes, render: Callable[[list[Batch]], list[bytes]]) -> None:
         self._hub = hub
         self._render = render
-        # The hub that the client takes for the origin of what comes next.
-        self._said = hub
+        self._said = hub  # the origin that the client assumes for the next message
 
     def render(self, batches: list[Batch]) -> list[bytes]:
         """Return batches as frames, with ORIGIN where the hub changes."""
@@ -490,10 +592,60 @@ class ToldOrigins:
         return frames + self._render(batches[start:]) if frames else self._render(batches)
 
     def before(self, batch: Batch) -> bytes:
-        """Return what stands in front of a batch, which comes next: ORIGIN, or nothing."""
+        """Return the ORIGIN in front of a batch that comes next, or nothing."""
         origin = batch.origin
         hub = self._hub if origin is None else origin.hub
         if hub == self._said:
             return b""
         self._said = hub
         return encode_origin(Origin(hub, 0 if origin is None else origin.epoch))
+
+
+class WireFarSide:
+    """Answers of the hub, as NOTICE frames. See `peers.verbs.far_side.FarSide`."""
+
+    __slots__ = ("_session", "_write", "expect_answers", "frame_limit_bytes", "put_off", "write_later")
+
+    def __init__(self, session: Session[Route], connection: Connection, frame_limit_bytes: int) -> None:
+        self._session = session
+        self.frame_limit_bytes = frame_limit_bytes
+        self.put_off = session.put_back
+        self.write_later = connection.write_later
+        self.expect_answers = connection.wait_for_reader
+        self._write = connection.write
+
+    def confirm(
+        self, request: int, offset: int | None = None, *, text: str = "", messages: int = 0, again: bool = False
+    ) -> None:
+        """Say "confirmed"."""
+        if request:
+            self._session.tell(
+                Notice("confirmed", request=request, offset=offset, text=text, count=messages, again=again)
+            )
+
+    def reject(self, error: RejectedError, request: int = 0) -> None:
+        """Say "error"."""
+        self._session.reject(error, request)
+
+    def refuse(self, error: RejectedError, count: int, request: int = 0) -> None:  # noqa: ARG002 -- runs have none
+        """Say "error" at the end of the read, once for each reason."""
+        self._session.refuse(error.code, error.text, count)
+
+    def recorded(self, request: int, offset: int, messages: int) -> None:  # noqa: ARG002 -- told in order, unnumbered
+        """Say "recorded"."""
+        self._session.tell(Notice("recorded", count=messages, offset=offset))
+
+    def unrecorded(self, error: RejectedError, request: int, messages: int) -> None:  # noqa: ARG002 -- as `recorded`
+        """Say "unrecorded"."""
+        self._session.tell(Notice("unrecorded", count=messages, code=error.code, text=error.text))
+
+    def send_records(self, answer: bytes | bytearray, request: int) -> None:  # noqa: ARG002 -- it is in the frame
+        """Write the frame of a reader process as it is."""
+        if not self._session.closed:
+            self._write([cast("bytes", answer)])
+            self.expect_answers()
+
+    def tell_name(self, change: Change) -> None:
+        """Say "owned", "queued" or "lost"."""
+        code = 0 if change.standing is Standing.OWNED else CloseCode.NOT_ALLOWED
+        self._session.tell(Notice(change.standing.value, name=change.name, code=code, text=change.text))

@@ -4,14 +4,9 @@
 HELLO with `shared` ─▶ the socket is handed over to a UnixTransport ─▶ HELLO, granted ─▶ handles, descriptors
 ```
 
-A client that does not ask for it has the transport of the event loop, and nothing here is done for it. One that does
-sends no descriptor before it was granted, and the hub changes transports before it answers: so none is lost, and what
-was read behind HELLO is with the session already.
-
-Owner: one `TcpConversation`. Invariants: whoever does not take shared memory gets bytes, read at most once for all of
-them; blocks are read while they are there, when they come.
-
-Cost: that of a small frame, whatever the size, and 1.3 µs for its check. Figures are in docs/performance.md.
+A client that asks for shared memory sends no descriptor before it was granted, and the hub changes transports before it
+answers: so none is lost. Clients without shared memory get bytes, copied once for all of them; blocks of a ring are
+read when they come. The check of a handle costs 1.3 µs, whatever the size.
 """
 
 from __future__ import annotations
@@ -49,13 +44,7 @@ _RESERVED = RESERVED.encode()
 
 
 def unix_connection(node: Node, queue: QueueLimits, *, cost: int | None = None) -> Connection:
-    """Make a connection that was accepted on a Unix socket, on which HTTP and WebSockets may be spoken, too.
-
-    Args:
-        node: The hub it belongs to.
-        queue: Queue that its handler gets if the client has no wish.
-        cost: What it costs in the mesh if it is a link; None where that is not said.
-    """
+    """Make a connection that was accepted on a Unix socket, which may also speak HTTP and WebSocket."""
     if not (node.settings.shm.over_bytes and memory.AVAILABLE):
         return hear_http(
             Connection(node, lambda connection: TcpConversation(node, queue, connection, cost=cost)), queue
@@ -75,13 +64,7 @@ def unix_connection(node: Node, queue: QueueLimits, *, cost: int | None = None) 
 
 
 class UnixValues:
-    """Of one client. See `peers.connections.tcp.SharedValues`.
-
-    Args:
-        node: The hub.
-        conversation: With the client.
-        connection: That carries it; it goes on with a transport that takes descriptors. Nothing was written yet.
-        frame_limit_bytes: Largest body that the client takes.
+    """Shared memory with one client; its connection goes on with a transport that takes descriptors.
 
     Raises:
         OSError: No descriptor is left. Nothing has changed then.
@@ -116,11 +99,11 @@ class UnixValues:
 
     @property
     def is_held(self) -> bool:
-        """Whether the client has been given as much memory as it may have at a time."""
+        """Whether the client has as much memory as it may have at a time."""
         return self._sharing.is_full
 
     def charge(self, share: Share) -> None:
-        """The client belongs to a user: charge him for the descriptors that it brings."""
+        """Charge the client's user for its descriptors."""
         self._sharing.charge(share[Resource.DESCRIPTORS])
 
     # What the client says.
@@ -204,11 +187,10 @@ class UnixValues:
             self._connection.write_on()
 
     def _with_memory(self, item: Item) -> Item | None:
-        """Join a request or a reply with the memory that it speaks of.
+        """Join a request or a reply with its memory.
 
         Returns:
-            It, or the failure that a reply becomes whose memory is not what it says; None for such a request, which has
-            been answered.
+            The item; the failure that a reply becomes whose handle is wrong; None for such a request, already answered.
         """
         values = item.values
         handle = decode_handle(values, item.flags)
@@ -235,7 +217,7 @@ class UnixValues:
     # What the handler writes.
 
     def render(self, batches: list[Batch]) -> list[bytes]:
-        """Hand batches in shared memory over, with all that stands before them; return the rest as frames."""
+        """Hand batches in shared memory over, behind everything before them; return the rest as frames."""
         plain = self._conversation.render_plainly
         start = 0
         for place, batch in enumerate(batches):
@@ -276,7 +258,7 @@ class UnixValues:
         self._connection.write([self._conversation.render_gap(batch.messages)])
 
     def render_items(self, items: list[Item]) -> list[bytes]:
-        """Hand requests and replies in shared memory over, with all that stands before them; return the rest."""
+        """Hand requests and replies in shared memory over, as `render` does."""
         start = 0
         for place, item in enumerate(items):
             if isinstance(item.values, SharedValues):
@@ -293,7 +275,7 @@ class UnixValues:
             cast("Handler", self._connection.handler).pause()
 
     def _tell_released(self) -> None:
-        """End of a turn: tell the client which of its blocks nobody needs any more."""
+        """End of a turn: report the blocks of the client that are free again."""
         if not self._session.closed and not self._connection.transport.is_closing():
             released = self._sharing.take_released()
             if released:
@@ -306,13 +288,12 @@ class UnixValues:
 
 
 class _Behind(asyncio.Protocol):
-    """What an old transport may still say once the socket was handed over."""
+    """Forwards what an old transport reads until the socket was handed over."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def data_received(self, data: bytes) -> None:
-        """Read before it was told to stop."""
         self._connection.data_received(data)
 
 
@@ -320,76 +301,33 @@ def _is_for_hub(item: Item) -> bool:
     return isinstance(item, Request) and item.target.startswith(_RESERVED)
 
 
-# Which protocol is spoken on a Unix socket, where there is one listener for all of them.
-
-
 _LETTERS: Final = range(ord("A"), ord("Z") + 1)
-"""What a request of HTTP begins with. A frame begins with the length of its body: 65 for its first byte would be 1 GiB
-of HELLO."""
+"""A request of HTTP begins with one. A frame begins with the length of its body: that would be 1 GiB of HELLO."""
 
 
 def hear_http(connection: Connection, queue: QueueLimits) -> Connection:
-    """Have a connection look at what comes first; return it."""
-    connection.session = FirstByte(connection, queue)
+    """Have a connection check its first byte for HTTP; return it."""
+    connection.session = cast("Session", _FirstByte(connection, queue))
     return connection
 
 
-class FirstByte:
-    """Of one connection. See `peers.connections.conversation.Session`.
-
-    Args:
-        connection: That has a conversation already.
-        queue: Queue that its handler gets if the client has no wish.
-    """
+class _FirstByte:
+    """The session of a connection until its first byte has come; the usual session in all but `feed`."""
 
     __slots__ = ("_connection", "_queue", "_usual")
-
-    has_more = False
 
     def __init__(self, connection: Connection, queue: QueueLimits) -> None:
         self._connection = connection
         self._queue = queue
-        self._usual: Session = connection.session
+        self._usual = connection.session
 
-    @property
-    def closed(self) -> bool:
-        """Whether this side has ended the conversation."""
-        return self._usual.closed
-
-    @property
-    def has_outgoing(self) -> bool:
-        """Whether something waits to be written."""
-        return self._usual.has_outgoing
-
-    @property
-    def rejected_messages(self) -> int:
-        """None: nothing has come."""
-        return 0
-
-    @property
-    def held_bytes(self) -> int:
-        """Nothing."""
-        return 0
-
-    @property
-    def unfinished(self) -> int:
-        """Nothing."""
-        return 0
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._usual, name)
 
     def feed(self, data: bytes) -> None:
-        """Look at the first byte, and hand all on."""
         connection, queue = self._connection, self._queue
-        if data[0] in _LETTERS and not self.closed:
-            node = connection.node
-            connection.become(WebSocketConversation(node, queue, connection, loopback=True, any_host=True))
+        if data[0] in _LETTERS and not self._usual.closed:
+            connection.become(WebSocketConversation(connection.node, queue, connection, loopback=True, any_host=True))
         else:
             connection.session = self._usual
         connection.session.feed(data)
-
-    def next_event(self) -> Any:
-        """Return what the usual session says."""
-        return self._usual.next_event()
-
-    def take_outgoing(self) -> bytes:
-        """Return what is to be written."""
-        return self._usual.take_outgoing()

@@ -4,7 +4,7 @@
 event ─▶ Verbs.act ─▶ core, journal ─▶ FarSide ─▶ NOTICE frames, or `confirmed`, `error`, … messages
 ```
 
-Each protocol implements it once (`peers.verbs.wire_far_side`, `peers.websocket.dialogue`). An implementation adds what
+Each protocol implements it once (`peers.connections.tcp`, `peers.websocket.dialogue`). An implementation adds what
 it tells to the output of its session, so that answers stand before the messages that the same read has let through.
 """
 

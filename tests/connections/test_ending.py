@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from hub.settings.sections import Limits
-from peers.connections.timeouts import LINGER_S, Lingering
+from peers.connections.limits import LINGER_S, Lingering
 
 LIMITS = Limits(linger_s=80, linger_unread_s=14)
 

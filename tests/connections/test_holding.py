@@ -8,7 +8,7 @@ from hub.memory import Memory
 from hub.quotas.quotas import FREE_BYTES
 from hub.quotas.resource import Resource
 from hub.quotas.usage import Usage, Whole
-from peers.connections.holding import Holding
+from peers.connections.limits import Holding
 
 
 def test_what_is_small_is_free() -> None:

@@ -15,7 +15,7 @@ from hub.quotas.limits import QuotaLimits, RateLimits, SetLimits
 from hub.quotas.resource import Resource
 from hub.settings.settings import Settings
 from peers.connections.connection import Connection
-from peers.connections.pacing import Pacing
+from peers.connections.limits import Pacing
 from peers.connections.tcp import tcp_connection
 from peers.node.node import Node
 from peers.wire.control import encode_close

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hub.settings.sections import Limits
-from peers.connections.timeouts import Progress
+from peers.connections.limits import Progress
 
 LIMITS = Limits()
 FRAME_S = LIMITS.frame_s

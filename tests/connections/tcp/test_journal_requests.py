@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -20,7 +20,8 @@ from hub.quotas.quotas import Quotas
 from hub.quotas.resource import Resource
 from hub.routes import Route
 from hub.settings.sections import JournalSettings, Limits
-from peers.connections.connection import PUT_OFF
+from peers.connections.connection import PUT_OFF, Connection
+from peers.connections.tcp import WireFarSide
 from peers.journal.forms import NARROWED_PATHS, Order, decode_order
 from peers.journal.journal import Journal
 from peers.journal.staging import Committed
@@ -28,7 +29,6 @@ from peers.journal.view import LARGE_FACTOR
 from peers.node.audit import Audit
 from peers.verbs.journal import FETCH_LIMIT_BYTES, FETCHES_LIMIT
 from peers.verbs.verbs import Verbs
-from peers.verbs.wire_far_side import WireFarSide
 from peers.wire.control import Notice, decode_notice
 from peers.wire.events import Confirmable
 from peers.wire.hello import Hello
@@ -114,7 +114,7 @@ class Bench:
             rejected_messages=0,
             settings=SimpleNamespace(limits=Limits()),
         )
-        self.far = WireFarSide(self.session, self, 1 << 24)
+        self.far = WireFarSide(self.session, cast("Connection", self), 1 << 24)
         self.requests = Verbs(self.node, self.handler, self.far)  # type: ignore[arg-type]
 
     def write_later(self) -> None:

@@ -15,7 +15,7 @@ import pytest
 from hub.errors import CloseCode
 from hub.frame import Frame, encode_frame
 from peers.connections.connection import PUT_OFF, TURN_EVENTS, Connection
-from peers.connections.timeouts import LINGER_S
+from peers.connections.limits import LINGER_S
 from peers.transport.transport import unread_bytes
 from peers.wire.control import encode_subscription
 from peers.wire.hello import Hello

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from hub.errors import CloseCode
 from hub.frame import encode_frame
-from peers.verbs.wire_far_side import WireFarSide
+from peers.connections.connection import Connection
+from peers.connections.tcp import WireFarSide
 from peers.wire.control import Notice, decode_notice
 from peers.wire.kinds import Kind
 from tests.wire.pair import CLIENT_HELLO, frames_of, side_of
@@ -20,7 +23,7 @@ class Scene:
         self.session.take_outgoing()
         self.written: list[bytes] = []
         self.waits = 0
-        self.far = WireFarSide(self.session, self, 1 << 20)
+        self.far = WireFarSide(self.session, cast("Connection", self), 1 << 20)
 
     def write_later(self) -> None:
         """Write soon."""
