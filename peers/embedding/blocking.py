@@ -1,8 +1,4 @@
-"""`BlockingHub`: a hub inside a program without an event loop: it has a thread, and a loop, of its own.
-
-Owner: whoever made it; any thread may call. Cost: one thread; a client of it has another. Not here: the hub
-(`peers.embedding.hub`).
-"""
+"""`BlockingHub`: a hub with its own thread and event loop, for programs without one."""
 
 from __future__ import annotations
 
@@ -18,8 +14,6 @@ from hub.errors import UsageError
 from peers.client.blocking import BlockingClient
 from peers.client.settings import Options
 from peers.embedding.hub import Hub
-
-__all__ = ["BlockingHub"]
 
 
 class BlockingHub:
@@ -52,11 +46,11 @@ class BlockingHub:
 
     @property
     def listening(self) -> list[str]:
-        """URLs where it listens, with the ports that were picked for port 0; empty until it is started."""
+        """URLs where it listens, with the ports chosen for port 0; empty before the start."""
         return self._hub.listening
 
     def start(self) -> None:
-        """Start the thread and the hub in it; raises as `Hub.start`."""
+        """Start the thread and the hub; raises as `Hub.start`."""
         if self._thread.ident is not None:
             raise UsageError("a hub is started once; make another one")
         self._thread.start()
@@ -67,19 +61,19 @@ class BlockingHub:
             raise
 
     def stop(self) -> None:
-        """Stop as `Hub.stop`, and end the thread. May be called twice."""
+        """Stop as `Hub.stop`, and end the thread; idempotent."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stopping.set)
             self._thread.join()
 
     def connect(self, **options: Unpack[Options]) -> BlockingClient:
-        """Make a client of this hub, for `with hub.connect() as client`; in any thread.
+        """Make a client of this hub, for `with hub.connect() as client`; from any thread.
 
         Args:
-            options: The same as those of `peers.client.connect`.
+            options: As for `peers.client.connect`.
 
         Raises:
-            UsageError: The hub is not started; an option makes no sense.
+            UsageError: The hub is not started; an option is invalid.
             RejectedError: The hub has stopped.
         """
         if not self._started.done():

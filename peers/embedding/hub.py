@@ -1,16 +1,13 @@
 """`Hub`: a hub inside a program with an event loop.
 
 ```
-Hub(listen=[...], journal=...) ── start ─▶ Daemon: listeners, links, journal, second hand ── stop
+Hub(listen=[...], journal=...) ── start ─▶ Daemon: listeners, links, journal, clock ── stop
       connect(), connect_blocking() ─▶ clients over pairs of sockets (`Inside`)
-      tcp://, unix://, ws://        ─▶ everybody else, where it listens
+      tcp://, unix://, ws://        ─▶ all other clients
 ```
 
-Owner: the program, in the event loop in which it starts the hub. Invariants: what is not given has the default of
-docs/configuration.md, but that it listens nowhere; no file of settings and no environment is read. A hub is started
-once; when it has stopped, its clients end.
-
-Not here: what a hub is (`peers.daemon.daemon`), signals and log formats, which belong to the program.
+Settings have the defaults of docs/configuration.md, but it listens nowhere; no file or environment is read. A hub is
+started once; its clients end when it stops.
 """
 
 from __future__ import annotations
@@ -38,19 +35,12 @@ from peers.client.wire import WireConversation
 from peers.daemon.daemon import Daemon
 from peers.daemon.sources import Loaded, given
 
-__all__ = [
-    "Hub",
-    "Inside",
-    "merged",
-]
-
 
 class Inside:
     """A hub of this process, as a destination of clients.
 
     Args:
-        loop: The loop of the hub.
-        take: A function that serves one end of a pair of sockets, in that loop.
+        take: Serves one end of a pair of sockets, in the hub's loop.
     """
 
     __slots__ = ("_loop", "_take", "closed")
@@ -65,12 +55,12 @@ class Inside:
 
     @property
     def location(self) -> str:
-        """The text that names this destination for people."""
+        """The name of this destination, for people."""
         return "the hub of this process"
 
     @property
     def shares_memory(self) -> bool:
-        """False: both ends have the same memory already, and what is allocated travels as bytes."""
+        """False: both ends are in one process."""
         return False
 
     def converse(self, introduction: Introduction, routes: LocalRoutes) -> Conversation:
@@ -78,7 +68,7 @@ class Inside:
         return WireConversation(introduction, routes)
 
     def is_here(self) -> bool:
-        """Return whether this is the thread in which the hub's loop runs."""
+        """Return whether this is the thread of the hub's loop."""
         try:
             return asyncio.get_running_loop() is self._loop
         except RuntimeError:
@@ -88,7 +78,7 @@ class Inside:
         """Make one connection.
 
         Raises:
-            RejectedError: The hub has stopped: there is no use in trying again.
+            RejectedError: The hub has stopped.
             OSError: There are no descriptors left.
         """
         if self.closed:
@@ -105,7 +95,6 @@ class Inside:
         return await adopt(here, make)
 
     async def _give(self, there: socket.socket) -> None:
-        """Have the hub take its end, in its loop."""
         taking = self._take(there)
         if self.is_here():
             await taking
@@ -118,7 +107,7 @@ class Inside:
         await asyncio.wrap_future(taken)
 
     def advice(self, error: OSError) -> str:
-        """Say what has happened, and what may help."""
+        """Explain an error."""
         return f"no connection to {self.location}: {error}"
 
 
@@ -130,14 +119,14 @@ class Hub:
     """A hub in this process, for `async with Hub() as hub`.
 
     Args:
-        listen: URLs where others reach it, as of `hub run --listen`; it listens nowhere without any.
+        listen: URLs to listen on, as of `hub run --listen`; none by default.
         peers: URLs of hubs and Zeeks to link with, as of `hub run --peer`.
-        journal: Folder of its journal; without it nothing is recorded.
-        name: A name for people, which logs, statistics and clients tell.
+        journal: Folder of its journal; by default nothing is recorded.
+        name: A name for people, in logs and statistics.
         settings: Other keys of docs/configuration.md, nested as in `hub.toml`: `{"queue": {"messages": 1000}}`.
 
     Raises:
-        ConfigError: A URL or a setting makes no sense; the text says which.
+        ConfigError: A URL or setting is invalid; the text says which.
     """
 
     def __init__(
@@ -166,7 +155,7 @@ class Hub:
 
     @property
     def listening(self) -> list[str]:
-        """URLs where it listens, with the ports that were picked for port 0; empty until it is started."""
+        """URLs where it listens, with the ports chosen for port 0; empty before the start."""
         return [endpoint.location for endpoint in self._daemon.endpoints] if self._daemon is not None else []
 
     async def start(self) -> None:
@@ -187,9 +176,9 @@ class Hub:
         self._inside = Inside(asyncio.get_running_loop(), daemon.take)
 
     async def stop(self) -> None:
-        """Stop as `hub run` does on SIGTERM: write what is queued, for `limits.drain_s` at most, and close with 1001.
+        """Stop as `hub run` does on SIGTERM: write queues, for `limits.drain_s` at most, and close with 1001.
 
-        Clients of this process end with `RejectedError`, others dial again. May be called twice.
+        Clients of this process end with `RejectedError`, others reconnect. Idempotent.
         """
         if self._inside is not None and self._daemon is not None and not self._inside.closed:
             self._inside.closed = True
@@ -199,10 +188,10 @@ class Hub:
         """Make a client of this hub, for `async with hub.connect() as client` or `await`; in any event loop.
 
         Args:
-            options: The same as those of `peers.client.connect`.
+            options: As for `peers.client.connect`.
 
         Raises:
-            UsageError: The hub is not started; an option makes no sense.
+            UsageError: The hub is not started; an option is invalid.
         """
         return Connecting(self._reached("async with Hub() as hub"), ClientSettings(**options))
 
@@ -210,10 +199,10 @@ class Hub:
         """Make a client for threads; from any thread but that of the hub's loop, which has to answer.
 
         Args:
-            options: The same as those of `peers.client.connect`.
+            options: As for `peers.client.connect`.
 
         Raises:
-            UsageError: The hub is not started; an option makes no sense; this is the hub's own thread.
+            UsageError: The hub is not started; an option is invalid; this is the thread of the hub's loop.
             RejectedError: The hub has stopped.
         """
         inside = self._reached("async with Hub() as hub")
@@ -237,11 +226,7 @@ def merged(
     name: str,
     settings: Mapping[str, object],
 ) -> Loaded:
-    """Put the arguments of a hub over its settings.
-
-    Raises:
-        ConfigError: A URL or a setting makes no sense.
-    """
+    """Merge the arguments of a hub into its settings; raises ConfigError."""
     arguments: dict[str, object] = {"name": name}
     if listen:
         arguments["listen"] = [listen] if isinstance(listen, str) else list(listen)
@@ -257,10 +242,7 @@ def merged(
 
 
 def _log_as_the_program_does() -> None:
-    """Send the hub's log lines to the standard library's logger "peers", if the program has said nothing else.
-
-    Without this structlog would print them all: a program that embeds a hub would find them in its output.
-    """
+    """Send log lines to the standard library's logger "peers", unless the program has configured structlog."""
     if not structlog.is_configured():
         structlog.configure(
             # As text: a key such as "name" would be refused by the standard library as an attribute of its record.

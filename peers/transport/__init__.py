@@ -1,1 +1,1 @@
-"""What both ends of a connection need, the hub's and a client's: addresses, sockets, liveness, time before dialling."""
+"""Both ends of a connection: addresses, sockets, TLS, liveness, and waiting before a new attempt."""

@@ -1,16 +1,8 @@
 """`Acceptor`: a listening socket whose connections are accepted a few at a time.
 
-```
-readable ─▶ accept, at most ACCEPTS_PER_TURN ─▶ transport and protocol
-        └─ no descriptor is left ─▶ the spare one is given up, and whoever waits is accepted and closed at once
-```
-
-asyncio itself accepts all connections that wait, which may be a thousand in one turn. When no descriptor is left, it
-logs a traceback for each connection and leaves them in the queue, so that those who dialled learn nothing. uvloop does
-the same without the tracebacks.
-
-Owner: the event loop. Invariant: a descriptor is kept, so that whoever cannot be served is told so by the end of its
-connection. Not here: TLS, which is a matter of the protocol that is made (`peers.transport.tls_transport`).
+asyncio accepts all waiting connections in one turn, which may be a thousand. Without a free descriptor it logs a
+traceback for each one and leaves it in the queue; uvloop leaves it, too. The acceptor keeps a spare descriptor, with
+which it accepts and closes such connections, so that clients get an answer.
 """
 
 from __future__ import annotations
@@ -21,27 +13,24 @@ import os
 import socket
 from collections.abc import Callable
 
-__all__ = ["ACCEPTS_PER_TURN", "Acceptor"]
-
 ACCEPTS_PER_TURN = 16
-"""Most connections that one listener accepts in one turn: less than a millisecond of work."""
+"""Most connections of one listener in one turn: less than a millisecond."""
 
 _PAUSE_S = 0.1
-"""How long nobody is accepted after a connection could neither be accepted nor closed, seconds."""
+"""Pause after a connection could neither be accepted nor closed, seconds."""
 
 _NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 _GONE_ALREADY = frozenset({errno.ECONNABORTED, errno.EPROTO, errno.EPERM})
-"""Errors of `accept` that concern one connection only; the next one can be accepted at once."""
+"""Errors of `accept` that concern one connection only."""
 
 
 class Acceptor:
     """One listening socket.
 
     Args:
-        listening: A socket that is bound and listens; the acceptor owns it from now on, and closes it.
-        make: Called for each connection; returns its protocol.
-        loop: The loop to run on.
-        on_shed: Called for each connection that was closed because no descriptor was left.
+        listening: A bound and listening socket, owned by the acceptor from now on.
+        make: Returns the protocol of a new connection.
+        on_shed: Called for each connection that was closed for want of a descriptor.
     """
 
     def __init__(
@@ -58,20 +47,16 @@ class Acceptor:
         self._loop = loop
         self._on_shed = on_shed
         self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        """The spare descriptor. `_shed` gives it up in order to accept and close a connection; it is -1 from then until
-        it can be opened again."""
+        """The spare descriptor; -1 while it is in use."""
         self._opening: set[asyncio.Task[None]] = set()
-        """One task for each connection that was accepted and has no protocol yet; the end of a task removes it."""
         self._resuming: asyncio.TimerHandle | None = None
-        """The timer that ends a pause; set by `_pause`, None while connections are accepted."""
         self._closed = False
-        """Becomes True with `close`, and stays so."""
         loop.add_reader(listening, self._accept)
 
     def close(self) -> None:
-        """Accept nobody any more. Connections that are there stay, and those that were accepted in this moment.
+        """Stop accepting. Connections stay, also those accepted in this moment.
 
-        uvloop would close the socket of one of these without telling its protocol, which was told of it already.
+        uvloop would close the socket of such a connection without a word to its protocol.
         """
         if self._closed:
             return
@@ -113,7 +98,7 @@ class Acceptor:
             connection.close()
 
     def _shed(self) -> bool:
-        """Accept and close one connection that waits; return whether that was possible."""
+        """Accept and close one connection; return whether that was possible."""
         if self._spare < 0:
             return False
         os.close(self._spare)
@@ -128,7 +113,7 @@ class Acceptor:
         return True
 
     def _pause(self) -> None:
-        """Accept nobody for a moment, instead of being woken again and again for nothing."""
+        """Stop accepting for a moment, instead of being woken again and again."""
         self._loop.remove_reader(self._listening)
         self._resuming = self._loop.call_later(_PAUSE_S, self._resume)
 

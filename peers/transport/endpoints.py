@@ -1,4 +1,4 @@
-"""URLs of hubs: where a hub listens, and where a client or another hub finds it.
+"""URLs of hubs and Zeeks: to listen on, and to connect to.
 
 ```
 tcp://host:port                hub to hub, client to hub
@@ -6,21 +6,14 @@ tls://host:port                the same over TLS
 unix:///run/hub.sock           the same over a Unix socket; the path is absolute
 ws://host:port[/path]          WebSocket and HTTP
 wss://host:port[/path]         WebSocket and HTTP over TLS
-zeek://host:port               Zeek Broker's own protocol, over TLS as Broker has it by default; of hubs, not of clients
-zeek+tcp://host:port           the same without TLS
-zeek+ws://host:port            a Zeek's WebSocket server, to connect to; ?publish=/a/,/b says what it is sent
-zeek+zmq://host:port?xsub=PORT the central broker of a Zeek cluster over ZeroMQ: XPUB, and XSUB, else on the next port;
-                               a hub is that broker, or a node that dials it; ?name=NODE makes it one that others see
+zeek://host:port               Broker's protocol, over TLS as by Broker's default; zeek+tcp:// without TLS
+zeek+ws://host:port            a Zeek's WebSocket server; ?publish=/a/,/b says what it is sent
+zeek+zmq://host:port?xsub=PORT the central ZeroMQ broker of a Zeek cluster, or a node of it (?name=NODE)
 zeek+log://host:port           a logger of such a cluster, to listen
 ```
 
-A listener's URL, or that of a Zeek, may end in a query that gives its far sides another default queue:
-`tcp://0.0.0.0:7400?messages=1000&bytes=1MiB&overflow=disconnect`. The URL of a peer hub, or of a listener to which such
-come, may say what those links cost: `tls://far.example.org:7400?cost=5`. Within a path, the characters that separate
-parts of a URL (`?`, `#`, `%`) are written as `%3F` and so on.
-
-No state: an `Endpoint` is a frozen value. `Endpoint.parse` and `str` are inverses. No name is looked up and no file is
-touched here.
+A listener's URL may set the default queue of its clients (`?messages=1000&bytes=1MiB&overflow=disconnect`), and the URL
+of a link its cost (`?cost=5`). `Endpoint.parse` and `str` are inverses.
 """
 
 from __future__ import annotations
@@ -37,25 +30,14 @@ from hub.limits import LINK_COST, LINK_COST_LIMIT
 from hub.overflow import Overflow, QueueLimits
 from hub.topics import check_prefix, printable
 
-__all__ = [
-    "Endpoint",
-    "InvalidEndpointError",
-    "QueueOverride",
-    "Scheme",
-    "host_of",
-    "url_host",
-]
-
 _UNIX_PATH_BYTES = 107
 """`sun_path` of Linux holds 108 bytes, the last of them NUL."""
 
 _CLIENT_SCHEMES = "tcp://, tls://, unix://, ws:// or wss://"
 
 _URL_CHARACTERS = 2048
-"""Most characters of a URL: more than any sensible path and query have. It keeps error messages readable."""
 
 _SHOWN_CHARACTERS = 200
-"""Most characters of a URL that an error message repeats."""
 
 _HOST = re.compile(r"[^\s/?#@%:\[\]\x00-\x20\x7f]{1,253}")
 
@@ -68,25 +50,25 @@ _NAME = "name"
 _SERIALIZER = "serializer"
 
 _SERIALIZERS = ("broker-bin-v1", "broker-json-v1")
-"""What a Zeek cluster may be told to use; a test compares these with what the hub can read."""
+"""Event formats of a Zeek cluster that the hub can read."""
 
 _NODE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
-"""What a node of a Zeek cluster may be called: it stands in topics, in ids, and in labels of 128 bytes."""
+"""Names of nodes of a Zeek cluster appear in topics, ids, and labels of 128 bytes."""
 
 _COST_MEANS = "belongs to a URL of --peer or --listen: it says what links between hubs cost"
 
 
 def url_host(host: str) -> str:
-    """Return a host as it stands in a URL: IPv6 addresses in brackets."""
+    """Return a host as in a URL: IPv6 addresses in brackets."""
     return f"[{host}]" if ":" in host else host
 
 
 class InvalidEndpointError(UsageError):
-    """A URL that names no endpoint of a hub.
+    """An invalid URL.
 
     Attributes:
-        url: The URL as it was given.
-        reason: What is wrong with it, for people.
+        url: The URL as given.
+        reason: The cause, for people.
     """
 
     def __init__(self, url: str, reason: str) -> None:
@@ -99,7 +81,7 @@ class InvalidEndpointError(UsageError):
 
 
 class Scheme(enum.StrEnum):
-    """How an endpoint is reached."""
+    """Scheme of a URL."""
 
     TCP = "tcp"
     TLS = "tls"
@@ -114,22 +96,22 @@ class Scheme(enum.StrEnum):
 
     @property
     def is_websocket(self) -> bool:
-        """Whether a client of the hub speaks WebSocket and HTTP there."""
+        """Whether clients speak WebSocket and HTTP there."""
         return self in {Scheme.WS, Scheme.WSS}
 
     @property
     def is_for_clients(self) -> bool:
-        """Whether clients come by it over a network: several processes may then share its port."""
+        """Whether clients connect over a network: several workers may share the port."""
         return self in {Scheme.TCP, Scheme.TLS, Scheme.WS, Scheme.WSS}
 
     @property
     def is_secure(self) -> bool:
-        """Whether it is TLS with the hub's own certificate; a Zeek's TLS is set up apart."""
+        """Whether it is TLS with the hub's own certificate; TLS of Zeeks is configured apart."""
         return self in {Scheme.TLS, Scheme.WSS}
 
     @property
     def is_zeek(self) -> bool:
-        """Whether a Zeek is at the other end."""
+        """Whether the other end is a Zeek."""
         return self in {Scheme.ZEEK, Scheme.ZEEK_TCP, Scheme.ZEEK_WS, Scheme.ZEEK_ZMQ, Scheme.ZEEK_LOG}
 
 
@@ -138,14 +120,14 @@ _SCHEMES = frozenset(scheme.value for scheme in Scheme)
 
 @dataclass(frozen=True, slots=True)
 class QueueOverride:
-    """What a listener's URL says about the queues of its clients; None leaves the default of the settings."""
+    """Queue options of a URL; None leaves the default of the settings."""
 
     messages: int | None = None
     bytes: int | None = None
     overflow: Overflow | None = None
 
     def applied_to(self, default: QueueLimits) -> QueueLimits:
-        """Put what is set here over `default`."""
+        """Return `default` with these options."""
         return QueueLimits(
             messages=default.messages if self.messages is None else self.messages,
             bytes=default.bytes if self.bytes is None else self.bytes,
@@ -155,19 +137,17 @@ class QueueOverride:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One place where a hub listens or is reached.
+    """An address to listen on or to connect to.
 
     Attributes:
-        scheme: How it is reached.
         host: A name or an address, without brackets; empty for Unix sockets.
-        port: 0 to 65535. For a listener, 0 has the system pick one; for Unix sockets it is 0.
-        path: The absolute path of a Unix socket, or the path of a WebSocket URL, which may be empty; empty for others.
-        queue: What the query says about queues.
-        publish: Prefixes of the topics that are sent to a Zeek's WebSocket server; empty for other schemes.
-        cost: What links between hubs cost that are dialled there, or come there; None where that is not said.
-        xsub: The second port of a cluster's central broker, on which nodes publish; 0 for other schemes.
-        serializer: In which form the events of a cluster are; empty where that is to be found out.
-        name: What the hub is called as a node of a cluster that sees it; empty for one that it does not.
+        port: 0 to 65535. For a listener, 0 lets the system choose; 0 for Unix sockets.
+        path: The path of a Unix socket, or of a WebSocket URL; else empty.
+        publish: Prefixes of topics that are sent to a Zeek's WebSocket server.
+        cost: The cost of links; None if not given.
+        xsub: The second port of a central ZeroMQ broker.
+        serializer: The event format of a cluster; empty to detect it.
+        name: The hub's name as a node of a cluster; empty if it is not one.
     """
 
     scheme: Scheme
@@ -183,11 +163,7 @@ class Endpoint:
 
     @classmethod
     def parse(cls, url: str) -> Endpoint:
-        """Read a URL.
-
-        Raises:
-            InvalidEndpointError: The URL has none of the shapes above, or its query an unknown key or a bad value.
-        """
+        """Parse a URL; raises InvalidEndpointError."""
         if len(url) > _URL_CHARACTERS:
             raise InvalidEndpointError(url, f"longer than {_URL_CHARACTERS} characters")
         if any(character.isspace() or not character.isprintable() for character in url):
@@ -220,10 +196,10 @@ class Endpoint:
 
     @classmethod
     def parse_remote(cls, url: str) -> Endpoint:
-        """Read a URL for a client to connect to: like `parse_peer`, but the URL of a Zeek is an error, too.
+        """Parse a URL for a client: like `parse_peer`, but without Zeeks and costs.
 
         Raises:
-            InvalidEndpointError: `parse_peer` raises it, or the URL is that of a Zeek.
+            InvalidEndpointError: The URL is invalid, or not for clients.
         """
         scheme, separator, rest = url.partition("://")
         if separator and scheme.lower() not in _SCHEMES:
@@ -241,12 +217,12 @@ class Endpoint:
 
     @classmethod
     def parse_peer(cls, url: str) -> Endpoint:
-        """Read a URL for a hub to connect to: like `parse`, but port 0 and a queue, which listeners have, are errors.
+        """Parse a URL for a hub to connect to: like `parse`, but without port 0 and queue options.
 
-        The query of a Zeek's URL may set the queue: a Zeek does not say itself which one it wants.
+        The URL of a Zeek may set the queue, since a Zeek does not ask for one.
 
         Raises:
-            InvalidEndpointError: `parse` raises it, the port is 0, or there is a queue that only listeners have.
+            InvalidEndpointError: The URL is invalid, or for listeners only.
         """
         endpoint = cls.parse(url)
         if endpoint.scheme is Scheme.ZEEK_LOG:
@@ -268,7 +244,7 @@ class Endpoint:
         return f"{self.scheme.value}://{url_host(self.host)}:{self.port}{path}"
 
     def with_port(self, port: int) -> Endpoint:
-        """Return the same endpoint with the port that the system has picked for it."""
+        """Return the endpoint with the port that the system chose."""
         return replace(self, port=port)
 
     def __str__(self) -> str:
@@ -291,7 +267,6 @@ class Endpoint:
 
 
 def _scheme(url: str, name: str) -> Scheme:
-    """Look up the part before `://`."""
     try:
         return Scheme(name.lower())
     except ValueError:
@@ -304,7 +279,6 @@ def _scheme(url: str, name: str) -> Scheme:
 
 
 def _unix_path(url: str, place: str) -> str:
-    """Check what follows `unix://`."""
     if not place.startswith("/"):
         raise InvalidEndpointError(
             url, "the path of a Unix socket is absolute: three slashes, as in unix:///run/hub.sock"
@@ -318,7 +292,6 @@ def _unix_path(url: str, place: str) -> str:
 
 
 def _decoded(url: str, text: str) -> str:
-    """Undo `%XX`."""
     try:
         decoded = unquote(text, errors="strict")
     except UnicodeDecodeError:
@@ -329,7 +302,6 @@ def _decoded(url: str, text: str) -> str:
 
 
 def _host_and_port(url: str, authority: str) -> tuple[str, int]:
-    """Check `host:port`."""
     if "@" in authority:
         raise InvalidEndpointError(url, "a URL carries no user name and no password")
     if authority.startswith("["):
@@ -351,7 +323,6 @@ def _host_and_port(url: str, authority: str) -> tuple[str, int]:
 
 
 def _is_ipv6(host: str) -> bool:
-    """Tell whether it is an IPv6 address, perhaps with a zone such as %eth0."""
     try:
         ipaddress.IPv6Address(host)
     except ValueError:
@@ -360,7 +331,6 @@ def _is_ipv6(host: str) -> bool:
 
 
 def _port(url: str, rest: str) -> int:
-    """Check what follows the host: a colon and digits."""
     if rest in {"", ":"}:
         raise InvalidEndpointError(url, "port missing; hubs listen on 7400 (tcp) and 7401 (ws) by default")
     digits = rest.removeprefix(":")
@@ -370,7 +340,6 @@ def _port(url: str, rest: str) -> int:
 
 
 def _pairs(url: str, query: str, scheme: Scheme) -> dict[str, str]:
-    """Take a query such as `messages=1000&bytes=1MiB&overflow=disconnect` apart."""
     known: tuple[str, ...] = _QUERY_KEYS
     if scheme is Scheme.ZEEK_WS:
         known = (*known, _PUBLISH)
@@ -393,7 +362,6 @@ def _pairs(url: str, query: str, scheme: Scheme) -> dict[str, str]:
 
 
 def _queue(url: str, found: dict[str, str]) -> QueueOverride:
-    """Convert what the query says of queues; ranges are those of the settings."""
     try:
         messages, size, overflow = (_setting(found, name) for name in _QUERY_KEYS)
     except ValueError as error:
@@ -402,7 +370,6 @@ def _queue(url: str, found: dict[str, str]) -> QueueOverride:
 
 
 def _cost(url: str, found: dict[str, str]) -> int | None:
-    """Read what links cost."""
     text = found.get(_COST)
     if text is None:
         return None
@@ -415,7 +382,6 @@ def _cost(url: str, found: dict[str, str]) -> int | None:
 
 
 def _xsub(url: str, found: dict[str, str], port: int) -> int:
-    """Read the second port of a central broker: the one behind the first, unless it is said."""
     text = found.get(_XSUB)
     xsub = (port + 1 if port else 0) if text is None else _port(url, f":{text}")
     if xsub > 65535 or (port and xsub == port):
@@ -424,7 +390,6 @@ def _xsub(url: str, found: dict[str, str], port: int) -> int:
 
 
 def _node_name(url: str, found: dict[str, str]) -> str:
-    """Read what the hub is called as a node of a cluster."""
     name = found.get(_NAME, "")
     if _NAME in found and _NODE_NAME.fullmatch(name) is None:
         shown = name if name.isprintable() else ascii(name)
@@ -434,7 +399,6 @@ def _node_name(url: str, found: dict[str, str]) -> str:
 
 
 def _serializer(url: str, found: dict[str, str]) -> str:
-    """Read in which form the events of a cluster are."""
     serializer = found.get(_SERIALIZER, "")
     if _SERIALIZER in found and serializer not in _SERIALIZERS:
         shown = serializer if serializer.isprintable() else ascii(serializer)
@@ -443,7 +407,7 @@ def _serializer(url: str, found: dict[str, str]) -> str:
 
 
 def _publish(url: str, found: dict[str, str]) -> tuple[str, ...]:
-    """Read the prefixes of `publish=/a/,/b`; a comma within one is written as %2C."""
+    """Parse `publish=/a/,/b`; a comma within a prefix is %2C."""
     if _PUBLISH not in found:
         return ()
     try:
@@ -453,7 +417,7 @@ def _publish(url: str, found: dict[str, str]) -> tuple[str, ...]:
 
 
 def _setting(found: dict[str, str], name: str) -> Any:
-    """Convert one value of the query, as the key of the same name under [queue] would be."""
+    """Convert a value of the query like the key of the same name under [queue]."""
     if name not in found:
         return None
     from hub.settings.keys import KEYS  # noqa: PLC0415 -- all settings of a hub, which few URLs need
@@ -467,14 +431,14 @@ def _setting(found: dict[str, str], name: str) -> Any:
 
 
 def host_of(address: str) -> str:
-    """Return the host that a connection counts for.
+    """Return the host that a connection is counted for.
 
     Args:
-        address: The address as connections show it: `127.0.0.1:50000`, `[2001:db8::1]:50000`, `unix:...`.
+        address: As connections show it: `127.0.0.1:50000`, `[2001:db8::1]:50000`, `unix:...`.
 
     Returns:
-        The IPv4 address, or the network of 64 bits that one IPv6 site has. Empty for this machine, since a proxy on it
-        may stand for many clients.
+        The IPv4 address, or the /64 network of an IPv6 address. Empty for this machine, where a proxy may have many
+            clients.
     """
     host = address.rpartition(":")[0].strip("[]").partition("%")[0]
     try:

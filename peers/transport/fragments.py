@@ -1,13 +1,7 @@
-"""What the websockets library leaves to its users: cutting reads, joining messages, telling why a conversation ended.
+"""Around the websockets library: splitting reads, joining fragments, and the reason of a close.
 
-```
-TEXT(fin) ─────────────────────▶ message
-TEXT ─ CONT ─ PING ─ CONT(fin) ─▶ message, of the kind of its first frame
-```
-
-The library checks the order of frames, and that a message has at most `max_size` bytes. Owner of a `Fragments`: one
-session, of a hub or a client. Invariants: at most one unfinished message is held, and a fragment costs no memory beside
-its bytes. No I/O.
+The library checks the order of frames and the size of messages (`max_size`). A session owns a `Fragments`, which holds
+at most one unfinished message.
 """
 
 from __future__ import annotations
@@ -20,16 +14,12 @@ from websockets.protocol import CONNECTING, OPEN, Protocol
 
 from hub.errors import CloseCode, ProtocolError
 
-__all__ = ["FRAGMENTS_LIMIT", "End", "Fragments", "Message", "end_of", "pieces_of"]
-
 FRAGMENTS_LIMIT: Final = 65_600
-"""Most frames of one message: 4 MiB in frames of 64 bytes, which are the smallest that Autobahn's test suite tries,
-and an empty one behind them. No limit of size counts an empty frame, though it costs its sender only 6 bytes and the
-reader 5 µs."""
+"""Most frames of one message: 4 MiB in frames of 64 bytes, the smallest of Autobahn's tests, and an empty one."""
 
 
 _PIECE_BYTES: Final = 16 * 1024
-"""How much of a read the library is given at once."""
+"""Bytes of a read that the library parses at once."""
 
 
 class Message(NamedTuple):
@@ -41,22 +31,19 @@ class Message(NamedTuple):
 
 
 class Fragments:
-    """Puts messages together."""
+    """Joins fragments."""
 
     __slots__ = ("_begun", "_count", "_opcode", "_payload")
 
     _begun: int
-    """How many messages of several frames have begun so far."""
+    """Messages of several frames so far."""
 
     _payload: bytearray | None
-    """The payload so far of a message whose last frame did not come yet. The first of several frames sets it; it is
-    None between messages."""
+    """The unfinished message; None between messages."""
 
     _opcode: Opcode
-    """The kind of that message, which only its first frame tells; without a meaning between messages."""
 
     _count: int
-    """How many frames of that message came so far; without a meaning between messages."""
 
     def __init__(self) -> None:
         self._begun = 0
@@ -66,16 +53,16 @@ class Fragments:
 
     @property
     def held_bytes(self) -> int:
-        """How many bytes of an incomplete message are held."""
+        """Size of the unfinished message."""
         return len(self._payload or b"")
 
     @property
     def unfinished(self) -> int:
-        """The number of the message that is incomplete, from 1; 0 between messages."""
+        """The number of the unfinished message, from 1; 0 between messages."""
         return 0 if self._payload is None else self._begun
 
     def take(self, frame: Frame) -> Message | None:
-        """Return the message that this frame completes; None for others, such as control frames.
+        """Return the message that this frame completes, or None.
 
         Raises:
             ProtocolError: The message has too many frames.
@@ -98,28 +85,25 @@ class Fragments:
 
 
 def pieces_of(data: bytes) -> Iterator[memoryview]:
-    """Cut what was read into pieces that the library is given one by one.
+    """Split a read into pieces for the library.
 
-    It takes all frames of a piece apart before the first one is acted on, which takes about 10 ms for frames of the
-    smallest size (6 bytes): in between, others get their turn.
+    It parses all frames of a piece before the first one is handled: about 10 ms for the smallest frames.
     """
     view = memoryview(data)
     return (view[start : start + _PIECE_BYTES] for start in range(0, len(data), _PIECE_BYTES))
 
 
 class End(NamedTuple):
-    """Why a conversation is over."""
+    """Why a connection was closed."""
 
     code: int
-    """The code of the Close frame."""
     text: str
-    """The reason in the Close frame."""
     by_far_side: bool
-    """Whether the far side has sent it; False if only this side has."""
+    """Whether the far side has sent a Close frame."""
 
 
 def end_of(protocol: Protocol) -> End | None:
-    """Return what a Close frame has said, preferably the far side's; None while neither side has sent one."""
+    """Return what a Close frame says, preferably that of the far side; None if there is none."""
     if protocol.state is OPEN or protocol.state is CONNECTING:
         return None
     if protocol.close_rcvd is not None:

@@ -1,12 +1,6 @@
 """`Mailbox`: a bounded queue from any thread to one event loop.
 
-```
-threads ─ put ─▶ [item, item, ...] ──one wake-up of the loop──▶ take() in the loop
-```
-
-Owner: threads and the loop share it, under its lock. Invariants: at most `limit_bytes` are held, except for a single
-item that is larger; the loop is woken once for everything that came since it last took, because waking it is a system
-call, and an append is none.
+The loop is woken once for everything that came since it last took items: a wake-up is a system call.
 """
 
 from __future__ import annotations
@@ -18,24 +12,21 @@ from typing import Generic, TypeVar
 
 from hub.errors import BusyError, ClosedError
 
-__all__ = ["MAILBOX_BYTES", "Mailbox"]
-
 MAILBOX_BYTES = 1024 * 1024
-"""Default of the most bytes in a mailbox; a loop that is alive empties it within milliseconds."""
+"""Default limit; a running loop empties it within milliseconds."""
 
 _ITEM_BYTES = 120
-"""What an item costs beside its payload: a pair (56), a bytes object (33), its place in a list (8), rounded up."""
+"""Cost of an item beside its payload: a pair (56), a bytes object (33), its place in a list (8), rounded up."""
 
 T = TypeVar("T")
 
 
 class Mailbox(Generic[T]):
-    """Items on their way to a loop.
+    """A queue of items for a loop.
 
     Args:
-        loop: The loop that takes the items.
         on_mail: Called in the loop when something has come; it must lead to `take`.
-        limit_bytes: Most bytes that are held.
+        limit_bytes: Most bytes held, but for a single larger item.
     """
 
     def __init__(
@@ -45,22 +36,21 @@ class Mailbox(Generic[T]):
         self._on_mail = on_mail
         self._limit_bytes = limit_bytes
         self._items: list[T] = []
-        """What was put in and not taken yet. If it is not empty, the loop has been woken."""
+        """Not empty: the loop was woken."""
         self._size_bytes = 0
-        """What the items count as, `_ITEM_BYTES` for each included."""
         self._waiting = 0
-        """How many threads wait for room in `put`; while it is 0, `take` need not notify anybody."""
+        """Threads that wait in `put`."""
         self._error: Exception | None = None
-        """What `close` was given; None while items are taken in."""
+        """The argument of `close`."""
         self._room = threading.Condition(threading.Lock())
-        """Holds the lock of all fields above; notified when there is room, and when the mailbox is closed."""
+        """Its lock guards all fields above."""
 
     def put_nowait(self, item: T, size_bytes: int) -> None:
-        """Put an item in; any thread may call it.
+        """Add an item; any thread may call it.
 
         Raises:
             BusyError: There is no room.
-            Exception: The one that `close` was given.
+            Exception: The one that was given to `close`.
         """
         with self._room:
             if not self._has_room(size_bytes):
@@ -68,11 +58,11 @@ class Mailbox(Generic[T]):
             self._append(item, size_bytes)
 
     def put(self, item: T, size_bytes: int, timeout_s: float | None = None) -> None:
-        """Put an item in, and wait for room. The loop's own thread must not call it, since it is the one to make room.
+        """Add an item, and wait for room. Not for the loop's own thread, which makes room.
 
         Raises:
             BusyError: There was no room within `timeout_s`.
-            Exception: The one that `close` was given.
+            Exception: The one that was given to `close`.
         """
         with self._room:
             if not self._has_room(size_bytes):
@@ -86,7 +76,7 @@ class Mailbox(Generic[T]):
             self._append(item, size_bytes)
 
     def take(self) -> list[T]:
-        """Remove and return everything; only the loop calls it."""
+        """Remove and return everything; for the loop only."""
         with self._room:
             items, self._items = self._items, []
             self._size_bytes = 0
@@ -95,16 +85,13 @@ class Mailbox(Generic[T]):
             return items
 
     def close(self, error: Exception) -> None:
-        """Take nothing more in: whoever puts, or waits for room, gets `error`. Items that are in can still be taken."""
+        """Accept nothing more: `put` raises `error`. Items can still be taken."""
         with self._room:
             self._error = error
             self._room.notify_all()
 
     def _has_room(self, size_bytes: int) -> bool:
-        """Tell whether `put` need not wait: there is room, or an error to raise.
-
-        An empty mailbox takes any item, as one that is over the limit could never be put in otherwise.
-        """
+        """Return whether `put` need not wait. An empty mailbox accepts any item."""
         if self._error is not None:
             return True
         return not self._items or self._size_bytes + size_bytes + _ITEM_BYTES <= self._limit_bytes

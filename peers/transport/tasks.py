@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["end_all"]
-
 
 async def end_all(tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Cancel tasks, and wait until each has ended, however it does."""

@@ -1,18 +1,13 @@
-"""TLS of the hub's own protocols, `tls://` and `wss://`: contexts for who listens and who dials, and what went wrong.
+"""TLS contexts for `tls://` and `wss://`, and explanations of TLS errors.
 
-| | who listens | who dials |
+| | listener | client |
 |---|---|---|
-| version | 1.2 or newer; 1.3 where `tls.minimum` says so | 1.2 or newer |
-| own certificate | always | where one is given, for a hub that asks for it |
-| of the far side | as `tls.clients` says; an authority of `tls.ca` vouches | always, and it is for the host dialled |
+| version | `tls.minimum`, 1.2 or newer | 1.2 or newer |
+| own certificate | always | optional |
+| far side's certificate | as `tls.clients` says, signed by `tls.ca` | always, for the host dialled |
 
-Every error names the file or the place, what is wrong, and what to do.
-
-Owner: nobody. A reload makes a new context, because an authority can be added to one and not taken out of it. Cost:
-1 ms.
-
-Not here: TLS towards Zeeks, which has modes of its own (`peers.connections.broker_tls`); the handshake, which is the
-event loop's.
+Errors name the file, the cause and the fix. A reload makes a new context: authorities cannot be removed from one. TLS
+of Zeeks is in `peers.connections.broker_tls`.
 """
 
 from __future__ import annotations
@@ -26,32 +21,21 @@ from hub.errors import UsageError
 if TYPE_CHECKING:  # clients need none of the hub's settings
     from hub.settings.sections import TlsSettings
 
-__all__ = [
-    "NO_TLS",
-    "TlsError",
-    "bound",
-    "client_context",
-    "explained",
-    "load_authorities",
-    "load_certificate",
-    "load_revoked",
-    "server_context",
-]
 
 _VERIFICATION = {"any": ssl.CERT_NONE, "asked": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
 _VERSIONS = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
 
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
-"""Of TLS 1.2: forward secrecy and authenticated encryption, nothing else. Those of 1.3 are all of this kind."""
+"""TLS 1.2 with forward secrecy and authenticated encryption, as all of 1.3."""
 
 NO_TLS = frozenset({"WRONG_VERSION_NUMBER", "UNKNOWN_PROTOCOL", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"})
-"""What OpenSSL says where a far side's bytes are no TLS."""
+"""OpenSSL's reasons for bytes that are not TLS."""
 
 _WANTS_CERTIFICATE = frozenset(
     {"TLSV13_ALERT_CERTIFICATE_REQUIRED", "SSLV3_ALERT_HANDSHAKE_FAILURE", "TLSV1_ALERT_UNKNOWN_CA"}
 )
-"""What a hub that requires a certificate answers to one who has none, or one of another authority."""
+"""Answers of a hub to a client without a certificate of its authority."""
 
 _EXPIRED, _NOT_YET_VALID = 10, 9
 _UNKNOWN_ISSUER = frozenset({2, 18, 19, 20, 21})
@@ -60,14 +44,14 @@ _OTHER_HOST = frozenset({62, 64})
 
 
 class TlsError(UsageError):
-    """TLS cannot be set up as it was asked for."""
+    """TLS cannot be set up as configured."""
 
 
 def server_context(settings: TlsSettings) -> ssl.SSLContext:
     """Return the context of a listener.
 
     Raises:
-        TlsError: A file is missing or cannot be used; the text names its key in the settings.
+        TlsError: A file is missing or unusable; the text names its key in the settings.
     """
     if not settings.certificate:
         raise TlsError("tls.certificate is missing: a listener on tls:// or wss:// needs tls.certificate and tls.key")
@@ -88,28 +72,26 @@ def server_context(settings: TlsSettings) -> ssl.SSLContext:
 
 
 def bound(context: ssl.SSLContext) -> None:
-    """Bound what a far side of any listener can make this side do, and keep, beside its one handshake.
+    """Bound the work and memory of a client after its handshake.
 
-    Renegotiation, of TLS 1.2, would let it order handshakes without end. Tickets of 1.3 are for resuming, which saves
-    no more than they cost, but with a key of RSA, and are keys that live longer than the connections. Those of 1.2
-    stay: without them OpenSSL keeps up to 20,480 sessions of connections that have ended, and nothing in Python turns
-    that off.
+    No renegotiation (TLS 1.2), which would allow endless handshakes. No tickets of 1.3: resuming saves little, and
+    their keys live longer than connections. Tickets of 1.2 stay, as without them OpenSSL keeps up to 20,480 sessions.
     """
     context.options |= ssl.OP_NO_RENEGOTIATION
     context.num_tickets = 0
 
 
 def client_context(ca: str = "", certificate: str = "", key: str = "", crl: str = "") -> ssl.SSLContext:
-    """Return the context of who dials.
+    """Return the context of a client or dialling hub.
 
     Args:
-        ca: PEM file of the authorities that may vouch for the hub; empty for those of the system.
-        certificate: PEM file of a certificate of one's own; empty for none.
-        key: PEM file of its key; empty where the certificate's file has it.
-        crl: PEM file of the revocation lists of these authorities; empty for none.
+        ca: PEM file of authorities; empty for those of the system.
+        certificate: PEM file of an own certificate; empty for none.
+        key: PEM file of its key; empty if it is in the file of the certificate.
+        crl: PEM file of revocation lists; empty for none.
 
     Raises:
-        TlsError: A file cannot be used.
+        TlsError: A file is unusable.
     """
     if key and not certificate:
         raise TlsError("a key without its certificate: give both, or neither")
@@ -128,17 +110,10 @@ def client_context(ca: str = "", certificate: str = "", key: str = "", crl: str 
 
 
 def load_certificate(context: ssl.SSLContext, certificate: str, key: str, of: str, key_of: str) -> None:
-    """Load a certificate and its key.
-
-    Args:
-        context: The context that takes them.
-        certificate: PEM file.
-        key: PEM file; empty where the certificate's has it.
-        of: What the certificate is called, in the error.
-        key_of: What the key is called.
+    """Load a certificate and its key; `of` and `key_of` name them in errors.
 
     Raises:
-        TlsError: One of the files cannot be used.
+        TlsError: A file is unusable.
     """
     place = f"{of} {certificate}, {key_of} {key}" if key else f"{of} {certificate}"
 
@@ -152,10 +127,10 @@ def load_certificate(context: ssl.SSLContext, certificate: str, key: str, of: st
 
 
 def load_authorities(context: ssl.SSLContext, ca: str, of: str) -> None:
-    """Load the authorities that may vouch for a far side.
+    """Load trusted authorities.
 
     Raises:
-        TlsError: The file cannot be used.
+        TlsError: The file is unusable.
     """
     try:
         context.load_verify_locations(ca)
@@ -164,17 +139,16 @@ def load_authorities(context: ssl.SSLContext, ca: str, of: str) -> None:
 
 
 def load_revoked(context: ssl.SSLContext, crl: str) -> None:
-    """Load revocation lists: from now on a certificate needs one of its issuer, on which it is not.
+    """Load revocation lists: from now on each certificate needs one of its issuer.
 
     Raises:
-        TlsError: The file cannot be used.
+        TlsError: The file is unusable.
     """
     load_authorities(context, crl, "tls.crl")
     context.verify_flags |= ssl.VERIFY_CRL_CHECK_LEAF
 
 
 def _cause(error: OSError, *files: str) -> str:
-    """Say what is wrong with one of these files."""
     if isinstance(error, FileNotFoundError):
         missing = [file for file in files if file and not Path(file).exists()]
         if missing and len([file for file in files if file]) > 1:  # the text has named both
@@ -190,7 +164,7 @@ def _cause(error: OSError, *files: str) -> str:
 
 
 def explained(error: OSError, host: str) -> str:
-    """Say why a TLS handshake with `host` has failed, and what to do; empty for an error of another kind."""
+    """Explain a failed handshake with `host`, and the fix; empty for errors without TLS."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return _explained_certificate(error, host)
     if not isinstance(error, ssl.SSLError):

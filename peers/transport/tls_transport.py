@@ -1,18 +1,12 @@
-"""`TlsTransport`: TLS between a socket of a listener and what is spoken on it.
+"""`TlsTransport`: TLS between a listener's socket and a protocol.
 
 ```
 socket ◀─▶ the loop's transport ◀─▶ TlsTransport (TlsSession) ◀─▶ the protocol that `make` returns
 ```
 
-To the loop it is a protocol, to what is spoken a transport. There is no buffer of its own for what is written: it is
-encrypted at once, and the loop's transport says when that is too much, so that everything that holds for a connection
-without TLS (pauses, limits, lingering) holds for one with it.
-
-Owner: the event loop. Invariants: before the end of the handshake nothing is made of what is spoken; then nothing more
-is read than one read brought, until its step is taken (`Handshakes`), so that a handshake that is slow or silent holds
-20 KiB and what one read brings. Cost: two calls and one copy for a read or a write, beside OpenSSL's work.
-
-Not here: how many handshakes there may be, for how long, and in which order (`peers.node.admission`).
+Written bytes are encrypted at once and handed to the loop's transport, so pauses, limits and lingering work as without
+TLS. Before the end of the handshake there is no protocol, and no more than one read is buffered until its step is due
+(`Handshakes`): a slow handshake holds 20 KiB and one read. ADR 47 says why uvloop's TLS is not used.
 """
 
 from __future__ import annotations
@@ -26,28 +20,17 @@ from typing import Any, Final, Protocol, cast
 from peers.transport.tls import NO_TLS
 from peers.transport.transport import NO_TRANSPORT, far_address, write_pieces
 
-__all__ = [
-    "KEPT_BYTES",
-    "Handshakes",
-    "TlsSession",
-    "TlsTransport",
-]
-
 _RECORD_BYTES = 16 * 1024
-"""The most that one record holds: OpenSSL returns no more with one call."""
+"""Most bytes of one record."""
 
 _SLICE_BYTES = 2 * _RECORD_BYTES
-"""What is given to OpenSSL at one time, so that its buffers grow to 64 KiB and not to the size of the largest read."""
+"""Most bytes given to OpenSSL at once, so that its buffers stay at 64 KiB."""
 
 _ENDED = (ssl.SSLZeroReturnError, ssl.SSLEOFError)
 
 
 class TlsSession:
-    """One connection.
-
-    Args:
-        context: Of the listener.
-    """
+    """The TLS state of one connection, without I/O."""
 
     __slots__ = ("_incoming", "_largest_bytes", "_outgoing", "_unfed", "has_ended", "object")
 
@@ -55,27 +38,26 @@ class TlsSession:
         self._incoming = ssl.MemoryBIO()
         self._outgoing = ssl.MemoryBIO()
         self._unfed = memoryview(b"")
-        """What has come and OpenSSL has not been given yet; empty but within `feed` to `read`, and before the end of
-        the handshake."""
+        """Received and not given to OpenSSL yet."""
         self.object = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
-        """Says what was agreed on: `getpeercert`, `cipher`, `version`."""
+        """Has `getpeercert`, `cipher`, `version`."""
         self.has_ended = False
-        """Becomes True when the far side has said that nothing more comes (close_notify)."""
+        """Whether the far side has sent close_notify."""
         self._largest_bytes = 0
-        """The most that OpenSSL was given to encrypt at one time."""
+        """Most bytes encrypted at once."""
 
     def feed(self, data: bytes) -> None:
-        """Take what has come."""
+        """Take received bytes."""
         if not self._unfed and len(data) <= _SLICE_BYTES:
             self._incoming.write(data)
         else:
             self._unfed = memoryview(bytes(self._unfed) + data if self._unfed else data)
 
     def shake(self) -> bool:
-        """Go on with the handshake as far as what has come allows; return whether it is done.
+        """Continue the handshake; return whether it is done.
 
         Raises:
-            ssl.SSLError: It has failed; `outgoing` tells the far side why.
+            ssl.SSLError: It has failed; `outgoing` has the alert.
         """
         while True:
             try:
@@ -87,10 +69,10 @@ class TlsSession:
                 return True
 
     def read(self) -> bytes:
-        """Return all that the far side has said and nobody has read; empty if that is nothing.
+        """Return all decrypted bytes.
 
         Raises:
-            ssl.SSLError: What has come is no TLS, or was changed on its way.
+            ssl.SSLError: The bytes are not TLS, or were changed.
         """
         pieces: list[bytes] = []
         incoming, read = self._incoming, self.object.read
@@ -113,7 +95,7 @@ class TlsSession:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def write(self, data: bytes | bytearray | memoryview) -> list[bytes]:
-        """Return what says `data` to the far side: records of 16 KiB, in slices of a few."""
+        """Return encrypted records of `data`."""
         if len(data) > self._largest_bytes:
             self._largest_bytes = min(len(data), _SLICE_BYTES)
         if len(data) <= _SLICE_BYTES:
@@ -128,16 +110,16 @@ class TlsSession:
 
     @property
     def kept_bytes(self) -> int:
-        """How large the buffer is that OpenSSL keeps of what was written: it has grown by thirds, and never shrinks."""
+        """Size of OpenSSL's write buffer, which grows by thirds and never shrinks."""
         return self._largest_bytes * 4 // 3
 
     def end(self) -> None:
-        """Say that nothing more comes from this side; what comes from the other can still be read."""
+        """Send close_notify; reading goes on."""
         with suppress(ssl.SSLError):  # it wants to read the other side's word, which nobody waits for
             self.object.unwrap()
 
     def outgoing(self) -> bytes:
-        """Return what is to be sent, beside what `write` returns."""
+        """Return what is to be sent beside the result of `write`."""
         return self._outgoing.read()
 
     def _refill(self) -> bool:
@@ -158,33 +140,31 @@ _TOLD_BY_SESSION: dict[str, Callable[[ssl.SSLObject], Any]] = {
 
 
 KEPT_BYTES: Final = "kept_bytes"
-"""What `get_extra_info` is asked for to learn how much OpenSSL keeps of what was written, beside what is unwritten."""
+"""Name for `get_extra_info`: memory that OpenSSL keeps for writing."""
 
 _UNREAD_ANSWERS_BYTES = 16 * 1024
-"""How much OpenSSL may answer by itself to a far side that does not read: to hundreds of changes of keys."""
+"""Most bytes that OpenSSL may answer by itself while the far side does not read."""
 
 
 class Handshakes(Protocol):
-    """Who may shake hands, and when."""
+    """Admission of handshakes."""
 
     def begin(self, one: TlsTransport) -> None:
-        """A handshake begins; it calls `time_out` when its time is over, or `abort` if it must give way."""
+        """A handshake begins; calls `time_out` when it takes too long, or `abort` if it must give way."""
 
     def is_due(self, one: TlsTransport) -> None:
-        """Something has come for a handshake: `shake` is called when it is its turn."""
+        """Bytes have arrived: `shake` is called in its turn."""
 
     def end(self, one: TlsTransport) -> None:
-        """A handshake is over, however."""
+        """A handshake is over."""
 
 
 class TlsTransport(asyncio.Transport, asyncio.Protocol):
     """One connection.
 
     Args:
-        context: Of the listener.
-        make: Called when the handshake is done; returns the protocol that is spoken.
-        handshakes: Those that go on at this time.
-        on_failure: Called with the address of the far side and the reason if there is no handshake.
+        make: Returns the protocol after the handshake.
+        on_failure: Called with the far side's address and the reason if the handshake fails.
     """
 
     __slots__ = (
@@ -214,26 +194,23 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._on_failure = on_failure
         self._tcp: asyncio.Transport = NO_TRANSPORT
         self._protocol: asyncio.Protocol | None = None
-        """What is spoken; None before the end of the handshake and after that of the connection."""
+        """None before the handshake is done and after the connection is lost."""
         self._is_choked = False
-        """Whether the loop's transport holds too much."""
         self._ends = False
-        """Becomes True when this side has said that nothing more comes, or has closed."""
+        """Whether this side has ended its direction or closed."""
         self._unread_answers_bytes = 0
-        """How many bytes OpenSSL has answered by itself since the loop's transport holds too much."""
         self.address = ""
-        """Of the far side; known once the connection is made."""
 
     # What the loop calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Wait for the far side's first word."""
+        """Wait for the first bytes."""
         self._tcp = cast("asyncio.Transport", transport)
         self.address = far_address(transport)
         self._handshakes.begin(self)
 
     def data_received(self, data: bytes) -> None:
-        """Go on with the handshake when it is its turn; after it, hand on what was said."""
+        """Continue the handshake in its turn, or pass on decrypted bytes."""
         self._session.feed(data)
         if self._protocol is None:
             if not self._ends:
@@ -243,19 +220,19 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._hand_on()
 
     def eof_received(self) -> bool:
-        """The far side is gone, or says that nothing more comes."""
+        """The far side has closed its direction."""
         if self._protocol is not None:
             self._hand_on_end()
         return False
 
     def pause_writing(self) -> None:
-        """The loop's transport has too much to write."""
+        """The loop's transport is full."""
         self._is_choked = True
         if self._protocol is not None:
             self._protocol.pause_writing()
 
     def resume_writing(self) -> None:
-        """It takes more again."""
+        """The loop's transport has room again."""
         self._is_choked = False
         self._unread_answers_bytes = 0
         if self._protocol is not None:
@@ -274,7 +251,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     # The handshake.
 
     def shake(self) -> None:
-        """Take the next step, as what has come allows."""
+        """Take the next step of the handshake."""
         if self.is_closing():
             return
         try:
@@ -296,7 +273,6 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._tcp.abort()
 
     def _open(self) -> None:
-        """The handshake is done: from now on the far side is somebody."""
         self._handshakes.end(self)
         self._protocol = protocol = cast("asyncio.Protocol", self._make())
         protocol.connection_made(self)
@@ -312,7 +288,6 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
     # Reading.
 
     def _hand_on(self) -> None:
-        """Hand on what was said."""
         try:
             said = self._session.read()
         except ssl.SSLError as error:
@@ -332,10 +307,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self.close()
 
     def _answer(self) -> bool:
-        """Send what OpenSSL answers by itself, to a change of keys; return False if that is more than may wait.
-
-        Once this side has said that nothing more comes, there is no answer.
-        """
+        """Send OpenSSL's own answers; return False if too many are unread."""
         answer = self._session.outgoing()
         if not answer or self._ends or self._tcp.is_closing():
             return True
@@ -344,7 +316,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         return self._unread_answers_bytes <= _UNREAD_ANSWERS_BYTES
 
     def _break(self, error: OSError) -> None:
-        """End a connection whose far side sends what is no TLS, or too much of it; what is spoken learns why."""
+        """End a connection with invalid or excessive TLS records."""
         protocol, self._protocol = self._protocol, None
         self._ends = True
         self._close_unwatched()
@@ -352,25 +324,22 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             protocol.connection_lost(error)
 
     def _close_unwatched(self) -> None:
-        """Close what nobody looks after any more: at once, unless all was written.
-
-        The loop's transport would wait for a far side that does not read, for good.
-        """
+        """Close without a protocol that would wait for a far side that does not read."""
         if self._tcp.get_write_buffer_size():
             self._tcp.abort()
         else:
             self._tcp.close()
 
     def pause_reading(self) -> None:
-        """Read nothing from the socket."""
+        """Stop reading."""
         self._tcp.pause_reading()
 
     def resume_reading(self) -> None:
-        """Read on."""
+        """Read again."""
         self._tcp.resume_reading()
 
     def is_reading(self) -> bool:
-        """Return whether anything is read."""
+        """Return whether reading is on."""
         return self._tcp.is_reading()
 
     # Writing.
@@ -386,7 +355,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             write_pieces(self._tcp, written)
 
     def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        """Write all of it as one, since each write makes a record."""
+        """Write everything as one, since each write makes a record."""
         self.write(b"".join(list_of_data))
 
     def _send_outgoing(self) -> None:
@@ -395,11 +364,11 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._tcp.write(outgoing)
 
     def can_write_eof(self) -> bool:
-        """TLS 1.3 has ends of one direction, and OpenSSL has them for 1.2, too."""
+        """Return True."""
         return True
 
     def write_eof(self) -> None:
-        """Say that nothing more comes from this side, and read on."""
+        """Close this direction, and read on."""
         if not self._ends:
             self._ends = True
             self._session.end()
@@ -407,7 +376,7 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
             self._tcp.write_eof()
 
     def close(self) -> None:
-        """Write what is left, and close."""
+        """Write the rest, and close."""
         if not self._ends:
             self._ends = True
             self._session.end()
@@ -420,42 +389,39 @@ class TlsTransport(asyncio.Transport, asyncio.Protocol):
         self._tcp.abort()
 
     def is_closing(self) -> bool:
-        """Return whether it is closed, or about to be."""
+        """Return whether it is closing."""
         return self._tcp.is_closing()
 
     def get_write_buffer_size(self) -> int:
-        """Return how much is not written yet, bytes."""
+        """Return the unwritten bytes."""
         return self._tcp.get_write_buffer_size()
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
-        """Return when the protocol is told to go on and to pause, bytes."""
+        """Return the limits, bytes."""
         return self._tcp.get_write_buffer_limits()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Say how much may wait to be written, bytes."""
+        """Set the limits, bytes."""
         self._tcp.set_write_buffer_limits(high, low)
 
     def get_extra_info(self, name: str, default: Any = None) -> Any:
-        """Return what TLS has agreed on (`peercert`, `cipher`, `ssl_object`), or what the socket's transport knows."""
+        """Return facts of TLS (`peercert`, `cipher`, `ssl_object`) or of the socket."""
         if name == KEPT_BYTES:
             return self._session.kept_bytes
         told = _TOLD_BY_SESSION.get(name)
         return self._tcp.get_extra_info(name, default) if told is None else told(self._session.object)
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        """Return what is spoken."""
+        """Return the protocol."""
         return self if self._protocol is None else self._protocol
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Speak something else from now on."""
+        """Replace the protocol."""
         self._protocol = cast("asyncio.Protocol", protocol)
 
 
 def _certificate(of: ssl.SSLObject) -> Any:
-    """Return what the far side's certificate says; None if it has shown none.
-
-    One whose names are no text, though an authority has signed it, says nothing: so it is nobody's.
-    """
+    """Return the far side's certificate, or None. One with names that are not text names no user."""
     try:
         return of.getpeercert()
     except (ValueError, RuntimeError, ssl.SSLError):
@@ -463,7 +429,6 @@ def _certificate(of: ssl.SSLObject) -> Any:
 
 
 def _why(error: OSError) -> str:
-    """Say why a handshake failed, in the words of OpenSSL where it has some."""
     reason = str(getattr(error, "reason", None) or error.strerror or error)
     if reason in NO_TLS:
         return f"{reason}: the far side speaks without TLS"
