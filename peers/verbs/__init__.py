@@ -1,1 +1,1 @@
-"""What a far side may ask of the hub, each verb once, whatever the transport."""
+"""Requests to the hub, each carried out by one function for all protocols."""

@@ -1,11 +1,11 @@
-"""`FarSide`: whoever asks something of the hub, as the verbs see it: a list of what can be told to such a far side.
+"""`FarSide`: answers to a client or hub, in the words of its protocol.
 
 ```
 event ─▶ Verbs.act ─▶ core, journal ─▶ FarSide ─▶ NOTICE frames, or `confirmed`, `error`, … messages
 ```
 
-Each protocol implements it once (`peers.connections.tcp`, `peers.websocket.dialogue`). An implementation adds what
-it tells to the output of its session, so that answers stand before the messages that the same read has let through.
+Each protocol implements it once (`peers.connections.tcp`, `peers.websocket.dialogue`), in the output of its session, so
+that answers precede the messages that the same read has let through.
 """
 
 from __future__ import annotations
@@ -15,21 +15,19 @@ from typing import Protocol
 from hub.errors import CloseCode, InvalidNameError, InvalidTopicError, RejectedError
 from hub.names.claim import Change
 
-__all__ = ["INVALID", "FarSide", "rejection"]
-
 INVALID = (RejectedError, InvalidTopicError, InvalidNameError)
-"""The errors that the core raises for a request that it does not take."""
+"""Errors of the core for rejected requests."""
 
 
 def rejection(error: Exception) -> RejectedError:
-    """Translate an error of the core into the one that the far side is told. No other place translates errors."""
+    """Translate an error of the core into one for the far side."""
     if isinstance(error, RejectedError):
         return error
     return RejectedError(CloseCode.BAD_DATA, str(error))
 
 
 class FarSide(Protocol):
-    """Tells the far side, in the words of its protocol, what has become of what it asked for."""
+    """Answers requests of a client or hub."""
 
     @property
     def frame_limit_bytes(self) -> int:
@@ -38,44 +36,38 @@ class FarSide(Protocol):
     def confirm(
         self, request: int, offset: int | None = None, *, text: str = "", messages: int = 0, again: bool = False
     ) -> None:
-        """Tell that a request was carried out. For request 0 nothing is told: nobody waits for that number.
+        """A request was carried out. Request 0 is not answered.
 
         Args:
-            request: The number of the request.
-            offset: For a subscription, where the journal stood when it began; for a COMMIT, the offset of its first
-                message; None for other requests.
-            text: "queued" for a claim to a name that somebody else owns for now; empty otherwise.
-            messages: How many messages a COMMIT has committed; 0 for other requests.
-            again: Whether this COMMIT had been carried out before, so that nothing was committed this time.
+            offset: The journal's position when a subscription began, or the first offset of a COMMIT.
+            text: "queued" for a claim to a name with another owner.
+            messages: Messages of a COMMIT.
+            again: Whether this COMMIT was carried out before.
         """
 
     def reject(self, error: RejectedError, request: int = 0) -> None:
-        """Tell that one request was refused."""
+        """A request was rejected."""
 
     def refuse(self, error: RejectedError, count: int, request: int = 0) -> None:
-        """Tell that `count` messages, requests or replies were refused. Refusals of one read may be told as one sum."""
+        """`count` messages, requests or replies were rejected; those of one read may be summed up."""
 
     def recorded(self, request: int, offset: int, messages: int) -> None:
-        """Tell that messages are in the journal, the first of them at `offset`."""
+        """Messages are in the journal, the first of them at `offset`."""
 
     def unrecorded(self, error: RejectedError, request: int, messages: int) -> None:
-        """Tell that messages which were to be confirmed are not in the journal."""
+        """Messages with CONFIRM are not in the journal."""
 
     def send_records(self, answer: bytes | bytearray, request: int) -> None:
-        """Hand on the frame that a reader process has made for a FETCH."""
+        """Pass on the frame that a reader process made for a FETCH."""
 
     def tell_name(self, change: Change) -> None:
-        """Tell that a claim to a service name has another standing than the one that was told last."""
+        """The claim to a service name has changed."""
 
     def expect_answers(self) -> None:
-        """Take note that the far side has asked something whose answer may not be dropped.
-
-        Such answers pile up if the far side does not read them. So from now on the hub does not read from it while it
-        does not read from the hub.
-        """
+        """The far side waits for answers that may not be dropped: stop reading while it does not read."""
 
     def put_off(self, rest: object) -> None:
-        """Keep `rest`, and bring it to the verbs in a later turn, before anything else that the far side asks."""
+        """Bring `rest` to the verbs in a later turn, before anything else of the far side."""
 
     def write_later(self) -> None:
-        """Write soon what was told. This is for what is told outside of a read, as a read ends with a write anyway."""
+        """Write answers soon; only for answers outside of a read."""

@@ -1,4 +1,4 @@
-"""`JournalRequests`: the requests of one client that concern the hub's journal: confirmations, FETCH, STAGE, COMMIT.
+"""`JournalRequests`: confirmations, FETCH, STAGE and COMMIT of one client.
 
 ```
 messages with CONFIRM ─▶ core, journal ── commit ─▶ recorded, unrecorded
@@ -6,12 +6,7 @@ FETCH                 ─▶ a reader process        ─▶ the frame that it ha
 STAGE, COMMIT         ─▶ journal                 ─▶ confirmed
 ```
 
-Owner: the `Verbs` of one connection, which make it with the first such request. Invariants: each request gets one
-answer; confirmations come in the order of the messages, even where some messages are refused at once while earlier ones
-still wait for their commit; other answers come in any order. Bounds: `FETCHES_LIMIT` for FETCH, the limits of the
-journal for everything else.
-
-Not here: the journal (`peers.journal`).
+Confirmations come in the order of the messages; other answers in any order.
 """
 
 from __future__ import annotations
@@ -37,37 +32,31 @@ from peers.verbs.far_side import FarSide
 from peers.verbs.publish import Publication
 from peers.wire.records import Commit, Fetch, Stage
 
-__all__ = ["FETCHES_LIMIT", "FETCH_LIMIT_BYTES", "JournalRequests"]
-
 FETCHES_LIMIT = 256
-"""Most FETCHes of one connection that may wait for their answers: one for each of its streams, and some that read."""
+"""Most waiting FETCHes of one connection: one for each of its streams, and some readers."""
 
 FETCH_LIMIT_BYTES = 4 * 1024 * 1024
-"""Most bytes of records that one FETCH is given, however many it asks for: larger answers are no quicker, and take
-memory."""
+"""Most bytes of records for one FETCH; larger answers are no quicker."""
 
 _ANSWERS_BYTES = 16 * 1024 * 1024
-"""Bytes of records that the FETCHes of one connection share: where many wait, each is given less. An answer may be four
-times as large, as blocks are given whole (`LARGE_FACTOR`)."""
+"""Bytes of records that the FETCHes of a connection share; an answer of whole blocks may be `LARGE_FACTOR` times it."""
 
 _HEAD_BYTES = 1024
-"""Room left in a frame for the head of RECORDS, which is smaller. The lengths of its blocks need no room of their own:
-`LARGE_FACTOR` leaves enough for them."""
+"""Room for the head of RECORDS; `LARGE_FACTOR` leaves room for the lengths of blocks."""
 
 
 class _Confirmation:
-    """The confirmation that a publisher will get for the messages of one frame."""
+    """The confirmation of one frame."""
 
     __slots__ = ("messages", "outcome", "request")
 
     messages: int
-    """How many messages the frame has; never changed."""
 
     request: int
-    """The publisher's number for the frame, 0 for none; never changed."""
+    """The publisher's number for the frame, or 0."""
 
     outcome: int | RejectedError | None
-    """None until the journal has decided; then the offset of the first message, or why nothing was recorded."""
+    """The first offset, or why nothing was recorded; None until the journal has decided."""
 
     def __init__(self, request: int, messages: int) -> None:
         self.request = request
@@ -76,31 +65,23 @@ class _Confirmation:
 
 
 class _Fetch(NamedTuple):
-    """A FETCH that waits for its answer."""
+    """A waiting FETCH."""
 
     cancel: Cancel
     is_here: bool
-    """Whether it is for the journal of this hub: then nothing of it is on its way elsewhere once it is cancelled."""
+    """Whether it is for the journal of this hub, and ends at once when cancelled."""
 
 
 class JournalRequests:
-    """The journal requests of one client.
-
-    Args:
-        node: The hub.
-        handler: The handler of the client.
-        far: The client, which gets the answers.
-    """
+    """The journal requests of one client."""
 
     __slots__ = ("_confirmations", "_far", "_fetches", "_handler", "_node")
 
     _fetches: dict[int, _Fetch]
-    """Each FETCH that waits for its answer, by request number. An entry is made by `fetch` and removed by the answer,
-    by another one that replaces it, or by `close`."""
+    """Waiting FETCHes by request number."""
 
     _confirmations: deque[_Confirmation]
-    """Confirmations that were not told yet, in the order of the messages. `_expect` appends to it, and `_settle` takes
-    from its front: outside of these the first one always has no outcome yet."""
+    """Confirmations in the order of the messages; the first one has no outcome yet."""
 
     def __init__(self, node: Node, handler: Handler, far: FarSide) -> None:
         self._node = node
@@ -111,11 +92,11 @@ class JournalRequests:
 
     @property
     def pending(self) -> int:
-        """How many fetches and confirmations of the far side are not answered yet."""
+        """Number of unanswered fetches and confirmations."""
         return len(self._fetches) + len(self._confirmations)
 
     def close(self) -> None:
-        """Cancel what the client waits for: it has gone, and nobody would read the answers."""
+        """Cancel everything, as the client has gone."""
         for fetch in self._fetches.values():
             fetch.cancel()
         self._fetches.clear()
@@ -124,7 +105,7 @@ class JournalRequests:
     # Confirmations.
 
     def publish(self, publication: Publication, route: Route) -> None:
-        """Publish for the client, who may do so on this route; tell it the offset once the journal has committed it."""
+        """Publish, and confirm with the offset once the journal has committed it."""
         node, confirmation = self._node, self._expect(publication.request, publication.messages)
         node.journal.confirm(
             route,
@@ -134,7 +115,7 @@ class JournalRequests:
         )
 
     def refuse(self, error: RejectedError, request: int, messages: int) -> None:
-        """Tell the client that the hub did not take these messages, when all earlier confirmations have been told."""
+        """Reject messages, after all earlier confirmations."""
         self._node.rejected_messages += messages
         self._settle(self._expect(request, messages), error)
 
@@ -144,7 +125,7 @@ class JournalRequests:
         return confirmation
 
     def _settle(self, confirmation: _Confirmation, outcome: int | RejectedError) -> None:
-        """Note what has become of some messages, and tell all confirmations that no undecided one stands before."""
+        """Note an outcome, and send all confirmations in front of the first undecided one."""
         confirmation.outcome = outcome
         waiting, far = self._confirmations, self._far
         while waiting and (known := waiting[0].outcome) is not None:
@@ -158,11 +139,10 @@ class JournalRequests:
     # Reading.
 
     def fetch(self, fetch: Fetch) -> None:
-        """Have a reader process read a piece of the journal. A FETCH with the number of one that waits replaces it.
+        """Have a reader process read the journal. A FETCH replaces a waiting one with its number.
 
         Raises:
-            RejectedError: A FETCH with this number is being read already, too many FETCHes wait for their answers, or
-                the client may not read all that it asks for, and has not asked for what it may read of it.
+            RejectedError: A FETCH with this number is being read, too many FETCHes wait, or the client may not read it.
         """
         request = fetch.request
         self._give_up(request)
@@ -186,19 +166,13 @@ class JournalRequests:
             self._fetches[request] = _Fetch(cancel, is_here)
 
     def _give_up(self, request: int) -> None:
-        """Forget a FETCH that waits for a commit here, as the client asks something else under its number."""
+        """Cancel a FETCH that waits for a commit, as its number is used again."""
         waiting = self._fetches.get(request)
         if waiting is not None and waiting.is_here and waiting.cancel():
             del self._fetches[request]
 
     def _fetched(self, outcome: bytes | bytearray | RejectedError, fetch: Fetch, rights: Rights | None) -> None:
-        """Hand the answer to a FETCH on to the client.
-
-        Args:
-            outcome: The answer.
-            fetch: What the client has asked for.
-            rights: What it had then: it may have waited for a minute.
-        """
+        """Send the answer; `rights` are those at the time of the FETCH, up to a minute ago."""
         request = fetch.request
         self._fetches.pop(request, None)
         limit = self._far.frame_limit_bytes
@@ -230,7 +204,7 @@ class JournalRequests:
         self._node.journal.stage(self._handler, stage, answer)
 
     def commit(self, commit: Commit) -> None:
-        """Have the journal route and record everything that was staged, or nothing of it."""
+        """Have the journal route and record everything that was staged, or nothing."""
 
         def answer(outcome: Committed | RejectedError) -> None:
             if isinstance(outcome, RejectedError):
