@@ -127,6 +127,7 @@ def test_classes(owner: type) -> None:
     found = {name for name in dir(owner) if not name.startswith("_")}
     assert found - INSIDE.get(owner, set()) <= CLASSES[owner]
     assert CLASSES[owner] - found <= set(set_on_self)
+    assert all(getattr(owner, name).__doc__ for name in found - INSIDE.get(owner, set()))
 
 
 def test_documents_tell_of_all_calls() -> None:
