@@ -16,7 +16,7 @@ from peers.cli.notices import Notices
 from peers.cli.texts import Cell, columns, counted, escaped, json_text
 from peers.cli.url import HubFlags
 from peers.client import KnownName, connect
-from peers.client.connecting import Connecting
+from peers.client.client import Connecting
 from peers.wire.control import CLOSE_TEXT_LIMIT_BYTES
 
 _USUAL_S = 10.0

@@ -30,8 +30,7 @@ from hub.errors import (
 )
 from hub.journal.message import RecordedMessage
 from hub.overflow import Overflow
-from peers.client.client import Client
-from peers.client.connecting import connect
+from peers.client.client import Client, connect
 from peers.client.exchange import ClientStatistics
 from peers.client.names import KnownName, ServiceName
 from peers.client.service import Service, ServiceRequest

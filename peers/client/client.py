@@ -1,46 +1,41 @@
-"""`Client`: a program's connection to a hub, kept up, with its publications and subscriptions.
+"""`Client`: a program's connection to a hub, kept up, with its publications and subscriptions; `connect` makes it.
 
 ```
+async with connect(url) as client: ...     opens, and closes at the end
+client = await connect(url)                opens; closing is up to the program
 publish_nowait ─▶ Publications ──end of turn──▶ Connection ─▶ hub
 subscribe ◀─ streams, callbacks ◀─ Subscriptions ◀─ Connection ◀─ hub
-                        run(): lost ─▶ backoff ─▶ dial ─▶ subscribe again ─▶ send what was buffered
 ```
 
-Owner: the event loop that made it; other threads use `peers.client.blocking`. Invariants: one connection at a time;
-what is published leaves in the order of the calls; nothing is dropped on this side without being counted and told.
-
-Delivery is at most once: what was handed to a connection that is lost before the hub has read it is gone, and nobody
-knows how much that was. `drain` waits for the operating system, not for the hub.
-
-What a program may do without (stores, consumers, the journal, writers) is loaded by the method that begins it: programs
-such as `hub pub` are done before they would have loaded all that.
+It belongs to one event loop; threads use `peers.client.blocking`. Messages leave in the order of the calls. Delivery is
+at most once: what was handed to a connection that is lost before the hub has read it is gone. Stores, consumers, the
+journal and writers are imported by the method that begins them, so that programs such as `hub pub` start quickly.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+import warnings
+from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 from datetime import datetime
 from itertools import chain
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
 from hub.batch import Message
-from hub.errors import (
-    UsageError,
-)
+from hub.errors import UsageError
 from hub.journal.column import Column
 from hub.names.grammar import check_name
 from hub.tags.rules import check_rule
+from peers.client.dial import Destination, Remote
 from peers.client.exchange import ClientStatistics, Exchange
-from peers.client.journal import Committed, JournalState, journal_of, time_us
+from peers.client.journal import Committed, JournalState, time_us
 from peers.client.names import LISTED_UNDER, KnownName, ServiceName, list_names
 from peers.client.publications import target
 from peers.client.requests import TIMEOUT_S, unfailed
 from peers.client.routes import Addressed
-from peers.client.service import CONCURRENCY, Batches, Each, Service, ServiceRequest
-from peers.client.settings import PREFETCH
+from peers.client.service import CONCURRENCY, Service, ServiceRequest
+from peers.client.settings import PREFETCH, ClientSettings, Options
 from peers.client.stream import MessageStream
 from peers.client.subscriptions import CallbackSubscription
 from peers.client.values import encode_value
@@ -55,17 +50,9 @@ if TYPE_CHECKING:
     from peers.client.stores.store import Store
     from peers.client.writer import Writer
 
-__all__ = ["Client"]
-
-_log = logging.getLogger("peers.client")
-
 
 class Client:
-    """A connection to a hub. Made by `peers.client.connect`.
-
-    Args:
-        exchange: Not open yet.
-    """
+    """A connection to a hub. Made by `peers.client.connect`."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange
@@ -74,7 +61,6 @@ class Client:
         self._subscriptions = exchange.subscriptions
         self._journal = exchange.journal
         self._requests = exchange.requests
-        self._services = exchange.services
         self._names = exchange.names
 
     async def __aenter__(self) -> Self:
@@ -96,13 +82,13 @@ class Client:
             topic: Topic of the message.
             value: Anything that has a msgpack form.
             labels: At most 32, of 1 to 128 bytes each: a rule whose labels are among them matches it.
-            sender: A name that this client owns; whoever gets the message can tell that it is from its owner.
-            to: A name whose owner alone gets the message, whatever others subscribe to.
+            sender: A name that this client owns; subscribers can tell that the message is from its owner.
+            to: A name; only its owner gets the message.
 
         Raises:
             BusyError: `buffer_bytes` of publications wait already.
             InvalidTopicError: No client may publish to this topic.
-            InvalidNameError: A label or a name is none, or the labels are too many.
+            InvalidNameError: A label or a name is invalid, or there are too many labels.
             InvalidValueError: The value has no msgpack form.
             RejectedError: The value is larger than what the hub takes.
             ClosedError, PeerError: The client is closed, or has ended with an error.
@@ -169,18 +155,17 @@ class Client:
         Raises:
             RejectedError: It is not recorded: the hub has no journal, or not for this topic, or cannot write it. Then
                 it may have been published all the same; the text says why.
-            ConnectionLostError: Nobody knows.
+            ConnectionLostError: It may be recorded or not.
             InvalidTopicError, InvalidValueError, ClosedError, PeerError: As `publish_nowait`.
         """
         return await self._publishing.put_confirmed(target(topic, labels, sender, to), encode_value(value))
 
     def writer(self, name: str) -> Writer:
-        """Return what publishes messages that are recorded once each, over lost connections and restarts.
+        """Return a writer: it publishes messages that are recorded once each, over lost connections and restarts.
 
         Args:
-            name: What the hub knows it by, at most 127 bytes: a program that begins anew and gives the same numbers to
-                the same messages is recognised by it. One at a time may write under it. The empty text stands for a
-                name of this object's own.
+            name: Its name at the hub, at most 127 bytes. A program that starts again and gives the same numbers to the
+                same messages is recognised by it. One writer at a time may use it. Empty: a random name.
 
         Raises:
             UsageError: The name is too long.
@@ -192,12 +177,12 @@ class Client:
     async def allocate(self, size_bytes: int) -> Block:
         """Return a block for bytes, to be filled and then published, asked or answered as any value.
 
-        Over a Unix socket it is shared memory: nothing is copied on its way to those on this machine who take it so.
-        Elsewhere it is memory of this process, and travels as bytes. Waits until there is room: until what was sent
-        before was released, or is older than `lease_s`.
+        Over a Unix socket it is shared memory: nothing is copied on its way to clients on this machine that share
+        memory, too. Elsewhere it is memory of this process, and travels as bytes. Waits until there is room: until
+        blocks sent before were released, or are older than `lease_s`.
 
         Raises:
-            UsageError: There never will be room for so many.
+            UsageError: The block is larger than `ring_bytes`.
         """
         return await self._exchange.blocks.allocate(size_bytes)
 
@@ -216,11 +201,11 @@ class Client:
     # Requests.
 
     async def request(self, topic: str, value: Any, *, timeout_s: float = TIMEOUT_S, name: bool = False) -> Any:
-        """Ask whoever serves a topic (or with `name` bears that service name); return the reply.
+        """Ask the service of a topic (or with `name` the owner of that service name); return the reply.
 
         Raises:
             RequestError: There is none; its subclasses say why.
-            ConnectionLostError: Nobody knows; it is not repeated.
+            ConnectionLostError: The request may have been carried out or not; it is not repeated.
             UsageError, PeerError: Nothing was asked.
         """
         return await self._requests.ask(topic, encode_value(value), timeout_s, named=name)
@@ -280,17 +265,30 @@ class Client:
 
         Args:
             prefixes: Of the topics; services under the same prefix share the load.
-            function: Gets a request (`topic`, `value`) and returns the reply, or raises the reason why there is none;
-                plain (then it is called in the turn that read the request, and must be quick) or async.
+            function: Gets a request (`topic`, `value`) and returns the reply; an exception is the reason of a failure.
+                A plain function is called in the turn that read the request, and must be quick; or it is async.
             concurrency: How many calls of an async function run at once; further ones wait.
         """
-        return self._services.make(prefixes, Each(function), concurrency, self._exchange.settings.close_timeout_s)
+        return self._service(prefixes, function, concurrency, batches=False)
 
     def serve_batches(
         self, prefixes: Sequence[str] | str, function: Callable[[list[Any]], Any], *, concurrency: int = CONCURRENCY
     ) -> Service:
         """Answer as many requests at once as came together: `function` gets the values, returns as many replies."""
-        return self._services.make(prefixes, Batches(function), concurrency, self._exchange.settings.close_timeout_s)
+        return self._service(prefixes, function, concurrency, batches=True)
+
+    def _service(
+        self, prefixes: Sequence[str] | str, function: Callable[[Any], Any], concurrency: int, *, batches: bool
+    ) -> Service:
+        timeout_s = self._exchange.settings.close_timeout_s
+        return Service(
+            self._exchange.services,
+            prefixes,
+            function,
+            concurrency=concurrency,
+            close_timeout_s=timeout_s,
+            batches=batches,
+        )
 
     # Service names.
 
@@ -302,11 +300,11 @@ class Client:
         Args:
             name: Two elements or more, such as `org.example.Player`.
             labels: Announced with it.
-            queue: Where somebody else owns it, wait: `ServiceName.wait_owned`.
+            queue: If another client owns it, wait in line: `ServiceName.wait_owned`.
 
         Raises:
-            RejectedError: Somebody else owns it, or there are too many; the text says who, or which limit.
-            InvalidNameError, UsageError: No name; a label is none; this client has claimed it already.
+            RejectedError: Another client owns it, or there are too many; the text says which.
+            InvalidNameError, UsageError: The name or a label is invalid; this client has claimed it already.
             ClosedError, PeerError: The client is closed, or has ended with an error.
         """
         return await self._names.claim(name, labels, queue=queue)
@@ -335,13 +333,13 @@ class Client:
             prefixes: One or more, also as lists; the empty one matches everything.
             buffer_bytes: Held, unread, before the client stops reading; default `stream_bytes`.
             from_offset: Read the hub's journal from this offset on, for ever: each message as it is committed (some
-                10 ms after it was published), with its offset and time (`RecordedMessage`), once, whatever becomes of
-                the connection. What the journal does not record does not come.
+                10 ms after it was published), with its offset and time (`RecordedMessage`), once, also over lost
+                connections. Messages that the journal does not record do not come.
             from_time: The same, from the first record that is not older.
             hub: The journal of this hub of the mesh, by its name or id, instead of that of the hub that is connected.
             recorded: The same, from the end that the journal has now, if no other place is given.
-            epoch: The epoch of the journal in which `from_offset` was told (`MessageStream.epoch`); 0 where nobody
-                knows. If records before it are lost, the stream begins where others begin, and `breaks` counts that.
+            epoch: The epoch of the journal to which `from_offset` belongs (`MessageStream.epoch`); 0 if unknown.
+                If records before the offset are lost, the stream begins earlier, and `breaks` counts that.
 
         Raises:
             UsageError: No prefix; two places to begin, or one before the first; a hub, and no place to begin; an epoch
@@ -358,13 +356,11 @@ class Client:
         if (from_offset is not None and from_time is not None) or min(from_offset or 0, epoch) < 0:
             raise UsageError("from_offset and epoch, which are 0 or more, and from_time exclude each other")
         from peers.client.journal_stream import JournalStream, Start  # noqa: PLC0415 -- loaded late
-        from peers.client.read_position import ReadPosition  # noqa: PLC0415 -- the same
 
-        read_position = ReadPosition(self._reports.decode)
         at_us = END_OF_TIME_US if from_offset is None and from_time is None else time_us(from_time)
         start = Start(from_offset or 0, at_us, hub, epoch)
-        source = JournalStream(self._journal, start, read_position, size, Backoff(), self._reports)
-        return MessageStream(source, wanted, read_position.decode, size, read_position)
+        source = JournalStream(self._journal, start, size, Backoff(), self._reports)
+        return MessageStream(source, wanted, source.decode, size, source)
 
     def subscribe_rule(
         self, labels: Iterable[str] = (), *, prefix: str = "", sender: str = "", buffer_bytes: int | None = None
@@ -378,23 +374,23 @@ class Client:
             buffer_bytes: As for `subscribe`.
 
         Raises:
-            InvalidTopicError, InvalidNameError: A part of it is none, or it has neither labels nor a sender: that is
-                what `subscribe` is for.
+            InvalidTopicError, InvalidNameError: A part of it is invalid, or it has neither labels nor a sender: use
+                `subscribe` then.
         """
         size = self._exchange.settings.stream_bytes if buffer_bytes is None else buffer_bytes
         return MessageStream(self._subscriptions, (check_rule(labels, prefix, sender),), self._reports.decode, size)
 
     def subscribe_name(self, name: str, *, buffer_bytes: int | None = None) -> MessageStream:
-        """Listen to what is sent `to` a name, which the hub delivers while this client owns it; see `claim`.
+        """Subscribe to messages `to` a name, which the hub delivers while this client owns it; see `claim`.
 
-        What else this client subscribes to gets those messages, too, where it matches.
+        Other subscriptions of this client that match get those messages, too.
 
         Args:
             name: A name of this client.
             buffer_bytes: As for `subscribe`.
 
         Raises:
-            InvalidNameError: It is none.
+            InvalidNameError: It is invalid.
         """
         size = self._exchange.settings.stream_bytes if buffer_bytes is None else buffer_bytes
         return MessageStream(self._subscriptions, (Addressed(check_name(name)),), self._reports.decode, size)
@@ -439,13 +435,13 @@ class Client:
             hub: Another hub of the mesh, by its name or id, whose journal is read. Iterating raises `RejectedError`
                 where it is not known, or several have the name (1007), or cannot be reached now (1013): reading goes on
                 at `next`.
-            columns: What of each record is wanted, of "offset", "time", "topic" and "value"; None for all of it.
-                What is not asked for is not sent: in a `Record` it is 0, empty, or None.
-            epoch: The epoch of the journal in which `start` was told (`History.epoch`, `JournalState.epoch`); 0 where
-                nobody knows: then nobody notices that records before it are lost.
+            columns: Columns of the records: "offset", "time", "topic", "value"; None for all. Others are not sent: in a
+                `Record` they are 0, empty, or None.
+            epoch: The epoch of the journal to which `start` belongs (`History.epoch`, `JournalState.epoch`); 0 if it is
+                not known: then the loss of records before it goes unnoticed.
 
         Raises:
-            InvalidTopicError: One of the prefixes is none.
+            InvalidTopicError: One of the prefixes is invalid.
             UsageError: There is no such column.
         """
         from peers.client.history import History  # noqa: PLC0415 -- loaded late
@@ -477,25 +473,25 @@ class Client:
     ) -> ConsumerStream:
         """Consume recorded messages, each at least once: `async with client.consume("orders", "/app/") as messages`.
 
-        The hub that is connected keeps the consumer, under its name, until it is removed: whoever consumes under that
-        name later goes on where this ended. Clients that do so at the same time share the messages. Each message is to
-        be acknowledged (`await message.ack()`), or is delivered again. What is left out is as it is, or as it is by
-        default for a new consumer. See docs/consumers.md.
+        The hub keeps the consumer, under its name, until it is removed: a later client of that name goes on where this
+        one ended. Clients of the same name at the same time share the messages. Each message is to be acknowledged
+        (`await message.ack()`), or is delivered again. Arguments that are left out stay as they are, or are the
+        defaults of a new consumer. See docs/consumers.md.
 
         Args:
             name: 1 to 128 letters, digits, `_`, `.`, `:`, `-`.
-            prefixes: Of the topics. Without any there must be such a consumer.
-            from_offset: Where a new consumer begins; without it, with what is recorded from then on.
+            prefixes: Of the topics. Without any, the consumer must exist.
+            from_offset: Where a new consumer begins; by default with the next record.
             from_time: The same, from the first record that is not older.
             key: Which messages keep their order, and are with one client at a time: those of one "topic", "all",
-                "none", or "field:NAME": those whose values have the same in a field.
+                "none", or "field:NAME": those with the same value in a field.
             redeliver_s: How long a message may take to be acknowledged (30 s).
-            deliveries: How often a message may fail before it is given up (0: as often as it takes).
+            deliveries: How often a message may fail before it is given up (0: without limit).
             dead_letters: Topic under which messages that were given up are published (empty: nowhere).
             prefetch: How many messages this client has at most that are not acknowledged.
 
         Raises:
-            UsageError: Terms, and no prefixes that they are for; two places to begin, or one before the first.
+            UsageError: Terms without prefixes; two places to begin, or one before the first.
         """
         from peers.client.consumer_stream import ConsumerStream, ConsumerTerms  # noqa: PLC0415 -- loaded late
 
@@ -511,7 +507,7 @@ class Client:
         return ConsumerStream(self._requests, self._reports, terms, lambda: self.ended, timeout_s)
 
     async def remove_consumer(self, name: str) -> bool:
-        """Have the hub forget a named consumer; return whether there was one. Who shares it gets nothing more.
+        """Have the hub forget a named consumer; return whether there was one. Its streams end.
 
         Raises:
             RequestError, ClosedError, PeerError: As `request`.
@@ -527,34 +523,34 @@ class Client:
             ClosedError, PeerError: The client is closed, or has ended with an error.
         """
         found = await self._journal.fetch(Fetch(1, time=END_OF_TIME_US, bytes=0, hub=hub, journal=b""))
-        return JournalState(journal_of(found, hub, self._journal.id), found.first, found.head, found.epoch)
+        return JournalState(found.journal or self._journal.id, found.first, found.head, found.epoch)
 
     async def stage(self, transaction: str, part: int, frames: bytes) -> None:
-        """Bring messages that wait for `commit`. What is not committed within the hub's `journal.staged_s` is dropped.
+        """Send messages that wait for `commit`, for at most the hub's `journal.staged_s`.
 
         Args:
-            transaction: Its name, 1 to 255 bytes; other transactions have others.
-            part: Number of the part of it; what is staged for one part is kept in the order of the calls.
+            transaction: Its unique name, 1 to 255 bytes.
+            part: Number of a part of it; the messages of one part keep the order of the calls.
             frames: Whole MESSAGES frames (`hub.journal.block.frames_of_columns`), at most what the hub takes.
 
         Raises:
             RejectedError: A topic is not recorded, or too much is staged.
-            ConnectionLostError, ClosedError, PeerError: Nobody knows whether it is staged.
+            ConnectionLostError, ClosedError, PeerError: It may be staged or not.
         """
         await self._journal.stage(Stage(0, transaction, part, frames))
 
     async def commit(self, transaction: str, parts: list[int], *, query: str = "", batch: int = 0) -> Committed:
-        """Have what was staged become messages and records, all of it or nothing.
+        """Publish and record the staged messages, all or none.
 
         Args:
             transaction: Name of the transaction.
-            parts: Which of its parts belong to it; others are dropped.
-            query: Who writes, empty for nobody in particular.
+            parts: The parts that belong to it; others are dropped.
+            query: Name of the writer; empty for none.
             batch: Number of the batch: one that is not above the last one of this query is recognised, not repeated.
 
         Raises:
             RejectedError: A part is missing, or the journal cannot be written.
-            ConnectionLostError, ClosedError, PeerError: Nobody knows; with `query`, stage and commit it again.
+            ConnectionLostError, ClosedError, PeerError: It may be committed; with `query`, stage and commit again.
         """
         return await self._journal.commit(Commit(1, transaction, query, batch, parts))
 
@@ -566,12 +562,12 @@ class Client:
 
     @property
     def hub(self) -> Hello | None:
-        """What the hub that is connected, or was last, has said of itself."""
+        """HELLO of the hub that is connected, or was last."""
         return self._exchange.hub
 
     @property
     def dropped_messages(self) -> int:
-        """How many messages for this client the hub has lost, as told by it."""
+        """How many messages for this client the hub has lost."""
         return self._reports.dropped_messages
 
     def __repr__(self) -> str:
@@ -583,7 +579,7 @@ class Client:
         return self._exchange.ended is not None
 
     def statistics(self) -> ClientStatistics:
-        """Return what the client has done, and what waits in it."""
+        """Return counters of the client, and what waits in it."""
         return self._exchange.statistics()
 
     async def wait_closed(self) -> None:
@@ -608,3 +604,75 @@ def _several(prefixes: Iterable[str | Iterable[str]]) -> tuple[str, ...]:
     if not several:
         raise UsageError("subscribe to one prefix or more; the empty text matches everything")
     return several
+
+
+class Connecting:
+    """The result of `connect`: await it for a client, or enter it for one that is closed at the end.
+
+    Each time it is awaited or entered it makes another client.
+    """
+
+    __slots__ = ("_client", "_destination", "_settings", "_used")
+
+    def __init__(self, destination: Destination, settings: ClientSettings) -> None:
+        self._destination = destination
+        self._settings = settings
+        self._client: Client | None = None
+        # True once it was awaited or entered: otherwise it warns in the end.
+        self._used = False
+
+    async def _open(self) -> Client:
+        exchange = Exchange(self._destination, self._settings)
+        await exchange.open()
+        return Client(exchange)
+
+    def __await__(self) -> Generator[Any, None, Client]:
+        self._used = True
+        return self._open().__await__()
+
+    async def __aenter__(self) -> Client:
+        self._used = True
+        self._client = await self._open()
+        return self._client
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._client is not None:
+            await self._client.close()
+
+    def __enter__(self) -> NoReturn:
+        raise TypeError(
+            "write `async with connect(...)`; without an event loop: `with peers.client.blocking.connect(...)`"
+        )
+
+    def __exit__(self, *_: object) -> None:
+        """Do nothing: this is never called, as `__enter__` raises."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        text = (
+            "connect(...) is no client yet: write `async with connect(...) as client:` or `client = await connect(...)`"
+        )
+        raise AttributeError(f"{text}, then `client.{name}`", name=name, obj=self)
+
+    def __del__(self) -> None:
+        if not self._used:
+            text = f"connect({self._destination.location!r}) was neither awaited nor entered: nothing was connected"
+            warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+
+def connect(url: str, **options: Unpack[Options]) -> Connecting:
+    """Make a client of the hub at `url`, for `async with` or for `await`.
+
+    Args:
+        url: `tcp://host:port`, `tls://host:port`, `unix:///path`, `ws://host:port[/path]` or `wss://host:port[/path]`.
+        options: See `Options`.
+
+    Raises:
+        InvalidEndpointError: The URL is none of a hub.
+        UsageError: An option makes no sense.
+        ConnectionLostError, RejectedError, ProtocolError: When awaited or entered: there is no connection. The text
+            says what to do. Only the first attempt raises; a connection that is lost later is made again.
+    """
+    settings = ClientSettings(**options)
+    return Connecting(Remote(url, settings), settings)

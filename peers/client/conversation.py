@@ -1,75 +1,31 @@
-"""`Conversation`: the seam between a client and the protocols it speaks. Without I/O: bytes in, events out.
+"""What a client has in common with the protocols that it speaks. Without I/O: bytes in, events out.
 
-There are two: `peers.client.wire` (TCP and Unix sockets) and `peers.client.websocket`. Above the seam everything is
-in the terms of the wire: publications come as MESSAGES frames, and what the hub delivers is given as runs of such
-frames with their route. A conversation never raises for bad input; that ends it with a `Closing` event.
+There are two protocols: `peers.client.wire` (TCP and Unix sockets) and `peers.client.websocket`. Both take publications
+as MESSAGES frames, and give what the hub delivers as runs of such frames with their route. A conversation never raises
+for bad input: it ends with a `Closing` event.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar
 
+from hub.errors import HubError, RejectedError
 from hub.request_frame import Reply, Request
 from hub.stretch import Run
-from hub.tags.rules import Rule
 from peers.client.routes import Route
 from peers.wire.control import Notice
-from peers.wire.events import Closing
+from peers.wire.events import Closing, ServiceChange, SubscriptionChange
 from peers.wire.hello import Hello, QueueWish
 from peers.wire.names import NameClaim, NameRelease
 from peers.wire.records import Commit, Fetch, Records, Stage
+from peers.wire.rules import RuleChange
 from peers.wire.token import Renewal
 
-__all__ = [
-    "ABNORMAL",
-    "JOURNAL",
-    "NAMES",
-    "SERVICES",
-    "SUBSCRIPTIONS",
-    "TOKENS",
-    "Conversation",
-    "Event",
-    "Introduction",
-    "Numbers",
-    "Refusal",
-    "Unreadable",
-    "Waiters",
-]
-
-
-class Waiters:
-    """Those of one event loop who wait for a change."""
-
-    __slots__ = ("_waiting",)
-
-    def __init__(self) -> None:
-        # A future for each of them; `wake` empties it.
-        self._waiting: list[asyncio.Future[None]] = []
-
-    def __bool__(self) -> bool:
-        """Return whether anybody waits."""
-        return bool(self._waiting)
-
-    async def wait(self) -> None:
-        """Wait for the next `wake`. Cancellation: nobody waits any more."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(waiter)
-        try:
-            await waiter
-        finally:
-            if waiter in self._waiting:
-                self._waiting.remove(waiter)
-
-    def wake(self) -> None:
-        """Let all of them look again, as something has changed."""
-        waiting, self._waiting = self._waiting, []
-        for waiter in waiting:
-            if not waiter.done():
-                waiter.set_result(None)
-
+if TYPE_CHECKING:
+    from peers.client.connection import Connection
 
 SUBSCRIPTIONS = range(1, 1 << 29)
 NAMES = range(1 << 29, (1 << 30) - (1 << 16))
@@ -77,41 +33,18 @@ TOKENS = range((1 << 30) - (1 << 16), 1 << 30)
 SERVICES = range(1 << 30, 1 << 31)
 JOURNAL = range(1 << 31, 1 << 32)
 
-
-class Numbers:
-    """Gives out the numbers of one part, one after the other, and begins anew behind the last.
-
-    Args:
-        numbers: Those of the part.
-    """
-
-    __slots__ = ("_numbers", "last")
-
-    last: int
-    """The number that was given out last; at first the smallest of the part, which is given out in the second round."""
-
-    def __init__(self, numbers: range) -> None:
-        self._numbers = numbers
-        self.last = numbers.start
-
-    def next(self) -> int:
-        """Return the next number."""
-        self.last = self.last + 1 if self.last + 1 < self._numbers.stop else self._numbers.start
-        return self.last
-
-
 ABNORMAL = 1006
 """Code of an end without CLOSE, RFC 6455, section 7.4.1; never on the wire."""
 
 
 class Unreadable(NamedTuple):
-    """Messages came in a frame that contradicts itself, and were passed over."""
+    """Messages in a frame that contradicts itself; they were passed over."""
 
     messages: int
 
 
 class Refusal(NamedTuple):
-    """A refusal of the hub to take a `Request`: it answers nothing of what that holds."""
+    """The hub has refused a `Request`, and answers none of its requests."""
 
     first: int
     """Transaction id of its first request."""
@@ -119,13 +52,15 @@ class Refusal(NamedTuple):
 
 
 Event = Run[Route] | Hello | Notice | Records | Request | Reply | Refusal | Unreadable | Closing
-"""A run of messages; the hub has answered the introduction (once, first); an answer or a loss; a piece of the journal;
-requests to be served; replies; the end."""
+"""Hello comes once, first."""
+
+Verb = SubscriptionChange | RuleChange | ServiceChange | NameClaim | NameRelease | Renewal | Fetch | Stage | Commit
+"""What a client asks its hub for; answered by a `Notice` with the same request, a `Fetch` also by `Records`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Introduction:
-    """The words by which a client introduces itself."""
+    """What a client says of itself."""
 
     name: str = ""
     token: str = field(default="", repr=False)
@@ -144,69 +79,169 @@ class Conversation(Protocol):
     def closed(self) -> bool:
         """Whether one of the sides has said that it closes."""
 
-    def open(self) -> None:
-        """Begin the conversation: its first bytes are outgoing then."""
+    def open(self) -> None: ...
 
-    def receive(self, data: bytes) -> Iterator[Event]:
-        """Yield what the hub says, in order. What the conversation answers by itself is outgoing."""
+    def receive(self, data: bytes) -> Iterator[Event]: ...
 
-    def subscribe(self, prefixes: list[str], request: int) -> None:
-        """Ask for messages; answered by a `Notice` with the same request."""
+    def publish(self, frames: list[bytes]) -> None: ...
 
-    def unsubscribe(self, prefixes: list[str], request: int) -> None:
-        """Ask for these messages no longer; request 0 asks for no answer."""
+    def request(self, request: Request) -> None: ...
 
-    def subscribe_rules(self, rules: list[Rule], request: int) -> None:
-        """Ask for messages that match; answered by a `Notice` with the same request."""
+    def reply(self, reply: Reply) -> None: ...
 
-    def unsubscribe_rules(self, rules: list[Rule], request: int) -> None:
-        """Ask for messages that match no longer; request 0 asks for no answer."""
-
-    def publish(self, frames: list[bytes]) -> None:
-        """Send MESSAGES frames to the hub."""
-
-    def request(self, request: Request) -> None:
-        """Ask a service; answered by one `Reply` or several."""
-
-    def reply(self, reply: Reply) -> None:
-        """Send the answer to requests."""
-
-    def serve(self, prefixes: list[str], request: int) -> None:
-        """Offer to answer requests; answered by a `Notice` with the same request."""
-
-    def unserve(self, prefixes: list[str], request: int) -> None:
-        """Take back the offer to answer requests."""
-
-    def claim(self, claim: NameClaim) -> None:
-        """Claim a service name; answered by a `Notice` with the same request, and others when it stands otherwise."""
-
-    def release(self, release: NameRelease) -> None:
-        """Give a name up; answered by a `Notice`."""
-
-    def renew(self, renewal: Renewal) -> None:
-        """Show a fresh token; answered by a `Notice` with the same request, which tells how long it holds."""
-
-    def fetch(self, fetch: Fetch) -> None:
-        """Ask for a piece of the journal; answered by `Records`, or a `Notice` with the same request."""
-
-    def stage(self, stage: Stage) -> None:
-        """Bring messages that wait for their COMMIT; answered by a `Notice` with the same request.
+    def say(self, verb: Verb) -> None:
+        """Ask the hub for something.
 
         Raises:
             UsageError: This protocol has no word for it.
         """
 
-    def commit(self, commit: Commit) -> None:
-        """Have what was staged become messages; answered and raises as `stage`."""
-
-    def ping(self) -> None:
-        """Make the hub send something."""
+    def ping(self) -> None: ...
 
     def pong(self) -> None:
-        """Show the hub a sign of life that it does not answer."""
+        """Send a sign of life that the hub does not answer."""
 
-    def close(self, code: int, text: str) -> None:
-        """End the conversation from this side."""
+    def close(self, code: int, text: str) -> None: ...
 
-    def take_outgoing(self) -> bytes:
-        """Return and forget what is to be written now."""
+    def take_outgoing(self) -> bytes: ...
+
+
+class Waiters:
+    """The tasks that wait for a change."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: list[asyncio.Future[None]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    async def wait(self) -> None:
+        """Wait for the next `wake`."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
+        try:
+            await waiter
+        finally:
+            if waiter in self._waiting:
+                self._waiting.remove(waiter)
+
+    def wake(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for waiter in waiting:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+class Numbers:
+    """Gives out the request numbers of one part, and begins again behind the last."""
+
+    __slots__ = ("_numbers", "last")
+
+    def __init__(self, numbers: range) -> None:
+        self._numbers = numbers
+        self.last = numbers.start
+
+    def next(self) -> int:
+        self.last = self.last + 1 if self.last + 1 < self._numbers.stop else self._numbers.start
+        return self.last
+
+
+T = TypeVar("T")
+
+
+class Change(NamedTuple, Generic[T]):
+    """A change that the hub was asked for and has not answered."""
+
+    answer: asyncio.Future[HubError | None]
+    about: T
+    verb: Callable[[int], Verb]
+    adds: bool
+    """True to subscribe, serve or claim, False for the opposite."""
+    again: bool
+    """Whether it was granted before, over an earlier connection."""
+
+
+class Changes(Generic[T]):
+    """The changes that one part of a client has asked the hub for: each stays until its answer.
+
+    Args:
+        numbers: The request numbers of the part.
+        on_waiting: Called when an answer is awaited, or has come.
+    """
+
+    def __init__(self, numbers: range, on_waiting: Callable[[], None]) -> None:
+        self.connection: Connection | None = None
+        self._numbers = Numbers(numbers)
+        self._on_waiting = on_waiting
+        self._loop = asyncio.get_running_loop()
+        self._pending: dict[int, Change[T]] = {}
+        self._ended: HubError | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._pending)
+
+    def check_open(self) -> None:
+        """Raise the error with which the client has ended, if it has."""
+        if self._ended is not None:
+            raise self._ended.with_traceback(None)
+
+    def ask(
+        self, about: T, verb: Callable[[int], Verb], *, adds: bool = True, again: bool = False
+    ) -> asyncio.Future[HubError | None]:
+        """Ask now, or over the next connection; only additions wait for that."""
+        change = Change(self._loop.create_future(), about, verb, adds, again)
+        if adds or self.connection is not None:
+            number = self._numbers.next()
+            self._pending[number] = change
+            self._send(number, change)
+        return change.answer
+
+    def _send(self, number: int, change: Change[T]) -> None:
+        if self.connection is not None:
+            self.connection.conversation.say(change.verb(number))
+            self.connection.write_outgoing()
+            self._on_waiting()
+
+    def take(self, notice: Notice) -> tuple[Change[T], RejectedError | None] | None:
+        """Take the hub's answer; return what it is about, and the error if the hub refuses."""
+        change = self._pending.pop(notice.request, None)
+        if change is None:
+            return None
+        error = RejectedError(notice.code, notice.text) if notice.kind == "error" else None
+        if not change.answer.done():
+            change.answer.set_result(error)
+        self._on_waiting()
+        return change, error
+
+    def connected(self, connection: Connection) -> None:
+        self.connection = connection
+        for number, change in self._pending.items():
+            self._send(number, change)
+
+    def disconnected(self) -> None:
+        """Keep additions that were never granted: they are asked for again."""
+        self.connection = None
+        self.drop(lambda change: not change.adds or change.again)
+
+    def drop(self, is_over: Callable[[Change[T]], bool], error: HubError | None = None) -> None:
+        """Forget some changes; those that wait for them get `error`."""
+        for number, change in list(self._pending.items()):
+            if is_over(change):
+                del self._pending[number]
+                if not change.answer.done():
+                    change.answer.set_result(error)
+
+    def finish(self, ended: HubError) -> None:
+        self._ended = ended
+        self.connection = None
+        self.drop(lambda _: True, ended)
+
+
+async def granted(answer: asyncio.Future[HubError | None]) -> None:
+    """Wait for an answer without cancelling it; raise the error that it is."""
+    await asyncio.wait([answer])
+    error = answer.result()
+    if error is not None:
+        raise error.with_traceback(None)

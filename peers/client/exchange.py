@@ -1,25 +1,20 @@
-"""`Exchange`: all that a client and its hub have to say to each other: a list of parts, and the connection they share.
+"""`Exchange`: one client and its hub: the connection, kept up, and the parts that use it.
 
 ```
-           ┌── subscriptions   journal   services   names   publishing   requests   blocks ──────────────┐
-           │        ▲ what the hub says, each to its part               what they say, as frames ▼       │
-           └── Reconnection: connected ─▶ each part │ disconnected ─▶ each part │ gave up ─▶ finish ─────┘
-                                   dial ─▶ Connection ◀─▶ hub
+ subscriptions, journal, services, names, publishing, requests, blocks, renewal
+       ▲ what the hub says, each to its part          their frames ▼
+ Exchange: dial ─▶ Connection ◀─▶ hub; lost ─▶ backoff ─▶ dial again; given up, closed ─▶ finish
 ```
 
-Owner: one client, in its event loop. Invariants: each part is told of the connection's life in the order of the list,
-and has its own state (`Part`); `finish` is told once, and nothing is told after it.
-
-The programs' two faces, `peers.client.client` and `peers.client.blocking`, and streams that begin in the journal are
-built on this; none of it is for programs.
+Owner: one client, in its event loop. Parts are told of the connection's life in the order of `_parts`; `finish` comes
+once, and nothing after it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from hub.errors import CloseCode, ClosedError, ConnectionLostError, HubError, InternalError, PeerError, RejectedError
 from hub.request_frame import Reply, Request
@@ -29,159 +24,22 @@ from peers.client.dial import Destination, dial
 from peers.client.journal import JournalAccess
 from peers.client.names import Names
 from peers.client.publications import Publishing
-from peers.client.renewal import TokenRenewal
-from peers.client.reports import Reports, Unroutable
+from peers.client.reports import Reports
 from peers.client.requests import Requests
-from peers.client.services import Services
+from peers.client.service import Services
 from peers.client.settings import ClientSettings
 from peers.client.sharing import Blocks, SharingConnection
 from peers.client.subscriptions import Subscriptions
-from peers.client.token_source import TokenSource
+from peers.client.token_source import TokenRenewal, TokenSource
 from peers.client.values import BadMessage
 from peers.transport.backoff import Backoff
 from peers.wire.control import Notice
 from peers.wire.hello import Hello
 from peers.wire.records import Records
 
-__all__ = [
-    "ClientStatistics",
-    "Dial",
-    "Exchange",
-    "Part",
-    "Reconnection",
-]
-
 _STABLE_S = 5.0
-"""How long a connection must hold before the backoff begins anew: a hub that takes us and then closes at once is not
-to be dialled ten times a second."""
-
-_log = logging.getLogger("peers.client")
-
-Dial = Callable[[], Awaitable[tuple[Connection, Hello]]]
-
-
-class Kept(Protocol):
-    """The client that is kept connected."""
-
-    def connected(self, connection: Connection, hello: Hello) -> None:
-        """Take a connection that was made."""
-
-    def disconnected(self, ending: Ending, *, again: bool) -> None:
-        """Take note that the connection is lost; `again` tells whether another will be made."""
-
-    def gave_up(self, error: PeerError | InternalError) -> None:
-        """Take note that there will be no connection any more."""
-
-
-class Reconnection:
-    """A client's connection, which is made again when it is lost.
-
-    Args:
-        dial: Makes a connection.
-        kept: The client.
-        backoff: Pauses between attempts.
-        again: Whether a lost connection is made again.
-    """
-
-    def __init__(self, dial: Dial, kept: Kept, backoff: Backoff, *, again: bool) -> None:
-        self._dial = dial
-        self._kept = kept
-        self._backoff = backoff
-        self._again = again
-        # The task that watches the connection and makes it again; None before `open`.
-        self._task: asyncio.Task[None] | None = None
-
-    async def open(self) -> None:
-        """Make the first connection.
-
-        Raises:
-            ConnectionLostError, RejectedError, ProtocolError: There is none; the text says what to do.
-        """
-        connection, hello = await self._dial()
-        self._kept.connected(connection, hello)
-        self._task = asyncio.create_task(self._run(connection))
-
-    def cancel(self) -> None:
-        """Make no more connections."""
-        if self._task is not None:
-            self._task.cancel()
-
-    async def wait(self) -> None:
-        """Wait until no more connections are made."""
-        if self._task is not None:
-            await asyncio.wait([self._task])
-
-    async def _run(self, connection: Connection) -> None:
-        """Keep connected until it is cancelled, or until trying again makes no sense."""
-        loop = asyncio.get_running_loop()
-        try:
-            while True:
-                since_s = loop.time()
-                await asyncio.wait([connection.lost])  # to be cancelled without cancelling that
-                ending = connection.lost.result()
-                again = self._again and not ending.final
-                self._kept.disconnected(ending, again=again)
-                if not again:
-                    self._kept.gave_up(ending.error())
-                    return
-                if loop.time() - since_s >= _STABLE_S:
-                    self._backoff.reset()
-                connection, hello = await self._redial(ending.retry_after_s)
-                self._kept.connected(connection, hello)
-        except PeerError as error:
-            self._kept.gave_up(error)
-        except Exception as error:  # noqa: BLE001 -- whatever it is, those who wait must not wait on
-            _log.exception("a bug of the client, please report it")
-            self._kept.gave_up(InternalError(f"a bug of the client, please report it: {error!r}"))
-
-    async def _redial(self, retry_after_s: float | None) -> tuple[Connection, Hello]:
-        """Try until there is a connection; for the first time after so long, where the hub has asked for that.
-
-        Raises:
-            RejectedError, ProtocolError: The hub does not want us.
-        """
-        last = ""
-        while True:
-            wait_s = self._backoff.next_s() if retry_after_s is None else retry_after_s
-            retry_after_s = None
-            await asyncio.sleep(wait_s)
-            try:
-                return await self._dial()
-            except ConnectionLostError as error:
-                if error.text != last:
-                    last = error.text
-                    _log.warning("no connection yet: %s", last)
-
-
-class Part(Protocol):
-    """One part of a client."""
-
-    @property
-    def waiting(self) -> bool:
-        """Whether the hub owes it an answer: then the connection must be read, even while a stream is full."""
-
-    def connected(self, connection: Connection, hello: Hello) -> None:
-        """Say over a new connection, perhaps to another hub than before, what still holds.
-
-        Args:
-            connection: It is open, and in use until `disconnected` or `finish`.
-            hello: What the hub says of itself.
-        """
-
-    def disconnected(self, *, again: bool) -> None:
-        """Take note that the connection is lost.
-
-        Args:
-            again: Whether another will be made; if not, `finish` follows at once.
-        """
-
-    def finish(self, ended: HubError) -> None:
-        """Tell everybody who waits that the client does nothing more, and why. Called once.
-
-        Args:
-            ended: `ClosedError` where the program has closed the client, else why it has ended.
-        """
-
+"""How long a connection must hold before the backoff is reset: a hub that accepts and then closes at once is not to be
+dialled ten times a second."""
 
 _log = logging.getLogger("peers.client")
 
@@ -213,13 +71,13 @@ class ClientStatistics(NamedTuple):
     pending_requests: int
     """Requests that were made here and are not answered yet."""
     late_replies: int
-    """Replies that came when nobody waited for them any more."""
+    """Replies that came after their request was over."""
     served_requests: int
     """Requests that were answered here, or are about to be."""
 
 
 class Exchange:
-    """All that one client and its hub have to say to each other.
+    """One client and its hub.
 
     Args:
         destination: The hub, and the way to it.
@@ -229,7 +87,7 @@ class Exchange:
     def __init__(self, destination: Destination, settings: ClientSettings) -> None:
         self.settings = settings
         self.reports = Reports(settings)
-        self.subscriptions = Subscriptions(Unroutable(self.reports.bad), self._awaiting)
+        self.subscriptions = Subscriptions(self.reports, self._awaiting)
         regulate = self.subscriptions.regulate
         self.journal = JournalAccess(regulate)
         self.services = Services(regulate)
@@ -240,37 +98,33 @@ class Exchange:
         self._token = TokenSource(settings.token, settings.connect_timeout_s)
         self.renewal = TokenRenewal(self._token, regulate, self.reports.tell)
         # Publications leave before requests, and both once everything that was subscribed before is asked for again.
-        self._parts: tuple[Part, ...] = (
+        self._parts = (
             self.subscriptions,
             self.journal,
             self.services,
             self.names,
             self.publishing,
             self.requests,
-            self.blocks,
             self.renewal,
         )
-        # Of the hub that is connected, or was last; None before the first connection.
+        # Of the hub that is connected, or was last.
         self.hub: Hello | None = None
-        # The one that is open and has its HELLO; None from `disconnected` until the next, and after `finish`.
+        # The connection that is open and has its HELLO.
         self.connection: Connection | None = None
-        # Why the client does nothing more: set by `finish`, for good.
+        # Why the client does nothing more.
         self.ended: HubError | None = None
         self._destination = destination
-        # How often a connection was made; `connected` raises it.
         self._connections = 0
-        self._reconnection = Reconnection(self._dial, self, settings.backoff or Backoff(), again=settings.reconnect)
+        self._backoff = settings.backoff or Backoff()
+        # Watches the connection and makes it again.
+        self._keeping: asyncio.Task[None] | None = None
 
-    async def open(self) -> None:
-        """Make the first connection.
-
-        Raises:
-            ConnectionLostError, RejectedError, ProtocolError: There is none; the text says what to do.
-        """
-        await self._reconnection.open()
+    def __repr__(self) -> str:
+        name = self.settings.name or "unnamed"
+        state = "closed" if self.ended is not None else "connected" if self.connection is not None else "not connected"
+        return f"client {name!r} of {self._destination.location}, {state}"
 
     def statistics(self) -> ClientStatistics:
-        """Return what the client has done, and what waits in it."""
         return ClientStatistics(
             connected=self.connection is not None,
             connections=self._connections,
@@ -289,40 +143,61 @@ class Exchange:
             served_requests=self.services.requests,
         )
 
-    async def wait_closed(self) -> None:
-        """Wait until the client has ended: closed, or with an error that no reconnecting cures.
+    # The connection.
+
+    async def open(self) -> None:
+        """Make the first connection.
 
         Raises:
-            PeerError: That error.
+            ConnectionLostError, RejectedError, ProtocolError: There is none; the text says what to do.
         """
-        await self._reconnection.wait()
-        if self.ended is not None and not isinstance(self.ended, ClosedError):
-            raise self.ended.with_traceback(None)
+        connection, hello = await self._dial()
+        self._connected(connection, hello)
+        self._keeping = asyncio.create_task(self._keep(connection))
 
-    async def close(self) -> None:
-        """Send what was published, for at most `close_timeout_s`, then end the connection and all streams.
-
-        Without a connection nothing is waited for. What could not be sent is counted, and logged as a warning.
-        """
-        connection = self.connection
+    async def _keep(self, connection: Connection) -> None:
+        """Keep connected until it is cancelled, or until trying again makes no sense."""
+        loop = asyncio.get_running_loop()
         try:
-            if connection is not None:
-                await self.publishing.wait_sent(self.settings.close_timeout_s)
-        except BaseException:
-            if connection is not None:
-                connection.abort()
-            raise
-        finally:
-            self._reconnection.cancel()
-            self._finish(ClosedError("the client is closed"))
-        if connection is not None:
-            await connection.wait_closed(CloseCode.DONE, "done", self.settings.close_timeout_s)
-        await self._reconnection.wait()
+            while True:
+                since_s = loop.time()
+                await asyncio.wait([connection.lost])  # to be cancelled without cancelling that
+                ending = connection.lost.result()
+                again = self.settings.reconnect and not ending.final
+                self._disconnected(ending, again=again)
+                if not again:
+                    self.finish(ending.error())
+                    return
+                if loop.time() - since_s >= _STABLE_S:
+                    self._backoff.reset()
+                connection, hello = await self._redial(ending.retry_after_s)
+                self._connected(connection, hello)
+        except PeerError as error:
+            self.finish(error)
+        except Exception as error:  # noqa: BLE001 -- whatever it is, those who wait must not wait on
+            _log.exception("a bug of the client, please report it")
+            self.finish(InternalError(f"a bug of the client, please report it: {error!r}"))
 
-    # What `Reconnection` calls.
+    async def _redial(self, retry_after_s: float | None) -> tuple[Connection, Hello]:
+        """Try until there is a connection; the first time after `retry_after_s`, where the hub has asked for that.
+
+        Raises:
+            RejectedError, ProtocolError: The hub does not accept this client.
+        """
+        last = ""
+        while True:
+            wait_s = self._backoff.next_s() if retry_after_s is None else retry_after_s
+            retry_after_s = None
+            await asyncio.sleep(wait_s)
+            try:
+                return await self._dial()
+            except ConnectionLostError as error:
+                if error.text != last:
+                    last = error.text
+                    _log.warning("no connection yet: %s", last)
 
     async def _dial(self) -> tuple[Connection, Hello]:
-        """Make a connection; once more, with a fresh token, if the hub does not know the first one any more."""
+        """Make a connection; once more, with a fresh token, if the hub does not recognise the first one."""
         try:
             return await self._attempt()
         except RejectedError as error:
@@ -337,22 +212,15 @@ class Exchange:
             settings.name, await self._token.fresh(), settings.queue, settings.narrow, settings.origins
         )
         routes = self.subscriptions.routes
-        told = (self.subscriptions.receive, self._told, self._write, self.services.flush)
 
         def make() -> Connection:
             if self.blocks.shares:
-                return SharingConnection(self.blocks.converse(introduction, routes), settings, *told)
-            return Connection(self._destination.converse(introduction, routes), settings, *told)
+                return SharingConnection(self.blocks.converse(introduction, routes), settings, self)
+            return Connection(self._destination.converse(introduction, routes), settings, self)
 
         return await dial(self._destination, make, settings.connect_timeout_s)
 
-    def __repr__(self) -> str:
-        name = self.settings.name or "unnamed"
-        state = "closed" if self.ended is not None else "connected" if self.connection is not None else "not connected"
-        return f"client {name!r} of {self._destination.location}, {state}"
-
-    def connected(self, connection: Connection, hello: Hello) -> None:
-        """Tell each part that there is a connection."""
+    def _connected(self, connection: Connection, hello: Hello) -> None:
         self.connection = connection
         self.hub = hello
         self._connections += 1
@@ -360,29 +228,57 @@ class Exchange:
             part.connected(connection, hello)
         self.reports.call(self.settings.on_connect, hello)
 
-    def disconnected(self, ending: Ending, *, again: bool) -> None:
-        """Tell each part that the connection is lost."""
+    def _disconnected(self, ending: Ending, *, again: bool) -> None:
         self.connection = None
         for part in self._parts:
             part.disconnected(again=again)
         _log.warning("disconnected from %s: %s", self._destination.location, ending)
         self.reports.call(self.settings.on_disconnect, str(ending))
 
-    def gave_up(self, error: PeerError | InternalError) -> None:
-        """End the client, as there will be no connection any more."""
-        self._finish(error)
+    # The end.
 
-    def _finish(self, ended: HubError) -> None:
+    def finish(self, ended: HubError) -> None:
         """End each part: the client does nothing more."""
         if self.ended is None:
             self.ended = ended
             self.connection = None
             for part in self._parts:
                 part.finish(ended)
+            self.blocks.finish()
 
-    # What `Connection` calls.
+    async def wait_closed(self) -> None:
+        """Wait until the client has ended: closed, or with an error that no reconnecting cures.
 
-    def _write(self) -> None:
+        Raises:
+            PeerError: That error.
+        """
+        if self._keeping is not None:
+            await asyncio.wait([self._keeping])
+        if self.ended is not None and not isinstance(self.ended, ClosedError):
+            raise self.ended.with_traceback(None)
+
+    async def close(self) -> None:
+        """Send what was published, for at most `close_timeout_s`, then end the connection and all streams."""
+        connection = self.connection
+        try:
+            if connection is not None:
+                await self.publishing.wait_sent(self.settings.close_timeout_s)
+        except BaseException:
+            if connection is not None:
+                connection.abort()
+            raise
+        finally:
+            if self._keeping is not None:
+                self._keeping.cancel()
+            self.finish(ClosedError("the client is closed"))
+        if connection is not None:
+            await connection.wait_closed(CloseCode.DONE, "done", self.settings.close_timeout_s)
+        if self._keeping is not None:
+            await asyncio.wait([self._keeping])
+
+    # What the connection calls.
+
+    def write(self) -> None:
         """Write what waits, as the operating system takes bytes again."""
         self.publishing.write()
         self.requests.write()
@@ -391,7 +287,7 @@ class Exchange:
         """Return whether the hub owes an answer, for which the connection must be read."""
         return any(part.waiting for part in self._parts)
 
-    def _told(self, told: Told) -> None:
+    def hear(self, told: Told) -> None:
         """Give what the hub says to the part that it is for."""
         if isinstance(told, Reply):
             self.requests.receive(told)

@@ -6,10 +6,9 @@ client.read("/zeek/", start=0) ─▶ FETCH, FETCH, ... each asked for while the
       async for block in history.blocks()        hub.journal.block.Block, columns without an object for each record
 ```
 
-Owner: whoever iterates. Invariants: it reads no faster than it is iterated over and holds two pieces at most; it goes
-on where it was after a lost connection, if the hub has the same journal then. An end that is not committed yet is
-waited for. It may be the journal of another hub of the mesh: an error says that the way there is lost, and `next` where
-to go on. Cost: of blocks, about 0.1 µs a record of 100 bytes; of records, about 1 µs more each.
+It holds two pieces at most, and goes on where it was after a lost connection, if the hub has the same journal then. An
+end that is not committed yet is waited for. Cost: of blocks, about 0.1 µs a record of 100 bytes; of records, about 1 µs
+more each.
 """
 
 from __future__ import annotations
@@ -24,11 +23,9 @@ from hub.journal.block import Block
 from hub.journal.column import COLUMNS, Column
 from hub.journal.excerpt import whole_of
 from hub.topics import check_prefix
-from peers.client.journal import JournalAccess, journal_of, replaced, time_us
+from peers.client.journal import JournalAccess, look_at, replaced, time_us
 from peers.client.values import BadMessage, decode_body
 from peers.wire.records import FETCH_BYTES, Fetch, Records
-
-__all__ = ["History", "Record", "records_of"]
 
 _WAIT_MS = 30_000
 """How long the hub waits for more, before it is asked again, where the end of a range is not there yet."""
@@ -54,13 +51,13 @@ class History:
         access: The requests of the client.
         prefixes: Prefixes of the topics wanted.
         start: First offset.
-        epoch: In which that was told; 0 where nobody knows.
+        epoch: The epoch to which `start` belongs; 0 if it is not known.
         end: The one behind the last; None for what is committed when reading begins.
         start_time: Instead of `start`: the first record that is not older.
         piece_bytes: How much one answer of the hub holds, bytes.
         hub: Whose journal, by name or id; empty for that of the hub that is connected.
         columns: What of each record is wanted; None for all of it.
-        on_bad: Is told of values that cannot be read.
+        on_bad: Called with values that cannot be read.
 
     Raises:
         InvalidTopicError: One of the prefixes is none.
@@ -92,7 +89,7 @@ class History:
         self.hub = hub
         """Whose journal is read; empty for that of the hub that is connected."""
         self.epoch = epoch
-        """The epoch of the journal in which `next` was told; 0 where nobody knows."""
+        """The epoch of the journal to which `next` belongs; 0 if it is not known."""
         self.next = start
         """The offset at which reading goes on: everything before it was read."""
 
@@ -112,7 +109,7 @@ class History:
                 if time is None and found.start < start:
                     raise GoneError(_LOST.format(start=start, end=found.start), found.start)
                 start, time, self.epoch = found.next, None, found.epoch
-                told = journal_of(found, self.hub, self._access.id)
+                told = found.journal or self._access.id
                 if told != (journal_id or told):
                     raise replaced()
                 journal_id = told
@@ -144,7 +141,7 @@ class History:
             self.epoch,
         )
         asking = asyncio.get_running_loop().create_task(self._access.fetch(fetch))
-        asking.add_done_callback(_retrieve)
+        asking.add_done_callback(look_at)
         return asking
 
     async def blocks(self, *, verify: bool = False) -> AsyncIterator[Block]:
@@ -167,12 +164,6 @@ class History:
                 yield record
 
 
-def _retrieve(asking: asyncio.Task[Records]) -> None:
-    """Look at the outcome: a reader that stops does not look, and asyncio would complain of that."""
-    if not asking.cancelled():
-        asking.exception()
-
-
 def records_of(
     block: Block, on_bad: Callable[[BadMessage], None], columns: tuple[Column, ...] | None = None
 ) -> Iterator[Record]:
@@ -180,7 +171,7 @@ def records_of(
 
     Args:
         block: As a hub has sent it.
-        on_bad: Is told of values that cannot be read.
+        on_bad: Called with values that cannot be read.
         columns: What was asked for: all else is 0, empty, or None. None for all of it.
     """
     if columns is not None:

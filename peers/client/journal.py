@@ -1,13 +1,8 @@
 """`JournalAccess`: what a client asks of its hub's journal, and the answers.
 
-```
-fetch, commit ─▶ numbered request ─▶ hub ─▶ RECORDS, NOTICE ─▶ whoever waits
-```
-
-Owner: one client, in its event loop. Invariants: each request is answered once. A FETCH that was lost with its
-connection is sent again over the next one, since it changes nothing; a STAGE or COMMIT is not: whoever asks must know.
-Nor is a FETCH of the hub's own journal where that is another one by then, of which the same offsets are other records.
-Not here: reading a range piece by piece (`peers.client.history`).
+Each request is answered once. A FETCH that was lost with its connection is sent again over the next one, since it
+changes nothing; a STAGE or COMMIT is not. Nor is a FETCH of the hub's own journal if the next hub has another journal,
+where the same offsets are other records.
 """
 
 from __future__ import annotations
@@ -15,24 +10,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from datetime import datetime
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from hub.errors import CloseCode, ClosedError, ConnectionLostError, GoneError, HubError, RejectedError
-from peers.client.connection import Connection
-from peers.client.conversation import ABNORMAL, JOURNAL, Numbers
+from peers.client.conversation import ABNORMAL, JOURNAL, Numbers, Verb
 from peers.wire.control import Notice
 from peers.wire.hello import Hello
 from peers.wire.records import END_OF_TIME_US, REPLACED, Commit, Fetch, Records, Stage
 
-__all__ = ["Committed", "JournalAccess", "JournalState", "journal_of", "replaced", "time_us"]
+if TYPE_CHECKING:
+    from peers.client.connection import Connection
+    from peers.client.journal_stream import JournalStream
 
 _AGAIN_S = (0.05, 0.2, 1.0)
 """Pauses before a FETCH that the hub could not answer now is sent again."""
-
-_GIVE_UP = Fetch(1, time=END_OF_TIME_US, bytes=0)
-"""What is asked under the number of a FETCH that waits, so that it waits no longer. Nobody looks at the answer."""
 
 _ASK_AGAIN = frozenset({CloseCode.TRY_AGAIN_LATER, CloseCode.GOING_AWAY})
 
@@ -47,8 +40,7 @@ class JournalState(NamedTuple):
     head: int
     """The offset behind the newest record that is committed."""
     epoch: int = 0
-    """The epoch of the journal in which that is told: `read` takes it with an offset, and says where it does not hold
-    any more, as records that were there are lost."""
+    """The epoch of the journal: `read` takes it with an offset, and raises if records before that offset are lost."""
 
 
 class Committed(NamedTuple):
@@ -63,19 +55,13 @@ class Committed(NamedTuple):
 
 class _Request(NamedTuple):
     answer: asyncio.Future[Records | Notice | HubError]
-    again: Callable[[Connection], None] | None
-    """Sends it over another connection; None where it must not be repeated."""
+    verb: Verb
+    repeat: bool
+    """Whether it is sent again over the next connection."""
     is_own: bool
     """Whether it is about the journal of the hub that is connected, not about that of another one."""
     patient: bool
     """Whether a full stream of the client may keep the answer from being read."""
-
-
-class _Stream(Protocol):
-    """A stream that reads the journal."""
-
-    def finish(self, error: HubError | None) -> None:
-        """End it: nothing more comes."""
 
 
 class JournalAccess:
@@ -88,21 +74,18 @@ class JournalAccess:
     def __init__(self, on_waiting: Callable[[], None]) -> None:
         self.id = b""
         """Id of the journal of the hub that is connected, or was last; empty where it has none."""
-        self.streams: set[_Stream] = set()
+        self.streams: set[JournalStream] = set()
         """The streams that read it, which end with the client."""
         self._on_waiting = on_waiting
         self._loop = asyncio.get_running_loop()
-        # The connection that is open; None from `disconnected` until the next one.
         self._connection: Connection | None = None
         # Requests that were not answered, by number; also those that wait for a connection.
         self._requests: dict[int, _Request] = {}
         self._numbers = Numbers(JOURNAL)
-        # Why nothing is asked any more; None until `finish`.
         self._closed: HubError | None = None
 
     @property
     def waiting(self) -> bool:
-        """Whether an answer is awaited: then the connection must be read."""
         return any(not request.patient for request in self._requests.values())
 
     async def fetch(self, fetch: Fetch, *, patient: bool = False) -> Records:
@@ -121,13 +104,9 @@ class JournalAccess:
         """
         pauses = iter(_AGAIN_S)
         while True:
-            answer = await self._ask(
-                lambda number: fetch_sender(fetch, number),
-                repeat=True,
-                is_own=not fetch.hub,
-                patient=patient,
-                give_up=_GIVE_UP if fetch.wait_ms else None,
-            )
+            number = self._numbers.next()
+            verb = msgspec.structs.replace(fetch, request=number)
+            answer = await self._ask(verb, repeat=True, is_own=not fetch.hub, patient=patient)
             if isinstance(answer, Records):
                 return answer
             pause_s = next(pauses, None) if answer.code in _ASK_AGAIN else None
@@ -142,9 +121,7 @@ class JournalAccess:
             RejectedError: The hub refuses.
             ClosedError, PeerError: The connection is lost, or the client is closed.
         """
-        await self._done(
-            lambda number: lambda connection: connection.conversation.stage(stage._replace(request=number))
-        )
+        await self._done(stage._replace(request=self._numbers.next()))
 
     async def commit(self, commit: Commit) -> Committed:
         """Have what was staged become messages.
@@ -153,58 +130,50 @@ class JournalAccess:
             RejectedError: The hub refuses, or cannot record it.
             ClosedError, PeerError: The connection is lost, or the client is closed: nobody knows; ask again.
         """
-        notice = await self._done(lambda number: commit_sender(commit, number))
+        notice = await self._done(msgspec.structs.replace(commit, request=self._numbers.next()))
         return Committed(notice.offset or 0, notice.count, notice.again)
 
-    async def _done(self, sender: Callable[[int], Callable[[Connection], None]]) -> Notice:
-        answer = await self._ask(sender, repeat=False)
+    async def _done(self, verb: Stage | Commit) -> Notice:
+        answer = await self._ask(verb, repeat=False)
         if isinstance(answer, Notice) and answer.kind != "error":
             return answer
         raise _error(answer) if isinstance(answer, Notice) else RejectedError(CloseCode.BAD_DATA, "no answer to that")
 
     async def _ask(
-        self,
-        sender: Callable[[int], Callable[[Connection], None]],
-        *,
-        repeat: bool,
-        is_own: bool = True,
-        patient: bool = False,
-        give_up: Fetch | None = None,
+        self, verb: Fetch | Stage | Commit, *, repeat: bool, is_own: bool = True, patient: bool = False
     ) -> Records | Notice:
         if self._closed is not None:
             raise self._closed.with_traceback(None)
         if self._connection is None and not repeat:
             raise ConnectionLostError(ABNORMAL, "there is no connection now")
-        number = self._numbers.next()
-        send = sender(number)
-        request = _Request(self._loop.create_future(), send if repeat else None, is_own, patient)
-        self._requests[number] = request
+        request = _Request(self._loop.create_future(), verb, repeat, is_own, patient)
+        self._requests[verb.request] = request
         self._on_waiting()
-        if self._connection is not None:
-            self._send(send)
+        self._send(verb)
         try:
             outcome = await request.answer
         except asyncio.CancelledError:
-            if give_up is not None:
-                self._send(fetch_sender(give_up, number))
+            if isinstance(verb, Fetch) and verb.wait_ms:
+                self._send(
+                    Fetch(verb.request, time=END_OF_TIME_US, bytes=0)
+                )  # the hub waits no longer under its number
             raise
         finally:
-            self._requests.pop(number, None)
+            self._requests.pop(verb.request, None)
             self._on_waiting()
         if isinstance(outcome, HubError):
             raise outcome.with_traceback(None)
         return outcome
 
-    def _send(self, send: Callable[[Connection], None]) -> None:
+    def _send(self, verb: Verb) -> None:
         connection = self._connection
         if connection is not None:
-            send(connection)
+            connection.conversation.say(verb)
             connection.write_outgoing()
 
     # For the client.
 
     def receive(self, answer: Records | Notice) -> None:
-        """Take an answer of the hub."""
         request = self._requests.get(answer.request)
         if request is not None and not request.answer.done():
             request.answer.set_result(answer)
@@ -216,19 +185,17 @@ class JournalAccess:
             self._answer_all(replaced(), own_only=True)
         self.id = hello.journal
         for request in list(self._requests.values()):
-            if request.again is not None and not request.answer.done():
-                self._send(request.again)
+            if request.repeat and not request.answer.done():
+                self._send(request.verb)
 
     def disconnected(self, *, again: bool) -> None:  # noqa: ARG002 -- as all parts
-        """Answer those requests that must not be repeated: their connection is lost."""
         self._connection = None
         error = ConnectionLostError(ABNORMAL, "the connection was lost before the hub answered")
         for request in self._requests.values():
-            if request.again is None and not request.answer.done():
+            if not request.repeat and not request.answer.done():
                 request.answer.set_result(error)
 
     def finish(self, ended: HubError) -> None:
-        """Tell everyone who waits that nothing more comes."""
         self._closed = ended
         self._connection = None
         self._answer_all(self._closed)
@@ -246,37 +213,7 @@ def replaced() -> RejectedError:
     return RejectedError(CloseCode.GONE, REPLACED)
 
 
-def journal_of(found: Records, hub: str, own: bytes) -> bytes:
-    """Return the id of the journal that a piece is of.
-
-    Args:
-        found: The piece, which was asked for with a journal, so that it tells.
-        hub: Whose journal was asked for; empty for that of the hub that is connected.
-        own: The id of the journal of the hub that is connected: one of an earlier version tells no other.
-
-    Raises:
-        RejectedError: The piece is of another hub's journal than was asked for.
-    """
-    if hub and not found.journal:
-        text = f"the hub that is connected is of an earlier version, which cannot read the journal of {hub!r}"
-        raise RejectedError(CloseCode.NOT_ALLOWED, text)
-    return found.journal or own
-
-
-def fetch_sender(fetch: Fetch, number: int) -> Callable[[Connection], None]:
-    """Return what sends a FETCH with that number."""
-    numbered = msgspec.structs.replace(fetch, request=number)
-    return lambda connection: connection.conversation.fetch(numbered)
-
-
-def commit_sender(commit: Commit, number: int) -> Callable[[Connection], None]:
-    """Return what sends a COMMIT with that number."""
-    numbered = Commit(number, commit.transaction, commit.query, commit.batch, commit.parts, commit.abort)
-    return lambda connection: connection.conversation.commit(numbered)
-
-
 def _error(notice: Notice) -> RejectedError:
-    """Make the exception for a refusal of the hub."""
     if notice.code == CloseCode.GONE and notice.offset is not None:
         return GoneError(notice.text, notice.offset)
     return RejectedError(notice.code, notice.text)
@@ -285,3 +222,9 @@ def _error(notice: Notice) -> RejectedError:
 def time_us(time: datetime | None) -> int | None:
     """Return a time as the journal has it; without a zone it is local time."""
     return None if time is None else round(time.timestamp() * 1_000_000)
+
+
+def look_at(asking: asyncio.Future[Records]) -> None:
+    """Look at an outcome that its reader, who has stopped, does not look at: else asyncio complains of it."""
+    if not asking.cancelled():
+        asking.exception()

@@ -1,13 +1,9 @@
-"""`Names`: the service names that a client claims, and what becomes of them.
+"""`Names`: the service names that a client claims; `ServiceName`: one of them.
 
 ```
 claim ─▶ CLAIM ─▶ hub ─▶ confirmed, confirmed "queued", error       NOTICE owned, queued, lost ─▶ ServiceName
 release ─▶ RELEASE ─▶ hub                                           a new connection: claimed again
 ```
-
-Owner: one client, in its event loop. Invariants: a client has one claim to a name; with the connection all names are
-given up, and over the next one they are claimed again, in the same words: another client may own one by then.
-
 """
 
 from __future__ import annotations
@@ -16,25 +12,19 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from hub.errors import CloseCode, ClosedError, ConnectionLostError, HubError, RejectedError, UsageError
 from hub.labels import check_labels
 from hub.names.claim import Wish
 from hub.names.grammar import check_name
-from peers.client.connection import Connection
-from peers.client.conversation import ABNORMAL, NAMES, Numbers, Waiters
+from peers.client.conversation import ABNORMAL, NAMES, Changes, Verb, Waiters, granted
 from peers.wire.control import Notice
 from peers.wire.hello import Hello
 from peers.wire.names import NameClaim, NameRelease
 
-__all__ = [
-    "LISTED_UNDER",
-    "KnownName",
-    "Names",
-    "ServiceName",
-    "list_names",
-]
+if TYPE_CHECKING:
+    from peers.client.connection import Connection
 
 LISTED_UNDER = "$hub/names"
 """Where a hub answers which names there are."""
@@ -79,34 +69,21 @@ def _known(each: dict[str, Any]) -> KnownName:
     return KnownName(each["name"], tuple(each["labels"]), each["owner"], bytes.fromhex(each["hub"]))
 
 
-class Register(Protocol):
-    """The names of a client, as far as one of them needs the others."""
-
-    async def relabel(self, claimed: ServiceName, labels: tuple[str, ...]) -> None:
-        """Claim a name again with other labels."""
-
-    async def release(self, claimed: ServiceName) -> None:
-        """Give a name up."""
-
-
 class ServiceName:
     """A name that this client has claimed, for `async with await client.claim("org.example.Player")`.
 
     Made by `Client.claim`. Leaving the `async with` releases it.
     """
 
-    def __init__(self, names: Register, wish: Wish) -> None:
+    def __init__(self, names: Names, wish: Wish) -> None:
         self.name = wish.name
         self.labels = tuple(wish.labels)
         self.queue = wish.queue
         self.reason = ""
         """Why the name is not owned, or not any more; for people."""
         self._names = names
-        # True while this client owns the name, as far as it was told.
         self._owned = False
-        # Why the name is not claimed any more; None while it is.
         self._ended: HubError | None = None
-        # Those who wait until it is owned, or lost.
         self._changes = Waiters()
 
     def __repr__(self) -> str:
@@ -162,22 +139,18 @@ class ServiceName:
 
     @property
     def wish(self) -> Wish:
-        """The words with which the hub is asked for the name."""
         return Wish(self.name, self.labels, self.queue)
 
     @property
     def ended(self) -> HubError | None:
-        """Why this client does not claim the name any more; None while it does."""
         return self._ended
 
     def stand(self, reason: str = "", *, owned: bool) -> None:
-        """Take note of how the claim stands now."""
         self._owned = owned
         self.reason = reason
         self._changes.wake()
 
     def end(self, error: HubError) -> None:
-        """Take note that the name is not claimed any more."""
         self._ended = self._ended or error
         self._owned = False
         self.reason = self.reason or str(error)
@@ -190,56 +163,37 @@ _STANDINGS = frozenset({"owned", "queued", "lost"})
 _log = logging.getLogger("peers.client")
 
 
-class _Change(NamedTuple):
-    """A change that the hub was asked for and has not answered."""
-
-    answer: asyncio.Future[HubError | None]
-    claimed: ServiceName
-    claims: bool
-    """True for a claim, False for a release."""
-    again: bool
-    """Whether it was granted before, over an earlier connection."""
-
-
 class Names:
-    """The service names of one client.
+    """The service names of one client, which has one claim to each.
+
+    They are given up with the connection, and claimed again over the next one: another client may own one by then.
 
     Args:
         on_waiting: Called when `waiting` may have changed.
     """
 
     def __init__(self, on_waiting: Callable[[], None]) -> None:
-        self._on_waiting = on_waiting
-        self._loop = asyncio.get_running_loop()
-        # The connection that is open; None from `disconnected` until the next one.
-        self._connection: Connection | None = None
+        self._changes: Changes[ServiceName] = Changes(NAMES, on_waiting)
         # Names that are claimed: from `claim` on, until they are released or lost.
         self._claimed: dict[str, ServiceName] = {}
         # Those of them that the hub has confirmed, over this connection or the one before.
         self._granted: dict[ServiceName, None] = {}
-        # Number of a request to the hub → the change that it asks for; it goes with the answer.
-        self._changes: dict[int, _Change] = {}
-        self._numbers = Numbers(NAMES)
-        # Why nothing is claimed any more; None until `finish`.
-        self._ended: HubError | None = None
 
     @property
     def waiting(self) -> bool:
-        """Whether an answer of the hub's is awaited: then the connection must be read."""
         return bool(self._changes)
 
     # For the client's users.
 
     async def claim(self, name: str, labels: Iterable[str], *, queue: bool) -> ServiceName:
         """Claim a name; see `Client.claim`. Cancellation: takes it back."""
-        if self._ended is not None:
-            raise self._ended.with_traceback(None)
+        self._changes.check_open()
         wish = Wish(check_name(name), check_labels(labels), queue)
         if name in self._claimed:
             raise UsageError(f"this client has claimed {name} already; relabel that, or release it")
         claimed = self._claimed[name] = ServiceName(self, wish)
         try:
-            await self._done(self._ask(claimed))
+            await granted(self._ask(claimed))
         except HubError:
             self._drop(claimed)
             raise
@@ -250,24 +204,22 @@ class Names:
         return claimed
 
     async def relabel(self, claimed: ServiceName, labels: tuple[str, ...]) -> None:
-        """Claim a name again with other labels; see `ServiceName.relabel`."""
         if claimed.ended is not None:
             raise claimed.ended.with_traceback(None)
         before, claimed.labels = claimed.labels, labels
         try:
-            await self._done(self._ask(claimed))
+            await granted(self._ask(claimed))
         except RejectedError:
             claimed.labels = before
             raise
 
     async def release(self, claimed: ServiceName) -> None:
-        """Give a name up; see `ServiceName.release`."""
         if self._claimed.get(claimed.name) is not claimed:
             return
         self._drop(claimed)
         claimed.stand("it was released", owned=False)
         claimed.end(ClosedError(f"the name {claimed.name} was released"))
-        if self._connection is not None:
+        if self._changes.connection is not None:
             await asyncio.wait([self._ask(claimed, claims=False)])
 
     # For the client.
@@ -275,7 +227,7 @@ class Names:
     def takes(self, notice: Notice) -> bool:
         """Take a notice of the hub if it is about names; return whether it is."""
         if notice.kind in _STANDINGS:
-            self._tell(notice)
+            self._hear(notice)
         elif notice.request in NAMES:
             self._answer(notice)
         else:
@@ -283,24 +235,19 @@ class Names:
         return True
 
     def _answer(self, notice: Notice) -> None:
-        """Take the hub's answer to a claim or a release."""
-        change = self._changes.pop(notice.request, None)
-        if change is None:
+        taken = self._changes.take(notice)
+        if taken is None:
             return
-        claimed = change.claimed
-        error = RejectedError(notice.code, notice.text) if notice.kind == "error" else None
-        if change.claims and self._claimed.get(claimed.name) is claimed:
+        change, error = taken
+        claimed = change.about
+        if change.adds and self._claimed.get(claimed.name) is claimed:
             if error is None:
                 self._granted[claimed] = None
                 claimed.stand("queued" if notice.text else "", owned=not notice.text)
             elif change.again:
                 self._lose(claimed, error)
-        if not change.answer.done():
-            change.answer.set_result(error)
-        self._on_waiting()
 
-    def _tell(self, notice: Notice) -> None:
-        """Take note of how a claim stands now, as the hub tells."""
+    def _hear(self, notice: Notice) -> None:
         claimed = self._claimed.get(notice.name)
         if claimed is None:  # released meanwhile
             return
@@ -310,44 +257,24 @@ class Names:
             claimed.stand(notice.text, owned=notice.kind == "owned")
 
     def connected(self, connection: Connection, hello: Hello) -> None:  # noqa: ARG002 -- as all parts
-        """Claim everything anew over a new connection."""
-        self._connection = connection
-        for number, change in self._changes.items():
-            self._send(number, change)
+        self._changes.connected(connection)
         for claimed in list(self._granted):
             self._ask(claimed, again=True)
 
     def disconnected(self, *, again: bool) -> None:  # noqa: ARG002 -- as all parts
-        """Take note that all names are lost with the connection."""
-        self._connection = None
-        for number, change in list(self._changes.items()):
-            if not change.claims or change.claimed in self._granted:
-                del self._changes[number]
-                if not change.answer.done():
-                    change.answer.set_result(None)  # it is claimed anew, with its labels as they are by then
+        self._changes.disconnected()
+        self._changes.drop(lambda change: change.about in self._granted)  # claimed again, with the labels of then
         for claimed in self._granted:
             claimed.stand("the connection was lost", owned=False)
 
     def finish(self, ended: HubError) -> None:
-        """Tell those who wait that nothing comes any more."""
-        self._ended = ended
-        self._connection = None
-        for change in self._changes.values():
-            if not change.answer.done():
-                change.answer.set_result(self._ended)
-        self._changes.clear()
+        self._changes.finish(ended)
         for claimed in self._claimed.values():
-            claimed.end(self._ended)
+            claimed.end(ended)
         self._claimed.clear()
         self._granted.clear()
 
     # Inside.
-
-    async def _done(self, answer: asyncio.Future[HubError | None]) -> None:
-        await asyncio.wait([answer])
-        error = answer.result()
-        if error is not None:
-            raise error.with_traceback(None)
 
     def _lose(self, claimed: ServiceName, error: RejectedError) -> None:
         self._drop(claimed)
@@ -359,29 +286,13 @@ class Names:
         if self._claimed.get(claimed.name) is claimed:
             del self._claimed[claimed.name]
         self._granted.pop(claimed, None)
-        for number, change in list(self._changes.items()):
-            if change.claimed is claimed and change.claims:
-                del self._changes[number]
-                if not change.answer.done():
-                    change.answer.set_result(ClosedError(f"the name {claimed.name} was released"))
+        error = ClosedError(f"the name {claimed.name} was released")
+        self._changes.drop(lambda change: change.about is claimed and change.adds, error)
 
     def _ask(
         self, claimed: ServiceName, *, claims: bool = True, again: bool = False
     ) -> asyncio.Future[HubError | None]:
-        number = self._numbers.next()
-        change = _Change(self._loop.create_future(), claimed, claims, again)
-        if claims or self._connection is not None:
-            self._changes[number] = change
-            self._send(number, change)
-        return change.answer
+        def verb(number: int) -> Verb:
+            return NameClaim(number, claimed.wish) if claims else NameRelease(number, claimed.name)
 
-    def _send(self, number: int, change: _Change) -> None:
-        connection = self._connection
-        if connection is None:
-            return
-        if change.claims:
-            connection.conversation.claim(NameClaim(number, change.claimed.wish))
-        else:
-            connection.conversation.release(NameRelease(number, change.claimed.name))
-        connection.write_outgoing()
-        self._on_waiting()
+        return self._changes.ask(claimed, verb, adds=claims, again=again)

@@ -1,21 +1,15 @@
-"""`Publications`: what a client has published and not yet handed to its connection, as frames, bounded in bytes.
+"""`Publications`: what a client has published and not yet sent, as frames, bounded in bytes; `Publishing` sends it.
 
 ```
 target(topic, labels, sender, to) ─▶ Target
 append(Target, packed) ─▶ open: values of one topic ──other topic, 64 KiB, end of the turn──▶ sealed frames ─▶ take()
-       Receipt ─▶ Receipts: oldest first ◀─ NOTICE "recorded", "unrecorded": a number each
+       receipt ─▶ awaited: oldest first ◀─ NOTICE "recorded", "unrecorded"
 ```
 
-Values published one after the other to the same topic leave as one BATCH frame. A value for another topic closes the
-batch, so that the order over all topics is the order of the calls. Without labels and names a `Target` is the topic
-itself, so that publishing to topics costs nothing more; with them it is an envelope, remembered, so that publishing
-with the same ones again does not check them again.
-
-Owner: one client; not thread-safe. No I/O. Invariants: 0 ≤ `buffered_bytes` ≤ `limit_bytes`; a call that raises has
-added nothing.
-
-Cost: measured in docs/clients.md; O(1) a value. Memory: what is charged is the frames with the objects around them;
-the values of the one open batch, at most 4096, cost 41 bytes each on top.
+Values published one after the other to the same topic leave as one BATCH frame; a value for another topic closes the
+batch, so that the order over all topics is the order of the calls. A `Target` without labels and names is the topic
+itself, so that publishing to topics costs nothing more. A call that raises has added nothing. What is charged is the
+frames with the objects around them; the values of the one open batch, at most 4096, cost 41 bytes each on top.
 """
 
 from __future__ import annotations
@@ -41,78 +35,6 @@ from peers.wire.oversize import fitting
 
 if TYPE_CHECKING:
     from peers.client.connection import Connection
-
-__all__ = [
-    "BATCH_BYTES",
-    "BUFFER_BYTES",
-    "Publications",
-    "Publishing",
-    "Receipt",
-    "Receipts",
-    "Target",
-    "checked_head",
-    "target",
-]
-
-
-class Receipt:
-    """A receipt of one message: its offset in the journal, once that is known."""
-
-    __slots__ = ("_future",)
-
-    def __init__(self) -> None:
-        self._future: asyncio.Future[int | HubError] = asyncio.get_running_loop().create_future()
-
-    def settle(self, outcome: int | HubError) -> None:
-        """Say what has become of it: its offset, or why it is not recorded, or that nobody knows."""
-        if not self._future.done():
-            self._future.set_result(outcome)
-
-    async def wait(self) -> int:
-        """Return the offset.
-
-        Raises:
-            RejectedError: It was not recorded; the text says why.
-            ConnectionLostError: Nobody knows.
-            ClosedError: The client was closed before it was sent.
-        """
-        outcome = await self._future
-        if isinstance(outcome, HubError):
-            raise outcome
-        return outcome
-
-
-class Receipts:
-    """The receipts of what was sent and is not answered yet, the oldest first."""
-
-    __slots__ = ("_awaited",)
-
-    def __init__(self) -> None:
-        self._awaited: deque[Receipt] = deque()
-
-    def __len__(self) -> int:
-        return len(self._awaited)
-
-    def expect(self, receipts: Iterable[Receipt]) -> None:
-        """Take the receipts of messages that were sent."""
-        self._awaited.extend(receipts)
-
-    def answer(self, notice: Notice) -> None:
-        """Take the hub's answer to one frame."""
-        for number in range(min(notice.count, len(self._awaited))):
-            receipt = self._awaited.popleft()
-            if notice.kind == "recorded" and notice.offset is not None:
-                receipt.settle(notice.offset + number)
-            else:
-                receipt.settle(RejectedError(notice.code, notice.text))
-
-    def disconnected(self) -> None:
-        """Settle all of them, as the connection is lost: nobody knows."""
-        text = "the connection was lost before the hub confirmed; the message may be recorded or not"
-        awaited, self._awaited = self._awaited, deque()
-        for receipt in awaited:
-            receipt.settle(ConnectionLostError(ABNORMAL, text))
-
 
 BUFFER_BYTES = 8 * 1024 * 1024
 """Default of most bytes that wait in a client: 80,000 messages of 100 bytes, or a second of a busy sensor."""
@@ -141,6 +63,14 @@ _ENVELOPES_LIMIT = 4_096
 """Most envelopes remembered by all publishers of a process, about 2 KiB each."""
 
 _envelope = lru_cache(_ENVELOPES_LIMIT)(tagged)
+
+Receipt = asyncio.Future[int | HubError]
+"""Gets the offset of one message in the journal, or the reason why there is none."""
+
+
+def _settle(receipt: Receipt, outcome: int | HubError) -> None:
+    if not receipt.done():  # the publisher may have been cancelled
+        receipt.set_result(outcome)
 
 
 def target(topic: str, labels: Iterable[str], sender: str, to: str) -> Target:
@@ -172,31 +102,29 @@ class Publications:
         "_overhead_bytes",
         "_receipts",
         "_topic",
+        "awaited",
         "buffered_bytes",
         "limit_bytes",
-        "receipts",
         "sealed_messages",
     )
 
     def __init__(self, limit_bytes: int = BUFFER_BYTES) -> None:
-        self.receipts = Receipts()
-        """The receipts of frames that were taken; those of other frames are kept with these."""
+        self.awaited: deque[Receipt] = deque()
+        """The receipts of frames that were taken and are not confirmed, oldest first."""
         self.limit_bytes = limit_bytes
-        # How much waits, bytes, with the objects around it; never more than `limit_bytes`.
+        # With the objects around it.
         self.buffered_bytes = 0
-        # How many values were sealed into frames since the beginning.
+        # Since the beginning.
         self.sealed_messages = 0
         # Frames that are sealed and wait, each with the number of its values and its receipts.
         self._frames: deque[tuple[bytes, int, list[Receipt]]] = deque()
-        # Receipts of the values that are open, as far as their publishers want to know.
+        # Receipts of the values that are open.
         self._receipts: list[Receipt] = []
-        # Values of one target that become the next frame; empty after `seal`.
+        # Values of one target that become the next frame.
         self._open: list[bytes] = []
-        # Length of these values, bytes.
         self._open_bytes = 0
-        # The target of these values; None before the first one.
         self._topic: Target | None = None
-        # The head of the frame that they become; it changes with the target.
+        # The head of the frame that they become.
         self._head = b""
         # What is charged for that frame beside its values, bytes.
         self._overhead_bytes = 0
@@ -205,7 +133,6 @@ class Publications:
         self._batch_limit = BATCH_BYTES
 
     def __bool__(self) -> bool:
-        """Return whether anything waits."""
         return bool(self._frames) or bool(self._open)
 
     @property
@@ -253,7 +180,7 @@ class Publications:
             self._receipts.append(receipt)
 
     def check_size(self, topic: Target, size_bytes: int) -> None:
-        """See whether a value for a topic fits into the hub's frames, and alone into this buffer. Thread-safe.
+        """Check whether a value for a topic fits into the hub's frames, and alone into this buffer. Thread-safe.
 
         Raises:
             RejectedError: It does not.
@@ -298,7 +225,7 @@ class Publications:
             frame, _, receipts = frames.popleft()
             taken.append(frame)
             if receipts:
-                self.receipts.expect(receipts)
+                self.awaited.extend(receipts)
             size += len(frame)
         self.buffered_bytes -= size + _FRAME_OVERHEAD_BYTES * len(taken)
         return taken
@@ -331,7 +258,7 @@ class Publications:
             lost += piece
             gone, receipts = receipts[:piece], receipts[piece:]
             for receipt in gone:
-                receipt.settle(RejectedError(CloseCode.TOO_BIG, "the value is larger than what this hub takes"))
+                _settle(receipt, RejectedError(CloseCode.TOO_BIG, "the value is larger than what this hub takes"))
         return lost
 
     def clear(self, error: HubError) -> int:
@@ -339,7 +266,7 @@ class Publications:
         lost = self.buffered_messages
         for receipts in (*(receipts for _, _, receipts in self._frames), self._receipts):
             for receipt in receipts:
-                receipt.settle(error)
+                _settle(receipt, error)
         self._frames.clear()
         self._receipts = []
         self._open = []
@@ -398,7 +325,7 @@ class Publishing:
 
     Args:
         buffer_bytes: Most that waits.
-        on_refused: Told why, and how many, when values that waited will not be sent to this hub.
+        on_refused: Called with the reason, and how many, when values that waited will not be sent to this hub.
         on_waiting: Called when `waiting` has changed.
     """
 
@@ -407,18 +334,14 @@ class Publishing:
     ) -> None:
         self._on_refused = on_refused
         self._on_waiting = on_waiting
-        # Whether the hub owes a confirmation: from the write of a message that is to be confirmed, to the answer to the
-        # last of them, or the end of the connection.
-        self._waiting = False
+        # Whether the hub owes a confirmation, as `on_waiting` was told last.
+        self.waiting = False
         self.publications = Publications(buffer_bytes)
-        # How many values were published and will not be sent; `give_up` raises it.
+        # How many values were published and will not be sent.
         self.unsent_messages = 0
         self._loop = asyncio.get_running_loop()
-        # The connection that is open; None from `disconnected` until the next one.
         self._connection: Connection | None = None
-        # Why nothing is taken any more; None until `finish`.
         self._ended: HubError | None = None
-        # True from the first value of a turn until the flush at its end.
         self._flush_due = False
         # How much `put` has taken since it let others run, bytes.
         self._unyielded_bytes = 0
@@ -468,9 +391,12 @@ class Publishing:
             ConnectionLostError: Nobody knows.
             InvalidTopicError, ClosedError, PeerError: As `put_nowait`.
         """
-        receipt = Receipt()
+        receipt: Receipt = self._loop.create_future()
         await self.put(topic, packed, receipt)
-        return await receipt.wait()
+        outcome = await receipt
+        if isinstance(outcome, HubError):
+            raise outcome
+        return outcome
 
     async def drain(self) -> None:
         """Wait until the operating system has everything.
@@ -499,21 +425,19 @@ class Publishing:
         publications, connection = self.publications, self._connection
         while connection is not None and connection.writable and publications:
             connection.publish(publications.take(_WRITE_BYTES))
-        if bool(publications.receipts) is not self._waiting:
-            self._tell_waiting()
+        self._tell_waiting()
         if self._progress and publications.buffered_bytes <= publications.limit_bytes // 2:
             self._progress.wake()
 
     # As a part of the client.
 
-    @property
-    def waiting(self) -> bool:
-        """Whether messages were sent that the hub is to confirm."""
-        return self._waiting
-
     def answer(self, notice: Notice) -> None:
-        """Take note that messages were recorded, or were not."""
-        self.publications.receipts.answer(notice)
+        """Take the hub's answer to one frame that was to be confirmed."""
+        awaited = self.publications.awaited
+        for number in range(min(notice.count, len(awaited))):
+            is_recorded = notice.kind == "recorded" and notice.offset is not None
+            outcome = (notice.offset or 0) + number if is_recorded else RejectedError(notice.code, notice.text)
+            _settle(awaited.popleft(), outcome)
         self._tell_waiting()
 
     def connected(self, connection: Connection, hello: Hello) -> None:
@@ -528,37 +452,33 @@ class Publishing:
     def disconnected(self, *, again: bool) -> None:  # noqa: ARG002 -- as all parts
         """Settle receipts of what was sent: it may be lost. What waits goes on waiting."""
         self._connection = None
-        self.publications.receipts.disconnected()
+        text = "the connection was lost before the hub confirmed; the message may be recorded or not"
+        awaited = self.publications.awaited
+        while awaited:
+            _settle(awaited.popleft(), ConnectionLostError(ABNORMAL, text))
         self._tell_waiting()
 
     def finish(self, ended: HubError) -> None:
-        """Send nothing any more; tell those who wait."""
         self._ended = ended
-        self._connection = None
         self.give_up(self.publications.clear(ended))
-        self.publications.receipts.disconnected()
+        self.disconnected(again=False)
         self._progress.wake()
 
     def give_up(self, messages: int) -> None:
-        """Count messages that were published and will not be sent."""
         if messages:
             self.unsent_messages += messages
             _log.warning("%d messages were published and never sent", messages)
 
-    # Inside.
-
     def _tell_waiting(self) -> None:
-        waiting = bool(self.publications.receipts)
-        if waiting is not self._waiting:
-            self._waiting = waiting
+        waiting = bool(self.publications.awaited)
+        if waiting is not self.waiting:
+            self.waiting = waiting
             self._on_waiting()
 
     @property
     def _sent(self) -> bool:
-        """Return whether the operating system has everything."""
         return not self.publications and self._connection is not None and self._connection.writable
 
     def _flush(self) -> None:
-        """Write what the turn has brought, at its end."""
         self._flush_due = False
         self.write()

@@ -1,12 +1,7 @@
-"""`Reports`: what a client tells its program beside messages: losses, refusals, what it cannot read.
+"""`Reports`: what a client reports to its program beside messages: losses, refusals, unreadable messages.
 
-Each is counted, told to the function that the program gave to `connect`, and logged the first time: more of its kind do
-not flood the log. What such a function raises is reported to the event loop, and stops nothing.
-
-`Unroutable` is where messages go whose routing key is no topic that this version can read: each is told, none is lost
-without a word.
-
-Owner: one client, in its event loop. Not here: what it means for the connection (`peers.client.exchange`).
+Each is counted, given to the function that the program gave to `connect`, and logged the first time. An exception of
+such a function is reported to the event loop, and stops nothing.
 """
 
 from __future__ import annotations
@@ -23,17 +18,10 @@ from hub.stretch import Run
 from hub.tags.envelope import TaggedMessage
 from hub.topics import printable
 from peers.client.conversation import Event
+from peers.client.routes import Sink
 from peers.client.settings import ClientSettings
 from peers.client.values import BadMessage, decode_batch
 from peers.wire.hello import Hello
-
-__all__ = [
-    "OriginMessage",
-    "Origins",
-    "Reports",
-    "Unroutable",
-    "with_origin",
-]
 
 
 class OriginMessage(Message):
@@ -58,7 +46,6 @@ class OriginMessage(Message):
 
 
 def with_origin(messages: Iterable[Message], origin: bytes) -> list[Message]:
-    """Return messages that have just been decoded, with their origin."""
     new = tuple.__new__  # the loop is paid for every message; `OriginMessage(...)` costs twice as much
     marked: list[Message] = []
     for message in messages:
@@ -69,7 +56,7 @@ def with_origin(messages: Iterable[Message], origin: bytes) -> list[Message]:
 
 
 class Origins:
-    """What a hub says of where the messages have entered that it delivers now."""
+    """The origin of the messages that a hub delivers now."""
 
     __slots__ = ("now",)
 
@@ -78,7 +65,6 @@ class Origins:
         """None until HELLO, and for good where the hub does not tell."""
 
     def mark(self, events: Iterable[Event | Origin]) -> Iterator[Event]:
-        """Yield what a hub says, runs with their origin."""
         for event in events:
             if isinstance(event, Origin):
                 self.now = event
@@ -93,8 +79,8 @@ class Origins:
 _log = logging.getLogger("peers.client")
 
 
-class Reports:
-    """The things that one client has to tell its program, and how many there were.
+class Reports(Sink):
+    """The reports of one client. As a sink it gets messages whose routing key is no topic that this version reads.
 
     Args:
         settings: Settings of the client, with the functions of its program.
@@ -105,7 +91,6 @@ class Reports:
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
         self._loop = asyncio.get_running_loop()
-        # Kinds of reports that were logged; each is logged once.
         self._warned: set[str] = set()
         self.dropped_messages = 0
         self.rejected_messages = 0
@@ -137,8 +122,14 @@ class Reports:
         self._warn_once(f"bad message under {printable(bad.topic)}: {bad.reason}", "bad")
         self.call(self._settings.on_bad_message, bad)
 
+    def put(self, batch: Batch) -> None:
+        for frame in batch.parts():
+            topic = frame.key.decode("utf-8", "replace")
+            reason = f"its routing key (flags 0b{frame.flags:08b}) is no topic that this version reads"
+            self.bad(BadMessage(topic, frame.body, frame.messages, reason))
+
     def decode(self, batch: Batch, kind: type[Message] = Message) -> list[Message]:
-        """Return the messages of a batch, of this class; tell what of it cannot be read."""
+        """Return the messages of a batch, of this class; report what cannot be read."""
         messages, bad = decode_batch(batch, kind)
         for each in bad:
             self.bad(each)
@@ -155,28 +146,3 @@ class Reports:
         if kind not in self._warned:
             self._warned.add(kind)
             _log.warning("%s (logged once; see statistics())", text)
-
-
-class Unroutable:
-    """A sink that reports what comes to it."""
-
-    __slots__ = ("_report",)
-
-    def __init__(self, report: Callable[[BadMessage], None]) -> None:
-        self._report = report
-
-    def put(self, batch: Batch) -> None:
-        """Report the messages of a batch as unreadable."""
-        for frame in batch.parts():
-            topic = frame.key.decode("utf-8", "replace")
-            reason = f"its routing key (flags 0b{frame.flags:08b}) is no topic that this version reads"
-            self._report(BadMessage(topic, frame.body, frame.messages, reason))
-
-    def put_gap(self, lost_messages: int) -> None:
-        """Do nothing: a gap is of no interest here."""
-
-    def put_break(self) -> None:
-        """Do nothing: a break is of no interest here."""
-
-    def finish(self, error: Exception | None) -> None:
-        """Do nothing: the end is of no interest here."""

@@ -1,18 +1,13 @@
 """`Requests`: what a client asks of services, and the answers.
 
 ```
-ask_nowait ─▶ open: a block for each target ──end of turn, 64 KiB──▶ waiting ─▶ Connection ─▶ hub
-future ◀── Pending ◀──────────────────────── REPLY ──────────────────────────────────────────── hub
+ask_nowait ─▶ open: a block for each target ──end of turn, 64 KiB──▶ ready ─▶ Connection ─▶ hub
+future ◀── Pending ◀──────────────────────── REPLY ──────────────────────────────────────── hub
 ```
 
-The requests of one turn to the same target leave as one frame. What is asked for without a connection waits for the
-next one, as long as its time allows; from then on the hub keeps the time. What was sent when the connection is lost
-ends with `ConnectionLostError` and is not repeated: nobody knows whether it was carried out.
-
-Owner: one client, in its event loop. Invariants: each future gets one answer; what waits is bounded in bytes; a frame
-never says more than is left of the time. Cost: figures are in docs/performance.md, "Requests".
-
-Not here: serving them (`peers.client.services`).
+The requests of one turn to the same target leave as one frame. Requests without a connection wait for the next one, as
+long as their time allows; from then on the hub keeps the time. What was sent when the connection is lost ends with
+`ConnectionLostError` and is not repeated: it may have been carried out.
 """
 
 from __future__ import annotations
@@ -52,23 +47,36 @@ from peers.shm.ring import joined
 from peers.wire.hello import FRAME_LIMIT_BYTES, Hello
 from peers.wire.reasons import reason_of
 
-__all__ = [
-    "Asked",
-    "Block",
-    "Many",
-    "Pending",
-    "another",
-    "error_of",
-    "failures",
-    "readable",
-    "timed_out",
-    "unanswered",
-    "unfailed",
-]
+TIMEOUT_S = 30.0
+"""Default of how long an answer may take, as a hub's."""
+
+TIMEOUT_LIMIT_S = 3600.0
+"""Longest time that a hub waits for an answer, seconds."""
+
+OVERDUE_S = 10.0
+"""How long after its time an answer counts as lost, seconds: a slow hub is waited for, a forgetful one is not."""
+
+_BATCH_VALUES = 4096
+"""Most requests that a turn joins to one frame, as of values that are published."""
+
+_MANY_BYTES = 1024 * 1024
+"""Largest frame of requests that were made together: more is cut, so that others get their turn in between."""
+
+_WRITE_BYTES = 256 * 1024
+"""How many bytes are written in one go; also how much is collected in one turn before it is written early."""
+
+_HEAD_BYTES = 8 + BATCH_COUNT.size
+"""How much stands in a frame before its values, bytes."""
+
+_REQUEST_OVERHEAD_BYTES = 64
+"""Counted for a request that waits beside its bytes: the objects for it."""
+
+_TOPICS_LIMIT = 65_536
+"""Most targets remembered as checked."""
 
 
 class Many:
-    """The one that waits for the answers to several requests at once, which may stand in several frames.
+    """Collects the answers to several requests of one call, which may stand in several frames.
 
     Args:
         future: Gets the list of all answers, in order; an error stands for each that was not answered with a value.
@@ -79,9 +87,7 @@ class Many:
 
     def __init__(self, future: Future[list[Any]], requests: int) -> None:
         self.future = future
-        # The answers in order; a mark stands for each that is still open.
         self.answers: list[Any] = [_OPEN] * requests
-        # How many answers are open; the future gets its result when none is.
         self.left = requests
 
     def put(self, start: int, answers: Sequence[Any]) -> int:
@@ -104,16 +110,14 @@ _OPEN = object()
 
 
 class Asked:
-    """Those who wait for the answers to one frame, with one future each."""
+    """The futures of the requests of one frame, in order; None for one that has its answer."""
 
     __slots__ = ("futures",)
 
     def __init__(self) -> None:
-        # The futures, in the order of the requests; None for one that has its answer.
         self.futures: list[Future[Any] | None] = []
 
     def put(self, start: int, answers: Sequence[Any]) -> int:
-        """Take answers from `start` on; return how many of them were still open."""
         end = start + len(answers)
         futures = self.futures
         whole = end - start == len(futures)
@@ -142,10 +146,10 @@ class Block(Generic[A]):
     Args:
         target: Topic or service name, as the key of a frame has it.
         flags: NAMED.
-        timeout_s: Time-out of all of them.
+        timeout_s: Timeout of all of them.
         deadline_s: Time at which that of the first is up.
-        askers: Who waits for the answers.
-        start: Place of the first of them among the answers that `askers` waits for.
+        askers: Gets the answers.
+        start: Place of the first of them among the answers that `askers` gets.
     """
 
     __slots__ = ("askers", "deadline_s", "first", "flags", "left", "packed", "requests", "size", "start", "target",
@@ -162,22 +166,18 @@ class Block(Generic[A]):
         self.start = start
         self.packed: list[bytes] = []
         self.size = 0
-        """The length of what is in `packed`, bytes."""
         self.requests = 0
         # Transaction id of the first request, and how many are not answered: both are 0 until the block is sent.
         self.first = self.left = 0
 
     def put(self, at: int, answers: Sequence[Any]) -> None:
-        """Take answers from the request number `at` of this frame on."""
         self.left -= self.askers.put(self.start + at, answers)
 
     def fail(self, make: Callable[[], HubError]) -> None:
-        """Answer all that is open with errors."""
         self.put(0, failures(make, self.requests))
 
 
 def failures(make: Callable[[], HubError], count: int) -> list[HubError]:
-    """Make an error for each of several askers: a raised one bears where it was raised."""
     return [make() for _ in range(count)]
 
 
@@ -191,12 +191,9 @@ class Pending:
         self._blocks: dict[int, Block[Any]] = {}
         # The same ids, ascending.
         self._firsts: list[int] = []
-        # The transaction id that the next request gets.
         self._next = 1
         self.requests = 0
-        """How many requests are not answered."""
         self.late = 0
-        """How many answers came that nobody waited for; nothing lowers it."""
 
     def __bool__(self) -> bool:
         return bool(self._blocks)
@@ -217,12 +214,7 @@ class Pending:
         return first
 
     def answer(self, first: int, answers: Sequence[Any]) -> None:
-        """Hand answers to those who wait.
-
-        Args:
-            first: Transaction id of the first.
-            answers: Values, or `HubError`s.
-        """
+        """Take answers, values or `HubError`s, from the transaction id `first` on."""
         block = self._blocks.get(first)
         if block is not None and block.requests == len(answers):
             self._put(block, 0, answers)
@@ -236,7 +228,6 @@ class Pending:
             done += count
 
     def overdue(self, before_s: float) -> list[int]:
-        """Return the first ids of the frames whose time was up before then."""
         return [first for first, block in self._blocks.items() if block.deadline_s < before_s]
 
     def refuse(self, first: int, make: Callable[[], HubError]) -> None:
@@ -256,7 +247,7 @@ class Pending:
             del self._firsts[bisect_right(self._firsts, block.first) - 1]
 
     def _find(self, first: int, count: int) -> Iterator[tuple[Block[Any] | None, int, int]]:
-        """Yield, for the ids from `first` on, the block or nobody, the place in it, and how many ids."""
+        """Yield, for the ids from `first` on, the block or None, the place in it, and how many ids."""
         firsts = self._firsts
         end = first + count
         place = max(0, bisect_right(firsts, first) - 1)
@@ -276,7 +267,6 @@ class Pending:
             place += 1
 
     def fail_all(self, make: Callable[[], HubError]) -> None:
-        """Answer everything with errors."""
         blocks = list(self._blocks.values())
         self._blocks.clear()
         self._firsts.clear()
@@ -297,7 +287,6 @@ _ERRORS: dict[int, type[RequestError]] = {
 
 
 def unfailed(answers: list[Any]) -> list[Any]:
-    """Return answers; raise the first that is an error."""
     for answer in answers:
         if isinstance(answer, HubError):
             raise answer
@@ -305,22 +294,19 @@ def unfailed(answers: list[Any]) -> list[Any]:
 
 
 def error_of(status: int, text: str) -> RequestError:
-    """Make the error for a status that is not OK."""
     return _ERRORS.get(status, RequestError)(status, text)
 
 
 def timed_out() -> RequestError:
-    """Return the error of a request that has waited for a connection until its time was up."""
     return RequestTimeoutError(Status.TIMED_OUT, "there was no connection within the time that the request gives")
 
 
 def unanswered() -> RequestError:
-    """Return the error of a request that the hub has forgotten."""
     return RequestTimeoutError(Status.TIMED_OUT, "the hub has not answered, not even that there is no reply")
 
 
 def another(error: HubError) -> HubError:
-    """Return an error for one more of those who get the same."""
+    """Copy an error: a raised one bears where it was raised."""
     return type(error)(*error.args)
 
 
@@ -329,37 +315,6 @@ def readable(answer: Any) -> Any:
     if isinstance(answer, ValueError):
         return RequestFailedError(Status.FAILED, f"the reply cannot be read: {answer}")
     return answer
-
-
-__all__ = ["TIMEOUT_LIMIT_S", "TIMEOUT_S", "Requests"]
-
-TIMEOUT_S = 30.0
-"""Default of how long an answer may take, as a hub's."""
-
-TIMEOUT_LIMIT_S = 3600.0
-"""Longest time that a hub waits for an answer, seconds."""
-
-OVERDUE_S = 10.0
-"""How long after its time an answer counts as lost, seconds: a hub that is slow is waited for, a forgetful one is
-not."""
-
-_BATCH_VALUES = 4096
-"""Most requests that a turn joins to one frame, as of values that are published."""
-
-_MANY_BYTES = 1024 * 1024
-"""Largest frame of requests that were made together: more is cut, so that others get their turn in between."""
-
-_WRITE_BYTES = 256 * 1024
-"""How many bytes are written in one go; also how much is collected in one turn before it is written early."""
-
-_HEAD_BYTES = 8 + BATCH_COUNT.size
-"""How much stands in a frame before its values, bytes."""
-
-_REQUEST_OVERHEAD_BYTES = 64
-"""Counted for a request that waits beside its bytes: the objects for it."""
-
-_TOPICS_LIMIT = 65_536
-"""Most targets remembered as checked."""
 
 
 class Requests:
@@ -376,34 +331,27 @@ class Requests:
         self._before_write = before_write
         self._on_waiting = on_waiting
         self._loop = asyncio.get_running_loop()
-        # The connection that is open; None from `disconnected` until the next one.
         self._connection: Connection | None = None
         # Both limits follow the hub that is connected.
         self._frame_limit = FRAME_LIMIT_BYTES
         self._batch_limit = BATCH_BYTES
-        # Target → the block that requests of this turn join; empty after the turn, or once it is full.
+        # Target → the block that requests of this turn join.
         self._open: dict[str, Block[Asked]] = {}
         # Blocks that are sealed and wait to be sent.
         self._ready: deque[Block[Any]] = deque()
-        # How much waits to be sent, bytes.
         self._buffered_bytes = 0
-        # What was sent and is not answered.
         self._pending = Pending()
-        # True from the first request of a turn until the flush at its end.
         self._flush_due = False
-        # The timer for what waits to be sent; None while none is set.
+        # The timer for what waits to be sent.
         self._timer: asyncio.Handle | None = None
         self._due_s = 0.0  # when it fires: a handle of uvloop does not tell, if that was at once
-        # The timer for what was sent; None while none is set.
+        # The timer for what was sent.
         self._sweeper: asyncio.TimerHandle | None = None
-        # Those who wait for room.
         self._room = Waiters()
-        # Why nothing is asked any more; None until `finish`.
         self._ended: HubError | None = None
 
     @property
     def waiting(self) -> bool:
-        """Whether an answer is awaited: then the connection must be read."""
         return bool(self._pending)
 
     @property
@@ -414,7 +362,6 @@ class Requests:
 
     @property
     def late_replies(self) -> int:
-        """How many replies came that nobody waited for."""
         return self._pending.late
 
     # For the client's users.
@@ -501,7 +448,6 @@ class Requests:
     # For the client.
 
     def receive(self, reply: Reply) -> None:
-        """Take answers from the hub."""
         if reply.status == Status.OK:
             answers = read_values(reply.flags, reply.values)
             if any(isinstance(answer, ValueError) for answer in answers):
@@ -514,29 +460,26 @@ class Requests:
             self._on_waiting()
 
     def refuse(self, refusal: Refusal) -> None:
-        """Take note that a frame will not be answered."""
         self._pending.refuse(refusal.first, lambda: RequestTooBigError(Status.TOO_BIG, refusal.text))
         if not self._pending:
             self._on_waiting()
 
     def connected(self, connection: Connection, hello: Hello) -> None:
-        """Send what waits over a new connection."""
         self._connection = connection
         self._frame_limit = hello.frame
         self._batch_limit = min(BATCH_BYTES, hello.frame - _HEAD_BYTES)
         self.write()
 
     def disconnected(self, *, again: bool) -> None:
-        """Answer what was sent: nobody knows what has become of it. What was not goes on waiting."""
+        """Fail what was sent: it may have been carried out or not. The rest goes on waiting."""
         self._connection = None
         if not again:
-            return  # all are told at once why the client has ended
+            return  # `finish` follows, with the reason
         text = "the connection was lost before the answer; the service may have carried the request out or not"
         self._pending.fail_all(lambda: ConnectionLostError(ABNORMAL, text))
         self._watch()
 
     def finish(self, ended: HubError) -> None:
-        """Ask nothing any more; tell those who wait."""
         self._ended = ended
         self._connection = None
         self._seal()
@@ -614,7 +557,6 @@ class Requests:
         return self._pieces(values[:half]) + self._pieces(values[half:])
 
     def _flush(self) -> None:
-        """Send what the turn has asked, at its end."""
         self._flush_due = False
         self.write()
         self._watch()
@@ -655,7 +597,6 @@ class Requests:
         self._timer, self._due_s = self._loop.call_at(due_s, self._expire), due_s
 
     def _expire(self) -> None:
-        """Give up what waits to be sent and whose time is up."""
         self._timer = None
         now_s = self._loop.time()
         due = [block for block in self._ready if block.deadline_s <= now_s]
@@ -667,7 +608,7 @@ class Requests:
         self._watch()
 
     def _sweep(self) -> None:
-        """Give up what the hub should have answered long ago, if only to say that time is up."""
+        """Give up requests that the hub should have answered long ago."""
         self._sweeper = None
         overdue = self._pending.overdue(self._loop.time() - OVERDUE_S)
         for first in overdue:

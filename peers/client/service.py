@@ -1,15 +1,14 @@
-"""`Service`: one function that answers requests under some prefixes. Made by `Client.serve` and `serve_batches`.
+"""`Service`: one function that answers requests under some prefixes; `Services`: those of one client.
 
 ```
+Service.open ─▶ SERVE ─▶ hub ─▶ confirmed        hub ─ REQUEST ─▶ the service with the longest prefix that matches
 requests ─▶ function that returns ─▶ replies, in the same turn
-        └─▶ async function ─▶ a task each, `concurrency` at once; the rest waits ─▶ replies, as they are done
+        └─▶ async function ─▶ a task each, `concurrency` at once; the rest waits ─▶ Replies ─▶ REPLY ─▶ hub
 ```
 
-What the function returns is the reply; what it raises is the reason of a failure, and logged the first time. When the
-connection is lost, what runs goes on to its end and its reply is thrown away: whoever asked knows already.
-
-Owner: one client's `Services`, in its event loop. Bound: what waits is what the hub lets be pending. Cost: figures are
-in docs/performance.md, "Requests".
+The return value of the function is the reply; an exception is the reason of a failure, and logged the first time. Each
+request is answered once, unless its connection is lost before: then calls that run go on to their end, and their
+replies are thrown away. What waits is bounded by what the hub lets be pending.
 """
 
 from __future__ import annotations
@@ -22,38 +21,40 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from functools import partial
 from inspect import CORO_CREATED, getcoroutinestate
 from operator import itemgetter
-from typing import Any, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from hub.errors import UsageError
+from hub.errors import HubError, PeerError, UsageError
 from hub.frame import BATCH_COUNT, FLAG_BATCH
-from hub.request_frame import TRANSACTIONS, Reply, Status, failure
-from hub.topics import check_prefix
+from hub.request_frame import FLAG_NAMED, TRANSACTIONS, Reply, Request, Status, failure
+from hub.topics import check_prefix, printable
+from peers.client.conversation import SERVICES, Change, Changes, granted
 from peers.client.publications import BATCH_BYTES
 from peers.client.stream import Opened
-from peers.client.values import InvalidValueError, encode_value, encode_values
+from peers.client.values import InvalidValueError, encode_value, encode_values, read_values
 from peers.shm.ring import joined
-from peers.wire.hello import FRAME_LIMIT_BYTES
+from peers.wire.control import Notice
+from peers.wire.events import ServiceChange
+from peers.wire.hello import FRAME_LIMIT_BYTES, Hello
 
-__all__ = [
-    "CONCURRENCY",
-    "Answering",
-    "Asking",
-    "Batches",
-    "Each",
-    "Replies",
-    "Run",
-    "Service",
-    "ServiceRequest",
-]
+if TYPE_CHECKING:
+    from peers.client.connection import Connection
+
+CONCURRENCY = 1024
+"""Default of how many calls of an async function run at once."""
 
 _REPLIES_LIMIT = 4096
 """Most answers that are joined to one frame, as of values that are published."""
 
 _HEAD_BYTES = 5 + BATCH_COUNT.size
-"""How much stands in a frame before its values, bytes."""
+"""The bytes of a frame before its values."""
 
 _REASON_CHARACTERS = 4096
-"""How much of a reason is told, characters."""
+_TARGETS_LIMIT = 65_536
+"""Most topics whose service is remembered."""
+
+_CLOSED = "the service was closed"
+
+_log = logging.getLogger("peers.client")
 
 
 class Replies:
@@ -61,11 +62,10 @@ class Replies:
 
     __slots__ = ("_answers", "_failures", "frame_limit_bytes")
 
-    def __init__(self) -> None:
-        self.frame_limit_bytes = FRAME_LIMIT_BYTES
-        # Answers of this turn: id of the first, how many, and the values back to back. `take` and `clear` empty it.
+    def __init__(self, frame_limit_bytes: int = FRAME_LIMIT_BYTES) -> None:
+        self.frame_limit_bytes = frame_limit_bytes
+        # Answers of this turn: id of the first, how many, and the values back to back.
         self._answers: list[tuple[int, int, bytes]] = []
-        # Failures of this turn, likewise.
         self._failures: list[Reply] = []
 
     def __bool__(self) -> bool:
@@ -78,22 +78,12 @@ class Replies:
             InvalidValueError: A value has no msgpack form, or is too large: nothing was answered.
         """
         packed = encode_values(values)
-        if len(packed) + _HEAD_BYTES > self.frame_limit_bytes:
-            if len(values) == 1:
-                limit = self.frame_limit_bytes - _HEAD_BYTES
-                raise InvalidValueError(f"the reply has {len(packed)} bytes, the hub takes at most {limit}")
-            self._put_halves(first, values)
-        else:
+        if len(packed) + _HEAD_BYTES <= self.frame_limit_bytes:
             self._answers.append((first, len(values), packed))
-
-    def put_one(self, number: int, value: Any) -> None:
-        """Answer one request, and raise as `put`."""
-        packed = encode_value(value)
-        if len(packed) + _HEAD_BYTES > self.frame_limit_bytes:
-            self.put(number, [value])
-        self._answers.append((number, 1, packed))
-
-    def _put_halves(self, first: int, values: Sequence[Any]) -> None:
+            return
+        if len(values) == 1:
+            limit = self.frame_limit_bytes - _HEAD_BYTES
+            raise InvalidValueError(f"the reply has {len(packed)} bytes, the hub takes at most {limit}")
         before = len(self._answers)
         half = len(values) // 2
         try:
@@ -102,6 +92,13 @@ class Replies:
         except InvalidValueError:
             del self._answers[before:]
             raise
+
+    def put_one(self, number: int, value: Any) -> None:
+        """Answer one request, and raise as `put`."""
+        packed = encode_value(value)
+        if len(packed) + _HEAD_BYTES > self.frame_limit_bytes:
+            self.put(number, [value])
+        self._answers.append((number, 1, packed))
 
     def fail(self, first: int, count: int, reason: str) -> None:
         """Answer requests with a failure."""
@@ -122,14 +119,9 @@ class Replies:
                 yield Reply(first, Status.OK, BATCH_COUNT.pack(count) + packed, FLAG_BATCH)
         yield from failures
 
-    def clear(self) -> None:
-        """Forget everything: the connection that it was for is lost."""
-        self._answers.clear()
-        self._failures.clear()
-
 
 def _joined(answers: list[tuple[int, int, bytes]], limit_bytes: int) -> list[tuple[int, int, bytes]]:
-    """Join what follows one another."""
+    """Join answers whose ids follow one another."""
     frames: list[tuple[int, int, bytes]] = []
     parts: list[bytes] = []
     begin, following, size = answers[0][0], answers[0][0], 0
@@ -144,14 +136,6 @@ def _joined(answers: list[tuple[int, int, bytes]], limit_bytes: int) -> list[tup
     return frames
 
 
-CONCURRENCY = 1024
-"""Default of how many calls of an async function run at once."""
-
-_CLOSED = "the service was closed"
-
-_log = logging.getLogger("peers.client")
-
-
 class ServiceRequest(NamedTuple):
     """One request, as a service's function gets it."""
 
@@ -160,17 +144,10 @@ class ServiceRequest(NamedTuple):
     value: Any
 
 
-class Asking(NamedTuple):
-    """The requests of one frame, for one service."""
-
-    topic: str
-    first: int
-    """Transaction id of the first request; the others follow."""
-    values: list[Any]
-    """A `ValueError` stands for each that cannot be read."""
+_request = partial(tuple.__new__, ServiceRequest)  # `ServiceRequest(...)` costs twice as much
 
 
-class Run(NamedTuple):
+class _Run(NamedTuple):
     """A call of an async function, which has to be awaited."""
 
     first: int
@@ -186,52 +163,48 @@ class Run(NamedTuple):
             self.answer.cancel()
 
 
-class Keeper(Protocol):
-    """The keeper of a service: `peers.client.services.Services`."""
-
-    async def open(self, service: Service) -> None:
-        """Tell the hub that the service answers requests."""
-
-    async def close(self, service: Service) -> None:
-        """Tell the hub that it no longer does."""
-
-    def flush_soon(self) -> None:
-        """Send soon what was answered outside of a read."""
-
-
 class Service(Opened):
     """A function that answers requests; use it in an `async with` statement.
 
     Args:
-        keeper: The services of the client.
+        services: Those of the client.
         prefixes: Prefixes of the topics whose requests it answers.
-        answering: The way in which the function is called.
+        function: Gets a `ServiceRequest`, or with `batches` the values of a frame.
         concurrency: Most calls that are awaited at once.
         close_timeout_s: How long `close` waits for calls that run.
+        batches: Whether the function gets several requests at once, and returns as many replies.
     """
 
-    def __init__(
-        self, keeper: Keeper, prefixes: Sequence[str], answering: Answering, concurrency: int, close_timeout_s: float
+    def __init__(  # noqa: PLR0913 -- as `Client.serve` has it
+        self,
+        services: Services,
+        prefixes: Sequence[str] | str,
+        function: Callable[[Any], Any],
+        *,
+        concurrency: int,
+        close_timeout_s: float,
+        batches: bool,
     ) -> None:
         # Set by `open` and `close`: a service of which neither is called answers nothing, and warns of it in the end.
         self._used = True
         if concurrency < 1:
             raise UsageError(f"concurrency is {concurrency}: give 1 or more")
-        if not prefixes:
+        if not prefixes and not isinstance(prefixes, str):
             raise UsageError("serve one prefix or more; the empty text matches everything")
-        self.prefixes = tuple(dict.fromkeys(check_prefix(prefix) for prefix in prefixes))
+        several = (prefixes,) if isinstance(prefixes, str) else prefixes
+        self.prefixes = tuple(dict.fromkeys(check_prefix(prefix) for prefix in several))
         self.requests = 0
         """How many requests came."""
         self.failures = 0
         """How many of them were answered with a failure."""
-        self._keeper = keeper
-        self._answering = answering
+        self._services = services
+        self._function = function
         self._concurrency = concurrency
         self._close_timeout_s = close_timeout_s
-        # Calls that wait until others have ended, as `concurrency` of them run.
-        self._waiting: deque[Run] = deque()
-        # Number of a call → its task; from its beginning until it has ended.
-        self._running: dict[int, tuple[asyncio.Task[None], Run]] = {}
+        self._batches = batches
+        self._waiting: deque[_Run] = deque()
+        # Number of a call → its task.
+        self._running: dict[int, tuple[asyncio.Task[None], _Run]] = {}
         self._last_call = 0
         # Types of errors that were logged; each is logged once.
         self._warned: set[type[BaseException]] = set()
@@ -256,12 +229,12 @@ class Service(Opened):
             ClosedError, PeerError: The client is closed, or has ended with an error.
         """
         self._used = True
-        await self._keeper.open(self)
+        await self._services.open(self)
 
     async def close(self) -> None:
         """Serve no longer: nothing new comes; what runs is waited for, as long as the client's `close_timeout_s`."""
         self._used = True
-        await self._keeper.close(self)
+        await self._services.close(self)
         try:
             async with asyncio.timeout(self._close_timeout_s):
                 while self._running:
@@ -271,15 +244,18 @@ class Service(Opened):
         finally:
             self.cancel()
 
-    # For the keeper.
+    # For `Services`.
 
-    def receive(self, asking: Asking, replies: Replies) -> None:
-        """Answer requests, or begin to."""
-        self.requests += len(asking.values)
-        self._answering.answer(self, asking, replies)
+    def receive(self, topic: str, first: int, values: list[Any], replies: Replies) -> None:
+        """Answer the requests of one frame; a `ValueError` stands for each value that cannot be read."""
+        self.requests += len(values)
+        if self._batches:
+            self._answer_batch(first, values, replies)
+        else:
+            self._answer_each(topic, first, values, replies)
 
     def disconnected(self) -> None:
-        """Drop the calls that have not begun, as the connection is lost and nobody waits for them."""
+        """Drop the calls that have not begun: their requests ended with the connection."""
         waiting, self._waiting = self._waiting, deque()
         for run in waiting:
             run.drop()
@@ -296,11 +272,75 @@ class Service(Opened):
                 run.drop()
                 run.replies.fail(run.first, run.requests, _CLOSED)
             task.cancel()
-        self._keeper.flush_soon()
+        self._services.flush_soon()
 
-    # For the ways of answering.
+    # Inside.
 
-    def start(self, run: Run) -> None:
+    def _answer_each(self, topic: str, first: int, values: list[Any], replies: Replies) -> None:
+        function, begun = self._function, 0
+        answers: list[Any] = []
+        for at, value in enumerate(values):
+            try:
+                if isinstance(value, ValueError):
+                    raise value  # noqa: TRY301 -- as if the function had found it
+                answer = function(_request((topic, value)))
+            except Exception as error:  # noqa: BLE001 -- of the caller's function: it is the reply
+                self._put(first + begun, answers, replies)
+                answers, begun = [], at + 1
+                self._fail((first + at) % TRANSACTIONS, 1, error, replies)
+                continue
+            if hasattr(answer, "__await__"):
+                if answers:
+                    self._put(first + begun, answers, replies)
+                    answers = []
+                begun = at + 1
+                self._start(_Run((first + at) % TRANSACTIONS, 1, answer, replies))
+            else:
+                answers.append(answer)
+        self._put(first + begun, answers, replies)
+
+    def _put(self, first: int, answers: list[Any], replies: Replies) -> None:
+        """Answer with what the function has returned, one by one where not all of it can be sent."""
+        if not answers:
+            return
+        try:
+            replies.put(first % TRANSACTIONS, answers)
+        except InvalidValueError as error:
+            if len(answers) == 1:
+                self._fail(first % TRANSACTIONS, 1, error, replies)
+                return
+            for at, answer in enumerate(answers):
+                self._put(first + at, [answer], replies)
+
+    def _answer_batch(self, first: int, values: list[Any], replies: Replies) -> None:
+        try:
+            bad = next((value for value in values if isinstance(value, ValueError)), None)
+            if bad is not None:
+                raise bad  # noqa: TRY301 -- as if the function had found it
+            answers = self._function(values)
+        except Exception as error:  # noqa: BLE001 -- of the caller's function: it is the reply
+            self._fail(first, len(values), error, replies)
+            return
+        run = _Run(first, len(values), answers, replies)
+        if hasattr(answers, "__await__"):
+            self._start(run)
+        else:
+            self._finish(run, answers)
+
+    def _finish(self, run: _Run, result: Any) -> None:
+        """Answer with the outcome of a call."""
+        try:
+            if not self._batches:
+                run.replies.put_one(run.first, result)
+                return
+            if not isinstance(result, list | tuple) or len(result) != run.requests:
+                text = f"a function of {run.requests} values must return a list of as many replies"
+                raise InvalidValueError(text)  # noqa: TRY301 -- as if they could not be sent
+            run.replies.put(run.first, result)
+        except InvalidValueError as error:
+            self._fail(run.first, run.requests, error, run.replies)
+
+    def _start(self, run: _Run) -> None:
         """Await a call, now or when there is room."""
         if len(self._running) >= self._concurrency:
             self._waiting.append(run)
@@ -308,28 +348,23 @@ class Service(Opened):
         self._last_call = call = self._last_call + 1
         self._running[call] = asyncio.get_running_loop().create_task(self._await(run, call)), run
 
-    async def _await(self, run: Run, call: int) -> None:
+    async def _await(self, run: _Run, call: int) -> None:
         try:
             result = await run.answer
         except asyncio.CancelledError:
             run.replies.fail(run.first, run.requests, _CLOSED)
             raise
-        except Exception as error:  # noqa: BLE001 -- of the caller's function: whoever asked is told
-            self.fail(run.first, run.requests, error, run.replies)
+        except Exception as error:  # noqa: BLE001 -- of the caller's function: it is the reply
+            self._fail(run.first, run.requests, error, run.replies)
         else:
-            self._answering.finish(self, run, result)
+            self._finish(run, result)
         finally:
-            self._keeper.flush_soon()
+            self._services.flush_soon()
             del self._running[call]
-            if self._waiting:
-                self._start_waiting()
+            while self._waiting and len(self._running) < self._concurrency:
+                self._start(self._waiting.popleft())
 
-    def _start_waiting(self) -> None:
-        while self._waiting and len(self._running) < self._concurrency:
-            self.start(self._waiting.popleft())
-
-    def fail(self, first: int, count: int, error: BaseException, replies: Replies) -> None:
-        """Answer requests with what the function has raised."""
+    def _fail(self, first: int, count: int, error: BaseException, replies: Replies) -> None:
         self.failures += count
         replies.fail(first, count, str(error) or type(error).__name__)
         if type(error) not in self._warned:
@@ -338,111 +373,146 @@ class Service(Opened):
             _log.warning(text, self.prefixes, error, exc_info=error)
 
 
-class Answering(Protocol):
-    """A way in which a service's function is called."""
-
-    def answer(self, service: Service, asking: Asking, replies: Replies) -> None:
-        """Answer requests, or begin to."""
-
-    def finish(self, service: Service, run: Run, result: Any) -> None:
-        """Answer with the outcome of a call that was awaited."""
-
-
-_request = partial(tuple.__new__, ServiceRequest)  # `ServiceRequest(...)` costs twice as much
-
-
-class Each:
-    """The way of a function that gets one request.
+class Services:
+    """The services of one client; a prefix is served by one of them.
 
     Args:
-        function: Gets a `ServiceRequest`, returns the reply, or something to be awaited for it.
+        on_waiting: Called when `waiting` may have changed.
     """
 
-    __slots__ = ("_function",)
+    def __init__(self, on_waiting: Callable[[], None]) -> None:
+        self._changes: Changes[Service] = Changes(SERVICES, on_waiting)
+        self._loop = asyncio.get_running_loop()
+        # Answers that were not sent yet; a new object for each connection.
+        self._replies = Replies()
+        # Prefix → the service that answers; until the hub has confirmed its end.
+        self._services: dict[str, Service] = {}
+        # Services that the hub has confirmed and that were not closed.
+        self._held: dict[Service, None] = {}
+        # Topic → prefix and service that answer it; emptied when a service comes or goes.
+        self._targets: dict[bytes, tuple[str, Service | None]] = {}
+        self._flush_due = False
+        self.requests = 0
+        """How many requests came since the beginning."""
 
-    def __init__(self, function: Callable[[ServiceRequest], Any]) -> None:
-        self._function = function
+    @property
+    def waiting(self) -> bool:
+        return bool(self._changes)
 
-    def answer(self, service: Service, asking: Asking, replies: Replies) -> None:
-        """Call the function for each request."""
-        function, topic, begun = self._function, asking.topic, 0
-        answers: list[Any] = []
-        for at, value in enumerate(asking.values):
-            try:
-                if isinstance(value, ValueError):
-                    raise value  # noqa: TRY301 -- as if the function had found it
-                answer = function(_request((topic, value)))
-            except Exception as error:  # noqa: BLE001 -- of the caller's function: whoever asked is told
-                self._put(service, asking.first + begun, answers, replies)
-                answers, begun = [], at + 1
-                service.fail((asking.first + at) % TRANSACTIONS, 1, error, replies)
-                continue
-            if hasattr(answer, "__await__"):
-                if answers:
-                    self._put(service, asking.first + begun, answers, replies)
-                    answers = []
-                begun = at + 1
-                service.start(Run((asking.first + at) % TRANSACTIONS, 1, answer, replies))
-            else:
-                answers.append(answer)
-        self._put(service, asking.first + begun, answers, replies)
+    # For services.
 
-    @staticmethod
-    def _put(service: Service, first: int, answers: list[Any], replies: Replies) -> None:
-        """Answer with what the function has returned, one by one where not all of it can be sent."""
-        if not answers:
+    async def open(self, service: Service) -> None:
+        """Serve; see `Service.open`. Cancellation: takes it back."""
+        self._changes.check_open()
+        for prefix in service.prefixes:
+            if prefix in self._services:
+                raise UsageError(f"this client serves {printable(prefix)} already; others can, over other connections")
+        self._services.update(dict.fromkeys(service.prefixes, service))
+        self._targets.clear()
+        try:
+            await granted(self._ask(service, serve=True))
+        except asyncio.CancelledError:
+            self._ask(service, serve=False)
+            self._let_go(service)
+            raise
+        except HubError:
+            self._let_go(service)
+            raise
+
+    async def close(self, service: Service) -> None:
+        """Serve no longer, and wait until the hub sends nothing more; see `Service.close`."""
+        if service not in self._held:
             return
+        del self._held[service]
         try:
-            replies.put(first % TRANSACTIONS, answers)
-        except InvalidValueError as error:
-            if len(answers) == 1:
-                service.fail(first % TRANSACTIONS, 1, error, replies)
-                return
-            for at, answer in enumerate(answers):
-                Each._put(service, first + at, [answer], replies)
+            if self._changes.connection is not None:
+                await asyncio.wait([self._ask(service, serve=False)])
+        finally:
+            self._let_go(service)
 
-    def finish(self, service: Service, run: Run, result: Any) -> None:
-        """Answer the one request of a call."""
-        try:
-            run.replies.put_one(run.first, result)
-        except InvalidValueError as error:
-            service.fail(run.first, 1, error, run.replies)
+    def flush_soon(self) -> None:
+        """Send what was answered at the end of this turn of the loop."""
+        if not self._flush_due:
+            self._flush_due = True
+            self._loop.call_soon(self._flush_now)
 
+    # For the client.
 
-class Batches:
-    """The way of a function that gets several requests at once.
-
-    Args:
-        function: Gets the values of a frame, returns the replies in their order, or something to be awaited for them.
-    """
-
-    __slots__ = ("_function",)
-
-    def __init__(self, function: Callable[[list[Any]], Any]) -> None:
-        self._function = function
-
-    def answer(self, service: Service, asking: Asking, replies: Replies) -> None:
-        """Call the function once for all requests of a frame."""
-        first, count = asking.first, len(asking.values)
-        try:
-            bad = next((value for value in asking.values if isinstance(value, ValueError)), None)
-            if bad is not None:
-                raise bad  # noqa: TRY301 -- as if the function had found it
-            answers = self._function(asking.values)
-        except Exception as error:  # noqa: BLE001 -- of the caller's function: whoever asked is told
-            service.fail(first, count, error, replies)
-            return
-        if hasattr(answers, "__await__"):
-            service.start(Run(first, count, answers, replies))
+    def receive(self, request: Request) -> None:
+        topic, service = self._targets.get(request.target) or self._find(request.target)
+        values = read_values(request.flags & ~FLAG_NAMED, request.values)
+        self.requests += len(values)
+        if service is None:
+            self._replies.fail(request.first, len(values), "this client no longer serves that")
         else:
-            self.finish(service, Run(first, count, answers, replies), answers)
+            service.receive(topic, request.first, values, self._replies)
 
-    def finish(self, service: Service, run: Run, result: Any) -> None:
-        """Answer all requests of a call."""
-        try:
-            if not isinstance(result, list | tuple) or len(result) != run.requests:
-                text = f"a function of {run.requests} values must return a list of as many replies"
-                raise InvalidValueError(text)  # noqa: TRY301 -- as if they could not be sent
-            run.replies.put(run.first, result)
-        except InvalidValueError as error:
-            service.fail(run.first, run.requests, error, run.replies)
+    def flush(self) -> None:
+        """Put what was answered into frames; the caller writes them."""
+        connection, replies = self._changes.connection, self._replies
+        if replies and connection is not None:
+            for reply in replies.take():
+                connection.conversation.reply(reply)
+
+    def answer(self, notice: Notice) -> PeerError | None:
+        """Take the hub's answer about a service; return an error if it refuses what it had granted before."""
+        taken = self._changes.take(notice)
+        if taken is None:
+            return None
+        change, error = taken
+        service = change.about
+        if change.adds and error is None and self._services.get(service.prefixes[0]) is service:
+            self._held[service] = None
+        return error if change.again else None
+
+    def connected(self, connection: Connection, hello: Hello) -> None:
+        self._replies.frame_limit_bytes = hello.frame
+        self._changes.connected(connection)
+        for service in self._held:
+            self._ask(service, serve=True, again=True)
+
+    def disconnected(self, *, again: bool) -> None:  # noqa: ARG002 -- as all parts
+        self._replies = Replies(self._replies.frame_limit_bytes)  # what still runs answers into the old one
+        self._changes.disconnected()
+        for service in dict.fromkeys(self._services.values()):
+            service.disconnected()
+
+    def finish(self, ended: HubError) -> None:
+        self._changes.finish(ended)
+        for service in dict.fromkeys(self._services.values()):
+            service.cancel()
+
+    # Inside.
+
+    def _find(self, target: bytes) -> tuple[str, Service | None]:
+        """Find, and remember, who answers under a topic: the longest prefix wins, as in the hub."""
+        topic = target.decode("utf-8", "replace")
+        found = max((prefix for prefix in self._services if topic.startswith(prefix)), key=len, default=None)
+        if len(self._targets) >= _TARGETS_LIMIT:
+            self._targets.clear()
+        place = self._targets[target] = (topic, None if found is None else self._services[found])
+        return place
+
+    def _let_go(self, service: Service) -> None:
+        for prefix in service.prefixes:
+            if self._services.get(prefix) is service:
+                del self._services[prefix]
+        self._held.pop(service, None)
+        self._targets.clear()
+
+        def is_over(change: Change[Service]) -> bool:
+            return change.about is service and change.adds
+
+        self._changes.drop(is_over)
+
+    def _ask(self, service: Service, *, serve: bool, again: bool = False) -> asyncio.Future[HubError | None]:
+        prefixes = list(service.prefixes)
+        return self._changes.ask(
+            service, lambda number: ServiceChange(serve, prefixes, number), adds=serve, again=again
+        )
+
+    def _flush_now(self) -> None:
+        self._flush_due = False
+        self.flush()
+        if self._changes.connection is not None:
+            self._changes.connection.write_outgoing()

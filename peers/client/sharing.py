@@ -6,15 +6,9 @@ publish, request, reply ─ large ─▶ memfd ───────────
                                                                       └─▶ Request, Reply: value, or View
 ```
 
-Over a Unix socket, what is larger than the hub says (`shared` in its HELLO) goes as memory of its own, filled and
-sealed here. What is in a `Block` goes as its handle; nothing is copied. Where that is not granted, or not possible now
-(no descriptor is left, the ring is not confirmed yet), the same travels as bytes.
-
-Owner: one connection, in its event loop. Invariants: what is taken is checked before it is mapped; the hub is told
-soon what was taken, and once a turn what was released.
-
-Not here: the ring (`peers.shm.ring`), what a program sees
-(`peers.shm.views`), when publications leave.
+Over a Unix socket, values larger than the hub says (`shared` in its HELLO) go as memory of their own, filled and sealed
+here. A `Block` goes as its handle, without a copy. Where that is not granted, or not possible now (no descriptor is
+left, the ring is not confirmed yet), the same travels as bytes. Received memory is checked before it is mapped.
 """
 
 from __future__ import annotations
@@ -24,9 +18,9 @@ import contextlib
 import math
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Protocol, cast
+from typing import cast
 
-from hub.errors import BlockGoneError, BusyError, CloseCode, HubError, ProtocolError, RejectedError
+from hub.errors import BlockGoneError, BusyError, CloseCode, ProtocolError, RejectedError
 from hub.frame import FLAG_BATCH, FLAG_SHARED, HEADER_BYTES, encode_frame, iterate_frames
 from hub.request_frame import Reply, Request
 from hub.stretch import Run
@@ -54,37 +48,20 @@ from peers.wire.shared import (
     encode_segment,
 )
 
-__all__ = [
-    "Blocks",
-    "SharingConnection",
-    "SharingConversation",
-]
-
 _RING_REQUEST = 1
 """Number with which the hub is asked to take the ring; its answer is told from others by having a segment."""
 
 _DESCRIPTORS_LIMIT = 64
-"""Messages whose memory stays open until somebody reads them; what is more is copied when it comes."""
+"""Messages whose memory stays open until they are read; more are copied when they come."""
 
 _TELL_DESCRIPTORS = 16
-"""After how many that were taken the hub is told at once: a quarter of what a hub has on the way, by default."""
+"""After so many descriptors the hub is told at once: a quarter of what a hub has on the way, by default."""
 
 _TELL_BYTES = 8 * 1024 * 1024
-"""After how many bytes that were taken it is told at once: an eighth."""
+"""After so many bytes the hub is told at once: an eighth of that."""
 
 _TELL_S = 0.01
-"""How long less than that waits to be told, seconds. A hub with lower limits than the default waits so each time."""
-
-
-class Shell(Protocol):
-    """The connection around a conversation."""
-
-    @property
-    def descriptors(self) -> deque[Descriptor]:
-        """The descriptors that came and were not taken."""
-
-    def write_outgoing(self) -> None:
-        """Write what the conversation has to say."""
+"""How long fewer wait to be told, seconds. A hub with lower limits than the default waits so each time."""
 
 
 class SharingConversation(WireConversation):
@@ -127,31 +104,27 @@ class SharingConversation(WireConversation):
         views: bool,
     ) -> None:
         super().__init__(introduction, routes)
-        self.connection: Shell | None = None
+        self.connection: SharingConnection | None = None
         self._loop = asyncio.get_running_loop()
         self._routes = routes
         self._views = views
         # Values that are larger go as memory; 0 until the hub has granted it.
         self._over_bytes = 0
-        # The ring of the client; None as long as it has none.
         self._ring = ring
         self._on_room = on_room
-        # The number that the hub has given the ring; 0 until it has taken it.
+        # The number that the hub has given the ring; 0 before.
         self._ring_number = 0
-        # What is to be written, each piece with the descriptor that goes with it.
+        # Outgoing pieces, each with the descriptor that goes with it.
         self._pieces: deque[tuple[bytes, Descriptor | None]] = deque()
-        # Number → segment of another client, as the hub has told of it.
+        # Number → segment of another client.
         self._known: dict[int, KnownSegment] = {}
-        # Segments of which something was released that the hub was not told yet; emptied once a turn.
+        # Segments with released blocks of which the hub was not told yet.
         self._released: dict[int, KnownSegment] = {}
         self._account = Account(_DESCRIPTORS_LIMIT)
-        # How many descriptors were taken since HELLO.
-        self._taken = 0
-        # Of how many of these the hub was told.
-        self._told = 0
-        # How much memory the others have, bytes.
+        # How many descriptors were taken since HELLO; of how many the hub was told; and the size of the others.
+        self._taken = self._told = 0
         self._untold_bytes = 0
-        # The timer for telling of them; None while none is to be told.
+        # The timer for telling of them.
         self._telling: asyncio.TimerHandle | None = None
 
     def _hello(self, shared: int = 1) -> Hello:
@@ -186,12 +159,10 @@ class SharingConversation(WireConversation):
         self._hand_over(encode_frame(kind, values, key=key, flags=flags | shared), descriptor)
 
     def request(self, request: Request) -> None:
-        """Send REQUEST."""
         values, descriptor, shared = self._any(request.values, request.flags)
         self._hand_over(request._replace(values=values, flags=request.flags | shared).encode(), descriptor)
 
     def reply(self, reply: Reply) -> None:
-        """Send REPLY."""
         values, descriptor, shared = self._any(reply.values, reply.flags)
         self._hand_over(reply._replace(values=values, flags=reply.flags | shared).encode(), descriptor)
 
@@ -232,14 +203,13 @@ class SharingConversation(WireConversation):
         self._pieces.append((frame, descriptor))
 
     def use_ring(self, ring: Ring) -> None:
-        """From now on blocks come from this ring, once the hub has taken it."""
+        """Announce the ring of the client to the hub."""
         self._ring = ring
         if self._over_bytes and self.connection is not None:
             self._hand_over(encode_segment(Segment(_RING_REQUEST, ring.size_bytes)), ring.descriptor)
             self._loop.call_soon(self.connection.write_outgoing)
 
     def take_pieces(self) -> list[tuple[bytes, Descriptor | None]]:
-        """Return and forget what is to be written now, and what goes with it."""
         if self._released:
             released = [(number, segment.released) for number, segment in self._released.items()]
             self._released = {}
@@ -254,7 +224,6 @@ class SharingConversation(WireConversation):
     # What is heard.
 
     def receive(self, data: bytes) -> Iterator[Event]:
-        """Yield the things that the hub says."""
         taken = self._taken
         for event in super().receive(data):
             try:
@@ -269,7 +238,7 @@ class SharingConversation(WireConversation):
             self._tell_taken()
 
     def _tell_taken(self) -> None:
-        """Tell the hub what was taken: when it is much, or else a little later, so that not each has a frame."""
+        """Tell the hub what was taken, at once if it is much, or else a little later, so that not each has a frame."""
         if self._taken - self._told >= _TELL_DESCRIPTORS or self._untold_bytes >= _TELL_BYTES:
             self._tell_now()
         elif self._telling is None:
@@ -314,7 +283,6 @@ class SharingConversation(WireConversation):
             self.use_ring(self._ring)
 
     def _messages(self, event: SharedMessages) -> Event:
-        """Take messages in shared memory."""
         messages = self._messages_of(event)
         if self._origins is not None and isinstance(messages, Run):
             messages.origin = self._origins.now
@@ -335,9 +303,9 @@ class SharingConversation(WireConversation):
         return SharedRun(route, frame, received, views=self._views)
 
     def _is_kept(self, received: Received) -> bool:
-        """Whether values stay where they are until somebody reads them; else they are copied now.
+        """Return whether values stay where they are until they are read; else they are copied now.
 
-        A block is somebody else's, and the reader of the stream may be slow; descriptors are few.
+        A block is another client's, and the reader of the stream may be slow; descriptors are few.
         """
         return self._views if isinstance(received, ReadBlock) else received.is_charged
 
@@ -352,10 +320,10 @@ class SharingConversation(WireConversation):
         return item._replace(values=values, flags=item.flags & ~FLAG_SHARED)
 
     def _take(self, handle: Handle) -> Received:
-        """Have what a handle speaks of.
+        """Return the memory of a handle.
 
         Raises:
-            RejectedError, ValueError: It is not what it says.
+            RejectedError, ValueError: The handle is wrong.
             ProtocolError: There is no descriptor.
         """
         if not handle.segment:
@@ -402,7 +370,6 @@ class SharingConversation(WireConversation):
                 self._on_room()
 
     def forget(self) -> None:
-        """Let everything go, as the connection is lost."""
         for segment in self._known.values():
             segment.close()
         if self._telling is not None:
@@ -414,30 +381,25 @@ class SharingConversation(WireConversation):
 
 
 def _head(head: bytes) -> tuple[int, int, bytes]:
-    """Return kind, flags and key of a frame's head."""
     return head[4], head[5], head[HEADER_BYTES:]
 
 
 class SharingConnection(Connection):
-    """A connection whose transport hands memory over. Arguments are those of `Connection`."""
+    """A connection whose transport hands memory over."""
 
     @property
     def descriptors(self) -> deque[Descriptor]:
-        """The descriptors that came and were not taken."""
         return cast("UnixTransport", self._transport).descriptors
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Introduce the client to the hub."""
         cast("SharingConversation", self.conversation).connection = self
         super().connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell those who wait for the connection that it is gone."""
         super().connection_lost(exc)
         cast("SharingConversation", self.conversation).forget()
 
     def write_outgoing(self) -> None:
-        """Write what the conversation has to say, and hand over what goes with it."""
         pieces = cast("SharingConversation", self.conversation).take_pieces()
         transport = cast("UnixTransport | None", self._transport)
         if transport is None or transport.is_closing():
@@ -450,8 +412,7 @@ class SharingConnection(Connection):
 
 
 _LOOK_AGAIN_S = 0.05
-"""How often a client that waits for room looks again, seconds: blocks that are let go unsent make room and tell
-nobody."""
+"""How often a client that waits for room looks again, seconds: blocks that are let go unsent make room silently."""
 
 
 class Blocks:
@@ -466,18 +427,17 @@ class Blocks:
         self.shares = shares
         self._settings = settings
         self._loop = asyncio.get_running_loop()
-        # The conversation of the connection that is open, or was last; None before the first one.
+        # Of the connection that is open, or was last.
         self._conversation: SharingConversation | None = None
-        # None until the first block is asked for, and where there is no memory for it.
+        # Made for the first block.
         self._ring: Ring | None = None
-        # Set when blocks were released; cleared before each try to allocate one.
         self._room = asyncio.Event()
-        # True once `finish` was called, or there was no memory for a ring: none is made any more.
+        # True once `finish` was called, or there was no memory for a ring.
         self._closed = False
 
     def converse(self, introduction: Introduction, routes: LocalRoutes) -> SharingConversation:
         """Make the conversation of the next connection."""
-        if self._ring is not None:  # what was sent over the last one nobody will release
+        if self._ring is not None:  # blocks sent over the last connection will not be released
             self._ring.released(self._ring.generation)
         self._conversation = SharingConversation(
             introduction, routes, self._ring, self._room.set, views=self._settings.views
@@ -524,21 +484,8 @@ class Blocks:
             self._conversation.use_ring(self._ring)
         return self._ring
 
-    # As a part of the client.
-
-    @property
-    def waiting(self) -> bool:
-        """False: the hub owes nothing. What it says of blocks is read like messages."""
-        return False
-
-    def connected(self, connection: Connection, hello: Hello) -> None:
-        """Do nothing: the conversation itself announces the ring."""
-
-    def disconnected(self, *, again: bool) -> None:
-        """Do nothing: the ring is kept for the next connection."""
-
-    def finish(self, ended: HubError) -> None:  # noqa: ARG002 -- as all parts
-        """Let the ring go."""
+    def finish(self) -> None:
+        """Let the ring go; no other is made."""
         self._closed = True
         if self._ring is not None:
             self._ring.close()

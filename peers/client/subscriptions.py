@@ -1,14 +1,14 @@
-"""`Subscriptions`: everything of a client that has to do with receiving.
+"""`Subscriptions`: the receiving half of a client.
 
 ```
-stream, callback ─ open ─▶ Interest ─▶ SUBSCRIBE ─▶ hub ─▶ confirmed
+stream, callback ─ open ─▶ Claims ─▶ SUBSCRIBE ─▶ hub ─▶ confirmed
                      └──▶ LocalRoutes ◀─ run by run ─ what the hub delivers ─▶ sinks
 full stream ─ hold ─▶ the connection is not read until it has room again
 ```
 
-Owner: one client. Invariants: each prefix is asked for once, however many subscriptions want it; a connection that is
-made anew is asked for all of them again; while an answer is awaited the connection is read, also when a stream is
-full (else whoever reads the stream could wait for the answer forever).
+Each prefix is asked for once, however many subscriptions want it; a new connection is asked for all of them again.
+While an answer is awaited the connection is read, also when a stream is full: else a reader that waits for the answer
+would wait for ever.
 """
 
 from __future__ import annotations
@@ -16,24 +16,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, Self
 
 from hub.batch import Batch, Message
 from hub.errors import CloseCode, ClosedError, HubError, PeerError, RejectedError
 from hub.stretch import Run
 from hub.tags.rules import Rule, check_rule
 from hub.topics import check_prefix
-from peers.client.connection import Connection
-from peers.client.routes import Addressed, Claim, Interest, LocalRoutes, Route, Sink, Wanted
+from peers.client.conversation import SUBSCRIPTIONS, Changes, Verb, granted
+from peers.client.routes import Addressed, Claim, LocalRoutes, Route, Sink, Wanted
 from peers.client.stream import Decode
 from peers.wire.control import Notice
+from peers.wire.events import SubscriptionChange
 from peers.wire.hello import FRAME_LIMIT_BYTES, Hello
-from peers.wire.rules import RULES_PER_FRAME
+from peers.wire.rules import RULES_PER_FRAME, RuleChange, RuleFields
 
-__all__ = [
-    "CallbackSubscription",
-    "Subscriptions",
-]
+if TYPE_CHECKING:
+    from peers.client.connection import Connection
 
 _PREFIX_OVERHEAD_BYTES = 3
 """msgpack's header of a text of up to 64 KiB."""
@@ -48,21 +47,12 @@ _PORTION_BYTES = 256 * 1024
 """Largest request when a new connection is asked for everything."""
 
 
-class _Request(NamedTuple):
-    """A request that the hub has not answered."""
-
-    answer: asyncio.Future[HubError | None]
-    subscribe: bool
-    again: bool
-    """Whether it was granted before, over an earlier connection."""
-
-
 class Subscriptions:
     """The receiving half of a client.
 
     Args:
-        unreadable: Gets what bears no readable topic.
-        awaiting: Whether any part of the client waits for an answer.
+        unreadable: Gets messages whose topic cannot be read.
+        awaiting: Returns whether any part of the client waits for an answer.
     """
 
     def __init__(self, unreadable: Sink, awaiting: Callable[[], bool]) -> None:
@@ -71,31 +61,23 @@ class Subscriptions:
         # Both are sums over all subscriptions, from the beginning of the client.
         self.received_messages = 0
         self.received_bytes = 0
-        self._loop = asyncio.get_running_loop()
-        # The connection that is open; None from `disconnected` until the next one.
-        self._connection: Connection | None = None
         self._frame_limit = FRAME_LIMIT_BYTES
-        # The prefixes and rules that the hub is asked for, each once.
-        self._interest = Interest()
-        # Number → request that was not answered; it goes with its answer, or with the connection.
-        self._requests: dict[int, _Request] = {}
-        self._last_request = 0
+        self._changes: Changes[list[Claim]] = Changes(SUBSCRIPTIONS, self.regulate)
+        # Prefix or rule → the claim on it; it goes with its last subscription, or with a refusal.
+        self._claims: dict[Wanted, Claim] = {}
         # All sinks that are subscribed; each is told of gaps and breaks, and of the end.
         self._sinks: dict[Sink, None] = {}
         # Sinks that are full: the connection is not read while there is one and no answer is awaited.
         self._full: set[Sink] = set()
-        # Why nothing is subscribed to any more; None until `finish`.
-        self._closed: HubError | None = None
 
     @property
     def prefixes(self) -> int:
         """How many different prefixes and rules are subscribed."""
-        return len(self._interest)
+        return len(self._claims)
 
     @property
     def waiting(self) -> bool:
-        """Whether the hub owes an answer to a request about subscriptions."""
-        return bool(self._requests)
+        return bool(self._changes)
 
     @property
     def holding(self) -> bool:
@@ -121,22 +103,31 @@ class Subscriptions:
             RejectedError: The hub refuses, or the prefixes are too many for one request.
             ClosedError, PeerError: The client is closed, or has ended with an error.
         """
-        if self._closed is not None:
-            raise self._closed.with_traceback(None)
+        self._changes.check_open()
         wanted = list(dict.fromkeys(_checked(want) for want in wants))
         size = _REQUEST_OVERHEAD_BYTES + sum(map(_size_of, wanted))
         if size > self._frame_limit:
             text = f"{len(wanted)} prefixes take {size} bytes, the hub takes {self._frame_limit}; subscribe in portions"
             raise RejectedError(CloseCode.TOO_BIG, text)
-        number = self._last_request + 1
-        claims, new = self._interest.claim(wanted, number)
-        if new:
-            self._ask(new, number, again=False)
-        self._sinks[sink] = None
+        claims: list[Claim] = []
+        new: list[Claim] = []
         for want in wanted:
+            claim = Claim(want) if isinstance(want, Addressed) else self._claims.get(want)
+            if claim is None:
+                claim = self._claims[want] = Claim(want)
+                new.append(claim)
+            claim.count += 1
+            claims.append(claim)
             self.routes.add(want, sink)
+        if new:
+            answer = self._ask(new, again=False)
+            for claim in new:
+                claim.answer = answer
+        self._sinks[sink] = None
         try:
-            await self._wait({claim.request for claim in claims if claim.request})
+            for each in dict.fromkeys(claim.answer for claim in claims):
+                if each is not None:
+                    await granted(each)
         except BaseException:
             self.release(sink, claims)
             raise
@@ -151,21 +142,18 @@ class Subscriptions:
         if sink not in self._sinks:
             return None
         del self._sinks[sink]
+        gone: list[Claim] = []
         for claim in claims:
             self.routes.discard(claim.want, sink)
-        gone = self._interest.release(claims)
+            claim.count -= 1
+            if not claim.count and self._claims.get(claim.want) is claim:
+                del self._claims[claim.want]
+                gone.append(claim)
         self.let_go(sink)
-        connection = self._connection
-        if not gone or connection is None:
+        if not gone or self._changes.connection is None:
             return None
-        self._last_request += 1
-        number = self._last_request
-        request = _Request(self._loop.create_future(), subscribe=False, again=False)
-        self._requests[number] = request
-        _ask_for(connection, gone, number, subscribe=False)
-        connection.write_outgoing()
-        self.regulate()
-        return request.answer
+        wants = [claim.want for claim in gone]
+        return self._changes.ask(gone, lambda number: _verb(wants, number, subscribe=False), adds=False)
 
     def hold(self, sink: Sink) -> None:
         """Stop reading, as a stream is full."""
@@ -173,14 +161,13 @@ class Subscriptions:
         self.regulate()
 
     def let_go(self, sink: Sink) -> None:
-        """Read again if no other stream is full, as this one has room."""
+        """Read again, if no other stream is full."""
         self._full.discard(sink)
         self.regulate()
 
     # For the client.
 
     def receive(self, run: Run[Route]) -> None:
-        """Hand messages to those who want them."""
         self.received_messages += run.messages
         self.received_bytes += run.frames_bytes
         for sink in run.route.sinks:
@@ -192,87 +179,56 @@ class Subscriptions:
             sink.put_gap(lost_messages)
 
     def answer(self, notice: Notice) -> PeerError | None:
-        """Take the hub's answer to a request.
-
-        Returns:
-            An error if a subscription that was granted by an earlier connection is refused now.
-        """
-        request = self._requests.pop(notice.request, None)
-        if request is None:
+        """Take the hub's answer; return an error if it refuses what an earlier connection had granted."""
+        taken = self._changes.take(notice)
+        if taken is None:
             return None
-        error: PeerError | None = None
-        if notice.kind == "error":
-            error = RejectedError(notice.code, notice.text)
-            self._interest.refuse(notice.request)
-        elif request.subscribe:
-            self._interest.confirm(notice.request)
-        if not request.answer.done():
-            request.answer.set_result(error)
-        self.regulate()
-        return error if request.again else None
+        change, error = taken
+        if change.again:
+            return error
+        if change.adds:
+            for claim in change.about:
+                claim.answer = None
+                if error is not None and self._claims.get(claim.want) is claim:
+                    del self._claims[claim.want]
+        return None
 
     def connected(self, connection: Connection, hello: Hello) -> None:
         """Ask a new connection for everything that is subscribed to."""
-        self._connection = connection
         self._frame_limit = hello.frame
-        asked = self._interest.asked()
-        held = self._interest.held()
-        for number, wants in asked.items():
-            _ask_for(connection, wants, number)
+        held = [want for want, claim in self._claims.items() if claim.answer is None]
+        self._changes.connected(connection)
         for portion in _portions(held, min(hello.frame, _PORTION_BYTES) - _REQUEST_OVERHEAD_BYTES):
-            self._last_request += 1
-            self._ask(portion, self._last_request, again=True)
-        connection.write_outgoing()
+            self._ask([self._claims[want] for want in portion], again=True)
         self.regulate()
 
     def disconnected(self, *, again: bool) -> None:
-        """Forget what the connection was asked, as it is lost; subscriptions stay."""
-        self._connection = None
-        for number, request in list(self._requests.items()):
-            if not request.subscribe or request.again:
-                del self._requests[number]
-                if not request.answer.done():
-                    request.answer.set_result(None)
+        self._changes.disconnected()
         if again:
             for sink in self._sinks:
                 sink.put_break()
 
     def finish(self, ended: HubError) -> None:
-        """Tell everyone who waits that nothing more comes. Streams of a client that was closed end without an error."""
-        self._closed = ended
+        """End all streams; those of a client that was closed end without an error."""
         error = None if isinstance(ended, ClosedError) else ended
-        self._connection = None
         for sink in self._sinks:
             sink.finish(error)
-        for request in self._requests.values():
-            if not request.answer.done():
-                request.answer.set_result(self._closed)
-        self._requests.clear()
+        self._changes.finish(ended)
 
     # Inside.
 
-    def _ask(self, wants: list[Wanted], number: int, *, again: bool) -> None:
-        self._last_request = number
-        self._requests[number] = _Request(self._loop.create_future(), subscribe=True, again=again)
-        if self._connection is not None:
-            _ask_for(self._connection, wants, number)
-            self._connection.write_outgoing()
-            self.regulate()
+    def _ask(self, claims: list[Claim], *, again: bool) -> asyncio.Future[HubError | None]:
+        def verb(number: int) -> Verb:  # claims that are void by then are left out
+            wants = [claim.want for claim in claims if self._claims.get(claim.want) is claim]
+            return _verb(wants, number, subscribe=True)
 
-    async def _wait(self, numbers: Iterable[int]) -> None:
-        """Wait for answers; raise the first that is an error."""
-        answers = [self._requests[number].answer for number in numbers if number in self._requests]
-        if answers:
-            await asyncio.wait(answers)  # does not cancel them: others may wait for the same
-        for answer in answers:
-            error = answer.result()
-            if error is not None:
-                raise error.with_traceback(None)
+        return self._changes.ask(claims, verb, again=again)
 
     def regulate(self) -> None:
         """Read or stop reading, as the streams and the open requests demand."""
-        if self._connection is not None:
-            self._connection.read(not self._full or self._awaiting())
+        connection = self._changes.connection
+        if connection is not None:
+            connection.read(not self._full or self._awaiting())
 
 
 def _checked(want: Wanted) -> Wanted:
@@ -297,15 +253,12 @@ def _size_of(want: Wanted) -> int:
             return len(want.encode()) + _PREFIX_OVERHEAD_BYTES
 
 
-def _ask_for(connection: Connection, wants: list[Wanted], number: int, *, subscribe: bool = True) -> None:
-    """Subscribe, or unsubscribe. All are of one kind: those of one subscription, or of one portion, are."""
-    conversation = connection.conversation
-    rules = [want for want in wants if isinstance(want, Rule)]
-    prefixes = [want for want in wants if isinstance(want, str)]
+def _verb(wants: list[Wanted], number: int, *, subscribe: bool) -> Verb:
+    """Make a request. All wants are of one kind: those of one subscription, or of one portion, are."""
+    rules: list[RuleFields] = [want for want in wants if isinstance(want, Rule)]
     if rules:
-        (conversation.subscribe_rules if subscribe else conversation.unsubscribe_rules)(rules, number)
-    else:
-        (conversation.subscribe if subscribe else conversation.unsubscribe)(prefixes, number)
+        return RuleChange(subscribe, rules, number)
+    return SubscriptionChange(subscribe, [want for want in wants if isinstance(want, str)], number)
 
 
 def _portions(wants: list[Wanted], limit_bytes: int) -> Iterator[list[Wanted]]:
@@ -324,7 +277,7 @@ def _portions(wants: list[Wanted], limit_bytes: int) -> Iterator[list[Wanted]]:
         yield portion
 
 
-class CallbackSubscription:
+class CallbackSubscription(Sink):
     """Messages under some prefixes, each given to a function.
 
     Made by `Client.subscribe_callback`. What the function raises is reported to the event loop's exception handler,
@@ -348,7 +301,6 @@ class CallbackSubscription:
         self._subscriptions = subscriptions
         self._decode = decode
         self._function = function
-        # The claims on what it subscribes to; empty before `open`.
         self._claims: list[Claim] = []
 
     async def __aenter__(self) -> Self:
@@ -376,7 +328,6 @@ class CallbackSubscription:
     # As a sink.
 
     def put(self, batch: Batch) -> None:
-        """Call the function for each message."""
         function = self._function
         for message in self._decode(batch):
             try:
@@ -387,12 +338,7 @@ class CallbackSubscription:
                 )
 
     def put_gap(self, lost_messages: int) -> None:
-        """Add to `lost_messages`: they were lost here."""
         self.lost_messages += lost_messages
 
     def put_break(self) -> None:
-        """Add to `breaks`: the connection was lost here."""
         self.breaks += 1
-
-    def finish(self, error: Exception | None) -> None:
-        """Do nothing: the client itself tells that nothing more comes."""

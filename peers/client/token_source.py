@@ -1,33 +1,45 @@
-"""`TokenSource`: what a client shows its hub for who it is: a text, or what a function of the program gives.
+"""The token that a client shows to its hub: a text, or what a function of the program gives; and its renewal.
 
-Invariants: the token is in no representation, no error and no line of the log; a function is asked anew for each
-connection, and nothing of what it has given is kept. What it raises becomes a `ConnectionLostError` with that as its
-cause: a sign-in service that is down for a while is like a hub that is down for a while.
+```
+hub: until=600 ─▶ about 480 s later: the program's function ─▶ TOKEN ─▶ hub: confirmed, until=600 ─▶ ...
+                                        └── it fails, or the hub refuses: reported, and tried again in the time left
+```
 
-Owner: one client, in its event loop. Not here: when it is asked (`peers.client.exchange`, `peers.client.renewal`).
+The token is in no representation, no error and no line of the log. A function is called again for each connection, and
+its results are not kept.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
+import random
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from hub.errors import ConnectionLostError, RejectedError, UsageError
+from hub.errors import ConnectionLostError, HubError, PeerError, RejectedError, UsageError
 from hub.topics import printable
-from peers.client.conversation import ABNORMAL
-from peers.wire.token import TOKEN_LIMIT_BYTES, check_token
+from peers.client.conversation import ABNORMAL, TOKENS, Numbers
+from peers.wire.control import Notice
+from peers.wire.hello import Hello
+from peers.wire.token import TOKEN_LIMIT_BYTES, Renewal, check_token
 
-__all__ = [
-    "Token",
-    "TokenSource",
-    "checked",
-    "read_token",
-]
+if TYPE_CHECKING:
+    from peers.client.connection import Connection
 
 Token = str | Callable[[], str | Awaitable[str]]
 """What the option `token` takes."""
+
+_EARLIEST, _LATEST = 0.75, 0.85
+"""The part of a proof's time after which it is renewed: drawn between the two, so that clients that signed in together
+are not renewed together; a fifth of the time is left for failures."""
+
+_LEAST_S = 1.0
+"""Shorter waits between two attempts are not worth it: the next connection brings a fresh token."""
+
+_log = logging.getLogger("peers.client")
 
 
 class TokenSource:
@@ -46,14 +58,14 @@ class TokenSource:
 
     @property
     def is_renewable(self) -> bool:
-        """Whether there is a function, which may give another token the next time."""
         return callable(self._token)
 
     async def fresh(self) -> str:
         """Return a token.
 
         Raises:
-            ConnectionLostError: The function has given none; the text says why, and its own error is the cause.
+            ConnectionLostError: The function has failed, as a hub may that is down for a while; its own error is the
+                cause.
         """
         if not callable(self._token):
             return self._token
@@ -112,3 +124,94 @@ def read_token(path: str) -> str:
     if not token or not token.isprintable() or len(content) > TOKEN_LIMIT_BYTES:
         raise UsageError(f"the file {printable(path)} holds no token: one line of text is expected")
     return checked(token)
+
+
+class TokenRenewal:
+    """Shows a fresh token before the last one ends, so that a connection outlives it. A text cannot be renewed.
+
+    One attempt at a time, and none without a connection. Failures are reported and logged, and raised nowhere: the
+    connection is good until its proof ends.
+
+    Args:
+        source: Gives the tokens.
+        on_waiting: Called when `waiting` may have changed.
+        report: Called with failures.
+    """
+
+    def __init__(
+        self, source: TokenSource, on_waiting: Callable[[], None], report: Callable[[PeerError], None]
+    ) -> None:
+        self._source = source
+        self._on_waiting = on_waiting
+        self._report = report
+        self._loop = asyncio.get_running_loop()
+        self._random = random.Random()  # noqa: S311 -- spread, not secrecy
+        self._numbers = Numbers(TOKENS)
+        self._connection: Connection | None = None
+        self._ends_s = 0.0
+        # The number of the TOKEN that the hub has not answered; 0 for none.
+        self._asked = 0
+        # What comes next: the time to ask for a token, or the asking.
+        self._timer: asyncio.TimerHandle | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def waiting(self) -> bool:
+        return bool(self._asked)
+
+    def answer(self, notice: Notice) -> None:
+        """Take the hub's answer to a TOKEN."""
+        if notice.request != self._asked:
+            return
+        self._asked = 0
+        if notice.kind == "error":
+            self._failed(RejectedError(notice.code, notice.text))
+        elif notice.until is not None:
+            self._expect_end(notice.until)
+        self._on_waiting()
+
+    def connected(self, connection: Connection, hello: Hello) -> None:
+        self._connection = connection
+        if hello.until is not None and self._source.is_renewable:
+            self._expect_end(hello.until)
+
+    def disconnected(self, *, again: bool) -> None:  # noqa: ARG002 -- as all parts
+        """Stop: the next connection brings a fresh token of its own."""
+        self._connection = None
+        self._asked = 0
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._task is not None:
+            self._task.cancel()
+        self._timer = self._task = None
+
+    def finish(self, ended: HubError) -> None:  # noqa: ARG002 -- as all parts
+        self.disconnected(again=False)
+
+    def _expect_end(self, left_s: float) -> None:
+        self._ends_s = self._loop.time() + left_s
+        self._timer = self._loop.call_later(left_s * self._random.uniform(_EARLIEST, _LATEST), self._begin)
+
+    def _begin(self) -> None:
+        self._task = self._loop.create_task(self._renew())
+
+    async def _renew(self) -> None:
+        try:
+            token = await self._source.fresh()
+        except PeerError as error:
+            self._failed(error)
+            return
+        connection = self._connection
+        if connection is not None:
+            self._asked = self._numbers.next()
+            connection.conversation.say(Renewal(self._asked, token))
+            connection.write_outgoing()
+            self._on_waiting()
+
+    def _failed(self, error: PeerError) -> None:
+        """Report it, and try again when half of the time that is left is over."""
+        _log.warning("the token was not renewed: %s", error)
+        self._report(error)
+        wait_s = (self._ends_s - self._loop.time()) / 2
+        if wait_s >= _LEAST_S:
+            self._timer = self._loop.call_later(wait_s, self._begin)

@@ -54,37 +54,17 @@ from hub.stretch import Run
 from hub.tags.envelope import Envelope, key_of
 from hub.tags.rules import Rule
 from hub.topics import TOPIC_LIMIT_BYTES
-from peers.client.conversation import Event, Introduction, Refusal
+from peers.client.conversation import Event, Introduction, Refusal, Verb
 from peers.client.routes import LocalRoutes, Route
 from peers.transport.fragments import Fragments, end_of
 from peers.wire.control import Notice, cut_text
-from peers.wire.events import Closing
+from peers.wire.events import Closing, ServiceChange, SubscriptionChange
 from peers.wire.hello import FRAME_LIMIT_BYTES, ID_BYTES, PROTOCOL, Hello, QueueWish
 from peers.wire.names import NameClaim, NameRelease
 from peers.wire.reasons import reason_of
-from peers.wire.records import Commit, Fetch, Records, Stage
+from peers.wire.records import Fetch, Records
+from peers.wire.rules import RuleChange
 from peers.wire.token import Renewal
-
-__all__ = [
-    "ENVELOPE_BYTES",
-    "PATH",
-    "SUBPROTOCOL",
-    "HubMessage",
-    "WebSocketConversation",
-    "encode",
-    "of_fetch",
-    "of_hello",
-    "of_publication",
-    "of_reply",
-    "of_request",
-    "of_rules",
-    "to_frame",
-    "to_hello",
-    "to_message",
-    "to_records",
-    "to_reply",
-    "to_request",
-]
 
 ENVELOPE_BYTES = 2048
 """More than a topic (1024) and the names of the fields take: so much smaller than a WebSocket message is its body."""
@@ -139,11 +119,6 @@ _ASK = b"\x85" + _TYPE + _encode("request") + _REQUEST
 _ANSWER = b"\x83" + _TYPE + _encode("reply") + _REQUEST
 
 
-def encode(message: dict[str, Any]) -> bytes:
-    """Return a message."""
-    return _encode(message)
-
-
 def of_publication(frame: Frame, request: int) -> bytes:
     """Return `publish` for a MESSAGES frame; with a request, one that is to be confirmed."""
     values = _packed_values(frame.flags, frame.body)
@@ -166,20 +141,38 @@ def _publication_head(envelope: Envelope, request: int) -> bytes:
     return bytes((packed[0] + 1,)) + packed[1:]  # one field more, which follows
 
 
-def of_rules(kind: str, rules: list[Rule], request: int) -> bytes:
-    """Return `rule` or `unrule`."""
-    return _encode({"type": kind, "rules": [rule._asdict() for rule in rules], "request": request})
+def of_verb(verb: Verb) -> bytes:
+    """Return what asks for something.
+
+    Raises:
+        UsageError: This protocol has no word for it.
+    """
+    message: dict[str, Any]
+    match verb:
+        case SubscriptionChange():
+            message = {"type": "subscribe" if verb.subscribe else "unsubscribe", "prefixes": verb.prefixes}
+        case RuleChange():
+            rules = [Rule(*rule)._asdict() for rule in verb.rules]
+            message = {"type": "rule" if verb.subscribe else "unrule", "rules": rules}
+        case ServiceChange():
+            message = {"type": "serve" if verb.serve else "unserve", "prefixes": verb.prefixes}
+        case NameClaim():
+            name, labels, queue = verb.wish
+            message = {"type": "claim", "name": name, "labels": list(labels), "queue": queue}
+        case NameRelease():
+            message = {"type": "release", "name": verb.name}
+        case Renewal():
+            message = {"type": "token", "token": verb.token}
+        case Fetch():
+            message = _of_fetch(verb)
+        case _:
+            raise UsageError("batches are committed over tcp:// or unix:// only")
+    return _encode(message | {"request": verb.request})
 
 
-def of_fetch(fetch: Fetch) -> bytes:
-    """Return `fetch`."""
-    message: dict[str, Any] = {
-        "type": "fetch",
-        "request": fetch.request,
-        "prefixes": fetch.prefixes,
-        "bytes": fetch.bytes,
-        "wait_ms": fetch.wait_ms,
-    }
+def _of_fetch(fetch: Fetch) -> dict[str, Any]:
+    message: dict[str, Any] = {"type": "fetch", "prefixes": fetch.prefixes}
+    message |= {"bytes": fetch.bytes, "wait_ms": fetch.wait_ms}
     message |= {"start": fetch.start} if fetch.time is None else {"time_ms": fetch.time / 1000}
     if fetch.end is not None:
         message["end"] = fetch.end
@@ -191,7 +184,7 @@ def of_fetch(fetch: Fetch) -> bytes:
         message["columns"] = fetch.columns
     if fetch.epoch:
         message["epoch"] = fetch.epoch
-    return _encode(message)
+    return message
 
 
 def of_request(request: Request) -> bytes:
@@ -455,22 +448,6 @@ class WebSocketConversation:
             self._reported = True
             yield closing
 
-    def subscribe(self, prefixes: list[str], request: int) -> None:
-        """Send `subscribe`."""
-        self._send({"type": "subscribe", "prefixes": prefixes, "request": request})
-
-    def unsubscribe(self, prefixes: list[str], request: int) -> None:
-        """Send `unsubscribe`."""
-        self._send({"type": "unsubscribe", "prefixes": prefixes, "request": request})
-
-    def subscribe_rules(self, rules: list[Rule], request: int) -> None:
-        """Send `rule`."""
-        self._send_packed(of_rules("rule", rules, request))
-
-    def unsubscribe_rules(self, rules: list[Rule], request: int) -> None:
-        """Send `unrule`."""
-        self._send_packed(of_rules("unrule", rules, request))
-
     def publish(self, frames: list[bytes]) -> None:
         """Send each frame as a `publish` message."""
         for frames_of_one_topic in frames:
@@ -486,42 +463,11 @@ class WebSocketConversation:
         """Send `reply`."""
         self._send_packed(of_reply(reply))
 
-    def serve(self, prefixes: list[str], request: int) -> None:
-        """Send `serve`."""
-        self._send({"type": "serve", "prefixes": prefixes, "request": request})
-
-    def unserve(self, prefixes: list[str], request: int) -> None:
-        """Send `unserve`."""
-        self._send({"type": "unserve", "prefixes": prefixes, "request": request})
-
-    def claim(self, claim: NameClaim) -> None:
-        """Send `claim`."""
-        name, labels, queue = claim.wish
-        message = {"type": "claim", "name": name, "labels": list(labels), "queue": queue, "request": claim.request}
-        self._send(message)
-
-    def release(self, release: NameRelease) -> None:
-        """Send `release`."""
-        self._send({"type": "release", "name": release.name, "request": release.request})
-
     def _publication(self, frame: Frame) -> bytes:
         return of_publication(frame, self._confirmations.expect(frame.messages) if frame.flags & FLAG_CONFIRM else 0)
 
-    def renew(self, renewal: Renewal) -> None:
-        """Send `token`."""
-        self._send({"type": "token", "token": renewal.token, "request": renewal.request})
-
-    def fetch(self, fetch: Fetch) -> None:
-        """Send `fetch`."""
-        self._send_packed(of_fetch(fetch))
-
-    def stage(self, stage: Stage) -> None:  # noqa: ARG002 -- as others have it
-        """Refuse: this protocol has no word for it."""
-        raise UsageError("batches are committed over tcp:// or unix:// only")
-
-    def commit(self, commit: Commit) -> None:  # noqa: ARG002
-        """Refuse: this protocol has no word for it."""
-        raise UsageError("batches are committed over tcp:// or unix:// only")
+    def say(self, verb: Verb) -> None:
+        self._send_packed(of_verb(verb))
 
     def ping(self) -> None:
         """Send a WebSocket ping."""
@@ -614,9 +560,6 @@ class WebSocketConversation:
             self._send_packed(of_hello(self._introduction))
             return None
         return to_hello(message)
-
-    def _send(self, message: dict[str, Any]) -> None:
-        self._send_packed(encode(message))
 
     def _send_packed(self, message: bytes) -> None:
         if self._protocol.state is State.OPEN:

@@ -25,7 +25,7 @@ import structlog
 from hub.errors import CloseCode, RejectedError, UsageError
 from hub.settings.config import DEFAULT, ConfigError
 from peers.client.blocking import BlockingClient
-from peers.client.connecting import Connecting
+from peers.client.client import Connecting
 from peers.client.connection import Connection
 from peers.client.conversation import Conversation, Introduction
 from peers.client.dial import adopt

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hub.batch import Batch
-from hub.errors import CloseCode
+from hub.errors import CloseCode, RejectedError
 from hub.frame import encode_frame
 from hub.overflow import Overflow
 from hub.settings.sections import JournalSettings
@@ -321,3 +321,30 @@ async def test_publishing_behind_a_close() -> None:
         frame = await hub.next(Kind.MESSAGES)
         assert hub.connections == 2
         assert (frame.key, frame.body) == (b"/b", b"\xa8not lost")
+
+
+async def test_confirmations() -> None:
+    """Offsets go to the publishers in the order of the frames, refusals too; a hub that says too much costs nothing."""
+    async with ScriptedHub() as hub, connect(hub.url) as client:
+        publishing = [
+            asyncio.ensure_future(client.publish_confirmed(topic, 1)) for topic in ("/a", "/b", "/b", "/c", "/d", "/e")
+        ]
+        for _ in range(5):
+            await hub.next(Kind.MESSAGES)
+        publishing[4].cancel()
+        for notice in (
+            Notice("recorded", count=1, offset=7),
+            Notice("unrecorded", count=2, code=4012, text="full"),
+            Notice("recorded", count=1),
+            Notice("recorded", count=2**40, offset=20),
+        ):
+            hub.send(encode_notice(notice))
+        results = await asyncio.gather(*publishing, return_exceptions=True)
+        assert (results[0], results[5]) == (7, 21)
+        assert [str(error) for error in results[1:3]] == ["full (4012)"] * 2
+        assert isinstance(results[3], RejectedError), "recorded, and no offset"
+        later = asyncio.ensure_future(client.publish_confirmed("/a", 2))
+        await hub.next(Kind.MESSAGES)
+        hub.hang_up()
+        with pytest.raises(ConnectionLostError, match="may be recorded or not"):
+            await later

@@ -36,17 +36,8 @@ class FakeConnection:
         self.writes = 0
         self.conversation = self
 
-    def fetch(self, fetch: Fetch) -> None:
-        """Send FETCH."""
-        self.sent.append(fetch)
-
-    def stage(self, stage: Stage) -> None:
-        """Send STAGE."""
-        self.sent.append(stage)
-
-    def commit(self, commit: Commit) -> None:
-        """Send COMMIT."""
-        self.sent.append(commit)
+    def say(self, verb: Fetch | Stage | Commit) -> None:
+        self.sent.append(verb)
 
     def write_outgoing(self) -> None:
         """Write."""

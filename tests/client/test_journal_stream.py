@@ -756,7 +756,7 @@ async def test_a_client_that_ends(hub: RecordingHub) -> None:
     """A client that ends with an error takes its streams along: they raise it."""
     async with connect(hub.url, name="me") as client, client.subscribe("/n", from_offset=0) as messages:
         await eventually(lambda: messages.live)
-        client._exchange.gave_up(RejectedError(CloseCode.NOT_ALLOWED, "so it is"))
+        client._exchange.finish(RejectedError(CloseCode.NOT_ALLOWED, "so it is"))
         with pytest.raises(RejectedError, match="so it is"):
             await anext(messages)
 

@@ -6,7 +6,7 @@ from hub.batch import Batch, Message
 from hub.frame import KIND_MESSAGES, encode_frame
 from hub.journal.block import pack, select
 from hub.journal.message import RecordedMessage
-from peers.client.read_position import decoded, recorded_batches
+from peers.client.journal_stream import decoded, recorded_batches
 from peers.client.values import decode_batch
 
 

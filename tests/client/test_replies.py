@@ -81,6 +81,3 @@ def test_reasons() -> None:
     assert reasons == ["x" * 4096, "?"]
     assert reason_of(Reply(1, Status.FAILED, msgspec.msgpack.encode({"a": 1}))) == "{'a': 1}"
     assert reason_of(Reply(1, Status.FAILED, b"\xc1")) == "the reason that was given cannot be read"
-    replies.fail(1, 1, "lost")
-    replies.clear()
-    assert not replies

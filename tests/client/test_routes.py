@@ -6,15 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.batch import Batch
 from hub.frame import FLAG_BATCH, FLAG_TAGGED, HEADER, KIND_MESSAGES
 from hub.tags.envelope import tagged
 from hub.tags.rules import Rule
 from peers.client import routes as module
-from peers.client.routes import Addressed, LocalRoutes
+from peers.client.routes import Addressed, LocalRoutes, Sink
 
 
-class NamedSink:
+class NamedSink(Sink):
     """A sink that is only compared."""
 
     def __init__(self, name: str) -> None:
@@ -22,18 +21,6 @@ class NamedSink:
 
     def __repr__(self) -> str:
         return self.name
-
-    def put(self, batch: Batch) -> None:
-        """Not called here."""
-
-    def put_gap(self, lost_messages: int) -> None:
-        """Not called here."""
-
-    def put_break(self) -> None:
-        """Not called here."""
-
-    def finish(self, error: Exception | None) -> None:
-        """Not called here."""
 
 
 UNREADABLE = NamedSink("unreadable")

@@ -12,8 +12,9 @@ from websockets.server import ServerProtocol
 from websockets.typing import Subprotocol
 
 from hub.batch import Batch
-from hub.errors import CloseCode
+from hub.errors import CloseCode, UsageError
 from hub.frame import FLAG_CONFIRM, KIND_MESSAGES, encode_frame
+from hub.names.claim import Wish
 from hub.overflow import Overflow
 from hub.stretch import Run
 from peers.client.conversation import Event, Introduction
@@ -21,9 +22,12 @@ from peers.client.routes import LocalRoutes
 from peers.client.values import decode_batch
 from peers.client.websocket import PATH, WebSocketConversation
 from peers.wire.control import Notice
-from peers.wire.events import Closing
+from peers.wire.events import Closing, ServiceChange, SubscriptionChange
 from peers.wire.hello import Hello, QueueWish
-from peers.wire.records import Fetch, Records
+from peers.wire.names import NameClaim, NameRelease
+from peers.wire.records import Commit, Fetch, Records, Stage
+from peers.wire.rules import RuleChange, RuleFields
+from peers.wire.token import Renewal
 from tests.client.test_routes import UNREADABLE, NamedSink
 
 WELCOME: dict[str, Any] = {
@@ -129,12 +133,27 @@ def test_requests_and_answers() -> None:
     """Each message of the protocol is spelled as it is documented; unknown types and fields are passed over."""
     pair = Pair()
     pair.greet()
-    pair.client.subscribe(["/a"], 7)
-    pair.client.unsubscribe(["/b"], 8)
-    assert pair.to_server() == [
-        {"type": "subscribe", "prefixes": ["/a"], "request": 7},
-        {"type": "unsubscribe", "prefixes": ["/b"], "request": 8},
-    ]
+    rules: list[RuleFields] = [(("l",), "/a", "s.s")]
+    rule = {"labels": ["l"], "prefix": "/a", "sender": "s.s"}
+    for verb, message in (
+        (SubscriptionChange(True, ["/a"], 7), {"type": "subscribe", "prefixes": ["/a"]}),
+        (SubscriptionChange(False, ["/b"], 7), {"type": "unsubscribe", "prefixes": ["/b"]}),
+        (ServiceChange(True, ["/a", ""], 7), {"type": "serve", "prefixes": ["/a", ""]}),
+        (ServiceChange(False, ["/a"], 7), {"type": "unserve", "prefixes": ["/a"]}),
+        (RuleChange(True, rules, 7), {"type": "rule", "rules": [rule]}),
+        (RuleChange(False, rules, 7), {"type": "unrule", "rules": [rule]}),
+        (
+            NameClaim(7, Wish("a.b", ("l",), queue=True)),
+            {"type": "claim", "name": "a.b", "labels": ["l"], "queue": True},
+        ),
+        (NameRelease(7, "a.b"), {"type": "release", "name": "a.b"}),
+        (Renewal(7, "secret"), {"type": "token", "token": "secret"}),
+    ):
+        pair.client.say(verb)
+        assert pair.to_server() == [message | {"request": 7}]
+    for refused in (Stage(7, "t", 0, b""), Commit(7, "t")):
+        with pytest.raises(UsageError, match="committed over tcp:// or unix:// only"):
+            pair.client.say(refused)
     assert pair.to_client(
         {"type": "confirmed", "request": 7, "new": 1},
         {"type": "of a later version", "count": 9},
@@ -289,7 +308,7 @@ def test_closed_by_the_client() -> None:
     pair.greet()
     pair.server.send_binary(msgspec.msgpack.encode({"type": "dropped", "count": 1}))
     pair.client.close(CloseCode.DONE, "x" * 200)
-    pair.client.subscribe(["/a"], 1)
+    pair.client.say(SubscriptionChange(True, ["/a"], 1))
     pair.client.publish([Batch.of("/a", [1]).frames])
     pair.client.ping()
     assert pair.client.closed
@@ -367,9 +386,9 @@ def test_fetching() -> None:
     """A FETCH is spelled as documented: from an offset or from a time, which is told to the µs."""
     pair = Pair()
     pair.greet()
-    pair.client.fetch(Fetch(2**31, 7, None, 9, ("/a", "/b"), 1000, 50))
-    pair.client.fetch(Fetch(2**31 + 1, time=1_700_000_000_123_457, hub="b", journal=b"\x01" * 16))
-    pair.client.fetch(Fetch(2**31 + 2, columns=("topic", "offset")))
+    pair.client.say(Fetch(2**31, 7, None, 9, ("/a", "/b"), 1000, 50))
+    pair.client.say(Fetch(2**31 + 1, time=1_700_000_000_123_457, hub="b", journal=b"\x01" * 16))
+    pair.client.say(Fetch(2**31 + 2, columns=("topic", "offset")))
     common = {"type": "fetch", "request": 2**31 + 1, "prefixes": [""], "bytes": 1024 * 1024, "wait_ms": 0}
     common |= {"hub": "b", "journal": "01" * 16}
     first, second, third = pair.to_server()

@@ -54,16 +54,6 @@ def test_both_ways(pair: Pair, item: Request | Reply, message: dict[str, Any]) -
     assert pair.to_client(message | {"request": 7}) == [item]
 
 
-def test_serving(pair: Pair) -> None:
-    """As subscribing."""
-    pair.client.serve(["/a", ""], 5)
-    pair.client.unserve(["/a"], 6)
-    assert pair.to_server() == [
-        {"type": "serve", "prefixes": ["/a", ""], "request": 5},
-        {"type": "unserve", "prefixes": ["/a"], "request": 6},
-    ]
-
-
 def test_a_request_that_the_hub_cannot_read(pair: Pair) -> None:
     """It is told apart from what bears the same number."""
     (refusal,) = pair.to_client({"type": "error", "request": 7, "about": "request", "code": 1009, "text": "too much"})

@@ -7,16 +7,21 @@ import pytest
 from hub.batch import Batch
 from hub.errors import CloseCode
 from hub.frame import FLAG_BATCH, KIND_MESSAGES, encode_frame
+from hub.names.claim import Wish
 from hub.stretch import Run
 from peers.client.conversation import Event, Introduction, Unreadable
 from peers.client.routes import LocalRoutes, Route
 from peers.client.values import decode_batch
 from peers.client.wire import WireConversation
 from peers.wire.control import Notice, encode_close, encode_notice
-from peers.wire.events import Closing, SubscriptionChange
+from peers.wire.events import Closing, ServiceChange, SubscriptionChange
 from peers.wire.hello import ID_BYTES, Hello, QueueWish
 from peers.wire.kinds import Kind
+from peers.wire.names import NameClaim, NameRelease
+from peers.wire.records import Commit, Fetch, Stage
+from peers.wire.rules import RuleChange
 from peers.wire.session import NEED_DATA, Phase, Session
+from peers.wire.token import Renewal
 from tests.client.test_routes import UNREADABLE, NamedSink
 
 HUB = Hello(protocol=1, role="hub", id=bytes(ID_BYTES), name="memory")
@@ -62,12 +67,26 @@ def test_handshake() -> None:
 
 
 def test_requests() -> None:
-    """Subscriptions and their answers are understood by both sides."""
+    """Each verb is understood by the hub, and its answers by the client."""
     pair = Pair()
     pair.greet()
-    pair.client.subscribe(["/a", "/b"], 7)
-    pair.client.unsubscribe(["/c"], 0)
-    assert pair.to_hub() == [SubscriptionChange(True, ["/a", "/b"], 7), SubscriptionChange(False, ["/c"], 0)]
+    verbs = [
+        SubscriptionChange(True, ["/a", "/b"], 7),
+        SubscriptionChange(False, ["/c"], 0),
+        ServiceChange(True, ["/s"], 8),
+        ServiceChange(False, ["/s"], 9),
+        RuleChange(True, [(("l",), "/a", "s.s")], 10),
+        RuleChange(False, [(("l",), "/a", "s.s")], 11),
+        NameClaim(12, Wish("a.b", ("l",), queue=True)),
+        NameRelease(13, "a.b"),
+        Renewal(14, "secret"),
+        Fetch(15, 7, prefixes=("/a",)),
+        Stage(16, "t", 1, b""),
+        Commit(17, "t", "q", 3, [1]),
+    ]
+    for verb in verbs:
+        pair.client.say(verb)
+    assert pair.to_hub() == verbs
     notices = [Notice("confirmed", request=7), Notice("dropped", count=3)]
     assert pair.to_client(*map(encode_notice, notices)) == notices
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from hub.errors import PeerError
 from peers.client import BadMessage, Client, Hello, connect
-from peers.client.connecting import Connecting
+from peers.client.client import Connecting
 from peers.transport.backoff import Backoff
 
 PAYLOAD = b"x" * 1000

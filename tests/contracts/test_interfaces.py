@@ -65,7 +65,7 @@ INSIDE = {
     "ConsumedMessage": {"of"},
     "Hello": {"decode", "encode", "link", "mesh", "token", "without_token"},
     "MessageStream": {"finish", "put", "put_break", "put_gap"},
-    "Service": {"cancel", "disconnected", "fail", "receive", "start"},
+    "Service": {"cancel", "disconnected", "receive"},
     "ServiceName": {"end", "ended", "stand", "wish"},
 }
 """What only the parts of a client use of them, see tests/client/test_surface.py."""

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from peers.client import QueueWish, connect
-from peers.client.connecting import Connecting
+from peers.client.client import Connecting
 from tests.daemon.hub_process import HubProcess
 
 __all__ = ["DEADLINE_S", "RunningHub", "running_hub"]
