@@ -1,5 +1,5 @@
 # cython: language_level=3, wraparound=False, boundscheck=False, cdivision=True
-"""The compiled twin of `hub.journal.packing`, `unpacking` and `read_layout`, which say what they do.
+"""The compiled twin of `hub.journal.packing` and `read_layout`, which say what they do.
 
 Both pass the same tests. This one is built where a C compiler is there, and `hub.journal.block` chooses it at import.
 
@@ -141,18 +141,6 @@ def pack(
     if draft.count:
         blocks.append(draft.take())
     return blocks
-
-
-def count_topics(bytes block not None):
-    """Return how many records each topic of a block has, as `hub.journal.packing` does."""
-    cdef Sections s
-    cdef int64_t index
-    read_sections(<const uint8_t*> PyBytes_AS_STRING(block), PyBytes_GET_SIZE(block), &s)
-    cdef bytes scratch = bytes(4 * s.topics)
-    cdef int32_t* counts = <int32_t*> PyBytes_AS_STRING(scratch)
-    for index in range(s.records):
-        counts[s.topic_nos[index]] += 1
-    return [counts[index] for index in range(s.topics)]
 
 
 # ---- blocks to blocks ----

@@ -1,4 +1,4 @@
-# Part of _packing.pyx: blocks and columns to frames. The pure twin is unpacking.py.
+# Part of _packing.pyx: blocks and columns to frames. The pure twin is packing.py.
 
 cdef struct Messages:
     const int32_t* topic_nos    # NULL: each has a topic of its own
@@ -121,7 +121,7 @@ cdef list write_frames(const Messages* m, int64_t count, int64_t limit_bytes):
 
 
 def to_frames(bytes block not None, int64_t limit_bytes=FRAME_BYTES):
-    """Turn a block into MESSAGES frames, as `hub.journal.unpacking` does."""
+    """Turn a block into MESSAGES frames, as `hub.journal.packing` does."""
     cdef Sections s
     cdef Messages m
     read_sections(<const uint8_t*> PyBytes_AS_STRING(block), PyBytes_GET_SIZE(block), &s)
@@ -157,7 +157,7 @@ cdef bytes rows_of(str name, offsets, int64_t data_bytes, int64_t start, int64_t
 
 
 def frames_of_columns(topic_offsets, topic_data, value_offsets, value_data, int64_t start, int64_t count):
-    """Turn rows of two Arrow columns into MESSAGES frames, as `hub.journal.unpacking` does."""
+    """Turn rows of two Arrow columns into MESSAGES frames, as `hub.journal.packing` does."""
     cdef Py_buffer topics, values
     cdef bytes topic_ends, value_ends
     cdef Messages m

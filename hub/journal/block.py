@@ -22,33 +22,21 @@ from zlib import crc32
 
 from hub.errors import JournalCorruptError
 from hub.journal.layout import CHECKED_FROM, columns_of
-from hub.journal.unpacking import FRAME_BYTES
+from hub.journal.packing import FRAME_BYTES
 
 try:
-    from hub.journal._packing import count_topics as _count_topics
     from hub.journal._packing import frames_of_columns, pack, read_layout, whole_checksum
     from hub.journal._packing import merge as _merge
     from hub.journal._packing import select as _select
     from hub.journal._packing import to_frames as _to_frames
 except ImportError:  # not built: no compiler was there
-    from hub.journal.packing import count_topics as _count_topics
+    from hub.journal.layout import read_layout
+    from hub.journal.packing import frames_of_columns, pack, whole_checksum
     from hub.journal.packing import merge as _merge
-    from hub.journal.packing import pack, read_layout, whole_checksum
     from hub.journal.packing import select as _select
-    from hub.journal.unpacking import frames_of_columns
-    from hub.journal.unpacking import to_frames as _to_frames
+    from hub.journal.packing import to_frames as _to_frames
 
-__all__ = [
-    "Block",
-    "Record",
-    "count_topics",
-    "frames_of_columns",
-    "merge",
-    "pack",
-    "select",
-    "to_frames",
-    "whole_checksum",
-]
+__all__ = ["Block", "Record", "frames_of_columns", "merge", "pack", "select", "to_frames", "whole_checksum"]
 
 
 class Record(NamedTuple):
@@ -153,18 +141,6 @@ def _corrupt(cause: object) -> JournalCorruptError:
     return JournalCorruptError(f"a block of the journal is damaged: {cause}; fetch it again or restore the journal")
 
 
-def count_topics(block: bytes) -> list[int]:
-    """Return how many records each topic of a block has: see `hub.journal.packing.count_topics`.
-
-    Raises:
-        JournalCorruptError: The block is damaged.
-    """
-    try:
-        return _count_topics(block)
-    except ValueError as error:
-        raise _corrupt(error) from error
-
-
 def select(block: bytes, start: int, end: int, wanted: bytes | None = None) -> bytes:
     """Choose records of a block: see `hub.journal.packing.select`.
 
@@ -191,7 +167,7 @@ def merge(blocks: list[bytes]) -> bytes:
 
 
 def to_frames(block: bytes, limit_bytes: int = FRAME_BYTES) -> list[tuple[bytes, int]]:
-    """Turn a block into MESSAGES frames: see `hub.journal.unpacking.to_frames`.
+    """Turn a block into MESSAGES frames: see `hub.journal.packing.to_frames`.
 
     Raises:
         JournalCorruptError: The block is damaged.

@@ -26,13 +26,13 @@ from typing import Final
 from zlib import crc32
 
 from hub.errors import JournalCorruptError
-from hub.journal.column import Column
 from hub.journal.layout import (
     BLOCK_HEADER,
     CHECKED_FROM,
     ENCODINGS,
     RECORDS_LIMIT,
     SPARSE,
+    Column,
     Sections,
     join_sections,
     places_of,

@@ -39,30 +39,8 @@ from collections.abc import Sequence
 from itertools import accumulate, islice, pairwise
 from operator import ge, gt
 from struct import Struct
-from typing import NamedTuple
+from typing import Final, Literal, NamedTuple, get_args
 from zlib import crc32
-
-__all__ = [
-    "BLOCK_HEADER",
-    "CHECKED_FROM",
-    "ENCODINGS",
-    "MAGIC",
-    "OFFSET_LIMIT",
-    "RECORDS_LIMIT",
-    "SECTION_LIMIT_BYTES",
-    "SPARSE",
-    "TOPIC_LIMIT_BYTES",
-    "Columns",
-    "Layout",
-    "Records",
-    "Sections",
-    "columns_of",
-    "join_sections",
-    "places_of",
-    "read_layout",
-    "section_sizes",
-    "write_block",
-]
 
 if sys.byteorder != "little":  # pragma: no cover -- a column is read as it stands, here and in every reader
     raise ImportError("the journal works on little-endian machines only: its columns are mapped, not decoded")
@@ -92,6 +70,11 @@ TOPIC_LIMIT_BYTES = 2**16 - 1
 
 OFFSET_LIMIT = 2**62
 """Offsets are below it, so that sums of two do not overflow."""
+
+Column = Literal["offset", "time", "topic", "value"]
+"""What of a record can be asked for by itself; see `hub.journal.excerpt`."""
+
+COLUMNS: Final[tuple[Column, ...]] = get_args(Column)
 
 _ENCODING_LIMIT = 0b11  # the bits that a frame has for it
 

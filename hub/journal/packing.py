@@ -1,39 +1,24 @@
-"""From frames to blocks, and from blocks to others: `pack`, `select`, `merge`; and what is asked of all of a block.
+"""The loops of the journal, paid for every message: frames to blocks, blocks to blocks, and blocks to frames.
 
 ```
 parts   (time, [/a][/a][/b]...)  ── pack ──▶  block block block        dense, consecutive
                                               │  select ──▶  block      fewer records
-                                              └─ merge  ──▶  block      all of them
+                                              ├─ merge  ──▶  block      all of them
+                                              └─ to_frames ─▶ [/a BATCH 3][/b][/a]
 ```
 
-The loops of the journal: each is paid for every message. What a frame says of itself is not believed: a BATCH body is
-walked over value by value before it is cut.
-
-Cost, for a value of 100 bytes under one topic or a few, compiled and pure, the checksum (17 ns) with it:
-
-```
-pack a single frame, or of a BATCH       25 ns   1.6 µs, 0.8 µs     a map of 100 bytes in a BATCH 45 ns
-pack, each value of another topic       120 ns   1.9 µs
-select, for each record that is chosen   20 ns   0.7 µs             each that is passed over 4 ns, 0.2 µs
-merge                                    20 ns   0.7 µs
-count_topics                              1 ns   0.04 µs
-whole_checksum, of a block              600 ns   what crc32 takes: 20 ns a record
-```
-
-A block of one record takes 1.4 µs. More than a MiB at once costs what new memory costs besides.
-
-`hub/journal/_packing.pyx` is the compiled twin of this module, of `hub.journal.unpacking` and of `read_layout`;
-`hub.journal.block` chooses. Not here: what a block looks like (`hub.journal.layout`).
+The pure twin of `hub/journal/_packing.pyx`; `hub.journal.block` chooses. docs/performance.md says what they cost.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from operator import gt
 from zlib import crc32
 
-from hub.batch import value_ends
+from hub.batch import encode_values, value_ends
 from hub.frame import (
     BATCH_COUNT,
     BATCH_LIMIT_MESSAGES,
@@ -44,6 +29,7 @@ from hub.frame import (
     KIND_MESSAGES,
     Encoding,
     Frame,
+    encode_frame,
 )
 from hub.journal.layout import (
     CHECKED_FROM,
@@ -51,6 +37,7 @@ from hub.journal.layout import (
     RECORDS_LIMIT,
     SECTION_LIMIT_BYTES,
     SPARSE,
+    TOPIC_LIMIT_BYTES,
     Columns,
     Layout,
     Records,
@@ -58,19 +45,58 @@ from hub.journal.layout import (
     read_layout,
     write_block,
 )
-from hub.journal.values import skip_value
 
-__all__ = [
-    "BLOCK_BYTES",
-    "BLOCK_BYTES_LIMIT",
-    "BLOCK_RECORDS",
-    "count_topics",
-    "merge",
-    "pack",
-    "read_layout",
-    "select",
-    "whole_checksum",
-]
+# Values of msgpack
+
+# Of each first byte of msgpack: how many bytes of length follow it (-1: there is no such byte), else which of its own
+# bits are the length; how many bytes follow that whatever the length; and for each of the length, bytes and values.
+_LENGTH_BYTES = [0] * 256
+_LENGTH_BITS = [0] * 256
+_FIXED_BYTES = [0] * 256
+_BYTES_EACH = [0] * 256
+_VALUES_EACH = [0] * 256
+for _tag in range(0x80, 0x90):  # map
+    _LENGTH_BITS[_tag], _VALUES_EACH[_tag] = 0x0F, 2
+for _tag in range(0x90, 0xA0):  # array
+    _LENGTH_BITS[_tag], _VALUES_EACH[_tag] = 0x0F, 1
+for _tag in range(0xA0, 0xC0):  # str
+    _LENGTH_BITS[_tag], _BYTES_EACH[_tag] = 0x1F, 1
+_LENGTH_BYTES[0xC1] = -1
+for _tag, _width, _fixed in (  # bin, ext, str: a length, for ext a type, the bytes
+    *((0xC4, 1, 0), (0xC5, 2, 0), (0xC6, 4, 0)),
+    *((0xC7, 1, 1), (0xC8, 2, 1), (0xC9, 4, 1)),
+    *((0xD9, 1, 0), (0xDA, 2, 0), (0xDB, 4, 0)),
+):
+    _LENGTH_BYTES[_tag], _FIXED_BYTES[_tag], _BYTES_EACH[_tag] = _width, _fixed, 1
+for _tag, _fixed in zip(range(0xCA, 0xD9), (4, 8, 1, 2, 4, 8, 1, 2, 4, 8, 2, 3, 5, 9, 17), strict=True):
+    _FIXED_BYTES[_tag] = _fixed  # float, uint, int, fixext with its type
+for _tag, _width, _each in ((0xDC, 2, 1), (0xDD, 4, 1), (0xDE, 2, 2), (0xDF, 4, 2)):  # array, map
+    _LENGTH_BYTES[_tag], _VALUES_EACH[_tag] = _width, _each
+
+
+def skip_value(data: bytes | memoryview, position: int, end: int) -> int:
+    """Return where the msgpack value at `position` ends; -1 if it is malformed or does not end before `end`.
+
+    Nesting may be as deep as can be: what is still due is a number, not a stack.
+    """
+    due = 1
+    while due:
+        if due > end - position:  # each takes at least one byte
+            return -1
+        tag = data[position]
+        position += 1
+        width = _LENGTH_BYTES[tag]
+        if width < 0 or width > end - position:
+            return -1
+        length = int.from_bytes(data[position : position + width]) if width else tag & _LENGTH_BITS[tag]
+        position += width + _FIXED_BYTES[tag] + length * _BYTES_EACH[tag]
+        due += length * _VALUES_EACH[tag] - 1
+        if position > end:
+            return -1
+    return position
+
+
+# Frames to blocks, blocks to blocks
 
 BLOCK_RECORDS = 8_192
 """Records after which a block is cut, if the caller says nothing else: a reader who wants one reads all of it."""
@@ -340,17 +366,6 @@ def _check_consecutive(layouts: Sequence[Layout]) -> None:
         raise ValueError("the values or topics are too many bytes for one block")
 
 
-def count_topics(block: bytes) -> list[int]:
-    """Return how many records each topic of a block has, as the dictionary has them.
-
-    Raises:
-        ValueError: The block is damaged.
-    """
-    layout = read_layout(block)
-    counts = Counter(columns_of(memoryview(block), layout).topic_nos)
-    return [counts[number] for number in range(layout.topics)]
-
-
 def whole_checksum(block: bytes) -> int:
     """Return the crc32 of all bytes of a block. Its own checksum must be right; the compiled twin makes this one of it.
 
@@ -360,3 +375,154 @@ def whole_checksum(block: bytes) -> int:
     if len(block) < CHECKED_FROM:
         raise ValueError(f"{len(block)} bytes are shorter than a header")
     return crc32(block)
+
+
+# Blocks to frames
+
+FRAME_MESSAGES = 4_096
+"""Most values of one BATCH frame: cutting one in a queue walks over its values, so it must not hold all of a block."""
+
+FRAME_BYTES = 65_536
+"""Largest body of a BATCH frame, unless the caller says something else: where publishers stop too."""
+
+FRAMES_BYTES = 262_144
+"""Most bytes of frames that are handed out as one object, unless one frame is larger: what one read brings."""
+
+
+def to_frames(block: bytes, limit_bytes: int = FRAME_BYTES) -> list[tuple[bytes, int]]:
+    """Turn a block into MESSAGES frames.
+
+    Args:
+        block: Dense or sparse; offsets and times are left behind.
+        limit_bytes: Largest body of a frame with several values.
+
+    Returns:
+        Whole frames back to back, and how many messages they hold: several times, each up to `FRAMES_BYTES`.
+
+    Raises:
+        ValueError: The block is damaged.
+    """
+    layout = read_layout(block)
+    columns = columns_of(memoryview(block), layout)
+    topics = [columns.topic(number) for number in range(layout.topics)]
+    writer = _Writer(limit_bytes)
+    for index, (number, encoding) in enumerate(zip(columns.topic_nos, columns.encodings, strict=True)):
+        writer.add(topics[number], encoding, columns.value(index))
+    return writer.take()
+
+
+def frames_of_columns(  # noqa: PLR0913, PLR0917 -- two columns as Arrow has them, and which rows
+    topic_offsets: bytes | memoryview,
+    topic_data: bytes | memoryview | None,
+    value_offsets: bytes | memoryview,
+    value_data: bytes | memoryview | None,
+    start: int,
+    count: int,
+) -> list[tuple[bytes, int]]:
+    """Turn rows of two Arrow columns, the buffers of a string and of a binary array, into MESSAGES frames.
+
+    Args:
+        topic_offsets: int32: topic i is `topic_data[topic_offsets[i]:topic_offsets[i + 1]]`.
+        topic_data: UTF-8, which is not checked here. None is empty, as Arrow has it.
+        value_offsets: int32, the same of the values.
+        value_data: Values as msgpack.
+        start: The first row.
+        count: How many rows.
+
+    Returns:
+        As `to_frames`.
+
+    Raises:
+        ValueError: There are not so many rows, an offset leads out of its data, or a topic is longer than a frame
+            can bear.
+    """
+    topics = _rows("topics", topic_offsets, topic_data, start, count)
+    values = _rows("values", value_offsets, value_data, start, count)
+    writer = _Writer(FRAME_BYTES)
+    for topic, value in zip(topics, values, strict=True):
+        if len(topic) > TOPIC_LIMIT_BYTES:
+            raise ValueError("a topic is longer than a frame can bear")
+        writer.add(topic, Encoding.MSGPACK, value)
+    return writer.take()
+
+
+def _rows(
+    name: str, offsets: bytes | memoryview, data: bytes | memoryview | None, start: int, count: int
+) -> Iterable[bytes]:
+    """Return rows of a column.
+
+    Raises:
+        ValueError: They are not there.
+    """
+    there = memoryview(offsets).nbytes // 4 - 1
+    if start < 0 or count < 0 or start + count > max(there, 0):
+        raise ValueError(f"the rows {start} to {start + count} of {name}, there are {max(there, 0)}")
+    if not count:
+        return ()
+    ends: Sequence[int] = memoryview(offsets).cast("B")[4 * start : 4 * (start + count + 1)].cast("i")
+    view = memoryview(data or b"").cast("B")
+    if ends[0] < 0 or ends[-1] > len(view) or any(map(gt, ends, ends[1:])):
+        raise ValueError(f"the offsets of {name} do not ascend within the {len(view)} bytes")
+    return (bytes(view[begin:end]) for begin, end in pairwise(ends))
+
+
+class _Writer:
+    """A writer of frames: it joins messages to frames, and frames to larger bytes."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        # Topic of the run that is being collected.
+        self._topic = b""
+        # Values of that topic in a row which go in one frame; empty once that was ended.
+        self._run: list[bytes] = []
+        # Length of these values, bytes.
+        self._run_bytes = 0
+        # Frames that are whole and were not handed out yet.
+        self._frames: list[bytes] = []
+        # Length of these frames, bytes.
+        self._size = 0
+        # How many messages they hold.
+        self._messages = 0
+        # What is ready to be handed out, each with its number of messages.
+        self._done: list[tuple[bytes, int]] = []
+
+    def add(self, topic: bytes, encoding: int, value: bytes) -> None:
+        """Append one message."""
+        if encoding != Encoding.MSGPACK or skip_value(value, 0, len(value)) != len(value):
+            self._end_run()
+            self._put(encode_frame(KIND_MESSAGES, value, key=topic, flags=encoding << 1), 1)
+            return
+        if (
+            topic != self._topic
+            or len(self._run) == FRAME_MESSAGES
+            or self._run_bytes + len(value) + BATCH_COUNT.size > self._limit_bytes
+        ):
+            self._end_run()
+            self._topic = topic
+        self._run.append(value)
+        self._run_bytes += len(value)
+
+    def take(self) -> list[tuple[bytes, int]]:
+        """Return all frames that were made of what was appended."""
+        self._end_run()
+        self._end_frames()
+        return self._done
+
+    def _end_run(self) -> None:
+        if self._run:
+            self._put(encode_values(self._topic, self._run), len(self._run))
+            self._run = []
+            self._run_bytes = 0
+
+    def _put(self, frame: bytes, messages: int) -> None:
+        if self._size + len(frame) > FRAMES_BYTES:
+            self._end_frames()
+        self._frames.append(frame)
+        self._size += len(frame)
+        self._messages += messages
+
+    def _end_frames(self) -> None:
+        if self._frames:
+            self._done.append((b"".join(self._frames), self._messages))
+            self._frames = []
+            self._size = self._messages = 0

@@ -1,28 +1,89 @@
-"""`Wanted`: the prefixes of one reader, so that asking whether a topic is among them costs the same for one or 10,000.
+"""Which blocks and topics a reader wants: listings of blocks, and `Wanted`, the prefixes of one reader.
 
-They are kept sorted, and none of them begins with another. So the only one that a text can begin with is its neighbour
-to the left: anything sorted between the two would begin with it as well. And the first that begins with a text, if any
-does, is its neighbour to the right.
-
-Frozen, but for what it has answered, which it remembers: neighbours have the same listings. Cost: O(log n) a question,
-about 0.4 µs; of a listing that for each of its texts, and 0.1 µs when it comes again.
+A listing has up to `LISTED_LIMIT` texts, one a line, such that each topic of the block begins with one of them: the
+topics themselves if they are few, else as many of their first components as leave so few. A reader passes over blocks
+whose listing agrees with none of its prefixes.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from hub.journal.listing import listed_texts
+from hub.errors import JournalCorruptError
 
-__all__ = ["Wanted"]
+LISTED_LIMIT = 64
+"""Most texts of a listing. A site's logs have about as many topics; 64 of 20 bytes are 1.3 KiB beside 1 MiB."""
+
+_SEPARATOR = "\n"  # no topic holds a control character
 
 _REMEMBERED = 1_024
 """Listings whose answer is remembered, each of some bytes up to 1 KiB: of a reader's blocks, and of their parts."""
 
 
+def listing(topics: Iterable[str]) -> bytes:
+    """Return the listing of these topics."""
+    return _SEPARATOR.join(sorted(_shortened(set(topics)))).encode()
+
+
+def listed_texts(listed: bytes) -> list[str]:
+    """Return the texts of a listing.
+
+    Raises:
+        JournalCorruptError: It is none.
+    """
+    try:
+        return listed.decode().split(_SEPARATOR)
+    except UnicodeDecodeError as error:
+        raise JournalCorruptError("a listing of topics that is no text") from error
+
+
+def counted_in_short(topics: Counter[str]) -> tuple[tuple[tuple[str, int], ...], bool]:
+    """Return how many records each topic has, or of more than `LISTED_LIMIT` topics each text of their listing.
+
+    Returns:
+        The counts, by topic; and whether these are whole topics.
+    """
+    is_whole = len(topics) <= LISTED_LIMIT
+    if not is_whole:
+        texts = sorted(_shortened(set(topics)))
+        counts: Counter[str] = Counter()
+        for topic, count in topics.items():
+            counts[next(text for text in texts if topic.startswith(text))] += count
+        topics = counts
+    return tuple(sorted(topics.items())), is_whole
+
+
+def _shortened(texts: set[str]) -> set[str]:
+    """Leave as many components as give few enough texts; without any, one empty text is left.
+
+    Fewer components never give more texts, so that the right number is found by halving.
+    """
+    if len(texts) <= LISTED_LIMIT:
+        return texts
+    fits, too_many = -1, max(text.count("/") for text in texts)
+    best = {""}
+    while too_many - fits > 1:
+        slashes = (fits + too_many) // 2
+        cut = {_cut(text, slashes) for text in texts}
+        if len(cut) > LISTED_LIMIT:
+            too_many = slashes
+        else:
+            fits, best = slashes, cut
+    return best
+
+
+def _cut(text: str, slashes: int) -> str:
+    parts = text.split("/", slashes + 1)
+    return text if len(parts) <= slashes + 1 else text[: -len(parts[-1]) - 1]
+
+
 class Wanted:
-    """The prefixes of topics that one reader wants.
+    """The prefixes of topics that one reader wants; a question takes 0.4 µs for one prefix as for 10,000.
+
+    The prefixes are kept sorted, and none of them begins with another. So the only one that a text can begin with is
+    its neighbour to the left, and the first that begins with a text is its neighbour to the right.
 
     Args:
         prefixes: One or more.
@@ -33,9 +94,8 @@ class Wanted:
 
     def __init__(self, prefixes: Iterable[str], may_read: Callable[[str], bool] | None = None) -> None:
         self._may_read = may_read
-        # What `may_hold` has answered.
+        # What `may_hold` has answered: neighbours have the same listings.
         self._answers: dict[bytes, bool] = {}
-        # In their order, without those that another one covers.
         self._prefixes: list[str] = []
         for prefix in sorted(prefixes):
             if not self._prefixes or not prefix.startswith(self._prefixes[-1]):
@@ -43,12 +103,12 @@ class Wanted:
 
     @property
     def prefixes(self) -> tuple[str, ...]:
-        """Return the prefixes, in their order, without those that another one covers."""
+        """The prefixes, in their order, without those that another one covers."""
         return tuple(self._prefixes)
 
     @property
     def is_all(self) -> bool:
-        """Return whether every topic is wanted."""
+        """Whether every topic is wanted."""
         return self._prefixes == [""] and self._may_read is None
 
     def holds(self, topic: str) -> bool:
@@ -56,7 +116,6 @@ class Wanted:
         return self._begins(topic) and (self._may_read is None or self._may_read(topic))
 
     def _begins(self, topic: str) -> bool:
-        """Return whether a topic begins with one of the prefixes."""
         place = bisect_right(self._prefixes, topic)
         return place > 0 and topic.startswith(self._prefixes[place - 1])
 
@@ -67,10 +126,7 @@ class Wanted:
         return bytes([self.holds(topic) for topic in topics])
 
     def may_hold(self, listed: bytes) -> bool:
-        """Return whether a block with this listing (`hub.journal.listing`) may hold a topic that is wanted.
-
-        What is granted is not asked: a listing has beginnings of topics, and says nothing of what may be read.
-        """
+        """Return whether a block with this listing may hold a topic that is wanted, granted or not."""
         answer = self._answers.get(listed)
         if answer is None:
             answer = self.is_all or self.may_hold_any(listed_texts(listed))
@@ -79,7 +135,7 @@ class Wanted:
         return answer
 
     def may_hold_any(self, texts: Iterable[str]) -> bool:
-        """Return whether something that begins with one of these texts may be wanted."""
+        """Return whether a topic that begins with one of these texts may be wanted."""
         return any(self._begins(text) or self._continues(text) for text in texts)
 
     def may_hold_between(self, least: str, most: str) -> bool:
@@ -90,6 +146,5 @@ class Wanted:
         return place < len(self._prefixes) and self._prefixes[place] <= most
 
     def _continues(self, text: str) -> bool:
-        """Return whether one of the prefixes begins with `text`: then what begins with `text` may be wanted."""
         place = bisect_left(self._prefixes, text)
         return place < len(self._prefixes) and self._prefixes[place].startswith(text)

@@ -19,8 +19,8 @@ from cyclopts import App, Parameter
 
 from hub.errors import JournalUnavailableError
 from hub.journal.block import Block
-from hub.journal.listing import listed_texts
-from hub.journal.wanted import Wanted
+from hub.journal.segment import Row
+from hub.journal.wanted import Wanted, listed_texts
 from peers.cli.admin import ask, json_lines
 from peers.cli.flag_values import check_count, moment
 from peers.cli.journal_reading import (
@@ -36,11 +36,10 @@ from peers.cli.journal_reading import (
 from peers.cli.output import shown_bar
 from peers.cli.texts import Cell, amount, columns, examples, kib, print_json, show
 from peers.cli.url import HubFlags
-from peers.journal.damage import Damage
+from peers.journal.folder import segment_path
 from peers.journal.history import History
-from peers.journal.segments.folder import segment_path
-from peers.journal.segments.segment import Segment
-from peers.journal.view import BlockRow, View
+from peers.journal.segment import Segment
+from peers.journal.view import Damage, View
 
 if TYPE_CHECKING:
     from hub.journal.manifest import Entry
@@ -77,7 +76,7 @@ def ls(
 
 
 def _list_blocks(history: History, damages: Damages, limit: int | None, *, json: bool) -> None:
-    rows: deque[BlockRow | Entry] = deque(maxlen=limit or (None if json else _LISTED_ROWS))
+    rows: deque[Row | Entry] = deque(maxlen=limit or (None if json else _LISTED_ROWS))
     count = 0
     for row in _rows(history):
         if isinstance(row, Damage):
@@ -92,7 +91,7 @@ def _list_blocks(history: History, damages: Damages, limit: int | None, *, json:
     _tell_rest(count - len(rows), "older blocks")
 
 
-def _rows(history: History) -> Iterator[BlockRow | Entry | Damage]:
+def _rows(history: History) -> Iterator[Row | Entry | Damage]:
     """Yield the files of the tier that begin before what is here, and what they lack; then the blocks."""
     for entry in history.files():
         yield entry
@@ -101,7 +100,7 @@ def _rows(history: History) -> Iterator[BlockRow | Entry | Damage]:
     yield from index(history.view)
 
 
-def _block_object(row: BlockRow | Entry) -> dict[str, Any]:
+def _block_object(row: Row | Entry) -> dict[str, Any]:
     return {
         "first": row.first,
         "next": row.next,
@@ -113,17 +112,17 @@ def _block_object(row: BlockRow | Entry) -> dict[str, Any]:
     }
 
 
-def _block_cells(row: BlockRow | Entry) -> Sequence[str]:
+def _block_cells(row: Row | Entry) -> Sequence[str]:
     times = moment(row.earliest_us), moment(row.latest_us)
     return (str(row.first), str(row.next), amount(_records(row)), kib(row.size_bytes), *times, _where(row))
 
 
-def _records(row: BlockRow | Entry) -> int:
-    return row.next - row.first if isinstance(row, BlockRow) else row.records
+def _records(row: Row | Entry) -> int:
+    return row.next - row.first if isinstance(row, Row) else row.records
 
 
-def _where(row: BlockRow | Entry) -> str:
-    return "folder" if isinstance(row, BlockRow) else "tier"
+def _where(row: Row | Entry) -> str:
+    return "folder" if isinstance(row, Row) else "tier"
 
 
 def _list_topics(history: History, damages: Damages, limit: int | None, *, json: bool) -> None:
@@ -212,8 +211,8 @@ def _object(history: History, damages: Damages, *, tells_ranges: bool) -> dict[s
         "records": there.records + here.records,
         "blocks": here.parts,
         "block_bytes": here.size_bytes,
-        "segments": len(view.catalog.firsts),
-        "file_bytes": sum(_size_bytes(segment_path(view.path, first)) for first in view.catalog.firsts),
+        "segments": len(view.firsts),
+        "file_bytes": sum(_size_bytes(segment_path(view.path, first)) for first in view.firsts),
         "tier": history.address or None,
         "first_here": view.extent.first,
         "tier_files": there.parts,
@@ -311,29 +310,27 @@ def survey(view: View) -> Iterator[Stretch | Flaw]:
     Raises:
         JournalUnavailableError: It cannot be read now, for another reason than damage.
     """
-    catalog = view.catalog
     journal_id = view.id
-    position = catalog.firsts[0]
-    for number, first in enumerate(catalog.firsts):
+    position = view.firsts[0]
+    for number, first in enumerate(view.firsts):
+        end = view.end_of(number)
         try:
-            segment = catalog.segment(number)
+            segment = view.segment(number)
         except JournalUnavailableError:
-            if Path(f"{catalog.path}/{first:020}.seg").exists():
+            if Path(segment_path(view.path, first)).exists():
                 raise
-            position = catalog.end_of(number) or position  # a hub has deleted it
+            position = end or position  # a hub has deleted it
             continue
         yield from _segment_flaws(segment, journal_id)
-        if not segment.rows and catalog.end_of(number) is not None:
-            yield Stretch(first, catalog.end_of(number), "no block of the segment can be found")
-            position = catalog.end_of(number) or position
-        if segment.next <= position and segment.rows:
-            continue  # what the one before it was made of
+        if not segment.rows and end is not None:
+            yield Stretch(first, end, "no block of the segment can be found")
+            position = end
         for row in segment.rows:
             if row.first > position:
                 yield Stretch(position, row.first, "missing: no block has them")
             elif row.first < position:
                 yield Stretch(row.first, position, "more than one block has them")
-            yield Stretch(row.first, row.next, _flaw_of(view, BlockRow(first, row)))
+            yield Stretch(row.first, row.next, _flaw_of(view, row))
             position = max(position, row.next)
 
 
@@ -372,13 +369,13 @@ def _segment_flaws(segment: Segment, journal_id: bytes) -> Iterator[Flaw]:
         yield Flaw(f"{name}: a segment of another journal")
 
 
-def _flaw_of(view: View, row: BlockRow) -> str:
+def _flaw_of(view: View, row: Row) -> str:
     """Return what is wrong with a block, empty if nothing is."""
     flaw = view.flaw_of(row)
     return flaw or _contradiction(view.block(row), row)
 
 
-def _contradiction(block: Block, row: BlockRow) -> str:
+def _contradiction(block: Block, row: Row) -> str:
     times = row.earliest_us <= min(block.times) and max(block.times) <= row.latest_us
     listed = all(map(Wanted(listed_texts(row.topics)).holds, block.topics))
     if not times or not listed or len(block.data) != row.size_bytes:

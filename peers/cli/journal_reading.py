@@ -20,14 +20,14 @@ from cyclopts import Parameter
 
 from hub.errors import GoneError, JournalUnavailableError, StorageError, UsageError
 from hub.journal.block import Block
+from hub.journal.segment import Row
 from peers.cli.flag_values import FlagError, time_us_of
 from peers.cli.output import shown_bar
 from peers.cli.texts import escaped
-from peers.journal.damage import Damage
 from peers.journal.history import History
 from peers.journal.tier.owner import read_copied
 from peers.journal.tier.place import PATIENT, TierUnavailableError
-from peers.journal.view import BlockRow, Fetched, View
+from peers.journal.view import Damage, Fetched, View
 
 _LINES = 100
 """Most lines that are told; of further ones only their number is. `hub journal verify` lists more."""
@@ -277,7 +277,7 @@ def _piece(fetched: Fetched) -> Piece:
     return Piece([Block.parse(block, verify=False) for block in fetched.blocks], fetched.next)
 
 
-def index(view: View) -> Iterator[BlockRow | Damage]:
+def index(view: View) -> Iterator[Row | Damage]:
     """Yield what is known of each block, and where nothing is, why, of one state of the journal.
 
     Raises:

@@ -10,15 +10,15 @@ from cyclopts import App, Parameter
 
 from hub.errors import UsageError
 from hub.journal.manifest import Entry
-from hub.journal.segment.header import ID_BYTES
+from hub.journal.segment import ID_BYTES
 from peers.cli.flag_values import check_count, moment
 from peers.cli.journal import Soundness
 from peers.cli.journal_reading import JournalPath, opened
 from peers.cli.output import shown_bar
 from peers.cli.texts import amount, examples, kib, print_json, show
-from peers.journal.damage import Damage
 from peers.journal.tier.owner import read_copied
 from peers.journal.tier.place import check_installed, place_at
+from peers.journal.view import Damage
 
 if TYPE_CHECKING:
     from peers.journal.tier.files import TierFiles
@@ -153,7 +153,7 @@ def status(
         if copied is None:
             raise UsageError(f"{path}: was never copied; a hub with journal.tier does that, once a segment is sealed")
         held = files_of(copied.tier, view.id)
-        here, sealed = view.extent, view.catalog.firsts[-1]
+        here, sealed = view.extent, view.firsts[-1]
     following = held.next or 0
     behind = max(0, sealed - following)
     files = size_bytes = raw_bytes = 0

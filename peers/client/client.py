@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self, Unpack
 
 from hub.batch import Message
 from hub.errors import UsageError
-from hub.journal.column import Column
+from hub.journal.layout import Column
 from hub.names.grammar import check_name
 from hub.tags.rules import check_rule
 from peers.client.dial import Destination, Remote

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 from hub.errors import GoneError, UsageError
 from hub.journal.block import Block
-from hub.journal.column import COLUMNS, Column
 from hub.journal.excerpt import whole_of
+from hub.journal.layout import COLUMNS, Column
 from hub.topics import check_prefix
 from peers.client.journal import JournalAccess, look_at, replaced, time_us
 from peers.client.values import BadMessage, decode_body

@@ -49,9 +49,9 @@ from peers.connections.zeek_diallers import bridge_dialler, broker_dialler, clus
 from peers.daemon.reviewing import Vouching, judge_certificate, review
 from peers.daemon.sources import Loaded, guarded, is_loopback, reaches_strangers
 from peers.daemon.telling import Telling
+from peers.journal.folder import JournalFullError
 from peers.journal.journal import Journal
 from peers.journal.no_journal import NoJournal
-from peers.journal.segments.folder import JournalFullError
 from peers.node.memory import MemoryWatch
 from peers.node.node import Connected, Node
 from peers.transport.endpoints import Endpoint, Scheme

@@ -20,9 +20,8 @@ from typing import TYPE_CHECKING
 
 from hub.errors import GoneError
 from hub.journal.wanted import Wanted
-from peers.journal.damage import Damage
 from peers.journal.tier.place import HASTY, Patience, check_address, check_installed, place_at
-from peers.journal.view import Extent, Fetched, View
+from peers.journal.view import Damage, Extent, Fetched, View
 
 if TYPE_CHECKING:
     from hub.journal.manifest import Entry

@@ -28,7 +28,7 @@ from hub.core import Core
 from hub.errors import CloseCode, InvalidTopicError, JournalUnavailableError, RejectedError, UsageError
 from hub.frame import HEADER_BYTES
 from hub.handler import Handler
-from hub.journal.epoch import end_of
+from hub.journal.segment import end_of
 from hub.quotas.usage import Usage
 from hub.routes import Route
 from hub.settings.sections import JournalSettings, Limits
@@ -148,7 +148,7 @@ class Journal:
 
     @property
     def epoch(self) -> int:
-        """The epoch of the journal (`hub.journal.epoch`): in which all offsets are told now."""
+        """The epoch of the journal (`hub.journal.segment`): in which all offsets are told now."""
         return self._epochs[-1].number
 
     @property

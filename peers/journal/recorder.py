@@ -37,7 +37,7 @@ from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError, StorageError
 from hub.events import Event
 from hub.handler import Handler
-from hub.journal.segment.mark import Write
+from hub.journal.segment import Write
 from hub.origin import Origin
 from hub.overflow import QueueLimits
 from hub.statistics import Histogram, HistogramStatistics

@@ -34,7 +34,7 @@ from hub.batch import Batch
 from hub.core import Core
 from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.handler import Handler
-from hub.journal.segment.mark import Write
+from hub.journal.segment import Write
 from hub.memory import STAGED_PARTS
 from hub.policy.policy import Rights
 from hub.quotas.resource import Resource

@@ -6,16 +6,10 @@ add(parts) ... commit()    [block][block][mark]  one append to the newest segmen
                            what is too old or too much goes, whole segments at a time
 ```
 
-What is added becomes blocks, and is written once. It has happened when the mark behind it stands there: what a crash
-leaves without one is cut off when the folder is opened. Only the newest segment is looked at then; the others are
-sealed. Each begins with a mark that says what every writer has committed last, so that nobody need look further back.
-
-Owner: one thread (`peers.journal.writer`). Invariants: a commit is all or nothing, and offsets are dense: what failed
-has taken none; when `commit` has returned, records survive a crash of the process, with `full_sync` also one of the
-machine.
-
-Not here: when to commit (`peers.journal.writer`), blocks and entries (`peers.journal.segments.commit`), reading
-(`peers.journal.view`).
+It has happened when the mark behind it stands in the segment: what a crash leaves without one is cut off when the
+folder is opened. Only the newest segment is looked at then. A commit is all or nothing, and offsets are dense: what
+failed has taken none. When `commit` has returned, records survive a crash of the process, with `full_sync` also one of
+the machine. One thread uses it (`peers.journal.writer`).
 """
 
 from __future__ import annotations
@@ -23,27 +17,17 @@ from __future__ import annotations
 import os
 import secrets
 import time
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from hub.errors import JournalCorruptError, JournalUnavailableError, StorageError
-from hub.journal.epoch import Epoch, begun
-from hub.journal.segment.footer import Row
-from hub.journal.segment.header import ID_BYTES, Header
-from hub.journal.segment.mark import Mark, Write
-from peers.journal.segments.active import Active, newest
-from peers.journal.segments.codec import Compressor
-from peers.journal.segments.commit import Commit, Parts, footer_of, mark_entry, topic_counts
-from peers.journal.segments.folder import Folder, firsts, segment_path, translated
-from peers.journal.segments.segment import Segment, latest_us
-from peers.journal.segments.tidying import is_untidy, join
-from peers.journal.whole_file import MAKING
-
-__all__ = ["WRITERS_LIMIT", "Retention", "Segmenting", "Store"]
+from hub.journal.segment import ID_BYTES, Epoch, Footer, Header, Mark, Write, begun
+from peers.journal.active import Active, Commit, Parts, is_untidy, mark_entry, newest, write_again
+from peers.journal.folder import MAKING, Folder, firsts, segment_path, translated
+from peers.journal.segment import Compressor, latest_us
 
 WRITERS_LIMIT = 10_000
 """Writers whose last batch is remembered. A Spark query keeps its name for as long as it keeps its checkpoint; of more
@@ -55,20 +39,8 @@ _HELD_BYTES = 4 * 1024 * 1024
 _PROBE_BYTES = 4 * 1024 * 1024
 """Written, and taken back, to see whether there is room again: a few full blocks."""
 
-_JOINED_LIMIT = 64
-"""Most segments that are joined at once, and so most that a crash can leave covered by another one."""
-
-_COUNTED_AT_ONCE = 8
-"""Blocks of those found at the start whose topics are counted with each commit: at most 10 ms."""
-
-_JOINED_BYTES = 8 * 1024 * 1024
-"""What segments that are joined have at most: the writer waits for it, 0.3 s where all of it is compressed."""
-
 _SHARES = 8
 """So many segments there are at least, once as much is kept as may be."""
-
-_LIKE_FACTOR = 2
-"""A segment is joined with those behind it while it is at most so many times as long as they are together."""
 
 _SYNC_S = 1.0
 """How often what was committed is brought to the disk where a commit does not wait for that, seconds."""
@@ -82,11 +54,6 @@ class Retention(NamedTuple):
     behind_bytes: int = 0
     """What is not in the tier yet is kept nevertheless, up to so much in all; 0 where there is no tier."""
 
-    @property
-    def share(self) -> Retention:
-        """The most that one segment may hold: retention deletes whole ones, and is to come close to what it says."""
-        return Retention(self.bytes // _SHARES + 1, self.age_us // _SHARES + 1)
-
 
 class Segmenting(NamedTuple):
     """When a segment is sealed."""
@@ -99,14 +66,12 @@ class Segmenting(NamedTuple):
     """Once it has so many: at 100 commits a second after 40 s. After a crash each takes 20 µs."""
 
     def within(self, retention: Retention) -> Segmenting:
-        """Return limits so small that no segment holds more than its share of what is kept."""
-        share = retention.share
-        return self._replace(bytes=min(self.bytes, share.bytes), age_us=min(self.age_us, share.age_us))
+        """Return limits so small that no segment holds more than its share of what is kept: whole ones are deleted."""
+        share_bytes, share_us = retention.bytes // _SHARES + 1, retention.age_us // _SHARES + 1
+        return self._replace(bytes=min(self.bytes, share_bytes), age_us=min(self.age_us, share_us))
 
 
 class _Sealed(NamedTuple):
-    """A segment that never changes again."""
-
     first: int
     size_bytes: int
 
@@ -119,7 +84,6 @@ class Store:
         full_sync: Whether a commit waits for the disk.
         retention: How much is kept, and for how long.
         segmenting: When a segment is sealed.
-        tidies: Whether segments with many small blocks are written again when they are sealed.
         compresses: Whether blocks are compressed.
 
     Raises:
@@ -127,21 +91,19 @@ class Store:
         JournalUnavailableError: It cannot be opened, or another hub has it.
     """
 
-    def __init__(  # noqa: PLR0913 -- all but two have a default
+    def __init__(
         self,
         path: str,
         *,
         full_sync: bool,
         retention: Retention,
         segmenting: Segmenting | None = None,
-        tidies: bool = True,
         compresses: bool = True,
     ) -> None:
         self.path = str(Path(path).resolve())
         self.copied = 0
-        """Everything before this offset is in the tier. Whoever copies sets it, in whatever thread."""
+        """Everything before this offset is in the tier. The tiering sets it, in another thread."""
         self._full_sync = full_sync
-        self._tidies = tidies
         self._compressor = Compressor(is_on=compresses)
         self._retention = retention
         self._segmenting = (segmenting or Segmenting()).within(retention)
@@ -157,10 +119,6 @@ class Store:
         self._begun_us = 0
         # How many batches of writers the marks of the newest segment have.
         self._noted = 0
-        # How many records each topic has in the newest segment.
-        self._topics: Counter[str] = Counter()
-        # Blocks of the newest segment whose records are not among them: those that it had when it was opened.
-        self._uncounted: list[Row] = []
         # When what was committed was brought to the disk last, s of the monotonic clock.
         self._synced_s = time.monotonic()
         # The oldest sealed segment, and the time of its latest record, as they were looked up last.
@@ -169,7 +127,6 @@ class Store:
         self._is_overdue = False
         # How much of the newest segment a mark in it says is on the disk, or did so when the journal was opened.
         self._told_bytes = 0
-        # True once `close` was called.
         self._closed = False
         self._folder = Folder(self.path)
         try:
@@ -179,27 +136,8 @@ class Store:
             self._folder.release()
             raise
 
-    @staticmethod
-    def make(path: str, journal_id: bytes, first: int) -> None:
-        """Make an empty journal with a known id, which begins at an offset: one that is taken over.
-
-        Raises:
-            JournalCorruptError, JournalUnavailableError: It cannot be made.
-        """
-        folder = Folder(path)
-        try:
-            with translated(path):
-                header = Header(journal_id, first, time.time_ns() // 1000)
-                Active.create(path, header, mark_entry(Mark(0), first)).close()
-        finally:
-            folder.release()
-
     def _read(self) -> None:
-        """Find out how far the journal reaches: from the names of its segments, and the newest of them.
-
-        Raises:
-            JournalCorruptError, OSError: It cannot be opened.
-        """
+        """Find out how far the journal reaches: from the names of its segments, and the newest of them."""
         places = firsts(self.path)
         if not places:
             self._sealed: list[_Sealed] = []
@@ -207,22 +145,10 @@ class Store:
             self._begin(Header(secrets.token_bytes(ID_BYTES), 0, time.time_ns() // 1000))
         else:
             self._sealed = [_Sealed(first, _size_of(self.path, first)) for first in places[:-1]]
-            self._delete_covered()
             self._take_up(places[-1], self._sealed[-1].first if self._sealed else None)
         self.id = self._active.header.id
         self.next = self._active.next
         self._told_bytes = self._active.size_bytes
-
-    def _delete_covered(self) -> None:
-        """Delete segments that the one before them covers: a crash came between joining them and this."""
-        position = 0
-        for one in self._sealed[-_JOINED_LIMIT:]:
-            segment = Segment(self.path, one.first)
-            segment.close()
-            if one.first < position and segment.next <= position:
-                os.unlink(segment_path(self.path, one.first))  # noqa: PTH108
-                self._sealed.remove(one)
-            position = max(position, segment.next)
 
     def _take_up(self, first: int, before: int | None) -> None:
         """Go on behind the last commit of the newest segment."""
@@ -231,7 +157,6 @@ class Store:
         self._begin_epoch(found.epochs, found.next)
         if not found.is_final:
             self._active = Active.open(self.path, found.header, found.size_bytes, found.rows)
-            self._uncounted = list(found.rows)
             self._noted = len(found.writes)
             self._begun_us = found.rows[0].earliest_us if found.rows else 0
         elif found.next == first:
@@ -246,20 +171,14 @@ class Store:
         self._has_epochs = found == self.epochs
 
     def _begin(self, header: Header) -> None:
-        """Begin a segment, with what writers have committed.
-
-        Raises:
-            OSError: It cannot be written; nothing has changed.
-        """
+        """Begin a segment, with what writers have committed; if that fails, nothing has changed."""
         mark = mark_entry(Mark(0, tuple(self._writes.values()), epochs=self.epochs), header.first)
         self._active = Active.create(self.path, header, mark)
         self._noted = len(self._writes)
         self._has_epochs = True
         self._folder.sync()
-        self._topics, self._uncounted = Counter(), []
 
     def _remember(self, writes: Iterable[Write]) -> None:
-        """Remember what writers have committed."""
         for write in writes:
             self._writes.pop(write.query, None)
             self._writes[write.query] = write
@@ -300,18 +219,8 @@ class Store:
             if commit.entries_bytes >= _HELD_BYTES:
                 self._active.write(commit.take())
 
-    def skip(self, following: int) -> None:
-        """Go on at a later offset: what is before it is missing, and told to be. No commit may be open.
-
-        Raises:
-            JournalUnavailableError: The segment that begins there cannot be written.
-        """
-        with translated(self.path):
-            self._seal(following, time.time_ns() // 1000)
-        self.next = following
-
     def commit(self, writes: Iterable[Write] = (), *, now_us: int) -> Collection[str]:
-        """Commit what was added, and what writers have completed with it.
+        """Commit what was added.
 
         Args:
             writes: Batches of writers that it completes.
@@ -321,7 +230,7 @@ class Store:
             The topics of the records that were committed.
 
         Raises:
-            JournalUnavailableError: Nothing of the commit stands; or it stands in a folder that nobody finds any more.
+            JournalUnavailableError: Nothing of the commit stands; or its folder was deleted or moved.
         """
         with self._attempt() as commit:
             if self._is_overdue:
@@ -333,10 +242,10 @@ class Store:
                 self._active.write(commit.take())
                 if self._full_sync or told:  # else the number might be given again, where a clock was set back
                     self._active.sync()
-            self._check_in_place()
+            if not self._folder.is_in_place or not self._active.is_in_place:
+                raise self._gone()
         self._active.commit(commit.rows)
         self._has_epochs |= bool(commit.rows or noted)
-        self._topics.update(commit.topics)
         self._noted += len(noted)
         if commit.rows and len(self._active.rows) == len(commit.rows):
             self._begun_us = now_us
@@ -347,15 +256,6 @@ class Store:
         except OSError:  # what is committed is committed; the next commit tries it again first
             self._is_overdue = True
         return commit.topics
-
-    def _check_in_place(self) -> None:
-        """See to it that what is written can be found again.
-
-        Raises:
-            JournalUnavailableError: The folder or its newest segment was deleted, moved or replaced.
-        """
-        if not self._folder.is_in_place or not self._active.is_in_place:
-            raise self._gone()
 
     def _gone(self) -> JournalUnavailableError:
         text = f"{self.path}: deleted or moved while the hub had it open; put it back, or restart the hub"
@@ -384,15 +284,12 @@ class Store:
     # Segments.
 
     def _look_after(self, now_us: int) -> None:
-        """Seal what is full, delete what is too old or too much, sync what is due.
-
-        Raises:
-            OSError: That failed, and is to be tried again.
-        """
-        self._count_found(_COUNTED_AT_ONCE)
+        """Seal what is full, delete what is too old or too much, sync what is due; a failure is to be tried again."""
         if self._is_full(now_us):
-            self._seal(self._active.next, now_us)
-        self._retire(now_us)
+            self._seal(now_us)
+        while self._sealed and (self._is_too_much() or self._is_old(now_us)) and not self._is_awaited():
+            os.unlink(segment_path(self.path, self._sealed[0].first))  # noqa: PTH108
+            self._sealed.pop(0)
         if self._active.synced_bytes < self._active.size_bytes and time.monotonic() - self._synced_s >= _SYNC_S:
             self._active.sync()
             self._synced_s = time.monotonic()
@@ -405,86 +302,21 @@ class Store:
         is_long |= len(self._active.rows) >= self._segmenting.blocks
         return is_long or now_us - self._begun_us >= self._segmenting.age_us
 
-    def _seal(self, following: int, now_us: int) -> None:
-        """Seal the newest segment, and begin the next one at an offset.
-
-        Raises:
-            OSError: It cannot be written; the newest segment is as it was.
-        """
+    def _seal(self, now_us: int) -> None:
+        """Seal the newest segment, and begin the next one; if that fails, the newest segment is as it was."""
         old = self._active
-        self._count_found(len(self._uncounted))
-        old.seal(footer_of(old.rows, self._topics, self.writes, self.epochs))
+        first = old.header.first
+        old.seal(Footer(old.rows, self.writes, self.epochs))
         try:
-            self._begin(Header(self.id, following, now_us))
+            self._begin(Header(self.id, old.next, now_us))
         except OSError:
             old.unseal()
             raise
-        self._sealed.append(_Sealed(old.header.first, old.size_bytes))
+        self._sealed.append(_Sealed(first, old.size_bytes))
         old.close()
-        if self._tidies:
+        if is_untidy(old.rows):
             with suppress(OSError, StorageError):  # it stays as it is
-                if is_untidy(old.rows):
-                    self._join(self._sealed[-1:])
-                run = self._small_run()
-                if len(run) > 1:
-                    self._join(run)
-
-    def _count_found(self, limit: int) -> None:
-        """Count the topics of some blocks that the newest segment had when it was opened, which had no time for it.
-
-        Raises:
-            OSError: They cannot be read.
-        """
-        for _ in range(min(limit, len(self._uncounted))):
-            with suppress(StorageError):  # damaged since: who reads it is told
-                self._topics.update(topic_counts(self._active.block(self._uncounted[-1])))
-            self._uncounted.pop()
-
-    def _small_run(self) -> list[_Sealed]:
-        """Return the last sealed segments, as many as are of like size and make no more than one together."""
-        run = self._sealed[-1:]
-        size_bytes = run[0].size_bytes
-        for one in reversed(self._sealed[:-1]):
-            is_long = one.size_bytes > _LIKE_FACTOR * size_bytes
-            is_long |= one.size_bytes + size_bytes > min(self._segmenting.bytes, _JOINED_BYTES)
-            if is_long or len(run) == _JOINED_LIMIT:
-                break
-            run.insert(0, one)
-            size_bytes += one.size_bytes
-        return run
-
-    def _join(self, run: list[_Sealed]) -> None:
-        """Make one segment of the last sealed ones, or of as many as are not too far apart in time.
-
-        Raises:
-            OSError, StorageError: They stay as they are.
-        """
-        with ExitStack() as stack:
-            segments = [Segment(self.path, one.first) for one in run]
-            for segment in segments:
-                stack.callback(segment.close)
-            ends = [segment.next for segment in segments[:-1]]
-            if ends != [one.first for one in run[1:]] or not all(segment.is_whole for segment in segments):
-                return
-            while len(segments) > 1 and segments[-1].latest_us - segments[0].earliest_us > self._retention.share.age_us:
-                del segments[0]
-            if len(segments) == 1 < len(run):
-                return
-            size_bytes = join(self.path, segments, self._compressor)
-        joined = run[-len(segments) :]
-        self._sealed[-len(joined) :] = [_Sealed(joined[0].first, size_bytes)]
-        for one in joined[1:]:
-            os.unlink(segment_path(self.path, one.first))  # noqa: PTH108
-
-    def _retire(self, now_us: int) -> None:
-        """Delete the oldest segments that are too old or too much.
-
-        Raises:
-            OSError: One cannot be deleted.
-        """
-        while self._sealed and (self._is_too_much() or self._is_old(now_us)) and not self._is_awaited():
-            os.unlink(segment_path(self.path, self._sealed[0].first))  # noqa: PTH108
-            self._sealed.pop(0)
+                self._sealed[-1] = _Sealed(first, write_again(self.path, first, self._compressor))
 
     def _is_too_much(self) -> bool:
         """Return whether less should be kept; the newest records stay, however large they are."""
@@ -505,7 +337,7 @@ class Store:
     # After a failure, and the end.
 
     def probe(self) -> None:
-        """Find out whether the folder can be written, after it could not: open it anew, and write.
+        """Find out whether the folder can be written, after it could not: open it again, and write.
 
         What a failed commit has left may turn out to be there after all; then `next` and `writes` say so.
 
@@ -525,21 +357,12 @@ class Store:
             raise
 
     def _check_same(self, journal_id: bytes, next_offset: int) -> None:
-        """See to it that what stands there is the journal that it was.
-
-        Raises:
-            JournalCorruptError: It is another one, or an older state of it.
-        """
         if self.id != journal_id or self.next < next_offset:
             text = f"{self.path}: not the journal that it was; restore it, or restart the hub to use this one"
             raise JournalCorruptError(text)
 
     def _reopen(self) -> None:
-        """Take the folder anew if another one was put there, and read how far it reaches.
-
-        Raises:
-            JournalCorruptError, JournalUnavailableError, OSError: It cannot be opened.
-        """
+        """Take the folder again if another one was put there, and read how far it reaches."""
         if not Path(self.path).is_dir() or not firsts(self.path):
             raise self._gone()
         held = self._folder
@@ -566,11 +389,7 @@ class Store:
 
 
 def _write_probe(path: str) -> None:
-    """Write something, and take it away again.
-
-    Raises:
-        OSError: There is no room.
-    """
+    """Write something, and take it away again; raises `OSError` if there is no room."""
     probe = f"{path}/probe.seg{MAKING}"
     try:
         with open(probe, "wb") as file:  # noqa: PTH123

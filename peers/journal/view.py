@@ -1,13 +1,10 @@
 """`View`: a journal's folder, open for reading, also while a hub writes it.
 
-Purpose: ranges of offsets, of a filter, as blocks; whatever is returned was checked against its checksum.
+It gives ranges of offsets, of a filter, as blocks. One answer is one state of the journal, and never has other bytes
+than those that were written: damage is an error that names the place, and what stands before and behind it is read.
 
-Owner: one thread or process. Invariants: one answer is one state of the journal; never other bytes than those that were
-written: damage is an error that names the place, and what stands before and behind it is read.
-
-Cost: reading whole blocks is a copy and a checksum; a filter costs what agrees with it, and a few microseconds for each
-block that is passed over. Of a block in parts, a filter costs the parts that may agree with it. Where an answer ends
-within a large block, that is kept for the next one: `_KEPT_BLOCKS` of them, 4 MiB each.
+Reading whole blocks is a copy and a checksum; a filter costs what agrees with it, and a few microseconds for each block
+that is passed over. One thread or process uses it.
 """
 
 from __future__ import annotations
@@ -17,147 +14,20 @@ import time
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import NamedTuple
 
 from hub.errors import GoneError, JournalCorruptError, JournalUnavailableError, StorageError
 from hub.journal.block import Block, select
-from hub.journal.segment.footer import Row
-from hub.journal.segment.mark import Write
+from hub.journal.segment import Row, Write
 from hub.journal.wanted import Wanted
-from peers.journal.damage import Damage, offsets_text
-from peers.journal.segments.folder import check_is_folder, firsts, segment_path, translated
-from peers.journal.segments.segment import Segment
+from peers.journal.folder import check_is_folder, firsts, segment_path, translated
+from peers.journal.segment import Segment
 
 _OPEN_LIMIT = 16
 """Most sealed segments that are held open: each a descriptor, and 0.3 KiB a block."""
 
-
 _COARSE_NS = 2_000_000_000
 """How long after a change of the folder another one may bear the same time: some file systems count seconds."""
-
-
-class Summary(NamedTuple):
-    """What a segment holds as a whole."""
-
-    latest_us: int
-    """The time of its latest record, µs since 1970; 0 if there is none."""
-    is_whole: bool
-    """Whether no block is missing in it, nor between it and the next segment."""
-    end: int | None
-    """Where the next segment begins: another one where this one was joined with those behind it."""
-
-
-class Catalog:
-    """The segments of a journal.
-
-    Args:
-        path: Path of the folder.
-
-    Raises:
-        JournalCorruptError: It is no journal.
-        JournalUnavailableError: There is none, or it cannot be read.
-    """
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        check_is_folder(path)
-        # First offsets of all segments, ascending; the last one is the newest.
-        self.firsts: list[int] = []
-        # Segments that are open, the one that was used last behind the others.
-        self._open: OrderedDict[int, Segment] = OrderedDict()
-        # What was found of sealed segments, by their first offsets; those that are deleted are forgotten.
-        self._summaries: dict[int, Summary] = {}
-        # When the folder was changed last, as of the last look, ns.
-        self._changed_ns = -1
-        # True once `close` was called.
-        self._is_closed = False
-        self.refresh()
-
-    def close(self) -> None:
-        """Close all files."""
-        self._is_closed = True
-        for segment in self._open.values():
-            segment.close()
-        self._open.clear()
-
-    def refresh(self) -> None:
-        """See which segments there are now, and what was committed; open the newest.
-
-        Raises:
-            JournalCorruptError, JournalUnavailableError: The journal cannot be read.
-        """
-        if self._is_closed:
-            raise JournalUnavailableError(f"{self.path}: closed")
-        with translated(self.path):
-            changed_ns = os.stat(self.path).st_mtime_ns  # noqa: PTH116 -- at every answer
-            if changed_ns != self._changed_ns or abs(time.time_ns() - changed_ns) < _COARSE_NS:
-                self._list()
-                self._changed_ns = changed_ns
-            self.segment(len(self.firsts) - 1)
-            for segment in self._open.values():
-                segment.refresh()  # nothing to do where it is sealed
-
-    def _list(self) -> None:
-        """See which segments there are; forget those that are not, or that others were put in the place of.
-
-        Raises:
-            JournalUnavailableError: There is none any more.
-            OSError: The folder cannot be read.
-        """
-        self.firsts = firsts(self.path)
-        if not self.firsts:
-            raise JournalUnavailableError(f"{self.path}: its segments are gone")
-        for first, segment in list(self._open.items()):
-            if not segment.is_in_place:
-                self._open.pop(first).close()
-        for first in set(self._summaries).difference(self.firsts):
-            del self._summaries[first]
-
-    def segment(self, number: int) -> Segment:
-        """Return a segment, open.
-
-        Args:
-            number: Its place in `firsts`.
-
-        Raises:
-            JournalUnavailableError: It is one of another version, or cannot be read now.
-        """
-        first = self.firsts[number]
-        segment = self._open.get(first)
-        if segment is None:
-            with translated(segment_path(self.path, first)):
-                segment = self._open[first] = Segment(self.path, first)
-            while len(self._open) > _OPEN_LIMIT:
-                self._open.popitem(last=False)[1].close()
-        self._open.move_to_end(first)
-        return segment
-
-    def number_of(self, offset: int) -> int:
-        """Return the place in `firsts` of the segment that holds an offset, or should."""
-        return max(0, bisect_right(self.firsts, offset) - 1)
-
-    def end_of(self, number: int) -> int | None:
-        """Return where the segment behind one begins; None behind the newest."""
-        return self.firsts[number + 1] if number + 1 < len(self.firsts) else None
-
-    def summary(self, number: int) -> Summary:
-        """Return what a segment holds as a whole.
-
-        Raises:
-            JournalUnavailableError: It cannot be read now.
-        """
-        first, end = self.firsts[number], self.end_of(number)
-        known = self._summaries.get(first)
-        if known is not None and known.end == end:
-            return known
-        segment = self.segment(number)
-        is_whole = segment.is_whole and segment.next == (end or segment.next)
-        summary = Summary(segment.latest_us, is_whole, end)
-        if segment.is_sealed:
-            self._summaries[first] = summary
-        return summary
-
 
 _ROWS_LIMIT = 4_096
 """Most blocks that are looked at for one answer: a filter that nothing agrees with must not keep others waiting."""
@@ -181,6 +51,23 @@ _RECORD_BYTES = 24
 """What a record takes in a block beside its topic and its value."""
 
 
+class Damage(NamedTuple):
+    """A range of offsets that cannot be read, and why."""
+
+    first: int
+    next: int | None
+    """The offset behind the last of them; None if that is unknown."""
+    cause: str
+
+    def __str__(self) -> str:
+        return f"{offsets_text(self.first, self.next)}: {self.cause}"
+
+
+def offsets_text(first: int, following: int | None) -> str:
+    """Name a range for people; `following` is the offset behind its last, None if that is unknown."""
+    return f"offsets {first} to {'?' if following is None else following - 1}"
+
+
 class Extent(NamedTuple):
     """How far a journal reaches."""
 
@@ -200,42 +87,13 @@ class Fetched(NamedTuple):
     blocks: list[bytes]
 
 
-class BlockRow(NamedTuple):
-    """A block of a journal: its row, and the segment that holds it."""
-
-    segment: int
-    """The offset that the segment begins with."""
-    row: Row
-
-    @property
-    def first(self) -> int:
-        """The offset of its first record."""
-        return self.row.first
-
-    @property
-    def next(self) -> int:
-        """The offset behind its last record."""
-        return self.row.next
-
-    @property
-    def size_bytes(self) -> int:
-        """Its length, bytes."""
-        return self.row.size_bytes
-
-    @property
-    def earliest_us(self) -> int:
-        """The time of its earliest record, µs since 1970."""
-        return self.row.earliest_us
-
-    @property
-    def latest_us(self) -> int:
-        """The time of its latest record, µs since 1970."""
-        return self.row.latest_us
-
-    @property
-    def topics(self) -> bytes:
-        """The listing of its topics (`hub.journal.listing`)."""
-        return self.row.topics
+class _Summary(NamedTuple):
+    latest_us: int
+    """The time of the segment's latest record, µs since 1970; 0 if there is none."""
+    is_whole: bool
+    """Whether no block is missing in it, nor between it and the next segment."""
+    end: int | None
+    """Where the next segment begins."""
 
 
 class View:
@@ -251,9 +109,92 @@ class View:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.catalog = Catalog(path)
+        check_is_folder(path)
+        self.firsts: list[int] = []
+        """First offsets of all segments, ascending; the last one is the newest."""
+        # Segments that are open, the one that was used last behind the others.
+        self._open: OrderedDict[int, Segment] = OrderedDict()
+        # What was found of sealed segments, by their first offsets; those that are deleted are forgotten.
+        self._summaries: dict[int, _Summary] = {}
+        # When the folder was changed last, as of the last look, ns.
+        self._changed_ns = -1
         # What was read of blocks of which some was given, by them and the prefixes wanted; the last behind the others.
-        self._kept: OrderedDict[tuple[BlockRow, tuple[str, ...]], Block] = OrderedDict()
+        self._kept: OrderedDict[tuple[Row, tuple[str, ...]], Block] = OrderedDict()
+        self._is_closed = False
+        self.refresh()
+
+    def close(self) -> None:
+        """Close the files."""
+        self._is_closed = True
+        for segment in self._open.values():
+            segment.close()
+        self._open.clear()
+
+    # Segments.
+
+    def refresh(self) -> None:
+        """See what was committed, and deleted, since the last look; open the newest segment.
+
+        Raises:
+            JournalUnavailableError: It cannot be read.
+        """
+        if self._is_closed:
+            raise JournalUnavailableError(f"{self.path}: closed")
+        with translated(self.path):
+            changed_ns = os.stat(self.path).st_mtime_ns  # noqa: PTH116 -- at every answer
+            if changed_ns != self._changed_ns or abs(time.time_ns() - changed_ns) < _COARSE_NS:
+                self._list()
+                self._changed_ns = changed_ns
+            self.segment(len(self.firsts) - 1)
+            for segment in self._open.values():
+                segment.refresh()  # nothing to do where it is sealed
+
+    def _list(self) -> None:
+        """See which segments there are; forget those that are deleted or were written again."""
+        self.firsts = firsts(self.path)
+        if not self.firsts:
+            raise JournalUnavailableError(f"{self.path}: its segments are gone")
+        for first, segment in list(self._open.items()):
+            if not segment.is_in_place:
+                self._open.pop(first).close()
+        for first in set(self._summaries).difference(self.firsts):
+            del self._summaries[first]
+
+    def segment(self, number: int) -> Segment:
+        """Return the segment at a place in `firsts`, open.
+
+        Raises:
+            JournalUnavailableError: It is one of another version, or cannot be read now.
+        """
+        first = self.firsts[number]
+        segment = self._open.get(first)
+        if segment is None:
+            with translated(segment_path(self.path, first)):
+                segment = self._open[first] = Segment(self.path, first)
+            while len(self._open) > _OPEN_LIMIT:
+                self._open.popitem(last=False)[1].close()
+        self._open.move_to_end(first)
+        return segment
+
+    def _number_of(self, offset: int) -> int:
+        """Return the place in `firsts` of the segment that holds an offset, or should."""
+        return max(0, bisect_right(self.firsts, offset) - 1)
+
+    def end_of(self, number: int) -> int | None:
+        """Return where the segment behind one begins; None behind the newest."""
+        return self.firsts[number + 1] if number + 1 < len(self.firsts) else None
+
+    def _summary(self, number: int) -> _Summary:
+        first, end = self.firsts[number], self.end_of(number)
+        known = self._summaries.get(first)
+        if known is not None and known.end == end:
+            return known
+        segment = self.segment(number)
+        is_whole = segment.is_whole and segment.next == (end or segment.next)
+        summary = _Summary(segment.latest_us, is_whole, end)
+        if segment.is_sealed:
+            self._summaries[first] = summary
+        return summary
 
     @property
     def id(self) -> bytes:
@@ -262,29 +203,16 @@ class View:
         Raises:
             JournalUnavailableError: A segment cannot be read.
         """
-        for number in reversed(range(len(self.catalog.firsts))):
-            header = self.catalog.segment(number).header
+        for number in reversed(range(len(self.firsts))):
+            header = self.segment(number).header
             if header is not None:
                 return header.id
         return b""
 
-    def close(self) -> None:
-        """Close the files."""
-        self.catalog.close()
-
-    def refresh(self) -> None:
-        """See what was committed, and deleted, since the last look.
-
-        Raises:
-            JournalUnavailableError: It cannot be read.
-        """
-        self.catalog.refresh()
-
     @property
     def extent(self) -> Extent:
         """How far the journal reaches, as of the last look; at the least, where its end is damaged."""
-        firsts = self.catalog.firsts
-        return Extent(firsts[0], self.catalog.segment(len(firsts) - 1).next)
+        return Extent(self.firsts[0], self.segment(len(self.firsts) - 1).next)
 
     @property
     def writes(self) -> list[Write]:
@@ -294,12 +222,14 @@ class View:
             JournalCorruptError, JournalUnavailableError: The newest segment cannot be read.
         """
         with translated(self.path):
-            found = self.catalog.segment(len(self.catalog.firsts) - 1).writes()
+            found = self.segment(len(self.firsts) - 1).writes()
         latest: dict[str, Write] = {}
         for write in found:
             latest.pop(write.query, None)
             latest[write.query] = write
         return list(latest.values())
+
+    # Reading.
 
     def offset_at(self, time_us: int) -> int:
         """Return the offset of the first record that is not older than `time_us`; the end if all are.
@@ -313,9 +243,8 @@ class View:
         return self._offset_at(time_us)
 
     def _offset_at(self, time_us: int) -> int:
-        catalog = self.catalog
-        for number, first in enumerate(catalog.firsts):
-            summary = catalog.summary(number)
+        for number, first in enumerate(self.firsts):
+            summary = self._summary(number)
             if summary.latest_us < time_us and summary.is_whole:
                 continue
             for row in self.rows(first):  # an error where one is missing
@@ -323,7 +252,7 @@ class View:
                     return row.first + self._place_of(row, time_us)
         return self.extent.next
 
-    def _place_of(self, row: BlockRow, time_us: int) -> int:
+    def _place_of(self, row: Row, time_us: int) -> int:
         """Return how many records of a block stand before the first that is not older than `time_us`."""
         for place, at_us in enumerate(self.block(row).times):
             if at_us >= time_us:
@@ -348,7 +277,7 @@ class View:
             prefixes: Prefixes of the topics wanted.
             limit_bytes: Stop when so much was found. 0: nothing. See `LARGE_FACTOR` for what is over it.
             time_us: Instead of `start`: the first record that is not older.
-            may_read: Whether a topic is granted to who reads; None: all are.
+            may_read: Whether a topic is granted to the reader; None: all are.
 
         Raises:
             GoneError: `start` is not in the journal.
@@ -361,7 +290,7 @@ class View:
         except JournalUnavailableError as error:
             if not isinstance(error.__cause__, FileNotFoundError):
                 raise
-            self.refresh()  # a segment was deleted, or joined with others, since the look
+            self.refresh()  # a segment was deleted since the look
             return self._fetch(start, end, wanted, limit_bytes, time_us)
 
     def _fetch(self, start: int, end: int | None, wanted: Wanted, limit_bytes: int, time_us: int | None) -> Fetched:
@@ -384,7 +313,7 @@ class View:
             for row in self.rows(start):
                 following = min(row.next, end)
                 if wanted.may_hold(row.topics):
-                    block = self._begun(row, wanted) or self.block(row)
+                    block = self._kept.get((row, wanted.prefixes)) or self.block(row)
                     marks = wanted.marks(block.topics)
                     stop = following if 0 in marks else _stop(block, max(start, row.first), following, limit_bytes)
                     found = _selected(block, max(start, row.first), stop, marks)
@@ -411,12 +340,8 @@ class View:
                 raise
         return position
 
-    def _begun(self, row: BlockRow, wanted: Wanted) -> Block | None:
-        """Return a block of which some was given before, where it is kept for who reads on."""
-        return self._kept.get((row, wanted.prefixes)) if self._kept else None
-
-    def _keep(self, row: BlockRow, wanted: Wanted, block: Block) -> None:
-        """Keep a block of which some is given."""
+    def _keep(self, row: Row, wanted: Wanted, block: Block) -> None:
+        """Keep a block of which some is given, for whoever reads on."""
         if len(block.data) > _KEPT_BYTES:
             return
         key = row, wanted.prefixes
@@ -425,31 +350,24 @@ class View:
         while len(self._kept) > _KEPT_BLOCKS:
             self._kept.popitem(last=False)
 
-    def rows(self, start: int = 0) -> Iterator[BlockRow]:
+    def rows(self, start: int = 0) -> Iterator[Row]:
         """Yield what is known of each block, from the one with offset `start` on.
 
         Raises:
             JournalCorruptError: A block is missing, or a segment cannot be read.
             JournalUnavailableError: It cannot be read.
         """
-        catalog = self.catalog
-        expected = max(start, catalog.firsts[0])
-        for number in range(catalog.number_of(start), len(catalog.firsts)):
-            for row in self.rows_of(number, expected):
+        expected = max(start, self.firsts[0])
+        for number in range(self._number_of(start), len(self.firsts)):
+            for row in self._rows_of(number, expected):
                 if row.first > expected:
                     raise self._missing(expected)
                 expected = row.next
                 yield row
 
-    def rows_of(self, number: int, start: int = 0) -> Iterator[BlockRow]:
-        """Yield the rows of one segment, from the one with offset `start` on, whatever is missing.
-
-        Raises:
-            JournalUnavailableError: It cannot be read.
-        """
-        segment = self.catalog.segment(number)
-        for row in segment.rows[segment.row_at(start) :]:
-            yield BlockRow(segment.first, row)
+    def _rows_of(self, number: int, start: int) -> list[Row]:
+        segment = self.segment(number)
+        return segment.rows[segment.row_at(start) :]
 
     def _missing(self, position: int) -> JournalCorruptError:
         return JournalCorruptError(f"{self.path}: offset {position} is missing; see `hub journal verify`")
@@ -460,18 +378,16 @@ class View:
         Raises:
             JournalUnavailableError: It cannot be read, for another reason than damage.
         """
-        catalog = self.catalog
-        number = catalog.number_of(position)
-        end = catalog.end_of(number)
-        rows = list(self.rows_of(number, position))
+        number = self._number_of(position)
+        rows = self._rows_of(number, position)
         if not rows:
-            return Damage(position, end, "no block has them")
+            return Damage(position, self.end_of(number), "no block has them")
         if rows[0].first > position:
             return Damage(position, rows[0].first, "no block has them")
         flaw = self.flaw_of(rows[0])
         return Damage(position, rows[0].next, flaw) if flaw else None
 
-    def flaw_of(self, row: BlockRow) -> str:
+    def flaw_of(self, row: Row) -> str:
         """Return what is wrong with a block, empty if nothing is.
 
         Raises:
@@ -483,50 +399,29 @@ class View:
             return str(error)
         return ""
 
-    def _block(self, row: BlockRow) -> Block:
-        segment, now = self._now(row)
-        with translated(self.path):
-            block = segment.block(now)
-        return block if now == row.row else Block.parse(select(bytes(block.data), row.first, row.next), verify=False)
-
-    def _now(self, row: BlockRow) -> tuple[Segment, Row]:
-        """Return where a block stands now: in a larger one, if its segment was written again since the look.
-
-        Raises:
-            JournalUnavailableError: The segment cannot be read.
-        """
-        catalog = self.catalog
-        segment = catalog.segment(catalog.number_of(row.segment))
-        number = segment.row_at(row.first)
-        if (
-            number < len(segment.rows)
-            and segment.rows[number].first <= row.first < row.next <= segment.rows[number].next
-        ):
-            return segment, segment.rows[number]
-        return segment, row.row
-
-    def block(self, row: BlockRow) -> Block:
+    def block(self, row: Row) -> Block:
         """Read a block, checked.
 
         Raises:
-            JournalCorruptError: It is not what was written.
+            JournalCorruptError: It is not what was written; the text names the place.
             JournalUnavailableError: It cannot be read.
         """
-        with self._told(row):
-            return self._block(row)
-
-    @contextmanager
-    def _told(self, row: BlockRow) -> Iterator[None]:
-        """Say in an error which block it is.
-
-        Raises:
-            JournalCorruptError: As before, with the place.
-        """
         try:
-            yield
+            return self._block(row)
         except JournalCorruptError as error:
             text = f"{self.path}: {offsets_text(row.first, row.next)}: {error}; see `hub journal verify`"
             raise JournalCorruptError(text) from error
+
+    def _block(self, row: Row) -> Block:
+        segment = self.segment(self._number_of(row.first))
+        now = row
+        if (number := segment.row_at(row.first)) < len(segment.rows):
+            there = segment.rows[number]
+            if there.first <= row.first < row.next <= there.next:
+                now = there  # a larger one, if its segment was written again since the look
+        with translated(self.path):
+            block = segment.block(now)
+        return block if now == row else Block.parse(select(bytes(block.data), row.first, row.next), verify=False)
 
 
 def _stop(block: Block, start: int, end: int, limit_bytes: int) -> int:
@@ -551,7 +446,6 @@ def _stop(block: Block, start: int, end: int, limit_bytes: int) -> int:
 
 
 def _selected(block: Block, start: int, end: int, marks: bytes) -> bytes:
-    """Return what is wanted of a block."""
     data = bytes(block.data)
     if 0 in marks:
         return select(data, start, end, marks)

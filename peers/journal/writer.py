@@ -29,7 +29,7 @@ from typing import NamedTuple, Protocol
 import structlog
 
 from hub.errors import JournalUnavailableError, StorageError
-from hub.journal.segment.mark import Write
+from hub.journal.segment import Write
 from peers.journal.store import Store
 
 __all__ = ["ENTRY_OVERHEAD_BYTES", "GROUP_BYTES", "HASTE_BYTES", "Entry", "Listener", "Probe", "Progress", "Writer"]

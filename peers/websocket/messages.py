@@ -10,7 +10,7 @@ from typing import Annotated
 import msgspec
 
 from hub.errors import RejectedError
-from hub.journal.column import COLUMNS, Column
+from hub.journal.layout import COLUMNS, Column
 from hub.labels import LABELS_LIMIT
 from hub.overflow import QueueLimits
 from peers.verbs.verbs import Verb

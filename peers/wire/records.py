@@ -25,7 +25,7 @@ import msgspec
 
 from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.frame import encode_frame
-from hub.journal.column import COLUMNS, Column
+from hub.journal.layout import COLUMNS, Column
 from peers.wire.control import PREFIXES_LIMIT
 from peers.wire.kinds import Kind
 from peers.wire.reasons import MALFORMED
@@ -112,8 +112,8 @@ class Fetch(msgspec.Struct, frozen=True, omit_defaults=True):
     columns: Annotated[tuple[Column, ...], msgspec.Meta(max_length=len(COLUMNS))] | None = None
     """What of each record is wanted; None for all of it. A hub of an earlier version sends all of it anyway."""
     epoch: _Offset = 0
-    """The epoch of the journal in which `start` was told (`hub.journal.epoch`); 0 where nobody knows. If records before
-    `start` are lost since, the answer begins where what is there since begins."""
+    """The epoch of the journal in which `start` was told; 0 where that is unknown. If records before `start` are lost
+    since, the answer begins where what is there since begins."""
 
 
 class Commit(msgspec.Struct, frozen=True, omit_defaults=True):

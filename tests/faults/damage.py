@@ -22,7 +22,7 @@ from random import Random
 from hub.batch import Batch
 from hub.errors import JournalCorruptError, StorageError
 from hub.journal.block import Block, Record
-from hub.journal.segment.mark import Write
+from hub.journal.segment import Write
 from peers.journal.store import Retention, Segmenting, Store
 from peers.journal.view import View
 

@@ -200,7 +200,7 @@ class TieredLives:
     def _check_tier(self) -> None:
         """See to it that each sealed record stands in the tier once, and nothing else does."""
         with closing(View(str(self.path))) as view:
-            journal, sealed = view.id, view.catalog.firsts[-1]
+            journal, sealed = view.id, view.firsts[-1]
             assert view.extent.first > 0, "nothing was deleted here"
         place = self.tier.place
         held = TierFiles(place, journal)

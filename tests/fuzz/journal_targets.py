@@ -19,11 +19,10 @@ import msgspec
 from hub.batch import Batch
 from hub.errors import CloseCode, JournalCorruptError, RejectedError
 from hub.frame import BATCH_COUNT, FLAG_BATCH, FLAG_TAGGED, KIND_MESSAGES, encode_frame
-from hub.journal import layout, packing, unpacking
+from hub.journal import layout, packing
 from hub.journal.block import Block
-from hub.journal.column import COLUMNS, Column
 from hub.journal.excerpt import excerpt_of, whole_of
-from hub.journal.layout import CHECKED_FROM
+from hub.journal.layout import CHECKED_FROM, COLUMNS, Column
 from hub.tags.envelope import Envelope
 from peers.journal.forms import Form, Order, decode_order, encode_order
 from peers.wire.control import Notice, decode_notice, encode_notice
@@ -39,10 +38,9 @@ PURE = SimpleNamespace(
     pack=packing.pack,
     select=packing.select,
     merge=packing.merge,
-    count_topics=packing.count_topics,
     whole_checksum=packing.whole_checksum,
-    to_frames=unpacking.to_frames,
-    frames_of_columns=unpacking.frames_of_columns,
+    to_frames=packing.to_frames,
+    frames_of_columns=packing.frames_of_columns,
 )
 """The twin without a compiler."""
 
@@ -96,8 +94,6 @@ def _run_blocks(data: bytes) -> None:
         block = _sealed(block)
     found = _same(lambda twin: tuple(twin.read_layout(block)))
     _same(lambda twin: twin.whole_checksum(block))
-    counts = _same(lambda twin: twin.count_topics(block))
-    assert (counts is None) == (found is None)
     try:
         parsed = Block.parse(block)
         list(parsed.records())

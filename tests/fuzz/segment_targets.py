@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from functools import cache
@@ -16,18 +15,29 @@ from pathlib import Path
 from zlib import crc32
 
 from hub.errors import GoneError, JournalCorruptError, StorageError
-from hub.journal.segment.entry import HEAD, Kind, encode, payload_of, read_head
-from hub.journal.segment.footer import TRAILER_BYTES, Row, encode_footer, footer_place, parse_footer
-from hub.journal.segment.header import HEADER_BYTES
-from hub.journal.segment.mark import Mark, Write
-from hub.journal.segment.recovery import recover
-from peers.journal.segments.codec import Compressor, decoded
-from peers.journal.segments.commit import footer_of
-from peers.journal.segments.folder import segment_path
+from hub.journal.segment import (
+    HEAD,
+    HEADER_BYTES,
+    TRAILER_BYTES,
+    Footer,
+    Kind,
+    Mark,
+    Row,
+    Write,
+    encode_entry,
+    encode_footer,
+    footer_place,
+    parse_footer,
+    payload_of,
+    read_head,
+    recover,
+)
+from peers.journal.folder import segment_path
+from peers.journal.segment import Compressor, decoded
 from peers.journal.store import Retention, Store
 from peers.journal.view import View
 from tests.fuzz.target import Target
-from tests.hub.journal.segment.segments import block_entry, mark_entry, segment
+from tests.hub.journal.segments import block_entry, mark_entry, segment
 
 __all__ = ["SEGMENT_TARGETS"]
 
@@ -64,7 +74,7 @@ def _run_entry(data: bytes) -> None:
             payload = bytes(payload_of(head, entry[head.payload_from :]))
         except JournalCorruptError:
             continue
-        assert read_head(encode(head, payload)) == head
+        assert read_head(encode_entry(head, payload)) == head
         if head.kind is Kind.MARK:
             with suppress(JournalCorruptError):
                 assert Mark.parse(Mark.parse(payload).encode()) == Mark.parse(payload)
@@ -131,7 +141,7 @@ def _run_folder(data: bytes) -> None:
 
 
 def _opened(path: Path) -> Store:
-    return Store(str(path), full_sync=False, retention=Retention(1 << 50, 1 << 60), tidies=False)
+    return Store(str(path), full_sync=False, retention=Retention(1 << 50, 1 << 60))
 
 
 def _segments() -> Iterator[bytes]:
@@ -147,7 +157,7 @@ def _rows() -> list[Row]:
 
 
 def _footer(place: int) -> bytes:
-    return encode_footer(footer_of(_rows(), Counter({"/t/1": 3, "/t/2": 1}), [Write("q", 1, 0, 4)]), place, 104)
+    return encode_footer(Footer(_rows(), [Write("q", 1, 0, 4)]), place, 104)
 
 
 def _footer_seeds() -> list[bytes]:

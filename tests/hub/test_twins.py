@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hub import frame, runs
-from hub.journal import layout, packing, unpacking, values
+from hub.journal import layout, packing
 
 HUB = Path(__file__).parents[2] / "hub"
 
@@ -40,9 +40,9 @@ PACKING = {
     "BLOCK_RECORDS": packing.BLOCK_RECORDS,
     "BLOCK_BYTES": packing.BLOCK_BYTES,
     "BLOCK_BYTES_LIMIT": packing.BLOCK_BYTES_LIMIT,
-    "FRAME_MESSAGES": unpacking.FRAME_MESSAGES,
-    "FRAME_BYTES": unpacking.FRAME_BYTES,
-    "FRAMES_BYTES": unpacking.FRAMES_BYTES,
+    "FRAME_MESSAGES": packing.FRAME_MESSAGES,
+    "FRAME_BYTES": packing.FRAME_BYTES,
+    "FRAMES_BYTES": packing.FRAMES_BYTES,
     "KNOWN_TOPICS": 256,  # a size of the twin's alone: it asks no dictionary for those
 }
 
@@ -66,4 +66,4 @@ def test_tables_of_msgpack_are_those_of_python(name: str) -> None:
     found = re.search(rf"{name} = \[([^]]*)\]", source)
     assert found is not None
     table = [-1 if number == "255" else int(number) for number in re.findall(r"\d+", found[1])]
-    assert table == getattr(values, f"_{name}")[0xC0:0xE0]
+    assert table == getattr(packing, f"_{name}")[0xC0:0xE0]

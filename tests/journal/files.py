@@ -14,9 +14,9 @@ import pytest
 
 from hub.batch import Batch
 from hub.journal.block import Block, Record
-from hub.journal.segment.entry import read_head
-from peers.journal.segments import commit
-from peers.journal.segments.folder import segment_path
+from hub.journal.segment import read_head
+from peers.journal import active
+from peers.journal.folder import segment_path
 from peers.journal.store import Retention, Segmenting, Store
 from peers.journal.view import View
 
@@ -118,7 +118,7 @@ def place_of(path: Path, offset: int) -> tuple[Path, int]:
     view = View(str(path))
     try:
         row = next(iter(view.rows(offset)))
-        return Path(segment_path(str(path), row.segment)), row.row.place
+        return Path(segment_path(str(path), max(first for first in view.firsts if first <= offset))), row.place
     finally:
         view.close()
 
@@ -148,8 +148,8 @@ def hurt_head(path: Path, offset: int) -> None:
 def small_blocks(monkeypatch: pytest.MonkeyPatch, *, records: int = 16, size: int = 2000) -> Iterator[None]:
     """Blocks that are full sooner, so that few records make many of them."""
     with monkeypatch.context() as patch:
-        patch.setattr(commit, "BLOCK_RECORDS", records)
-        patch.setattr(commit, "BLOCK_BYTES", size)
+        patch.setattr(active, "BLOCK_RECORDS", records)
+        patch.setattr(active, "BLOCK_BYTES", size)
         yield
 
 

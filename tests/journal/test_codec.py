@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.errors import JournalCorruptError, JournalUnavailableError
-from peers.journal.segments.codec import Codec, Compressor, decoded
+from peers.journal.segment import Codec, Compressor, decoded
 from tests.journal.files import AT_US, everything, fill, frames, opened, segments
 
 SAMPLE = Path(__file__).parents[2].parent / "shared" / "data" / "zeek-logs.ndjson.gz"

@@ -19,7 +19,7 @@ import pytest
 from hub.batch import Batch
 from hub.errors import CloseCode, JournalUnavailableError, RejectedError
 from hub.frame import HEADER_BYTES
-from hub.journal.segment.mark import Write
+from hub.journal.segment import Write
 from hub.settings.sections import JournalSettings, Limits
 from peers.journal import journal as journal_module
 from peers.journal import recorder as recorder_module

@@ -11,7 +11,7 @@ import pytest
 from hub.batch import decode_values
 from hub.errors import JournalUnavailableError, RejectedError
 from hub.frame import iterate_frames
-from hub.journal.segment.mark import Write
+from hub.journal.segment import Write
 from peers.journal import recorder as recorder_module
 from peers.journal.recorder import JOURNAL_TOPIC, Recorder
 from peers.journal.writer import ENTRY_OVERHEAD_BYTES, Entry, Probe, Progress

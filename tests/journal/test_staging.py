@@ -11,7 +11,7 @@ import pytest
 from hub.batch import Batch, decode_values
 from hub.errors import CloseCode, JournalUnavailableError, RejectedError
 from hub.frame import FLAG_CONFIRM, KIND_MESSAGES, encode_frame, iterate_frames
-from hub.journal.segment.mark import Write
+from hub.journal.segment import Write
 from hub.quotas.limits import QuotaLimits, SetLimits
 from hub.quotas.resource import Resource
 from peers.journal import staging as staging_module

@@ -25,7 +25,7 @@ from hypothesis.stateful import (
 from hub.batch import Batch
 from hub.errors import GoneError, JournalUnavailableError
 from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
-from hub.journal.segment.mark import Write
+from hub.journal.segment import Write
 from peers.journal.store import Retention, Store
 from peers.journal.view import LARGE_FACTOR, View
 from tests.journal.files import AT_US, crashed, opened, records, small_blocks

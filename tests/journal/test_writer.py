@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hub.errors import JournalUnavailableError, StorageError
-from hub.journal.segment.mark import Write
+from hub.journal.segment import Write
 from peers.journal import writer as writer_module
 from peers.journal.store import Retention
 from peers.journal.writer import ENTRY_OVERHEAD_BYTES, Entry, Probe, Progress, Writer

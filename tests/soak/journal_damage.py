@@ -22,8 +22,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from hub.journal.segment.entry import read_head
-from hub.journal.segment.header import HEADER_BYTES
+from hub.journal.segment import HEADER_BYTES, read_head
 from tests.faults.damage import Found, Sample, cut_end, examine, flip_anywhere, flip_headers, zero_sector
 
 Hurt = Callable[[Path, Random], str]

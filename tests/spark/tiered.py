@@ -37,7 +37,7 @@ def small_files() -> Iterator[None]:
 def fill(path: Path, count: int, first: int = 0, *frames: bytes) -> None:
     """Record numbered maps, 20 of them in each segment, which is sealed; then some frames in one more."""
     segmenting = Segmenting(1, 1 << 60)
-    store = Store(str(path), full_sync=False, retention=ALL, segmenting=segmenting, tidies=False)
+    store = Store(str(path), full_sync=False, retention=ALL, segmenting=segmenting)
     for begin in range(first, first + count, 20):
         rows = range(begin, begin + 20)
         store.add([(AT_US + number, message(f"/n/{number % 4}", {"number": number})) for number in rows])

@@ -15,8 +15,7 @@ from hub.settings.settings import Settings
 from hub.stores.command import ChangeKind
 from peers.client import Client, connect
 from peers.stores.keeping import InMemory
-from peers.stores.master import Master
-from peers.stores.master import SNAPSHOT_NS, SNAPSHOTS_LIMIT
+from peers.stores.master import SNAPSHOT_NS, SNAPSHOTS_LIMIT, Master
 from tests.hubs.eventually import eventually, settle
 from tests.hubs.fixtures import StartHub
 from tests.hubs.hub import Hub

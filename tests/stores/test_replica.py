@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from hub.stores.command import Change, ChangeKind, StoreLimits
 from hub.stores.replica import HELD, Needs, Replica
-from hub.stores.store import Snapshot
-from hub.stores.store import Store
+from hub.stores.store import Snapshot, Store
 from tests.stores.packed import command, pack, store
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hub.errors import CloseCode, ProtocolError, RejectedError
 from hub.frame import Frame, iterate_frames
-from hub.journal.column import COLUMNS
+from hub.journal.layout import COLUMNS
 from peers.wire.kinds import Kind
 from peers.wire.records import (
     FETCH_BYTES,

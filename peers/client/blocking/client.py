@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from hub.batch import Message
-from hub.journal.column import Column
+from hub.journal.layout import Column
 from peers.client.blocking.faces import (
     BlockingConsumerStream,
     BlockingHistory,

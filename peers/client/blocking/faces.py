@@ -24,8 +24,8 @@ from typing import Any, Protocol, Self, TypeVar, cast
 from hub.batch import Message
 from hub.errors import ClosedError, UsageError
 from hub.journal.block import Block
-from hub.journal.column import Column
 from hub.journal.excerpt import whole_of
+from hub.journal.layout import Column
 from hub.journal.message import RecordedMessage
 from peers.client.consumer_stream import ConsumedMessage, ConsumerStream
 from peers.client.history import History, Record, records_of

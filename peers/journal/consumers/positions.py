@@ -29,8 +29,7 @@ import structlog
 from hub.consumers.consumer import Progress
 from hub.consumers.terms import Terms
 from hub.errors import CloseCode, JournalCorruptError, JournalUnavailableError, RejectedError, StorageError
-from peers.journal.segments.folder import JournalFullError
-from peers.journal.whole_file import FILE_MODE
+from peers.journal.folder import FILE_MODE, JournalFullError
 
 __all__ = ["SAVE_S", "Kept", "Positions", "positions_path"]
 
@@ -68,7 +67,7 @@ class Kept(msgspec.Struct, frozen=True):
     heard_s: float | None = None
     """When a query has said how far it is, s since 1970; None for a consumer that has members."""
     epoch: int = 0
-    """The epoch of the journal in which that was written (`hub.journal.epoch`): this file and the journal are brought
+    """The epoch of the journal in which that was written (`hub.journal.segment`): this file and the journal are brought
     to the disk at different moments."""
 
 

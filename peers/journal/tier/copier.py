@@ -25,12 +25,13 @@ from typing import NamedTuple
 from hub.errors import JournalCorruptError, JournalUnavailableError
 from hub.journal.block import Block, select
 from hub.journal.layout import OFFSET_LIMIT
+from hub.journal.segment import Row
 from peers.journal.tier.files import TierFiles
 from peers.journal.tier.owner import Copied, Ownership
 from peers.journal.tier.parquet import FileMaker
 from peers.journal.tier.place import Place
 from peers.journal.tier.progress import Progress
-from peers.journal.view import BlockRow, View
+from peers.journal.view import View
 
 __all__ = ["Copier", "TierRetention"]
 
@@ -156,7 +157,7 @@ class Copier:
         return self._view.extent.first if end is None else max(end, self._view.extent.first)
 
     def _copy(self, held: TierFiles) -> bool:
-        start, end = self._start(held), self._view.catalog.firsts[-1]
+        start, end = self._start(held), self._view.firsts[-1]
         if start >= end:
             return False
         maker = FileMaker(held.journal, start)
@@ -181,7 +182,7 @@ class Copier:
                 raise JournalUnavailableError(f"the journal has changed while it was copied: {error}") from error
             maker.pass_over(end if damage.next is None else min(damage.next, end), damage.cause)
 
-    def _add(self, maker: FileMaker, row: BlockRow, end: int) -> None:
+    def _add(self, maker: FileMaker, row: Row, end: int) -> None:
         """Add a block up to an offset. Of one that is sparse nothing else has what it lacks: blocks do not overlap."""
         block = self._view.block(row)
         for first, following in _runs(block, maker.next, end):

@@ -24,9 +24,9 @@ import pyarrow as pa
 
 from hub.errors import JournalCorruptError, JournalUnavailableError, StorageError
 from hub.journal.manifest import Entry, Manifest, encode_manifest, parse_manifest, range_name, range_of
+from peers.journal.folder import MAKING
 from peers.journal.tier.parquet import Opened, entry_from
 from peers.journal.tier.place import AbsentError, Place, TierUnavailableError
-from peers.journal.whole_file import MAKING
 
 _DATA = ".parquet"
 _MANIFEST = "manifest.json"

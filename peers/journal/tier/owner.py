@@ -17,8 +17,7 @@ import os
 import msgspec
 
 from hub.errors import JournalCorruptError, JournalUnavailableError
-from peers.journal.segments.folder import translated
-from peers.journal.whole_file import FILE_MODE, sync_data
+from peers.journal.folder import FILE_MODE, sync_data, translated
 
 __all__ = ["TIER_FILE", "Copied", "Ownership", "read_copied"]
 

@@ -30,18 +30,13 @@ import pyarrow.parquet as pq
 from hub.errors import JournalCorruptError
 from hub.journal.block import Block
 from hub.journal.manifest import Entry, Hole
-from hub.journal.wanted import Wanted
-from peers.journal.segments.commit import footer_of
+from hub.journal.wanted import Wanted, counted_in_short
 from peers.journal.tier.table import SCHEMA, STRIPE_BYTES, STRIPE_RECORDS, Stripe, digests
 
 __all__ = ["FILE_BYTES", "FileMaker", "Opened", "StripeRow", "entry_from"]
 
 FILE_BYTES = 128 * 1024 * 1024
 """Values after which a file ends, bytes: it is made in memory. Spark's executors take about as much for one task."""
-
-_TOPICS_LIMIT = 64
-"""Most topics of a file that the manifest names, for it is written anew with each file: of more, what they begin with.
-The statistics of row groups say more."""
 
 _NAME = b"topichub"
 
@@ -161,7 +156,7 @@ class FileMaker:
         self._writer.close()
         data = memoryview(self._sink.getvalue()).cast("B")
         tail = data[-_tail_bytes(data) :]
-        counted = footer_of([], self._topics, [], topics_limit=_TOPICS_LIMIT)  # as a segment counts them
+        topics, are_whole = counted_in_short(self._topics)
         earliest, latest = self._times or (0, 0)
         entry = Entry(
             first=self._first,
@@ -174,8 +169,8 @@ class FileMaker:
             sha256=sha256(data).hexdigest(),
             tail_bytes=len(tail),
             tail_crc=crc32(tail),
-            topics=tuple(counted.topics),
-            are_topics_whole=counted.are_topics_whole,
+            topics=topics,
+            are_topics_whole=are_whole,
             holes=tuple(self._holes),
         )
         return data, entry
@@ -224,15 +219,15 @@ def entry_from(data: bytes, reach: tuple[int, int], journal: bytes) -> Entry:
             topics[one["values"]] += one["counts"]
         both = pc.min_max(found.column("timestamp").cast(pa.int64())).as_py()
         times += [both["min"], both["max"]]
-    counted = footer_of([], topics, [], topics_limit=_TOPICS_LIMIT)
+    counted, are_whole = counted_in_short(topics)
     return msgspec.structs.replace(
         known,
         records=records,
         earliest_us=min(times, default=0),
         latest_us=max(times, default=0),
         raw_bytes=raw_bytes,
-        topics=tuple(counted.topics),
-        are_topics_whole=counted.are_topics_whole,
+        topics=counted,
+        are_topics_whole=are_whole,
         holes=opened.holes,
     )
 

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from hub.errors import JournalUnavailableError, UsageError
-from peers.journal.whole_file import making
+from peers.journal.folder import making
 
 __all__ = [
     "HASTY",

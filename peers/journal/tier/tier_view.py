@@ -23,12 +23,11 @@ from hub.errors import GoneError, JournalCorruptError
 from hub.journal.block import Block, select
 from hub.journal.manifest import Entry
 from hub.journal.wanted import Wanted
-from peers.journal.damage import Damage, offsets_text
 from peers.journal.tier.files import TierFiles, data_name, file_errors
 from peers.journal.tier.parquet import Opened
 from peers.journal.tier.place import AbsentError, Place, TierUnavailableError
 from peers.journal.tier.table import blocks_of
-from peers.journal.view import LARGE_FACTOR, cut
+from peers.journal.view import LARGE_FACTOR, Damage, cut, offsets_text
 
 __all__ = ["TierView"]
 

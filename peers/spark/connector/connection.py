@@ -23,8 +23,8 @@ from typing import TypeVar
 
 from hub.errors import CloseCode, ClosedError, ConnectionLostError, GoneError, PeerError, RejectedError
 from hub.journal.block import Block
-from hub.journal.column import Column
 from hub.journal.excerpt import whole_of
+from hub.journal.layout import Column
 from peers.client.blocking import BlockingClient, connect
 from peers.client.journal import JournalState
 from peers.client.token_source import read_token

@@ -24,7 +24,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from hub.journal.block import Block
-from hub.journal.column import COLUMNS, Column
+from hub.journal.layout import COLUMNS, Column
 from peers.journal.tier.table import SCHEMA, blocks_of
 from peers.spark.connector.columns import is_field
 from peers.spark.connector.decoding import Fields, Troubles, binary_values, json_values

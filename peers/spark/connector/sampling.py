@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hub.journal.column import Column
+from hub.journal.layout import Column
 from peers.spark.connector.columns import fields_schema
 from peers.spark.connector.connection import Connection
 from peers.spark.connector.decoding import bodies_of, message_of

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hub.batch import Batch
-from hub.journal.segment.mark import Write
+from hub.journal.segment import Write
 from peers.journal.store import Retention, Segmenting, Store
 from tests.cli.programs import hub
 

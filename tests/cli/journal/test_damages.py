@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hub.journal.segment.mark import Write
+from hub.journal.segment import Write
 from peers.cli.journal_reading import Damages
-from peers.journal.damage import Damage
+from peers.journal.view import Damage
 from tests.cli.journal.journals import commit, complaint, lines, opened, run
 from tests.cli.programs import hub
 from tests.journal.files import damaged_by, flip, segments

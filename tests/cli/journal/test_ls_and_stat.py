@@ -7,7 +7,7 @@ from zlib import crc32
 
 import pytest
 
-from hub.journal.segment.mark import Write
+from hub.journal.segment import Write
 from peers.cli.flag_values import moment, time_us_of
 from peers.journal.view import View
 from tests.cli.journal.journals import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from peers.journal.segments.folder import segment_path
+from peers.journal.folder import segment_path
 from peers.journal.store import Retention
 from tests.cli.journal.journals import FULL_RECORDS, cells, commit, fill, lines, opened, run
 from tests.cli.programs import hub

@@ -12,8 +12,8 @@ from hub.batch import Batch
 from hub.errors import JournalCorruptError
 from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
 from hub.journal.block import Block, Record, pack, select
-from hub.journal.column import COLUMNS, Column
 from hub.journal.excerpt import excerpt_of, whole_of
+from hub.journal.layout import COLUMNS, Column
 from tests.hub.journal.test_layout import changed, sealed
 
 FRAMES = Batch.of("/a", [1, "two"]).frames + Batch.of("/ä", [None]).frames

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hub.batch import value_ends
 from hub.frame import BATCH_COUNT, FLAG_BATCH, KIND_MESSAGES, encode_frame, iterate_frames
-from hub.journal import layout, packing, unpacking
+from hub.journal import layout, packing
 from hub.journal.block import Block, Record
 
 PURE = SimpleNamespace(
@@ -22,10 +22,9 @@ PURE = SimpleNamespace(
     pack=packing.pack,
     select=packing.select,
     merge=packing.merge,
-    count_topics=packing.count_topics,
     whole_checksum=packing.whole_checksum,
-    to_frames=unpacking.to_frames,
-    frames_of_columns=unpacking.frames_of_columns,
+    to_frames=packing.to_frames,
+    frames_of_columns=packing.frames_of_columns,
 )
 
 TWINS = [pytest.param(PURE, id="pure")]

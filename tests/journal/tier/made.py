@@ -64,6 +64,6 @@ def id_of(path: Path) -> bytes:
 def fill_untidily(path: Path, *counts: int) -> None:
     """Commit so many records each time, each of these a segment that stays as it is."""
     segmenting = Segmenting(1, 1 << 60)
-    store = Store(str(path), full_sync=False, retention=ALL, segmenting=segmenting, tidies=False)
+    store = Store(str(path), full_sync=False, retention=ALL, segmenting=segmenting)
     fill(store, *counts, padding=10)
     store.close()

@@ -13,11 +13,10 @@ import pytest
 from hub.errors import JournalCorruptError, JournalUnavailableError
 from hub.journal.block import Block, pack, select
 from hub.journal.manifest import Hole
-from hub.journal.segment.header import Header
-from hub.journal.segment.mark import Mark
-from peers.journal.segments.codec import Compressor
-from peers.journal.segments.commit import Commit
-from peers.journal.segments.folder import segment_path
+from hub.journal.segment import Header, Mark
+from peers.journal.active import Commit
+from peers.journal.folder import segment_path
+from peers.journal.segment import Compressor
 from peers.journal.tier import copier as copier_module
 from peers.journal.tier import parquet
 from peers.journal.tier.copier import Copier, TierRetention
@@ -25,7 +24,7 @@ from peers.journal.tier.files import TierFiles
 from peers.journal.tier.owner import TIER_FILE, read_copied
 from peers.journal.tier.place import Place, TierUnavailableError, place_at
 from peers.journal.tier.progress import Progress
-from tests.hub.journal.segment.segments import ID, mark_entry, segment
+from tests.hub.journal.segments import ID, mark_entry, segment
 from tests.journal.files import AT_US, everything, fill, hurt_block, numbered, opened
 from tests.journal.tier.made import copied, id_of, journal
 

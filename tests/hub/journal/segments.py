@@ -6,10 +6,8 @@ from collections.abc import Sequence
 
 from hub.batch import Batch
 from hub.journal.block import Block, pack
-from hub.journal.listing import listing
-from hub.journal.segment.entry import Head, Kind, encode
-from hub.journal.segment.header import Header
-from hub.journal.segment.mark import Mark, Write
+from hub.journal.segment import Head, Header, Kind, Mark, Write, encode_entry
+from hub.journal.wanted import listing
 
 ID = bytes(range(16))
 
@@ -25,13 +23,13 @@ def block_entry(first: int, count: int) -> bytes:
     head = Head(
         Kind.BLOCK, 0, count, 0, len(data), 0, first, block.next, block.times[0], block.times[-1], listing(block.topics)
     )
-    return encode(head, data)
+    return encode_entry(head, data)
 
 
 def mark_entry(following: int, synced_bytes: int = 0, writes: Sequence[Write] = (), before: int = 0) -> bytes:
     """An entry that ends a commit."""
     payload = Mark(synced_bytes, tuple(writes), before).encode()
-    return encode(Head(Kind.MARK, 0, 0, 0, len(payload), 0, following, following, 0, 0, b""), payload)
+    return encode_entry(Head(Kind.MARK, 0, 0, 0, len(payload), 0, following, following, 0, 0, b""), payload)
 
 
 def segment(*commits: Sequence[int], first: int = 0, synced: Sequence[int] = ()) -> tuple[bytes, list[int]]:

@@ -6,11 +6,9 @@ journal/  00000000000000000000.seg   sealed; deleted whole
           00000000000002097152.seg   the newest: appended to
 ```
 
-The name of a segment is the offset of its first record. A file whose name ends with `.new` is being made, and nobody
-reads it; what a crash has left of one is deleted when the folder is taken.
-
-The lock (`flock`) is on the folder itself, for as long as the process lives: one hub has a journal, others are told so.
-A folder is made for its owner alone, and so are the files: they hold what everybody has said.
+The name of a segment is the offset of its first record. A file whose name ends with `.new` is being made; what a crash
+has left of one is deleted when the folder is taken. The lock (`flock`) is on the folder itself, for as long as the
+process lives. Folder and files are for their owner alone.
 """
 
 from __future__ import annotations
@@ -19,36 +17,55 @@ import errno
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hub.errors import JournalCorruptError, JournalUnavailableError
-from peers.journal.whole_file import MAKING
 
-__all__ = [
-    "Folder",
-    "JournalFullError",
-    "check_is_folder",
-    "firsts",
-    "identity",
-    "segment_path",
-    "stands",
-    "translated",
-]
+FILE_MODE = 0o600
+
+MAKING = ".new"
+"""Behind the name of a file that is being made."""
 
 _FOLDER_MODE = 0o700
 
 _SUFFIX = ".seg"
 
-_DIGITS = 20
-"""So many that names sort as their numbers do: offsets have 19 at most."""
+_DIGITS = 20  # names sort as their numbers do: offsets have 19 digits at most
 
 _HARMLESS = frozenset({"lost+found", "consumers.db", "consumers.db-wal", "consumers.db-shm"})
 """What may stand in a folder that becomes a journal: what the root of a file system has, and positions of consumers,
-which belong to the journal whose segments somebody has deleted."""
+which belong to a journal whose segments were deleted."""
 
 _held: set[tuple[int, int]] = set()
 """Folders that this process has taken, by device and inode."""
+
+
+def sync_data(descriptor: int) -> None:
+    """Wait until what a descriptor's file holds is on the disk; macOS has no `fdatasync`."""
+    (os.fdatasync if hasattr(os, "fdatasync") else os.fsync)(descriptor)
+
+
+@contextmanager
+def making(path: str) -> Iterator[int]:
+    """Give a descriptor, to write a file by, which gets its name once it is whole; it vanishes if anything fails.
+
+    Behind the block the descriptor is the caller's, who closes it; after a failure it is closed. Whether the name is on
+    the disk is the caller's care.
+
+    Raises:
+        OSError: It cannot be made, brought to the disk, or named.
+    """
+    descriptor = os.open(path + MAKING, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
+    try:
+        yield descriptor
+        os.fsync(descriptor)
+        os.rename(path + MAKING, path)  # noqa: PTH104
+    except BaseException:
+        os.close(descriptor)
+        with suppress(OSError):
+            os.unlink(path + MAKING)  # noqa: PTH108
+        raise
 
 
 class Folder:
@@ -68,8 +85,7 @@ class Folder:
             raise JournalCorruptError(f"{path}: a file; a journal is a folder, choose another path")
         with translated(path):
             Path(path).mkdir(mode=_FOLDER_MODE, exist_ok=True)
-            # Open for as long as the folder is taken: it bears the lock.
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)  # bears the lock
         try:
             self._id = identity(os.fstat(self._descriptor))
             self._lock()
@@ -89,7 +105,7 @@ class Folder:
             raise JournalUnavailableError(in_use) from error
 
     def _check_contents(self) -> None:
-        """See to it that this is a journal, or can become one; delete what a crash has left half made."""
+        """Check that this is a journal, or can become one; delete what a crash has left half made."""
         names = set(os.listdir(self.path)) - _HARMLESS  # noqa: PTH208 -- names alone
         for name in [name for name in names if name.endswith(_SUFFIX + MAKING)]:
             os.unlink(f"{self.path}/{name}")  # noqa: PTH108
@@ -99,15 +115,11 @@ class Folder:
 
     @property
     def is_in_place(self) -> bool:
-        """Return whether the folder that was taken still stands where it stood."""
+        """Whether the folder that was taken still stands where it stood."""
         return stands(self.path, self._id)
 
     def sync(self) -> None:
-        """Wait until the names in the folder are on the disk.
-
-        Raises:
-            OSError: They cannot be written.
-        """
+        """Wait until the names in the folder are on the disk; raises `OSError`."""
         os.fsync(self._descriptor)
 
     def release(self) -> None:
@@ -119,12 +131,12 @@ class Folder:
 
 
 def identity(status: os.stat_result) -> tuple[int, int]:
-    """Return by what a file or folder is known, whatever its name is: device and inode."""
+    """Return device and inode, by which a file or folder is known whatever its name is."""
     return status.st_dev, status.st_ino
 
 
 def stands(path: str, known: tuple[int, int]) -> bool:
-    """Return whether what is known by that still stands under a name; asked at every commit."""
+    """Return whether the file or folder with that identity still stands under a name; asked at every commit."""
     try:
         return identity(os.stat(path)) == known  # noqa: PTH116 -- it is quicker
     except OSError:
@@ -132,7 +144,7 @@ def stands(path: str, known: tuple[int, int]) -> bool:
 
 
 def check_is_folder(path: str) -> None:
-    """Check that there is a journal, for who reads it.
+    """Check that there is a journal, for a reader.
 
     Raises:
         JournalUnavailableError: There is none.
@@ -149,11 +161,7 @@ def check_is_folder(path: str) -> None:
 
 
 def firsts(path: str) -> list[int]:
-    """Return the first offset of each segment, ascending, as their names say.
-
-    Raises:
-        OSError: The folder cannot be read.
-    """
+    """Return the first offset of each segment, ascending, as their names say; raises `OSError`."""
     names = os.listdir(path)  # noqa: PTH208 -- names alone
     stems = [name.removesuffix(_SUFFIX) for name in names if name.endswith(_SUFFIX)]
     return sorted(int(stem) for stem in stems if len(stem) == _DIGITS and stem.isdecimal())
@@ -170,7 +178,7 @@ class JournalFullError(JournalUnavailableError):
 
 @contextmanager
 def translated(path: str) -> Iterator[None]:
-    """Turn what the operating system raises into an error that names the place.
+    """Turn an `OSError` into an error that names the place.
 
     Raises:
         JournalUnavailableError: It cannot be opened, read or written now.

@@ -1,0 +1,501 @@
+"""A segment: a file of a journal, as bytes. No file is opened here.
+
+```
+[header 64] [entry MARK] [entry BLOCK] [entry BLOCK] [entry MARK] ... [entry FOOTER] [trailer 24]
+
+header   0  4s  magic HJS1                     all little-endian; an entry begins at a multiple of 8
+         4  u32 crc32 of the bytes 8 to 64
+         8  u32 version, 1;  12 u32 0
+        16  16s id of the journal
+        32  i64 first, the offset of the first record;  40 i64 made_us, µs since 1970 UTC;  48 16s 0
+
+entry    0  4s  magic HJE1
+         4  u32 crc32 of the bytes 8 to 64, and of the listing
+         8  u8  kind: 1 BLOCK, 2 MARK, 3 FOOTER;  9 u8 codec of the payload: 0 none, 1 zstd;  10 u16 0
+        12  u32 records of a block;  16 u32 stored_bytes of the payload;  20 u32 raw_bytes before compression
+        24  u32 listing_bytes;  28 u32 crc32 of the payload as it is stored
+        32  i64 first, next offset (of a mark and a footer both are `next`);  48 i64 earliest_us, latest_us
+        64  listing of the topics of a block (`hub.journal.wanted`), then the payload
+
+trailer  0  4s  magic HJT1;  4 u32 crc32 of the rest;  8 u64 place of the footer;  16 8s 0
+```
+
+A commit is blocks and a mark behind them: what no mark follows has not happened. A segment begins with a mark that has
+the last batch of each writer and all epochs. The footer of a sealed segment has a row for each block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from enum import IntEnum
+from itertools import pairwise
+from struct import Struct
+from typing import Any, NamedTuple, cast
+from zlib import crc32
+
+import msgspec
+
+from hub.errors import JournalCorruptError, JournalUnavailableError
+from hub.journal.layout import OFFSET_LIMIT, RECORDS_LIMIT
+
+_CHECKED_FROM = 8  # headers, heads and trailers are checksummed from there on
+
+# Epochs
+
+EPOCHS_LIMIT = 1_000
+"""Most epochs that a journal remembers; of more, the oldest are forgotten. 12 bytes each, in every segment."""
+
+
+class Epoch(NamedTuple):
+    """One life of a journal, from when a hub opens it until it is opened again.
+
+    ```
+    epoch 7   0 ........................ 200     told up to 200, then power fails: 100 to 199 were not on the disk
+    epoch 9   ............ 100 ................  opened again: offsets 100, 101, ... are given to other records
+    ```
+
+    A position is an offset and the epoch in which it was told. It holds up to where the next epoch begins.
+    """
+
+    number: int
+    """The time at which it began, s since 1970, or one more than the number of the epoch before."""
+    first: int
+    """The offset of the first record that it may have."""
+
+
+def begun(epochs: tuple[Epoch, ...], following: int, now_s: int) -> tuple[Epoch, ...]:
+    """Return the epochs of a journal with one that begins now.
+
+    Args:
+        epochs: Those before, ascending.
+        following: The offset behind the last record that is there.
+        now_s: The time, s since 1970.
+    """
+    number = max(now_s, epochs[-1].number + 1 if epochs else 1)
+    # Those that begin no earlier have no records: whatever ends where they begin ends where the new one begins.
+    kept = [one for one in epochs if one.first < following]
+    return (*kept[1 - EPOCHS_LIMIT :], Epoch(number, following))
+
+
+def end_of(epochs: tuple[Epoch, ...], number: int) -> int | None:
+    """Return how far positions of an epoch hold, an offset; None if it has not ended."""
+    return next((one.first for one in epochs if one.number > number), None)
+
+
+# The header
+
+_HEADER = Struct("<4sIII16sqq16x")
+_HEADER_MAGIC = b"HJS1"
+_VERSION = 1
+
+HEADER_BYTES = _HEADER.size
+ID_BYTES = 16
+
+
+class Header(NamedTuple):
+    """The first 64 bytes: of which journal the segment is, and where it begins."""
+
+    id: bytes
+    first: int
+    made_us: int
+
+    def encode(self) -> bytes:
+        """Return it as bytes."""
+        rest = _HEADER.pack(_HEADER_MAGIC, 0, _VERSION, 0, *self)[_CHECKED_FROM:]
+        return _HEADER_MAGIC + crc32(rest).to_bytes(4, "little") + rest
+
+    @classmethod
+    def parse(cls, data: bytes | memoryview) -> Header:
+        """Read it.
+
+        Raises:
+            JournalCorruptError: It is none, or damaged.
+            JournalUnavailableError: It is one of another version.
+        """
+        if len(data) < HEADER_BYTES or data[:4] != _HEADER_MAGIC:
+            raise JournalCorruptError("it does not begin as a segment of a journal does")
+        _, crc, version, _, *fields = _HEADER.unpack_from(data)
+        header = cls(*fields)
+        if crc != crc32(data[_CHECKED_FROM:HEADER_BYTES]) or not 0 <= header.first < OFFSET_LIMIT:
+            raise JournalCorruptError("the header of the segment is damaged")
+        if version != _VERSION:
+            raise JournalUnavailableError(f"a segment of format {version}, this version reads format {_VERSION}")
+        return header
+
+
+# Entries
+
+HEAD = Struct("<4sIBBHIIIIIqqqq")
+_ENTRY_MAGIC = b"HJE1"
+
+LISTING_LIMIT_BYTES = 8 * 1024 * 1024
+"""Longest listing: it has at most 64 texts, each as long as a topic may be at most."""
+
+
+class Kind(IntEnum):
+    """What an entry is."""
+
+    BLOCK = 1
+    MARK = 2
+    FOOTER = 3
+
+
+_KINDS = frozenset(Kind)
+
+
+class Head(NamedTuple):
+    """What an entry says of itself; checksummed, so that a reader passes from entry to entry without the payloads."""
+
+    kind: Kind
+    codec: int
+    records: int
+    stored_bytes: int
+    raw_bytes: int
+    crc: int
+    """Checksum of the payload as it is stored."""
+    first: int
+    next: int
+    earliest_us: int
+    latest_us: int
+    listing: bytes
+
+    @property
+    def payload_from(self) -> int:
+        """Where the payload begins, bytes from the start of the entry."""
+        return padded(HEAD.size + len(self.listing))
+
+    @property
+    def size_bytes(self) -> int:
+        """Length of the entry, with its padding."""
+        return padded(self.payload_from + self.stored_bytes)
+
+
+def padded(size: int) -> int:
+    """Return a length, filled up to a multiple of 8."""
+    return size + -size % 8
+
+
+def encode_entry(head: Head, payload: bytes) -> bytes:
+    """Return an entry; its checksums and its stored length are made here."""
+    return b"".join(entry_parts(head, payload, crc32(payload)))
+
+
+def entry_parts(head: Head, payload: bytes, crc: int) -> list[bytes]:
+    """Return an entry in parts, so that a large payload is not copied; `crc` is the payload's checksum."""
+    sizes = (head.records, len(payload), head.raw_bytes, len(head.listing), crc)
+    rest = HEAD.pack(
+        _ENTRY_MAGIC, 0, head.kind, head.codec, 0, *sizes, head.first, head.next, head.earliest_us, head.latest_us
+    )
+    checked = rest[_CHECKED_FROM:] + head.listing
+    start = _ENTRY_MAGIC + crc32(checked).to_bytes(4, "little") + checked
+    return [start + bytes(-len(start) % 8), payload, bytes(-len(payload) % 8)]
+
+
+def read_head(data: bytes | memoryview, start: int = 0) -> Head:
+    """Read the head of the entry that begins at `start`; its payload need not be there.
+
+    Raises:
+        JournalCorruptError: There is no entry, or its head is damaged or cut off.
+    """
+    view = memoryview(data)[start:]
+    if len(view) < HEAD.size:
+        raise JournalCorruptError("an entry is cut off")
+    magic, crc, kind, codec, nothing, records, stored, raw, listing_bytes, payload_crc, *places = HEAD.unpack_from(view)
+    if magic != _ENTRY_MAGIC:
+        raise JournalCorruptError("no entry begins there")
+    end = HEAD.size + listing_bytes
+    if listing_bytes > LISTING_LIMIT_BYTES or end > len(view):
+        raise JournalCorruptError("the listing of an entry is cut off")
+    if crc != crc32(view[_CHECKED_FROM:end]):
+        raise JournalCorruptError("the checksum of an entry's head does not match")
+    first, following, earliest_us, latest_us = places
+    sound = kind in _KINDS and nothing == 0 and 0 <= first <= following < OFFSET_LIMIT and records <= RECORDS_LIMIT
+    if not sound or (kind == Kind.BLOCK) != (first < following) or (kind == Kind.BLOCK) != (records > 0):
+        raise JournalCorruptError(
+            f"an entry of kind {kind} with {records} records from {first} to {following} cannot be"
+        )
+    listing = bytes(view[HEAD.size : end])
+    return Head(Kind(kind), codec, records, stored, raw, payload_crc, first, following, earliest_us, latest_us, listing)
+
+
+def payload_of(head: Head, stored: bytes | memoryview) -> bytes | memoryview:
+    """Return the payload as it is stored; `stored` has all bytes from `payload_from` on, or more.
+
+    Raises:
+        JournalCorruptError: It is cut off, or its checksum does not match.
+    """
+    payload = stored[: head.stored_bytes]
+    if len(payload) < head.stored_bytes:
+        raise JournalCorruptError("it is cut off")
+    if crc32(payload) != head.crc:
+        raise JournalCorruptError("its checksum does not match")
+    return payload
+
+
+# Marks
+
+
+class Write(NamedTuple):
+    """The last batch that a writer has committed."""
+
+    query: str
+    """Behind the name of its user and a slash, if it had one."""
+    batch: int
+    first: int
+    next: int
+
+
+class Mark(NamedTuple):
+    """What a commit says at its end."""
+
+    synced_bytes: int
+    """How much of the segment was known to be on the disk when the commit was written. What is damaged before it was
+    damaged later; what is damaged behind it may never have been written."""
+    writes: tuple[Write, ...] = ()
+    writes_before: int = 0
+    """How many `writes` the marks before it in the segment have, so that one that is lost is missed."""
+    epochs: tuple[Epoch, ...] = ()
+    """All epochs of the journal, the last of which it is in; none where they are as the mark before says."""
+
+    def encode(self) -> bytes:
+        """Return it as bytes."""
+        return _encode(self)
+
+    @classmethod
+    def parse(cls, data: bytes | memoryview) -> Mark:
+        """Read it.
+
+        Raises:
+            JournalCorruptError: It is none.
+        """
+        try:
+            mark: Mark = _decode_mark(data)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise JournalCorruptError(f"a mark that cannot be: {error}") from error
+        return mark
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode_mark = msgspec.msgpack.Decoder(Mark).decode
+
+
+# The footer
+
+_TRAILER = Struct("<4sIQ8x")
+_TRAILER_MAGIC = b"HJT1"
+
+TRAILER_BYTES = _TRAILER.size
+
+
+class Row(NamedTuple):
+    """What is known of a block without reading it."""
+
+    place: int
+    """Where its entry begins, bytes from the start of the segment."""
+    stored_bytes: int
+    """Length of the entry."""
+    size_bytes: int
+    """Length of the block."""
+    first: int
+    next: int
+    earliest_us: int
+    latest_us: int
+    topics: bytes
+    """The listing of its topics."""
+
+
+def row_of(place: int, head: Head) -> Row:
+    """Return what the head of a block's entry says of it."""
+    sizes = head.size_bytes, head.raw_bytes
+    return Row(place, *sizes, head.first, head.next, head.earliest_us, head.latest_us, head.listing)
+
+
+class Footer(NamedTuple):
+    """What a sealed segment holds, so that a reader need not pass through it."""
+
+    rows: list[Row]
+    writes: list[Write]
+    """The last batch of each writer, as of the end of the segment."""
+    epochs: tuple[Epoch, ...] = ()
+    """The epochs of the journal, as of there."""
+
+
+_decode_footer = msgspec.msgpack.Decoder(Footer).decode
+
+
+def encode_footer(footer: Footer, place: int, following: int) -> bytes:
+    """Return the end of a segment: the footer, which stands at `place`, and the trailer.
+
+    Args:
+        footer: What the segment holds.
+        place: Where this will stand.
+        following: The offset behind the last record.
+    """
+    rows = footer.rows
+    earliest = min((row.earliest_us for row in rows), default=0)
+    latest = max((row.latest_us for row in rows), default=0)
+    payload = _encode(footer)
+    head = Head(Kind.FOOTER, 0, 0, 0, len(payload), 0, following, following, earliest, latest, b"")
+    rest = _TRAILER.pack(_TRAILER_MAGIC, 0, place)[_CHECKED_FROM:]
+    return encode_entry(head, payload) + _TRAILER_MAGIC + crc32(rest).to_bytes(4, "little") + rest
+
+
+def footer_place(trailer: bytes) -> int | None:
+    """Return where the footer stands; None if these last bytes of a segment are no trailer."""
+    if len(trailer) != TRAILER_BYTES or trailer[:4] != _TRAILER_MAGIC:
+        return None
+    crc, place = _TRAILER.unpack(trailer)[1:]
+    return place if crc == crc32(trailer[_CHECKED_FROM:]) else None
+
+
+def parse_footer(payload: bytes | memoryview, place: int) -> Footer:
+    """Read a footer, whose entry stands at `place`.
+
+    Raises:
+        JournalCorruptError: It is none, or cannot be.
+    """
+    try:
+        footer: Footer = _decode_footer(payload)
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise JournalCorruptError(f"a footer that cannot be: {error}") from error
+    if not _ascend(footer.rows, place):
+        raise JournalCorruptError("the rows of a footer do not follow one another")
+    return footer
+
+
+def _ascend(rows: Iterable[Row], end: int) -> bool:
+    edge = Row(HEADER_BYTES, 0, 0, 0, 0, 0, 0, b"")
+    last = Row(end, 0, 0, 2**63, 0, 0, 0, b"")
+    return all(
+        one.place + one.stored_bytes <= following.place and one.next <= following.first and one.first <= one.next
+        for one, following in pairwise([edge, *rows, last])
+    )
+
+
+# Recovery
+
+
+class Placed(NamedTuple):
+    """An entry, and where it stands, bytes from the start of the segment."""
+
+    place: int
+    head: Head
+
+
+class Recovered(NamedTuple):
+    """What a segment holds."""
+
+    size_bytes: int
+    """Everything behind it did not happen."""
+    blocks: list[Placed]
+    next: int
+    """The offset behind the last record."""
+    writes: list[Write]
+    """What writers have committed, the oldest first; some may come twice."""
+    lacks_writes: bool
+    """Whether some of that is damaged."""
+    marks: list[int]
+    """Where its marks stand, bytes from the start of the segment."""
+    epochs: tuple[Epoch, ...] = ()
+    """The epochs of the journal, as the last mark says that tells them; none where those are damaged."""
+
+
+class _Commit(NamedTuple):
+    blocks: list[Placed]
+    mark: Mark | None
+    head: Head
+    end: int
+    is_sound: bool
+    start: int
+
+
+def recover(data: bytes | memoryview, first: int, before: Sequence[Write] | None = None) -> Recovered:
+    """Find out what of a segment that was not sealed has happened: all up to its last commit.
+
+    ```
+    [header][block][block][mark]  [block][mark]  [block][bl          cut off: the last commit did not come to its end
+    [header][block][?????][mark]  [block][mark]                      damaged before what was on the disk: stays
+    [header][block][mark]  [????][mark]                              damaged behind it: never written, cut off
+            └ known to be on the disk ┘
+    ```
+
+    A process that is killed leaves a segment that is cut off; a machine that loses power may leave one where pages are
+    missing before others that are there. Both are cut off at the last commit before. What was on the disk once (a later
+    mark says how far) and is damaged now stays, so that nothing behind it is lost, and a reader gets an error there.
+
+    Args:
+        data: All of its bytes.
+        first: The offset of its first record, as its header says.
+        before: What writers had committed when it was begun, as the segment before it says: for one whose first mark,
+            which says the same, is damaged. None if that is unknown.
+
+    Raises:
+        JournalCorruptError: A mark whose checksum is right is none.
+    """
+    commits = list(_commits(memoryview(data)))
+    synced_bytes = max((one.mark.synced_bytes for one in commits if one.mark is not None), default=0)
+    blocks: list[Placed] = []
+    has_start = bool(commits) and commits[0].is_sound and commits[0].mark is not None
+    writes: list[Write] = list(before or ()) if not has_start else []
+    lacks_writes = not has_start and before is None
+    marks: list[int] = []
+    epochs: tuple[Epoch, ...] = ()
+    end, following = HEADER_BYTES, first
+    for commit in commits:
+        if commit.mark is None or (not commit.is_sound and commit.start >= synced_bytes):
+            break  # a footer, or what was never written to its end
+        blocks += commit.blocks
+        end, following = commit.end, commit.head.next
+        lacks_writes |= commit.mark.writes_before != len(writes)
+        writes += commit.mark.writes
+        epochs = commit.mark.epochs or epochs
+        marks.append(commit.end - commit.head.size_bytes)
+    return Recovered(end, blocks, following, writes, lacks_writes, marks, epochs)
+
+
+def _commits(view: memoryview) -> Iterator[_Commit]:
+    """Yield what ends with a mark or a footer, sound or not."""
+    place = start = HEADER_BYTES
+    blocks: list[Placed] = []
+    is_sound = True
+    while place < len(view):
+        head = _head_at(view, place)
+        if head is None:
+            is_sound = False
+            place = _next_entry(view, place)
+            continue
+        try:
+            payload = payload_of(head, view[place + head.payload_from :])
+        except JournalCorruptError:
+            payload, is_sound = None, False
+        if head.kind is Kind.BLOCK:
+            blocks.append(Placed(place, head))
+        elif payload is not None:
+            mark = Mark.parse(payload) if head.kind is Kind.MARK else None
+            yield _Commit(blocks, mark, head, place + head.size_bytes, is_sound, start)
+            blocks, is_sound, start = [], True, place + head.size_bytes
+        place += head.size_bytes
+
+
+def _head_at(view: memoryview, place: int) -> Head | None:
+    """Return the head that stands there; None if none does whose entry goes to its end."""
+    try:
+        head = read_head(view, place)
+    except JournalCorruptError:
+        return None
+    return head if place + head.size_bytes <= len(view) else None
+
+
+def _next_entry(view: memoryview, place: int) -> int:
+    """Return where the next sound head stands, the end if there is none."""
+    find: Callable[[bytes, int], int] = cast("Any", view.obj).find  # bytes have it, and mapped files
+    while True:
+        place = find(_ENTRY_MAGIC, place + 1)
+        if place < 0:
+            return len(view)
+        if place == padded(place):
+            try:
+                read_head(view, place)
+            except JournalCorruptError:
+                continue
+            return place

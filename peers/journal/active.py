@@ -1,0 +1,456 @@
+"""`Active`: the newest segment of a journal, to which commits are appended; and `Commit`, what is appended.
+
+```
+[header][mark] ... [block][mark] | [block][block]
+                                 ▲               ▲
+                        size_bytes               what was written ahead of its commit
+```
+
+What stands behind `size_bytes` in the file has not happened.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import pairwise
+from typing import NamedTuple
+from zlib import crc32
+
+from hub.errors import JournalCorruptError, StorageError
+from hub.journal.block import Block, merge, pack, whole_checksum
+from hub.journal.segment import (
+    HEADER_BYTES,
+    TRAILER_BYTES,
+    Epoch,
+    Footer,
+    Head,
+    Header,
+    Kind,
+    Mark,
+    Recovered,
+    Row,
+    Write,
+    encode_entry,
+    encode_footer,
+    entry_parts,
+    footer_place,
+    parse_footer,
+    payload_of,
+    read_head,
+    recover,
+    row_of,
+)
+from hub.journal.wanted import listing
+from peers.journal.folder import identity, making, segment_path, stands, sync_data
+from peers.journal.segment import Codec, Compressor, Segment
+
+BLOCK_RECORDS = 8_192
+"""Records of a full block. Reading is quickest with 1,000 to 16,000; see docs/performance.md."""
+
+BLOCK_BYTES = 1024 * 1024
+"""Values of a full block, bytes."""
+
+_PARTS_PER_CALL = 512
+"""Most parts that one system call is given; Linux takes 1024."""
+
+Parts = list[tuple[int, bytes]]
+"""When messages came, µs since 1970, and whole MESSAGES frames."""
+
+
+class Commit:
+    """A commit that is being made, as entries of a segment.
+
+    Args:
+        place: Where its first entry will stand in the segment.
+        following: The offset that its first record gets.
+        compressor: Says how blocks are stored.
+    """
+
+    def __init__(self, place: int, following: int, compressor: Compressor) -> None:
+        self._compressor = compressor
+        self.next = following
+        """The offset behind its last record."""
+        self.rows: list[Row] = []
+        """Its blocks."""
+        self.topics: set[str] = set()
+        """The topics of its records."""
+        self.entries: list[bytes] = []
+        """What is not in the file yet, in parts."""
+        self.entries_bytes = 0
+        self.place = place
+        """Where the next entry will stand."""
+
+    def add(self, parts: Parts, *, in_haste: bool = False) -> None:
+        """Add records; `in_haste`, there is no time to compress them.
+
+        Raises:
+            ValueError: They are no such frames; some may have been added.
+        """
+        in_order = all(one[0] <= following[0] for one, following in pairwise(parts))
+        for piece in _pieces(parts):
+            for block in pack(piece, self.next, BLOCK_RECORDS, BLOCK_BYTES):
+                self.add_block(block, in_order=in_order, in_haste=in_haste)
+
+    def add_block(self, data: bytes, *, in_order: bool = False, in_haste: bool = False) -> None:
+        """Add a block, which begins where the one before it ends.
+
+        Args:
+            data: The block.
+            in_order: Whether its times only grow: then the first and the last say it all, and none is looked at.
+            in_haste: Whether there is no time to compress it.
+
+        Raises:
+            ValueError: It begins elsewhere.
+        """
+        block = Block.parse(data, verify=False)
+        if block.first != self.next:
+            raise ValueError(f"a block that begins at {block.first}, the one before it ends at {self.next}")
+        times = block.times
+        earliest, latest = (times[0], times[-1]) if in_order else (min(times), max(times))
+        listed = listing(block.topics)
+        codec, payload = self._compressor.encoded(data, in_haste=in_haste)
+        head = Head(Kind.BLOCK, codec, block.count, 0, len(data), 0, block.first, block.next, earliest, latest, listed)
+        crc = whole_checksum(data) if codec == Codec.NONE else crc32(payload)
+        entry = entry_parts(head, payload, crc)
+        size_bytes = sum(map(len, entry))
+        self.rows.append(Row(self.place, size_bytes, len(data), block.first, block.next, earliest, latest, listed))
+        self.topics.update(block.topics)
+        self.next = block.next
+        self._put(entry, size_bytes)
+
+    def end(self, mark: Mark) -> None:
+        """Add the mark: with it, all of this has happened."""
+        entry = mark_entry(mark, self.next)
+        self._put([entry], len(entry))
+
+    def _put(self, parts: list[bytes], size_bytes: int) -> None:
+        self.entries += parts
+        self.entries_bytes += size_bytes
+        self.place += size_bytes
+
+    def take(self) -> list[bytes]:
+        """Return what is not in the file yet, to be written there."""
+        entries, self.entries, self.entries_bytes = self.entries, [], 0
+        return entries
+
+
+def mark_entry(mark: Mark, following: int) -> bytes:
+    """Return a mark as an entry of a segment; `following` is the offset behind the last record before it."""
+    payload = mark.encode()
+    return encode_entry(Head(Kind.MARK, 0, 0, 0, len(payload), 0, following, following, 0, 0, b""), payload)
+
+
+def _pieces(parts: Parts) -> Iterator[Parts]:
+    """Yield about a block's worth at a time: packing several at once is half as quick, for lack of cache."""
+    piece: Parts = []
+    size = 0
+    for part in parts:
+        piece.append(part)
+        size += len(part[1])
+        if size >= BLOCK_BYTES:
+            yield piece
+            piece, size = [], 0
+    if piece:
+        yield piece
+
+
+class Newest(NamedTuple):
+    """What the newest segment holds."""
+
+    header: Header
+    size_bytes: int
+    """Where its last commit ends."""
+    rows: list[Row]
+    writes: list[Write]
+    epochs: tuple[Epoch, ...]
+    next: int
+    is_final: bool
+    """Whether nothing may be appended: it is sealed, or damaged in its midst."""
+
+
+def newest(folder: str, first: int, before: int | None) -> Newest:
+    """Look at a segment.
+
+    Args:
+        folder: Path of the journal.
+        first: What its name says.
+        before: The same of the segment before it; None if there is none.
+
+    Raises:
+        JournalCorruptError: Its header is damaged, or says something else than its name; or what writers have committed
+            is lost.
+        OSError: It cannot be read.
+    """
+    path = segment_path(folder, first)
+    with open(path, "rb") as file:  # noqa: PTH123
+        size = os.fstat(file.fileno()).st_size
+        if size < HEADER_BYTES:
+            raise JournalCorruptError(f"{path}: it is cut off; see `hub journal verify`")
+        # It is unmapped with the last view of it: one may stand in the traceback of an error.
+        view = memoryview(mmap.mmap(file.fileno(), size, prot=mmap.PROT_READ))
+    try:
+        header = Header.parse(view)
+        if header.first != first:
+            raise JournalCorruptError(f"it begins at {header.first}, its name says {first}")
+        place = footer_place(bytes(view[-TRAILER_BYTES:]))
+        footer = None if place is None else _footer_at(place, view[place:])
+        if footer is not None:
+            following = footer.rows[-1].next if footer.rows else first
+            return Newest(header, size, footer.rows, footer.writes, footer.epochs, following, is_final=True)
+        last = None if before is None else _footer_of(folder, before)
+        found = recover(view, first, None if last is None else last.writes)
+        if found.lacks_writes:
+            raise JournalCorruptError("what writers have committed is damaged")
+        if not found.epochs and last is not None:
+            found = found._replace(epochs=last.epochs)
+        return _recovered(view, header, found)
+    except StorageError as error:
+        raise type(error)(f"{path}: {error}; see `hub journal verify`") from error
+
+
+def _footer_of(folder: str, first: int) -> Footer | None:
+    """Return what a sealed segment says at its end, of which alone is read; None if it does not."""
+    with open(segment_path(folder, first), "rb") as file:  # noqa: PTH123
+        file.seek(max(0, file.seek(0, os.SEEK_END) - TRAILER_BYTES))
+        place = footer_place(file.read())
+        if place is None:
+            return None
+        file.seek(place)
+        return _footer_at(place, memoryview(file.read()))
+
+
+def _footer_at(place: int, entry: memoryview) -> Footer | None:
+    try:
+        head = read_head(entry)
+        return parse_footer(payload_of(head, entry[head.payload_from :]), place)
+    except JournalCorruptError:
+        return None
+
+
+def _recovered(view: memoryview, header: Header, found: Recovered) -> Newest:
+    is_damaged = False
+    expected = header.first
+    for place, head in found.blocks:
+        is_damaged |= head.first != expected
+        expected = head.next
+        try:
+            payload_of(head, view[place + head.payload_from :])
+        except JournalCorruptError:
+            is_damaged = True
+    is_damaged |= expected != found.next
+    rows = [row_of(*placed) for placed in found.blocks]
+    return Newest(header, found.size_bytes, rows, found.writes, found.epochs, found.next, is_final=is_damaged)
+
+
+class Active:
+    """The newest segment, open for writing.
+
+    Args:
+        descriptor: Of the file.
+        path: Its path.
+        header: What it begins with.
+        size_bytes: Where its last commit ends.
+        rows: Its blocks.
+    """
+
+    def __init__(self, descriptor: int, path: str, header: Header, size_bytes: int, rows: list[Row]) -> None:
+        self.path = path
+        self.header = header
+        self.size_bytes = size_bytes
+        """Where the last commit ends."""
+        self.end_bytes = size_bytes
+        """Where the next entry goes."""
+        self.synced_bytes = 0
+        """How much of it is known to be on the disk."""
+        self.rows = rows
+        """The blocks that are committed."""
+        self._descriptor = descriptor
+        self._unsealed_bytes = size_bytes  # where the last commit ends, before a footer was written
+        self._id = identity(os.fstat(descriptor))
+
+    @classmethod
+    def create(cls, folder: str, header: Header, entries: bytes) -> Active:
+        """Make a segment: the file stands under its name once it is whole, and on the disk.
+
+        Args:
+            folder: Path of the journal.
+            header: What it begins with.
+            entries: What stands behind that.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        path = segment_path(folder, header.first)
+        data = header.encode() + entries
+        with making(path) as descriptor:
+            _write_at(descriptor, [data], 0)
+            active = cls(descriptor, path, header, len(data), [])
+        active.synced_bytes = len(data)
+        return active
+
+    @classmethod
+    def open(cls, folder: str, header: Header, size_bytes: int, rows: list[Row]) -> Active:
+        """Open a segment that is there, and cut off what stands behind its last commit; raises `OSError`."""
+        path = segment_path(folder, header.first)
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        try:
+            if os.fstat(descriptor).st_size > size_bytes:
+                os.ftruncate(descriptor, size_bytes)
+            active = cls(descriptor, path, header, size_bytes, rows)
+            active.sync()
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return active
+
+    @property
+    def is_in_place(self) -> bool:
+        """Whether the file still stands where it stood."""
+        return stands(self.path, self._id)
+
+    @property
+    def next(self) -> int:
+        """The offset behind the last record that is committed."""
+        return self.rows[-1].next if self.rows else self.header.first
+
+    def write(self, entries: list[bytes]) -> None:
+        """Write entries behind what is there; they have not happened before `commit`. Raises `OSError`."""
+        self.end_bytes += _write_at(self._descriptor, entries, self.end_bytes)
+
+    def commit(self, rows: list[Row]) -> None:
+        """Take what was written, which are these blocks and a mark, for committed."""
+        self.size_bytes = self.end_bytes
+        self.rows += rows
+
+    def cut_back(self) -> None:
+        """Take away what is not committed. Where even that fails, the next opening does it."""
+        self.end_bytes = self.size_bytes
+        with suppress(OSError):
+            os.ftruncate(self._descriptor, self.size_bytes)
+
+    def sync(self) -> None:
+        """Wait until all that is written so far is on the disk.
+
+        Raises:
+            OSError: It could not be written there, and may be lost.
+        """
+        end_bytes = self.end_bytes
+        sync_data(self._descriptor)
+        self.synced_bytes = max(self.synced_bytes, end_bytes)
+
+    def seal(self, footer: Footer) -> None:
+        """Write the footer, and wait until all of it is on the disk.
+
+        Raises:
+            OSError: It cannot be written; the segment is as it was.
+        """
+        try:
+            self.write([encode_footer(footer, self.size_bytes, self.next)])
+            self.sync()
+        except OSError:
+            self.cut_back()
+            raise
+        self._unsealed_bytes, self.size_bytes = self.size_bytes, self.end_bytes
+
+    def unseal(self) -> None:
+        """Take the footer away again: the segment goes on."""
+        self.size_bytes = self._unsealed_bytes
+        self.cut_back()
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._descriptor >= 0:
+            with suppress(OSError):
+                os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def _write_at(descriptor: int, parts: list[bytes], place: int) -> int:
+    """Write parts at a place of a file; return how many bytes. Raises `OSError` if not all could be written."""
+    total = 0
+    left = [memoryview(part) for part in parts if part]
+    while left:
+        written = os.pwritev(descriptor, left[:_PARTS_PER_CALL], place + total)
+        total += written
+        while left and written >= len(left[0]):
+            written -= len(left.pop(0))
+        if written:
+            left[0] = left[0][written:]
+    return total
+
+
+# Sealed segments with small blocks are written again, with full ones: what trickles in by single messages takes more
+# for the heads of its blocks than for the messages. Under load nothing is written twice.
+
+_FULL_SHARE = 2
+"""A block is small while it is less than one part in so many of a full one."""
+
+_SMALL_LIMIT = 16
+"""So many small blocks in a segment are worth no second writing."""
+
+_TIDIED_BYTES = 32 * 1024 * 1024
+"""A segment whose blocks are longer together, before they are compressed, is not written again: the writer waits for it
+0.2 s, and what fills a segment so far comes in blocks of 80 records and more."""
+
+
+def is_untidy(rows: Sequence[Row]) -> bool:
+    """Return whether a segment with these blocks is worth being written again."""
+    return sum(map(_is_small, rows)) > _SMALL_LIMIT and sum([row.size_bytes for row in rows]) <= _TIDIED_BYTES
+
+
+def _is_small(row: Row) -> bool:
+    records, size_bytes = row.next - row.first, row.size_bytes
+    return records < BLOCK_RECORDS // _FULL_SHARE and size_bytes < BLOCK_BYTES // _FULL_SHARE
+
+
+def write_again(folder: str, first: int, compressor: Compressor) -> int:
+    """Write a sealed segment again with its blocks merged, and put it in its own place; return its length, bytes.
+
+    Args:
+        folder: Path of the journal.
+        first: What the name of the segment says.
+        compressor: Says how blocks are stored.
+
+    Raises:
+        StorageError: It is damaged; nothing has changed.
+        OSError: It cannot be written; nothing has changed.
+    """
+    segment = Segment(folder, first)
+    try:
+        if segment.header is None or segment.footer is None or not segment.is_whole:
+            raise JournalCorruptError(f"{segment.path}: {segment.flaw or 'a block is missing'}")
+        footer = segment.footer
+        with making(segment.path) as descriptor, open(descriptor, "wb", closefd=False) as file:
+            file.write(segment.header.encode())
+            commit = Commit(HEADER_BYTES, first, compressor)
+            for block in _merged(segment):
+                commit.add_block(block)
+                file.writelines(commit.take())
+            # All of it is on the disk before the file has its name; so what is damaged in it was damaged later.
+            commit.end(Mark(commit.place, tuple(footer.writes), epochs=footer.epochs))
+            file.writelines(commit.take())
+            file.write(encode_footer(footer._replace(rows=commit.rows), commit.place, commit.next))
+            size_bytes = file.tell()
+    finally:
+        segment.close()
+    os.close(descriptor)
+    return size_bytes
+
+
+def _merged(segment: Segment) -> Iterator[bytes]:
+    """Yield the blocks of a segment, neighbours merged as long as they make no more than a full one."""
+    waiting: list[bytes] = []
+    records = size = 0
+    for row in segment.rows:
+        count = row.next - row.first
+        if waiting and (records + count > BLOCK_RECORDS or size + row.size_bytes > BLOCK_BYTES):
+            yield merge(waiting)
+            waiting, records, size = [], 0, 0
+        waiting.append(bytes(segment.block(row).data))
+        records += count
+        size += row.size_bytes
+    if waiting:
+        yield merge(waiting)

@@ -1,0 +1,443 @@
+"""Segments as bytes: what is written is read again, all else is refused, and what has happened is found anywhere."""
+
+from __future__ import annotations
+
+from zlib import crc32
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hub.errors import JournalCorruptError, JournalUnavailableError
+from hub.journal.block import Block
+from hub.journal.segment import (
+    EPOCHS_LIMIT,
+    HEAD,
+    HEADER_BYTES,
+    TRAILER_BYTES,
+    Epoch,
+    Footer,
+    Head,
+    Header,
+    Kind,
+    Mark,
+    Recovered,
+    Row,
+    Write,
+    begun,
+    encode_entry,
+    encode_footer,
+    end_of,
+    entry_parts,
+    footer_place,
+    parse_footer,
+    payload_of,
+    read_head,
+    recover,
+    row_of,
+)
+from tests.hub.journal.segments import START, block_entry, mark_entry, segment
+
+BLOCK = Head(Kind.BLOCK, 1, 7, 0, 500, 0, 10, 17, 1, 2, b"/a\n/b")
+
+
+def test_layout() -> None:
+    """As it is drawn."""
+    assert HEAD.size == 64
+    entry = encode_entry(BLOCK, b"payload")
+    assert len(entry) == 64 + 8 + 8
+    assert entry[:4] == b"HJE1"
+    assert entry[8:16] == bytes([1, 1, 0, 0, 7, 0, 0, 0])
+    assert entry[16:20] == (7).to_bytes(4, "little")
+    assert entry[20:24] == (500).to_bytes(4, "little")
+    assert entry[64:69] == b"/a\n/b"
+    assert entry[72:79] == b"payload"
+
+
+@given(listing=st.binary(max_size=100), payload=st.binary(max_size=100), before=st.binary(max_size=20))
+def test_round_trip_of_an_entry(listing: bytes, payload: bytes, before: bytes) -> None:
+    """Wherever it stands, and whatever follows."""
+    entry = encode_entry(BLOCK._replace(listing=listing), payload)
+    data = before + entry + b"more"
+    head = read_head(data, len(before))
+    assert head._replace(stored_bytes=0, crc=0) == BLOCK._replace(listing=listing)
+    assert head.size_bytes == len(entry)
+    assert len(entry) % 8 == 0
+    assert payload_of(head, data[len(before) + head.payload_from :]) == payload
+
+
+@given(listing=st.binary(max_size=100), payload=st.binary(max_size=100))
+def test_in_parts(listing: bytes, payload: bytes) -> None:
+    """The same bytes, and the payload is not copied for it."""
+    head = BLOCK._replace(listing=listing)
+    parts = entry_parts(head, payload, crc32(payload))
+    assert b"".join(parts) == encode_entry(head, payload)
+    assert any(part is payload for part in parts)
+
+
+def test_each_byte_of_the_head_matters() -> None:
+    """A bit that has turned is found."""
+    entry = encode_entry(BLOCK, b"payload")
+    for place in range(64 + len(BLOCK.listing)):
+        damaged = bytearray(entry)
+        damaged[place] ^= 1
+        with pytest.raises(JournalCorruptError):
+            read_head(damaged)
+
+
+def test_each_byte_of_the_payload_matters() -> None:
+    """The same, by whoever looks at it."""
+    entry = encode_entry(BLOCK, b"payload")
+    head = read_head(entry)
+    for place in range(head.payload_from, head.payload_from + 7):
+        damaged = bytearray(entry)
+        damaged[place] ^= 1
+        assert read_head(damaged) == head
+        with pytest.raises(JournalCorruptError, match="its checksum does not match"):
+            payload_of(head, damaged[head.payload_from :])
+
+
+def test_cut_off_of_an_entry() -> None:
+    """At any place."""
+    entry = encode_entry(BLOCK, b"payload")
+    for size in range(64 + len(BLOCK.listing)):
+        with pytest.raises(JournalCorruptError):
+            read_head(entry[:size])
+    head = read_head(entry[:-8])
+    with pytest.raises(JournalCorruptError, match="it is cut off"):
+        payload_of(head, entry[head.payload_from : -8])
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_of_an_entry(data: bytes) -> None:
+    """What is none is refused, with one kind of error."""
+    with pytest.raises(JournalCorruptError):
+        read_head(b"HJE1" + data)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        BLOCK._replace(first=17),
+        BLOCK._replace(first=-1),
+        BLOCK._replace(records=0),
+        BLOCK._replace(records=65_537),
+        BLOCK._replace(next=2**62),
+        BLOCK._replace(kind=Kind.MARK),
+        BLOCK._replace(kind=4),  # type: ignore[arg-type]
+    ],
+)
+def test_what_cannot_be(head: Head) -> None:
+    """Also where its checksum is right."""
+    with pytest.raises(JournalCorruptError, match="cannot be"):
+        read_head(encode_entry(head, b""))
+
+
+# The header of a segment.
+
+
+HEADER = Header(bytes(range(16)), 12_345, 1_700_000_000_000_000)
+
+
+def test_round_trip_of_a_header() -> None:
+    """64 bytes, as they are drawn."""
+    data = HEADER.encode()
+    assert len(data) == HEADER_BYTES == 64
+    assert data[:4] == b"HJS1"
+    assert data[16:32] == HEADER.id
+    assert Header.parse(data + b"more") == HEADER
+
+
+def test_each_byte_matters() -> None:
+    """A bit that has turned is found."""
+    for place in range(HEADER_BYTES):
+        damaged = bytearray(HEADER.encode())
+        damaged[place] ^= 0x10
+        with pytest.raises(JournalCorruptError):
+            Header.parse(bytes(damaged))
+
+
+def test_cut_off_of_a_header() -> None:
+    """An empty file, and less than a header."""
+    for size in range(HEADER_BYTES):
+        with pytest.raises(JournalCorruptError, match="does not begin as a segment"):
+            Header.parse(HEADER.encode()[:size])
+
+
+def test_another_version() -> None:
+    """It is named, so that nobody takes it for damage."""
+    data = bytearray(HEADER.encode())
+    data[8] = 2
+    data[4:8] = crc32(data[8:]).to_bytes(4, "little")
+    with pytest.raises(JournalUnavailableError, match="a segment of format 2, this version reads format 1"):
+        Header.parse(bytes(data))
+
+
+# The footer of a sealed segment.
+
+
+ROWS = [Row(64, 200, 150, 0, 10, 5, 9, b"/a"), Row(264, 100, 80, 10, 11, 7, 7, b"/a\n/b")]
+FOOTER = Footer(ROWS, [Write("q", 3, 0, 11)])
+PLACE = 1_000
+
+
+def test_round_trip_of_a_footer() -> None:
+    """Found by the trailer, and its head has the ranges of all."""
+    data = bytes(PLACE) + encode_footer(FOOTER, PLACE, 11)
+    place = footer_place(data[-TRAILER_BYTES:])
+    assert place == PLACE
+    head = read_head(data, place)
+    assert (head.kind, head.first, head.next, head.earliest_us, head.latest_us) == (Kind.FOOTER, 11, 11, 5, 9)
+    assert parse_footer(payload_of(head, data[place + head.payload_from :]), place) == FOOTER
+
+
+def test_a_segment_without_records() -> None:
+    """It has a footer, too."""
+    empty = Footer([], [])
+    data = encode_footer(empty, 64, 5)
+    head = read_head(data)
+    assert parse_footer(payload_of(head, data[head.payload_from :]), 64) == empty
+
+
+def test_no_trailer() -> None:
+    """A segment that goes on, or is damaged there."""
+    data = encode_footer(FOOTER, PLACE, 11)
+    assert footer_place(b"") is None
+    assert footer_place(data[-TRAILER_BYTES - 1 : -1]) is None
+    for place in range(16):
+        damaged = bytearray(data[-TRAILER_BYTES:])
+        damaged[place] ^= 1
+        assert footer_place(bytes(damaged)) is None
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ROWS[::-1],
+        [ROWS[0], ROWS[0]],
+        [ROWS[0]._replace(place=0)],
+        [ROWS[0]._replace(stored_bytes=2_000)],
+        [ROWS[0]._replace(next=-1)],
+        [ROWS[0], ROWS[1]._replace(first=9)],
+    ],
+)
+def test_rows_that_cannot_be(rows: list[Row]) -> None:
+    """Refused, though the checksum is right."""
+    data = encode_footer(FOOTER._replace(rows=rows), PLACE, 11)
+    head = read_head(data)
+    with pytest.raises(JournalCorruptError, match="do not follow one another"):
+        parse_footer(payload_of(head, data[head.payload_from :]), PLACE)
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_of_a_footer(data: bytes) -> None:
+    """One kind of error."""
+    with pytest.raises(JournalCorruptError):
+        parse_footer(data, PLACE)
+
+
+def test_row_of_an_entry() -> None:
+    """The head of a block says what its row does."""
+    entry = block_entry(7, 4)
+    row = row_of(64, read_head(entry))
+    assert (row.place, row.stored_bytes, row.first, row.next) == (64, len(entry), 7, 11)
+    assert row.topics == b"/t/0\n/t/1\n/t/2"
+
+
+@given(st.binary(max_size=100))
+def test_a_mark_of_any_bytes(data: bytes) -> None:
+    """It is one, or there is one kind of error."""
+    try:
+        mark = Mark.parse(data)
+    except JournalCorruptError:
+        return
+    assert Mark.parse(mark.encode()) == mark
+
+
+# What of a segment has happened: cut off anywhere, damaged anywhere, with pages missing at its end.
+
+
+COMMITS = st.lists(st.lists(st.integers(1, 20), max_size=3), max_size=4)
+
+
+def readable(data: bytes, found: Recovered) -> list[int]:
+    """Offsets of the records that can be read."""
+    offsets: list[int] = []
+    for place, head in found.blocks:
+        try:
+            payload = payload_of(read_head(data, place), data[place + head.payload_from :])
+            block = Block.parse(payload)
+        except JournalCorruptError:
+            continue
+        offsets += range(block.first, block.next)
+    return offsets
+
+
+@given(COMMITS)
+def test_whole(commits: list[list[int]]) -> None:
+    """All of it has happened."""
+    data, ends = segment(*commits, first=100)
+    found = recover(data, 100)
+    records = sum(map(sum, commits))
+    assert (found.size_bytes, found.next) == (len(data), 100 + records)
+    assert readable(data, found) == list(range(100, 100 + records))
+    assert [write.batch for write in found.writes[1:]] == list(range(len(commits)))
+    assert not found.lacks_writes
+    assert ends[-1] == len(data)
+
+
+@given(COMMITS, st.data())
+def test_cut_off_of_a_segment(commits: list[list[int]], data: st.DataObject) -> None:
+    """All commits that are there as a whole have happened, and nothing else."""
+    whole, ends = segment(*commits)
+    size = data.draw(st.integers(HEADER_BYTES, len(whole)))
+    found = recover(whole[:size], 0)
+    if size < ends[0]:
+        assert found == Recovered(HEADER_BYTES, [], 0, [], lacks_writes=True, marks=[])
+        return
+    kept = max(end for end in ends if end <= size)
+    assert found.size_bytes == kept
+    assert not found.lacks_writes
+    assert found.next == sum(map(sum, commits[: ends.index(kept)]))
+    assert len(found.writes) == 1 + ends.index(kept)
+
+
+@given(COMMITS.filter(lambda commits: any(map(sum, commits))), st.data())
+def test_pages_that_were_never_written(commits: list[list[int]], data: st.DataObject) -> None:
+    """After a loss of power zeros may stand before what was written later: everything from there on did not happen."""
+    whole, ends = segment(*commits)
+    place = data.draw(st.integers(ends[0], len(whole) - 1))
+    size = data.draw(st.integers(1, 200))
+    hurt = whole[:place] + bytes(min(size, len(whole) - place)) + whole[place + size :]
+    found = recover(hurt, 0)
+    if hurt == whole:
+        assert found.size_bytes == len(whole)
+        return
+    first_lost = next(number for number, end in enumerate(ends) if hurt[:end] != whole[:end])
+    assert found.size_bytes == ends[first_lost - 1]
+    assert found.next == sum(map(sum, commits[: first_lost - 1]))
+
+
+@given(
+    st.lists(st.lists(st.integers(1, 20), min_size=1, max_size=3), min_size=2, max_size=4),
+    st.data(),
+)
+def test_damage_of_what_was_on_the_disk(commits: list[list[int]], data: st.DataObject) -> None:
+    """What a later mark says was on the disk is damage: what stands around it stays, at its offsets."""
+    _, ends = segment(*commits)
+    whole, ends = segment(*commits, synced=[0, *ends[1:]])
+    known = ends[-2]
+    place = data.draw(st.integers(HEADER_BYTES, known - 1))
+    hurt = bytearray(whole)
+    hurt[place] ^= 0xFF
+    found = recover(bytes(hurt), 0, START)
+    records = sum(map(sum, commits))
+    assert found.next == records
+    assert found.size_bytes == len(whole)
+    offsets = readable(bytes(hurt), found)
+    assert offsets == sorted(set(offsets))
+    lost = set(range(records)) - set(offsets)
+    assert len(lost) <= max(count for commit in commits for count in commit)
+    known = [START[0], *(Write("q", number, 0, sum(map(sum, commits[: number + 1]))) for number in range(len(commits)))]
+    assert found.lacks_writes or found.writes == known
+    assert found.lacks_writes or recover(bytes(hurt), 0).lacks_writes == (place < ends[0])
+
+
+def test_a_block_that_looks_like_an_entry() -> None:
+    """What a value holds is not taken for an entry behind damage."""
+    inner = block_entry(5, 3)
+    whole, _ = segment([2], [2], synced=[0, 10_000])
+    hurt = whole[:HEADER_BYTES] + b"?" * 8 + whole[HEADER_BYTES + 8 :]
+    assert recover(hurt, 0).next == 4
+    assert recover(whole + inner, 0).next == 4, "nothing without a mark has happened"
+
+
+@pytest.mark.parametrize("tail", [b"", b"\0" * 100, b"HJE1", b"HJE1" * 50, b"\xff" * 64])
+def test_anything_behind(tail: bytes) -> None:
+    """It is cut off."""
+    whole, _ = segment([3], [4])
+    found = recover(whole + tail, 0)
+    assert (found.size_bytes, found.next) == (len(whole), 7)
+    assert found.writes == [*START, Write("q", 0, 0, 3), Write("q", 1, 0, 7)]
+
+
+@given(st.binary(max_size=300))
+def test_any_bytes_of_a_segment(data: bytes) -> None:
+    """Nothing has happened, and nothing is raised."""
+    assert recover(bytes(HEADER_BYTES) + data, 7) == Recovered(HEADER_BYTES, [], 7, [], lacks_writes=True, marks=[])
+
+
+def test_a_mark_that_is_lost() -> None:
+    """Nobody takes what is left for all that writers have committed; one that has nothing to say may be lost."""
+    whole, ends = segment([2], [2], [2], synced=[0, 0, 10_000])
+    for end in ends[:2]:
+        hurt = bytearray(whole)
+        hurt[end - 20] ^= 1
+        assert recover(bytes(hurt), 0).lacks_writes
+    found = recover(whole[: ends[0]] + mark_entry(0, 0, (), 1) + mark_entry(0, 10_000, (), 1), 0)
+    assert not found.lacks_writes
+    quiet = bytearray(whole[: ends[0]] + mark_entry(0, 0, (), 1) + mark_entry(0, 10_000, (), 1))
+    quiet[ends[0] + 66] ^= 1
+    assert not recover(bytes(quiet), 0).lacks_writes
+
+
+# Which positions hold, after any lives of a journal that end with a loss of what came last.
+
+
+lives = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 20), st.integers(0, 8)), min_size=1, max_size=12)
+"""Of each: how far the clock goes, how many records it adds, how many of the last records it loses at its end."""
+
+
+@given(lives)
+def test_a_position_holds_as_far_as_what_was_read_is_there(lives: list[tuple[int, int, int]]) -> None:
+    """Each life has its records; a position that was told anywhere is cut back to the records that are the same."""
+    epochs: tuple[Epoch, ...] = ()
+    kept: list[int] = []  # of each record, in which life it was added
+    told: list[tuple[int, list[int]]] = []  # epoch, and what was there
+    now_s = 100
+    for life, (later_s, added, lost) in enumerate(lives):
+        now_s += later_s
+        before = epochs
+        epochs = begun(before, len(kept), now_s)
+        assert epochs[-1].number > max([one.number for one in before], default=0)
+        for number, seen in told:
+            end = end_of(epochs, number)
+            assert end is not None
+            held = min(end, len(seen))
+            assert seen[:held] == kept[:held]
+        for _ in range(added):
+            kept.append(life)
+            told.append((epochs[-1].number, kept.copy()))
+        del kept[max(epochs[-1].first, len(kept) - lost) :]
+    assert end_of(epochs, epochs[-1].number) is None
+
+
+def test_what_is_not_lost_is_not_cut() -> None:
+    """A hub that is only killed begins epochs, too; positions up to there hold."""
+    epochs = begun(begun((), 0, 100), 50, 200)
+    assert epochs == ((100, 0), (200, 50))
+    assert end_of(epochs, 100) == 50
+    assert end_of(epochs, 0) == 0
+
+
+def test_a_clock_that_was_set_back() -> None:
+    """Numbers grow nevertheless."""
+    assert begun((Epoch(200, 0),), 5, 100) == ((200, 0), (201, 5))
+
+
+def test_lives_without_records_leave_nothing() -> None:
+    """So that a hub that is started again and again does not fill its journal."""
+    epochs = begun((), 0, 1)
+    for now_s in range(2, 100):
+        epochs = begun(epochs, 7, now_s)
+    assert epochs == ((1, 0), (99, 7))
+
+
+def test_the_oldest_are_forgotten() -> None:
+    """Beyond the limit."""
+    epochs: tuple[Epoch, ...] = ()
+    for number in range(EPOCHS_LIMIT + 10):
+        epochs = begun(epochs, number, number + 1)
+    assert len(epochs) == EPOCHS_LIMIT
+    assert epochs[-1] == (EPOCHS_LIMIT + 10, EPOCHS_LIMIT + 9)
+    assert end_of(epochs, 1) == epochs[0].first
