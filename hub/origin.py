@@ -22,7 +22,7 @@ class Origin(NamedTuple):
     epoch: int
     """Its epoch, 0 to 2³² - 1; 0 is also that of a hub which knows nothing of the mesh."""
     mark: int = 0
-    """By which that hub knows the one batch that it holds for (`hub.marked`), 1 to 2⁶⁴ - 1; 0 for none."""
+    """By which that hub knows the one batch that it holds for, 1 to 2⁶⁴ - 1; 0 for none."""
 
 
 Way = bytes | tuple[bytes, int]

@@ -51,7 +51,7 @@ from peers.daemon.sources import Loaded, guarded, is_loopback, reaches_strangers
 from peers.daemon.telling import Telling
 from peers.journal.folder import JournalFullError
 from peers.journal.journal import Journal
-from peers.journal.no_journal import NoJournal
+from peers.journal.recording import NoJournal
 from peers.node.memory import MemoryWatch
 from peers.node.node import Connected, Node
 from peers.transport.endpoints import Endpoint, Scheme

@@ -6,7 +6,7 @@ client ─ CONFIRM ─▶ this hub ─ REQUEST $hub/at/ID/recorded [mark] ──
        ◀─ recorded ──        ◀───────────── REPLY, once it is committed ──────
 ```
 
-Messages go the way they go anyway, in their order; a mark in front of them says which they are (`hub.marked`). The
+Messages go the way they go anyway, in their order; a mark in front of them says which they are. The
 question which of them are recorded has one answer, like each request: a way that is lost, or a time that is over, is an
 error. So nothing is confirmed but what the journal has committed, and nobody waits for ever.
 
@@ -21,7 +21,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
 from itertools import count
-from typing import Annotated, Any, Final, NamedTuple
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -30,7 +30,6 @@ from hub.core import Core
 from hub.errors import CloseCode, RejectedError
 from hub.frame import HEADER, HEADER_BYTES, KIND_MESSAGES, iterate_frames
 from hub.handler import Handler
-from hub.marked import Marked
 from hub.origin import Origin
 from hub.request_frame import Reply, Status
 from hub.requests.directed import Answer as Respond
@@ -67,15 +66,6 @@ class Question(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     """How many it has."""
     key: bytes
     """The routing key of its frame."""
-
-
-class MarksStatistics(NamedTuple):
-    """What other hubs have asked."""
-
-    expected: int
-    """Questions that wait for their messages, or for the commit of these."""
-    confirmed_total: int
-    refused_total: int
 
 
 class _Fate:
@@ -133,14 +123,10 @@ class Marks:
         self._expected: dict[bytes, dict[int, _Fate]] = {}
         # Batches that have come, and nobody has asked about; the oldest first.
         self._seen: OrderedDict[tuple[bytes, int], _Fate] = OrderedDict()
-        # How many questions are not answered.
-        self._waiting = 0
-        self._confirmed = self._refused = 0
+        self.expected = 0
+        """How many questions are not answered."""
+        self.confirmed_total = self.refused_total = 0
         core.requests.directed.add(RECORDED, Questions(self._ask, lambda _asker, _link, value: value))
-
-    def statistics(self) -> MarksStatistics:
-        """Return what was asked so far, and what waits."""
-        return MarksStatistics(self._waiting, self._confirmed, self._refused)
 
     def tick(self) -> None:
         """Forget questions whose time is over; nobody waits for their answers any more."""
@@ -156,7 +142,7 @@ class Marks:
 
     def _ask(self, _link: Handler, value: bytes, reply: Respond) -> None:
         """Answer now, or once it is known."""
-        self._waiting += 1
+        self.expected += 1
         try:
             question = self._checked(value)
         except RejectedError as error:
@@ -187,7 +173,7 @@ class Marks:
             raise RejectedError(CloseCode.BAD_DATA, "that mark was asked about before")
         if not _is_of_messages(question.key):
             raise RejectedError(CloseCode.BAD_DATA, "no routing key of messages")
-        if self._waiting > EXPECTED_LIMIT:
+        if self.expected > EXPECTED_LIMIT:
             text = f"{EXPECTED_LIMIT} confirmations for other hubs wait already, which is the limit"
             raise RejectedError(CloseCode.TRY_AGAIN_LATER, text)
         if not journal.records(self._core.routes.of(question.key)):
@@ -197,13 +183,13 @@ class Marks:
 
     def answered(self, outcome: int | RejectedError, reply: Respond) -> None:
         """Give an answer."""
-        self._waiting -= 1
+        self.expected -= 1
         told: Any = outcome
         if isinstance(outcome, RejectedError):
-            self._refused += 1
+            self.refused_total += 1
             told = [int(outcome.code), outcome.text]
         else:
-            self._confirmed += 1
+            self.confirmed_total += 1
         reply(Status.OK, _pack(told))
 
     # What the recorder says.
@@ -260,16 +246,34 @@ _WHY = {
 _CODES = frozenset(map(int, CloseCode))
 
 
-class FarConfirmationsStatistics(NamedTuple):
-    """What was asked of other hubs."""
+class Marked(Batch):
+    """A batch that can be recognised where it arrives, as a mark goes before it on every link.
 
-    pending: int
-    """Confirmations that clients here wait for."""
-    asked_total: int
-    refused_total: int
-    """Of these, how many have become errors."""
-    pauses_total: int
-    """How often somebody's reading was paused, as too many were waited for."""
+    Its mark is a part of its origin. Links say the origin in front of what it holds for, and an origin with a mark is
+    another one than that of all other batches: hubs on the way pass it on without knowing of marks. A part of it, cut
+    off by a full queue, has the same mark and fewer messages.
+
+    Args:
+        frames: Whole MESSAGES frames.
+        messages: How many values they hold.
+        mark: Which no other batch of this hub has, 1 to 2⁶⁴ - 1.
+    """
+
+    __slots__ = ("_entered", "_mark")
+
+    def __init__(self, frames: bytes, messages: int, mark: int) -> None:
+        self._mark = mark
+        self._entered: Origin | None = None
+        super().__init__(frames, messages)
+
+    @property
+    def origin(self) -> Origin | None:
+        """Where it has entered the mesh, with its mark."""
+        return self._entered
+
+    @origin.setter
+    def origin(self, origin: Origin | None) -> None:
+        self._entered = None if origin is None else origin._replace(mark=self._mark)
 
 
 class FarConfirmations:
@@ -290,13 +294,10 @@ class FarConfirmations:
         self._room: dict[Callable[[], None], None] = {}
         # Set once nothing is waited for; None while nobody wants to know.
         self._settled: asyncio.Event | None = None
-        self._refused = self._pauses = 0
+        self.refused_total = self.pauses_total = 0
+        """How many confirmations have become errors; how often a publisher was not read on."""
         self.taken = 0
         """How many were asked for since the start."""
-
-    def statistics(self) -> FarConfirmationsStatistics:
-        """Return what was asked so far, and what waits."""
-        return FarConfirmationsStatistics(len(self._asking), self.taken, self._refused, self._pauses)
 
     def ask(self, of: str, batch: Batch, answer: Answer) -> Batch:
         """Ask what the journal of a hub has recorded of a batch that is published next.
@@ -320,7 +321,7 @@ class FarConfirmations:
 
         def take(reply: Reply) -> None:
             outcome = _outcome(of, reply)
-            self._refused += isinstance(outcome, RejectedError)
+            self.refused_total += isinstance(outcome, RejectedError)
             answer(outcome)
             self._go_on()
 
@@ -330,13 +331,18 @@ class FarConfirmations:
     # Back-pressure.
 
     @property
+    def pending(self) -> int:
+        """How many confirmations clients here wait for."""
+        return len(self._asking)
+
+    @property
     def is_behind(self) -> bool:
         """Whether those who ask for confirmations should not be read."""
         return len(self._asking) >= WAITING_LIMIT
 
     def wait_room(self, resume: Callable[[], None]) -> None:
         """Call `resume` once there is room again."""
-        self._pauses += 1
+        self.pauses_total += 1
         self._room[resume] = None
 
     def forget_room(self, resume: Callable[[], None]) -> None:

@@ -49,8 +49,6 @@ from peers.wire.kinds import Kind
 from peers.wire.reasons import MALFORMED
 from peers.wire.records import Fetch
 
-__all__ = ["ANSWERING_LIMIT", "ANSWER_MS", "PIECE_BYTES", "WAIT_MS", "FarJournalStatistics", "FarJournals"]
-
 PIECE_BYTES: Final = 256 * 1024
 """Most of one piece, as a FETCH counts it: what else is on the links has to wait for 1.3 MiB at most, in the rare case
 that a block is as large; a reader has two pieces on their way."""
@@ -81,19 +79,6 @@ _CODES = {
 """What a client is told for a status; for all others, that it may ask again."""
 
 
-class FarJournalStatistics(NamedTuple):
-    """What was asked of other hubs, and by them."""
-
-    pending: int
-    """Pieces of other journals that clients here wait for."""
-    asked_total: int
-    answering: int
-    """Pieces of this journal that other hubs wait for."""
-    answered_total: int
-    refused_total: int
-    """Questions of other hubs that were refused: this hub has no journal, too many wait, not granted, no question."""
-
-
 class _Asked(NamedTuple):
     """A piece that was asked for and is not answered."""
 
@@ -116,17 +101,16 @@ class FarJournals:
         self._name = name
         self._journal = journal
         self._asking = Asking(core, "journals", now_ms)
-        # How many questions of other hubs are not answered.
-        self._answering = 0
-        # How many pieces were asked for, and how many questions of other hubs were answered, and refused.
-        self._asked_total = self._answered_total = self._refused_total = 0
+        self.answering = 0
+        """How many questions of other hubs are not answered."""
+        self.asked_total = self.answered_total = self.refused_total = 0
+        """Pieces that were asked for; questions of other hubs that were answered, and that were refused."""
         core.requests.directed.add(_WHAT, Questions(self._answer, self._pass_on))
 
-    def statistics(self) -> FarJournalStatistics:
-        """Return what was asked so far, and what waits."""
-        return FarJournalStatistics(
-            len(self._asking), self._asked_total, self._answering, self._answered_total, self._refused_total
-        )
+    @property
+    def pending(self) -> int:
+        """How many pieces of other journals clients here wait for."""
+        return len(self._asking)
 
     # For clients of this hub.
 
@@ -144,7 +128,7 @@ class FarJournals:
             return self._journal().fetch(order, deliver, usage)
         order = msgspec.structs.replace(order, bytes=min(order.bytes, PIECE_BYTES), wait_ms=min(order.wait_ms, WAIT_MS))
         asked = _Asked(fetch.hub, order)
-        self._asked_total += 1
+        self.asked_total += 1
         target, timeout_ms = target_at(hub, _WHAT), order.wait_ms + ANSWER_MS
         number = self._asking.ask(
             target, timeout_ms, _packed(encode_order(order)), lambda reply: deliver(_outcome(asked, reply))
@@ -186,8 +170,8 @@ class FarJournals:
             answer(Status.OK, _packed(outcome))
 
         def settle(outcome: bytes | bytearray | RejectedError) -> None:
-            self._answering -= 1
-            self._answered_total += 1
+            self.answering -= 1
+            self.answered_total += 1
             if link.rights is not rights:  # it may have waited for a minute
                 outcome = RejectedError(CloseCode.TRY_AGAIN_LATER, "what the link may take has changed: ask again")
             deliver(outcome)
@@ -196,10 +180,10 @@ class FarJournals:
         try:
             order = self._taken(link, value)
         except RejectedError as error:
-            self._refused_total += 1
+            self.refused_total += 1
             deliver(error)
             return
-        self._answering += 1
+        self.answering += 1
         self._journal().fetch(order, settle, None if link.share is None else link.share[Resource.JOURNAL_READS])
 
     def _taken(self, link: Handler, value: bytes) -> Order:
@@ -210,7 +194,7 @@ class FarJournals:
         """
         if not self._journal().id:
             raise RejectedError(CloseCode.NOT_ALLOWED, "that hub has no journal of its own")
-        if self._answering >= ANSWERING_LIMIT:
+        if self.answering >= ANSWERING_LIMIT:
             text = f"{ANSWERING_LIMIT} readers at other hubs wait already, which is the limit"
             raise RejectedError(CloseCode.TRY_AGAIN_LATER, text)
         return _bounded(_narrowed(_order_of(value), link.rights, link.acts.seeing), link)

@@ -10,13 +10,14 @@ connections ─ what is published ─▶ recorder (loop) ─▶ writer (thread) 
 
 Made by the daemon. Owner: the event loop. Invariant: an answer to FETCH waits for the commit of what was taken before
 it. Not here: what a connection may ask of it (`peers.journal.recording`), a hub without a journal
-(`peers.journal.no_journal`).
+(`peers.journal.recording`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection
 from functools import partial
 from struct import Struct
 
@@ -35,14 +36,13 @@ from hub.settings.sections import JournalSettings, Limits
 from hub.topics import check_prefix
 from peers.journal.consumers.positions import Positions, positions_path
 from peers.journal.consumers.service import Consumers
-from peers.journal.forms import Order
+from peers.journal.forms import Order, may_read
 from peers.journal.readers import Deliver, Readers, SharedPieces
 from peers.journal.recorder import Answer, OnMarked, Recorder
 from peers.journal.recording import Cancel, JournalStatistics, Publish, nothing
 from peers.journal.staging import OnCommitted, OnStaged, Staging
 from peers.journal.store import Retention, Store
 from peers.journal.tiering import Tiering, check_tier
-from peers.journal.waiting import WaitingFetches
 from peers.journal.writer import Progress, Writer
 from peers.wire.control import decode_notice, encode_notice
 from peers.wire.kinds import Kind
@@ -71,6 +71,115 @@ _NUMBER = Struct(">I")
 
 _FRAME_LIMIT_BYTES = 512 * 1024 * 1024
 """The largest body that is recorded: lengths in a block have 31 bits, and a reader holds it twice."""
+
+
+class _Waiting:
+    """A FETCH that waits for a commit; freed as soon as it is over, as streams make many of them."""
+
+    __slots__ = ("allows", "deliver", "fetch", "is_for_records", "prefixes", "timer", "usage")
+
+    def __init__(self, fetch: Fetch, deliver: Deliver, usage: Usage | None) -> None:
+        self.fetch = fetch
+        self.deliver = deliver
+        self.usage = usage
+        # Whether it waits for records that it wants. One with an `end` has to know when that is reached, one without
+        # `wait_ms` waits for what is on its way to the disk: both go on with the next commit behind their start.
+        self.is_for_records = bool(fetch.wait_ms and fetch.end is None)
+        self.prefixes = set(fetch.prefixes) if self.is_for_records else {""}
+        self.allows = may_read(fetch) if self.is_for_records else None
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class WaitingFetches:
+    """FETCHes that wait for a commit, so that no reader process is asked before there is something.
+
+    ```
+    commit of offsets 40 to 49, topics /a/x and /b ─▶ /a/  ─▶ read from 40        (nothing it wants was before that)
+                                                      /c   ─▶ waits on            (costs nothing)
+                              its time is up ───────▶ /c   ─▶ read from 50: an empty answer
+    ```
+
+    A commit costs a dictionary hit for each of its topics and each length of a prefix.
+
+    Args:
+        read: Has one read now.
+        head: Returns the offset behind all that is committed.
+    """
+
+    def __init__(self, read: Callable[[Fetch, Deliver, Usage | None], None], head: Callable[[], int]) -> None:
+        self._read = read
+        self._head = head
+        self._loop = asyncio.get_running_loop()
+        # All of them, in the order in which they came.
+        self._all: dict[_Waiting, None] = {}
+        self._by_prefix: dict[str, dict[_Waiting, None]] = {}
+        # Length of a prefix → how many of these prefixes have it.
+        self._lengths: Counter[int] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def add(self, fetch: Fetch, deliver: Deliver, usage: Usage | None, wait_s: float) -> Cancel:
+        """Have a FETCH read at the commit that it waits for, or after so long; return what cancels that.
+
+        Args:
+            fetch: Starts at or behind what is committed.
+            deliver: Gets the answer.
+            usage: Of the user who asks.
+            wait_s: The longest wait, seconds.
+        """
+        waiting = _Waiting(fetch, deliver, usage)
+        waiting.timer = self._loop.call_later(wait_s, lambda: self._wake(waiting, self._head()))
+        self._all[waiting] = None
+        for prefix in waiting.prefixes:
+            if prefix not in self._by_prefix:
+                self._by_prefix[prefix] = {}
+                self._lengths[len(prefix)] += 1
+            self._by_prefix[prefix][waiting] = None
+        return partial(self._forget, waiting)
+
+    def committed(self, first: int, head: int, topics: Collection[str] | None) -> None:
+        """Wake those whose records are committed now.
+
+        Args:
+            first: Offset of the first record of the commit.
+            head: The offset behind the last one.
+            topics: The topics of the commit. None: unknown, as the journal has failed or works again.
+        """
+        due = dict.fromkeys(self._all) if topics is None else {}
+        for topic in topics or ():
+            for size in self._lengths:
+                for waiting in self._by_prefix.get(topic[:size], ()):
+                    if waiting.fetch.start < head and (waiting.allows is None or waiting.allows(topic)):
+                        due[waiting] = None
+        for waiting in due:
+            self._wake(waiting, waiting.fetch.start if topics is None else first)
+
+    def _wake(self, waiting: _Waiting, start: int) -> None:
+        """Have one read; before `start` is nothing that it wants."""
+        self._forget(waiting)
+        fetch = waiting.fetch
+        if waiting.is_for_records and start > fetch.start:
+            fetch = msgspec.structs.replace(fetch, start=start)
+        self._read(fetch, waiting.deliver, waiting.usage)
+
+    def _forget(self, waiting: _Waiting) -> bool:
+        """Forget one; return whether it was waiting."""
+        if self._all.pop(waiting, self) is self:
+            return False
+        if waiting.timer is not None:
+            waiting.timer.cancel()
+            waiting.timer = None
+        for prefix in waiting.prefixes:
+            of_prefix = self._by_prefix[prefix]
+            del of_prefix[waiting]
+            if not of_prefix:
+                del self._by_prefix[prefix]
+                size = len(prefix)
+                self._lengths[size] -= 1
+                if not self._lengths[size]:
+                    del self._lengths[size]
+        return True
 
 
 class Journal:

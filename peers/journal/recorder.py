@@ -59,7 +59,7 @@ Answer = Callable[[int | RejectedError], None]
 
 
 OnMarked = Callable[[Origin, int], Answer]
-"""A function that gets the origin of a batch that bears a mark, and how many messages it has (`hub.marked`)."""
+"""A function that gets the origin of a batch that bears a mark, and how many messages it has."""
 
 
 OnNews = Callable[[int, int, Collection[str] | None], None]

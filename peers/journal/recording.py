@@ -1,4 +1,4 @@
-"""`Recording`: a hub's journal, or none, as its connections see it. `Journal` and `NoJournal` are such.
+"""`NoJournal`: the journal of a hub that records nothing; and what it has in common with `Journal`.
 
 All calls are of the event loop and none waits: what takes time is answered through a function that is called later.
 """
@@ -6,27 +6,39 @@ All calls are of the event loop and none waits: what takes time is answered thro
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+import msgspec
 
 from hub.batch import Batch
-from hub.handler import Handler
-from hub.quotas.usage import Usage
-from hub.routes import Route
-from peers.journal.consumers.statistics import ConsumersStatistics
-from peers.journal.readers import Deliver
-from peers.journal.recorder import Answer, OnMarked, RecorderStatistics
-from peers.journal.staging import OnCommitted, OnStaged, StagingStatistics
-from peers.journal.tiering import TierStatistics
+from hub.errors import CloseCode, RejectedError
+from hub.topics import printable
+from peers.journal.forms import Order
+from peers.journal.readers import Deliver, SharedPieces
 from peers.wire.records import Commit, Fetch, Stage
 
-__all__ = ["Cancel", "JournalStatistics", "Publish", "Recording", "nothing"]
+if TYPE_CHECKING:
+    from hub.handler import Handler
+    from hub.quotas.usage import Usage
+    from hub.routes import Route
+    from peers.journal.consumers.statistics import ConsumersStatistics
+    from peers.journal.far_confirmations import FarConfirmations
+    from peers.journal.far_journals import FarJournals
+    from peers.journal.journal import Journal
+    from peers.journal.recorder import Answer, OnMarked, RecorderStatistics
+    from peers.journal.staging import OnCommitted, OnStaged, StagingStatistics
+    from peers.journal.tiering import TierStatistics
 
 Publish = Callable[[Batch], object]
 """Publishes a batch, or what stands for it."""
 
 Cancel = Callable[[], bool | None]
-"""What is called when nobody waits for an answer any more. It returns True if the FETCH was waiting for a commit, so
-that nothing is done for it any more."""
+"""Called when an answer is not wanted any more. It returns True if the FETCH was waiting for a commit, so that nothing
+is done for it any more."""
+
+
+def nothing() -> None:
+    """Do nothing: the `Cancel` of what is answered already, or cannot be stopped."""
 
 
 class JournalStatistics(NamedTuple):
@@ -39,74 +51,128 @@ class JournalStatistics(NamedTuple):
     fetches: int
     """How many pieces were asked for and not answered yet."""
     consumers: ConsumersStatistics
-    tier: TierStatistics | None = None
+    tier: TierStatistics | None
     """How far the tier is; None where there is none."""
-    epoch: int = 0
+    epoch: int
     """The number of the epoch of the journal."""
-    cuts_total: int = 0
+    cuts_total: int
     """How many positions of readers were cut back, as what they had read is lost."""
 
 
-class Recording(Protocol):
-    """A journal, or none, as a connection sees it."""
+class NoJournal:
+    """The journal of a hub that records nothing: it refuses what needs one, or reads that of another hub.
 
-    id: bytes
-    """Id of the journal; empty where there is none."""
+    Args:
+        trouble: Why the journal that the hub is to have is not there; empty if it is to have none.
+        of: The name or the id of the hub whose journal is used from here; empty for none.
+        journals: The journals of other hubs, where `of` names one.
+        confirmations: What they confirm.
+    """
+
+    id = b""
+
+    def __init__(
+        self,
+        trouble: str = "",
+        of: str = "",
+        journals: FarJournals | None = None,
+        confirmations: FarConfirmations | None = None,
+    ) -> None:
+        self.trouble = trouble
+        self._of = of
+        self._journals = journals
+        self._confirmations = confirmations
+        # Streams of events that are equally far are given one piece.
+        self._pieces: SharedPieces[Order] = SharedPieces(self._read)
 
     @property
     def taken(self) -> int:
-        """A number that changes when messages are taken for recording."""
+        """A number that changes when a confirmation is asked for."""
+        return self._confirmations.taken if self._confirmations is not None else 0
 
     @property
     def is_behind(self) -> bool:
-        """Whether those who feed it should not be read."""
+        """Whether those who ask for confirmations should not be read."""
+        return self._confirmations is not None and self._confirmations.is_behind
 
     def wait_room(self, resume: Callable[[], None]) -> None:
-        """Call `resume` once those who feed it should be read again."""
-
-    def position(self) -> int | None:
-        """Return the offset that the next recorded message will get, if there is one."""
-
-    def records(self, route: Route) -> bool:
-        """Return whether messages are recorded here that take this route."""
-
-    def heed(self, on_marked: OnMarked) -> None:
-        """Tell of each batch that is recorded and bears a mark, from now on."""
-
-    def confirm(self, route: Route, batch: Batch, publish: Publish, answer: Answer) -> None:
-        """Publish a batch on its route, and answer once it is committed, or when it turns out that it will not be."""
+        """Call `resume` once those who ask for confirmations should be read again."""
+        if self._confirmations is not None:
+            self._confirmations.wait_room(resume)
+        else:
+            resume()
 
     def forget_room(self, resume: Callable[[], None]) -> None:
         """Do not call `resume` any more: the connection has ended."""
+        if self._confirmations is not None:
+            self._confirmations.forget_room(resume)
+
+    def position(self) -> int | None:
+        return None
+
+    def records(self, route: Route) -> bool:  # noqa: ARG002 -- as `Journal`
+        return False
+
+    def heed(self, on_marked: OnMarked) -> None:
+        """Do nothing: nothing is recorded here."""
+
+    def confirm(self, route: Route, batch: Batch, publish: Publish, answer: Answer) -> None:  # noqa: ARG002
+        """Publish, and answer once the other hub has committed it; or say why that will not be known."""
+        error: RejectedError | None = self._refusal()
+        if self._confirmations is not None:
+            try:
+                batch = self._confirmations.ask(self._of, batch, answer)
+                error = None
+            except RejectedError as cause:
+                error = RejectedError(CloseCode.TRY_AGAIN_LATER, f"journal.of: {cause.text}")
+        publish(batch)
+        if error is not None:
+            answer(error)
 
     def fetch(self, fetch: Fetch, deliver: Deliver, usage: Usage | None = None) -> Cancel:
-        """Have a piece read. Call what is returned when the answer is not wanted any more.
+        """Have a piece read at the other hub. One that is not known yet may come: the reader is to ask again."""
+        if not isinstance(fetch, Order) or fetch.form != "events":
+            return self._read(fetch, deliver, usage)
+        self._pieces.fetch(fetch, deliver, usage)
+        return nothing
 
-        Args:
-            fetch: What is read.
-            deliver: Called with the answer.
-            usage: Of the user who is charged while a process of this hub reads it; None: nobody is.
-        """
+    def _read(self, fetch: Fetch, deliver: Deliver, _: Usage | None) -> Cancel:
+        if self._journals is None:
+            deliver(self._refusal())
+            return nothing
+        try:
+            return self._journals.fetch(msgspec.structs.replace(fetch, hub=self._of), deliver)
+        except RejectedError as error:
+            deliver(RejectedError(CloseCode.TRY_AGAIN_LATER, f"journal.of: {error.text}"))
+        return nothing
 
-    def cut_back(self, position: int, epoch: int) -> int:
-        """Return where a reader goes on that has read up to a position, which was told in an epoch."""
+    def cut_back(self, position: int, epoch: int) -> int:  # noqa: ARG002 -- as `Journal`
+        """Return the position: another hub looks at it with each piece."""
+        return position
 
-    async def settle(self) -> None:
-        """Wait until all that was taken is committed and confirmed, for a second at most."""
+    def stage(self, source: Handler, stage: Stage, answer: OnStaged) -> None:  # noqa: ARG002
+        answer(self._refusal())
 
-    def stage(self, source: Handler, stage: Stage, answer: OnStaged) -> None:
-        """Keep messages until their COMMIT."""
-
-    def commit(self, source: Handler, commit: Commit, answer: OnCommitted) -> None:
-        """Route and record what was staged, or drop it."""
-
-    @property
-    def trouble(self) -> str:
-        """Why the hub is not ready, as far as the journal goes; empty if it is ready."""
+    def commit(self, source: Handler, commit: Commit, answer: OnCommitted) -> None:  # noqa: ARG002
+        answer(self._refusal())
 
     def statistics(self) -> JournalStatistics | None:
-        """Return what the journal has done, and what waits in it; None where there is none."""
+        return None
+
+    async def settle(self) -> None:
+        """Wait until all that was to be confirmed is, for a second at most."""
+        if self._confirmations is not None:
+            await self._confirmations.settle()
+
+    def _refusal(self) -> RejectedError:
+        if self.trouble:
+            return RejectedError(CloseCode.JOURNAL_FAILED, self.trouble)
+        text = "this hub has no journal; start it with --journal PATH"
+        if self._of:
+            hub = printable(self._of)
+            text = f"this hub does not record; batches are for the hub {hub}, whose journal is read here"
+        return RejectedError(CloseCode.NOT_ALLOWED, text)
 
 
-def nothing() -> None:
-    """Do nothing: the `Cancel` of what is answered already, or cannot be stopped."""
+Recording: TypeAlias = "Journal | NoJournal"
+"""A hub's journal, or none."""

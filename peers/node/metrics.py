@@ -63,10 +63,10 @@ class Scrape:
         self.log = node.log_statistics()
         self.links = node.traffic.statistics(node.loop.time())
         self.mesh = node.core.mesh.statistics()
-        self.far_journals = node.far_journals.statistics()
+        self.far_journals = node.far_journals
         self.far_consumers = node.far_consumers.statistics()
-        self.far_confirmations = node.far_confirmations.statistics()
-        self.marks = node.marks.statistics()
+        self.far_confirmations = node.far_confirmations
+        self.marks = node.marks
 
 
 def handlers_by_role(scrape: Scrape) -> dict[str, float]:
@@ -371,7 +371,7 @@ METRICS: tuple[Row[Scrape], ...] = (
     Row("hub_far_confirmations_limit", GAUGE, "From so many on nobody is read who asks for more.",
         lambda _: WAITING_LIMIT),
     Row("hub_far_confirmations_asked", COUNTER, "Confirmations that were asked for.",
-        lambda s: s.far_confirmations.asked_total),
+        lambda s: s.far_confirmations.taken),
     Row("hub_far_confirmations_refused", COUNTER, "Of these, those that are errors.",
         lambda s: s.far_confirmations.refused_total),
     Row("hub_far_confirmations_pauses", COUNTER, "Times that a publisher was not read on.",

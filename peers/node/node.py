@@ -29,9 +29,8 @@ from hub.statistics import Histogram
 from peers.journal.consumers.far_consumers import FarConsumers
 from peers.journal.far_confirmations import FarConfirmations, Marks
 from peers.journal.far_journals import FarJournals
-from peers.journal.no_journal import JournalElsewhere, NoJournal
 from peers.journal.readers import PENDING_LIMIT
-from peers.journal.recording import Recording
+from peers.journal.recording import NoJournal, Recording
 from peers.node.accounts import Accounts, Loss, Peer
 from peers.node.admission import Admission, Handshakes
 from peers.node.audit import Audit
@@ -230,7 +229,7 @@ class Node:
     def _journal_without_file(self) -> Recording:
         """Return what stands where no file is: the journal of the hub that the settings name, or none."""
         of = self.settings.journal.of
-        return JournalElsewhere(self.far_journals, self.far_confirmations, of) if of else NoJournal()
+        return NoJournal("", of, self.far_journals, self.far_confirmations) if of else NoJournal()
 
     def _may_ask_zeeks(self, prefix: str) -> bool:
         """Tell whether Zeeks may be asked for a subscriber's prefix; log a warning the first time that they may not."""

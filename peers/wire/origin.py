@@ -3,7 +3,7 @@
 ```
  0  16 bytes  id of the hub
 16  u32       epoch
-20  u64       mark, of one batch that its hub wants to know the fate of (`hub.marked`); most often there is none
+20  u64       mark, of one batch that its hub wants to know the fate of; most often there is none
 ```
 
 It is a state of the stream, not a part of a message: it holds for all MESSAGES frames behind it, up to the next ORIGIN.

@@ -10,10 +10,9 @@ from hub.errors import CloseCode, RejectedError
 from hub.quotas.usage import Usage
 from hub.routes import Route
 from peers.journal.forms import Order
-from peers.journal.no_journal import NoJournal
 from peers.journal.readers import Deliver
 from peers.journal.recorder import Answer, OnMarked, Recorder
-from peers.journal.recording import Cancel, Publish
+from peers.journal.recording import Cancel, NoJournal, Publish
 from peers.journal.writer import Entry, Probe, Progress
 from peers.wire.records import Fetch
 

@@ -15,8 +15,8 @@ from hub.origin import Origin
 from hub.request_frame import Reply, Request, Status
 from hub.requests.directed import target_at
 from peers.journal import far_confirmations as module
-from peers.journal.far_confirmations import ANSWER_MS, RECORDED, FarConfirmations, Marks, Question
-from peers.journal.no_journal import NoJournal
+from peers.journal.far_confirmations import ANSWER_MS, RECORDED, FarConfirmations, Marked, Marks, Question
+from peers.journal.recording import NoJournal
 from tests.hub.requests.party import Room
 
 HERE, THERE = b"h" * 16, b"t" * 16
@@ -37,6 +37,11 @@ class Bench:
         if of != "there":
             raise RejectedError(CloseCode.BAD_DATA, "no such hub")
         return THERE
+
+    def figures(self) -> tuple[int, ...]:
+        """Pending, asked, refused, and pauses."""
+        one = self.confirmations
+        return one.pending, one.taken, one.refused_total, one.pauses_total
 
     def ask(self, *values: Any, topic: str = "/a") -> Batch:
         """Ask for a confirmation; return what is to be published."""
@@ -72,11 +77,11 @@ def test_a_question_tells_what_is_to_be_recognised(bench: Bench) -> None:
     for mark, batch in enumerate(batches, 1):
         batch.origin = Origin(HERE, 1)
         assert batch.origin == Origin(HERE, 1, mark)
-    assert bench.confirmations.statistics() == (2, 2, 0, 0)
+    assert bench.figures() == (2, 2, 0, 0)
     bench.answer(requests[1], 8)
     bench.answer(requests[0], 5)
     assert bench.outcomes == [8, 5]
-    assert bench.confirmations.statistics() == (0, 2, 0, 0)
+    assert bench.figures() == (0, 2, 0, 0)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +102,7 @@ def test_no_offset(bench: Bench, value: Any, code: int, text: str) -> None:
     (error,) = bench.outcomes
     assert isinstance(error, RejectedError)
     assert (error.code, error.text) == (code, f"journal of hub 'there': {text}")
-    assert bench.confirmations.statistics().refused_total == 1
+    assert bench.confirmations.refused_total == 1
 
 
 def test_what_is_no_answer_at_all(bench: Bench) -> None:
@@ -140,7 +145,7 @@ def test_no_such_hub(bench: Bench) -> None:
     """Nothing is asked."""
     with pytest.raises(RejectedError, match="no such hub"):
         bench.confirmations.ask("nobody", Batch.of("/a", [1]), bench.outcomes.append)
-    assert bench.confirmations.statistics() == (0, 0, 0, 0)
+    assert bench.figures() == (0, 0, 0, 0)
 
 
 async def test_who_asks_for_too_many_is_not_read(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -167,7 +172,7 @@ async def test_who_asks_for_too_many_is_not_read(bench: Bench, monkeypatch: pyte
     assert (called, bench.confirmations.is_behind) == ([], False)
     bench.answer(requests[1], 2)
     assert called == ["first"]
-    assert bench.confirmations.statistics() == (2, 4, 0, 2)
+    assert bench.figures() == (2, 4, 0, 2)
     settling = asyncio.ensure_future(bench.confirmations.settle())
     await asyncio.sleep(0)
     bench.answer(requests[2], 3)
@@ -182,3 +187,16 @@ async def test_a_hub_that_stops_does_not_wait_for_ever(bench: Bench, monkeypatch
     bench.ask()
     await bench.confirmations.settle()
     assert bench.outcomes == []
+
+
+def test_a_part_of_a_batch_has_its_mark() -> None:
+    """So that a hub that gets fewer messages than were marked sees that some are missing; its hub's origin stays."""
+    plain, here = Batch.of("/a", (1, 2, 3)), Origin(HERE, 3)
+    batch = Marked(plain.frames, plain.messages, 7)
+    assert batch.origin is None
+    batch.origin = here
+    head, tail = batch.split(1)
+    assert tail is not None
+    assert (head.messages, tail.messages) == (1, 2)
+    assert head.origin == tail.origin == batch.origin == Origin(HERE, 3, 7)
+    assert here.mark == 0

@@ -16,13 +16,12 @@ from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError
 from hub.frame import BATCH_COUNT, FLAG_BATCH, encode_frame
 from hub.handler import Handler
-from hub.marked import Marked
 from hub.request_frame import Reply, Request, Status
 from hub.requests.directed import target_at
-from peers.journal.far_confirmations import FarConfirmations
+from peers.journal.far_confirmations import FarConfirmations, Marked
 from peers.journal.far_journals import ANSWER_MS, ANSWERING_LIMIT, PIECE_BYTES, FarJournals
 from peers.journal.forms import GRANTED_LIMIT, Form, Order, decode_order, encode_order
-from peers.journal.no_journal import JournalElsewhere
+from peers.journal.recording import NoJournal
 from peers.wire.control import Notice, decode_notice, encode_notice
 from peers.wire.kinds import Kind
 from peers.wire.records import Commit, Fetch, Records, Stage, records_parts
@@ -74,6 +73,11 @@ class Bench:
         assert isinstance(item, Request)
         return item, decode_order(msgspec.msgpack.decode(item.values))
 
+    def figures(self) -> tuple[int, ...]:
+        """Pending, asked, and of other hubs: waiting, answered, refused."""
+        one = self.journals
+        return one.pending, one.asked_total, one.answering, one.answered_total, one.refused_total
+
     def answer(self, values: bytes, *, form: Form = "frame", status: int = Status.OK, flags: int = 0) -> Any:
         """Ask, have the other hub answer, and return what became of that."""
         self.fetch(form=form)
@@ -81,7 +85,7 @@ class Bench:
         self.room.answer(self.link, Reply(request.first, status, values, flags))
         (outcome,) = self.outcomes
         self.outcomes.clear()
-        assert self.journals.statistics().pending == 0
+        assert self.journals.pending == 0
         return outcome
 
     def question(self, order: Any, link: Handler | None = None, first: int = 3) -> None:
@@ -123,7 +127,7 @@ def test_a_piece_is_one_request(bench: Bench) -> None:
     bench.journals.fetch(Fetch(1, hub="there", bytes=5), bench.outcomes.append)
     bench.room.settle()
     assert bench.asked()[1] == Order(1, bytes=5)
-    assert bench.journals.statistics() == (2, 2, 0, 0, 0)
+    assert bench.figures() == (2, 2, 0, 0, 0)
 
 
 def test_its_answer_goes_on_as_it_is(bench: Bench) -> None:
@@ -226,7 +230,7 @@ def test_nobody_waits_any_more(bench: Bench) -> None:
     cancel = bench.fetch()
     request, _ = bench.asked()
     cancel()
-    assert bench.journals.statistics().pending == 0
+    assert bench.journals.pending == 0
     assert bench.answer(_pack(records())) == records()
     bench.room.answer(bench.link, Reply(request.first, Status.OK, _pack(records())))
     assert bench.outcomes == []
@@ -305,7 +309,7 @@ def test_too_many_wait(bench: Bench) -> None:
     bench.outlet.take()
     bench.question(Order(5), first=ANSWERING_LIMIT + 1)
     assert len(bench.journal.fetches) == ANSWERING_LIMIT + 1
-    assert bench.journals.statistics() == (0, 0, ANSWERING_LIMIT, 1, 1)
+    assert bench.figures() == (0, 0, ANSWERING_LIMIT, 1, 1)
 
 
 def test_a_small_frame(bench: Bench) -> None:
@@ -359,12 +363,12 @@ async def test_a_journal_elsewhere(bench: Bench) -> None:
     """Can be read, and confirms; batches are refused. It has nothing to tell."""
     room = bench.room
     confirmations = FarConfirmations(room.core, bench.journals.find, lambda: room.now_ms)
-    elsewhere = JournalElsewhere(bench.journals, confirmations, "there")
+    elsewhere = NoJournal("", "there", bench.journals, confirmations)
     elsewhere.fetch(Fetch(9), bench.outcomes.append)
     bench.room.settle()
     assert bench.asked()[1] == Order(9, bytes=PIECE_BYTES)
     told: list[Any] = []
-    nobody = JournalElsewhere(bench.journals, confirmations, "nobody")
+    nobody = NoJournal("", "nobody", bench.journals, confirmations)
     nobody.fetch(Fetch(9), told.append)
     source, _ = bench.room.join(role=Role.CLIENT)
     published: list[Batch] = []

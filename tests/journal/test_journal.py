@@ -26,8 +26,8 @@ from peers.journal import recorder as recorder_module
 from peers.journal import writer as writer_module
 from peers.journal.forms import Order
 from peers.journal.journal import Journal
-from peers.journal.no_journal import NoJournal
 from peers.journal.recorder import Answer
+from peers.journal.recording import NoJournal
 from peers.journal.staging import Committed
 from peers.wire.records import REPLACED, Commit, Fetch, Records, Stage, decode_records
 from tests.hub.fakes import Turn

@@ -15,7 +15,7 @@ from hub.limits import CoreLimits, HandlerLimits
 from hub.names.claim import Change, Wish
 from hub.request_frame import Item, Reply, Request, Status
 from hub.settings.sections import Limits
-from peers.journal.no_journal import NoJournal
+from peers.journal.recording import NoJournal
 from peers.node.audit import Audit
 from peers.verbs.publish import Publication, to_be_confirmed
 from peers.verbs.verbs import STEPS_OF_CLIENT, STEPS_OF_PEER, Verb, Verbs
