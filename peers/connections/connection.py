@@ -45,8 +45,6 @@ from peers.transport.transport import (
 from peers.users.identity import Identity
 from peers.wire.scanner import NEED_DATA
 
-__all__ = ["BARRED", "ELSEWHERE", "NOTHING", "PUT_OFF", "TURN_EVENTS", "Connection", "describe"]
-
 # Why a connection is not read: bits of `unread_for`. Each reason comes and goes by itself.
 
 NOTHING: Final = 0

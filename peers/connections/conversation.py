@@ -21,8 +21,6 @@ from hub.batch import Batch
 from hub.request_frame import Item
 from peers.wire.scanner import NEED_DATA
 
-__all__ = ["ENDED", "Conversation", "Session"]
-
 
 class Session(Protocol):
     """The state of a protocol: bytes in, events out."""

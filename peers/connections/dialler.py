@@ -29,8 +29,6 @@ from peers.transport.backoff import Backoff
 from peers.transport.endpoints import Endpoint, Scheme
 from peers.transport.tls import TlsError, client_context, explained
 
-__all__ = ["CONNECT_TIMEOUT_S", "Attempt", "Dialler", "HubAttempt", "Peer", "PeerHub", "hub_dialler"]
-
 CONNECT_TIMEOUT_S = 5.0
 
 _REFUSALS = (f"({int(CloseCode.THAT_IS_YOURSELF)})", f"({int(CloseCode.ALREADY_CONNECTED)})")

@@ -1,4 +1,4 @@
-"""The door: what a far side shows of who it is, whatever protocol it speaks, and what follows if that is not known.
+"""The door: authentication, whatever protocol the far side speaks, and rejections.
 
 ```
 connection, token ─▶ Proof ─▶ node.access ─▶ Identity, kept on the connection ─▶ place ─▶ rights of its handler
@@ -6,17 +6,9 @@ connection, token ─▶ Proof ─▶ node.access ─▶ Identity, kept on the c
                                    └── NotRecognisedError: answered after a while, and nothing else is looked at
 ```
 
-Purpose: one place where TCP, Unix sockets, WebSockets and Broker ask who comes. A connection whose far side was not
-recognised is held, unread, until its answer is due (`Ending.turn_away`); it is a newcomer as long, and gives way to
-others like one.
-
-Owner of the state: the connection has the identity. Invariants: a token is looked at once and kept nowhere; a far side
-that was recognised stays the same user for as long as it is connected; nobody is told that he is in before he has a
-place, or he would come back at once, again and again.
-
-Cost: a few µs for each connection, and a signature for a JWT; nothing for a message. Not here: who is known, how long
-an answer waits, counters and log (`peers.users.access`), what a user may do (`hub.policy`), the end of a proof
-(`peers.connections.connection`).
+A connection that was not authenticated is held, unread, until its answer is due; until then it is a newcomer, and may
+be evicted like one. A token is looked at once and kept nowhere; an authenticated far side stays the same user for as
+long as it is connected. No far side is told that it is in before it has a place, or it would come back at once.
 """
 
 from __future__ import annotations
@@ -27,7 +19,11 @@ from contextlib import suppress
 from pathlib import Path
 from struct import Struct
 
+from hub.delivery import Role
 from hub.errors import CloseCode, NotRecognisedError, RejectedError
+from hub.handler import Handler
+from hub.outlet import Poster
+from hub.overflow import QueueLimits
 from hub.policy.policy import ZEEK, Rights
 from hub.settings.config import ConfigError
 from peers.connections.connection import Connection
@@ -39,14 +35,12 @@ from peers.users.identity import Identity
 from peers.wire.token import TOKEN_LIMIT_BYTES
 from peers.zeek.zmtp.curve.z85 import encode_key
 
-__all__ = ["enter", "enter_zeek", "own_token", "proof_of", "refuse_zeek", "renew", "rights_of", "take_place"]
-
 _CREDENTIALS = Struct("3i")
-"""What SO_PEERCRED gives: process, user, group."""
+"""SO_PEERCRED: process, user, group."""
 
 
 def proof_of(connection: Connection, token: str = "") -> Proof:
-    """Return what the far side of a connection shows, with the token that it has shown."""
+    """Return the proof of identity of a connection, with a token if it has shown one."""
     transport = connection.transport
     certificate = transport.get_extra_info("peercert") or None
     sock = transport.get_extra_info("socket") if transport is not NO_TRANSPORT else None
@@ -55,50 +49,61 @@ def proof_of(connection: Connection, token: str = "") -> Proof:
 
 
 def enter(node: Node, connection: Connection, token: str = "") -> Rights | None:
-    """Recognise the far side of a connection, and remember who it is.
-
-    Args:
-        node: The hub.
-        connection: Its far side has not become a part of the hub yet.
-        token: That the far side has shown; empty for none.
-
-    Returns:
-        What it may do; None for everything.
+    """Authenticate the far side of a connection, and keep its identity; return its rights, None for all.
 
     Raises:
-        NotRecognisedError: It is not known; whoever called turns it away.
+        NotRecognisedError: It is not known; the caller turns it away.
     """
     connection.identity = node.access.recognise(proof_of(connection, token))
     return rights_of(node, connection)
 
 
 def take_place(node: Node, connection: Connection) -> None:
-    """Charge a connection to its user, who is known: from now on it is one of those that he may have.
+    """Charge a connection to its user.
 
-    It is given back when the far side is gone, or has become another user. Zeeks take theirs as they become a part of
-    the hub (`hub.departures`): they are told nothing before.
+    Zeeks are charged as they join the hub (`hub.departures`): they get no answer before.
 
     Raises:
-        RejectedError: He has as many as he may have; whoever called refuses it.
+        RejectedError: The user has as many connections as they may have.
     """
     rights = rights_of(node, connection)
     if rights is not None:
         connection.take_place(rights.user)
 
 
-def enter_zeek(node: Node, connection: Connection, *, dialled: bool, key: bytes = b"") -> None:
-    """Recognise a Zeek: by the setting `zeek.role`, or without it by its certificate.
+def join_client(
+    node: Node, connection: Connection, name: str, limits: QueueLimits, *, poster: Poster | None = None
+) -> Handler:
+    """Make an authenticated client a handler of the core; a poster lets it send requests and serve."""
+    handler = Handler(
+        connection,
+        role=Role.CLIENT,
+        limits=limits,
+        name=name,
+        address=connection.address,
+        poster=poster,
+        frame_limit_bytes=node.settings.limits.frame_bytes,
+        rights=rights_of(node, connection),
+    )
+    connection.join(handler)
+    node.core.attach(handler)
+    connection.charge_user()
+    return handler
 
-    A Zeek that this hub has dialled is nobody's without that setting: whoever has set up the hub has chosen it.
+
+def enter_zeek(node: Node, connection: Connection, *, dialled: bool, key: bytes = b"") -> None:
+    """Authenticate a Zeek by the setting `zeek.role`, or without it by its certificate.
+
+    A Zeek that this hub has dialled needs neither: the hub's configuration names it.
 
     Args:
         node: The hub.
-        connection: Its far side has not become a part of the hub yet.
+        connection: Its connection.
         dialled: Whether this hub has dialled it.
         key: The public CURVE key that it has proved to have, and that is allowed; empty for none.
 
     Raises:
-        NotRecognisedError: It is not known; whoever called turns it away.
+        NotRecognisedError: It is not known; the caller turns it away.
     """
     role = "" if node.access.is_open else node.settings.zeek.role
     if key and (role or node.access.is_open):
@@ -110,7 +115,7 @@ def enter_zeek(node: Node, connection: Connection, *, dialled: bool, key: bytes 
 
 
 def refuse_zeek(node: Node, connection: Connection, error: RejectedError, messages: int) -> None:
-    """Count and log messages that a Zeek may not bring: neither of its protocols has a word to tell it so."""
+    """Count and log messages that a Zeek may not publish: neither of its protocols has a word for that."""
     if connection.handler is not None:
         node.audit.refused(connection.handler, "publish", error, messages)
     node.rejected_messages += messages
@@ -118,19 +123,16 @@ def refuse_zeek(node: Node, connection: Connection, error: RejectedError, messag
 
 
 def rights_of(node: Node, connection: Connection) -> Rights | None:
-    """Return what the far side of a connection may do now; None for everything.
-
-    A peer hub that this hub has dialled is nobody's: whoever has set up the hub has chosen it.
-    """
+    """Return the rights of a far side; None for all, as for a peer hub that this hub has dialled."""
     identity = connection.identity
     return None if identity is None else node.access.rights(identity)
 
 
 def renew(node: Node, connection: Connection, token: str) -> None:
-    """Take a fresh token in place of what the far side had shown.
+    """Take a fresh token in place of the earlier proof.
 
     Raises:
-        RejectedError: It is not known, or another user's. What was shown before holds on.
+        RejectedError: It is not known, or another user's. The earlier proof holds on.
     """
     before = connection.identity
     try:
@@ -147,9 +149,7 @@ def renew(node: Node, connection: Connection, token: str) -> None:
 
 
 def own_token(node: Node) -> str:
-    """Return what this hub shows to the hubs that it dials; empty for nothing.
-
-    It is read for each link, as it may have been replaced.
+    """Return this hub's token for the hubs that it dials; empty for none. Read anew for each link.
 
     Raises:
         ConfigError: The file cannot be read, or holds no token.
@@ -168,7 +168,7 @@ def own_token(node: Node) -> str:
 
 
 def _account(sock: socket.socket | None) -> int | None:
-    """Return the account that the other end of a Unix socket runs under; None for others, and where nobody tells."""
+    """Return the account that the other end of a Unix socket runs under; None for others."""
     if sock is None or sock.family != socket.AF_UNIX or not hasattr(socket, "SO_PEERCRED"):  # Linux has that
         return None
     with suppress(OSError):
@@ -179,7 +179,7 @@ def _account(sock: socket.socket | None) -> int | None:
 
 
 def _is_loopback(sock: socket.socket | None) -> bool:
-    """Return whether a socket was accepted on an address of this machine alone."""
+    """Return whether a socket was accepted on a loopback address."""
     if sock is None:
         return False
     with suppress(OSError, ValueError, IndexError):

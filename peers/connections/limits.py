@@ -17,8 +17,6 @@ from hub.quotas.quotas import FREE_BYTES
 from hub.quotas.usage import Usage
 from hub.settings.sections import Limits
 
-__all__ = ["LINGER_S", "Holding", "Lingering", "Pacing", "Progress"]
-
 LINGER_S = 2.0
 """Between two checks, seconds; and how long a far side that has everything may take to close."""
 

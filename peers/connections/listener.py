@@ -17,8 +17,6 @@ from hub.errors import UsageError
 from peers.transport.acceptor import Acceptor
 from peers.transport.endpoints import Endpoint, Scheme
 
-__all__ = ["BACKLOG", "UNIX_MODE", "ListenError", "Listener", "Reserved", "bind", "reserve"]
-
 BACKLOG = 1024
 """Connections that may wait to be accepted; a thousand clients that reconnect at once are no error."""
 

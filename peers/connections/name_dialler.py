@@ -30,8 +30,6 @@ from peers.node.node import Node
 from peers.transport.endpoints import Endpoint, Scheme
 from peers.transport.tasks import end_all
 
-__all__ = ["ADDRESSES_LIMIT", "RESOLVE_EVERY_S", "NameDialler", "is_name", "resolve"]
-
 RESOLVE_EVERY_S: Final = 15.0
 """How often a name is resolved, seconds, drawn from the upper half: what resolvers keep is as old where they serve
 services."""

@@ -58,7 +58,6 @@ from peers.wire.token import Renewal
 if TYPE_CHECKING:
     from peers.connections.unix import UnixValues
 
-__all__ = ["TcpConversation", "ToldOrigins", "WireFarSide", "render_items", "tcp_connection"]
 
 _COPIED_BYTES = 16 * 1024
 """Values up to this size are joined with their head; larger ones are written beside it."""

@@ -37,9 +37,6 @@ from peers.wire.control import Notice, encode_notice
 from peers.wire.events import Confirmable, Event
 from peers.wire.shared import Released, Segment, SharedMessages, decode_handle, encode_released
 
-__all__ = ["UnixValues", "hear_http", "unix_connection"]
-
-
 _RESERVED = RESERVED.encode()
 
 

@@ -1,4 +1,4 @@
-"""`WebSocketConversation`: what a connection on the WebSocket port carries, to a browser or any other program.
+"""`WebSocketConversation`: a connection on the WebSocket port, to a browser or any other program.
 
 ```
 Session ─▶ Request  ─▶ page, health, metrics; or the handshake
@@ -6,14 +6,8 @@ Session ─▶ Request  ─▶ page, health, metrics; or the handshake
 handler ── render ──▶ frames that all clients of one encoding share
 ```
 
-Purpose: HTTP, the handshake, and what all WebSocket clients have in common. What their messages do to the hub is in
-`peers.websocket.dialogue` and `peers.websocket.zeek`, how a WebSocket is spoken in `peers.websocket.session`, what a
-batch looks like to a client in `peers.websocket.batches` and `peers.websocket.zeek.codec`.
-
-Owner: one `Connection`. Invariants: what the session answers is written before the messages that it lets through, and a
-`dropped` where the lost messages would have stood.
-
-Cost: per message that a client sends, and per batch that it gets.
+Answers of the session are written before the messages that it lets through, and `dropped` where the lost messages would
+have stood.
 """
 
 from __future__ import annotations
@@ -25,7 +19,6 @@ from typing import cast
 from websockets.http11 import Request
 
 from hub.batch import Batch
-from hub.delivery import Role
 from hub.errors import CloseCode, NotRecognisedError, RejectedError
 from hub.handler import Handler
 from hub.outlet import Poster
@@ -34,7 +27,7 @@ from hub.policy.policy import Rights
 from hub.request_frame import Item
 from hub.requests.hub_services import Later
 from peers.connections.connection import Connection
-from peers.connections.door import enter, renew, rights_of, take_place
+from peers.connections.door import enter, join_client, renew, take_place
 from peers.connections.http.answers import answer, ask_all, denied, gathered, is_gathered, is_guarded, path_of, plain
 from peers.connections.http.conversation import HttpConversation
 from peers.connections.http.gate import ANY_HOST, CHALLENGE, bearer, refused
@@ -50,8 +43,6 @@ from peers.websocket.zeek import PATH as ZEEK_PATH
 from peers.wire.events import Closing
 from peers.wire.hello import SOFTWARE_CHARACTERS
 from peers.wire.token import Renewal
-
-__all__ = ["PATH", "WebSocketConversation", "websocket_connection"]
 
 PATH = "/v1/hub"
 
@@ -70,13 +61,7 @@ _BYTES_PER_EVENT = 512
 
 
 def websocket_connection(node: Node, queue: QueueLimits, *, loopback: bool) -> Connection:
-    """Make a connection that was accepted on the WebSocket port.
-
-    Args:
-        node: The hub it belongs to.
-        queue: Queue that its handler gets if the client has no wish.
-        loopback: Whether the listener is bound to a loopback address, see `peers.connections.http.gate`.
-    """
+    """Make a connection that was accepted on the WebSocket port."""
     return Connection(node, lambda connection: WebSocketConversation(node, queue, connection, loopback=loopback))
 
 
@@ -112,35 +97,33 @@ class WebSocketConversation:
         self._connection = connection
         self._loopback = loopback
         self._any_host = any_host
-        """Whether nobody can have made a name point here, as at a Unix socket."""
+        """Whether no name can have been made to point here, as at a Unix socket."""
         self._refusal = ""
-        """Why the hub takes no further connection. The client is told when it has said what it wants."""
+        """Why the hub takes no further connection, until the client has made its request."""
         self._dialogue: Dialogue | None = None
         """Set once the handshake is over: what follows is said by the path."""
-        """Whether Close was said, and publications are still taken until the client has read that."""
         self._poster: Poster | None = None
         """Set with the handler, if the client may ask and serve."""
-        """Set with the handler, if the client wants some of its messages only."""
         self._when_gone: Callable[[], None] = _nothing
         self._when_writable: Callable[[], None] = _nothing
         self.session = Session(limits.frame_bytes, limits.handshake_bytes)
 
     @property
     def is_open(self) -> bool:
-        """Whether the handshake is over, and it is known who the client is."""
+        """Whether the handshake is over, and the client authenticated."""
         return self.session.phase is Phase.OPEN and self._connection.identity is not None
 
     @property
     def is_quiet(self) -> bool:
-        """Whether it was plain HTTP, or no client."""
+        """Whether it was plain HTTP, or no client joined."""
         return self._connection.handler is None
 
     def begin(self, refusal: str) -> None:
-        """Say nothing: the client speaks first."""
+        """Wait: the client speaks first."""
         self._refusal = refusal
 
     def end_of_stream(self) -> None:
-        """Say nothing: a client that goes without Close wants to hear no more."""
+        """Do nothing: a client that closes without Close wants no answer."""
 
     def act(self, event: Event) -> int:
         """Do what the client asks for."""
@@ -219,7 +202,7 @@ class WebSocketConversation:
     def _knows(self, request: Request, path: str, *, is_websocket: bool) -> bool:
         """Return whether the request may be answered; if not, its client is turned away.
 
-        A client of the hub's own protocol that shows nothing yet may show a token in its first message.
+        A client of the hub's own protocol may show its token in its first message instead.
         """
         node, connection = self._node, self._connection
         if not is_websocket and (node.access.is_open or not is_guarded(path)):
@@ -238,14 +221,13 @@ class WebSocketConversation:
         return is_websocket or self._may_read(path, rights)
 
     def _may_read(self, path: str, rights: Rights | None) -> bool:
-        """Return whether a client with these rights may read what is at a path; if not, it is refused."""
         text = denied(path, rights)
         if text:
             self._refuse(HTTPStatus.FORBIDDEN, text)
         return not text
 
     def _turn_away(self, error: NotRecognisedError) -> None:
-        """Look at nothing more of a client that is not known, and tell it so when its answer is due."""
+        """Read nothing more of a client that is not authenticated, and say so when its answer is due."""
         self.session.hold()
         self._connection.turn_away(error)
 
@@ -269,7 +251,7 @@ class WebSocketConversation:
             self._open(request, path)
 
     def _is_known(self) -> bool:
-        """Return whether it is known who the client is: by what it has shown, as it may show a token in `hello` yet."""
+        """Return whether the client is authenticated; one without a token may show it in `hello` yet."""
         identity = self._connection.identity
         return self._node.access.is_open or (identity is not None and identity.how != "anonymous")
 
@@ -282,7 +264,6 @@ class WebSocketConversation:
         return ""
 
     def _open(self, request: Request, path: str) -> None:
-        """The handshake is over: the path says which dialogue follows."""
         self._connection.software = ", ".join(request.headers.get_all("User-Agent"))[:SOFTWARE_CHARACTERS]
         if path == ZEEK_PATH:
             name = client_name(request.headers)
@@ -313,17 +294,17 @@ class WebSocketConversation:
 
     @property
     def proof_left_s(self) -> float:
-        """How many seconds are left before what the client has shown ends."""
+        """Seconds before the client's proof of identity ends."""
         return self._connection.proof_left_s()
 
     @property
     def user(self) -> str:
-        """Who the client is; empty before that is known, and where nobody is asked."""
+        """The client's user; empty before that is known, and where there are no users."""
         identity = self._connection.identity
         return "" if identity is None or self._node.access.is_open else identity.user
 
     def let_in(self, token: str) -> bool:
-        """Return whether the client may come in."""
+        """Return whether the client may come in; if not, it is turned away."""
         connection = self._connection
         was_known = connection.identity is not None
         if token or not was_known:
@@ -349,32 +330,21 @@ class WebSocketConversation:
         """Make the client a handler of the core."""
         connection = self._connection
         self._poster = poster
-        handler = Handler(
-            connection,
-            role=Role.CLIENT,
-            limits=limits,
-            name=name,
-            address=connection.address,
-            poster=connection if poster is not None else None,
-            frame_limit_bytes=self._node.settings.limits.frame_bytes,
-            rights=rights_of(self._node, connection),
-        )
-        connection.join(handler)
-        self._node.core.attach(handler)
-        connection.charge_user()
+        outlet = connection if poster is not None else None
+        handler = join_client(self._node, connection, name, limits, poster=outlet)
         self._node.log.info("client connected", address=connection.address, name=name, overflow=limits.overflow.value)
         return handler
 
     def write_later(self) -> None:
-        """Write what the session has to say after this turn."""
+        """Write the session's answers after this turn."""
         self._connection.write_later()
 
     def write(self, frames: list[bytes]) -> None:
-        """Write ready frames, behind what the session has to say."""
+        """Write ready frames, behind the session's answers."""
         self._connection.write(frames)
 
     def owe(self) -> None:
-        """The client has asked for what it is answered in any case."""
+        """Do not read on while the client does not read its answers."""
         self._connection.wait_for_reader()
 
     def when_writable(self, act: Callable[[], None]) -> None:
@@ -382,11 +352,11 @@ class WebSocketConversation:
         self._when_writable = act
 
     def when_gone(self, act: Callable[[], None]) -> None:
-        """Call `act` when nobody is there to be answered any more."""
+        """Call `act` when the client has gone."""
         self._when_gone = act
 
     def end(self, code: int, text: str) -> None:
-        """Close the connection, with a code and a text that says why."""
+        """Close the connection."""
         self._connection.end(code, text)
 
     # What the handler writes.
@@ -405,7 +375,7 @@ class WebSocketConversation:
         return frames
 
     def render_items(self, items: list[Item]) -> list[bytes]:
-        """Have the dialogue write requests and replies, which it does in pieces where they are too large."""
+        """Have the dialogue write requests and replies."""
         if self._poster is not None:
             self._poster.post(items)
         return []
@@ -441,11 +411,11 @@ class WebSocketConversation:
         return f"{text} ({int(code)})"
 
     def leave(self, reason: str) -> None:  # noqa: ARG002 -- the core announces it
-        """Nobody is there to be answered any more."""
+        """Answer nothing any more."""
         self._when_gone()
 
     def conclude(self) -> None:
-        """Let go of all that knows this conversation."""
+        """Drop references."""
         self._dialogue = self._poster = None
         self._when_gone = self._when_writable = _nothing
 
@@ -456,5 +426,4 @@ def _cost(message: ClientMessage) -> int:
     return _MESSAGE_EVENTS
 
 
-def _nothing() -> None:
-    """Stand in where no dialogue has asked to be called."""
+def _nothing() -> None: ...

@@ -19,7 +19,7 @@ Cost: made once, about 1.2 µs a message for JSON; shared, one dictionary hit a 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from websockets.frames import Opcode
@@ -51,19 +51,6 @@ from peers.values.msgpack import array_header
 from peers.verbs.publish import Publication
 from peers.websocket.framing import encode_message
 from peers.websocket.messages import Dropped, Labels, RefusedError, RequestNumber
-
-__all__ = [
-    "ITEMS_LIMIT",
-    "MERGED_LIMIT_BYTES",
-    "JsonPublish",
-    "RawPublish",
-    "array_head",
-    "json_form",
-    "msgpack_form",
-    "publication_of_json",
-    "publication_of_msgpack",
-]
-
 
 MERGED_LIMIT_BYTES = 64 * 1024
 """Values merged into one message stop here; clients that batch by themselves stop there, too."""
@@ -296,7 +283,7 @@ ITEMS_LIMIT = BATCH_LIMIT_MESSAGES
 
 _pack = msgspec.msgpack.Encoder().encode
 
-_VALUE_OR_VALUES = "publish: expected `value` (one) or `values` (a list), one of the two"
+_ONE_OF_TWO = "expected `value` (one) or `values` (a list), one of the two"
 
 
 class JsonPublish(msgspec.Struct, frozen=True, tag="publish"):
@@ -325,45 +312,65 @@ class RawPublish(msgspec.Struct, frozen=True, tag="publish"):
     to: str = ""
 
 
-def publication_of_json(message: JsonPublish) -> Publication:
+class _WithValues(Protocol):
+    """A message with one value, or several, in JSON or in msgpack."""
+
+    @property
+    def request(self) -> int: ...
+
+    @property
+    def value(self) -> Any: ...
+
+    @property
+    def values(self) -> list[Any] | msgspec.Raw | msgspec.UnsetType: ...
+
+
+def values_of(message: _WithValues, kind: str) -> tuple[bool, bytes, int]:
+    """Return whether a message has a single value, its values back to back in msgpack, and their number.
+
+    Raises:
+        RefusedError: It has none, too many, or some that have no msgpack form.
+    """
+    value, values = message.value, message.values
+
+    def refusal(text: str, messages: int = 0, code: CloseCode = CloseCode.BAD_DATA) -> RefusedError:
+        return RefusedError(code, f"{kind}: {text}", message.request, messages, kind)
+
+    if isinstance(values, msgspec.Raw):
+        one, several = bytes(value), bytes(values)
+        if bool(one) == bool(several):
+            raise refusal(_ONE_OF_TWO)
+        single, count, packed = True, 1, one
+        if several:
+            count, start = array_head(several, "values", message.request, kind)
+            single, packed = False, several[start:]
+    else:
+        if (value is msgspec.UNSET) == (values is msgspec.UNSET):
+            raise refusal(_ONE_OF_TWO)
+        single = isinstance(values, msgspec.UnsetType)
+        listed = [value] if isinstance(values, msgspec.UnsetType) else values
+        try:
+            packed = b"".join([_pack(each) for each in listed])
+        except (OverflowError, ValueError, TypeError, RecursionError) as error:
+            reason = "nested too deep" if isinstance(error, RecursionError) else "an integer beyond 64 bits"
+            raise refusal(f"a value has no msgpack form: {reason}") from error
+        count = len(listed)
+    if not 0 < count <= ITEMS_LIMIT:
+        code = CloseCode.TOO_BIG if count else CloseCode.BAD_DATA
+        raise refusal(f"{count} values, expected 1 to {ITEMS_LIMIT}", count, code)
+    return single, packed, count
+
+
+def publication_of(message: JsonPublish | RawPublish) -> Publication:
     """Return the publication that a client means.
 
     Raises:
         RefusedError: It cannot be published; the text says why.
     """
     request = message.request
-    if (message.value is msgspec.UNSET) == (message.values is msgspec.UNSET):
-        raise RefusedError(CloseCode.BAD_DATA, _VALUE_OR_VALUES, request)
-    single = message.values is msgspec.UNSET
-    values = [message.value] if single else message.values
-    assert isinstance(values, list)  # noqa: S101 -- for the type checker: one of the two is set
-    try:
-        packed = b"".join([_pack(value) for value in values])
-    except (OverflowError, ValueError, TypeError, RecursionError) as error:
-        reason = "nested too deep" if isinstance(error, RecursionError) else "an integer beyond 64 bits"
-        raise RefusedError(CloseCode.BAD_DATA, f"publish: a value has no msgpack form: {reason}", request) from error
-    return _publication(message, packed, len(values), single=single)
-
-
-def publication_of_msgpack(message: RawPublish) -> Publication:
-    """Return the publication that a client means; raises as `publication_of_json`."""
-    value, values = bytes(message.value), bytes(message.values)
-    if bool(value) == bool(values):
-        raise RefusedError(CloseCode.BAD_DATA, _VALUE_OR_VALUES, message.request)
-    if value:
-        return _publication(message, value, 1, single=True)
-    items, start = array_head(values, "values", message.request)
-    return _publication(message, values[start:], items, single=False)
-
-
-def _publication(message: JsonPublish | RawPublish, packed: bytes, messages: int, *, single: bool) -> Publication:
-    """Make the frame of values that stand back to back in `packed`."""
-    request = message.request
+    single, packed, messages = values_of(message, "publish")
     if message.confirm and not request:
         raise RefusedError(CloseCode.BAD_DATA, "publish: what is to be confirmed bears a `request`", 0, messages)
-    if not 0 < messages <= ITEMS_LIMIT:
-        text = f"publish: {messages} values, expected 1 to {ITEMS_LIMIT}"
-        raise RefusedError(CloseCode.TOO_BIG if messages else CloseCode.BAD_DATA, text, request, messages)
     try:
         key, flags = key_of(message.topic, message.labels, message.sender, message.to)
     except (InvalidTopicError, InvalidNameError) as error:
@@ -375,13 +382,8 @@ def _publication(message: JsonPublish | RawPublish, packed: bytes, messages: int
     return Publication(frame, frame[4 : HEADER_BYTES + len(key)], messages, request, message.confirm)
 
 
-def array_head(packed: bytes, field: str, request: int) -> tuple[int, int]:
+def array_head(packed: bytes, field: str, request: int, kind: str = "") -> tuple[int, int]:
     """Return how many items a msgpack array has, and where the first of them begins.
-
-    Args:
-        packed: What should be an array.
-        field: Where it stands in the message, for the error.
-        request: The request of the message, for the error.
 
     Raises:
         RefusedError: It is no array.
@@ -393,4 +395,6 @@ def array_head(packed: bytes, field: str, request: int) -> tuple[int, int]:
         return int.from_bytes(packed[1:3], "big"), 3
     if mark == 0xDD:
         return int.from_bytes(packed[1:5], "big"), 5
-    raise RefusedError(CloseCode.BAD_DATA, f"expected an array - at `$.{field}`", request)
+    raise RefusedError(
+        CloseCode.BAD_DATA, f"{kind and f'{kind}: '}expected an array - at `$.{field}`", request, 0, kind
+    )

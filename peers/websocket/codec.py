@@ -14,7 +14,7 @@ No state, no I/O. Cost: one pass of msgspec; a second one only to name what is w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, NamedTuple
@@ -22,23 +22,28 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 from websockets.frames import Opcode
 
-from hub.batch import Batch
+from hub.batch import Batch, value_ends
 from hub.errors import CloseCode, ProtocolError, RejectedError
-from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH, KEY_LIMIT_BYTES
+from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, BROKER_FLAGS, FLAG_BATCH, KEY_LIMIT_BYTES, KIND_MESSAGES, Frame
 from hub.names.claim import Wish
-from hub.request_frame import FLAG_NAMED, TRANSACTIONS, Reply, Request, Status
+from hub.request_frame import FLAG_NAMED, TRANSACTIONS, Item, Reply, Request, Status
 from hub.topics import printable
 from peers.journal.forms import Form, Order
 from peers.values.conversion import (
+    CONVERTED_LIMIT_BYTES,
     NESTING_LIMIT,
     PARTS_LIMIT,
     is_nested_too_deep,
     is_packed_too_deep,
+    json_of,
+    json_of_broker,
+    msgpack_of_broker,
     possible_containers,
     possible_parts,
     without_collecting,
 )
 from peers.values.forms import Form as BatchForm
+from peers.values.msgpack import array_header
 from peers.websocket.batches import (
     ITEMS_LIMIT,
     JsonPublish,
@@ -46,8 +51,8 @@ from peers.websocket.batches import (
     array_head,
     json_form,
     msgpack_form,
-    publication_of_json,
-    publication_of_msgpack,
+    publication_of,
+    values_of,
 )
 from peers.websocket.messages import (
     Claim,
@@ -70,32 +75,10 @@ from peers.websocket.messages import (
 from peers.wire.events import ServiceChange, SubscriptionChange
 from peers.wire.hello import NAME_LIMIT_BYTES
 from peers.wire.names import NameClaim, NameRelease
-from peers.wire.reasons import MALFORMED
+from peers.wire.reasons import MALFORMED, reason_of
 from peers.wire.records import END_OF_TIME_US, FETCH_BYTES
 from peers.wire.rules import RuleChange
 from peers.wire.token import Renewal, check_token
-
-__all__ = [
-    "FETCH_LIMIT_BYTES",
-    "JSON",
-    "JSON_BYTES",
-    "JSON_ENVELOPE",
-    "JSON_LIMIT_BYTES",
-    "MSGPACK",
-    "MSGPACK_ENVELOPE",
-    "Codec",
-    "EnvelopeReader",
-    "JsonReply",
-    "JsonRequest",
-    "RawReply",
-    "RawRequest",
-    "malformed",
-    "refused",
-    "reply_of",
-    "request_of",
-    "too_many",
-]
-
 
 # Turning the messages `request` and `reply` of WebSocket clients into the hub's own `Request` and `Reply`.
 
@@ -158,7 +141,7 @@ def request_of(message: JsonRequest | RawRequest) -> Request:
     Raises:
         RefusedError: The message has no value or no target, or too many of them.
     """
-    flags, values = _values(message, "request")
+    flags, values = _body_of(message, "request")
     target = (message.service or message.topic).encode()
     if bool(message.service) == bool(message.topic) or len(target) > KEY_LIMIT_BYTES:
         text = "request: expected `topic` or `service`, one of the two"
@@ -171,7 +154,7 @@ def reply_of(message: JsonReply | RawReply) -> Reply:
     """Return the hub's own reply for a `reply`; raises what `request_of` raises."""
     first = message.request
     if message.status == Status.OK:
-        flags, values = _values(message, "reply")
+        flags, values = _body_of(message, "reply")
         return Reply(first, Status.OK, values, flags)
     reason = _pack(message.text)
     if message.count == 1:
@@ -179,53 +162,81 @@ def reply_of(message: JsonReply | RawReply) -> Reply:
     return Reply(first, message.status, BATCH_COUNT.pack(message.count) + reason, FLAG_BATCH)
 
 
-def _values(message: JsonRequest | RawRequest | JsonReply | RawReply, kind: str) -> tuple[int, bytes]:
+def _body_of(message: JsonRequest | RawRequest | JsonReply | RawReply, kind: str) -> tuple[int, bytes]:
     """Return the flags and the values as they stand in the body of a frame."""
-
-    def refuse(text: str, code: CloseCode = CloseCode.BAD_DATA) -> RefusedError:
-        return RefusedError(code, f"{kind}: {text}", message.request, about=kind)
-
-    if isinstance(message, RawRequest | RawReply):
-        single, packed, count = _of_msgpack(bytes(message.value), bytes(message.values), refuse)
-    else:
-        single, packed, count = _of_json(message.value, message.values, refuse)
-    if not 0 < count <= BATCH_LIMIT_MESSAGES:
-        code = CloseCode.TOO_BIG if count else CloseCode.BAD_DATA
-        raise refuse(f"{count} values, expected 1 to {BATCH_LIMIT_MESSAGES}", code)
+    single, packed, count = values_of(message, kind)
     return (0, packed) if single else (FLAG_BATCH, BATCH_COUNT.pack(count) + packed)
 
 
-_ONE_OF_TWO = "expected `value` (one) or `values` (a list), one of the two"
+_SINGLY_LIMIT = 4096
+"""Most values of one frame that are converted one by one when they cannot be at once: 3 µs each, 12 ms."""
+
+_json = msgspec.json.Encoder().encode
 
 
-def _of_msgpack(value: bytes, values: bytes, refuse: Callable[[str], RefusedError]) -> tuple[bool, bytes, int]:
-    if bool(value) == bool(values):
-        raise refuse(_ONE_OF_TWO)
-    if value:
-        return True, value, 1
-    mark = values[0]
-    if mark & 0xF0 == 0x90:
-        return False, values[1:], mark & 0x0F
-    if mark == 0xDC:
-        return False, values[3:], int.from_bytes(values[1:3])
-    if mark == 0xDD:
-        return False, values[5:], int.from_bytes(values[1:5])
-    raise refuse("expected an array - at `$.values`")
+def json_item(item: Item) -> bytes | None:
+    """Return the message for `hub.v1.json`, None if a value has no form in it."""
+    head = _head(item)
+    if isinstance(item, Reply) and item.status:
+        return _json(head)
+    values = _converted(item, json_of, json_of_broker)
+    if values is None:
+        return None
+    name = b'"values"' if item.flags & FLAG_BATCH else b'"value"'
+    return b"%b,%b:%b}" % (_json(head)[:-1], name, values)
 
 
-def _of_json(
-    value: Any, values: list[Any] | msgspec.UnsetType, refuse: Callable[[str], RefusedError]
-) -> tuple[bool, bytes, int]:
-    if (value is msgspec.UNSET) == (values is msgspec.UNSET):
-        raise refuse(_ONE_OF_TWO)
-    single = values is msgspec.UNSET
-    several = [value] if isinstance(values, msgspec.UnsetType) else values
-    try:
-        packed = b"".join([_pack(each) for each in several])
-    except (OverflowError, ValueError, TypeError, RecursionError) as error:
-        reason = "nested too deep" if isinstance(error, RecursionError) else "an integer beyond 64 bits"
-        raise refuse(f"a value has no msgpack form: {reason}") from error
-    return single, packed, len(several)
+def msgpack_item(item: Item) -> bytes | None:
+    """Return the message for `hub.v1.msgpack`, None if a value has no form in it."""
+    head = _head(item)
+    if isinstance(item, Reply) and item.status:
+        return _pack(head)
+    values = _converted(item, _itself, msgpack_of_broker)
+    if values is None:
+        return None
+    packed = _pack(head)
+    name = _pack("values") if item.flags & FLAG_BATCH else _pack("value")
+    return b"%c%b%b%b" % (packed[0] + 1, packed[1:], name, values)  # a map with one entry more
+
+
+def singly(item: Item) -> Iterator[Item]:
+    """Cut a batch into its values. Nothing is yielded if they cannot be told apart, or if there are too many."""
+    if not item.flags & FLAG_BATCH or len(item.values) > CONVERTED_LIMIT_BYTES or item.requests > _SINGLY_LIMIT:
+        return
+    ends = value_ends(Frame(KIND_MESSAGES, FLAG_BATCH, b"", item.values))
+    start, first = BATCH_COUNT.size, item.first
+    for end in ends or ():
+        value = item.values[start:end]
+        yield item._replace(first=first, values=value, flags=item.flags & ~FLAG_BATCH)
+        start, first = end, (first + 1) % TRANSACTIONS
+
+
+def _head(item: Item) -> dict[str, Any]:
+    """Return what stands before the values: fewer than 15 fields, so that one more fits behind."""
+    if isinstance(item, Request):
+        target = "service" if item.flags & FLAG_NAMED else "topic"
+        where = item.target.decode("utf-8", "replace")
+        return {"type": "request", "request": item.first, target: where, "timeout_ms": item.timeout_ms}
+    if not item.status:
+        return {"type": "reply", "request": item.first}
+    reason = {"status": int(item.status), "text": reason_of(item), "count": item.requests}
+    return {"type": "reply", "request": item.first} | reason
+
+
+def _converted(
+    item: Item, convert: Callable[[bytes], bytes | None], convert_broker: Callable[[bytes], bytes | None]
+) -> bytes | None:
+    """Return a value, or the list of several, in another form."""
+    flags = item.flags & ~FLAG_NAMED if isinstance(item, Request) else item.flags
+    if flags == FLAG_BATCH:
+        return convert(array_header(item.requests) + item.values[BATCH_COUNT.size :])
+    if flags == BROKER_FLAGS:
+        return convert_broker(item.values)
+    return None if flags else convert(item.values)
+
+
+def _itself(values: bytes) -> bytes:
+    return values
 
 
 # What is wrong with a message that a codec does not take, with the request that it bore.
@@ -402,7 +413,7 @@ def _decode_text(payload: bytes) -> ClientMessage:
         raise malformed("JSON", error) from error
     match message:
         case JsonPublish():
-            return publication_of_json(message)
+            return publication_of(message)
         case JsonRequest():
             return request_of(message)
         case JsonReply():
@@ -431,7 +442,7 @@ def _decode_msgpack(payload: bytes) -> ClientMessage:
         raise malformed("msgpack", error) from error
     match message:
         case RawPublish():
-            return publication_of_msgpack(message)
+            return publication_of(message)
         case RawRequest():
             return request_of(message)
         case RawReply():

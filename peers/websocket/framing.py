@@ -15,8 +15,6 @@ from __future__ import annotations
 
 from struct import Struct
 
-__all__ = ["encode_message"]
-
 _FINAL = 0x80
 _SHORT = Struct(">BB")
 _MEDIUM = Struct(">BBH")

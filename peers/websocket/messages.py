@@ -20,34 +20,6 @@ from peers.wire.records import FETCH_WAIT_LIMIT_MS, HUB_LIMIT_BYTES
 from peers.wire.rules import RULES_PER_FRAME
 from peers.wire.token import Renewal
 
-__all__ = [
-    "Claim",
-    "ClientMessage",
-    "Confirmed",
-    "Dropped",
-    "Error",
-    "Fetch",
-    "Hello",
-    "HubMessage",
-    "Labels",
-    "NameStanding",
-    "Ping",
-    "Pong",
-    "Recorded",
-    "RefusedError",
-    "Release",
-    "RequestNumber",
-    "Rule",
-    "Serve",
-    "Subscribe",
-    "SubscribeRules",
-    "Token",
-    "Unserve",
-    "Unsubscribe",
-    "UnsubscribeRules",
-    "Welcome",
-]
-
 RequestNumber = Annotated[int, msgspec.Meta(ge=0)]
 """A number that the client chooses; 0 means that it wants no confirmation."""
 

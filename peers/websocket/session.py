@@ -60,8 +60,6 @@ from peers.wire.control import cut_text
 from peers.wire.events import Closing
 from peers.wire.scanner import NEED_DATA, NeedData
 
-__all__ = ["AnsweredError", "Event", "Head", "MessageCodec", "Phase", "Piece", "Session"]
-
 _HEAD_COST = 10
 """What it costs to read a request, events: about 150 µs."""
 

@@ -33,8 +33,6 @@ from peers.node.metrics import CONTENT_TYPE, exposition
 from peers.node.node import Node
 from peers.node.whole import Whole
 
-__all__ = ["answer", "ask_all", "denied", "gathered", "is_gathered", "is_guarded", "path_of", "plain"]
-
 _TEXT = "text/plain; charset=utf-8"
 
 _POLICY = (

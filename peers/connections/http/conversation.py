@@ -1,25 +1,18 @@
-"""`HttpConversation`: what a connection carries on which clients publish, or follow events, over plain HTTP.
+"""`HttpConversation`: clients that publish, or follow events, over plain HTTP on the WebSocket port.
 
 ```
 WebSocketConversation ─ a request for /v1/publish, /v1/events ─▶ HttpConversation
    Asked ─▶ Host, Origin ─▶ who is it? ─▶ handler ─┬─ POST ─▶ Publishing ─▶ one answer, and the next request
-                                                   └─ GET  ─▶ Stream ─▶ events, until one side goes
+                                                   └─ GET  ─▶ Stream ─▶ events, until one side closes
 ```
 
-Purpose: a client over HTTP is one like all others: it has a handler, so it is shown, closed, charged and held back like
-them, and what it asks for is done by the same verbs.
-
-Owner: one `Connection`. Invariants: each request shows who asks, and a connection belongs to one user; the answer to a
-POST says what was published, all of it or up to the line that was refused.
-
-Cost: about 150 µs a request. Not here: how requests are read (`peers.websocket.http.session`), what a stream does
-(`peers.connections.http.stream`).
+A client over HTTP has a handler, so it is listed, closed, charged and paced like all others, and its requests go to the
+same verbs. A connection belongs to one user. A request costs about 150 µs.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import cast
@@ -27,13 +20,14 @@ from typing import cast
 from websockets.http11 import Request
 
 from hub.batch import Batch
-from hub.delivery import Role
 from hub.errors import CloseCode, NotRecognisedError, RejectedError
+from hub.frame import HEADER, HEADER_BYTES
 from hub.handler import Handler
+from hub.names.claim import Change
 from hub.overflow import QueueLimits
 from hub.request_frame import Item
 from peers.connections.connection import ELSEWHERE, Connection
-from peers.connections.door import enter, rights_of, take_place
+from peers.connections.door import enter, join_client, take_place
 from peers.connections.http.gate import CHALLENGE, bearer, foreign
 from peers.connections.http.stream import LIVE_HEADERS, Stream
 from peers.node.node import Node
@@ -41,13 +35,13 @@ from peers.values.event_stream import closed_event
 from peers.verbs.verbs import CHANGES, Verbs
 from peers.websocket.http.content import JSON_TYPE, TYPES, Values, content_of, error_body, status_of
 from peers.websocket.http.head import Head
-from peers.websocket.http.publishing import HttpFarSide, Publishing
+from peers.websocket.http.publishing import Publishing
 from peers.websocket.http.query import EVENTS, is_served, target_of, wanted_of
 from peers.websocket.http.session import Asked, Done, Event, HttpSession, Phase, Piece, Refused
 from peers.websocket.zeek import client_name
+from peers.wire.control import decode_notice
 from peers.wire.hello import grant
-
-__all__ = ["HttpConversation"]
+from peers.wire.kinds import Kind
 
 _REQUEST_EVENTS = 10
 """What a request costs of a turn's share: 100 to 200 µs."""
@@ -61,25 +55,24 @@ _METHODS = {EVENTS: "GET"}
 _HOUR_S = "3600"
 
 _LAST_LOOK = 0.9
-"""The part of the time for an answer to a ping after which it is looked once more whether a stream is read."""
+"""The part of the time for an answer to a ping after which a stream's progress is checked once more."""
 
 
 class HttpConversation:
-    """One client. See `peers.connections.conversation.Conversation`.
+    """One client. See `peers.connections.conversation.Conversation`; also its `peers.verbs.far_side.FarSide`.
 
     Args:
         node: The hub.
         queue: The queue of a stream that has no wish.
-        connection: That carries it.
+        connection: Its connection.
         loopback: Whether the listener is bound to a loopback address.
-        any_host: Whether nobody can have made a name point here, as at a Unix socket.
+        any_host: Whether no name can have been made to point here, as at a Unix socket.
         refusal: Why the hub takes no further connection; empty if it does.
     """
 
     __slots__ = (
         "_any_host",
         "_connection",
-        "_far",
         "_loopback",
         "_node",
         "_publishing",
@@ -89,11 +82,12 @@ class HttpConversation:
         "_shown",
         "_stream",
         "_verbs",
+        "frame_limit_bytes",
         "session",
     )
 
     scheme = "http"
-    far_name = ""  # it is known with the handler, which has it
+    far_name = ""  # the handler has it
     changes = CHANGES | {Asked}
     unsaid = "the client closed"
     is_held = False
@@ -116,40 +110,37 @@ class HttpConversation:
         self._any_host = any_host
         self._refusal = refusal
         self.session = HttpSession(settings.limits.handshake_bytes, settings.http.body_bytes)
-        self._far = HttpFarSide(settings.limits.frame_bytes + _PIECE_ENVELOPE_BYTES)
+        self.frame_limit_bytes = settings.limits.frame_bytes + _PIECE_ENVELOPE_BYTES
         self._verbs: Verbs | None = None
-        """Made with the handler, by the first request of somebody who is let in."""
+        """Made with the handler, by the first request of an authenticated client."""
         self._publishing: Publishing | None = None
         """The POST that is being read, or waits for the journal."""
         self._stream: Stream | None = None
-        """Once events were asked for."""
         self._shown: bytes | None = None
-        """A hash of the token that was shown with the first request: those that follow must show it, too."""
+        """A hash of the token in the first request: those that follow must show it, too."""
         self._shared_headers: dict[str, str] = {}
-        """What tells a browser that the page that asks may have the answer."""
-
-    # What the connection asks.
+        """They tell a browser that the page that asks may have the answer."""
 
     @property
     def is_open(self) -> bool:
-        """Whether the client was let in."""
+        """Whether the client is authenticated."""
         return self._verbs is not None
 
     @property
     def is_quiet(self) -> bool:
-        """Whether nobody was let in."""
+        """Whether no client joined."""
         return self._connection.handler is None
 
     @property
     def is_bell(self) -> bool:
-        """Whether what the handler is offered only says that there is something in the journal."""
+        """Whether the handler's messages only say that there is something in the journal."""
         return self._stream is not None and self._stream.is_recorded
 
     def begin(self, refusal: str) -> None:
-        """Say nothing: the client speaks first."""
+        """Do nothing: the client speaks first."""
 
     def end_of_stream(self) -> None:
-        """Say nothing: the client wants to hear no more."""
+        """Do nothing: the client has closed."""
 
     def act(self, event: Event) -> int:
         """Do what the client asks for."""
@@ -199,25 +190,28 @@ class HttpConversation:
             text = "there is nothing here: ask for the page, health and metrics on a connection of their own"
             self._refuse(HTTPStatus.NOT_FOUND, CloseCode.BAD_DATA, text)
         elif request.method == "OPTIONS":
-            self._allow(method)
+            headers = {
+                "Access-Control-Allow-Methods": method,
+                "Access-Control-Allow-Headers": "Authorization, Content-Type, Last-Event-ID",
+                "Access-Control-Max-Age": _HOUR_S,
+                "Allow": f"{method}, OPTIONS",
+            }
+            self._respond(HTTPStatus.NO_CONTENT, b"", headers)
         elif request.method != method:
             text = f"{method} is answered here"
             self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, CloseCode.BAD_DATA, text, Allow=f"{method}, OPTIONS")
         elif self._lets_in(request):
-            self._serve(head, path, query)
-
-    def _allow(self, method: str) -> None:
-        """Tell a browser what a page may ask for."""
-        headers = {
-            "Access-Control-Allow-Methods": method,
-            "Access-Control-Allow-Headers": "Authorization, Content-Type, Last-Event-ID",
-            "Access-Control-Max-Age": _HOUR_S,
-            "Allow": f"{method}, OPTIONS",
-        }
-        self._respond(HTTPStatus.NO_CONTENT, b"", headers)
+            try:
+                if path == EVENTS:
+                    self._follow(head, query)
+                else:
+                    self._receive(head, path, query)
+            except RejectedError as error:
+                self._stream = None
+                self._refuse(status_of(error.code), error.code, error.text)
 
     def _lets_in(self, request: Request) -> bool:
-        """Return whether the client is somebody who may ask; if not, it is refused, perhaps later."""
+        """Return whether the client may ask; if not, it is refused, perhaps later."""
         connection = self._connection
         token = bearer(request.headers.get_all("Authorization"))
         shown = hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
@@ -232,11 +226,10 @@ class HttpConversation:
             return False
         try:
             enter(self._node, connection, token)
+            take_place(self._node, connection)
         except NotRecognisedError as error:
             connection.turn_away(error)
             return False
-        try:
-            take_place(self._node, connection)
         except RejectedError as error:
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, error.code, error.text)
             return False
@@ -247,36 +240,15 @@ class HttpConversation:
     def _join(self, request: Request) -> None:
         """Make the client a handler of the core."""
         node, connection = self._node, self._connection
-        handler = Handler(
-            connection,
-            role=Role.CLIENT,
-            limits=self._queue,
-            name=client_name(request.headers),
-            address=connection.address,
-            frame_limit_bytes=node.settings.limits.frame_bytes,
-            rights=rights_of(node, connection),
-        )
-        connection.join(handler)
-        node.core.attach(handler)
-        connection.charge_user()
-        self._verbs = Verbs(node, handler, self._far)
-        self._far.act = self._verbs.act
+        handler = join_client(node, connection, client_name(request.headers), self._queue)
+        self._verbs = Verbs(node, handler, self)
         connection.opened()
         node.log.info("client connected", address=connection.address, name=handler.name, protocol=connection.protocol)
-
-    def _serve(self, head: Head, path: str, query: str) -> None:
-        try:
-            if path == EVENTS:
-                self._follow(head, query)
-            else:
-                self._receive(head, path, query)
-        except RejectedError as error:
-            self._refuse(status_of(error.code), error.code, error.text)
 
     # POST.
 
     def _receive(self, head: Head, path: str, query: str) -> None:
-        """Publish what the body of a request holds."""
+        """Publish the body of a request."""
         target = target_of(path, query)
         headers = head.request.headers
         if not head.has_length:
@@ -292,8 +264,7 @@ class HttpConversation:
         if refused is not None:
             self._refuse(refused.status, refused.code, refused.text)
             return
-        self._publishing = Publishing(target, cast("Verbs", self._verbs).act, self._told)
-        self._far.listener = self._publishing
+        self._publishing = Publishing(target, cast("Verbs", self._verbs).act)
 
     def _answer_if_settled(self) -> None:
         """Answer the POST that was read, or wait until the journal has it."""
@@ -306,14 +277,6 @@ class HttpConversation:
         self._publishing = None
         self._respond(*publishing.answer())
 
-    def _told(self) -> None:
-        """The journal has told something."""
-        publishing = self._publishing
-        if publishing is not None and publishing.is_settled:
-            self._answer_if_settled()
-            if not self.session.closed:
-                self._connection.go_on()
-
     # GET.
 
     def _follow(self, head: Head, query: str) -> None:
@@ -325,53 +288,91 @@ class HttpConversation:
         most = self._node.settings.queue_max
         handler.limits = grant(wanted.queue, self._queue, most.messages, most.bytes)
         handler.name = wanted.name or handler.name
-        stream = Stream(self._node, handler, cast("Verbs", self._verbs), self, wanted)
-        self._stream = self._far.listener = stream
-        stream.begin()
+        self._stream = Stream(self._node, self._connection, self, cast("Verbs", self._verbs), wanted)
+        self._stream.begin()
 
-    # What a stream asks for, see `peers.connections.http.stream.Shell`.
-
-    @property
-    def is_choked(self) -> bool:
-        """Whether the client has much to read yet."""
-        return self._connection.is_choked
-
-    def accept(self) -> None:
+    def accept_stream(self) -> None:
         """The stream begins: say so."""
         self.session.stream({"Date": formatdate(usegmt=True)} | LIVE_HEADERS | self._shared_headers)
-        self.write_later()
+        self._connection.write_later()
 
-    def refuse(self, error: RejectedError) -> None:
+    def refuse_stream(self, error: RejectedError) -> None:
         """The stream does not begin."""
         self._stream = None
         self._refuse(status_of(error.code), error.code, error.text)
         self._connection.write_outgoing()
 
-    def say(self, text: bytes) -> None:
-        """Write events, at the end of the read, or soon."""
-        self.session.say(text)
-        self.write_later()
+    # The far side of its verbs.
+
+    def confirm(
+        self,
+        request: int,
+        offset: int | None = None,
+        *,
+        text: str = "",  # noqa: ARG002 -- of claims
+        messages: int = 0,  # noqa: ARG002 -- of COMMIT
+        again: bool = False,  # noqa: ARG002 -- the same
+    ) -> None:
+        """A message was published, or the subscription of a stream has begun."""
+        if self._publishing is not None:
+            self._publishing.confirmed(request)
+        elif self._stream is not None:
+            self._stream.confirmed(offset)
+
+    def reject(self, error: RejectedError, request: int = 0) -> None:
+        """A request was rejected, or a subscription revoked."""
+        if self._publishing is not None:
+            self._publishing.refused(error, request)
+        elif self._stream is not None:
+            self._stream.refused(error, request)
+
+    def refuse(self, error: RejectedError, count: int, request: int = 0) -> None:  # noqa: ARG002 -- one for each
+        """A message was rejected."""
+        self.reject(error, request)
+
+    def recorded(self, request: int, offset: int, messages: int) -> None:
+        """Messages are in the journal."""
+        if self._publishing is not None:
+            self._publishing.recorded(request, offset, messages)
+
+    def unrecorded(self, error: RejectedError, request: int, messages: int) -> None:  # noqa: ARG002 -- see `Publishing`
+        """Messages are not in the journal."""
+        self.reject(error, request)
+
+    def send_records(self, answer: bytes | bytearray, request: int) -> None:
+        """Hand on a piece of the journal, or why there is none."""
+        stream = self._stream
+        if stream is None:
+            return
+        _, kind, _, _ = HEADER.unpack_from(answer)
+        body = memoryview(answer)[HEADER_BYTES:]
+        if kind == Kind.RECORDS:
+            stream.records(body)
+            return
+        notice = decode_notice(bytes(body))
+        if notice.code == CloseCode.GONE and notice.offset is not None:
+            stream.gone(notice.text, notice.offset)
+        else:
+            stream.refused(RejectedError(notice.code, notice.text), request)
+
+    def tell_name(self, change: Change) -> None:
+        """Do nothing: names are not claimed here."""
+
+    def expect_answers(self) -> None:
+        """Do nothing: a client waits for its answer."""
+
+    def put_off(self, rest: object) -> None:
+        """Do the rest at once: a change of as much as a client may have is about its share of a turn."""
+        if self._verbs is not None:
+            self._verbs.act(rest)  # type: ignore[arg-type]
 
     def write_later(self) -> None:
-        """Write soon what the session has to say."""
-        self._connection.write_later()
-
-    def write(self, text: bytes) -> None:
-        """Write events now."""
-        if not self.session.closed:
-            self._connection.write([text])
-
-    def end(self, code: int, text: str) -> None:
-        """End the stream."""
-        self._connection.end(code, text)
-
-    def later(self, seconds: float, act: Callable[[], None]) -> None:
-        """Call `act` after so long, if the client is still there."""
-        self._node.loop.call_later(seconds, lambda: self._connection.guard(act))
-
-    def after_turn(self, act: Callable[[], None]) -> None:
-        """Call `act` once this turn is over."""
-        self._connection.after_turn(act)
+        """The journal has said something about a POST."""
+        publishing = self._publishing
+        if publishing is not None and publishing.is_settled:
+            self._answer_if_settled()
+            if not self.session.closed:
+                self._connection.go_on()
 
     # Answers.
 
@@ -394,7 +395,7 @@ class HttpConversation:
             self._connection.linger()
 
     def close(self, code: int, text: str) -> str:
-        """End the session: what is being answered is answered so, and a stream is told."""
+        """End the session: answer the request, or say so in the stream."""
         session = self.session
         if session.phase is Phase.STREAM:
             session.say(closed_event(code, text))
@@ -410,23 +411,18 @@ class HttpConversation:
         return f"{text} ({int(code)})"
 
     def time_out(self) -> None:
-        """Nobody was let in, and nothing more was asked."""
+        """No client was authenticated."""
         self._connection.end(CloseCode.PROTOCOL_ERROR, "no request of somebody who was let in")
 
     # What the handler writes.
 
     def render(self, batches: list[Batch]) -> list[bytes]:
-        """Return batches as events; or ring, where they are read from the journal."""
+        """Return batches as events; or look into the journal, where they are read from there."""
         stream = self._stream
-        if stream is None or self.session.phase is not Phase.STREAM:
-            return []
-        frames, lost = stream.render(batches)
-        if lost:  # the client is told among the events
-            self._connection.lose(lost)
-        return frames
+        return [] if stream is None or self.session.phase is not Phase.STREAM else stream.render(batches)
 
-    def render_items(self, items: list[Item]) -> list[bytes]:  # noqa: ARG002 -- nobody is asked over HTTP
-        """Nothing: such a handler takes none."""
+    def render_items(self, items: list[Item]) -> list[bytes]:  # noqa: ARG002 -- such a handler takes none
+        """Return nothing."""
         return []
 
     def render_gap(self, lost_messages: int) -> bytes:
@@ -439,14 +435,10 @@ class HttpConversation:
             self._stream.go_on()
 
     def ping(self) -> None:
-        """Say something into a stream; whoever has taken all that was written gives a sign of life by that."""
+        """Say something into a stream; a client that has taken all that was written gives a sign of life by that."""
         if self._stream is not None:
-            self._look_for_life()
-            self.later(self._node.settings.limits.ping_timeout_s * _LAST_LOOK, self._look_for_life)
-
-    def _look_for_life(self) -> None:
-        if self._stream is not None and self._stream.is_alive(self._connection.transport):
-            self._connection.hear()
+            self._stream.look_for_life()
+            self._stream.later(self._node.settings.limits.ping_timeout_s * _LAST_LOOK, self._stream.look_for_life)
 
     # Ends.
 
@@ -455,12 +447,11 @@ class HttpConversation:
         self._connection.end(CloseCode.GOING_AWAY, text)
 
     def leave(self, reason: str) -> None:  # noqa: ARG002 -- the core announces it
-        """Nobody is there to be answered any more."""
+        """Answer nothing any more."""
         if self._verbs is not None:
             self._verbs.close()
-        self._far.let_go()
+        self._publishing = self._stream = None
 
     def conclude(self) -> None:
-        """Let go of all that knows this conversation."""
+        """Drop references."""
         self._verbs = self._publishing = self._stream = None
-        self._far.let_go()

@@ -18,21 +18,6 @@ from hub.topics import printable
 from peers.connections.http.answers import path_of
 from peers.node.node import Node
 
-__all__ = [
-    "ANY_HOST",
-    "CHALLENGE",
-    "Host",
-    "Refused",
-    "bearer",
-    "foreign",
-    "is_known",
-    "is_loopback",
-    "read_host",
-    "refusal",
-    "refused",
-]
-
-
 _FOR_ANY_HOST = frozenset({"/healthz", "/readyz"})
 """Paths that are answered under any host: load balancers use names of their own, and these answers tell a stranger
 nothing of value."""

@@ -7,22 +7,16 @@ recorded elsewhere  handler ─ batches ─▶ bell ─┐
                              time, now and then ┴▶ FETCH ─▶ the same, made by the reader process of the other hub
 ```
 
-Which of these it is: recorded, if this hub, or the one that `journal.of` names, records all that is asked for, the
-client may read the journal, and wishes for no queue. Then what waits for a slow reader waits in the journal, and no
-policy is needed.
-
-Owner: one `peers.connections.http.conversation.HttpConversation`. Invariants: what is read from the journal is told
-once, in order; a stream whose journal has failed ends, and says so, as nobody knows what it would miss.
-
-Not here: when to read (`peers.websocket.http.following`), how an event looks (`peers.values.event_stream`).
+A stream is recorded if this hub, or the one that `journal.of` names, records all of its topics, and the client may read
+the journal and wishes for no queue. Then a slow reader waits in the journal, and no policy is needed: each record is
+written once, in order. A stream whose journal has failed ends, as its losses are unknown.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
@@ -31,17 +25,18 @@ from hub.errors import CloseCode, RejectedError
 from hub.handler import Handler
 from hub.policy.policy import Action
 from hub.topics import RESERVED
+from peers.connections.connection import Connection
 from peers.journal.forms import PLACE, Order, granted
 from peers.node.node import Node
 from peers.transport.transport import unread_bytes
 from peers.values.event_stream import COMMENT, cut_event, dropped_event, events_form, gone_event
 from peers.verbs.verbs import Verbs
-from peers.websocket.http.following import Following, Looks
 from peers.websocket.http.query import Wanted
 from peers.wire.events import SubscriptionChange
 from peers.wire.records import END_OF_TIME_US, Fetch, decode_records
 
-__all__ = ["LIVE_HEADERS", "PIECE_BYTES", "Shell", "Stream"]
+if TYPE_CHECKING:
+    from peers.connections.http.conversation import HttpConversation
 
 PIECE_BYTES: Final = 64 * 1024
 """Bodies in one piece of the journal: 2 ms of work for the reader."""
@@ -52,59 +47,29 @@ AGAIN_S: Final = 0.5
 LIVE_HEADERS: Final = {
     "Content-Type": "text/event-stream",
     "Cache-Control": "no-store",
-    "X-Accel-Buffering": "no",
+    "X-Accel-Buffering": "no",  # else nginx would keep events until there are many
     "X-Content-Type-Options": "nosniff",
 }
-"""The third is for nginx, which would keep events until there are many."""
+
+LEAST_PAUSE_S: Final = 0.05
+"""How long a stream pauses at the end of another hub's journal before it looks for more, seconds: so a hub that records
+much else is asked twenty times a second at most."""
+
+MOST_PAUSE_S: Final = 10.0
+"""The longest such pause, after which records without a bell here are found, seconds."""
 
 _NO_JOURNAL: Final = "there is no journal here to begin in; ask the hub that records"
 
 _REQUEST: Final = 1
-"""The number of whatever a stream asks for: there is one thing at a time."""
-
-
-class Shell(Protocol):
-    """The connection, as far as a stream needs it."""
-
-    @property
-    def is_choked(self) -> bool:
-        """Whether the client has much to read yet."""
-
-    def accept(self) -> None:
-        """The stream begins."""
-
-    def refuse(self, error: RejectedError) -> None:
-        """It does not."""
-
-    def say(self, text: bytes) -> None:
-        """Write events soon."""
-
-    def write(self, text: bytes) -> None:
-        """Write events now."""
-
-    def end(self, code: int, text: str) -> None:
-        """End the stream."""
-
-    def later(self, seconds: float, act: Callable[[], None]) -> None:
-        """Call `act` after so long."""
-
-    def after_turn(self, act: Callable[[], None]) -> None:
-        """Call `act` once this turn is over."""
+"""The number of a stream's requests: there is one at a time."""
 
 
 class Stream:
-    """One stream. See `peers.websocket.http.publishing.Listener`.
-
-    Args:
-        node: The hub.
-        handler: Of the client.
-        verbs: By which it asks.
-        shell: The connection.
-        wanted: What is asked for.
-    """
+    """One stream of events."""
 
     __slots__ = (
-        "_cut",
+        "_connection",
+        "_conversation",
         "_epoch",
         "_following",
         "_handler",
@@ -113,7 +78,6 @@ class Stream:
         "_journal",
         "_looks",
         "_node",
-        "_shell",
         "_time_us",
         "_unread_bytes",
         "_verbs",
@@ -121,11 +85,14 @@ class Stream:
         "is_recorded",
     )
 
-    def __init__(self, node: Node, handler: Handler, verbs: Verbs, shell: Shell, wanted: Wanted) -> None:
+    def __init__(
+        self, node: Node, connection: Connection, conversation: HttpConversation, verbs: Verbs, wanted: Wanted
+    ) -> None:
         self._node = node
-        self._handler = handler
+        self._connection = connection
+        self._conversation = conversation
+        self._handler = cast("Handler", connection.handler)
         self._verbs = verbs
-        self._shell = shell
         self._wanted = wanted
         self._looks = Looks() if node.settings.journal.of and not node.journal.id else None
         """Where the journal is another hub's."""
@@ -134,19 +101,16 @@ class Stream:
         self.is_recorded = wanted.has_start or (wanted.queue is None and self._is_all_recorded() and self._may_read())
         """Whether events come from the journal."""
         self._is_accepted = False
-        """Whether the client was told that the stream begins."""
         self._following: Following | None = None
-        """Set with that, if events come from the journal."""
+        """Set when the stream was accepted, if events come from the journal."""
         self._time_us = wanted.time_us
-        """The time at which it begins; None once it is known which offset that is."""
+        """The time at which it begins; None once its offset is known."""
         self._epoch = wanted.epoch
-        """The epoch of the journal in which the position was told; 0 where nobody knows."""
-        self._cut = b""
-        """What is to be told first, if the client was further than the journal is now."""
+        """The epoch of the journal in which the position was told; 0 if that is unknown."""
         self._is_rung = False
         """Whether the journal will be looked at after this turn."""
         self._unread_bytes = 0
-        """What the client had not taken at the last look."""
+        """Bytes that the client had not taken at the last look."""
 
     def _is_all_recorded(self) -> bool:
         topics = tuple(self._node.settings.journal.topics)
@@ -180,88 +144,77 @@ class Stream:
     def _prefixes(self) -> tuple[str, ...]:
         return tuple(self._wanted.prefixes)
 
-    # What the hub says.
+    # Answers of the hub.
 
-    def confirmed(self, request: int, offset: int | None) -> None:  # noqa: ARG002 -- there is one at a time
+    def confirmed(self, offset: int | None) -> None:
         """The subscription has begun."""
         if self.is_recorded and self._looks is not None:
             time_us = END_OF_TIME_US if not self._epoch else None
             order = Order(_REQUEST, self._wanted.start or 0, time_us, prefixes=self._prefixes, bytes=0, journal=b"")
             # How far that journal reaches, and whether the position holds: `records` is told.
             self._verbs.act(msgspec.structs.replace(order, epoch=self._epoch))
-            return
-        if self.is_recorded:
+        elif self.is_recorded:
             start = self._wanted.start
             if start is not None:
                 start = self._node.journal.cut_back(start, self._epoch)
-            refusal = self._join(start, offset)
-            if refusal is not None:
-                self._turn_away(refusal)
-                return
-        self._accept()
-
-    def _accept(self) -> None:
-        self._is_accepted = True
-        self._shell.accept()
-        if self._cut:
-            self._shell.write(self._cut)
-        self._read_or_rest()
-
-    def _turn_away(self, refusal: RejectedError) -> None:
-        self._verbs.act(SubscriptionChange(subscribe=False, prefixes=self._wanted.prefixes, request=0))
-        self._shell.refuse(refusal)
-
-    def _meet(self, body: memoryview) -> None:
-        """The hub that records has told how far its journal reaches: begin there."""
-        found = decode_records(bytes(body))
-        start = found.start if self._epoch else self._wanted.start
-        self._journal, self._epoch = found.journal, found.epoch
-        refusal = self._join(start, found.head)
-        if refusal is None:
-            self._accept()
+            self._accept(start, offset)
         else:
-            self._turn_away(refusal)
+            self._is_accepted = True
+            self._conversation.accept_stream()
 
-    def _join(self, start: int | None, offset: int | None) -> RejectedError | None:
-        """Begin in the journal, which stands at this offset; return why not."""
+    def _accept(self, start: int | None, offset: int | None) -> None:
+        """Begin in the journal, which ends at `offset`, or say why not."""
         if offset is None:
-            return RejectedError(CloseCode.JOURNAL_FAILED, "the journal cannot be written now; ask again later")
+            self._turn_away(
+                RejectedError(CloseCode.JOURNAL_FAILED, "the journal cannot be written now; ask again later")
+            )
+            return
+        cut = b""  # the event that comes first, if the client was further than the journal is now
         if start is not None and self._wanted.start is not None and start < self._wanted.start:
-            self._cut = cut_event(self._wanted.start, start)
+            cut = cut_event(self._wanted.start, start)
         if self._time_us is not None:
             start = 0
         elif start is None:
             start = offset
         elif start > offset:
             text = f"offset {start} is behind the end of the journal, which is at {offset}: was it another one?"
-            return RejectedError(CloseCode.GONE, text)
+            self._turn_away(RejectedError(CloseCode.GONE, text))
+            return
         self._following = Following(start, offset)
-        return None
+        self._is_accepted = True
+        self._conversation.accept_stream()
+        if cut:
+            self._write(cut)
+        self._read_or_rest()
+
+    def _turn_away(self, refusal: RejectedError) -> None:
+        self._verbs.act(SubscriptionChange(subscribe=False, prefixes=self._wanted.prefixes, request=0))
+        self._conversation.refuse_stream(refusal)
 
     def refused(self, error: RejectedError, request: int) -> None:
-        """It was refused what it asked for, or is taken away what it had."""
+        """A request was rejected, or the subscription revoked."""
         if not self._is_accepted and self.is_recorded and self._looks is not None:
             self._turn_away(error)  # it has subscribed by then
         elif not self._is_accepted:
-            self._shell.refuse(error)
+            self._conversation.refuse_stream(error)
         elif request and error.code == CloseCode.TRY_AGAIN_LATER and self._following is not None:
             self._following.failed()
-            self._shell.later(AGAIN_S, self.go_on)
+            self.later(AGAIN_S, self.go_on)
         else:
-            self._shell.end(error.code, error.text)
-
-    def recorded(self, request: int, offset: int, messages: int) -> None:
-        """Nothing is published here."""
+            self._connection.end(error.code, error.text)
 
     def records(self, body: memoryview) -> None:
-        """A piece of the journal has come: tell it, and ask for the next one."""
+        """A piece of the journal has come: write it, and ask for the next one."""
         following = self._following
-        if following is None:
-            self._meet(body)
+        if following is None:  # the hub that records has told how far its journal reaches
+            found = decode_records(bytes(body))
+            start = found.start if self._epoch else self._wanted.start
+            self._journal, self._epoch = found.journal, found.epoch
+            self._accept(start, found.head)
             return
         start, place, head, self._epoch = PLACE.unpack_from(body)
         if self._time_us is None and start < following.position:
-            self._shell.write(cut_event(following.position, start))
+            self._write(cut_event(following.position, start))
             following.cut_back(start)
         self._time_us = None
         following.reached(place)
@@ -269,29 +222,30 @@ class Stream:
             following.extend(head)
         text = bytes(body[PLACE.size :])
         if text:
-            self._shell.write(text)
+            self._write(text)
         self._read_or_rest()
 
     def gone(self, text: str, first: int) -> None:
-        """What was to be read next was deleted: tell so, and go on with what is there."""
+        """The records that were to be read next were deleted: tell so, and go on with the oldest ones."""
         following = self._following
         if following is None:
             self._turn_away(RejectedError(CloseCode.GONE, text))
             return
         if first <= following.position:
-            self._shell.end(CloseCode.GONE, text)
+            self._connection.end(CloseCode.GONE, text)
             return
-        self._shell.write(gone_event(following.position, first))
+        self._write(gone_event(following.position, first))
         following.reached(first)
         self._read_or_rest()
 
-    def write_later(self) -> None:
-        """Nothing: what is told is written as it is told."""
+    def _write(self, text: bytes) -> None:
+        if not self._conversation.session.closed:
+            self._connection.write([text])
 
     # The journal.
 
     def _read_or_rest(self) -> None:
-        """Ask for a piece; where nothing more is known of in another hub's journal, look there later."""
+        """Ask for a piece; at the known end of another hub's journal, look there later."""
         if self._looks is not None and self._following is not None and not self._following.is_due:
             self._plan(self._looks.plan())
         else:
@@ -299,7 +253,7 @@ class Stream:
 
     def _plan(self, look: tuple[int, float]) -> None:
         number, pause_s = look
-        self._shell.later(pause_s, partial(self._look_there, number))
+        self.later(pause_s, partial(self._look_there, number))
 
     def _look_there(self, number: int) -> None:
         """Ask whether there is more, unless that was planned anew meanwhile."""
@@ -312,15 +266,14 @@ class Stream:
     def go_on(self) -> None:
         """Ask for a piece, if there is one and the client reads."""
         following = self._following
-        if following is None or not following.is_due or self._shell.is_choked or self._handler.closed:
+        if following is None or not following.is_due or self._connection.is_choked or self._handler.closed:
             return
         following.asked()
-        start, time_us = following.position, self._time_us
         self._verbs.act(
             Order(
                 _REQUEST,
-                start,
-                time_us,
+                following.position,
+                self._time_us,
                 prefixes=self._prefixes,
                 bytes=PIECE_BYTES,
                 journal=self._journal,
@@ -330,51 +283,146 @@ class Stream:
         )
 
     def _look(self) -> None:
-        """Something has come for this stream: the journal has it, or will have it soon."""
+        """A message has come for this stream: the journal has it, or will have it soon."""
         self._is_rung = False
         following, head = self._following, self._node.journal.position()
         if following is None or self._handler.closed:
             return
         if head is None or not following.ring(head):
             text = "the journal cannot be written, so nobody knows what is missing; come back with the last id"
-            self._shell.end(CloseCode.JOURNAL_FAILED, text)
+            self._connection.end(CloseCode.JOURNAL_FAILED, text)
             return
         self.go_on()
 
+    def later(self, seconds: float, act: Callable[[], None]) -> None:
+        """Call `act` after so long, if the client is still there."""
+        self._node.loop.call_later(seconds, lambda: self._connection.guard(act))
+
     # What the handler writes.
 
-    def render(self, batches: list[Batch]) -> tuple[list[bytes], int]:
-        """Return batches as events, and how many messages have no form; or ring, and return nothing."""
+    def render(self, batches: list[Batch]) -> list[bytes]:
+        """Return batches as events; or ring, and return nothing."""
         if self.is_recorded and self._looks is not None:
             look = self._looks.ring()
             if look is not None:
                 self._plan(look)
-            return [], 0
+            return []
         if self.is_recorded:
             if not self._is_rung:
                 self._is_rung = True
-                self._shell.after_turn(self._look)  # by then the journal has them, too
-            return [], 0
+                self._connection.after_turn(self._look)  # by then the journal has them, too
+            return []
         frames = []
         lost = 0
         for batch in batches:
             form = batch.form(events_form)
             frames.append(form.frames(batch))
             lost += form.lost_messages
-        return frames, lost
+        if lost:  # the client is told among the events
+            self._connection.lose(lost)
+        return frames
 
     def render_gap(self, lost_messages: int) -> bytes:
         """Tell that messages are missing, unless they are in the journal."""
         return b"" if self.is_recorded else dropped_event(lost_messages)
 
-    # Signs of life.
+    def look_for_life(self) -> None:
+        """Say something; a client that has taken something since the last look, or all of it, is alive.
 
-    def is_alive(self, transport: asyncio.Transport) -> bool:
-        """Return whether the client has taken something since the last look, or all of it; say something, too.
-
-        A client over HTTP says nothing while it follows. What its system has acknowledged is all that is known of it.
+        A client over HTTP says nothing while it follows: the bytes that its system has acknowledged must do.
         """
-        unread, before = unread_bytes(transport), self._unread_bytes
+        unread, before = unread_bytes(self._connection.transport), self._unread_bytes
         self._unread_bytes = unread
-        self._shell.say(COMMENT)
-        return not unread or unread < before
+        self._conversation.session.say(COMMENT)
+        self._connection.write_later()
+        if not unread or unread < before:
+            self._connection.hear()
+
+
+class Following:
+    """How far one stream has read the journal, and up to where there is more.
+
+    ```
+    the subscription begins at S ─▶ target = S ─▶ read from `position` up to the target ─▶ wait for the bell ─┐
+                                                     ▲────── a message has come: target = end of the journal ─┘
+    ```
+
+    Everything before `position` was written, once. New events are read from the journal, too, so that each has the
+    offset of its record, and a client that comes back with the last one misses nothing.
+    """
+
+    __slots__ = ("_is_reading", "_target", "position")
+
+    def __init__(self, position: int, target: int) -> None:
+        self.position = position
+        self._target = target
+        self._is_reading = False
+
+    @property
+    def is_due(self) -> bool:
+        """Whether a piece is to be asked for."""
+        return not self._is_reading and self.position < self._target
+
+    def ring(self, head: int) -> bool:
+        """A message has come; the journal ends at this offset now. Return False if it has lost records."""
+        if head < self._target:
+            return False
+        self._target = head
+        return True
+
+    def extend(self, head: int) -> None:
+        """There may be records before this offset."""
+        self._target = max(self._target, head)
+
+    def asked(self) -> None:
+        """A piece was asked for."""
+        self._is_reading = True
+
+    def reached(self, following: int) -> None:
+        """The piece was written: everything before this offset."""
+        self._is_reading = False
+        self.position = max(self.position, following)
+
+    def cut_back(self, offset: int) -> None:
+        """Records behind this offset are lost: others have their offsets."""
+        self.position = self._target = offset
+
+    def failed(self) -> None:
+        """There was no piece; it is to be asked for again."""
+        self._is_reading = False
+
+
+class Looks:
+    """When to look for more at the end of another hub's journal.
+
+    Its end is unknown here, and messages may come here before they are recorded there, or never. So a stream looks soon
+    once a bell has rung, and then less and less often as long as nothing is found.
+    """
+
+    __slots__ = ("_is_soon", "_number", "_pause_s")
+
+    def __init__(self) -> None:
+        self._pause_s = LEAST_PAUSE_S
+        self._number = 0  # of the look that is planned: earlier ones are void
+        self._is_soon = False
+
+    def plan(self) -> tuple[int, float]:
+        """Return the number of the next look, and after how long it is due, seconds."""
+        self._number += 1
+        pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, MOST_PAUSE_S)
+        return self._number, pause_s
+
+    def ring(self) -> tuple[int, float] | None:
+        """A message has come. Return the next look, as `plan`; None where one is due soon anyway."""
+        self._pause_s = LEAST_PAUSE_S
+        if self._is_soon:
+            return None
+        self._is_soon = True
+        return self.plan()
+
+    def take(self, number: int) -> bool:
+        """A look is due. Return whether it is still the one that is planned."""
+        if number != self._number:
+            return False
+        self._is_soon = False
+        return True

@@ -35,20 +35,6 @@ from peers.values.conversion import (
 )
 from peers.verbs.publish import Publication
 
-__all__ = [
-    "FRAME_BYTES",
-    "JSON_TYPE",
-    "TYPES",
-    "Content",
-    "ContentError",
-    "Target",
-    "content_of",
-    "error_body",
-    "json_body",
-    "status_of",
-]
-
-
 FRAME_BYTES: Final = 64 * 1024
 """Values that go into one frame: as much as other publishers gather."""
 

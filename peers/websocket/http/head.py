@@ -24,18 +24,6 @@ from typing import Final, NamedTuple
 from websockets.exceptions import HeaderLineTooLong, RequestLineTooLong, TooManyHeaders
 from websockets.http11 import Request
 
-__all__ = [
-    "HEAD_END",
-    "LINE_LIMIT_BYTES",
-    "TRAILERS_LIMIT_BYTES",
-    "BadRequestError",
-    "Body",
-    "Head",
-    "keeps_open",
-    "read_head",
-]
-
-
 HEAD_END = b"\r\n\r\n"
 
 _SHOWN_CHARACTERS = 200

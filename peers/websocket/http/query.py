@@ -17,8 +17,6 @@ from peers.websocket.http.content import Target
 from peers.wire.control import PREFIXES_LIMIT
 from peers.wire.hello import QueueWish
 
-__all__ = ["EVENTS", "PUBLISH", "Wanted", "is_served", "target_of", "wanted_of"]
-
 PUBLISH: Final = "/v1/publish"
 EVENTS: Final = "/v1/events"
 

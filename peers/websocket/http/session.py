@@ -27,8 +27,6 @@ from peers.websocket.http.content import Content, ContentError, Values
 from peers.websocket.http.head import HEAD_END, BadRequestError, Body, Head, keeps_open, read_head
 from peers.wire.scanner import NEED_DATA, NeedData
 
-__all__ = ["Asked", "Done", "Event", "HttpSession", "Phase", "Piece", "Refused"]
-
 _BYTES_PER_EVENT = 512
 """Bytes of a body that are read at the cost of an event: 5 lines, about 5 µs."""
 

@@ -13,8 +13,7 @@ from hub.frame import BATCH_COUNT, BROKER_FLAGS, FLAG_BATCH
 from hub.request_frame import FLAG_NAMED, Reply, Request, Status, failure
 from peers.values import Count
 from peers.values import encode as broker_value
-from peers.websocket.codec import JSON, MSGPACK, Codec
-from peers.websocket.dialogue import json_item, msgpack_item, singly
+from peers.websocket.codec import JSON, MSGPACK, Codec, json_item, msgpack_item, singly
 from peers.websocket.messages import RefusedError
 from peers.wire.events import ServiceChange
 from tests.hubs.hub import Hub

@@ -16,17 +16,13 @@ class Hub:
 
     def __init__(self, *, confirm: bool = False) -> None:
         self.published: list[Publication] = []
-        self.told = 0
-        self.post = Publishing(Target(b"/a", 0, confirm), self._act, self._tell)
+        self.post = Publishing(Target(b"/a", 0, confirm), self._act)
 
     def _act(self, publication: Publication) -> int:
         self.published.append(publication)
         if not publication.confirm:
-            self.post.confirmed(publication.request, None)
+            self.post.confirmed(publication.request)
         return 0
-
-    def _tell(self) -> None:
-        self.told += 1
 
     def publish(self, count: int, line: int = 1) -> None:
         """Publish so many values together."""
@@ -69,8 +65,6 @@ def test_it_waits_for_the_journal() -> None:
     for request, offset in ((1, 10), (2, 12), (3, 20)):
         assert not hub.post.is_settled
         hub.post.recorded(request, offset, 2)
-    hub.post.write_later()
-    assert hub.told == 1
     assert hub.answer() == (200, {"messages": 6, "offsets": [[10, 4], [20, 2]]})
 
 

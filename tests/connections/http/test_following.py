@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from peers.websocket.http.following import LEAST_PAUSE_S, MOST_PAUSE_S, Following, Looks
+from peers.connections.http.stream import LEAST_PAUSE_S, MOST_PAUSE_S, Following, Looks
 
 
 def test_from_a_place_in_the_past() -> None:
