@@ -32,8 +32,8 @@ PARTS = {
 
 LAPTOP = PARTS["A laptop"]
 CONTAINER = PARTS["A container"]
-SITES = PARTS["Two sites, each vouched for by a certificate"]
-BROWSERS = PARTS["Browsers with a JWT of your own login"]
+SITES = PARTS["Two sites with certificates"]
+BROWSERS = PARTS["Browsers with JWTs of your own login"]
 
 
 def blocks(part: str, kind: str = "sh") -> list[str]:
