@@ -3,7 +3,7 @@
 ```
 Session ─▶ FilterChanged ─▶ FarSubscriptions ─▶ core.subscribe, bit by bit
        ├─▶ PeerKnown     ─▶ Registry: go on, wait, or be dropped
-       └─▶ StoreCommand  ─▶ StoreEnd: to the Zeeks that have the other end of the store
+       └─▶ Envelope      ─▶ StoreEnd: to the Zeeks that have the other end of the store
 handler ── render ──▶ data envelopes
 core ─ on_filter ─▶ announce, some ms later ─▶ routing_update
 core.leaves ─ on_gateway ─▶ ask for all that is wanted, or for nothing: another hub of the mesh is its gateway
@@ -35,10 +35,9 @@ from peers.connections.broker_peerings import Gateway, Peerings, Verdict, endpoi
 from peers.connections.broker_stores import StoreEnd
 from peers.connections.connection import Connection
 from peers.connections.door import enter_zeek, refuse_zeek, rights_of
-from peers.zeek.broker.handshake import Ended, PeerKnown
-from peers.zeek.broker.messages import BrokerCode, encode_ping
+from peers.zeek.broker.messages import BrokerCode, Envelope, encode_ping
 from peers.zeek.broker.reading import Skipped
-from peers.zeek.broker.session import GOODBYE_BYTES, Drained, Event, FilterChanged, Peered, Session, StoreCommand
+from peers.zeek.broker.session import GOODBYE_BYTES, Drained, Ended, Event, FilterChanged, Peered, PeerKnown, Session
 
 STEP_PREFIXES = 500
 """Prefixes that are taken in or let go in one turn: about 8 ms."""
@@ -197,7 +196,6 @@ class BrokerConversation:
             node.core.minimal_filter_for_leaves,
             frame_limit_bytes=limits.frame_bytes,
             handshake_limit_bytes=limits.handshake_bytes,
-            filter_limit_bytes=limits.frame_bytes,
         )
         self._subscriptions: FarSubscriptions | None = None
         """What the far side wants, once it is peered."""
@@ -253,8 +251,8 @@ class BrokerConversation:
                     messages=event.messages,
                     reason=event.reason,
                 )
-            case StoreCommand():
-                self._stores.hear(event.envelope)
+            case Envelope():
+                self._stores.hear(event)
             case Drained():
                 self._connection.finish("")
             case Ended():
@@ -313,7 +311,7 @@ class BrokerConversation:
     def _finish(self, ended: Ended) -> None:
         """The session says that it is over."""
         connection = self._connection
-        reason = connection.reason or f"{ended.text} (Broker code {int(ended.code)}, {ended.code.text})"
+        reason = connection.reason or f"{ended.text} (Broker code {int(ended.code)}, {ended.code.name.lower()})"
         if ended.by_far_side:
             connection.finish(reason)
         else:

@@ -72,7 +72,7 @@ class Zeek:
                 self.far = None
                 return
             if envelope.type is EnvelopeType.ROUTING_UPDATE:
-                self._filter = decode_filter(envelope.payload, 0, 1000)[0].prefixes
+                self._filter = decode_filter(envelope.payload, 0, 1000)[0]
             elif envelope.type is EnvelopeType.COMMAND:
                 command = decode_command(envelope.payload)
                 if self.served is None:

@@ -15,7 +15,7 @@ From offset 39 on, a data envelope is the same as a MESSAGES frame of the hub fr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from enum import IntEnum
 from struct import Struct
 from typing import NamedTuple
@@ -23,77 +23,24 @@ from typing import NamedTuple
 from hub.errors import ProtocolError
 from hub.topics import decode_prefixes
 
-
-class BrokerCode(IntEnum):
-    """Why a connection ends. The numbers are Broker's `ec`; 0 is a graceful end."""
-
-    NONE = 0
-    UNSPECIFIED = 1
-    PEER_INCOMPATIBLE = 2
-    PEER_INVALID = 3
-    PEER_UNAVAILABLE = 4
-    PEER_DISCONNECT_DURING_HANDSHAKE = 5
-    PEER_TIMEOUT = 6
-    MASTER_EXISTS = 7
-    NO_SUCH_MASTER = 8
-    NO_SUCH_KEY = 9
-    REQUEST_TIMEOUT = 10
-    TYPE_CLASH = 11
-    INVALID_DATA = 12
-    BACKEND_FAILURE = 13
-    STALE_DATA = 14
-    CANNOT_OPEN_FILE = 15
-    CANNOT_WRITE_FILE = 16
-    INVALID_TOPIC_KEY = 17
-    END_OF_FILE = 18
-    INVALID_TAG = 19
-    INVALID_MESSAGE = 20
-    INVALID_STATUS = 21
-    CONVERSION_FAILED = 22
-    CONSUMER_EXISTS = 23
-    CONNECTION_TIMEOUT = 24
-    BAD_MEMBER_FUNCTION_CALL = 25
-    REPEATED_REQUEST_ID = 26
-    BROKEN_CLONE = 27
-    SHUTTING_DOWN = 28
-    INVALID_PEERING_REQUEST = 29
-    REPEATED_PEERING_HANDSHAKE_REQUEST = 30
-    UNEXPECTED_HANDSHAKE_MESSAGE = 31
-    INVALID_HANDSHAKE_STATE = 32
-    NO_PATH_TO_PEER = 33
-    NO_CONNECTOR_AVAILABLE = 34
-    CANNOT_OPEN_RESOURCE = 35
-    SERIALIZATION_FAILED = 36
-    DESERIALIZATION_FAILED = 37
-    WRONG_MAGIC_NUMBER = 38
-    REDUNDANT_CONNECTION = 39
-    LOGIC_ERROR = 40
-    INVALID_JSON = 41
-
-    @property
-    def text(self) -> str:
-        """Broker's own name for the code, such as `wrong_magic_number`."""
-        return self.name.lower()
-
+BrokerCode = IntEnum(
+    "BrokerCode",
+    "NONE UNSPECIFIED PEER_INCOMPATIBLE PEER_INVALID PEER_UNAVAILABLE PEER_DISCONNECT_DURING_HANDSHAKE PEER_TIMEOUT "
+    "MASTER_EXISTS NO_SUCH_MASTER NO_SUCH_KEY REQUEST_TIMEOUT TYPE_CLASH INVALID_DATA BACKEND_FAILURE STALE_DATA "
+    "CANNOT_OPEN_FILE CANNOT_WRITE_FILE INVALID_TOPIC_KEY END_OF_FILE INVALID_TAG INVALID_MESSAGE INVALID_STATUS "
+    "CONVERSION_FAILED CONSUMER_EXISTS CONNECTION_TIMEOUT BAD_MEMBER_FUNCTION_CALL REPEATED_REQUEST_ID BROKEN_CLONE "
+    "SHUTTING_DOWN INVALID_PEERING_REQUEST REPEATED_PEERING_HANDSHAKE_REQUEST UNEXPECTED_HANDSHAKE_MESSAGE "
+    "INVALID_HANDSHAKE_STATE NO_PATH_TO_PEER NO_CONNECTOR_AVAILABLE CANNOT_OPEN_RESOURCE SERIALIZATION_FAILED "
+    "DESERIALIZATION_FAILED WRONG_MAGIC_NUMBER REDUNDANT_CONNECTION LOGIC_ERROR INVALID_JSON",
+    start=0,
+)
+"""Why a connection ends. The numbers and names are those of Broker's `ec`; 0 is a graceful end."""
 
 FILTER_LIMIT_PREFIXES = 100_000
 """Default of the most prefixes in one filter; reading that many takes about 40 ms."""
 
-FILTER_LIMIT_BYTES = 16 * 1024 * 1024
-"""Default of the largest filter of the handshake, bytes: as large as a frame of the operation phase may be."""
-
 _VARBYTE_LIMIT_BYTES = 10
 _MORE = 0x80
-
-
-class Filter(NamedTuple):
-    """A filter as far as the hub can take it."""
-
-    prefixes: tuple[str, ...]
-    """Sorted prefixes, none of which covers another."""
-
-    left_out: int = 0
-    """How many more prefixes there were that the hub cannot take."""
 
 
 def minimal_prefixes(prefixes: Iterable[str]) -> tuple[str, ...]:
@@ -138,8 +85,8 @@ def encode_filter(prefixes: Iterable[str]) -> bytes:
     return b"".join(parts)
 
 
-def decode_filter(data: bytes, position: int, limit_prefixes: int) -> tuple[Filter, int]:
-    """Return the filter at `position` and where it ends.
+def decode_filter(data: bytes, position: int, limit_prefixes: int) -> tuple[tuple[str, ...], int]:
+    """Return the minimal prefixes of the filter at `position`, as far as the hub can take them, and where it ends.
 
     Raises:
         ValueError: The filter is not complete, or has more than `limit_prefixes` prefixes; the text says which.
@@ -158,25 +105,20 @@ def decode_filter(data: bytes, position: int, limit_prefixes: int) -> tuple[Filt
         if position > len(data):
             raise ValueError(f"prefix {number} of the filter says {size} bytes, there are {len(data) - start}")
         raw.append(data[start:position])
-    taken = decode_prefixes(raw)  # it leaves out those that the hub cannot take
-    return Filter(minimal_prefixes(taken), count - len(taken)), position
+    return minimal_prefixes(decode_prefixes(raw)), position  # which leaves out those that the hub cannot take
 
 
 LENGTH = Struct(">I")
 """The length of a frame, which stands in front of it and does not count itself."""
 
-ID_BYTES = 16
-"""Length of an endpoint id, which is a UUID with its bytes in the order of its text."""
+ID_BYTES = 16  # an endpoint id is a UUID
 
 NIL_ID = bytes(ID_BYTES)
-"""This id belongs to no endpoint; as a receiver it means everybody."""
+"""No endpoint's id; as a receiver: all."""
 
-PROTOCOL_VERSION = 1
-"""The only version that exists: Broker 2.3 and all later versions speak it."""
-
+_VERSION = 1  # Broker 2.3 and all later versions speak it
 _MAGIC = b"ZEEK"
-_TEXT_LIMIT_CHARACTERS = 256
-"""How much is kept of a far side's reason for dropping the connection: enough for one line of a log."""
+_TEXT_LIMIT_CHARACTERS = 256  # of the reason for dropping a connection: a line of a log
 
 
 class Tag(IntEnum):
@@ -191,50 +133,14 @@ class Tag(IntEnum):
     ORIGINATOR_ACK = 12
 
 
-class Hello(NamedTuple):
-    """Who the far side is and which versions it speaks."""
+class Message(NamedTuple):
+    """A message of the handshake."""
 
-    sender: bytes
-    min_version: int = PROTOCOL_VERSION
-    max_version: int = PROTOCOL_VERSION
-
-
-class Probe(NamedTuple):
-    """The first message of an acceptor, which only shows that an endpoint listens."""
-
-
-class VersionSelect(NamedTuple):
-    """The originator has chosen a version."""
-
-    sender: bytes
-    version: int = PROTOCOL_VERSION
-
-
-class DropConn(NamedTuple):
-    """The far side ends the connection, and says why."""
-
-    sender: bytes
-    code: BrokerCode
-    text: str
-
-
-class OriginatorSyn(NamedTuple):
-    """What the originator subscribes to."""
-
-    filter: Filter
-
-
-class ResponderSynAck(NamedTuple):
-    """What the responder subscribes to."""
-
-    filter: Filter
-
-
-class OriginatorAck(NamedTuple):
-    """The handshake is done."""
-
-
-HandshakeMessage = Hello | Probe | VersionSelect | DropConn | OriginatorSyn | ResponderSynAck | OriginatorAck
+    tag: Tag
+    sender: bytes = NIL_ID
+    filter: tuple[str, ...] = ()
+    code: BrokerCode = BrokerCode.NONE
+    text: str = ""
 
 
 def _frame(tag: Tag, fields: bytes = b"") -> bytes:
@@ -242,136 +148,105 @@ def _frame(tag: Tag, fields: bytes = b"") -> bytes:
 
 
 def encode_hello(sender: bytes) -> bytes:
-    """Return `Hello` as a frame."""
-    return _frame(Tag.HELLO, _MAGIC + sender + bytes((PROTOCOL_VERSION, PROTOCOL_VERSION)))
+    """Return the frame of a hello."""
+    return _frame(Tag.HELLO, _MAGIC + sender + bytes((_VERSION, _VERSION)))
 
 
 def encode_probe() -> bytes:
-    """Return `Probe` as a frame."""
+    """Return the frame of a probe."""
     return _frame(Tag.PROBE, _MAGIC)
 
 
 def encode_version_select(sender: bytes) -> bytes:
-    """Return `VersionSelect` as a frame."""
-    return _frame(Tag.VERSION_SELECT, _MAGIC + sender + bytes((PROTOCOL_VERSION,)))
+    """Return the frame of a version_select."""
+    return _frame(Tag.VERSION_SELECT, _MAGIC + sender + bytes((_VERSION,)))
 
 
 def encode_drop_conn(sender: bytes, code: int, text: str) -> bytes:
-    """Return `DropConn` as a frame."""
+    """Return the frame of a drop_conn."""
     raw = text.encode()
     return _frame(Tag.DROP_CONN, _MAGIC + sender + bytes((code,)) + encode_varbyte(len(raw)) + raw)
 
 
 def encode_originator_syn(prefixes: tuple[str, ...]) -> bytes:
-    """Return `OriginatorSyn` as a frame."""
+    """Return the frame of a originator_syn."""
     return _frame(Tag.ORIGINATOR_SYN, encode_filter(prefixes))
 
 
 def encode_responder_syn_ack(prefixes: tuple[str, ...]) -> bytes:
-    """Return `ResponderSynAck` as a frame."""
+    """Return the frame of a responder_syn_ack."""
     return _frame(Tag.RESPONDER_SYN_ACK, encode_filter(prefixes))
 
 
 def encode_originator_ack() -> bytes:
-    """Return `OriginatorAck` as a frame."""
+    """Return the frame of a originator_ack."""
     return _frame(Tag.ORIGINATOR_ACK)
 
 
-def decode_message(payload: bytes, limit_prefixes: int) -> HandshakeMessage:
-    """Return what a frame of the handshake says.
+_NAMES: dict[int, str] = {
+    Tag.HELLO: "hello_msg",
+    Tag.PROBE: "probe_msg",
+    Tag.VERSION_SELECT: "version_select_msg",
+    Tag.DROP_CONN: "drop_conn_msg",
+    Tag.ORIGINATOR_SYN: "v1::originator_syn_msg",
+    Tag.RESPONDER_SYN_ACK: "v1::responder_syn_ack_msg",
+    Tag.ORIGINATOR_ACK: "v1::originator_ack_msg",
+}
+"""As Broker names them in a drop_conn."""
 
-    Args:
-        payload: The frame without its length, 1 byte or more.
-        limit_prefixes: Most prefixes in a filter.
+
+def decode_message(payload: bytes, limit_prefixes: int) -> Message:
+    """Return the message in a frame without its length, 1 byte or more.
 
     Raises:
-        ProtocolError: It says nothing that is valid; code and text are those that Broker puts into its `drop_conn`.
+        ProtocolError: It is invalid; code and text are those that Broker puts into its drop_conn.
     """
-    found = _DECODERS.get(payload[0])
-    if found is None:
+    if payload[0] not in _NAMES:
         raise ProtocolError(BrokerCode.INVALID_MESSAGE, "invalid message type tag")
-    name, decode = found
+    tag = Tag(payload[0])
     try:
-        return decode(payload, limit_prefixes)
+        return _decode(tag, payload, limit_prefixes)
     except (ValueError, IndexError):
-        raise ProtocolError(BrokerCode.INVALID_MESSAGE, f"failed to parse {name}") from None
+        raise ProtocolError(BrokerCode.INVALID_MESSAGE, f"failed to parse {_NAMES[tag]}") from None
 
 
-def _check_magic(payload: bytes) -> None:
-    if payload[1:5] != _MAGIC:
+def _decode(tag: Tag, payload: bytes, limit_prefixes: int) -> Message:
+    if tag is Tag.ORIGINATOR_ACK:
+        return Message(tag)
+    if tag in (Tag.ORIGINATOR_SYN, Tag.RESPONDER_SYN_ACK):
+        return Message(tag, filter=decode_filter(payload, 1, limit_prefixes)[0])
+    magic, sender, fields = payload[1:5], payload[5:21], payload[21:]
+    lowest = highest = _VERSION
+    text = b""
+    if tag is Tag.HELLO:
+        lowest, highest = fields[0], fields[1]
+    elif tag is Tag.VERSION_SELECT:
+        lowest = highest = fields[0]
+    elif tag is Tag.DROP_CONN:
+        size, start = read_varbyte(fields, 1)
+        text = fields[start : start + size]
+        payload[20 + start + size]  # raises IndexError if the message is not complete
+    payload[4]  # the same
+    if magic != _MAGIC:
         raise ProtocolError(BrokerCode.WRONG_MAGIC_NUMBER, "wrong magic number")
+    if not lowest <= _VERSION <= highest:
+        what = "versions offered" if tag is Tag.HELLO else "version selected"
+        raise ProtocolError(BrokerCode.PEER_INCOMPATIBLE, f"unsupported {what}")
+    return Message(tag, sender) if tag is not Tag.DROP_CONN else _drop_conn(sender, fields[0], text)
 
 
-def _decode_hello(payload: bytes, _: int) -> Hello:
-    hello = Hello(payload[5:21], payload[21], payload[22])
-    _check_magic(payload)
-    if not hello.min_version <= PROTOCOL_VERSION <= hello.max_version:
-        raise ProtocolError(BrokerCode.PEER_INCOMPATIBLE, "unsupported versions offered")
-    return hello
-
-
-def _decode_probe(payload: bytes, _: int) -> Probe:
-    payload[4]  # raises IndexError if the message is not complete
-    _check_magic(payload)
-    return Probe()
-
-
-def _decode_version_select(payload: bytes, _: int) -> VersionSelect:
-    selected = VersionSelect(payload[5:21], payload[21])
-    _check_magic(payload)
-    if selected.version != PROTOCOL_VERSION:
-        raise ProtocolError(BrokerCode.PEER_INCOMPATIBLE, "unsupported version selected")
-    return selected
-
-
-def _decode_drop_conn(payload: bytes, _: int) -> DropConn:
-    code = payload[21]
-    size, start = read_varbyte(payload, 22)
-    if start + size > len(payload):
-        raise ValueError(f"a text of {size} bytes")
-    _check_magic(payload)
-    text = payload[start : start + size].decode(errors="replace")[:_TEXT_LIMIT_CHARACTERS]
+def _drop_conn(sender: bytes, code: int, raw: bytes) -> Message:
+    text = raw.decode(errors="replace")[:_TEXT_LIMIT_CHARACTERS]
     shown = "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
     if code > max(BrokerCode):
         raise ProtocolError(BrokerCode.UNSPECIFIED, shown)
-    return DropConn(payload[5:21], BrokerCode(code), shown)
+    return Message(Tag.DROP_CONN, sender, code=BrokerCode(code), text=shown)
 
 
-def _decode_originator_syn(payload: bytes, limit_prefixes: int) -> OriginatorSyn:
-    return OriginatorSyn(decode_filter(payload, 1, limit_prefixes)[0])
-
-
-def _decode_responder_syn_ack(payload: bytes, limit_prefixes: int) -> ResponderSynAck:
-    return ResponderSynAck(decode_filter(payload, 1, limit_prefixes)[0])
-
-
-def _decode_originator_ack(_: bytes, __: int) -> OriginatorAck:
-    return OriginatorAck()
-
-
-# Each name is the one that Broker uses in its `drop_conn`.
-_DECODERS: dict[int, tuple[str, Callable[[bytes, int], HandshakeMessage]]] = {
-    Tag.HELLO: ("hello_msg", _decode_hello),
-    Tag.PROBE: ("probe_msg", _decode_probe),
-    Tag.VERSION_SELECT: ("version_select_msg", _decode_version_select),
-    Tag.DROP_CONN: ("drop_conn_msg", _decode_drop_conn),
-    Tag.ORIGINATOR_SYN: ("v1::originator_syn_msg", _decode_originator_syn),
-    Tag.RESPONDER_SYN_ACK: ("v1::responder_syn_ack_msg", _decode_responder_syn_ack),
-    Tag.ORIGINATOR_ACK: ("v1::originator_ack_msg", _decode_originator_ack),
-}
-
-
-TTL = 16
-"""The ttl that Broker writes; nobody counts it down."""
-
-CONTROL_TOPIC = b"<$>"
-"""The topic of routing updates, pings and pongs."""
-
-FIXED_BYTES = 41
-"""Offset of the topic in an envelope, which begins with its length."""
-
-TOPIC_OFFSET = 39
-"""Offset of the topic's length in an envelope, which begins with its own length."""
+TTL = 16  # as Broker writes it; it is never counted down
+CONTROL_TOPIC = b"<$>"  # of routing updates, pings and pongs
+TOPIC_OFFSET = 39  # of the topic's length in an envelope, which begins with its own length
+FIXED_BYTES = 41  # offset of the topic
 
 _LAYOUT = Struct(">16s16sBHH")
 _HEADER = Struct(">I16s16sBHH")
@@ -388,11 +263,8 @@ class EnvelopeType(IntEnum):
     PONG = 5
 
 
-_TYPES = {int(kind): kind for kind in EnvelopeType}
-
-
 class Envelope(NamedTuple):
-    """One frame of the operation phase, taken apart."""
+    """One frame of the operation phase."""
 
     sender: bytes
     receiver: bytes
@@ -410,24 +282,22 @@ def encode_envelope(envelope: Envelope) -> bytes:
 
 
 def decode_envelope(frame: bytes) -> Envelope:
-    """Take a frame apart.
-
-    Args:
-        frame: The frame without its length.
+    """Decode a frame without its length.
 
     Raises:
-        ValueError: The frame is too short, of an unknown type, or lacks a topic or payload; the text says which.
+        ValueError: The frame is too short, of an unknown type, or lacks a topic or payload.
     """
     if len(frame) < _LAYOUT.size:
         raise ValueError(f"envelope of {len(frame)} bytes, the shortest has {_LAYOUT.size}")
     sender, receiver, number, ttl, topic_length = _LAYOUT.unpack_from(frame)
-    kind = _TYPES.get(number)
-    if kind is None:
+    if not EnvelopeType.DATA <= number <= EnvelopeType.PONG:
         raise ValueError(f"envelope of the unknown type {number}")
     payload_start = _LAYOUT.size + topic_length
     if payload_start >= len(frame):
         raise ValueError(f"envelope of {len(frame)} bytes with a topic of {topic_length} has no payload")
-    return Envelope(sender, receiver, kind, frame[_LAYOUT.size : payload_start], frame[payload_start:], ttl)
+    return Envelope(
+        sender, receiver, EnvelopeType(number), frame[_LAYOUT.size : payload_start], frame[payload_start:], ttl
+    )
 
 
 def data_header(sender: bytes) -> bytes:

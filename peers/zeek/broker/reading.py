@@ -9,17 +9,10 @@ envelope:  length  sender receiver type ttl │ topic length  topic  payload    
 frame:               P  kind  flags         │ topic length  topic  payload       8 + T + P bytes
 ```
 
-Everything behind the bar is copied unread, in one slice; the values stay in Broker's binary format
-(`Encoding.BROKER`).
-
-The hub takes data that the far side itself has sent, either for everybody or for this hub by its id. An endpoint that
-forwards puts its own id in the place of the sender, so no endpoint writes an envelope with another sender; such
-envelopes of all types are skipped. Data for another endpoint is not forwarded, since an endpoint writes it only to the
-peer that it is for. The ttl is ignored, as in Broker.
-
-Owner: one session. Invariants: see `peers.zeek.broker.reading`.
-
-Cost: 0.3 µs an envelope while the topic repeats, about 1 µs when topics alternate, about 4 µs for what is not a hit.
+Everything behind the bar is copied unread; values stay in Broker's binary format (`Encoding.BROKER`). The hub takes
+data that the far side itself has sent, to all or to this hub. An endpoint that forwards puts its own id in the place of
+the sender, so envelopes of other senders are skipped, and so is data for another endpoint. Cost: 0.3 µs an envelope
+while the topic repeats, 1 µs when topics alternate, 4 µs for what is not a hit.
 """
 
 from __future__ import annotations
@@ -46,7 +39,7 @@ from peers.zeek.broker.messages import (
 )
 
 _TLS_HANDSHAKE = b"\x16\x03"
-"""A TLS record that opens a handshake begins like this in every version. Read as a length, it means 369 MB or more."""
+"""Beginning of a TLS handshake in every version; as a length, it means 369 MB or more."""
 
 
 class Incoming(FrameBuffer):
@@ -57,7 +50,7 @@ class Incoming(FrameBuffer):
     _header_bytes = LENGTH.size
 
     def next_size(self) -> int:
-        """Return the size, length included, of the frame at `position` of `data`; 0 if no whole frame stands there.
+        """Return the size, length included, of the frame at `position`; 0 if it is not whole.
 
         Raises:
             ProtocolError: A length is over the limit, so nothing behind it can be read.
@@ -70,7 +63,7 @@ class Incoming(FrameBuffer):
         return 0
 
     def take_frame(self, size: int) -> bytes:
-        """Return the frame of that size at `position`, without its length, and go behind it."""
+        """Return the frame at `position` without its length, and go behind it."""
         start = self.position
         frame = self.data[start + LENGTH.size : start + size]
         self.go_to(start + size)
@@ -95,32 +88,23 @@ class Incoming(FrameBuffer):
 _SIZES = Struct(">I35xH")  # the length, and the topic length behind sender, receiver, type and ttl
 _FRAME_START = Struct(">IBB")  # the fields of a frame in front of its key length
 _KEY_START = bytes((KIND_MESSAGES, BROKER_FLAGS))
-_GROWTH_BYTES = _FRAME_START.size - TOPIC_OFFSET  # how much larger a frame is than its envelope; this is negative
 _EMPTY_FRAME = bytes(LENGTH.size)
+_GROWTH_BYTES = _FRAME_START.size - TOPIC_OFFSET  # how much larger a frame is than its envelope; this is negative
 
 R = TypeVar("R")
 
 
 class Skipped(NamedTuple):
-    """Something that the far side has sent was not taken; the conversation goes on."""
+    """Messages of the far side were skipped; the conversation goes on."""
 
     reason: str
-    """Why it was not taken, for a log."""
     messages: int = 1
-    """How many messages that were."""
 
 
 def find_envelope_runs(
     data: bytes, position: int, header: bytes, table: Mapping[bytes, R], limit_bytes: int
 ) -> tuple[list[bytes], tuple[list[R], list[int], list[int]], int]:
     """Walk over complete data envelopes from `position` on whose headers are `header` and whose keys are in `table`.
-
-    Args:
-        data: What was read.
-        position: Where an envelope begins.
-        header: What must stand between length and topic length.
-        table: Routing key → route.
-        limit_bytes: Longest envelope, not counting its length.
 
     Returns:
         The parts of the same messages as the hub's frames; of each run, its route, where it ends in these parts put
@@ -167,9 +151,7 @@ def find_envelope_runs(
 
 
 def _take_one_topic(data: bytes, position: int, same: bytes, limit_bytes: int, parts: list[bytes]) -> int:
-    """Put envelopes from `position` on that have the same header and topic into `parts` as frames, two parts a message.
-
-    Only lengths differ, and mostly not even they.
+    """Add envelopes from `position` on with the same header and topic to `parts` as frames, two parts a message.
 
     Returns:
         Where the last of them ends.
@@ -194,14 +176,7 @@ def _take_one_topic(data: bytes, position: int, same: bytes, limit_bytes: int, p
 
 
 class Reader(Generic[R]):
-    """Cuts a stream of envelopes into stretches of messages and other envelopes.
-
-    Args:
-        incoming: The buffer of what was read.
-        routes: Where the routes of messages are looked up.
-        own_id: The id of this hub.
-        peer_id: The id of the far side.
-    """
+    """Cuts a stream of envelopes into stretches of messages and other envelopes."""
 
     __slots__ = ("_header", "_incoming", "_own_id", "_peer_id", "_routes")
 
@@ -211,15 +186,10 @@ class Reader(Generic[R]):
         self._own_id = own_id
         self._peer_id = peer_id
         self._header = data_header(peer_id)
-        """The header of the last data envelope that did not come in a run, or the one that is expected at first. Only
-        envelopes with this header can be taken as runs."""
+        """Of the last data envelope that did not come in a run; only envelopes with this header are taken as runs."""
 
     def next_item(self) -> Run[R] | Stretch[R] | Envelope | Skipped | NeedData:
-        """Return what comes next in what was read; data envelopes for the hub come as runs.
-
-        Raises:
-            ProtocolError: A length is over the limit, so nothing behind it can be read.
-        """
+        """Return what comes next; data envelopes for the hub come as runs. Raises `ProtocolError` as `next_size`."""
         incoming = self._incoming
         while size := incoming.next_size():
             data, position = incoming.data, incoming.position
@@ -233,8 +203,10 @@ class Reader(Generic[R]):
                 if len(routes) == 1:
                     return Run(routes[0], frames, messages[0])
                 return Stretch(frames, 0, runs)
-            if size == LENGTH.size:
-                self._pass_empty()
+            if size == LENGTH.size:  # frames without content mean nothing
+                while data.startswith(_EMPTY_FRAME, position):
+                    position += size
+                incoming.go_to(position)
                 continue
             odd = self._slow(data[position + LENGTH.size : position + size])
             if odd is not None:
@@ -242,19 +214,8 @@ class Reader(Generic[R]):
                 return odd
         return NEED_DATA
 
-    def _pass_empty(self) -> None:
-        """Skip frames without content, which mean nothing."""
-        data, position = self._incoming.data, self._incoming.position
-        while data.startswith(_EMPTY_FRAME, position):
-            position += LENGTH.size
-        self._incoming.go_to(position)
-
     def _slow(self, frame: bytes) -> Envelope | Skipped | None:
-        """Take a frame that could not be taken as a run.
-
-        Returns:
-            An envelope of another type; a refusal; or None if only its header or key was new, which are known now.
-        """
+        """Take a frame that was not taken as a run; None if only its header or key was new, which are known now."""
         try:
             envelope = decode_envelope(frame)
         except ValueError as error:

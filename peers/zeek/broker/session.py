@@ -1,77 +1,105 @@
 """`Session`: one side of a peering, from the first byte to the last. It takes bytes and returns events.
 
 A connection feeds what it has read, acts on each `next_event()` until that is `NEED_DATA`, and then writes
-`take_outgoing()`, in which the session's own answers are (the handshake, pongs).
+`take_outgoing()`.
 
 ```
-PeerKnown ── proceed() ──▶ Peered ──▶ Run, Stretch, FilterChanged, StoreCommand, Skipped ... ──▶ Ended
+PeerKnown ── proceed() ──▶ Peered ──▶ Run, Stretch, FilterChanged, Envelope, Skipped ... ──▶ Ended
    └─ refuse_redundant()                       say_goodbye() ──▶ Drained
+
+acceptor smaller:  ◀ probe    hello ▶    ◀ version_select ◀ originator_syn    responder_syn_ack ▶    ◀ originator_ack
+connector smaller: ◀ probe    hello ▶    ◀ hello    version_select ▶ originator_syn ▶    ◀ responder_syn_ack    ack ▶
 ```
 
-A side that leaves sends a ping that says BYE; the pong proves that everything before it was read. Owner: one
-connection, which limits the time for the handshake and for that pong. After `Ended` nothing more is read; at most one
-incomplete frame is held, and while a decision about the far side is awaited, no more than the handshake limit.
+The endpoint with the smaller id is the originator, whichever has dialled. Before the originator selects the version,
+and when the responder has received it, the handshake stops in `DECIDING` until the owner of all connections has decided
+whether this one is wanted. As in Broker, an unexpected message ends the connection without an answer, an invalid frame
+is answered with a drop_conn. A side that leaves sends a ping that says BYE; the pong proves that everything before it
+was read. At most one incomplete frame is held.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, NamedTuple, TypeVar
+from enum import Enum
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from hub.errors import ProtocolError
 from hub.stretch import Run, Stretch
 from peers.wire.scanner import NEED_DATA, NeedData, RouteTable
-from peers.zeek.broker.handshake import Ended, Handshake, PeerKnown, Role, State
 from peers.zeek.broker.messages import (
-    FILTER_LIMIT_BYTES,
     FILTER_LIMIT_PREFIXES,
-    ID_BYTES,
     NIL_ID,
     BrokerCode,
     Envelope,
     EnvelopeType,
+    Message,
+    Tag,
     decode_filter,
+    decode_message,
+    encode_drop_conn,
+    encode_hello,
+    encode_originator_ack,
+    encode_originator_syn,
     encode_ping,
     encode_pong,
+    encode_probe,
+    encode_responder_syn_ack,
     encode_routing_update,
+    encode_version_select,
     minimal_prefixes,
 )
 from peers.zeek.broker.reading import Incoming, Reader, Skipped
 
 FRAME_LIMIT_BYTES = 16 * 1024 * 1024
-"""Default of the longest frame of a peer, bytes. Broker itself stops at 2 GiB."""
+"""Default of the longest frame of a peer. Broker itself stops at 2 GiB."""
 
 HANDSHAKE_LIMIT_BYTES = 64 * 1024
-"""Default of the longest frame of a stranger, bytes. Apart from `drop_conn`, none of them has more than 23."""
+"""Default of the longest frame of a stranger. Apart from drop_conn, none of them has more than 23 bytes."""
 
 PING_LIMIT_BYTES = 64 * 1024
-"""Longest payload of a ping that is answered. Those of Broker have 11 bytes at a goodbye, and a few at a handover."""
+"""Longest payload of a ping that is answered. Those of Broker have 11 bytes at a goodbye."""
 
-GOODBYE_BYTES = 8
-"""How many bytes a goodbye has behind BYE; whoever says it chooses them."""
-
+GOODBYE_BYTES = 8  # a goodbye has these behind BYE, chosen by the side that leaves
 _BYE = b"BYE"
 
+Role = Literal["acceptor", "connector"]
 R = TypeVar("R")
+
+
+class State(Enum):
+    """State of the handshake."""
+
+    CONNECTOR = "after the connector's hello"
+    ACCEPTOR = "before the first hello"
+    AWAIT_VERSION_SELECT = "before version_select"
+    DECIDING = "before it is decided whether the connection is wanted"
+    AWAIT_ORIGINATOR_SYN = "before originator_syn"
+    AWAIT_RESPONDER_SYN_ACK = "before responder_syn_ack"
+    AWAIT_ORIGINATOR_ACK = "before originator_ack"
+    DONE = "after the handshake"
+
+
+class PeerKnown(NamedTuple):
+    """The far side has said its id; the handshake waits for `proceed` or `refuse_redundant`.
+
+    An originator that is connected to that id refuses; it waits while another connection to that id is in its
+    handshake. A responder refuses a second connection, as the far side should have.
+    """
+
+    peer_id: bytes
+    is_originator: bool
 
 
 class Peered(NamedTuple):
     """The handshake is done: both sides may send messages."""
 
     peer_id: bytes
-    """The id of the far side."""
     filter: tuple[str, ...]
-    """The prefixes that it subscribes to."""
-
-
-class StoreCommand(NamedTuple):
-    """The far side has sent a command for a data store, which is not taken apart."""
-
-    envelope: Envelope
 
 
 class FilterChanged(NamedTuple):
-    """The far side subscribes to these prefixes now, and to nothing else."""
+    """The far side has replaced its subscriptions."""
 
     filter: tuple[str, ...]
 
@@ -80,60 +108,59 @@ class Drained(NamedTuple):
     """The far side has read all that was sent before `say_goodbye`."""
 
 
-Event = PeerKnown | Peered | StoreCommand | FilterChanged | Drained | Ended | Skipped
+class Ended(NamedTuple):
+    """The session is over: write what is outgoing, then close the transport."""
+
+    code: BrokerCode
+    """`BrokerCode.NONE` after a goodbye of either side."""
+    text: str
+    by_far_side: bool
+
+
+Event = PeerKnown | Peered | Envelope | FilterChanged | Drained | Ended | Skipped
+"""An `Envelope` is a command for a data store."""
 
 
 class Session(Generic[R]):
     """One side of a peering.
 
     Args:
-        own_id: The id of this hub, 16 bytes, not nil.
-        role: Which side of the TCP connection this is, "acceptor" or "connector".
+        own_id: Endpoint id of this hub.
+        role: Side of the TCP connection.
         routes: Where the routes of the far side's messages are looked up.
         filter: Prefixes that this hub subscribes to.
-        frame_limit_bytes: Longest frame of a peer.
+        frame_limit_bytes: Longest frame of a peer, and with a filter in the handshake.
         handshake_limit_bytes: Longest frame before the version is selected.
-        filter_limit_bytes: Longest frame with a filter in the handshake.
         filter_limit_prefixes: Most prefixes in a filter of the far side.
-
-    Raises:
-        ValueError: `own_id` is no id.
     """
 
     __slots__ = (
-        "_filter_limit_bytes",
         "_filter_limit_prefixes",
         "_frame_limit_bytes",
         "_goodbye",
-        "_handshake",
         "_handshake_limit_bytes",
         "_has_eof",
         "_incoming",
+        "_is_originator",
         "_outgoing",
         "_own_id",
         "_peer_filter",
+        "_prefixes",
         "_reader",
         "_routes",
         "_said_goodbye",
+        "_sent_prefixes",
         "closed",
         "far_said_goodbye",
-        "left_out_prefixes",
+        "peer_id",
         "rejected_messages",
+        "state",
     )
 
-    closed: bool
-    """Becomes True when the session is over, by either side, and stays so."""
+    unfinished = 0
+    """Every envelope is one frame."""
 
-    rejected_messages: int
-    """How many data envelopes and unreadable frames were not taken so far."""
-
-    left_out_prefixes: int
-    """How many prefixes in filters of the far side this hub could not take so far."""
-
-    far_said_goodbye: bool
-    """Becomes True when the far side says goodbye, and stays so."""
-
-    def __init__(  # noqa: PLR0913 -- four of them are limits
+    def __init__(  # noqa: PLR0913 -- three of them are limits
         self,
         own_id: bytes,
         role: Role,
@@ -142,40 +169,32 @@ class Session(Generic[R]):
         *,
         frame_limit_bytes: int = FRAME_LIMIT_BYTES,
         handshake_limit_bytes: int = HANDSHAKE_LIMIT_BYTES,
-        filter_limit_bytes: int = FILTER_LIMIT_BYTES,
         filter_limit_prefixes: int = FILTER_LIMIT_PREFIXES,
     ) -> None:
-        if len(own_id) != ID_BYTES or own_id == NIL_ID:
-            raise ValueError(f"endpoint id {own_id.hex()!r} is not 16 bytes, or nil")
         self.closed = False
-        self.rejected_messages = self.left_out_prefixes = 0
+        self.rejected_messages = 0
+        """Data envelopes and unreadable frames that were skipped."""
         self.far_said_goodbye = False
+        self.peer_id = NIL_ID
+        """Endpoint id of the far side, nil until it has said it."""
+        self.state = State.ACCEPTOR if role == "acceptor" else State.CONNECTOR
         self._own_id = own_id
         self._routes = routes
         self._frame_limit_bytes = frame_limit_bytes
         self._handshake_limit_bytes = handshake_limit_bytes
-        self._filter_limit_bytes = filter_limit_bytes
         self._filter_limit_prefixes = filter_limit_prefixes
         self._incoming = Incoming(handshake_limit_bytes)
-        self._outgoing: list[bytes] = []
-        self._handshake = Handshake(
-            own_id, role, minimal_prefixes(filter), filter_limit_prefixes, self._outgoing.append
-        )
-        self._reader: Reader[R] | None = None
-        """None during the handshake; set when that is done, which is when `Peered` is returned."""
+        self._outgoing = [encode_probe() if role == "acceptor" else encode_hello(own_id)]
+        self._is_originator = False
+        self._prefixes = minimal_prefixes(filter)
+        self._sent_prefixes: tuple[str, ...] | None = None
         self._peer_filter: tuple[str, ...] = ()
-        """The filter that the far side has told last, so that one that changes nothing is not passed on."""
+        self._reader: Reader[R] | None = None
+        """None during the handshake."""
         self._goodbye = b""
-        """The payload of the pong that answers this side's goodbye; empty while no such pong is awaited."""
+        """Payload of the pong that answers this side's goodbye; empty while none is awaited."""
         self._said_goodbye = False
-        """Becomes True with `say_goodbye`, and stays so."""
         self._has_eof = False
-        """Becomes True when the far side has ended the stream, and stays so."""
-
-    @property
-    def peer_id(self) -> bytes:
-        """The id that the far side has told; nil until it has."""
-        return self._handshake.peer_id
 
     @property
     def is_peered(self) -> bool:
@@ -189,45 +208,38 @@ class Session(Generic[R]):
 
     @property
     def has_more(self) -> bool:
-        """Whether `next_event` may have something to say; behind the last of what was read it says `NEED_DATA`."""
+        """Whether `next_event` may have something to say."""
         return self._has_eof or self._incoming.has_more
 
     @property
     def held_bytes(self) -> int:
-        """How many bytes were read and not acted on."""
+        """Bytes that were read and not acted on."""
         return self._incoming.waiting_bytes
-
-    @property
-    def unfinished(self) -> int:
-        """None: every envelope is one frame."""
-        return 0
 
     def take_outgoing(self) -> bytes:
         """Return and forget what is to be written now."""
-        if not self._outgoing:
-            return b""
         outgoing = b"".join(self._outgoing)
         self._outgoing.clear()
         return outgoing
 
     def send(self, envelopes: bytes) -> None:
-        """Put envelopes into what goes out next. This is allowed between `Peered` and the end only."""
+        """Put envelopes into what goes out next; between `Peered` and the end only."""
         self._outgoing.append(envelopes)
 
     def feed(self, data: bytes) -> None:
-        """Take what was read; ask `next_event` for what it says."""
+        """Take what was read."""
         if not self.closed:
             self._incoming.feed(data)
 
     def feed_eof(self) -> None:
-        """Take note that the far side has ended the stream: after all that was fed, `next_event` returns `Ended`."""
+        """The far side has ended the stream: after all that was fed, `next_event` returns `Ended`."""
         self._has_eof = True
 
     def next_event(self) -> Run[R] | Stretch[R] | Event | NeedData | None:
-        """Return what the far side says next. Bad input raises nothing: it becomes `Ended`.
+        """Return the next event; bad input becomes `Ended`.
 
-        None stands for something that is dealt with already (a ping, a message of the handshake) and has cost time. A
-        connection that is fair to others counts it.
+        None stands for something that the session has dealt with itself (a ping, a message of the handshake) and has
+        cost time.
         """
         if self.closed:
             return NEED_DATA
@@ -242,46 +254,39 @@ class Session(Generic[R]):
         return event
 
     def proceed(self) -> None:
-        """Go on with the handshake after `PeerKnown`. Nothing happens if the session is over by now."""
-        if not self.closed and self._handshake.state is State.DECIDING:
-            self._handshake.proceed()
-            self._incoming.frame_limit_bytes = self._filter_limit_bytes
+        """Go on with the handshake after `PeerKnown`, unless the session is over by now."""
+        if self.closed or self.state is not State.DECIDING:
+            return
+        self._incoming.frame_limit_bytes = self._frame_limit_bytes
+        if self._is_originator:
+            self.send(encode_version_select(self._own_id))
+            self.send(encode_originator_syn(self._told()))
+            self.state = State.AWAIT_RESPONDER_SYN_ACK
+        else:
+            self.state = State.AWAIT_ORIGINATOR_SYN
 
     def refuse_redundant(self) -> None:
         """End the session after `PeerKnown`, since there is another connection to the same endpoint."""
-        if self._handshake.is_originator:
+        if self._is_originator:
             self.drop(BrokerCode.REDUNDANT_CONNECTION, "redundant connection")
         else:
             self.drop(BrokerCode.LOGIC_ERROR, "detected redundant connection at the responder")
 
     def drop(self, code: BrokerCode, text: str) -> None:
-        """End the session from this side. Only during the handshake does Broker's protocol have a way to say why."""
+        """End the session from this side. Only in the handshake does Broker have a message that says why."""
         if not self.closed:
             if self._reader is None:
-                self._handshake.send_drop_conn(code, text)
+                self.send(encode_drop_conn(self._own_id, code, text))
             self._end()
 
     def announce(self, filter: Iterable[str]) -> None:  # noqa: A002 -- it is the word of the field
-        """Tell the far side everything that this hub subscribes to now, unless that is what it was told last.
-
-        Args:
-            filter: Prefixes in any order; those that others cover are not sent.
-        """
-        self._handshake.prefixes = minimal_prefixes(filter)
+        """Send everything that this hub subscribes to now, unless the far side knows it."""
+        self._prefixes = minimal_prefixes(filter)
         if self.is_peered:
             self._announce_changes()
 
     def say_goodbye(self, token: bytes) -> None:
-        """Ask the far side to confirm that it has read everything that was sent; its answer becomes `Drained`.
-
-        Args:
-            token: 8 bytes that the answer repeats.
-
-        Raises:
-            ValueError: The token has another size.
-        """
-        if len(token) != GOODBYE_BYTES:
-            raise ValueError(f"token of {len(token)} bytes, a goodbye has {GOODBYE_BYTES}")
+        """Ask the far side to confirm that it has read everything; its answer repeats the token, and is `Drained`."""
         if self.is_peered:
             self._goodbye = _BYE + token
             self._said_goodbye = True
@@ -298,41 +303,104 @@ class Session(Generic[R]):
             return Ended(BrokerCode.NONE, "stream ended after a goodbye", by_far_side=True)
         return Ended(BrokerCode.UNSPECIFIED, "stream ended without a goodbye", by_far_side=True)
 
+    def _told(self) -> tuple[str, ...]:
+        self._sent_prefixes = self._prefixes
+        return self._prefixes
+
     def _announce_changes(self) -> None:
-        handshake = self._handshake
-        if handshake.sent_prefixes != handshake.prefixes:
-            handshake.sent_prefixes = handshake.prefixes
-            self.send(encode_routing_update(self._own_id, self.peer_id, handshake.prefixes))
+        if self._sent_prefixes != self._prefixes:
+            self.send(encode_routing_update(self._own_id, self.peer_id, self._told()))
+
+    # The handshake.
 
     def _next_in_handshake(self) -> Event | NeedData | None:
-        handshake, incoming = self._handshake, self._incoming
-        if handshake.state is State.DECIDING:
+        incoming = self._incoming
+        if self.state is State.DECIDING:
             if incoming.waiting_bytes > self._handshake_limit_bytes:
                 raise ProtocolError(
                     BrokerCode.INVALID_HANDSHAKE_STATE,
-                    f"{incoming.waiting_bytes} bytes came {handshake.state.value}, "
+                    f"{incoming.waiting_bytes} bytes came {self.state.value}, "
                     f"the limit is {self._handshake_limit_bytes} bytes",
                 )
             return NEED_DATA
         size = incoming.next_size()
         if not size:
             return NEED_DATA
-        event = handshake.receive(incoming.take_frame(size))
+        event = self._receive(incoming.take_frame(size))
         if isinstance(event, Ended):
             self._end()
-            return event
-        if handshake.state is State.DONE:
-            return self._begin_operation()
-        return event
+        return self._begin_operation() if self.state is State.DONE else event
+
+    def _receive(self, payload: bytes) -> PeerKnown | Ended | None:
+        if not payload:
+            raise ProtocolError(BrokerCode.INVALID_MESSAGE, f"empty frame {self.state.value}")
+        try:
+            message = decode_message(payload, self._filter_limit_prefixes)
+        except ProtocolError as error:
+            self.send(encode_drop_conn(self._own_id, error.code, error.text))
+            raise
+        rule = _RULES[self.state].get(message.tag)
+        if rule is None:
+            oneself = "; the far side is this hub itself" if self.peer_id == self._own_id else ""
+            text = f"{message.tag.name.lower()} is not expected {self.state.value}{oneself}"
+            raise ProtocolError(BrokerCode.UNEXPECTED_HANDSHAKE_MESSAGE, text)
+        return rule(self, message)
+
+    def _probe(self, _: Message) -> None:
+        """A probe only shows that an endpoint listens."""
+
+    def _hello(self, hello: Message) -> PeerKnown | None:
+        if hello.sender == NIL_ID:
+            self.send(encode_drop_conn(self._own_id, BrokerCode.PEER_INVALID, "hello without an endpoint id"))
+            raise ProtocolError(BrokerCode.PEER_INVALID, "hello without an endpoint id")
+        if self._own_id < hello.sender:
+            return self._known(hello.sender, is_originator=True)
+        # An endpoint that has dialled itself gets here, too, as in Broker: both sides wait, and a second hello ends it.
+        self.peer_id = hello.sender
+        self.send(encode_hello(self._own_id))
+        self.state = State.AWAIT_VERSION_SELECT
+        return None
+
+    def _version_select(self, selected: Message) -> PeerKnown:
+        if self.peer_id not in (NIL_ID, selected.sender):
+            raise ProtocolError(
+                BrokerCode.PEER_INVALID,
+                f"hello came from {self.peer_id.hex()}, version_select from {selected.sender.hex()}",
+            )
+        if selected.sender in (NIL_ID, self._own_id):
+            raise ProtocolError(BrokerCode.PEER_INVALID, "version_select without an endpoint id other than this hub's")
+        return self._known(selected.sender, is_originator=False)
+
+    def _known(self, peer_id: bytes, *, is_originator: bool) -> PeerKnown:
+        self.peer_id = peer_id
+        self._is_originator = is_originator
+        self.state = State.DECIDING
+        return PeerKnown(peer_id, is_originator)
+
+    def _drop_conn(self, dropped: Message) -> Ended:
+        if self.peer_id == NIL_ID:
+            self.peer_id = dropped.sender
+        return Ended(dropped.code, dropped.text, by_far_side=True)
+
+    def _originator_syn(self, syn: Message) -> None:
+        self._peer_filter = syn.filter
+        self.send(encode_responder_syn_ack(self._told()))
+        self.state = State.AWAIT_ORIGINATOR_ACK
+
+    def _responder_syn_ack(self, syn_ack: Message) -> None:
+        self._peer_filter = syn_ack.filter
+        self.send(encode_originator_ack())
+        self.state = State.DONE
+
+    def _originator_ack(self, _: Message) -> None:
+        self.state = State.DONE
 
     def _begin_operation(self) -> Peered:
         self._reader = Reader(self._incoming, self._routes, self._own_id, self.peer_id)
-        self._incoming.frame_limit_bytes = self._frame_limit_bytes
         self._announce_changes()
-        prefixes, left_out = self._handshake.peer_filter
-        self._peer_filter = prefixes
-        self.left_out_prefixes += left_out
-        return Peered(self.peer_id, prefixes)
+        return Peered(self.peer_id, self._peer_filter)
+
+    # Envelopes.
 
     def _next_in_operation(self, reader: Reader[R]) -> Run[R] | Stretch[R] | Event | NeedData | None:
         item = reader.next_item()
@@ -347,20 +415,23 @@ class Session(Generic[R]):
             return Skipped(f"{name} from {envelope.sender.hex()}, which is not the far side")
         if envelope.receiver not in (NIL_ID, self._own_id):
             return Skipped(f"{name} for another endpoint")
-        if envelope.type is EnvelopeType.COMMAND:
-            return StoreCommand(envelope)
-        return _MEANINGS[envelope.type](self, envelope.payload)
-
-    # What envelopes of the far side itself mean.
+        match envelope.type:
+            case EnvelopeType.ROUTING_UPDATE:
+                return self._routing_update(envelope.payload)
+            case EnvelopeType.PING:
+                return self._ping(envelope.payload)
+            case EnvelopeType.PONG if envelope.payload == self._goodbye:  # no payload is empty
+                self._goodbye = b""
+                return Drained()
+        return envelope if envelope.type is EnvelopeType.COMMAND else None
 
     def _routing_update(self, payload: bytes) -> Event | None:
         try:
-            (prefixes, left_out), end = decode_filter(payload, 0, self._filter_limit_prefixes)
+            prefixes, end = decode_filter(payload, 0, self._filter_limit_prefixes)
         except ValueError as error:
             return Skipped(f"routing_update: {error}")
         if end != len(payload):
             return Skipped(f"routing_update: {len(payload) - end} bytes follow the filter")
-        self.left_out_prefixes += left_out
         if prefixes == self._peer_filter:
             return None
         self._peer_filter = prefixes
@@ -374,15 +445,19 @@ class Session(Generic[R]):
         self.send(encode_pong(self._own_id, self.peer_id, payload))
         return None
 
-    def _pong(self, payload: bytes) -> Event | None:
-        if payload != self._goodbye:  # no payload is empty, so none equals it while no answer is awaited
-            return None
-        self._goodbye = b""
-        return Drained()
 
+_Rules = dict[Tag, Callable[[Session[Any], Message], PeerKnown | Ended | None]]
 
-_MEANINGS: dict[EnvelopeType, Callable[[Session[Any], bytes], Event | None]] = {
-    EnvelopeType.ROUTING_UPDATE: Session._routing_update,  # noqa: SLF001 -- the table belongs to the class
-    EnvelopeType.PING: Session._ping,  # noqa: SLF001
-    EnvelopeType.PONG: Session._pong,  # noqa: SLF001
+# ruff: noqa: SLF001 -- the table belongs to the class
+_EARLY: _Rules = {Tag.PROBE: Session._probe, Tag.DROP_CONN: Session._drop_conn}
+_RULES: dict[State, _Rules] = {
+    State.CONNECTOR: _EARLY | {Tag.HELLO: Session._hello, Tag.VERSION_SELECT: Session._version_select},
+    State.ACCEPTOR: _EARLY | {Tag.HELLO: Session._hello},
+    State.AWAIT_VERSION_SELECT: _EARLY | {Tag.VERSION_SELECT: Session._version_select},
+    State.DECIDING: {},
+    State.AWAIT_ORIGINATOR_SYN: {Tag.ORIGINATOR_SYN: Session._originator_syn},
+    State.AWAIT_RESPONDER_SYN_ACK: {Tag.RESPONDER_SYN_ACK: Session._responder_syn_ack},
+    State.AWAIT_ORIGINATOR_ACK: {Tag.ORIGINATOR_ACK: Session._originator_ack},
+    State.DONE: {},
 }
+"""Messages that each state allows."""

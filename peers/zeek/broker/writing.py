@@ -5,23 +5,19 @@ frame:               P  kind  flags         │ topic length  topic  body
 envelope:  length  sender receiver type ttl │ topic length  topic  payload
 ```
 
-A body in Broker's binary format is copied unread, in one slice with its topic, unless it is so large that it could nest
-deeper than Broker can read: C++ Broker reads values by recursion, and a deep value ends its process. A msgpack body
-goes through a conversion that is passed in, and each value of a BATCH becomes an envelope of its own. Messages that
-cannot become envelopes are lost and counted: bodies that the conversion refuses, bodies that nest too deep, empty
-bodies (Broker before 2.8 takes no empty payload), and a BATCH whose values cannot be told apart.
+A body in Broker's binary format is copied unread, with its topic, unless it is so large that it could nest deeper than
+Broker can read: C++ Broker reads values by recursion, and a deep value ends its process. A msgpack body is converted;
+each value of a BATCH becomes an envelope. Messages that cannot become envelopes are lost and counted: values without a
+Broker form, that nest too deep, or are empty (Broker before 2.8 takes no empty payload), and a malformed BATCH.
 
-The sender is always this hub and the receiver everybody, so the result is the same for all Broker peers and can be
-shared among them.
-
-Cost: 0.3 µs a message while the topic repeats and nothing is converted. No state, no I/O.
+The result is the same for all Broker peers. Cost: 0.3 µs a message while the topic repeats and nothing is converted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from struct import Struct
-from typing import Final, NamedTuple
+from typing import Final
 
 from hub.batch import Batch, value_ends
 from hub.frame import (
@@ -38,13 +34,12 @@ from hub.frame import (
 from peers.zeek.broker.messages import LENGTH, data_header, read_varbyte
 
 UNREAD_BYTES: Final = 32 * 1024
-"""Largest body that is forwarded without a look at it, bytes."""
+"""Largest body that is forwarded unread."""
 
 LEVELS_LIMIT: Final = UNREAD_BYTES // 2
 """Deepest nesting that is forwarded: as deep as a body of `UNREAD_BYTES` can nest."""
 
-STEPS_LIMIT: Final = 200_000
-"""Most values of one body that are looked at."""
+STEPS_LIMIT: Final = 200_000  # most values of one body that are looked at
 
 _STRINGS = frozenset({5, 11})  # tags of strings and enum values: a length follows, and so many bytes
 _CONTAINERS = {12: 1, 13: 2, 14: 1}  # tags of sets, tables and vectors, with the number of values in an element
@@ -53,12 +48,9 @@ _SIZES = {0: 0, 1: 1, 2: 8, 3: 8, 4: 8, 6: 16, 7: 17, 8: 3, 9: 8, 10: 8}  # all 
 
 def nests_too_deep(body: bytes) -> bool:
     """Return whether a value in Broker's binary format has, or may have, more than `LEVELS_LIMIT` levels."""
-    return len(body) > UNREAD_BYTES and _openers(body) > LEVELS_LIMIT and _reaches(body, LEVELS_LIMIT)
-
-
-def _openers(body: bytes) -> int:
-    """Return how many bytes could begin a container; no value has more levels than that."""
-    return sum(body.count(tag) for tag in _CONTAINERS)
+    return (
+        len(body) > UNREAD_BYTES and sum(map(body.count, _CONTAINERS)) > LEVELS_LIMIT and _reaches(body, LEVELS_LIMIT)
+    )
 
 
 def _reaches(body: bytes, limit: int) -> bool:
@@ -96,12 +88,7 @@ Convert = Callable[[bytes], bytes]
 
 
 def bodies_of(frame: Frame, convert: Convert) -> tuple[list[bytes], int]:
-    """Return the values of a frame, none of them empty, and how many others it has.
-
-    Args:
-        frame: A MESSAGES frame; labels and names are not looked at, since a Zeek knows nothing of them.
-        convert: Converts msgpack values.
-    """
+    """Return the non-empty values of a MESSAGES frame, and how many others it has. Zeeks know no labels and names."""
     if frame.flags & ~FLAG_TAGGED == BROKER_FLAGS and frame.body:
         return ([], 1) if nests_too_deep(frame.body) else ([frame.body], 0)
     if frame.encoding != Encoding.MSGPACK:
@@ -131,24 +118,8 @@ _KEY_LENGTH_OFFSET = 6  # from this offset on, a frame is the same as an envelop
 _KEY_LENGTH = Struct(">H")
 
 
-class DataEnvelopes(NamedTuple):
-    """A batch as data envelopes."""
-
-    envelopes: bytes
-    """Whole frames, ready for the wire."""
-
-    lost_messages: int
-    """How many messages of the batch could not become envelopes."""
-
-
-def data_envelopes(batch: Batch, own_id: bytes, convert: Convert) -> DataEnvelopes:
-    """Return the messages of a batch as data envelopes for everybody, in order.
-
-    Args:
-        batch: Messages of any encodings and topics.
-        own_id: The id of this hub.
-        convert: Converts msgpack values.
-    """
+def data_envelopes(batch: Batch, own_id: bytes, convert: Convert) -> tuple[bytes, int]:
+    """Return the messages of a batch as data envelopes to all, in order, and how many are lost."""
     header = data_header(own_id)
     frames = batch.frames
     parts: list[bytes] = []
@@ -162,18 +133,16 @@ def data_envelopes(batch: Batch, own_id: bytes, convert: Convert) -> DataEnvelop
         key_end = position + HEADER_BYTES + key_length
         frame = Frame(kind, flags, frames[position + HEADER_BYTES : key_end], frames[key_end : key_end + body_length])
         payloads, lost_here = bodies_of(frame, convert)
-        parts += _enveloped(header, frame.topic, payloads)
+        head = header + _KEY_LENGTH.pack(len(frame.topic)) + frame.topic
+        for payload in payloads:
+            parts += (LENGTH.pack(len(head) + len(payload)), head, payload)
         lost += lost_here
         position = key_end + body_length
-    return DataEnvelopes(b"".join(parts), lost)
+    return b"".join(parts), lost
 
 
 def _copy_one_topic(frames: bytes, position: int, header: bytes, parts: list[bytes]) -> int:
-    """Put those frames from `position` on that repeat one routing key, and can be copied unread, into `parts`.
-
-    Returns:
-        Where the last of these frames ends; `position` if there is none.
-    """
+    """Add the frames from `position` on that repeat a routing key and can be copied unread; return where they end."""
     if not frames.startswith(_BROKER_KEY_START, position + 4):
         return position
     # Local names, and no calls that can be spared: this is paid for every message.
@@ -194,12 +163,3 @@ def _copy_one_topic(frames: bytes, position: int, header: bytes, parts: list[byt
         add(frames[position + _KEY_LENGTH_OFFSET : end])
         position = end
     return position
-
-
-def _enveloped(header: bytes, topic: bytes, payloads: list[bytes]) -> list[bytes]:
-    """Return the parts of the envelopes of these payloads, one envelope for each."""
-    behind = header + _KEY_LENGTH.pack(len(topic)) + topic
-    parts: list[bytes] = []
-    for payload in payloads:
-        parts += (LENGTH.pack(len(behind) + len(payload)), behind, payload)
-    return parts

@@ -13,10 +13,8 @@ from peers.zeek.broker.messages import (
     NIL_ID,
     Envelope,
     EnvelopeType,
-    HandshakeMessage,
-    Hello,
-    Probe,
-    VersionSelect,
+    Message,
+    Tag,
     decode_envelope,
     decode_filter,
     decode_message,
@@ -89,7 +87,7 @@ class Endpointlike:
         (size,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
         return await self._reader.readexactly(size)
 
-    async def message(self) -> HandshakeMessage:
+    async def message(self) -> Message:
         """Return the next message of the handshake."""
         return decode_message(await self.frame(), _PREFIXES_LIMIT)
 
@@ -110,28 +108,28 @@ class Endpointlike:
         else:
             self.write(encode_probe())
             hello = await self.message()
-            assert isinstance(hello, Hello)
+            assert hello.tag is Tag.HELLO
             self.hub_id = hello.sender
             if self.id > self.hub_id:
                 self.write(encode_hello(self.id))
         message = await self._expect_not_probe() if as_connector or self.id > self.hub_id else None
-        if isinstance(message, Hello):
+        if message.tag is Tag.HELLO:
             self.hub_id = message.sender
-        if message is None or isinstance(message, Hello):
+        if message is None or message.tag is Tag.HELLO:
             self.write(encode_version_select(self.id), encode_originator_syn(prefixes))
-            self.hub_filter = (await self.message()).filter.prefixes  # type: ignore[union-attr]
+            self.hub_filter = (await self.message()).filter
             self.write(encode_originator_ack())
         else:
-            assert isinstance(message, VersionSelect)
+            assert message.tag is Tag.VERSION_SELECT
             self.hub_id = message.sender
-            self.hub_filter = (await self.message()).filter.prefixes  # type: ignore[union-attr]
+            self.hub_filter = (await self.message()).filter
             self.write(encode_responder_syn_ack(prefixes))
             await self.message()
         return self
 
-    async def _expect_not_probe(self) -> HandshakeMessage:
+    async def _expect_not_probe(self) -> Message:
         message = await self.message()
-        return await self.message() if isinstance(message, Probe) else message
+        return await self.message() if message.tag is Tag.PROBE else message
 
     # Operation.
 
@@ -170,7 +168,7 @@ class Endpointlike:
         """Return the hub's filter of the next routing update."""
         while (envelope := await self.envelope()).type is not EnvelopeType.ROUTING_UPDATE:
             pass
-        return decode_filter(envelope.payload, 0, _PREFIXES_LIMIT)[0].prefixes
+        return decode_filter(envelope.payload, 0, _PREFIXES_LIMIT)[0]
 
     async def barrier(self, token: bytes = b"barrier") -> None:
         """Wait until the hub has acted on all that was sent; nothing but the answer may come."""

@@ -86,7 +86,7 @@ class Zeek:
         while True:
             envelope = await self.far.envelope()
             if envelope.type is EnvelopeType.ROUTING_UPDATE:
-                self.filter = decode_filter(envelope.payload, 0, 1000)[0].prefixes
+                self.filter = decode_filter(envelope.payload, 0, 1000)[0]
             elif envelope.type is EnvelopeType.COMMAND:
                 assert envelope.sender == self.far.hub_id
                 assert envelope.receiver in (NIL_ID, self.far.id)

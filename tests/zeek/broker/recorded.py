@@ -11,9 +11,8 @@ from typing import Any
 
 from hub.frame import Frame, iterate_frames
 from hub.stretch import Run, Stretch
-from peers.zeek.broker.handshake import Role
 from peers.zeek.broker.messages import LENGTH, Envelope, EnvelopeType, decode_envelope, decode_filter
-from peers.zeek.broker.session import NEED_DATA, Event, PeerKnown, Session
+from peers.zeek.broker.session import NEED_DATA, Event, PeerKnown, Role, Session
 from tests.wire.pair import Table, Way, runs_in
 
 LOW = bytes.fromhex("11111111111141118111111111111111")
@@ -73,7 +72,7 @@ class Direction:
     def filter(self) -> tuple[str, ...]:
         """What it has subscribed to in the handshake."""
         raw = next(frame for frame in self.handshake if frame[0] in (10, 11))
-        return decode_filter(raw, 1, LIMIT_PREFIXES)[0].prefixes
+        return decode_filter(raw, 1, LIMIT_PREFIXES)[0]
 
     def control(self) -> list[Envelope]:
         """Its envelopes that are neither data nor commands."""
@@ -86,7 +85,7 @@ class Direction:
     def filters(self) -> list[tuple[str, ...]]:
         """Its routing updates."""
         updates = self.of_type(EnvelopeType.ROUTING_UPDATE)
-        return [decode_filter(each.payload, 0, LIMIT_PREFIXES)[0].prefixes for each in updates]
+        return [decode_filter(each.payload, 0, LIMIT_PREFIXES)[0] for each in updates]
 
 
 def connection(name: str) -> dict[Role, Direction]:

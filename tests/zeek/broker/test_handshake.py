@@ -1,158 +1,171 @@
-"""The table of the handshake: every message in every state, both roles and both orders of the ids."""
+"""The handshake: every message in every state, the bytes of the specification, and what is answered to others."""
 
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hub.errors import ProtocolError
-from peers.zeek.broker.handshake import Ended, Handshake, PeerKnown, Role, State
-from peers.zeek.broker.messages import (
-    BrokerCode,
-    DropConn,
-    Filter,
-    HandshakeMessage,
-    Hello,
-    OriginatorAck,
-    OriginatorSyn,
-    Probe,
-    ResponderSynAck,
-    VersionSelect,
-    decode_message,
-    encode_drop_conn,
-    encode_hello,
-    encode_originator_ack,
-    encode_originator_syn,
-    encode_probe,
-    encode_responder_syn_ack,
-    encode_version_select,
-)
+from peers.wire.scanner import NEED_DATA
+from peers.zeek.broker import messages
+from peers.zeek.broker.messages import BrokerCode, Message, Tag, decode_message
+from peers.zeek.broker.session import Ended, PeerKnown, Role, Session, State
+from tests.wire.pair import Table
 from tests.zeek.broker.recorded import HIGH, LOW, split
 
-FRAMES: dict[type[HandshakeMessage], bytes] = {
-    Probe: encode_probe(),
-    Hello: encode_hello(LOW),
-    VersionSelect: encode_version_select(LOW),
-    DropConn: encode_drop_conn(LOW, 28, "shutting down"),
-    OriginatorSyn: encode_originator_syn(("/far",)),
-    ResponderSynAck: encode_responder_syn_ack(("/far",)),
-    OriginatorAck: encode_originator_ack(),
-}
+A = bytes.fromhex("00000000000040008000000000000000")
+NIL = bytes(16)
 
-PHASE_ONE = {Probe, DropConn}
-ACCEPTED: dict[State, set[type[HandshakeMessage]]] = {
-    State.CONNECTOR: PHASE_ONE | {Hello, VersionSelect},
-    State.ACCEPTOR: PHASE_ONE | {Hello},
-    State.AWAIT_VERSION_SELECT: PHASE_ONE | {VersionSelect},
-    State.DECIDING: set(),
-    State.AWAIT_ORIGINATOR_SYN: {OriginatorSyn},
-    State.AWAIT_RESPONDER_SYN_ACK: {ResponderSynAck},
-    State.AWAIT_ORIGINATOR_ACK: {OriginatorAck},
+FRAMES = {
+    Tag.PROBE: messages.encode_probe(),
+    Tag.HELLO: messages.encode_hello(A),
+    Tag.VERSION_SELECT: messages.encode_version_select(A),
+    Tag.DROP_CONN: messages.encode_drop_conn(A, 39, "redundant connection"),
+    Tag.ORIGINATOR_SYN: messages.encode_originator_syn(("/foo/bar",)),
+    Tag.RESPONDER_SYN_ACK: messages.encode_responder_syn_ack(("/test",)),
+    Tag.ORIGINATOR_ACK: messages.encode_originator_ack(),
+}
+SPECIFIED = [
+    ("00000005 07 5a45454b", Message(Tag.PROBE)),
+    (f"00000017 06 5a45454b {A.hex()} 01 01", Message(Tag.HELLO, A)),
+    (f"00000016 08 5a45454b {A.hex()} 01", Message(Tag.VERSION_SELECT, A)),
+    (
+        f"0000002b 09 5a45454b {A.hex()} 27 14 726564756e64616e7420636f6e6e656374696f6e",
+        Message(Tag.DROP_CONN, A, code=BrokerCode.REDUNDANT_CONNECTION, text="redundant connection"),
+    ),
+    ("0000000b 0a 01 08 2f666f6f2f626172", Message(Tag.ORIGINATOR_SYN, filter=("/foo/bar",))),
+    ("00000008 0b 01 05 2f74657374", Message(Tag.RESPONDER_SYN_ACK, filter=("/test",))),
+    ("00000001 0c", Message(Tag.ORIGINATOR_ACK)),
+]
+
+EARLY = {Tag.PROBE, Tag.DROP_CONN}
+ACCEPTED = {
+    State.CONNECTOR: EARLY | {Tag.HELLO, Tag.VERSION_SELECT},
+    State.ACCEPTOR: EARLY | {Tag.HELLO},
+    State.AWAIT_VERSION_SELECT: EARLY | {Tag.VERSION_SELECT},
+    State.AWAIT_ORIGINATOR_SYN: {Tag.ORIGINATOR_SYN},
+    State.AWAIT_RESPONDER_SYN_ACK: {Tag.RESPONDER_SYN_ACK},
+    State.AWAIT_ORIGINATOR_ACK: {Tag.ORIGINATOR_ACK},
     State.DONE: set(),
 }
 
 
-def handshake_of(own_id: bytes, role: Role) -> tuple[Handshake, list[bytes]]:
-    """A handshake at its beginning, and where it puts its frames."""
-    sent: list[bytes] = []
-    return Handshake(own_id, role, ("/near",), 10, sent.append), sent
+def said(session: Session[object]) -> list[Message]:
+    return [decode_message(frame, 10) for frame in split(session.take_outgoing())]
 
 
-def said(sent: list[bytes]) -> list[HandshakeMessage]:
-    """The messages that were sent."""
-    return [decode_message(frame, 10) for frame in split(b"".join(sent))]
+def ended(session: Session[object], *frames: bytes) -> Ended:
+    for frame in frames:
+        session.feed(frame)
+        event = session.next_event()
+    assert isinstance(event, Ended)
+    return event
 
 
-@pytest.mark.parametrize("kind", FRAMES, ids=lambda kind: str(kind.__name__))
-@pytest.mark.parametrize("state", State, ids=lambda state: str(state.name))
-def test_every_message_in_every_state(state: State, kind: type[HandshakeMessage]) -> None:
-    """What the table has is taken; all else ends the connection without a word."""
-    handshake, sent = handshake_of(HIGH, "acceptor")
-    sent.clear()
-    handshake.state = state
-    if kind in ACCEPTED[state]:
-        handshake.receive(FRAMES[kind][4:])
+def session_of(own_id: bytes, role: Role) -> Session[object]:
+    return Session(own_id, role, Table(), ("/near",))
+
+
+@pytest.mark.parametrize("tag", Tag)
+@pytest.mark.parametrize("state", ACCEPTED)
+def test_every_message_in_every_state(state: State, tag: Tag) -> None:
+    """What the table has is taken; all else ends the connection without an answer."""
+    session = session_of(HIGH, "acceptor")
+    session.take_outgoing()
+    session.state = state
+    session.feed(FRAMES[tag])
+    event = session.next_event()
+    if tag in ACCEPTED[state]:
+        assert event is None or event is not NEED_DATA
+        assert session.closed == (tag is Tag.DROP_CONN)
         return
-    with pytest.raises(ProtocolError, match=f"{kind.__name__} is not expected") as raised:
-        handshake.receive(FRAMES[kind][4:])
-    assert raised.value.code == BrokerCode.UNEXPECTED_HANDSHAKE_MESSAGE
-    assert not sent
-
-
-@pytest.mark.parametrize("role", ["acceptor", "connector"])
-@pytest.mark.parametrize("own_id", [LOW, HIGH], ids=["smaller", "larger"])
-def test_both_roles_and_both_orders(own_id: bytes, role: Role) -> None:
-    """The smaller id is the originator, whoever has dialled."""
-    other_id = HIGH if own_id == LOW else LOW
-    other_role: Role = "connector" if role == "acceptor" else "acceptor"
-    near, near_sent = handshake_of(own_id, role)
-    far, far_sent = handshake_of(other_id, other_role)
-    known = []
-    for _ in range(6):
-        for source, target in ((near_sent, far), (far_sent, near)):
-            frames, source[:] = split(b"".join(source)), []
-            for frame in frames:
-                event = target.receive(frame)
-                if isinstance(event, PeerKnown):
-                    known.append((target is near, event))
-                    target.proceed()
-    assert (near.state, far.state) == (State.DONE, State.DONE)
-    assert (near.peer_id, far.peer_id) == (other_id, own_id)
-    assert near.peer_filter == far.peer_filter == Filter(("/near",))
-    assert sorted(known) == sorted(
-        [(True, PeerKnown(other_id, own_id == LOW)), (False, PeerKnown(own_id, own_id == HIGH))]
+    assert event == Ended(
+        BrokerCode.UNEXPECTED_HANDSHAKE_MESSAGE, f"{tag.name.lower()} is not expected {state.value}", by_far_side=False
     )
+    assert not session.has_outgoing
 
 
 def test_the_originator_decides_before_it_says_anything() -> None:
-    """Until it goes on, the version is not selected; then filter and version go out together."""
-    handshake, sent = handshake_of(LOW, "acceptor")
-    assert handshake.receive(encode_hello(HIGH)[4:]) == PeerKnown(HIGH, is_originator=True)
-    assert said(sent) == [Probe()]
-    handshake.proceed()
-    assert said(sent)[1:] == [VersionSelect(LOW), OriginatorSyn(Filter(("/near",)))]
+    session = session_of(LOW, "acceptor")
+    session.feed(messages.encode_hello(HIGH))
+    assert session.next_event() == PeerKnown(HIGH, is_originator=True)
+    assert said(session) == [Message(Tag.PROBE)]
+    session.proceed()
+    assert said(session) == [Message(Tag.VERSION_SELECT, LOW), Message(Tag.ORIGINATOR_SYN, filter=("/near",))]
 
 
 def test_a_connection_to_oneself_ends() -> None:
-    """Neither side is the originator; the second hello ends it, and the text says what was wrong."""
-    acceptor, acceptor_sent = handshake_of(LOW, "acceptor")
-    connector, connector_sent = handshake_of(LOW, "connector")
-    acceptor.receive(connector_sent[0][4:])
-    for frame in acceptor_sent:
-        connector.receive(frame[4:])
-    assert said(connector_sent) == [Hello(LOW), Hello(LOW)]
-    with pytest.raises(ProtocolError, match="the far side is this hub itself"):
-        acceptor.receive(connector_sent[1][4:])
+    hello = messages.encode_hello(LOW)
+    assert "the far side is this hub itself" in ended(session_of(LOW, "acceptor"), hello, hello).text
 
 
-@pytest.mark.parametrize("sender", [bytes(16), HIGH], ids=["nil", "own"])
+@pytest.mark.parametrize("sender", [NIL, HIGH], ids=["nil", "own"])
 def test_a_peer_has_an_id_of_its_own(sender: bytes) -> None:
-    """Who selects a version as nobody or as this hub is no peer."""
-    handshake, _ = handshake_of(HIGH, "connector")
-    with pytest.raises(ProtocolError, match="without an endpoint id"):
-        handshake.receive(encode_version_select(sender)[4:])
+    select = messages.encode_version_select(sender)
+    assert "without an endpoint id" in ended(session_of(HIGH, "connector"), select).text
 
 
 @pytest.mark.parametrize("role", ["acceptor", "connector"])
-def test_nobody_says_hello(role: Role) -> None:
-    """A hello without an endpoint id is refused at once, and told why."""
-    handshake, sent = handshake_of(HIGH, role)
-    with pytest.raises(ProtocolError, match="hello without an endpoint id") as raised:
-        handshake.receive(encode_hello(bytes(16))[4:])
-    assert raised.value.code == BrokerCode.PEER_INVALID
-    assert said(sent)[-1] == DropConn(HIGH, BrokerCode.PEER_INVALID, "hello without an endpoint id")
+def test_a_hello_without_an_id_is_answered(role: Role) -> None:
+    session = session_of(HIGH, role)
+    text = "hello without an endpoint id"
+    assert ended(session, messages.encode_hello(NIL)) == Ended(BrokerCode.PEER_INVALID, text, by_far_side=False)
+    assert said(session)[-1] == Message(Tag.DROP_CONN, HIGH, code=BrokerCode.PEER_INVALID, text=text)
 
 
 def test_a_peer_keeps_its_id() -> None:
-    """Who said hello as one endpoint cannot select the version as another."""
-    handshake, _ = handshake_of(HIGH, "acceptor")
-    handshake.receive(encode_hello(LOW)[4:])
-    with pytest.raises(ProtocolError, match=r"hello came from 1111.*, version_select from 0001"):
-        handshake.receive(encode_version_select(bytes(range(16)))[4:])
+    event = ended(session_of(HIGH, "acceptor"), messages.encode_hello(LOW), messages.encode_version_select(A))
+    assert event.text == f"hello came from {LOW.hex()}, version_select from {A.hex()}"
 
 
-def test_a_dropped_connection_has_ended() -> None:
-    """Code and text of the far side are passed on, with who it is."""
-    handshake, _ = handshake_of(HIGH, "connector")
-    ended = handshake.receive(encode_drop_conn(LOW, 39, "redundant connection")[4:])
-    assert ended == Ended(BrokerCode.REDUNDANT_CONNECTION, "redundant connection", by_far_side=True)
-    assert handshake.peer_id == LOW
+@pytest.mark.parametrize(("raw", "message"), SPECIFIED)
+def test_messages_have_the_bytes_of_the_specification(raw: str, message: Message) -> None:
+    """Each is written and read as specified; bytes behind it are ignored, and one that is cut is named."""
+    frame = bytes.fromhex(raw)
+    assert FRAMES[message.tag] == frame
+    assert decode_message(frame[4:], 10) == decode_message(frame[4:] + b"more", 10) == message
+    for end in range(5, len(frame)):
+        with pytest.raises(ProtocolError, match=r"failed to parse .*_msg") as raised:
+            decode_message(frame[4:end], 10)
+        assert raised.value.code == BrokerCode.INVALID_MESSAGE
+
+
+def _changed(tag: Tag, at: int, byte: int) -> bytes:
+    frame = bytearray(FRAMES[tag][4:])
+    frame[at] = byte
+    return bytes(frame)
+
+
+@pytest.mark.parametrize(
+    ("payload", "code", "text"),
+    [
+        *[(_changed(tag, 1, 0), 38, "wrong magic number") for tag in (*EARLY, Tag.HELLO, Tag.VERSION_SELECT)],
+        (_changed(Tag.HELLO, 21, 2), 2, "unsupported versions offered"),
+        (_changed(Tag.HELLO, 22, 0), 2, "unsupported versions offered"),
+        (_changed(Tag.VERSION_SELECT, 21, 2), 2, "unsupported version selected"),
+        *[(bytes((tag,)) + b"ZEEK", 20, "invalid message type tag") for tag in (0, 1, 5, 13, 255)],
+        (messages.encode_drop_conn(A, 42, "why not")[4:], 1, "why not"),
+    ],
+)
+def test_what_is_no_message(payload: bytes, code: int, text: str) -> None:
+    with pytest.raises(ProtocolError) as raised:
+        decode_message(payload, 10)
+    assert (raised.value.code, raised.value.text) == (code, text)
+
+
+def test_versions_are_a_range() -> None:
+    assert decode_message(_changed(Tag.HELLO, 22, 99), 10) == Message(Tag.HELLO, A)
+
+
+def test_texts_are_fit_for_a_log() -> None:
+    raw = b"\x09ZEEK" + A + b"\x01\xac\x02" + b"\x1b[1m\xff" + b"x" * 295
+    assert decode_message(raw, 10).text == "\ufffd[1m\ufffd" + "x" * 251
+
+
+@given(st.binary(min_size=1, max_size=60), st.sampled_from([None, *Tag]))
+def test_any_bytes_are_a_message_or_an_error_of_broker(raw: bytes, tag: Tag | None) -> None:
+    try:
+        decode_message(raw if tag is None else bytes((tag,)) + raw, 5)
+    except ProtocolError as error:
+        assert error.code in list(BrokerCode)  # noqa: PT017 -- often there is none

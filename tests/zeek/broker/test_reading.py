@@ -117,6 +117,22 @@ def test_any_bytes_are_read_or_end_it(stream: bytes, cuts: list[int]) -> None:
         assert len(found) <= len(stream) // 4
 
 
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (b"", "envelope of 0 bytes, the shortest has 37"),
+        (bytes(36), "envelope of 36 bytes, the shortest has 37"),
+        (bytes(38), "unknown type 0"),
+        (bytes(32) + b"\x06\x00\x10\x00\x00x", "unknown type 6"),
+        (bytes(32) + b"\x01\x00\x10\x00\x02/a", "with a topic of 2 has no payload"),
+        (bytes(32) + b"\x01\x00\x10\xff\xff/a", "with a topic of 65535 has no payload"),
+    ],
+)
+def test_what_is_no_envelope(raw: bytes, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        decode_envelope(raw)
+
+
 def test_one_route_is_one_run() -> None:
     """Topics and sizes that differ make one run, if they go the same way."""
     table = Table(WAYS)

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from hub.frame import Encoding
-from peers.zeek.broker.handshake import Ended, Role
 from peers.zeek.broker.messages import BrokerCode, Envelope, EnvelopeType, encode_envelope
-from peers.zeek.broker.session import Drained, FilterChanged, Peered, Skipped, StoreCommand
+from peers.zeek.broker.session import Drained, Ended, FilterChanged, Peered, Role, Skipped
 from tests.wire.pair import parts
 from tests.zeek.broker.recorded import CONNECTIONS, HIGH, Direction, Reported, Side, connection, errors, framed, side_of
 
@@ -49,7 +48,7 @@ def check(side: Side, ours: Direction, theirs: Direction) -> None:
     assert side.of_type(Peered) == [Peered(theirs.sender, theirs.filter)]
     assert side.of_type(FilterChanged) == [FilterChanged(each) for each in theirs.filters()]
     assert len(side.of_type(Drained)) == len(theirs.of_type(EnvelopeType.PONG))
-    assert side.of_type(StoreCommand) == [StoreCommand(each) for each in theirs.of_type(EnvelopeType.COMMAND)]
+    assert side.of_type(Envelope) == theirs.of_type(EnvelopeType.COMMAND)
     assert side.session.far_said_goodbye == bool(theirs.of_type(EnvelopeType.PING))
     assert not side.of_type(Ended, Skipped)
 

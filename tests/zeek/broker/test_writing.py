@@ -92,7 +92,7 @@ def test_what_is_written_is_read_again(values: list[tuple[bytes, bytes]]) -> Non
     frames = b"".join(broker(topic, body) for topic, body in values)
     incoming = Incoming(1 << 20)
     reader = Reader(incoming, Table(), LOW, HIGH)
-    incoming.feed(data_envelopes(Batch(frames, len(values)), HIGH, convert).envelopes)
+    incoming.feed(data_envelopes(Batch(frames, len(values)), HIGH, convert)[0])
     found = b""
     while (item := reader.next_item()) is not NEED_DATA:
         assert isinstance(item, Run | Stretch)

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from peers.values import decode
-from peers.zeek.broker.handshake import Role
 from peers.zeek.broker.messages import Envelope, EnvelopeType, decode_envelope, encode_envelope
+from peers.zeek.broker.session import Role
 from peers.zeek.broker.stores.command import (
     AckClone,
     AttachWriter,
