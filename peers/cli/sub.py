@@ -34,7 +34,7 @@ from peers.client import Client, MessageStream, connect
 from peers.wire.hello import QueueWish
 
 if TYPE_CHECKING:
-    from peers.client.stores.values import StoreEntry
+    from peers.client.store import StoreEntry
 
 
 _STORES = RESERVED + "stores"

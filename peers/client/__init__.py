@@ -45,9 +45,8 @@ from peers.wire.hello import Hello, QueueWish
 
 if TYPE_CHECKING:
     from peers.client.consumer_stream import ConsumedMessage, ConsumerStream
-    from peers.client.stores.replica import StoreReplica, StoreWatch
-    from peers.client.stores.store import Store
-    from peers.client.stores.values import StoreChange, StoreChangeKind, StoreEntry, StoreState
+    from peers.client.replica import StoreReplica, StoreWatch
+    from peers.client.store import Store, StoreChange, StoreChangeKind, StoreEntry, StoreState
     from peers.client.writer import Writer
 
 __all__ = [
@@ -106,13 +105,13 @@ __all__ = [
 _LATE = {
     "ConsumedMessage": "peers.client.consumer_stream",
     "ConsumerStream": "peers.client.consumer_stream",
-    "Store": "peers.client.stores.store",
-    "StoreChange": "peers.client.stores.values",
-    "StoreChangeKind": "peers.client.stores.values",
-    "StoreEntry": "peers.client.stores.values",
-    "StoreReplica": "peers.client.stores.replica",
-    "StoreState": "peers.client.stores.values",
-    "StoreWatch": "peers.client.stores.replica",
+    "Store": "peers.client.store",
+    "StoreChange": "peers.client.store",
+    "StoreChangeKind": "peers.client.store",
+    "StoreEntry": "peers.client.store",
+    "StoreReplica": "peers.client.replica",
+    "StoreState": "peers.client.store",
+    "StoreWatch": "peers.client.replica",
     "Writer": "peers.client.writer",
 }
 """Names of what is loaded when it is asked for, as in `Client`: few programs need it."""

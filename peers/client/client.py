@@ -47,7 +47,7 @@ from peers.wire.records import END_OF_TIME_US, FETCH_BYTES, Commit, Fetch, Stage
 if TYPE_CHECKING:
     from peers.client.consumer_stream import ConsumerStream
     from peers.client.history import History
-    from peers.client.stores.store import Store
+    from peers.client.store import Store
     from peers.client.writer import Writer
 
 
@@ -250,7 +250,7 @@ class Client:
         Raises:
             UsageError: That is no name.
         """
-        from peers.client.stores.store import Store  # noqa: PLC0415 -- loaded late
+        from peers.client.store import Store  # noqa: PLC0415 -- loaded late
 
         return Store(name, self._requests, self.subscribe, self._publishing.put_nowait, timeout_s)
 

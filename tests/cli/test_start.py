@@ -46,7 +46,8 @@ NOT_FOR_EVERYBODY = (
     "peers.client.consumer_stream",
     "peers.client.journal_stream",  # only for streams that begin in the journal
     "peers.client.history",
-    "peers.client.stores",
+    "peers.client.replica",
+    "peers.client.store",
     "peers.client.writer",
     "peers.stores",
     "peers.values",  # Zeek's types: only for --zeek-event, and stores

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from hub.stores.replica import Replica
-from peers.client.stores import replica as copying
-from peers.client.stores.replica import Copying
+from peers.client import replica as copying
+from peers.client.replica import StoreReplica
 from tests.stores.packed import pack
 
 PAGES = 9
@@ -57,10 +57,10 @@ async def test_further_pages_are_on_their_way_while_one_is_taken_in(monkeypatch:
 
     monkeypatch.setattr(Replica, "take_rows", taking)
     stream: Any = Silent()
-    made = Copying(master.read, stream, "", lambda *_: None, tells_loaded=False)
+    made = StoreReplica(master.read, stream)
     await made.open()
     try:
-        assert len(made.replica.entries) == PAGES
+        assert len(made) == PAGES
     finally:
         await made.close()
     assert ahead[: PAGES - copying._PAGES_AHEAD] == [copying._PAGES_AHEAD] * (PAGES - copying._PAGES_AHEAD)

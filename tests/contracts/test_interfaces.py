@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from cyclopts import App
@@ -103,7 +103,14 @@ def _described(path: str, value: Any) -> Iterator[str]:
             member = inspect.getattr_static(value, name, None)
             if isinstance(member, classmethod | staticmethod):
                 member = member.__func__
-            yield f"{path}.{name}{_signature(member) if inspect.isfunction(member) else ''}"
+            text = _signature(member) if inspect.isfunction(member) else ""
+            yield f"{path}.{name}" + re.sub(r"\bT\b", _item(value), text)
+
+
+def _item(owner: type) -> str:
+    """Return the name of what a generic stream gives."""
+    arguments = [each for base in getattr(owner, "__orig_bases__", ()) for each in get_args(base)]
+    return str(getattr(arguments[-1], "__name__", "T")) if arguments else "T"
 
 
 def _attributes(owner: type) -> set[str]:

@@ -23,8 +23,8 @@ from typing import Any, NamedTuple
 
 from hub.errors import HubError
 from peers.client import Client, connect
-from peers.client.stores.replica import StoreReplica, StoreWatch
-from peers.client.stores.values import StoreChange, StoreChangeKind
+from peers.client.replica import StoreReplica, StoreWatch
+from peers.client.store import StoreChange, StoreChangeKind
 from tests.daemon.hub_process import HubProcess
 from tests.faults.store_writers import (
     Conditional,

@@ -11,7 +11,7 @@ from collections.abc import Awaitable
 from random import Random
 from typing import Any, Protocol
 
-from peers.client.stores.store import Store
+from peers.client.store import Store
 
 __all__ = [
     "Conditional",

@@ -13,7 +13,7 @@ from hub.errors import HubError
 from hub.settings.sections import StoresSettings
 from hub.settings.settings import Settings
 from peers.client import Client, StoreChange, connect
-from peers.client.stores.values import StoreChangeKind
+from peers.client.store import StoreChangeKind
 from peers.values import to_text
 from tests.hubs.eventually import eventually
 from tests.hubs.fixtures import StartHub

@@ -12,7 +12,7 @@ from hub.errors import ClosedError, NoResponderError, RequestFailedError, UsageE
 from hub.settings.sections import StoresSettings
 from hub.settings.settings import Settings
 from peers.client.blocking import BlockingClient, connect
-from peers.client.stores.values import StoreChangeKind
+from peers.client.store import StoreChangeKind
 from peers.values import Count, Set, Table
 from tests.hubs.fixtures import StartHub
 

@@ -13,7 +13,7 @@ from hub.errors import ClosedError, NoResponderError, RequestFailedError, UsageE
 from hub.settings.sections import StoresSettings
 from hub.settings.settings import Settings
 from peers.client import Client, Store, StoreChange, StoreWatch, connect
-from peers.client.stores.values import StoreChangeKind
+from peers.client.store import StoreChangeKind
 from peers.stores.master import Master
 from peers.values import Count, Set, Table, Timespan
 from tests.hubs.eventually import eventually
@@ -125,9 +125,7 @@ async def test_a_watch_gives_what_is_there_and_then_each_change(store: Store) ->
     await store.put("b/1", 1)
     async with store.watch("a/") as changes:
         assert await _take(changes, 1) == [
-            StoreChange(
-                StoreChangeKind.PUT, "a/1", 1, None, changes._copying.replica.entries[b"\xa3a/1"][1], None, True, False
-            )
+            StoreChange(StoreChangeKind.PUT, "a/1", 1, None, changes._replica.entries[b"\xa3a/1"][1], None, True, False)
         ]
         await store.put("b/2", 1)
         await store.put("a/2", 2)

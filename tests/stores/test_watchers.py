@@ -12,7 +12,7 @@ from hub.settings.settings import Settings
 from hub.stores.command import StoreLimits
 from hub.writers import WRITES_PER_TURN
 from peers.client import connect
-from peers.client.stores import replica as watch
+from peers.client import replica as watch
 from peers.stores.keeping import InMemory
 from peers.stores.wire import changes_of, changes_topic
 from peers.wire.control import encode_subscription

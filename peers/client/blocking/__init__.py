@@ -25,11 +25,13 @@ from peers.client.blocking.faces import (
     BlockingHistory,
     BlockingService,
     BlockingServiceName,
+    BlockingStore,
+    BlockingStoreReplica,
+    BlockingStoreWatch,
     BlockingStream,
     BlockingSubscription,
     BlockingWriter,
 )
-from peers.client.blocking.store import BlockingStore, BlockingStoreReplica, BlockingStoreWatch
 from peers.client.dial import Remote
 from peers.client.settings import ClientSettings, Options
 

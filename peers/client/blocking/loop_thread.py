@@ -5,12 +5,9 @@ your threads ─ put ─▶ Mailbox ─ forward ─▶ │ loop thread: Exchange
              ─ call, submit ─────────────▶ │                       │
 ```
 
-Owner: one `BlockingClient`; any thread may call what is not a coroutine, and the coroutines run in the loop thread.
-Invariants: what was put leaves in the order of the calls; `forward` moves all that was put before it was called, so
-that what follows it goes behind; what was put and cannot be sent is counted when the client closes.
-
-Bound: the mailbox (1 MiB), what one look took out of it, and the client's own buffer. Cost: an append under a lock for
-what is put, about 0.1 ms for a call.
+Any thread may call what is not a coroutine; the coroutines run in the loop thread. Messages leave in the order of the
+calls; `forward` moves all that was put before it was called, so that what follows it goes behind. Bound: the mailbox,
+the batch taken out of it, and the client's own buffer. Cost: an append under a lock to put, about 0.1 ms for a call.
 """
 
 from __future__ import annotations
@@ -21,38 +18,122 @@ import contextlib
 import logging
 import threading
 from collections import deque
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, Generic, TypeVar
 
-from hub.errors import ClosedError, HubError, InternalError, RejectedError, RequestTimeoutError, UsageError
+from hub.errors import BusyError, ClosedError, HubError, InternalError, RejectedError, RequestTimeoutError, UsageError
 from hub.request_frame import Status
 from peers.client.dial import Destination
 from peers.client.exchange import Exchange
 from peers.client.publications import Target
 from peers.client.settings import ClientSettings
 from peers.client.values import BadMessage
-from peers.transport.mailbox import Mailbox
 
-__all__ = ["LoopThread"]
+MAILBOX_BYTES = 1024 * 1024
+"""Default limit; a running loop empties it within milliseconds."""
+
+_ITEM_BYTES = 120
+"""Cost of an item beside its payload: a pair (56), a bytes object (33), its place in a list (8), rounded up."""
 
 _log = logging.getLogger("peers.client")
 
 T = TypeVar("T")
 
 
-class LoopThread:
-    """The loop of one client, in a thread of its own.
+class Mailbox(Generic[T]):
+    """A queue of items for a loop.
 
     Args:
-        destination: The hub, and the way to it.
-        settings: Settings of the client.
+        on_mail: Called in the loop when something has come; it must lead to `take`.
+        limit_bytes: Most bytes held, but for a single larger item.
     """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, on_mail: Callable[[], object], limit_bytes: int = MAILBOX_BYTES
+    ) -> None:
+        self._loop = loop
+        self._on_mail = on_mail
+        self._limit_bytes = limit_bytes
+        self._items: list[T] = []
+        """Not empty: the loop was woken."""
+        self._size_bytes = 0
+        self._waiting = 0
+        """Threads that wait in `put`."""
+        self._error: Exception | None = None
+        """The argument of `close`."""
+        self._room = threading.Condition(threading.Lock())
+        """Its lock guards all fields above."""
+
+    def put_nowait(self, item: T, size_bytes: int) -> None:
+        """Add an item; any thread may call it.
+
+        Raises:
+            BusyError: There is no room.
+            Exception: The one that was given to `close`.
+        """
+        with self._room:
+            if not self._has_room(size_bytes):
+                raise BusyError(f"{self._size_bytes} bytes wait for the loop, the limit is {self._limit_bytes}")
+            self._append(item, size_bytes)
+
+    def put(self, item: T, size_bytes: int, timeout_s: float | None = None) -> None:
+        """Add an item, and wait for room. Not for the loop's own thread, which makes room.
+
+        Raises:
+            BusyError: There was no room within `timeout_s`.
+            Exception: The one that was given to `close`.
+        """
+        with self._room:
+            if not self._has_room(size_bytes):
+                self._waiting += 1
+                try:
+                    found = self._room.wait_for(lambda: self._has_room(size_bytes), timeout_s)
+                finally:
+                    self._waiting -= 1
+                if not found:
+                    raise BusyError(f"no room in the mailbox within {timeout_s} s")
+            self._append(item, size_bytes)
+
+    def take(self) -> list[T]:
+        """Remove and return everything; for the loop only."""
+        with self._room:
+            items, self._items = self._items, []
+            self._size_bytes = 0
+            if self._waiting:
+                self._room.notify_all()
+            return items
+
+    def close(self, error: Exception) -> None:
+        """Accept nothing more: `put` raises `error`. Items can still be taken."""
+        with self._room:
+            self._error = error
+            self._room.notify_all()
+
+    def _has_room(self, size_bytes: int) -> bool:
+        """Return whether `put` need not wait. An empty mailbox accepts any item."""
+        if self._error is not None:
+            return True
+        return not self._items or self._size_bytes + size_bytes + _ITEM_BYTES <= self._limit_bytes
+
+    def _append(self, item: T, size_bytes: int) -> None:
+        if self._error is not None:
+            raise self._error.with_traceback(None)
+        if not self._items:
+            try:
+                self._loop.call_soon_threadsafe(self._on_mail)
+            except RuntimeError as error:
+                raise ClosedError("the event loop is closed") from error
+        self._items.append(item)
+        self._size_bytes += size_bytes + _ITEM_BYTES
+
+
+class LoopThread:
+    """The loop of one client, in a thread of its own."""
 
     def __init__(self, destination: Destination, settings: ClientSettings) -> None:
         self._destination = destination
         self._settings = settings
         self._thread = threading.Thread(target=self._run, name=f"hub client {settings.name}".rstrip(), daemon=True)
-        # Done when there is a connection, or the reason why there is none.
         self._ready: concurrent.futures.Future[None] = concurrent.futures.Future()
         self._closing = threading.Lock()
         # Taken from the mailbox, and not yet by the client; only the holder of `_forwarding` takes from it.
@@ -129,8 +210,8 @@ class LoopThread:
             raise ClosedError("the client is closed") from None
 
     def report_bad(self, bad: BadMessage) -> None:
-        """Tell the program of what cannot be read, in the loop thread as everything that it is told."""
-        with contextlib.suppress(RuntimeError):  # the loop has ended, and with it all who could be told
+        """Report it in the loop thread."""
+        with contextlib.suppress(RuntimeError):  # the loop has ended
             self.loop.call_soon_threadsafe(self.exchange.reports.bad, bad)
 
     def _check_outside(self, what: str) -> None:
@@ -211,7 +292,7 @@ class LoopThread:
             await asyncio.wait(callers, timeout=1.0)  # what other threads wait for is answered before the loop ends
 
     async def _pump(self) -> None:
-        """Forward what comes into the mailbox, as fast as the client takes it."""
+        """Forward the mailbox, as fast as the client takes it."""
         try:
             while True:
                 await self._mail.wait()

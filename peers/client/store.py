@@ -2,41 +2,128 @@
 
 Each call is a request. Those of one turn of the loop leave as one frame, and are carried out as one batch: so
 `asyncio.gather` of many puts is nearly as fast as `put_many`.
-
-Owner: one client. No state but `written`. Not here: requests (`peers.client.requests`), copies (`copying`).
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from typing import Any
+from enum import Enum
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hub.errors import HubError, NoResponderError
+from hub.frame import Encoding
+from hub.stores.command import Change, ChangeKind
 from peers.client.requests import TIMEOUT_S, Requests
-from peers.client.stores.replica import StoreReplica, StoreWatch
-from peers.client.stores.values import StoreEntry, StoreState, expiry_ns, value_of
 from peers.client.stream import MessageStream
-from peers.client.values import encode_value
+from peers.client.values import decode_body, encode_value
 from peers.stores.wire import changes_topic, read_topic, write_topic
 
-__all__ = ["MISSING", "Store"]
+if TYPE_CHECKING:
+    from peers.client.replica import StoreReplica, StoreWatch
 
 _SECOND_NS = 1_000_000_000
-MISSING: Any = object()
+
+_MISSING: Any = object()
 """Stands where no value was given: None is one."""
+
+
+class StoreChangeKind(Enum):
+    """What has become of an entry."""
+
+    PUT = "put"
+    """It has a new value, or is new."""
+    ERASE = "erase"
+    EXPIRE = "expire"
+    """Its time was over."""
+    CLEAR = "clear"
+    """All entries are gone."""
+
+
+_KINDS = {
+    ChangeKind.PUT: StoreChangeKind.PUT,
+    ChangeKind.ERASE: StoreChangeKind.ERASE,
+    ChangeKind.EXPIRE: StoreChangeKind.EXPIRE,
+    ChangeKind.CLEAR: StoreChangeKind.CLEAR,
+}
+
+
+class StoreEntry(NamedTuple):
+    """One entry."""
+
+    key: Any
+    value: Any
+    version: int
+    """The number of its last change: for `put(..., if_version=version)`."""
+    expires_s: float | None
+    """In how many seconds it expires; None: never."""
+
+
+class StoreState(NamedTuple):
+    """The state of a store."""
+
+    epoch: int
+    """A store that has lost its entries begins another one, with a higher number."""
+    number: int
+    """Of its last change."""
+    entries: int
+    bytes: int
+    """Of all entries in memory, about."""
+
+
+class StoreChange(NamedTuple):
+    """One change."""
+
+    kind: StoreChangeKind
+    key: Any
+    """None where all entries are gone."""
+    value: Any
+    """None where there is no value any more."""
+    old: Any
+    """The value before; None if there was none."""
+    version: int
+    """The number of the change."""
+    publisher: Any
+    """The user, or else the name of the client, who has asked for it; None if unknown."""
+    present: bool
+    """Whether it is an entry that was there as the watching began."""
+    partial: bool
+    """Whether more of the same state follows, as entries were read, and not each change. The next change that is not
+    partial completes a state that the store had."""
+
+
+def value_of(packed: bytes | None) -> Any:
+    return None if packed is None else decode_body(Encoding.MSGPACK, packed)
+
+
+def change_of(change: Change, *, present: bool, partial: bool) -> StoreChange:
+    is_clear = change.kind == ChangeKind.CLEAR
+    return StoreChange(
+        _KINDS[ChangeKind(change.kind)],
+        None if is_clear else value_of(change.key),
+        value_of(change.value),
+        value_of(change.old),
+        change.number,
+        change.publisher,
+        present,
+        partial,
+    )
+
+
+def expiry_ns(expires_s: float | None) -> int | None:
+    return None if expires_s is None else round(expires_s * _SECOND_NS)
 
 
 class Store:
     """One store.
 
-    All calls raise `RequestError` where the store is not there (`NoResponderError`), may not be asked
+    All calls raise `RequestError` if the store does not exist (`NoResponderError`), may not be asked
     (`NotAllowedError`) or refuses (`RequestFailedError`: the text says why, and nothing was changed); after
     `ConnectionLostError`, `ResponderGoneError` or `RequestTimeoutError` it is unknown whether a command was carried
     out: a store that cannot write its file answers with the last one.
 
     Args:
-        name: Of the store.
-        requests: Of the client.
+        name: Name of the store.
+        requests: Those of the client.
         subscribe: Makes a stream of a topic's messages, not open.
         publish: Publishes a packed value.
         timeout_s: How long an answer may take.
@@ -70,7 +157,7 @@ class Store:
         Args:
             key: Any value.
             value: Any value.
-            expires_s: How long the entry is to live; None: until it is erased.
+            expires_s: How long the entry lives; None: until it is erased.
             if_version: The version that the entry must have; 0: there must be none.
 
         Returns:
@@ -80,7 +167,7 @@ class Store:
         return self._noted(await self._write(command))
 
     def put_nowait(self, key: Any, value: Any, *, expires_s: float | None = None) -> None:
-        """Set the value of a key, without an answer: nobody learns whether it was carried out.
+        """Set the value of a key, without an answer.
 
         Raises:
             BusyError, ClosedError, PeerError: As `Client.publish_nowait`.
@@ -113,12 +200,12 @@ class Store:
         return self._noted(await self._write(command)) is not None
 
     async def erase(self, key: Any, *, if_version: int | None = None) -> bool:
-        """Take an entry away; return whether there was one (with this version, if one is given)."""
+        """Erase an entry; return whether there was one (with this version, if one is given)."""
         command = ["erase", encode_value(key), None, None, if_version]
         return self._noted(await self._write(command)) is not None
 
     async def clear(self) -> None:
-        """Take all entries away."""
+        """Erase all entries."""
         self._noted(await self._write(["clear"]))
 
     async def increment(self, key: Any, by: Any = 1, *, expires_s: float | None = None) -> Any:
@@ -133,9 +220,9 @@ class Store:
         """Put text behind a string; return the new value."""
         return await self._calculate("append", key, text, expires_s)
 
-    async def insert(self, key: Any, member: Any, value: Any = MISSING, *, expires_s: float | None = None) -> Any:
+    async def insert(self, key: Any, member: Any, value: Any = _MISSING, *, expires_s: float | None = None) -> Any:
         """Put a member into a set, or with a value an entry into a table; return the new set or table."""
-        if value is MISSING:
+        if value is _MISSING:
             return await self._calculate("insert", key, member, expires_s)
         return await self._calculate("insert_entry", key, [member, value], expires_s)
 
@@ -185,17 +272,21 @@ class Store:
             yield _entry(value_of(key), value, version, left_ns)
 
     async def state(self) -> StoreState:
-        """Return what the store says of itself."""
+        """Return the state of the store."""
         return StoreState(*await self._read(["state"]))
 
     # Copies.
 
     def watch(self, prefix: str = "") -> StoreWatch:
         """Watch all entries, or those of keys that are strings and begin with a prefix: what is there, then changes."""
+        from peers.client.replica import StoreWatch  # noqa: PLC0415 -- loaded late
+
         return StoreWatch(self._read, self._subscribe(self._changes_topic), prefix)
 
     def replica(self) -> StoreReplica:
         """Copy the store into this process, to read it without asking."""
+        from peers.client.replica import StoreReplica  # noqa: PLC0415 -- loaded late
+
         return StoreReplica(self._read, self._subscribe(self._changes_topic))
 
     # Inside.

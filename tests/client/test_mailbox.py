@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from hub.errors import BusyError, ClosedError
-from peers.transport.mailbox import Mailbox
+from peers.client.blocking.loop_thread import Mailbox
 
 
 async def test_woken_once() -> None:

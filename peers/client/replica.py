@@ -1,35 +1,27 @@
-"""`StoreReplica`: a copy of a store in this process, which is read without asking anybody.
+"""Copies of a store in this process: `StoreReplica`, which is read without a request, and `StoreWatch`, its changes.
 
-Owner: one client. Cost: about 1 µs a read, and the memory of all entries. Not here: how it stays equal to the store
-(`copying`).
+Both hear the changes of the master and ask it for what is missing. Cost of a replica: about 1 µs a read, and the memory
+of all entries.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from hub.errors import ClosedError, HubError, RequestOverflowError, UsageError
 from hub.stores.command import Change, ChangeKind
 from hub.stores.replica import Needs, Replica
 from hub.stores.store import text_begins
-from peers.client.stores.values import StoreChange, change_of, value_of
-from peers.client.stream import MessageStream, Opened
+from peers.client.store import StoreChange, change_of, value_of
+from peers.client.stream import Items, MessageStream, Opened
 from peers.client.values import encode_value
 from peers.stores.operations import canonical_form
 from peers.stores.wire import heard
-
-__all__ = [
-    "BATCH_CHANGES",
-    "CHECK_S",
-    "HELD_CHANGES",
-    "Copying",
-    "StoreReplica",
-    "StoreWatch",
-]
 
 CHECK_S = 1.0
 """How often the master is asked how far it is, seconds."""
@@ -46,52 +38,71 @@ _PAGES_AHEAD = 4
 """How many pages of a snapshot, a quarter of a MiB each, are asked for while the one before is taken in: so hub and
 client work side by side."""
 
+_SECOND_NS = 1_000_000_000
 
-class Copying:
-    """One copy in the making.
+BATCH_CHANGES = 1_000
+"""Most changes of a batch: a few milliseconds."""
+
+HELD_CHANGES = 65_536
+"""How many changes that were not read are held before the store is not read on."""
+
+
+class _Copy(Opened):
+    """A copy in the making.
 
     Args:
-        read: Asks the master something, and returns the answer.
+        read: Asks the master, and returns the answer.
         stream: Of its changes, not open.
         prefix: Only entries whose keys are strings that begin like this are copied; empty: all.
-        on_changes: Called with what was applied, in order, and whether only all of it together makes a state that the
-            store had: it was read as entries.
-        tells_loaded: Whether `on_changes` hears of entries that came with a snapshot.
+        tells_loaded: Whether `_take` gets entries that came with a snapshot.
     """
+
+    _ONCE: ClassVar[str]
 
     def __init__(
         self,
         read: Callable[[list[Any]], Awaitable[Any]],
         stream: MessageStream,
-        prefix: str,
-        on_changes: Callable[[list[Change], bool], object],
+        prefix: str = "",
         *,
-        tells_loaded: bool,
+        tells_loaded: bool = False,
     ) -> None:
         self._read = read
         self._stream = stream
         self._prefix = prefix
         self._packed_prefix = prefix.encode(errors="surrogateescape")
-        self._on_changes = on_changes
-        self.replica = Replica(tells_loaded=tells_loaded)
+        self._replica = Replica(tells_loaded=tells_loaded)
         self._loaded = 0
-        self.error: HubError | None = None
-        """Why nothing comes any more; None as long as it does."""
-        self.room = asyncio.Event()
-        """Set while its owner takes changes."""
-        self.room.set()
+        self._is_open = False
+        # Why nothing comes any more.
+        self._error: HubError | None = None
+        # Set while changes are taken.
+        self._room = asyncio.Event()
+        self._room.set()
         self._needed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        # Those who wait for the next change, or for the end.
+        # Set by each change, and by the end.
         self._advanced = asyncio.Event()
 
+    @abstractmethod
+    def _take(self, changes: list[Change], are_loaded: bool) -> None:  # noqa: FBT001 -- yes or no
+        """Take changes that were applied, none at the end.
+
+        Args:
+            changes: In order.
+            are_loaded: Whether only all of them together make a state that the store had, as they were read as entries.
+        """
+
     async def open(self) -> None:
-        """Begin, and wait for the first state.
+        """Copy the store, and wait until that is done.
 
         Raises:
-            HubError: There is none; nothing is left open.
-            TimeoutError: There is none within some minutes, likewise.
+            RequestError: The store does not exist, or this client may not read it.
+            HubError: The client has ended, or the store cannot be subscribed to.
         """
+        if self._is_open:
+            raise UsageError(self._ONCE)
+        self._is_open = True
         await self._stream.open()
         self._start(self._hear())
         try:
@@ -102,17 +113,8 @@ class Copying:
             raise
         self._start(self._keep())
 
-    async def _fill_first(self) -> None:
-        """Get the first state, also where others are before this one."""
-        async with asyncio.timeout(_FIRST_S):
-            while self.replica.needs is not Needs.NOTHING:
-                try:
-                    await self._fill()
-                except RequestOverflowError:
-                    await asyncio.sleep(_RETRY_S)
-
     async def close(self) -> None:
-        """End it."""
+        """Copy no more."""
         self._end(ClosedError("the store is not copied any more"))
         tasks, self._tasks = self._tasks, []
         for task in tasks:
@@ -120,18 +122,14 @@ class Copying:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._stream.close()
 
-    async def wait_number(self, number: int) -> None:
-        """Wait until the change with this number was applied.
-
-        Raises:
-            HubError: It has ended before.
-        """
-        while self.replica.number < number or not self.replica.is_ready:
-            if self.error is not None:
-                raise self.error
-            self._advanced.clear()
-            self._needed.set()
-            await self._advanced.wait()
+    async def _fill_first(self) -> None:
+        """Get the first state, also where others are before this one."""
+        async with asyncio.timeout(_FIRST_S):
+            while self._replica.needs is not Needs.NOTHING:
+                try:
+                    await self._fill()
+                except RequestOverflowError:
+                    await asyncio.sleep(_RETRY_S)
 
     def _start(self, act: Any) -> None:
         task = asyncio.get_running_loop().create_task(act)
@@ -145,34 +143,31 @@ class Copying:
         self._end(error if isinstance(error, HubError) else ClosedError(f"the store is not copied any more: {error!r}"))
 
     def _end(self, error: HubError) -> None:
-        if self.error is None:
-            self.error = error
-            self._on_changes([], False)
+        if self._error is None:
+            self._error = error
+            self._take([], False)
         self._advanced.set()
 
     def _apply(self, changes: list[Change]) -> None:
-        are_loaded = self.replica.loaded_total != self._loaded
-        self._loaded = self.replica.loaded_total
+        are_loaded = self._replica.loaded_total != self._loaded
+        self._loaded = self._replica.loaded_total
         if changes:
             prefix = self._packed_prefix
             if prefix:
                 changes = [each for each in changes if each.kind == ChangeKind.CLEAR or text_begins(each.key, prefix)]
-            self._on_changes(changes, are_loaded)
+            self._take(changes, are_loaded)
         self._advanced.set()
 
-    # What the master tells.
-
     async def _hear(self) -> None:
-        """Read the stream until it ends."""
         while True:
-            await self.room.wait()
+            await self._room.wait()
             messages = await self._stream.batch()
             if not messages:
                 raise ClosedError("the client is closed")
             for message in messages:
                 epoch, rows = message.value
-                self._apply(self.replica.hear(epoch, self._wanted(rows)))
-            if self.replica.needs is not Needs.NOTHING:
+                self._apply(self._replica.hear(epoch, self._wanted(rows)))
+            if self._replica.needs is not Needs.NOTHING:
                 self._needed.set()
 
     def _wanted(self, rows: Sequence[Any]) -> list[Change]:
@@ -187,8 +182,6 @@ class Copying:
             for change in changes
         ]
 
-    # What the master is asked.
-
     async def _keep(self) -> None:
         """Ask for what is missing, whenever something is, and how far the master is, from time to time."""
         wait_s = CHECK_S
@@ -200,16 +193,16 @@ class Copying:
             except TimeoutError:
                 pass
             self._needed.clear()
-            await self.room.wait()
+            await self._room.wait()
             try:
-                if self.replica.needs is Needs.NOTHING:
+                if self._replica.needs is Needs.NOTHING:
                     await self._check()
-                while self.replica.needs is not Needs.NOTHING:
+                while self._replica.needs is not Needs.NOTHING:
                     await self._fill()
             except ClosedError:
                 raise
             except HubError:
-                if self.error is not None:
+                if self._error is not None:
                     return
                 wait_s = min(_RETRY_MAX_S, _RETRY_S * 2**failures)
                 failures = min(failures + 1, 10)
@@ -219,77 +212,58 @@ class Copying:
     async def _check(self) -> None:
         now_ns = time.monotonic_ns()
         epoch, number, _, _ = await self._read(["state"])
-        self.replica.heard(epoch, number, now_ns)
+        self._replica.heard(epoch, number, now_ns)
         self._advanced.set()
 
     async def _fill(self) -> None:
-        """Ask for what is missing, once."""
-        if self.replica.needs is Needs.SNAPSHOT:
+        if self._replica.needs is Needs.SNAPSHOT:
             await self._load()
             return
-        answer = await self._read(["since", self.replica.number])
+        answer = await self._read(["since", self._replica.number])
         if answer is None:
-            self.replica.forgotten()
+            self._replica.forgotten()
         else:
             epoch, _, rows = answer
-            self._apply(self.replica.hear(epoch, self._wanted(rows)))
+            self._apply(self._replica.hear(epoch, self._wanted(rows)))
 
     async def _load(self) -> None:
         """Read a snapshot. Where it is lost on the way, the replica goes on needing one."""
         ahead: deque[asyncio.Future[Any]] = deque()
         try:
             epoch, reading, first, number, rows = await self._read(["rows", self._prefix, True])
-            self.replica.begin(epoch, first)
+            self._replica.begin(epoch, first)
             while True:
                 while reading and len(ahead) < _PAGES_AHEAD:
                     ahead.append(asyncio.ensure_future(self._read(["more", reading])))
                     ahead[-1].add_done_callback(_looked_at)
                 await asyncio.sleep(0)  # until it has run, a task has asked nothing, and the hub would wait meanwhile
-                self.replica.take_rows(rows)
+                self._replica.take_rows(rows)
                 if not reading:
                     break
                 _, reading, _, number, rows = await ahead.popleft()
         except HubError:
-            self.replica.forgotten()
+            self._replica.forgotten()
             raise
         finally:
             for asked in ahead:
                 asked.cancel()
-        self._apply(self.replica.finish(number))
+        self._apply(self._replica.finish(number))
 
 
 def _looked_at(asked: asyncio.Future[Any]) -> None:
-    """Take note of what a page that nobody waits for has failed with: it was asked for behind the last one."""
+    """Look at the error of a page that was asked for behind the last one: else asyncio complains of it."""
     if not asked.cancelled():
         asked.exception()
 
 
-_SECOND_NS = 1_000_000_000
-
-
-class StoreReplica(Opened):
+class StoreReplica(_Copy):
     """Made by `Store.replica`; use it with `async with`, or call `open` and `close`."""
 
-    def __init__(self, read: Callable[[list[Any]], Awaitable[Any]], stream: MessageStream) -> None:
-        self._copying = Copying(read, stream, "", self._ignore, tells_loaded=False)
-        self._replica = self._copying.replica
-        self._is_open = False
-
-    async def open(self) -> None:
-        """Copy the store, and wait until that is done.
-
-        Raises:
-            RequestError: The store is not there, or this client may not read it.
-            HubError: The client has ended, or the store cannot be subscribed to.
-        """
-        if self._is_open:
-            raise UsageError("a replica is opened once; make another one")
-        self._is_open = True
-        await self._copying.open()
+    _ONCE = "a replica is opened once; make another one"
 
     async def close(self) -> None:
         """Copy no more. What is there can still be read; it grows old."""
-        await self._copying.close()
+        await super().close()
 
     def get(self, key: Any, default: Any = None) -> Any:
         """Return the value of a key as it is in this copy, `default` if there is none."""
@@ -330,75 +304,55 @@ class StoreReplica(Opened):
             TimeoutError: It has not come in time.
             HubError: The client, or the copy, has ended.
         """
-        if self._copying.error is not None and self._replica.number < version:
-            raise ClosedError("the replica is closed")
         async with asyncio.timeout(timeout_s):
-            await self._copying.wait_number(version)
+            while self._replica.number < version or not self._replica.is_ready:
+                if self._error is not None:
+                    raise ClosedError("the replica is closed") if isinstance(self._error, ClosedError) else self._error
+                self._advanced.clear()
+                self._needed.set()
+                await self._advanced.wait()
         return self
 
-    def _ignore(self, _: list[Change], __: bool) -> None:  # noqa: FBT001 -- a callback
-        """Nobody is told."""
+    def _take(self, changes: list[Change], are_loaded: bool) -> None:  # noqa: FBT001 -- yes or no
+        """Do nothing: the replica has applied them."""
 
 
-BATCH_CHANGES = 1_000
-"""Most changes of a batch: a few milliseconds."""
-
-HELD_CHANGES = 65_536
-"""How many changes that were not read are held before the store is not read on."""
-
-
-class StoreWatch(Opened):
+class StoreWatch(_Copy, Items[StoreChange]):
     """Made by `Store.watch`; use it with `async with`, or call `open` and `close`."""
 
+    _ONCE = "a watch is opened once; watch again for another one"
+
     def __init__(self, read: Callable[[list[Any]], Awaitable[Any]], stream: MessageStream, prefix: str) -> None:
-        self._copying = Copying(read, stream, prefix, self._take, tells_loaded=True)
-        # What was not read, each with `present` and `partial`.
+        super().__init__(read, stream, prefix, tells_loaded=True)
+        # Unread changes, each with `present` and `partial`.
         self._changes: deque[tuple[Change, bool, bool]] = deque()
         self._is_present = True
         self._some = asyncio.Event()
-        self._is_open = False
 
     async def open(self) -> None:
         """Begin to watch.
 
         Raises:
-            RequestError: The store is not there, or this client may not read it.
+            RequestError: The store does not exist, or this client may not read it.
             HubError: The client has ended, or the store cannot be subscribed to.
         """
-        if self._is_open:
-            raise UsageError("a watch is opened once; watch again for another one")
-        self._is_open = True
-        await self._copying.open()
+        await super().open()
         self._is_present = False
 
     async def close(self) -> None:
         """End it; what was not read is thrown away."""
         self._changes.clear()
-        await self._copying.close()
+        await super().close()
 
     def __aiter__(self) -> Self:
         if not self._is_open:
             raise UsageError("the watch is not open: write `async with store.watch() as changes:`")
         return self
 
-    async def __anext__(self) -> StoreChange:
-        """Return the next change.
-
-        Cancellation: loses nothing.
-
-        Raises:
-            StopAsyncIteration: The watch, or the client, is closed.
-            HubError: The client has ended with an error.
-        """
-        try:
-            return await self.receive()
-        except ClosedError:
-            raise StopAsyncIteration from None
-
     @property
     def ended(self) -> bool:
         """Whether nothing more comes: the watch, or the client, is closed, and all is read."""
-        return isinstance(self._copying.error, ClosedError) and not self._changes
+        return isinstance(self._error, ClosedError) and not self._changes
 
     async def receive(self) -> StoreChange:
         """Return the next change, waiting for one.
@@ -427,7 +381,7 @@ class StoreWatch(Opened):
     async def _some_there(self) -> bool:
         """Wait for a change; return False once there is none to come."""
         while not self._changes:
-            error = self._copying.error
+            error = self._error
             if isinstance(error, ClosedError):
                 return False
             if error is not None:
@@ -439,13 +393,13 @@ class StoreWatch(Opened):
     def _take_first(self) -> StoreChange:
         change, present, partial = self._changes.popleft()
         if len(self._changes) < HELD_CHANGES // 2:
-            self._copying.room.set()
+            self._room.set()
         return change_of(change, present=present, partial=partial)
 
-    def _take(self, changes: list[Change], are_loaded: bool) -> None:  # noqa: FBT001 -- a callback
+    def _take(self, changes: list[Change], are_loaded: bool) -> None:  # noqa: FBT001 -- yes or no
         last = len(changes) - 1 if are_loaded else 0
         present = self._is_present
         self._changes.extend((change, present, place < last) for place, change in enumerate(changes))
         if len(self._changes) >= HELD_CHANGES:
-            self._copying.room.clear()
+            self._room.clear()
         self._some.set()
