@@ -1,16 +1,14 @@
-"""`BridgeConversation`: what a connection to a Zeek's WebSocket server carries; in the hub, the Zeek is a leaf.
+"""`BridgeConversation`: a connection to a Zeek's WebSocket server; in the hub, the Zeek is a leaf.
 
 ```
-BridgeSession ─▶ Opened   ─▶ core.attach, ask for what the hub wants
+BridgeSession ─▶ Opened   ─▶ core.attach, subscribe to the hub's filter
              └─▶ Incoming ─▶ core.publish
 handler ── render ──▶ JSON texts
 core ─ on_filter ─▶ Wanted ── not covered ──▶ close, to be connected again; at most once in RENEW_S
 ```
 
-Owner: one `Connection`. Invariant: the Zeek is a leaf from the handshake until the connection is over.
-
-The hub asks for what its clients and peers want. What the Zeek sends between the end of one connection and the ack of
-the next is not seen: whoever cannot have that subscribes to what covers all that it will want.
+Events between the end of one connection and the ack of the next are missed: a client that cannot have that subscribes
+to a prefix that covers all of its later ones.
 """
 
 from __future__ import annotations
@@ -34,13 +32,13 @@ from peers.websocket.zeek.codec import Wanted, texts
 from peers.wire.events import Closing
 
 RENEW_S = 5.0
-"""A connection is not replaced by one with other prefixes before it is so old, seconds: each costs a gap."""
+"""A connection is not replaced by one with other prefixes before this age, seconds: each costs a gap."""
 
 _MESSAGE_EVENTS = 2
 """What a message of the Zeek costs of a turn's share: its JSON is converted, about 20 µs."""
 
 _REFUSED_EVENTS = 6
-"""What a message costs that is not taken: it is logged, about 60 µs."""
+"""What a rejected message costs: it is logged, about 60 µs."""
 
 _BYTES_PER_EVENT = 512
 """Bytes of a message that cost as much as one event more."""
@@ -53,8 +51,8 @@ class BridgeConversation:
         node: The hub.
         queue: Queue of the leaf.
         endpoint: Of the Zeek.
-        publish: Prefixes of what is sent to it.
-        connection: That carries it.
+        publish: Prefixes of messages for the Zeek.
+        connection: Its connection.
     """
 
     __slots__ = (
@@ -87,9 +85,8 @@ class BridgeConversation:
         self._wanted = Wanted()
         self._renewed_s = node.loop.time()
         self._renewal: asyncio.TimerHandle | None = None
-        """Set while the connection is to be replaced, and has not been."""
         self.is_acknowledged = False
-        """Whether the Zeek has heard what is wanted."""
+        """Whether the Zeek has acknowledged the subscriptions."""
         self.is_renewed = False
         """Whether this connection was ended so that another one asks for other topics."""
         self.session = BridgeSession(endpoint.host, endpoint.port, node.settings.limits.frame_bytes)
@@ -100,13 +97,13 @@ class BridgeConversation:
         return self.session.phase is Phase.OPEN
 
     def begin(self, refusal: str) -> None:
-        """Ask for the WebSocket, which the session has done already."""
+        """Do nothing: the session has the handshake ready."""
         self._connection.far_side_closes = True
         if refusal:
             self._connection.end(CloseCode.TRY_AGAIN_LATER, refusal)
 
     def end_of_stream(self) -> None:
-        """Say nothing: a Zeek that goes without Close wants to hear no more."""
+        """Do nothing: a Zeek that closes without Close wants no answer."""
 
     # What the session reports.
 
@@ -140,7 +137,7 @@ class BridgeConversation:
         return _MESSAGE_EVENTS + len(incoming.frame) // _BYTES_PER_EVENT
 
     def _join(self) -> None:
-        """Become a leaf, which tells what the hub wants, and ask for that."""
+        """Become a leaf, and subscribe to the hub's filter."""
         connection, core = self._connection, self._node.core
         enter_zeek(self._node, connection, dialled=True)
         rights = rights_of(self._node, connection)
@@ -153,7 +150,6 @@ class BridgeConversation:
         core.subscribe(handler, self._publish)
 
     def _start(self, acknowledged: Acknowledged) -> None:
-        """The Zeek has heard what is wanted."""
         self.is_acknowledged = True
         connection = self._connection
         if connection.handler is not None:
@@ -165,7 +161,7 @@ class BridgeConversation:
         self._renew_if_need_be()
 
     def _tell(self, failure: Failure) -> int:
-        """A message is lost: one that the Zeek does not take, or one of its own that the hub does not."""
+        """A message was rejected, by the Zeek or by this hub."""
         if not failure.outward:
             self._node.rejected_messages += 1
         event = "zeek refused a message" if failure.outward else "message of zeek refused"
@@ -180,7 +176,7 @@ class BridgeConversation:
             self._renew_if_need_be()
 
     def _renew_if_need_be(self) -> None:
-        """See to it that a Zeek that was not asked for all that is wanted will be. Changes until then are one."""
+        """Plan another connection if the Zeek was not asked for all of the hub's filter."""
         if self._renewal is None and not self.session.closed and not self._wanted.is_covered:
             loop = self._node.loop
             self._renewal = loop.call_at(max(self._renewed_s + RENEW_S, loop.time()), self._renew)
@@ -206,15 +202,15 @@ class BridgeConversation:
         return [outgoing] if outgoing else []
 
     def render_items(self, items: list[Item]) -> list[bytes]:  # noqa: ARG002 -- a leaf neither asks nor serves
-        """There are none."""
+        """Return nothing."""
         return []
 
     def render_gap(self, lost_messages: int) -> bytes:  # noqa: ARG002 -- as above
-        """The API has no word for it: the log and `$hub/overflow` tell."""
+        """Return nothing: the log and `$hub/overflow` tell."""
         return b""
 
     def write_more(self) -> None:
-        """Nothing is put off."""
+        """Do nothing."""
 
     # Ends.
 
@@ -223,7 +219,7 @@ class BridgeConversation:
         self.session.ping()
 
     def time_out(self) -> None:
-        """The Zeek has not acknowledged what is wanted."""
+        """The Zeek has not acknowledged the subscriptions."""
         text = f"no ack within {self._node.settings.limits.handshake_s:g} s"
         self._connection.end(CloseCode.PROTOCOL_ERROR, text)
 
@@ -237,10 +233,10 @@ class BridgeConversation:
         return f"{text} ({int(code)})"
 
     def leave(self, reason: str) -> None:  # noqa: ARG002 -- the core announces it
-        """Replace nothing any more."""
+        """Plan no other connection."""
         if self._renewal is not None:
             self._renewal.cancel()
             self._renewal = None
 
     def conclude(self) -> None:
-        """Nothing more is to be done."""
+        """Do nothing."""

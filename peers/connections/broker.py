@@ -1,15 +1,13 @@
-"""`BrokerConversation`: a peering with a Broker endpoint, with TLS or without.
+"""`BrokerConversation`: a peering with a Broker endpoint.
 
 ```
-Session ─▶ FilterChanged ─▶ FarSubscriptions ─▶ core.subscribe, bit by bit
+Session ─▶ FilterChanged ─▶ FarSubscriptions ─▶ core.subscribe, in steps
        ├─▶ PeerKnown     ─▶ Registry: go on, wait, or be dropped
        └─▶ Envelope      ─▶ StoreEnd: to the Zeeks that have the other end of the store
 handler ── render ──▶ data envelopes
 core ─ on_filter ─▶ announce, some ms later ─▶ routing_update
-core.leaves ─ on_gateway ─▶ ask for all that is wanted, or for nothing: another hub of the mesh is its gateway
+core.leaves ─ on_gateway ─▶ announce everything, or nothing: another hub of the mesh is its gateway
 ```
-
-Owner: one `Connection`. A handshake has a time limit, which Broker has not, and a silent peer is pinged.
 """
 
 from __future__ import annotations
@@ -40,23 +38,17 @@ from peers.zeek.broker.reading import Skipped
 from peers.zeek.broker.session import GOODBYE_BYTES, Drained, Ended, Event, FilterChanged, Peered, PeerKnown, Session
 
 STEP_PREFIXES = 500
-"""Prefixes that are taken in or let go in one turn: about 8 ms."""
+"""Prefixes that are subscribed or unsubscribed in one turn: about 8 ms."""
 
 _COMPARED_PER_STEP = 50
-"""Comparing a prefix takes so much less time than taking it in."""
+"""Comparing a prefix takes so much less time."""
 
 _AT_ONCE_PREFIXES = 10_000
 """A larger filter has taken long enough to read: it is compared in a turn of its own."""
 
 
 class FarSubscriptions:
-    """The subscriptions of one peer.
-
-    Args:
-        core: Of the hub.
-        handler: Of the peer.
-        later: Calls a function after this turn of the loop.
-    """
+    """The subscriptions of one peer; `later` calls a function after this turn of the loop."""
 
     __slots__ = ("_core", "_due", "_handler", "_later", "_steps", "_targets", "_wanted")
 
@@ -70,7 +62,7 @@ class FarSubscriptions:
         self._due = False
 
     def replace(self, prefixes: Sequence[str]) -> None:
-        """Subscribe to these and to nothing else. The hub's own topics are left out: they are for this hub only."""
+        """Subscribe to these and to nothing else. The hub's own topics are left out."""
         self._targets.append(prefixes)
         if self._due:
             return
@@ -84,7 +76,6 @@ class FarSubscriptions:
         self._later(self._go_on)
 
     def _go_on(self) -> None:
-        """Do a turn's share."""
         self._due = False
         left = STEP_PREFIXES
         while left > 0 and not self._handler.closed and (self._steps or self._targets):
@@ -107,7 +98,7 @@ class FarSubscriptions:
         return len(prefixes)
 
     def _compare(self) -> int:
-        """Cut what the next filter changes into steps."""
+        """Cut the changes of the next filter into steps."""
         wanted = dict.fromkeys(prefix for prefix in self._targets.popleft() if not prefix.startswith(RESERVED))
         # First what is new: what a broader prefix replaces is never without either.
         added = [prefix for prefix in wanted if prefix not in self._wanted]
@@ -121,7 +112,7 @@ class FarSubscriptions:
 
 
 GOODBYE_S = 3.0
-"""How long the answer to a goodbye is waited for, seconds; as Broker does."""
+"""How long to wait for the answer to a goodbye, seconds; as Broker does."""
 
 _ANNOUNCE_S = 0.02
 """How long changes of the hub's filter are collected before a peer is told, seconds."""
@@ -136,20 +127,13 @@ _CODES = {
     CloseCode.PROTOCOL_ERROR: BrokerCode.PEER_TIMEOUT,
     CloseCode.GOING_AWAY: BrokerCode.SHUTTING_DOWN,
 }
-"""What Broker calls the ends that this side may bring about; all others are unspecified."""
+"""Broker's codes for the ends of this side; all others are unspecified."""
 
 
 def broker_connection(
     peerings: Peerings, queue: QueueLimits, *, dialled: bool = False, address: str = ""
 ) -> Connection:
-    """Make a connection to a Broker endpoint.
-
-    Args:
-        peerings: Of the hub that it belongs to.
-        queue: Queue of its handler.
-        dialled: Whether this side connects.
-        address: Where to, if it does.
-    """
+    """Make a connection to a Broker endpoint; with an address if this side connects."""
     return Connection(
         peerings.node,
         lambda connection: BrokerConversation(peerings, queue, connection, dialled=dialled),
@@ -198,23 +182,21 @@ class BrokerConversation:
             handshake_limit_bytes=limits.handshake_bytes,
         )
         self._subscriptions: FarSubscriptions | None = None
-        """What the far side wants, once it is peered."""
         self._asked: set[str] = set()
-        """What this hub wants of the far side."""
+        """The prefixes that this hub subscribes to at the far side."""
         self._announcing: asyncio.TimerHandle | None = None
-        """Set while the far side is to be told of that, and was not."""
+        """Set while the far side is to be told of them."""
         self._gateway = Gateway(node, self._turn_over)
-        """Which hub is the gateway of the far side."""
         self._stores = StoreEnd(peerings.stores, connection, self.session, self._announce_soon)
         """Its part in data stores, while this hub is its gateway."""
         self._far_filter: tuple[str, ...] = ()
-        """What the far side has asked for last, which counts while this hub is its gateway."""
+        """The last filter of the far side, which counts while this hub is its gateway."""
         self._closing_code = 0
         """The hub's code, once this side has ended the peering, or has said goodbye."""
 
     @property
     def far_name(self) -> str:
-        """The id of the far side, empty before it has said it."""
+        """The id of the far side."""
         return endpoint_text(self.session.peer_id)
 
     @property
@@ -223,7 +205,7 @@ class BrokerConversation:
         return self._connection.handler is not None
 
     def begin(self, refusal: str) -> None:
-        """Say the first word, which the session has at hand: a probe, or hello if this side has dialled."""
+        """Do nothing: the session has the first word ready."""
         if refusal:
             self._connection.end(CloseCode.TRY_AGAIN_LATER, refusal)
 
@@ -260,7 +242,7 @@ class BrokerConversation:
         return 1
 
     def _claim(self, peer_id: bytes) -> None:
-        """Ask for the place of the endpoint that the far side says it is, if it is somebody who may come in."""
+        """Ask for the place of the endpoint of this id, if the Zeek is authenticated."""
         try:
             enter_zeek(self._node, self._connection, dialled=self._dialled)
         except NotRecognisedError as error:
@@ -286,7 +268,6 @@ class BrokerConversation:
         self._connection.linger()
 
     def _greet(self, peered: Peered) -> None:
-        """The handshake is done: take the far side in."""
         node, connection = self._node, self._connection
         address = connection.address
         handler = Handler(connection, role=Role.LEAF, limits=self._queue, name=self.far_name, address=address)
@@ -309,7 +290,6 @@ class BrokerConversation:
             self._gateway.log(self.far_name)
 
     def _finish(self, ended: Ended) -> None:
-        """The session says that it is over."""
         connection = self._connection
         reason = connection.reason or f"{ended.text} (Broker code {int(ended.code)}, {ended.code.name.lower()})"
         if ended.by_far_side:
@@ -322,7 +302,7 @@ class BrokerConversation:
     # Who is its gateway.
 
     def _come(self) -> None:
-        """This is the connection that is to be peered: go on once others have had time to say that they have it."""
+        """Go on once other hubs have had time to say that they have this endpoint."""
         if self._gateway.claim(self.session.peer_id, partial(self._connection.guard, self._go_on)):
             self._proceed()
 
@@ -337,7 +317,7 @@ class BrokerConversation:
         self.session.proceed()
 
     def _turn_over(self) -> None:
-        """Ask the far side for what is wanted, and hear what it asks for; or neither any more."""
+        """This hub has become the gateway, or is it no longer."""
         if self._connection.handler is not None:
             self._connection.guard(self._turn_over_peered)
 
@@ -359,7 +339,7 @@ class BrokerConversation:
     # What this hub wants of the far side.
 
     def _ask(self, change: Change) -> None:
-        """The hub's filter has changed; the far side is told a little later, together with what changes meanwhile."""
+        """The hub's filter has changed; the far side is told a little later, together with later changes."""
         self._asked.update(change.added)
         self._asked.difference_update(change.removed)
         if self._announcing is None:
@@ -403,15 +383,15 @@ class BrokerConversation:
         return parts
 
     def render_items(self, items: list[Item]) -> list[bytes]:  # noqa: ARG002 -- a leaf neither asks nor serves
-        """There are none."""
+        """Return nothing."""
         return []
 
     def render_gap(self, lost_messages: int) -> bytes:  # noqa: ARG002 -- as above
-        """Broker has no word for it: the log and `$hub/overflow` tell."""
+        """Return nothing: the log and `$hub/overflow` tell."""
         return b""
 
     def write_more(self) -> None:
-        """Write commands of stores that wait. Changes of the filter look again by themselves."""
+        """Write commands of stores that wait."""
         waiting = self._stores.take_waiting()
         if waiting:
             self._connection.write(waiting)
@@ -428,7 +408,7 @@ class BrokerConversation:
         self._connection.end(CloseCode.PROTOCOL_ERROR, text)
 
     def drain(self, text: str) -> None:
-        """The hub stops: a peer says when it has read all; whoever is none yet is dropped."""
+        """The hub stops: a peer says when it has read all; others are dropped."""
         connection = self._connection
         if connection.handler is None:
             connection.end(CloseCode.GOING_AWAY, "shutting down")
@@ -446,7 +426,7 @@ class BrokerConversation:
         return f"{text} ({int(code)})"
 
     def leave(self, reason: str) -> None:
-        """The far side is no part of the hub any more; tell so, once."""
+        """Report the end of the peering, once."""
         peer_id, address = self.session.peer_id, self._connection.address
         handler = self._connection.handler
         if handler is not None and handler.id in self._node.core.handlers:
@@ -464,5 +444,5 @@ class BrokerConversation:
             self._announcing = None
 
     def conclude(self) -> None:
-        """Let go of what knows this."""
+        """Drop references."""
         self._stores.conclude()

@@ -1,16 +1,14 @@
-"""What all connections of a hub to Broker endpoints share: `Peerings`, and the `Gateway` and `Registry` of endpoints.
+"""`Peerings`: all connections of a hub to Broker endpoints, with the `Gateway` and the `Registry` of endpoints.
 
 The registry decides which of two connections to one endpoint stays. The gateway is the one hub of the mesh that
 exchanges messages with an endpoint:
 
 ```
-claim ─▶ core.leaves ─▶ told to the mesh ─ GATEWAY_S later, by when others have told theirs ─▶ the handshake goes on
+claim ─▶ core.leaves ─▶ told to the mesh ─ GATEWAY_S later, when others have told theirs ─▶ the handshake goes on
                    └──▶ on_turn, whenever this hub becomes the gateway, or is it no longer
 ```
 
-A hub that has links waits in the handshake, so nothing comes twice while two hubs are peered with one endpoint. The
-core knows of the endpoint from `claim` to `release`. Owner of the state: the hub's event loop. Cost: a batch is brought
-into Broker's form once for all peers.
+A hub that has links waits in the handshake, so nothing comes twice while two hubs are peered with one endpoint.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ from peers.zeek.broker.writing import data_envelopes
 
 
 class Verdict(Enum):
-    """What becomes of a connection whose far side has said who it is."""
+    """What becomes of a connection whose far side has told its id."""
 
     PROCEED = "go on with the handshake"
     WAIT = "another connection to that endpoint is in its handshake"
@@ -58,11 +56,8 @@ class _Claims:
 
     def __init__(self, holder: Claimant) -> None:
         self.holder = holder
-        """The connection that is peered, or goes through its handshake; when it is released, the next one follows."""
         self.peered = False
-        """True from the end of the holder's handshake until the holder is released."""
         self.waiting: list[Claimant] = []
-        """Connections that wait for the holder, in their order; empty once it is peered."""
 
 
 class Registry:
@@ -72,7 +67,6 @@ class Registry:
 
     def __init__(self) -> None:
         self._claims: dict[bytes, _Claims] = {}
-        """The connections to each endpoint, by its id; an endpoint without connections has no entry."""
 
     def __len__(self) -> int:
         """Return how many endpoints are peered."""
@@ -97,7 +91,7 @@ class Registry:
         return Verdict.WAIT
 
     def settle(self, endpoint_id: bytes) -> None:
-        """Take note that the holder's handshake is done: connections that wait for it give way."""
+        """The holder's handshake is done: connections that wait for it give way."""
         claims = self._claims[endpoint_id]
         claims.peered = True
         waiting, claims.waiting = claims.waiting, []
@@ -105,7 +99,7 @@ class Registry:
             other.give_way()
 
     def release(self, endpoint_id: bytes, claimant: Claimant) -> None:
-        """Forget a connection that is over; this is harmless if it neither was the holder nor waited."""
+        """Forget a connection that is over; harmless if it neither was the holder nor waited."""
         claims = self._claims.get(endpoint_id)
         if claims is None:
             return
@@ -122,21 +116,15 @@ class Registry:
 
 
 GATEWAY_S = 0.25
-"""How long claims of other hubs to the same endpoint are waited for, seconds: what is announced
-crosses a mesh in far less."""
+"""How long to wait for claims of other hubs to the same endpoint, seconds: an announcement crosses a mesh in far less.
+"""
 
 
-def _nothing() -> None:
-    """Stand in for whoever is told of turns, once nobody is."""
+def _nothing() -> None: ...
 
 
 class Gateway:
-    """Of one endpoint.
-
-    Args:
-        node: This hub.
-        on_turn: Called when this hub has become the gateway, or is it no longer.
-    """
+    """The gateway of one endpoint; `on_turn` is called when this hub becomes it, or is it no longer."""
 
     __slots__ = ("_endpoint", "_node", "_on_turn", "_waiting", "hub")
 
@@ -144,9 +132,7 @@ class Gateway:
         self._node = node
         self._on_turn = on_turn
         self._endpoint = b""
-        """Its id, while it is claimed."""
         self._waiting: asyncio.TimerHandle | None = None
-        """Set while claims of others are waited for."""
         self.hub = b""
         """The id of the hub that is the gateway; empty before `claim`."""
 
@@ -156,12 +142,7 @@ class Gateway:
         return self.hub == self._node.id
 
     def claim(self, endpoint: bytes, on_known: Callable[[], object]) -> bool:
-        """Claim an endpoint.
-
-        Returns:
-            Whether it is known already who is the gateway; otherwise `on_known` is called when it is. A hub without
-            links has nobody to wait for.
-        """
+        """Claim an endpoint; return whether its gateway is known already, else `on_known` is called when it is."""
         core = self._node.core
         self._endpoint = endpoint
         self.hub = core.leaves.claim(endpoint, self._node.wall_us(), self._turn)
@@ -181,7 +162,7 @@ class Gateway:
         self._node.core.leaves.join(self._endpoint, handler)
 
     def release(self) -> None:
-        """The endpoint is gone, or was never peered; once or more."""
+        """The endpoint is gone, or was never peered; may be called several times."""
         if self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None
@@ -191,7 +172,7 @@ class Gateway:
         self._on_turn = _nothing  # so that whoever is told of turns is freed at once
 
     def log(self, name: str) -> None:
-        """Tell people who the gateway is."""
+        """Log which hub is the gateway."""
         record = self._node.core.mesh.records.get(self.hub)
         event = "this hub is the gateway of a Zeek now" if self.is_here else "a Zeek is left to another hub"
         self._node.log.info(event, name=name, hub=self.hub.hex(), hub_name="" if record is None else record.name)
@@ -207,11 +188,7 @@ def endpoint_text(endpoint_id: bytes) -> str:
 
 
 class Peerings:
-    """The Zeek side of a hub.
-
-    Args:
-        node: The hub.
-    """
+    """The Zeek side of a hub."""
 
     def __init__(self, node: Node) -> None:
         self.node = node
@@ -231,7 +208,7 @@ class Peerings:
         return data_envelopes(batch, self.own_id, from_msgpack)
 
     def fail_tls(self, address: str, reason: str) -> None:
-        """A far side has connected to a listener with TLS, and no handshake came about."""
+        """A TLS handshake at a listener has failed."""
         self.node.zeek_tls_failures += 1
         self.node.log.warning("TLS handshake with a Zeek failed", address=address, reason=reason)
 

@@ -1,4 +1,4 @@
-"""`Stores`, `StoreEnd`: the data stores of Zeeks and of this hub, as one hub forwards their commands.
+"""`Stores`, `StoreEnd`: forwarding of data stores between Zeeks, and the stores of this hub that take part.
 
 ```
 a peering ─▶ StoreEnd.hear ─▶ Forwarder ─▶ StoreEnd.deliver of another peering ─▶ session, or a queue until it reads
@@ -6,14 +6,10 @@ a peering ─▶ StoreEnd.hear ─▶ Forwarder ─▶ StoreEnd.deliver of anoth
                                   └─▶ Clone: a store of this hub that follows a Zeek's (`zeek.clones`)
 ```
 
-The forwarder knows the hub's masters as one more peer, and its clones as another: so a clone at a Zeek cannot tell a
-store of the hub from one at another Zeek. A C++ clone follows one entity at one endpoint for as long as it lives: so
-stores in files keep the hub's endpoint id.
-
-Commands are put before messages: they are few, and a channel that gets none for 50 s is given up. What a peer does not
-read waits in a queue of its own; the newest is dropped when that is full, as the channel sends it again.
-
-Owner: the hub's event loop. A peering takes part while this hub is the gateway of its endpoint.
+The forwarder knows the hub's masters as one more peer, and its clones as another. A C++ clone follows one entity at one
+endpoint for as long as it lives, so stores in files keep the hub's endpoint id. Commands are written before messages:
+they are few, and a channel without any for 50 s is given up. The newest command for a slow peer is dropped when its
+queue is full, as the channel sends it again. A peering takes part while this hub is the gateway of its endpoint.
 """
 
 from __future__ import annotations
@@ -49,29 +45,24 @@ from peers.zeek.broker.stores.command import (
 from peers.zeek.broker.stores.master import Master, MasterLimits
 
 QUEUE_COMMANDS: Final = 1024
-"""Most commands that wait for one peer that does not read."""
+"""Most commands that wait for one slow peer."""
 
 QUEUE_BYTES: Final = 16 * 1024 * 1024
-"""Most bytes of these; one that is alone may be as long as a frame."""
+"""Most bytes of these; a single one may be as long as a frame."""
 
 _TOLD_REFUSALS = 100
-"""Most stores, and users, of which the log says that something was refused; all are counted."""
+"""Most stores, and users, whose rejections are logged; all are counted."""
 
 _TOLD_STORES = 20
 """Most stores that one line of the log names."""
 
 _ENDPOINT = "zeek endpoint"
-"""The note of the hub's endpoint id."""
 
 
 class _OwnEnd:
-    """The stores of this hub behind its forwarder: a peer with an id that no Zeek sees.
-
-    See `peers.zeek.broker.stores.forwarder.End`.
-    """
+    """The stores of this hub as a peer with an id that no Zeek sees. See `peers.zeek.broker.stores.forwarder.End`."""
 
     user = None
-    """What the hub tells is charged to the users who have written it."""
 
     def __init__(self, node: Node, namespace: str) -> None:
         self._node = node
@@ -89,11 +80,9 @@ class _OwnEnd:
             self._node.zeek_stores.join(self.id, self, [topic.decode() for topic in self.by_topic], is_own=True)
 
     def send(self, topic: str, to: bytes, command: bytes) -> None:
-        """Send a command of one of the stores."""
         self._node.zeek_stores.hear(self.id, Envelope(self.id, to, EnvelopeType.COMMAND, topic.encode(), command))
 
     def tick(self) -> None:
-        """Let a tick pass."""
         for end in self.by_topic.values():
             end.tick()
 
@@ -125,34 +114,26 @@ class _OwnEnd:
 
 
 class Stores:
-    """Of one hub, between all its Broker peers.
-
-    Args:
-        node: The hub.
-    """
+    """Data stores between all Broker peers of one hub."""
 
     __slots__ = ("_announce", "_clones", "_held_bytes", "_masters", "_objects", "_refused", "_timer", "_told", "node")
 
     def __init__(self, node: Node) -> None:
         self.node = node
         self._announce: set[Callable[[], object]] = set()
-        """What each peering that takes part does when it has other topics to announce."""
         self._timer: asyncio.TimerHandle | None = None
-        """The next tick; None while none is needed."""
         self._masters = _OwnEnd(node, "data stores")
         self._clones = _OwnEnd(node, "copies of data stores")
         self._objects = count(node.wall_us() * 1_000)
         """Numbers of entities: others after each start, as a Zeek may still know those of the last one."""
         self._held_bytes = 0
-        """What masters hold for their clones, as it was charged last."""
+        """Bytes that masters hold for their clones, as they were charged last."""
         self._told: set[str] = set()
-        """The stores of which the log was told that a Zeek has a master, too."""
         self._refused: set[tuple[str, str | None]] = set()
-        """The stores and users of which the log was told that a write was refused."""
         node.zeek_stores.on_topics = self._topics_changed
 
     def open(self) -> None:
-        """Serve what the settings name; the stores of the hub are open, and no Zeek has come."""
+        """Serve the stores of the settings; the stores of the hub are open, and no Zeek has come."""
         node = self.node
         node.zeek_stores.own_id = self._endpoint_id()
         self._masters.set_id(node.zeek_stores.own_id)
@@ -187,7 +168,7 @@ class Stores:
         return owner
 
     def _endpoint_id(self) -> bytes:
-        """Return the hub's endpoint id, as the stores in files know it; if none does, let them know it."""
+        """Return the hub's endpoint id from the stores in files; if none has it, write it there."""
         kept = [owner for owner in self.node.stores if owner.notes is not None]
         noted = [(owner.notes or {}).get(_ENDPOINT, b"") for owner in kept]
         endpoint_id = next((each for each in noted if len(each) == ID_BYTES and any(each)), self.node.id)
@@ -241,7 +222,7 @@ class Stores:
             self.node.log.info("a copy of a Zeek's data store follows its master", store=known)
 
     def _log_refusal(self, known: str, user: str | None, reason: str) -> None:
-        """Tell the log why a store has not taken what a Zeek has written, which is not told; of each user once."""
+        """Log why a store has rejected a Zeek's write, which gets no answer; once for each user."""
         refused = (known, user)
         if refused not in self._refused and len(self._refused) < _TOLD_REFUSALS:
             self._refused.add(refused)
@@ -249,7 +230,7 @@ class Stores:
             log.warning("a store has not taken what a Zeek has written", store=known, user=user or "", reason=reason)
 
     def look_at(self, name: str, prefixes: Sequence[str]) -> None:
-        """Tell the log if a Zeek says that it has a master of a store that is served here; of each store once."""
+        """Log if a Zeek has a master of a store that is served here; once for each store."""
         for known in self.node.zeek_masters:
             if known not in self._told and announces_master(prefixes, known):
                 self._told.add(known)
@@ -320,20 +301,16 @@ class StoreEnd:
         self._announce = announce
         self._session = session
         self._is_in = False
-        """Whether it takes part."""
         self._topics: tuple[str, ...] = ()
-        """Those of stores that the far side has announced."""
         self._told: set[tuple[str, bool]] = set()
-        """Of which refusals the log was told."""
         self._waiting: list[bytes] = []
-        """Commands for the far side, which does not read."""
         self._waiting_bytes = 0
 
     # What the far side wants, and says.
 
     @property
     def topics(self) -> frozenset[str]:
-        """The topics of stores that the far side is to be told of."""
+        """The topics of stores to announce to the far side."""
         return self._node.zeek_stores.topics_for(self._session.peer_id)
 
     def follow(self, prefixes: Sequence[str]) -> None:
@@ -353,7 +330,7 @@ class StoreEnd:
         self._stores.look_at(self._connection.conversation.far_name, prefixes)
 
     def leave(self) -> None:
-        """The far side takes part no longer; once or more."""
+        """The far side takes part no longer; may be called several times."""
         if self._is_in:
             self._is_in = False
             self._topics = ()
@@ -361,7 +338,7 @@ class StoreEnd:
         self._forget()
 
     def conclude(self) -> None:
-        """The peering is over: let go of what knows it."""
+        """Drop references."""
         self.leave()
         self._announce = lambda: None
 
@@ -384,7 +361,7 @@ class StoreEnd:
     # What the policy says.
 
     def may_say(self, name: str, *, writes: bool) -> bool:
-        """See `End`: whoever changes a store publishes under its name; to copy it is to subscribe."""
+        """See `End`: writing a store is publishing under its name; copying it is subscribing."""
         handler = self._connection.handler
         if handler is None:
             return False
@@ -399,7 +376,7 @@ class StoreEnd:
 
     @property
     def user(self) -> str | None:
-        """See `End`: the user whom the connection is charged to, as a client's is."""
+        """See `End`: the user whom the connection is charged to."""
         handler = self._connection.handler
         return None if handler is None or handler.rights is None else handler.rights.user.name
 
@@ -435,7 +412,7 @@ class StoreEnd:
         return True
 
     def take_waiting(self) -> list[bytes]:
-        """Return and forget what waits for the far side."""
+        """Return and forget the commands that wait for the far side."""
         waiting = self._waiting
         self._forget()
         return waiting

@@ -17,7 +17,7 @@ from hub.settings.sections import ZeekSettings
 from peers.transport.tls import TlsError, bound, load_authorities, load_certificate
 
 _ANONYMOUS = "AECDH-AES256-SHA@SECLEVEL=0"
-"""Broker's only cipher without certificates; OpenSSL counts it as insecure, since it does not tell who is there."""
+"""Broker's only cipher without certificates; OpenSSL counts it as insecure, as it authenticates nobody."""
 
 _AUTHENTICATED = "HIGH:!aNULL:!MD5"
 _CURVE = "secp384r1"
@@ -71,7 +71,6 @@ def _context(side: int, settings: ZeekSettings) -> ssl.SSLContext:
 
 
 def _load(context: ssl.SSLContext, settings: ZeekSettings) -> None:
-    """Take the certificate, its key and the authorities."""
     for name in ("certificate", "key", "ca"):
         if not getattr(settings, name):
             raise TlsError(

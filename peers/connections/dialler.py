@@ -1,24 +1,29 @@
-"""`Dialler`: keep a connection to one peer, forever, whatever it speaks.
+"""`Dialler`: keep a connection to one peer, whatever it speaks; `NameDialler`: to all hubs behind one name.
 
 ```
 connect ─▶ wait until it is lost ─▶ wait for a while, with jitter ─▶ connect ...
+
+name ─▶ resolver ─┬─ one address, or one of each family ─▶ a dialler of the name, as for any other peer
+                  └─ several of one family              ─▶ a dialler for each address
 ```
 
-A restart of either side heals by itself. What goes wrong is logged once per different reason, not once per attempt.
-Where the far side refuses because it has a link to this hub already, the next attempt follows when some link of this
-hub goes.
-
-Owner of the state: its task, made by the daemon. Not here: how long to wait (`peers.transport.backoff`), what is spoken
-(`hub_dialler` here, those of Zeeks in `zeek_diallers`).
+Failures are logged once per different reason, not once per attempt. If the far side has a link to this hub already, the
+next attempt follows when a link of this hub ends. A headless service of Kubernetes has the addresses of all its pods,
+this hub's own among them, which is recognised by its id (`peers.node.links`). A host with an IPv4 and an IPv6 address
+is one hub, so only addresses of one family count.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import math
+import random
+import socket
 import ssl
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from hub.errors import CloseCode
 from hub.overflow import QueueLimits
@@ -27,6 +32,7 @@ from peers.connections.tcp import TcpConversation
 from peers.node.node import Node
 from peers.transport.backoff import Backoff
 from peers.transport.endpoints import Endpoint, Scheme
+from peers.transport.tasks import end_all
 from peers.transport.tls import TlsError, client_context, explained
 
 CONNECT_TIMEOUT_S = 5.0
@@ -39,11 +45,11 @@ class Attempt(Protocol):
 
     @property
     def connection(self) -> Connection:
-        """That is to be made."""
+        """The connection to be made."""
 
     @property
     def was_linked(self) -> bool:
-        """Whether the peer was a part of this hub."""
+        """Whether the peer joined this hub."""
 
     @property
     def is_to_be_repeated(self) -> bool:
@@ -55,7 +61,7 @@ class Attempt(Protocol):
 
 
 class Peer(Protocol):
-    """What a dialler has to know of the far side."""
+    """The far side, as a dialler sees it."""
 
     def attempt(self) -> Attempt:
         """Make the connection of one attempt."""
@@ -70,18 +76,18 @@ class Peer(Protocol):
         """Whether this hub has a link to that far side."""
 
     def failed(self, reason: str) -> None:
-        """An attempt has not led to a link; for those who tell somebody."""
+        """An attempt has not led to a link."""
 
 
 class Dialler:
     """Keeps one link up.
 
     Args:
-        node: Of the hub.
+        node: The hub.
         endpoint: Where the peer is.
         peer: What it is.
         backoff: How long to wait between attempts.
-        address: The one of the addresses of the endpoint's host that is dialled; empty for whichever answers.
+        address: The address of the endpoint's host to dial; empty for any that answers.
     """
 
     __slots__ = (
@@ -105,11 +111,11 @@ class Dialler:
         self._backoff = backoff or Backoff.for_link()
         self._address = address
         self.is_leaving = False
-        """Whether nobody is to be dialled any more: a connection that there is stays until it is lost."""
+        """Whether to dial no more: a connection that there is stays until it is lost."""
         self.is_connected = False
-        """Whether there is a connection now, be it one that waits for its place."""
+        """Whether there is a connection now, perhaps one that waits for its place."""
         self.last_reason = ""
-        """Why there was no link, as it was logged last; empty once there was one again."""
+        """The reason that was logged last; empty once there was a link again."""
         self.attempts = 0
 
     async def run(self) -> None:
@@ -142,7 +148,7 @@ class Dialler:
         return f"{location} ({self._address})" if self._address else location
 
     async def _wait_for_place(self, far_id: bytes) -> None:
-        """Wait while another link to the same far side stands; where that cannot be known, for a long time at most."""
+        """Wait while another link to the same far side stands; where that is unknown, for a long time at most."""
         if not any(far_id) or far_id == self._node.id:
             await self._node.vacancies.wait(self._backoff.held_s())
         while self._peer.is_linked(far_id):
@@ -190,56 +196,25 @@ class Dialler:
 def hub_dialler(
     node: Node, endpoint: Endpoint, queue: QueueLimits, backoff: Backoff | None = None, *, address: str = ""
 ) -> Dialler:
-    """Keep a link to a peer hub, whose handler gets that queue; see `Dialler`."""
+    """Keep a link to a peer hub, whose handler gets that queue."""
     place = replace(endpoint, host=address) if address else endpoint  # so that links of one name can be told apart
     return Dialler(node, endpoint, PeerHub(node, place, queue), backoff, address=address)
 
 
-class HubAttempt:
-    """See `Attempt`.
-
-    Args:
-        node: Of the hub.
-        endpoint: Where the peer hub is.
-        queue: Of its handler.
-    """
-
-    is_to_be_repeated = False
-
-    def __init__(self, node: Node, endpoint: Endpoint, queue: QueueLimits) -> None:
-        self._conversation: TcpConversation
-
-        def make(connection: Connection) -> TcpConversation:
-            self._conversation = TcpConversation(node, queue, connection, dialled=True, cost=endpoint.cost)
-            return self._conversation
-
-        self.connection = Connection(node, make, address=endpoint.location)
-
-    @property
-    def was_linked(self) -> bool:
-        """Whether the peer hub has said HELLO, and was taken in."""
-        return self.connection.has_joined
-
-    @property
-    def far_id(self) -> bytes:
-        """The id of the peer hub."""
-        return self._conversation.far_id
-
-
 class PeerHub:
-    """See `Peer`; the arguments are those of `HubAttempt`."""
+    """A peer hub. See `Peer`."""
 
     def __init__(self, node: Node, endpoint: Endpoint, queue: QueueLimits) -> None:
         self._node = node
         self._endpoint = endpoint
         self._queue = queue
 
-    def attempt(self) -> HubAttempt:
-        """Dial the hub."""
-        return HubAttempt(self._node, self._endpoint, self._queue)
+    def attempt(self) -> Attempt:
+        """Make the connection of one attempt."""
+        return _HubAttempt(self._node, self._endpoint, self._queue)
 
     def tls(self) -> ssl.SSLContext | None:
-        """Return the context for the URL's scheme, made anew for each attempt: its files may have changed."""
+        """Return the context for the URL's scheme, made for each attempt: its files may have changed."""
         if not self._endpoint.scheme.is_secure:
             return None
         settings = self._node.settings.tls
@@ -254,4 +229,147 @@ class PeerHub:
         return far_id in self._node.links
 
     def failed(self, reason: str) -> None:
-        """Nobody is told; it is logged."""
+        """Do nothing: it is logged."""
+
+
+class _HubAttempt:
+    is_to_be_repeated = False
+
+    def __init__(self, node: Node, endpoint: Endpoint, queue: QueueLimits) -> None:
+        self._conversation: TcpConversation
+
+        def make(connection: Connection) -> TcpConversation:
+            self._conversation = TcpConversation(node, queue, connection, dialled=True, cost=endpoint.cost)
+            return self._conversation
+
+        self.connection = Connection(node, make, address=endpoint.location)
+
+    @property
+    def was_linked(self) -> bool:
+        return self.connection.has_joined
+
+    @property
+    def far_id(self) -> bytes:
+        return self._conversation.far_id
+
+
+# Several hubs behind one name.
+
+
+RESOLVE_EVERY_S: Final = 15.0
+"""How often a name is resolved, seconds, drawn from the upper half."""
+
+ADDRESSES_LIMIT: Final = 64
+"""Most addresses of one name that are dialled; the others are logged once. Far fewer links connect a mesh."""
+
+_WHICHEVER: Final = ""
+"""Stands for the name itself: any of its addresses."""
+
+
+def is_name(endpoint: Endpoint) -> bool:
+    """Return whether a peer is given by a name, which may have several addresses."""
+    if endpoint.scheme not in {Scheme.TCP, Scheme.TLS}:
+        return False
+    try:
+        ipaddress.ip_address(endpoint.host)
+    except ValueError:
+        return True
+    return False
+
+
+async def resolve(host: str, port: int) -> list[str]:
+    """Return the addresses of a name, of the family that has most of them; in the order of the resolver.
+
+    Raises:
+        OSError, UnicodeError: It cannot be resolved.
+    """
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    families: dict[int, dict[str, None]] = {}
+    for family, _, _, _, place in found:
+        families.setdefault(family, {})[str(place[0])] = None
+    return max((list(family) for family in families.values()), key=len, default=[])  # the first one, of equal ones
+
+
+class NameDialler:
+    """Keeps links to all hubs of one name.
+
+    Args:
+        node: The hub.
+        endpoint: Where the peers are.
+        make: Returns the dialler of one address, or of the name itself for an empty one.
+        find: Returns the addresses of a name.
+    """
+
+    __slots__ = ("_diallers", "_endpoint", "_find", "_has_several", "_has_told", "_make", "_node")
+
+    def __init__(
+        self,
+        node: Node,
+        endpoint: Endpoint,
+        make: Callable[[str], Dialler],
+        find: Callable[[str, int], Awaitable[list[str]]] = resolve,
+    ) -> None:
+        self._node = node
+        self._endpoint = endpoint
+        self._make = make
+        self._find = find
+        # Address → its dialler, with its task; also of an address that has left, until its link is lost.
+        self._diallers: dict[str, tuple[Dialler, asyncio.Task[None]]] = {}
+        # Whether there were several addresses once: from then on one that is left alone is dialled as such.
+        self._has_several = False
+        # Whether it was told that there are too many addresses.
+        self._has_told = False
+
+    async def run(self) -> None:
+        """Dial until cancelled, or until the hub stops."""
+        try:
+            while not self._node.draining:
+                await self.look()
+                wait_s = random.uniform(RESOLVE_EVERY_S / 2, RESOLVE_EVERY_S)  # noqa: S311 -- spread, not secrecy
+                await asyncio.sleep(wait_s)
+        finally:
+            tasks = [task for _, task in self._diallers.values()]
+            await end_all(tasks)
+
+    async def look(self) -> None:
+        """Resolve the name, and dial new addresses."""
+        try:
+            found = await self._find(self._endpoint.host, self._endpoint.port)
+        except (OSError, UnicodeError):
+            found = []  # whoever dials the name says why
+        self._diallers = {address: both for address, both in self._diallers.items() if not both[1].done()}
+        wanted = self._wanted(found)
+        for address, (dialler, task) in self._diallers.items():
+            dialler.is_leaving = address not in wanted
+            if dialler.is_leaving and not dialler.is_connected:
+                task.cancel()
+        for address in wanted:
+            if address not in self._diallers:
+                self._begin(address)
+
+    @property
+    def addresses(self) -> list[str]:
+        """The addresses that are dialled, and former ones that are still linked."""
+        return [address for address, (_, task) in self._diallers.items() if not task.done()]
+
+    def _wanted(self, found: list[str]) -> list[str]:
+        """Return the addresses to dial; where none is found, those from before."""
+        self._has_several = self._has_several or len(found) > 1
+        if not self._has_several:
+            return [_WHICHEVER]
+        if not found:
+            return [address for address, (dialler, _) in self._diallers.items() if not dialler.is_leaving]
+        if len(found) > ADDRESSES_LIMIT and not self._has_told:
+            self._has_told = True
+            self._node.log.warning(
+                "a peer's name has too many addresses, some are not dialled",
+                peer=self._endpoint.location,
+                addresses=len(found),
+                limit=ADDRESSES_LIMIT,
+            )
+        return sorted(found)[:ADDRESSES_LIMIT]
+
+    def _begin(self, address: str) -> None:
+        dialler = self._make(address)
+        task = self._node.loop.create_task(dialler.run(), name=f"link to {self._endpoint.location} {address}")
+        self._diallers[address] = dialler, task

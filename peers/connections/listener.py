@@ -1,27 +1,33 @@
-"""Listening on TCP and Unix sockets.
+"""Listening on TCP and Unix sockets, and accepting connections a few at a time.
 
-Errors of the operating system become one `ListenError` that names the place and what to do.
+```
+readable ─▶ accept, at most ACCEPTS_PER_TURN ─▶ transport and protocol
+        └─ no descriptor is left ─▶ the spare one is given up, a waiting connection is accepted and closed
+```
+
+asyncio accepts all connections that wait, which may be a thousand in one turn; when no descriptor is left, it logs a
+traceback for each and leaves them in the queue. Errors of the operating system become one `ListenError`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import socket
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from hub.errors import UsageError
-from peers.transport.acceptor import Acceptor
 from peers.transport.endpoints import Endpoint, Scheme
 
 BACKLOG = 1024
 """Connections that may wait to be accepted; a thousand clients that reconnect at once are no error."""
 
 UNIX_MODE = 0o600
-"""Default permissions of a Unix socket: whoever may write to it may connect, which is its owner."""
+"""Default permissions of a Unix socket: only its owner may connect."""
 
 
 class ListenError(UsageError):
@@ -31,13 +37,13 @@ class ListenError(UsageError):
 class Listener:
     """All sockets of one endpoint: a name may stand for several addresses."""
 
-    def __init__(self, acceptors: list[Acceptor]) -> None:
-        self._acceptors = acceptors
+    def __init__(self, sockets: Sequence[Acceptor | socket.socket]) -> None:
+        self._sockets = sockets
 
     def close(self) -> None:
-        """Accept nobody any more. Connections that are there stay."""
-        for acceptor in self._acceptors:
-            acceptor.close()
+        """Accept no connections any more. Those that there are stay."""
+        for one in self._sockets:
+            one.close()
 
 
 async def bind(  # noqa: PLR0913 -- three of them have defaults that most callers take
@@ -52,16 +58,16 @@ async def bind(  # noqa: PLR0913 -- three of them have defaults that most caller
     """Listen on `endpoint`.
 
     Args:
-        endpoint: Where; port 0 picks one.
+        endpoint: Port 0 picks one.
         make: Called for each connection, returns its protocol.
         loop: The loop to run on.
         on_shed: Called for each connection that is closed because no descriptor is left.
         unix_mode: Permissions of a Unix socket.
         shares_port: Whether other processes of this account may listen on the same port (SO_REUSEPORT): the kernel
-            spreads connections over all that do.
+            spreads connections over all of them.
 
     Returns:
-        The listener, and the endpoint with the port that was picked.
+        The listener, and the endpoint with its port.
 
     Raises:
         ListenError: In use, not permitted, no such address.
@@ -85,27 +91,8 @@ async def bind(  # noqa: PLR0913 -- three of them have defaults that most caller
     return Listener(acceptors), endpoint.with_port(port)
 
 
-class Reserved:
-    """The port of an endpoint, kept for processes of this account that share it; nobody is accepted here."""
-
-    def __init__(self, sockets: list[socket.socket]) -> None:
-        self._sockets = sockets
-
-    def close(self) -> None:
-        """Let go of the port."""
-        for one in self._sockets:
-            one.close()
-
-
-async def reserve(endpoint: Endpoint, loop: asyncio.AbstractEventLoop) -> tuple[Reserved, Endpoint]:
-    """Keep the port of `endpoint` for several processes, so that it stays theirs while none of them listens.
-
-    Args:
-        endpoint: Where, on TCP; port 0 picks a port.
-        loop: Looks names up.
-
-    Returns:
-        What keeps the port, and the endpoint with the port that was picked.
+async def reserve(endpoint: Endpoint, loop: asyncio.AbstractEventLoop) -> tuple[Listener, Endpoint]:
+    """Keep the port of a TCP endpoint for several processes, so that it stays theirs while none of them listens.
 
     Raises:
         ListenError: In use, also by processes that share it among themselves; not permitted; no such address.
@@ -120,23 +107,21 @@ async def reserve(endpoint: Endpoint, loop: asyncio.AbstractEventLoop) -> tuple[
         for one in sockets:
             one.close()
         raise ListenError(f"cannot listen on {endpoint.location}: {_cause(endpoint, error)}") from error
-    return Reserved(sockets), endpoint.with_port(_port_of(sockets))
+    return Listener(sockets), endpoint.with_port(_port_of(sockets))
 
 
 async def _addresses(endpoint: Endpoint, loop: asyncio.AbstractEventLoop) -> list[tuple[int, Any]]:
-    """Return family and address of each address that a name stands for."""
+    """Return family and address of each address of a name."""
     found = await loop.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     return [(family, address) for family, _, _, _, address in dict.fromkeys(found)]
 
 
 def _port_of(sockets: list[socket.socket]) -> int:
-    """Return the port of those that listen already, 0 if none does."""
     port: int = sockets[0].getsockname()[1] if sockets else 0
     return port
 
 
 def _bound(family: int, address: Any, port: int, *, shares_port: bool = False) -> socket.socket:
-    """Return a socket that has its address, and does not listen yet."""
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -165,7 +150,7 @@ def _listen_on_path(path: str, mode: int) -> socket.socket:
 
 
 def _make_way(endpoint: Endpoint) -> None:
-    """Remove a socket that a dead process has left; never one that answers, never a file."""
+    """Remove the socket of a dead process; never one that answers, never a file."""
     path = Path(endpoint.path)
     try:
         mode = path.stat().st_mode
@@ -197,3 +182,119 @@ def _cause(endpoint: Endpoint, error: OSError | UnicodeError) -> str:
             "CAP_NET_BIND_SERVICE"
         )
     return text
+
+
+ACCEPTS_PER_TURN = 16
+"""Most connections of one listener in one turn: less than a millisecond."""
+
+_PAUSE_S = 0.1
+"""Pause after a connection could neither be accepted nor closed, seconds."""
+
+_NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
+_GONE_ALREADY = frozenset({errno.ECONNABORTED, errno.EPROTO, errno.EPERM})
+"""Errors of `accept` that concern one connection only."""
+
+
+class Acceptor:
+    """One listening socket.
+
+    Args:
+        listening: A socket that listens; the acceptor closes it.
+        make: Called for each connection; returns its protocol.
+        loop: The loop to run on.
+        on_shed: Called for each connection that was closed because no descriptor was left.
+    """
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        make: Callable[[], asyncio.BaseProtocol],
+        loop: asyncio.AbstractEventLoop,
+        *,
+        on_shed: Callable[[], None] = lambda: None,
+    ) -> None:
+        listening.setblocking(False)
+        self._listening = listening
+        self._make = make
+        self._loop = loop
+        self._on_shed = on_shed
+        self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        """A descriptor that `_shed` gives up in order to accept and close a connection; -1 until it is opened again."""
+        self._opening: set[asyncio.Task[None]] = set()
+        self._resuming: asyncio.TimerHandle | None = None
+        self._closed = False
+        loop.add_reader(listening, self._accept)
+
+    def close(self) -> None:
+        """Accept no connections any more.
+
+        Those that were accepted in this moment stay: uvloop would close their sockets without `connection_lost`.
+        """
+        if self._closed:
+            return
+        self._closed = True
+        self._loop.remove_reader(self._listening)
+        self._listening.close()
+        if self._resuming is not None:
+            self._resuming.cancel()
+        if self._spare >= 0:
+            os.close(self._spare)
+
+    def _accept(self) -> None:
+        for _ in range(ACCEPTS_PER_TURN):
+            try:
+                connection, _ = self._listening.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                if error.errno in _GONE_ALREADY:
+                    continue
+                if error.errno not in _NO_DESCRIPTORS or not self._shed():
+                    self._pause()
+                    return
+            else:
+                self._take_in(connection)
+
+    def _take_in(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        if connection.family != socket.AF_UNIX:  # asyncio does so only for sockets that name their protocol
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        task = self._loop.create_task(self._open(connection), name="accept")
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+
+    async def _open(self, connection: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(self._make, connection)
+        except (asyncio.CancelledError, OSError):  # the loop ends, or the far side is gone already
+            connection.close()
+
+    def _shed(self) -> bool:
+        """Accept and close one connection that waits; return whether that was possible."""
+        if self._spare < 0:
+            return False
+        os.close(self._spare)
+        self._spare = -1
+        try:
+            connection, _ = self._listening.accept()
+            connection.close()
+            self._on_shed()
+            self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:  # somebody else has taken the descriptor
+            return False
+        return True
+
+    def _pause(self) -> None:
+        """Accept nothing for a moment, instead of being woken again and again."""
+        self._loop.remove_reader(self._listening)
+        self._resuming = self._loop.call_later(_PAUSE_S, self._resume)
+
+    def _resume(self) -> None:
+        self._resuming = None
+        if self._spare < 0:
+            try:
+                self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+            except OSError:
+                self._resuming = self._loop.call_later(_PAUSE_S, self._resume)
+                return
+        self._loop.add_reader(self._listening, self._accept)

@@ -36,9 +36,8 @@ from peers.connections import broker_tls
 from peers.connections.broker import broker_connection
 from peers.connections.broker_peerings import Peerings
 from peers.connections.connection import Connection
-from peers.connections.dialler import Dialler, hub_dialler
-from peers.connections.listener import Listener, Reserved, bind, reserve
-from peers.connections.name_dialler import NameDialler, is_name
+from peers.connections.dialler import Dialler, NameDialler, hub_dialler, is_name
+from peers.connections.listener import Listener, bind, reserve
 from peers.connections.tcp import tcp_connection
 from peers.connections.unix import unix_connection
 from peers.connections.websocket import websocket_connection
@@ -141,7 +140,7 @@ class Daemon:
         # The settings in force; `reload` changes them.
         self._loaded = loaded
         # The listeners that are open, and the ports that are kept for workers: from `start` to `stop`.
-        self._servers: list[Listener | Reserved] = []
+        self._servers: list[Listener] = []
         # One task for each peer that is dialled.
         self._tasks: list[asyncio.Task[None]] = []
         # The timer of the next second, and when that begins; None before `start`.

@@ -13,7 +13,7 @@ Settled connections are never evicted; when they hold all places, one more is re
 Owner: the event loop. Invariants: at most `limit` connections are admitted, newcomers included; at most
 `newcomers_limit` are newcomers, those that were refused included; so at most the sum of both are open. Cost: O(1) for
 each connection. Not here: time limits (`peers.node.keepalive`), how many are accepted in a turn
-(`peers.transport.acceptor`).
+(`peers.connections.listener`).
 """
 
 from __future__ import annotations

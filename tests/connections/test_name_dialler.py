@@ -11,9 +11,8 @@ from contextlib import asynccontextmanager
 import pytest
 import structlog
 
-from peers.connections.dialler import Dialler, hub_dialler
+from peers.connections.dialler import ADDRESSES_LIMIT, Dialler, NameDialler, hub_dialler, is_name, resolve
 from peers.connections.listener import ListenError
-from peers.connections.name_dialler import ADDRESSES_LIMIT, NameDialler, is_name, resolve
 from peers.transport.backoff import Backoff
 from peers.transport.endpoints import Endpoint
 from tests.hubs.eventually import eventually

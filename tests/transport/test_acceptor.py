@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import pytest
 
-from peers.transport import acceptor as module
-from peers.transport.acceptor import ACCEPTS_PER_TURN, Acceptor
+from peers.connections.listener import ACCEPTS_PER_TURN, Acceptor
+from peers.connections import listener as acceptor as module
 from tests.hubs.eventually import eventually
 
 

@@ -14,8 +14,8 @@ from typing import cast
 import pytest
 
 from hub.settings.sections import Limits
+from peers.connections.listener import Acceptor
 from peers.node.admission import Handshakes
-from peers.transport.acceptor import Acceptor
 from peers.transport.tls_transport import KEPT_BYTES, TlsSession, TlsTransport
 from tests.hubs.authority import Authority
 from tests.hubs.eventually import eventually

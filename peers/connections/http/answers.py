@@ -2,17 +2,12 @@
 
 | path | answer |
 |---|---|
-| `/`, `/hub.js` and the page's other files | see `peers.console`; `/hub.js` and its types may be loaded by any page |
-| `/healthz` | 200, or 503 if the hub's clock has stopped; of a hub that is several processes, that of its core, too |
+| `/`, `/hub.js` and the page's other files | see `peers.console`; any page may load `/hub.js` and its types |
+| `/healthz` | 200, or 503 if the clock has stopped, of this process or of the core's |
 | `/readyz` | 200, or 503 with the reason while the hub starts or stops, or its journal cannot be written |
-| `/metrics` | Prometheus text, see `peers.node.metrics` |
+| `/metrics` | Prometheus text, see `peers.node.metrics`; for admins and users that may subscribe to `$hub/statistics` |
 
-Of a hub that is several processes, all are asked, whichever has the request: it is ready when all are.
-
-Where there are users, whatever is not in this table is for those who show a token, and `/metrics` for those of them who
-are admins or may subscribe to `$hub/statistics`.
-
-Only GET and HEAD are answered, and every answer ends its connection. No state of its own: it reads that of the node.
+Of a hub that is several processes, all are asked. Every answer ends its connection.
 """
 
 from __future__ import annotations
@@ -53,33 +48,30 @@ _SHARED = frozenset({"/hub.js", "/hub.d.ts"})
 _METHODS = frozenset({"GET", "HEAD"})
 
 _GATHERED = {"/metrics": "metrics", "/readyz": "ready", "/healthz": "alive"}
-"""What is asked of all processes, for which path."""
+"""The question for all processes, by path."""
 
 _FOR_ANYBODY = frozenset({"/healthz", "/readyz"})
 
 
 def path_of(request: Request) -> str:
-    """Return the path that a request names, without the query, not decoded."""
+    """Return the path of a request without the query, not decoded."""
     return request.path.partition("?")[0]
 
 
 def is_guarded(path: str) -> bool:
-    """Return whether, where there are users, only those who are known get an answer: all but the page, and health."""
+    """Return whether a path needs authentication where there are users: all but the page, and health."""
     return path not in _FOR_ANYBODY and page(path) is None
 
 
 def denied(path: str, rights: Rights | None) -> str:
-    """Return why somebody who is known may not read what is at a path; an empty text if he may.
-
-    The metrics tell who holds what, as the statistics do: whoever may hear these may read those.
-    """
+    """Return why a user may not read a path; empty if they may."""
     if path != "/metrics" or rights is None or rights.is_admin or rights.may(Action.SUBSCRIBE, STATISTICS_TOPIC):
         return ""
     return f"/metrics is for admins, and for those who may subscribe to {STATISTICS_TOPIC}"
 
 
 def is_gathered(node: Node, request: Request) -> bool:
-    """Return whether the answer takes several processes: how a hub does that is more than one."""
+    """Return whether several processes of this hub have to be asked."""
     if node.whole is None or request.method not in _METHODS:
         return False
     path = path_of(request)
@@ -87,12 +79,12 @@ def is_gathered(node: Node, request: Request) -> bool:
 
 
 def ask_all(node: Node, request: Request) -> Later:
-    """Ask what answers such a request."""
+    """Ask all processes."""
     return cast("Whole", node.whole).ask(_GATHERED[path_of(request)])
 
 
 def gathered(request: Request, later: Later) -> Response:
-    """Answer such a request: what was asked is there, or will not be."""
+    """Answer a request that all processes were asked for."""
     if later.error is not None:
         return _for_method(request, plain(HTTPStatus.SERVICE_UNAVAILABLE, str(later.error)))
     match path_of(request):
@@ -128,7 +120,7 @@ def plain(status: HTTPStatus, text: str, **headers: str) -> Response:
 
 
 def _takes_gzip(request: Request) -> bool:
-    """Return whether an answer may be compressed: the client names gzip, and does not refuse it by a quality of 0."""
+    """Return whether the client names gzip, and does not refuse it by a quality of 0."""
     for one in ",".join(request.headers.get_all("Accept-Encoding")).split(","):
         name, _, quality = one.replace(" ", "").lower().partition(";q=")
         if name == "gzip":

@@ -1,7 +1,4 @@
-"""`refused` checks the `Host` and `Origin` headers of every HTTP request before anything else is done with it.
-
-No state, no I/O. Not here: whether there is room for one more connection.
-"""
+"""`refused` and `foreign` check the `Host` and `Origin` headers of every HTTP request before anything else."""
 
 from __future__ import annotations
 
@@ -19,8 +16,7 @@ from peers.connections.http.answers import path_of
 from peers.node.node import Node
 
 _FOR_ANY_HOST = frozenset({"/healthz", "/readyz"})
-"""Paths that are answered under any host: load balancers use names of their own, and these answers tell a stranger
-nothing of value."""
+"""Paths that are answered under any host: load balancers use names of their own."""
 
 _ONE_HOST = "a request needs one Host header that names a host"
 
@@ -40,18 +36,15 @@ def refused(
     loopback: bool,
     is_websocket: bool,
 ) -> Refused | None:
-    """Check a request.
+    """Check a request; return the answer that refuses it, or None.
 
     Args:
-        request: The request as it came.
-        settings: They say which hosts and which origins are allowed.
+        request: The request.
+        settings: The hosts and origins that are allowed.
         names: Further names of this hub, in lower case.
         loopback: Whether the listener is bound to a loopback address.
-        is_websocket: Whether its path is one for WebSockets. Programs may ask for these by any name, and pages are
-            checked by their origin.
-
-    Returns:
-        The answer that refuses the request; None if it may be answered.
+        is_websocket: Whether its path is one for WebSockets. Programs may use any name for these, and pages are checked
+            by their origin.
     """
     headers = request.headers
     host = read_host(headers.get_all("Host"), request.protocol)
@@ -67,20 +60,17 @@ def refused(
 
 
 def foreign(request: Request, node: Node, *, loopback: bool, any_host: bool) -> Refused | None:
-    """Check a request to publish, or for events.
+    """Check a request to publish, or for events; return the answer that refuses it, or None.
 
-    A page says where it is from when it publishes, or asks another hub than its own. When it follows events of its own
-    hub, it does not; then it is the host that shows whether that is this hub, unless a token is shown and has to be
-    recognised: a page that has made its own name point here knows none. A hub without users recognises none.
+    A browser sends `Origin` when a page publishes, or asks another hub than its own, but not when it follows events of
+    its own hub. Then the host must be known, or a token recognised: a page that has made its own name point here knows
+    none. A hub without users recognises none.
 
     Args:
-        request: The request as it came.
+        request: The request.
         node: The hub.
         loopback: Whether the listener is bound to a loopback address.
-        any_host: Whether nobody can have made a name point here.
-
-    Returns:
-        The answer that refuses the request; None if it may be answered.
+        any_host: Whether no name can have been made to point here.
     """
     headers, settings = request.headers, node.settings.websocket
     host = read_host(headers.get_all("Host"), request.protocol)
@@ -105,16 +95,14 @@ def _misdirected(host: Host) -> Refused:
 
 
 CHALLENGE = {"WWW-Authenticate": 'Bearer realm="hub"'}
-"""What goes with HTTP 401."""
 
 _SCHEME = "bearer "
 
 
 def bearer(headers: Sequence[str]) -> str:
-    """Return what `Authorization` headers show; empty if there are none.
+    """Return the token in `Authorization` headers (RFC 6750); empty if there are none.
 
-    Whatever is no single `Bearer` with a token is returned as a text that no token is: who shows something wrong is not
-    taken for somebody who shows nothing.
+    Anything but a single `Bearer` with a token is returned as a text that no token is: a wrong proof is not no proof.
     """
     if not headers:
         return ""
@@ -133,29 +121,20 @@ ANY_HOST = "*"
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[^\s/?#@\[\]:\\]{1,253})(?::([0-9]{1,5})?)?")
 
 _PRIVATE_SUFFIXES = (".local", ".internal", ".home.arpa")
-"""Names that no public name server has, by RFC 6762, by ICANN's reservation of 2024, and by RFC 8375."""
+"""Names that no public name server has: RFC 6762, ICANN's reservation of 2024, RFC 8375."""
 
 
 class Host(NamedTuple):
-    """The host that a `Host` header names."""
+    """A `Host` header."""
 
     name: str
-    """The name in lower case, without a dot at its end; an IPv6 address stands in brackets. It is empty if a request of
-    HTTP/1.0 has no such header."""
+    """In lower case, without a dot at its end; an IPv6 address in brackets. Empty if HTTP/1.0 has no such header."""
     port: int | None
-    """The port; None means the default of the scheme."""
+    """None for the default of the scheme."""
 
 
 def read_host(hosts: Sequence[str], protocol: str) -> Host | None:
-    """Read the `Host` header.
-
-    Args:
-        hosts: All `Host` headers of the request.
-        protocol: The protocol of the request, such as "HTTP/1.1".
-
-    Returns:
-        The host that it names; None if the request must be answered by 400.
-    """
+    """Read the `Host` header; return None if the request must be answered by 400."""
     if not hosts and protocol == "HTTP/1.0":
         return Host("", None)
     found = _HOST.fullmatch(hosts[0]) if len(hosts) == 1 else None
@@ -168,7 +147,7 @@ def read_host(hosts: Sequence[str], protocol: str) -> Host | None:
 
 
 def is_loopback(name: str) -> bool:
-    """Tell whether a name or an address, as `Host.name` has it, always means the machine of whoever uses it."""
+    """Return whether `Host.name` always means the machine of its user."""
     address = _address(name)
     if address is not None:
         return address.is_loopback
@@ -176,10 +155,10 @@ def is_loopback(name: str) -> bool:
 
 
 def is_known(name: str, allowed: Collection[str], *, loopback: bool) -> bool:
-    """Tell whether a stranger cannot have made the name that a browser asked for.
+    """Return whether no stranger can have made the name that a browser asked for (DNS rebinding).
 
     Args:
-        name: As `Host.name` has it.
+        name: As `Host.name`.
         allowed: `websocket.hosts`, and the names that the hub has itself; in lower case.
         loopback: Whether the listener is bound to a loopback address.
     """
@@ -207,14 +186,14 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 def refusal(
     origins: Sequence[str], host: Host, allowed: Collection[str], *, loopback: bool, is_host_known: bool
 ) -> str:
-    """Return why a page may not connect, an empty text if it may.
+    """Return why a page may not connect, empty if it may (cross-site WebSocket hijacking).
 
     Args:
         origins: Every `Origin` header of the request.
-        host: What its `Host` header names.
+        host: Its `Host` header.
         allowed: The setting `websocket.origins`.
         loopback: Whether the listener is bound to a loopback address.
-        is_host_known: Whether `host` is known to be a name of this hub.
+        is_host_known: Whether `host` is a name of this hub.
     """
     if not origins:
         return ""
@@ -233,7 +212,7 @@ def refusal(
 
 
 def _is_at(page: re.Match[str], host: Host) -> bool:
-    """Tell whether a page has come from that host and port."""
+    """Return whether a page has come from that host and port."""
     scheme, name, port = page.groups()
     default = _DEFAULT_PORTS[scheme]
     ours = default if host.port is None else host.port
