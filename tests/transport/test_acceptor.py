@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import pytest
 
+from peers.connections import listener as module
 from peers.connections.listener import ACCEPTS_PER_TURN, Acceptor
-from peers.connections import listener as acceptor as module
 from tests.hubs.eventually import eventually
 
 
