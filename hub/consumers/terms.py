@@ -9,8 +9,6 @@ from typing import Annotated
 
 import msgspec
 
-__all__ = ["NAME_PATTERN", "PREFIXES_LIMIT", "Terms"]
-
 NAME_PATTERN = r"[A-Za-z0-9_][A-Za-z0-9_.:-]{0,127}"
 """What a consumer may be called: it stands in logs, metrics and commands."""
 
@@ -33,7 +31,7 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     prefixes: Annotated[tuple[_Text, ...], msgspec.Meta(min_length=1, max_length=PREFIXES_LIMIT)]
     """Of the topics of its messages."""
     key: Annotated[str, msgspec.Meta(pattern=_KEY_PATTERN)] = "topic"
-    """Which messages keep their order, see `hub.consumers.order`: "topic", "all", "none" or "field:NAME"."""
+    """Which messages keep their order: "topic", "all", "none" or "field:NAME" (`hub.consumers.consumer.order_of`)."""
     redeliver_s: Annotated[float, msgspec.Meta(ge=0.1, le=86_400.0)] = 30.0
     """How long a message may take to be acknowledged before it is delivered again, seconds."""
     deliveries: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0

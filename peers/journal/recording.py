@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hub.handler import Handler
     from hub.quotas.usage import Usage
     from hub.routes import Route
-    from peers.journal.consumers.statistics import ConsumersStatistics
+    from peers.journal.consumers.service import ConsumersStatistics
     from peers.journal.far_confirmations import FarConfirmations
     from peers.journal.far_journals import FarJournals
     from peers.journal.journal import Journal

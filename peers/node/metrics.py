@@ -20,6 +20,7 @@ from prometheus_client.utils import floatToGoString
 from hub import __version__
 from hub.overflow import Overflow
 from hub.statistics import HistogramStatistics
+from peers.journal.consumers.far_consumers import ANSWERING_LIMIT as CONSUMERS_ANSWERING_LIMIT
 from peers.journal.far_confirmations import EXPECTED_LIMIT, WAITING_LIMIT
 from peers.journal.far_journals import ANSWERING_LIMIT
 from peers.journal.recording import JournalStatistics
@@ -64,7 +65,7 @@ class Scrape:
         self.links = node.traffic.statistics(node.loop.time())
         self.mesh = node.core.mesh.statistics()
         self.far_journals = node.far_journals
-        self.far_consumers = node.far_consumers.statistics()
+        self.far_consumers = node.far_consumers
         self.far_confirmations = node.far_confirmations
         self.marks = node.marks
 
@@ -423,7 +424,7 @@ JOURNAL: tuple[Row[JournalStatistics], ...] = (
         lambda s: s.consumers.for_hubs.clients),
     Row("hub_consumers_answering", GAUGE, "Questions of other hubs.", lambda s: s.consumers.for_hubs.answering),
     Row("hub_consumers_answering_limit", GAUGE, "How many of them may wait.",
-        lambda s: s.consumers.for_hubs.answering_limit),
+        lambda _: CONSUMERS_ANSWERING_LIMIT),
     Row("hub_consumers_answered", COUNTER, "Questions of other hubs.", lambda s: s.consumers.for_hubs.answered_total),
     Row("hub_consumers_refused", COUNTER, "Questions refused.", lambda s: s.consumers.for_hubs.refused_total),
 )

@@ -26,7 +26,7 @@ from typing import Any, Final
 from hub.core import Core
 from hub.events import AUDIT_TOPIC, Event
 from hub.topics import RESERVED
-from peers.journal.consumers.for_hubs import CONSUMERS_TOPIC
+from peers.journal.consumers.far_consumers import CONSUMERS_TOPIC
 from peers.journal.recorder import JOURNAL_TOPIC
 from peers.workers.control import Control
 

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hub.consumers.consumer import Consumer, ConsumerLimits, Member, Progress
-from hub.consumers.order import order_of
+from hub.consumers.consumer import Consumer, ConsumerLimits, Member, Progress, order_of
 from hub.consumers.terms import Terms
 from hub.frame import Encoding
 from hub.journal.block import Record

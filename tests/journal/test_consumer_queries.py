@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from hub.consumers.consumer import Progress
 from hub.consumers.terms import Terms
 from hub.policy.language import read_policy
 from hub.request_frame import Status
 from peers.journal.consumers.positions import Kept, Positions
-from peers.journal.consumers.queries import FORGOTTEN_S, Queries
+from peers.journal.consumers.service import FORGOTTEN_S, Queries
 from tests.hubs.eventually import eventually
 from tests.journal.test_consumers import Asker, Bench
 
@@ -172,7 +173,7 @@ async def test_a_clock_that_is_set_back_shows_no_time_to_come(tmp_path: Path) ->
     """What was heard of later than now was heard of now."""
     positions = Positions(str(tmp_path / "consumers.db"), b"j" * 16, full_sync=False)
     queries = Queries(positions, lambda _name, _fields: None, lambda: 10.0)
-    queries.restore("q", Terms(("/a",)), 7, 1e12)
+    queries.kept["q"] = Kept(Terms(("/a",)), Progress(7), 1e12)
     (row,) = queries.statistics(9)
     assert (row.committed_s, row.lag) == (0.0, 2)
     await positions.stop()

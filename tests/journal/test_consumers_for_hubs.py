@@ -9,8 +9,8 @@ import pytest
 from hub.request_frame import Reply, Request, Status
 from hub.requests.directed import target_at
 from hub.requests.hub_services import Later
-from peers.journal.consumers import for_hubs as module
-from peers.journal.consumers.for_hubs import GONE, WHAT, FarClient, ForHubs, Question, encode_question
+from peers.journal.consumers import far_consumers as module
+from peers.journal.consumers.far_consumers import GONE, WHAT, FarClient, ForHubs, Question, encode_question
 from tests.hub.requests.party import Room, values_of
 from tests.hub.rights.hall import policy_of
 

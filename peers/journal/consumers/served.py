@@ -1,26 +1,20 @@
-"""`Served`: one named consumer at the hub: it reads for those who wait, hands out, and buries what was given up.
+"""`Served`: one named consumer at the hub: it reads for those who wait, hands out, and publishes dead letters.
 
 ```
 Consumers ─ take, acknowledge, leave ─▶ Served ─▶ Consumer (who gets what)
-                                          │  └──▶ Reading (the journal), while somebody waits and there is room
+                                          │  └──▶ Reading (the journal), while a member waits and there is room
                                           └─▶ dead letters: published, and done with once they are recorded
 ```
 
-Nothing is read while nobody waits for it: whoever is slow costs what it holds, and holds up nobody but those who share
-the consumer with it.
-
-Owner: `Consumers`, in the event loop. Invariant: each question of a member gets one answer. Bound: a consumer's limits,
-and one piece of the journal. Cost: with those of `Consumer` and `Reading` 6 µs of the hub's CPU a message,
-for one member as for four; a share of `_FED` records a turn.
-
-Not here: what clients ask and may (`peers.journal.consumers.service`), the disk (`peers.journal.consumers.positions`).
+Nothing is read while no member waits for it: a slow one costs what it holds, and holds up nobody but those who share
+the consumer with it. Each question of a member gets one answer.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable, Iterator
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -40,95 +34,45 @@ from peers.wire.control import decode_notice
 from peers.wire.kinds import Kind
 from peers.wire.records import FETCH_WAIT_LIMIT_MS, Fetch, decode_records
 
-
-class ConsumerClient(Hashable, Protocol):
-    """One client."""
-
-    @property
-    def id(self) -> int:
-        """The number of his connection at his hub."""
-
-    @property
-    def hub(self) -> str:
-        """The id of his hub, for people; empty if it is this one."""
-
-    @property
-    def owner(self) -> str:
-        """Whose consumers he uses: a user, or users with slashes between them; empty where there are no users."""
-
-    @property
-    def is_admin(self) -> bool:
-        """Whether he may remove consumers of others."""
-
-    @property
-    def frame_limit_bytes(self) -> int:
-        """The largest frame that he, and each link on the way to him, takes."""
-
-    @property
-    def is_gone(self) -> bool:
-        """Whether he is connected no more."""
-
-    def reads(self, prefixes: tuple[str, ...]) -> bool:
-        """Return whether he may read the journal under all of these prefixes."""
-
-    def check_reads(self, prefixes: tuple[str, ...]) -> None:
-        """See to it that he may read the journal under all of these prefixes.
-
-        Raises:
-            RejectedError: He may not.
-        """
-
-    def check_publishes(self, topic: str) -> None:
-        """See to it that he may publish under a topic.
-
-        Raises:
-            RejectedError: He may not.
-        """
+if TYPE_CHECKING:
+    from peers.journal.consumers.service import ConsumerClient
 
 
 class LocalClient(NamedTuple):
-    """A client that is connected with this hub."""
+    """A client that is connected with this hub; see `peers.journal.consumers.far_consumers.FarClient` for others."""
 
     handler: Handler
     hub: str = ""
 
     @property
     def id(self) -> int:
-        """The number of his connection."""
         return self.handler.id
 
     @property
     def owner(self) -> str:
-        """Return the user; empty where there are none."""
         rights = self.handler.rights
         return "" if rights is None else rights.user.name
 
     @property
     def is_admin(self) -> bool:
-        """Whether he may administer this hub."""
         return is_admin(self.handler)
 
     @property
     def frame_limit_bytes(self) -> int:
-        """The largest frame that he takes."""
         return self.handler.frame_limit_bytes
 
     @property
     def is_gone(self) -> bool:
-        """Whether his connection is over."""
         return self.handler.closed
 
     def reads(self, prefixes: tuple[str, ...]) -> bool:
-        """Return whether he may read the journal under all of these prefixes."""
         rights = self.handler.rights
         return rights is None or all(rights.may_all(Action.JOURNAL, prefix) for prefix in prefixes)
 
     def check_reads(self, prefixes: tuple[str, ...]) -> None:
-        """See to it that he may read that; raises as `check_prefixes_granted`."""
         check_prefixes_granted(self.handler.rights, Action.JOURNAL, prefixes)
 
     def check_publishes(self, topic: str) -> None:
-        """See to it that he may publish there; raises as `check_granted`."""
         check_granted(self.handler.rights, Action.PUBLISH, topic)
 
 

@@ -11,13 +11,9 @@
 | `remove` | `{"name"}` | whether there was such a consumer |
 | `commit` | `Commit` | None; it makes a consumer that is a query, or says how far that is |
 
-Where there are users, each has consumers of his own, whatever their names, as `alice/orders`. Who reads the journal may
-consume it: the service asks the policy for `journal`, also while somebody waits.
-
-Owner: the journal, in the event loop. Invariants: a client that is gone is a member of nothing; positions are written
-after what they tell has happened, so that a message may come again, and never is left out. Bounds: `journal.consumers`,
-`journal.user_consumers` of each user, `MEMBERS_LIMIT` of each consumer, and what each holds. Not here: one consumer
-(`peers.journal.consumers.served`), one that is a query (`peers.journal.consumers.queries`).
+Where there are users, each has consumers of its own, as `alice/orders`. The policy is asked for `journal`, also while a
+client waits. Positions are written after what they say has happened, so that a message may come again, and is never
+left out.
 """
 
 from __future__ import annotations
@@ -25,16 +21,17 @@ from __future__ import annotations
 import heapq
 import re
 import secrets
+import time
 from collections.abc import Callable
 from functools import partial
 from itertools import count
-from typing import Annotated, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 import structlog
 
 from hub.batch import Batch
-from hub.consumers.consumer import Consumer, ConsumerLimits, Member, Progress
+from hub.consumers.consumer import Consumer, ConsumerCounters, ConsumerLimits, Member, Progress
 from hub.consumers.terms import NAME_PATTERN, Terms
 from hub.core import Core
 from hub.delivery import Role
@@ -45,18 +42,16 @@ from hub.handler import Handler
 from hub.overflow import QueueLimits
 from hub.request_frame import Status
 from hub.requests.hub_services import Later
-from hub.routes import Route
 from hub.settings.sections import JournalSettings
 from hub.topics import RESERVED, check_prefix, check_topic, store_that_tells
-from peers.journal.consumers.for_hubs import CONSUMERS_TOPIC, ForHubs
+from peers.journal.consumers.far_consumers import CONSUMERS_TOPIC, FarClient, ForHubs
 from peers.journal.consumers.positions import Kept, Positions
-from peers.journal.consumers.queries import Queries
-from peers.journal.consumers.served import ConsumerClient, Ground, LocalClient, Participant, Served, first_offset
-from peers.journal.consumers.statistics import CLIENTS_SHOWN, ConsumersStatistics, ConsumerStatistics, Sharing
-from peers.journal.readers import Deliver
+from peers.journal.consumers.served import Ground, LocalClient, Participant, Served, first_offset
 from peers.journal.recorder import Answer
-from peers.journal.recording import Cancel, Publish
 from peers.wire.records import Fetch
+
+if TYPE_CHECKING:
+    from peers.journal.journal import Journal
 
 _WAIT_LIMIT_MS = 60_000
 
@@ -167,28 +162,152 @@ _TAKEN_BYTES = 1024 * 1024
 _CUT_SHOWN = 16
 """How many consumers that were cut back the log names."""
 
+ConsumerClient: TypeAlias = LocalClient | FarClient
+
 Function = Callable[[ConsumerClient, Any], Any]
 """Answers what a client asks, with a value or a `Later`."""
 
 
-class Origin(Protocol):
-    """The journal, as far as consumers need it."""
+_CLIENTS_SHOWN = 16
+"""Of how many clients of one consumer it is told who they are, as it may have a thousand: those who have most."""
 
-    @property
-    def committed(self) -> int:
-        """Everything before this offset is on the disk."""
 
-    def position(self) -> int | None:
-        """Return the offset that the next recorded message will get; None while nothing is recorded."""
+class Sharing(NamedTuple):
+    """One of the clients that share a consumer."""
 
-    def end_of(self, epoch: int) -> int | None:
-        """Return how far positions hold that were told in an epoch; None if it has not ended."""
+    id: int
+    """By which `$hub/kick` of its hub knows its connection."""
+    hub: str
+    """The id of its hub; empty if it is this one."""
+    out: int
+    """How many messages it has."""
 
-    def fetch(self, fetch: Fetch, deliver: Deliver) -> Cancel:
-        """Have a piece read."""
 
-    def confirm(self, route: Route, batch: Batch, publish: Publish, answer: Answer) -> None:
-        """Publish a batch on its route, and answer once it is committed."""
+class ConsumerStatistics(NamedTuple):
+    """One consumer at one moment."""
+
+    name: str
+    prefixes: tuple[str, ...]
+    members: int
+    position: int
+    """Everything that it wants before this offset is done with."""
+    lag: int
+    """How many committed records, wanted or not, stand behind its position."""
+    held: int
+    """How many messages were read for it and are not done with."""
+    out: int
+    """How many of these members have."""
+    held_bytes: int
+    counters: ConsumerCounters
+    error: str
+    """Why nothing can be read for it; empty if it can."""
+    clients: tuple[Sharing, ...] = ()
+    """Of its members at most `_CLIENTS_SHOWN`, those first who have most."""
+    committed_s: float | None = None
+    """How long ago a query has said how far it is, s; None for a consumer that has members."""
+
+
+class ConsumersStatistics(NamedTuple):
+    """All consumers at one moment."""
+
+    each: list[ConsumerStatistics]
+    limit: int
+    save_failures_total: int
+    forgotten_total: int
+    """Queries that were forgotten, as nothing was heard of them for too long."""
+    for_hubs: ForHubs
+    """What other hubs ask."""
+
+
+FORGOTTEN_S: Final = 30 * 86_400
+"""How long a query that is not heard of is kept, s: names that nobody uses would count for `journal.consumers`."""
+
+_NOTHING_COUNTED: Final = ConsumerCounters(0, 0, 0, 0, 0, 0)
+
+
+class Queries:
+    """The consumers that read the journal by themselves, as queries of Spark do, and only say how far they are.
+
+    Such a one has no members and holds nothing. It may also go back, where it was started from an older place of its
+    own checkpoint; that is announced.
+
+    Args:
+        positions: What is kept of them.
+        announce: Tells of something that has happened to a consumer of that name.
+        now_s: Returns the time, s since 1970.
+    """
+
+    def __init__(
+        self,
+        positions: Positions,
+        announce: Callable[[str, dict[str, Any]], None],
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
+        self._positions = positions
+        self._announce = announce
+        self._now_s = now_s
+        self.kept: dict[str, Kept] = {}
+        """Each by its name, as it is kept."""
+        self.forgotten_total = 0
+        """How many were forgotten, as nothing was heard of them for too long."""
+
+    def __len__(self) -> int:
+        return len(self.kept)
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.kept
+
+    def commit(self, name: str, terms: Terms, position: int) -> None:
+        """Take note of how far one is, and of what it reads, which may be another than before."""
+        before = self.kept.get(name)
+        now = self.kept[name] = Kept(terms, Progress(position), self._now_s())
+        if before is None:
+            self._announce(name, {"state": "made", "prefixes": list(terms.prefixes), "position": position})
+        elif (before.terms, before.progress) == (now.terms, now.progress):
+            return
+        elif position < before.progress.position:
+            self._announce(name, {"state": "back", "from": before.progress.position, "to": position})
+        self._positions.put(name, partial(self.kept.__getitem__, name))
+
+    def remove(self, name: str, state: str = "removed") -> bool:
+        """Forget one, and say whether there was one."""
+        query = self.kept.pop(name, None)
+        if query is None:
+            return False
+        self._positions.put(name, None)
+        self._announce(name, {"state": state, "position": query.progress.position})
+        return True
+
+    def tick(self) -> None:
+        """Forget those that were not heard of for too long; to be called about once a second."""
+        oldest_s = self._now_s() - FORGOTTEN_S
+        for name in [name for name, query in self.kept.items() if (query.heard_s or 0.0) < oldest_s]:
+            self.forgotten_total += self.remove(name, "forgotten")
+
+    def statistics(self, committed: int) -> list[ConsumerStatistics]:
+        """Return how all of them stand; everything before the offset `committed` is on the disk."""
+        now_s = self._now_s()
+        return [
+            ConsumerStatistics(
+                name=name,
+                prefixes=query.terms.prefixes,
+                members=0,
+                position=query.progress.position,
+                lag=max(0, committed - query.progress.position),
+                held=0,
+                out=0,
+                held_bytes=0,
+                counters=_NOTHING_COUNTED,
+                error="",
+                committed_s=round(max(0.0, now_s - (query.heard_s or 0.0)), 3),
+            )
+            for name, query in self.kept.items()
+        ]
+
+    def keep(self) -> None:
+        """Have all written, with when they were heard of: of those that stand still nothing else does that."""
+        for name in self.kept:
+            self._positions.put(name, partial(self.kept.__getitem__, name))
 
 
 class Consumers:
@@ -203,7 +322,7 @@ class Consumers:
     """
 
     def __init__(
-        self, core: Core, journal: Origin, settings: JournalSettings, positions: Positions, frame_limit_bytes: int
+        self, core: Core, journal: Journal, settings: JournalSettings, positions: Positions, frame_limit_bytes: int
     ) -> None:
         self._core = core
         self._journal = journal
@@ -239,7 +358,7 @@ class Consumers:
         functions = self._functions()
         for what, function in functions.items():
             services.add(f"{CONSUMERS_TOPIC}/{what}", _for_local(function), judges_itself=True)
-        self._for_hubs = ForHubs(core, functions | {"": lambda _client, _value: self._listed()}, self._gone)
+        self.for_hubs = ForHubs(core, functions | {"": lambda _client, _value: self._listed()}, self._gone)
 
     def _restore(self) -> None:
         """Take those that were kept, without what they say of records that a power loss has taken."""
@@ -249,7 +368,7 @@ class Consumers:
             end = self._journal.end_of(kept.epoch)
             progress = kept.progress.before(head if end is None else min(head, end))
             if kept.heard_s is not None:
-                self._queries.restore(name, kept.terms, progress.position, kept.heard_s)
+                self._queries.kept[name] = msgspec.structs.replace(kept, progress=progress)
             else:
                 self._served[name] = self._make(name, kept.terms, progress)
             if progress != kept.progress:
@@ -264,29 +383,29 @@ class Consumers:
                 count=len(cut),
             )
 
-    # As the outlet of the handler that publishes: nothing is ever offered to it.
+    # As the outlet of the handler that publishes: it subscribes to nothing.
 
-    def send(self, batches: list[Batch]) -> None:
-        """Do nothing: it subscribes to nothing."""
+    def send(self, batches: list[Batch]) -> None: ...
 
-    def send_gap(self, lost_messages: int) -> None:
-        """Do nothing, likewise."""
+    def send_gap(self, lost_messages: int) -> None: ...
 
-    def close(self, code: int, text: str) -> None:
-        """Do nothing, likewise."""
+    def close(self, code: int, text: str) -> None: ...
 
     # What is asked.
 
     def _functions(self) -> dict[str, Function]:
+        def answering(kind: type[_Asked], answer: Callable[[ConsumerClient, _Asked], Any]) -> Function:
+            return lambda client, value: answer(client, read(value, kind))
+
         return {
-            "join": lambda client, value: self._join(client, read(value, Join)),
-            "take": lambda client, value: self._take(client, read(value, Take)),
-            "acknowledge": lambda client, value: self._acknowledge(client, read(value, Acknowledge)),
-            "nak": lambda client, value: self._nak(client, read(value, Nak)),
-            "in_progress": lambda client, value: self._in_progress(client, read(value, InProgress)),
-            "leave": lambda client, value: self._leave(client, read(value, Leave)),
-            "remove": lambda client, value: self._remove(client, read(value, Remove)),
-            "commit": lambda client, value: self._commit(client, read(value, Commit)),
+            "join": answering(Join, self._join),
+            "take": answering(Take, self._take),
+            "acknowledge": answering(Acknowledge, self._acknowledge),
+            "nak": answering(Nak, self._nak),
+            "in_progress": answering(InProgress, self._in_progress),
+            "leave": answering(Leave, self._leave),
+            "remove": answering(Remove, self._remove),
+            "commit": answering(Commit, self._commit),
         }
 
     def _join(self, client: ConsumerClient, join: Join) -> Any:
@@ -380,7 +499,7 @@ class Consumers:
         owner, _, _ = name.rpartition("/")
         if not owner or there < self._user_limit:  # nobody, where there are no users, or nobody can have so many
             return
-        of_him = sum(other.startswith(f"{owner}/") for other in (*self._served, *self._queries))
+        of_him = sum(other.startswith(f"{owner}/") for other in (*self._served, *self._queries.kept))
         if of_him >= self._user_limit:
             limit = f"the limit is {self._user_limit} (journal.user_consumers)"
             raise UsageError(f"there are {of_him} consumers of user {owner!r}, {limit}")
@@ -508,7 +627,7 @@ class Consumers:
     def tick(self) -> None:
         """Do what is due about once a second."""
         self._positions.retry()
-        self._for_hubs.tick()
+        self.for_hubs.tick()
         for served in self._served.values():
             served.tick()
         self._queries.tick()
@@ -519,7 +638,7 @@ class Consumers:
         each += self._queries.statistics(self._journal.committed)
         each.sort(key=lambda one: one.name)
         failures, forgotten = self._positions.failures_total, self._queries.forgotten_total
-        return ConsumersStatistics(each, self._limit, failures, forgotten, self._for_hubs.statistics())
+        return ConsumersStatistics(each, self._limit, failures, forgotten, self.for_hubs)
 
     def _described(self, name: str, served: Served) -> ConsumerStatistics:
         consumer = served.consumer
@@ -561,7 +680,7 @@ def _for_local(function: Function) -> Callable[[Handler, Any], Any]:
 
 def _sharing(served: Served) -> tuple[Sharing, ...]:
     """Return who shares a consumer: those who have most of it."""
-    most = heapq.nlargest(CLIENTS_SHOWN, served.participants.values(), key=lambda one: len(one.member.out))
+    most = heapq.nlargest(_CLIENTS_SHOWN, served.participants.values(), key=lambda one: len(one.member.out))
     return tuple(Sharing(one.client.id, one.client.hub, len(one.member.out)) for one in most)
 
 
