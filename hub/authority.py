@@ -1,124 +1,63 @@
-"""`Authority`: which policy is asked, what each handler may do by it, and what follows when that changes.
+"""`Authority`: which policy is asked, what each handler may do by it, and which of its messages are rejected.
 
 ```
 adopt ─▶ routes forget what was decided, users get other limits
-give_rights ─▶ at once: what it sees and publishes ─▶ in steps: what it holds (`hub.authority`) ─▶ one notice
+give_rights ─▶ at once: what it sees and publishes ─▶ in steps: what it holds, is taken away ─▶ one notice
+Core.publish, publish_stretch ──▶ what the route, or the topics, grant ──▶ routed on
+                                                    └─▶ the rest: rejected (`on_refused`)
 ```
 
-Owner: the core. Invariants: a handler is judged by the rights that stand on it, also while another policy is already
-asked of routes; what it may no longer hold is taken away, and told, once.
-
-Cost: adopting forgets all routes, in steps, and looks at each user; giving rights forgets the routes in which the
-handler may stand, and costs what the review costs.
-
-Not here: who may do what (`hub.policy`), what is refused of what they publish (`hub.refusals`).
+A handler is judged by its own rights, also while another policy is already asked of routes. The core asks for messages
+only where some may have to be rejected: messages with a sender, changes of a store, or a domain in which the source was
+not seen to publish yet. Whoever confirms messages asks before (`check`), and answers with the error.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Container, Iterable, Iterator
+from functools import partial
+from typing import Any, NamedTuple, cast
 
+from hub.batch import Batch
 from hub.errors import CloseCode, RejectedError
+from hub.frame import Frame, encode_frame
 from hub.handler import Handler
 from hub.names.names import Names
 from hub.policy.policy import Action, Policy, Rights
+from hub.policy.refusal import not_granted
 from hub.prefixes import PrefixSubscriptions
 from hub.quotas.limits import NO_LIMITS
 from hub.quotas.quotas import Quotas
 from hub.requests.requests import Requests
-from hub.routes import Routes
+from hub.routes import Route, Routes, changes_refused
+from hub.stretch import Stretch
 from hub.tags.subscriptions import RuleSubscriptions
 from hub.topics import printable
 from hub.turn import Turn
 
-_JUDGED_PER_STEP = 8
-"""How many things are judged in one step of the turn: 2 µs each."""
+_JUDGED_PER_STEP = 8  # Things that are judged in one step of the turn: 2 µs each
 
-_SHOWN = 8
-"""How many things the notice names that were taken away."""
-
-
-class Kind(NamedTuple):
-    """One kind of thing that handlers hold."""
-
-    held: Callable[[Handler], Iterable[Any]]
-    """Gives what a handler holds of it, as far as it is judged."""
-    may_hold: Callable[[Handler, Rights, Any], bool]
-    """Whether it may hold this one, with these rights."""
-    take_away: Callable[[Handler, Any], object]
-    show: Callable[[Any], str]
-    """Names one for people."""
-
-
-class Review:
-    """What is still to be judged.
-
-    Args:
-        turn: Gives the steps.
-        kinds: What is judged, what matters most first.
-        tell: Called with a handler from which something was taken away, and what it is told.
-    """
-
-    __slots__ = ("_due", "_kinds", "_tell", "_turn")
-
-    def __init__(self, turn: Turn, kinds: Sequence[Kind], tell: Callable[[Handler, RejectedError], object]) -> None:
-        self._turn = turn
-        self._kinds = kinds
-        self._tell = tell
-        # Handlers that are not judged to the end, in the order in which they were given rights, with the steps that
-        # are left.
-        self._due: dict[Handler, Iterator[None]] = {}
-
-    @property
-    def is_behind(self) -> bool:
-        """Return whether there is something to `go_on` with."""
-        return bool(self._due)
-
-    def begin(self, handler: Handler) -> None:
-        """Judge what a handler holds, beginning with this turn."""
-        self._due.pop(handler, None)
-        if handler.rights is not None:
-            self._due[handler] = self._judge(handler, handler.rights)
-            self.go_on()
-
-    def forget(self, handler: Handler) -> None:
-        """Judge a handler no further: it has left, and all that it holds goes with it."""
-        self._due.pop(handler, None)
-
-    def go_on(self) -> None:
-        """Judge as much as this turn has steps for."""
-        due = self._due
-        while due and self._turn.step():
-            handler, steps = next(iter(due.items()))
-            if next(steps, self) is self and due.get(handler) is steps:
-                del due[handler]
-
-    def _judge(self, handler: Handler, rights: Rights) -> Iterator[None]:
-        """Take away what may not be held, in steps, and tell it at the end."""
-        taken: list[str] = []
-        number = 0
-        for held, may_hold, take_away, show in self._kinds:
-            for one in list(held(handler)):
-                number += 1
-                if not may_hold(handler, rights, one):
-                    take_away(handler, one)
-                    taken.append(show(one))
-                    yield
-                elif not number % _JUDGED_PER_STEP:
-                    yield
-        if taken:
-            more = f" and {len(taken) - _SHOWN} more" if len(taken) > _SHOWN else ""
-            what = ", ".join(taken[:_SHOWN])
-            text = f"no longer granted to user {printable(rights.user.name)}, and taken away: {what}{more}"
-            self._tell(handler, RejectedError(CloseCode.NOT_ALLOWED, text))
-
+_SHOWN = 8  # Things that the notice names that were taken away
 
 _FORGOTTEN_SINGLY = 100
 """Where a handler with more prefixes and rules than these gets other rights, all routes are forgotten: 5 µs each."""
 
 OnRevoked = Callable[[RejectedError], object]
-"""Tells a handler that it may no longer hold what it held, and that this was taken away."""
+"""Tells a handler what was taken away from it."""
+
+OnRefused = Callable[[RejectedError, int], object]
+"""Tells a handler that so many of its messages were rejected."""
+
+HandlersOf = Callable[[Route], tuple[Handler, ...]]
+
+
+class Kind(NamedTuple):
+    """One kind of thing that handlers hold and must be granted."""
+
+    held: Callable[[Handler], Iterable[Any]]
+    may_hold: Callable[[Handler, Rights, Any], bool]
+    take_away: Callable[[Handler, Any], object]
+    show: Callable[[Any], str]  # Names one for people
 
 
 class Authority:
@@ -129,22 +68,24 @@ class Authority:
         attached: Numbers of the handlers that have not left.
         routes: Remember what the policy decides.
         quotas: Have the policy's limits, and the roles of users.
-        prefixes: One kind of what handlers hold.
-        rules: Another.
-        names: Another.
-        requests: Know what handlers serve.
+        prefixes: The prefixes of handlers.
+        rules: Their rules.
+        names: Their names.
+        requests: What they serve.
         on_link: Called with a link of the mesh that has other rights: what it has brought is judged again.
     """
 
     __slots__ = (
         "_attached",
+        "_due",
         "_forgotten",
+        "_kinds",
         "_on_link",
         "_quotas",
-        "_review",
         "_routes",
         "_rules",
         "_turn",
+        "on_refused",
         "on_revoked",
         "policy",
     )
@@ -168,21 +109,21 @@ class Authority:
         self._routes = routes
         self._quotas = quotas
         self._rules = rules
-        # Which user may do what; None while nobody is asked. `adopt` puts another in its place.
         self.policy: Policy | None = None
         # How often former policies have forgotten what was decided for a user.
         self._forgotten = 0
-        # Handler → the function that tells it what was taken away from it. Its connection puts it here, if it can tell.
+        # Callbacks of connections that can tell their far side.
         self.on_revoked: dict[Handler, OnRevoked] = {}
-        # Takes away what handlers may no longer hold.
-        self._review = Review(turn, _held_kinds(prefixes, rules, names, requests), self._tell_revoked)
+        self.on_refused: dict[Handler, OnRefused] = {}
+        self._kinds = _held_kinds(prefixes, rules, names, requests)
+        # Handlers that are not judged to the end, with the steps that are left, in the order in which they got rights.
+        self._due: dict[Handler, Iterator[None]] = {}
 
     def adopt(self, policy: Policy | None) -> None:
         """Let routes remember what this policy decides from now on, None for none, and forget what they remember.
 
-        Handlers keep the rights that they have, and are judged by them, until they are given others (`give_rights`):
-        whoever adopts a policy gives all of them new ones, a share of them in each turn. Its limits apply
-        to users at once; what they hold they keep.
+        Handlers keep their rights until they get others (`give_rights`): whoever adopts a policy gives all of them new
+        ones, a share of them in each turn. Its limits apply to users at once; what they hold they keep.
         """
         if policy is self.policy:
             return
@@ -197,15 +138,14 @@ class Authority:
 
     @property
     def forgotten_total(self) -> int:
-        """How often what was decided for a user was forgotten, as it was too much, by this policy and those before."""
+        """How often decisions for a user were forgotten, as they were too many, by this policy and those before."""
         return self._forgotten + (0 if self.policy is None else self.policy.forgotten_total)
 
     def give_rights(self, handler: Handler, rights: Rights | None) -> None:
-        """Let a handler do this from now on; None for everything.
+        """Give a handler these rights from now on; None for all.
 
-        What it may not see reaches it no more, and what it may not publish is refused, at once. What it holds and may
-        no longer hold is taken away in this turn and the next ones, and it is told (`on_revoked`). Requests that are
-        pending are answered.
+        What it may see and publish changes at once. What it may no longer hold is taken away in this turn and the next
+        ones (`on_revoked`). Pending requests are answered.
         """
         if rights is handler.rights:
             return
@@ -217,23 +157,51 @@ class Authority:
             if handler.share is not None:
                 self._quotas.give_roles(handler.share, rights.user.roles)
         self._forget_seen_by(handler)
-        self._review.begin(handler)
+        self._due.pop(handler, None)
+        if rights is not None:
+            self._due[handler] = self._judge(handler, rights)
+            self.go_on()
         if handler.is_meshed:
             self._on_link(handler)
 
     @property
     def is_behind(self) -> bool:
-        """Return whether there is something to `go_on` with."""
-        return self._review.is_behind
+        """Whether there is something to `go_on` with."""
+        return bool(self._due)
 
     def go_on(self) -> None:
         """Judge and take away as much as this turn has steps for."""
-        self._review.go_on()
+        due = self._due
+        while due and self._turn.step():
+            handler, steps = next(iter(due.items()))
+            if next(steps, self) is self and due.get(handler) is steps:
+                del due[handler]
 
     def forget(self, handler: Handler) -> None:
-        """Judge a handler no further, and tell it nothing more: it has left, and all that it holds goes with it."""
+        """Judge a handler no further, and tell it nothing more: it has left."""
         self.on_revoked.pop(handler, None)
-        self._review.forget(handler)
+        self.on_refused.pop(handler, None)
+        self._due.pop(handler, None)
+
+    def _judge(self, handler: Handler, rights: Rights) -> Iterator[None]:
+        """Take away what may not be held, in steps, and tell it at the end."""
+        taken: list[str] = []
+        number = 0
+        for held, may_hold, take_away, show in self._kinds:
+            for one in list(held(handler)):
+                number += 1
+                if not may_hold(handler, rights, one):
+                    take_away(handler, one)
+                    taken.append(show(one))
+                    yield
+                elif not number % _JUDGED_PER_STEP:
+                    yield
+        tell = self.on_revoked.get(handler)
+        if taken and tell is not None:
+            more = f" and {len(taken) - _SHOWN} more" if len(taken) > _SHOWN else ""
+            what = ", ".join(taken[:_SHOWN])
+            text = f"no longer granted to user {printable(rights.user.name)}, and taken away: {what}{more}"
+            tell(RejectedError(CloseCode.NOT_ALLOWED, text))
 
     def _forget_seen_by(self, handler: Handler) -> None:
         """Forget all routes in which a handler may stand, or not stand, because of its rights."""
@@ -248,10 +216,60 @@ class Authority:
         for rule in rules:
             self._routes.forget_rule(rule)
 
-    def _tell_revoked(self, handler: Handler, error: RejectedError) -> None:
-        tell = self.on_revoked.get(handler)
+    # Messages.
+
+    def refuse_owned(self, source: Handler, route: Route, batch: Batch) -> None:
+        """Reject a batch that only another handler may publish."""
+        self._reject(source, _not_its_own(route, batch), batch.messages)
+
+    def granted(self, source: Handler, route: Route, batch: Batch) -> Batch | None:
+        """Return what of a batch `source` may publish, None for nothing of it; reject the rest."""
+        granted, refused = _parted(source, route, batch)
+        if refused is not None:
+            self._reject(source, _not_granted_to(source, refused), refused.messages)
+        return granted
+
+    def granted_of(self, source: Handler, stretch: Stretch[Route], handlers_of: HandlersOf) -> HandlersOf:
+        """Reject what `source` may not publish of a stretch, by what its routes say; return who gets the rest.
+
+        Args:
+            source: The publisher. What is rejected no longer counts as published by it.
+            stretch: What it publishes.
+            handlers_of: Who gets what comes on each route, as far as it is granted.
+        """
+        refused: set[Route] = set()
+        for route, numbers in stretch.places.items():
+            if not route.may_bring(source):
+                error = _not_its_own(route, stretch.run(numbers[0]))
+            elif not may_publish(source, route):
+                error = _not_granted_to(source, stretch.run(numbers[0]))
+            else:
+                continue
+            refused.add(route)
+            messages = sum([stretch.messages[number] for number in numbers])
+            source.published_messages -= messages
+            self._reject(source, error, messages)
+        return partial(_nobody_for, refused, handlers_of) if refused else handlers_of
+
+    @staticmethod
+    def check(source: Handler, route: Route, batch: Batch) -> None:
+        """Check that `source` may publish on a route, for callers that answer with the error.
+
+        Raises:
+            RejectedError: The messages bear a name that is not its own, tell changes of a store, or are not granted.
+        """
+        if not route.may_bring(source):
+            raise _not_its_own(route, batch)
+        if source.is_unbound or source.publishes_in is None or route.domains in source.publishes_in:
+            return
+        _, refused = _parted(source, route, batch)
+        if refused is not None:
+            raise _not_granted_to(source, refused)
+
+    def _reject(self, source: Handler, error: RejectedError, messages: int) -> None:
+        tell = self.on_refused.get(source)
         if tell is not None:
-            tell(error)
+            tell(error, messages)
 
 
 def _held_kinds(
@@ -284,3 +302,55 @@ def _held_kinds(
             lambda rule: f"subscribe {printable(rule.prefix)} by labels",
         ),
     ]
+
+
+def is_decided_by_route(source: Handler, routes: Iterable[Route]) -> bool:
+    """Return whether routes say what `source` may publish on them.
+
+    They do not while a policy takes the place of another: for what was read before, and for handlers with rights of
+    the one before. Then each topic is asked for.
+    """
+    rights = source.rights
+    return rights is None or all(
+        route.domains is not None and route.domains.policy is rights.policy for route in routes
+    )
+
+
+def may_publish(source: Handler, route: Route) -> bool:
+    """Return whether a route is granted to `source`, as the route says; remember it if it is."""
+    rights, domains = source.rights, route.domains
+    return rights is None or (domains is not None and rights.may_in(source.acts.publishing, domains))
+
+
+def _parted(source: Handler, route: Route, batch: Batch) -> tuple[Batch | None, Batch | None]:
+    """Return what of a batch is granted to `source`, and what is not; None for nothing."""
+    rights, action = source.rights, source.acts.publishing
+    if is_decided_by_route(source, (route,)) or rights is None:
+        return (batch, None) if may_publish(source, route) else (None, batch)
+    granted = {topic: rights.may(action, topic.decode()) for topic in set(batch.topics())}
+    if len(set(granted.values())) == 1:
+        return (batch, None) if all(granted.values()) else (None, batch)
+    frames: dict[bool, list[Frame]] = {True: [], False: []}
+    for frame in batch.parts():
+        frames[granted[frame.topic]].append(frame)
+    return _joined(frames[True]), _joined(frames[False])
+
+
+def _joined(frames: list[Frame]) -> Batch:
+    raw = b"".join([encode_frame(frame.kind, frame.body, key=frame.key, flags=frame.flags) for frame in frames])
+    return Batch(raw, sum([frame.messages for frame in frames]))
+
+
+def _not_its_own(route: Route, refused: Batch) -> RejectedError:
+    if not route.sender:
+        return changes_refused(next(iter(refused.topics())).decode())
+    return RejectedError(CloseCode.NOT_ALLOWED, f"sender {printable(route.sender)}: that name is not yours")
+
+
+def _not_granted_to(source: Handler, refused: Batch) -> RejectedError:
+    topic = next(iter(refused.topics())).decode()
+    return not_granted(cast("Rights", source.rights), source.acts.publishing, topic)
+
+
+def _nobody_for(refused: set[Route], handlers_of: HandlersOf, route: Route) -> tuple[Handler, ...]:
+    return () if route in refused else handlers_of(route)

@@ -1,15 +1,8 @@
-"""`Batch`: the unit that is routed, queued and written.
+"""`Batch`: the unit that is routed, queued and written: MESSAGES frames back to back that share a route.
 
-A batch is one or more MESSAGES frames back to back that share a route: in the usual case a run of frames that came in
-one read, cut from it in one slice. The hub does not look into the bodies. What a handler needs in another form (JSON
-text, a ready WebSocket frame) is made at most once and kept beside the frames for all handlers that need it.
-
-Invariants: immutable but for its origin, `messages` ≥ 1, frames whole. A batch owns its bytes: it never keeps a larger
-receive buffer alive.
-
-Cost: making one is O(1) beside the slice. `split` walks the frames up to the cut and, inside a BATCH frame, the values.
-
-Not here: reading frames from a stream (`peers.wire.scanner`), the other forms (`peers.websocket`).
+In the usual case a batch is a run of frames of one read, cut from it in one slice. The hub does not look into bodies.
+What a handler needs in another form (JSON text, a WebSocket frame) is made at most once and shared. A batch is
+immutable but for its origin, and owns its bytes: it never keeps a larger receive buffer alive.
 """
 
 from __future__ import annotations
@@ -36,11 +29,9 @@ from hub.frame import (
 )
 from hub.origin import Origin
 
-__all__ = ["BATCH_OVERHEAD_BYTES", "Batch", "Message", "decode_values", "encode_values", "value_ends"]
-
+# What a queued batch costs beside its frames, so that the bound of a queue is real memory: objects (80), bytes (33),
+# sizes (2 x 28) and a place in a deque (8), rounded down for sharing
 BATCH_OVERHEAD_BYTES = 160
-"""What a queued batch costs beside its frames: the objects for it (80), its bytes (33), their sizes (2 x 28) and its
-place in a deque (8), rounded down for sharing. Charged to queues, so that their bound is real memory."""
 
 T = TypeVar("T")
 
@@ -53,12 +44,12 @@ class Message(NamedTuple):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Labels that the message bears; see `TaggedMessage`."""
+        """Labels of the message."""
         return ()
 
     @property
     def sender(self) -> str:
-        """Name of whoever has published the message; empty where nobody has said it."""
+        """Name of the publisher; empty if it is unknown."""
         return ""
 
     @property
@@ -68,7 +59,7 @@ class Message(NamedTuple):
 
     @property
     def origin(self) -> bytes:
-        """Id of the hub where the message has entered the mesh; empty where the hub was not asked, or does not say."""
+        """Id of the hub where the message has entered the mesh; empty if it is unknown."""
         return b""
 
     def view(self) -> AbstractContextManager[memoryview]:
@@ -88,17 +79,13 @@ class Batch:
 
     __slots__ = ("_forms", "_is_sound", "frames", "frames_bytes", "messages", "origin", "size_bytes")
 
-    frames: bytes
-    """Whole MESSAGES frames, ready for the wire."""
+    frames: bytes  # Whole MESSAGES frames, ready for the wire
 
-    messages: int
-    """How many values they hold together, 1 or more."""
+    messages: int  # How many values they hold together, 1 or more
 
-    frames_bytes: int
-    """The length of `frames`, for which they need not be made."""
+    frames_bytes: int  # The length of `frames`, for which they need not be made
 
-    size_bytes: int
-    """What a queue is charged for it, bytes."""
+    size_bytes: int  # What a queue is charged for it, bytes
 
     def __init__(self, frames: bytes, messages: int) -> None:
         self.frames = frames
@@ -150,7 +137,7 @@ class Batch:
         return made
 
     def keep_form(self, make: Callable[[Batch], T], form: T) -> None:
-        """Keep what `make(self)` would return: the batch came in this form, and nobody else has it yet."""
+        """Keep what `make(self)` would return: the batch came in this form."""
         self._forms = {make: form}
 
     def topics(self) -> Iterable[bytes]:
@@ -162,13 +149,9 @@ class Batch:
         return iterate_frames(self.frames)
 
     def split(self, messages: int) -> tuple[Batch, Batch | None]:
-        """Cut after the first `messages` messages.
+        """Cut after the first `messages` messages, 1 or more.
 
-        A frame whose values cannot be told apart (malformed, or an encoding that this hub does not read) is not cut:
-        it goes to the head as a whole.
-
-        Args:
-            messages: 1 or more.
+        A frame whose values cannot be told apart (malformed, or of another encoding) is not cut: it goes to the head.
 
         Returns:
             The head, of at least that many messages, and the rest, None if nothing is left.
@@ -233,8 +216,7 @@ class Batch:
     def _value_ends(self, frame: Frame, position: int) -> Iterable[int]:
         """Return where the values of the frame at `position` end in its body; nothing if they cannot be told apart.
 
-        Whether they can is found out once for the frame in front: a queue that is cut again and again from there pays
-        for what it drops, not for all that is left.
+        That is found out once for the frame in front: a queue that is cut again and again pays for what it drops only.
         """
         if position == 0 and self._is_sound:
             return _walk_values(frame)
@@ -253,7 +235,6 @@ def _measure(frames: bytes, position: int) -> tuple[int, int]:
 
 
 def _cut_frame(frame: Frame, messages: int, value_end: int) -> tuple[bytes, bytes]:
-    """Cut a BATCH frame after `messages` values, the last of which ends at `value_end` in the body."""
     head = BATCH_COUNT.pack(messages) + frame.body[BATCH_COUNT.size : value_end]
     tail = BATCH_COUNT.pack(frame.messages - messages) + frame.body[value_end:]
     return (
@@ -263,7 +244,7 @@ def _cut_frame(frame: Frame, messages: int, value_end: int) -> tuple[bytes, byte
 
 
 def value_ends(frame: Frame) -> list[int] | None:
-    """Return where each value of a BATCH frame ends in its body; None if the body is not what it says."""
+    """Return where each value of a BATCH frame ends in its body; None if the body is malformed."""
     if frame.encoding != Encoding.MSGPACK:
         return None
     try:
@@ -274,7 +255,6 @@ def value_ends(frame: Frame) -> list[int] | None:
 
 
 def _walk_values(frame: Frame) -> Iterator[int]:
-    """Yield where each value of a BATCH frame ends in its body, as far as asked for."""
     start = BATCH_COUNT.size
     unpacker = msgpack.Unpacker(max_buffer_size=max(1, len(frame.body)))
     unpacker.feed(memoryview(frame.body)[start:])
@@ -292,11 +272,6 @@ def encode_value(value: Any) -> bytes:
 def encode_values(key: bytes, packed: list[bytes], flags: int = 0) -> bytes:
     """Return one frame with one or more values that are msgpack already.
 
-    Args:
-        key: A topic, or what `flags` say that it is.
-        packed: The values.
-        flags: Beside BATCH.
-
     Raises:
         RejectedError: No value, or more than `BATCH_LIMIT_MESSAGES`.
     """
@@ -312,8 +287,7 @@ def decode_values(frame: Frame) -> list[Any]:
     """Return the values of one MESSAGES frame.
 
     Raises:
-        ValueError: The body is not msgpack, not the number of values it says, nested too deep, or of an encoding
-            that this version does not read. The text says which.
+        ValueError: The body is not msgpack, of another number of values, nested too deep, or of another encoding.
     """
     if frame.encoding != Encoding.MSGPACK:
         raise ValueError(f"encoding {frame.encoding} is not read by this version")

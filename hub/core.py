@@ -1,37 +1,26 @@
-"""`Core`: the one owner of routing. It knows every handler, looks up who gets a run of messages, and offers it to them.
+"""`Core` owns the routing: it knows every handler, looks up who gets a run of messages, and offers it to them.
 
 ```
-what a socket brought ─▶ routes (one dict hit each) ─▶ one offer a handler ─┐
-                                                                       ▼
-                                         dirty handlers ─▶ end_read(): each writes once
+bytes of a socket ─▶ routes (one dict hit each) ─▶ one offer a handler ─▶ dirty handlers ─▶ end_read(): one write each
 ```
 
-Owner: one event loop (or one test). Everything here is plain and synchronous; nothing waits. Other threads reach the
-core over sockets of their own (`peers.embedding`). The order is fixed: take what a socket brought, route it, then write
-out each dirty handler once (`end_read`). Whoever brings what a socket brought says so before (`write_is_due`). What is
-offered outside of a read is written at the end of the turn, which the shell is asked for through `wake`.
-
-Cost: publishing costs what the handlers cost that get the message. Subscribing, unsubscribing and losing a handler
-cost what they touch.
-
-Not here: who gets what of what is wanted (`hub.delivery`), who may do what (`hub.authority`), what is refused of what
-comes (`hub.refusals`), sockets and the wire (`peers`), the clock: what is due once a second is called from outside
-(`report_drops`).
+Everything here is synchronous and belongs to one event loop; other threads connect over sockets (`peers.embedding`).
+The order is fixed: read, route, then write each dirty handler once (`end_read`). Whoever reads sets `write_is_due`
+before. What is offered outside of a read is written at the end of the turn, which is requested through `wake`.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import chain
 from operator import attrgetter, methodcaller
 
-from hub.audience import check_may_see
-from hub.authority import Authority
+from hub.authority import Authority, HandlersOf, is_decided_by_route, may_publish
 from hub.batch import Batch
 from hub.delivery import Role, receivers
-from hub.departures import Departures, Entrance
-from hub.errors import ClosedError
+from hub.errors import ClosedError, RejectedError
 from hub.events import (
     Event,
     OwnEvents,
@@ -46,7 +35,6 @@ from hub.far_hub import FarHub
 from hub.far_hubs import FarHubs
 from hub.handler import Handler
 from hub.holdings import Allowance
-from hub.intake import Gaps, Intake
 from hub.leaves import Leaves
 from hub.limits import LINK_COST, CoreLimits
 from hub.losses import Drops
@@ -58,11 +46,10 @@ from hub.multimap import PrefixMultimap
 from hub.names.names import Names
 from hub.names.register import Register
 from hub.origin import Origin
+from hub.policy.grants import User
 from hub.prefixes import Asked, OnFilter, PrefixSubscriptions
-from hub.quotas.quotas import Quotas
+from hub.quotas.quotas import Quotas, Share
 from hub.quotas.resource import Resource
-from hub.refusals import HandlersOf, Refusals, is_decided_by_route, may_publish
-from hub.relief import relieve
 from hub.requests.hub_services import HubServices
 from hub.requests.requests import Requests
 from hub.routes import Route, Routes
@@ -72,12 +59,13 @@ from hub.tags.rules import Rule, RuleIndex, characters
 from hub.tags.subscriptions import RuleSubscriptions
 from hub.topic_rates import TopicRates
 from hub.topics import RESERVED
-from hub.turn import Turn
+from hub.turn import Turn, Writers, WritesLater
 from hub.uncarried import Uncarried
 from hub.waiting import WaitingMemory
-from hub.writers import Writers, WritesLater
 
-__all__ = ["Core"]
+_STEPS_PER_DEPARTURE = 5  # What it costs to give back all that one far side had, beside its prefixes: about 50 µs
+
+_WORTH_CLEARING = 8  # Routes, and counted topics, are forgotten if they make up one of so many parts of what is wanted
 
 _all_handlers: HandlersOf = attrgetter("handlers")
 _domains = attrgetter("domains")
@@ -89,45 +77,31 @@ def _receivers(source: Handler, route: Route) -> tuple[Handler, ...]:
 
 
 def _any_prefix(_: str) -> bool:
-    """Stand in for a rule about what leaves are asked for: there is none."""
     return True
 
 
-def _no_clock(_: int) -> None:
-    """Stand in for a clock: nothing is timed out."""
-
-
-def _unasked() -> None:
-    """Stand in for whoever calls `Mesh.check`."""
-
-
-def _unheard(_: int) -> None:
-    """Stand in for whoever is told that somebody else speaks in the name of this hub."""
-
-
-def _untold(_: Mapping[bytes, int]) -> None:
-    """Stand in for whoever is told of messages that do not go on."""
+def _ignore(_: object = None) -> None:
+    """Stand in for a callback that the shell does not give."""
 
 
 class Core:
     """Handlers, their subscriptions, and the way from a topic to them.
 
     Args:
-        wake: Called when a turn has something to write; must lead to one call of `flush` before the loop waits for I/O
-            again. It is not called again before that.
+        wake: Called, once a turn at most, when there is something to write; must lead to one call of `flush` before
+            the loop waits for I/O again.
         limits: How much there may be of everything.
-        asked_of_leaves: Prefixes that leaves are asked for even if nobody here subscribes to them.
-        may_ask_leaves: Whether leaves may be asked for a prefix because somebody here subscribes to it; always the same
-            answer for the same prefix.
-        wake_at: Called with a time, ms of a monotonic clock, at which `requests.expire` is to be called; a later call
-            takes the place of an earlier one.
-        check_mesh: Called when `mesh.check` is to be called, at the end of this turn.
-        on_clash: Called when somebody else in the mesh has spoken in the name of this hub, with the number of that.
+        asked_of_leaves: Prefixes that leaves are asked for even without subscribers here.
+        may_ask_leaves: Whether leaves are asked for a prefix with subscribers here; always the same answer.
+        wake_at: Called with a time, ms of a monotonic clock, at which `requests.expire` is due; it replaces the time of
+            the call before.
+        check_mesh: Called when `mesh.check` is due at the end of this turn.
+        on_clash: Called when another hub of the mesh uses the id of this hub.
         on_stranded: Called once a second at most with hubs, and how many messages for each did not go on from here.
-        hub_id: Of this hub, for what peers must tell apart.
-        hub_name: Of this hub, for people.
+        hub_id: Id of this hub in the mesh.
+        hub_name: Name of this hub for people.
         memory: The budget of the process; without one there is no limit.
-        quotas: What users hold; without one each has half of what has no end.
+        quotas: What users hold; without one each may have half of everything.
     """
 
     def __init__(  # noqa: PLR0913 -- what it is told of the outside
@@ -137,48 +111,40 @@ class Core:
         *,
         asked_of_leaves: Iterable[str] = (),
         may_ask_leaves: Callable[[str], bool] = _any_prefix,
-        wake_at: Callable[[int], object] = _no_clock,
-        check_mesh: Callable[[], object] = _unasked,
-        on_clash: Callable[[int], object] = _unheard,
-        on_stranded: Callable[[Mapping[bytes, int]], object] = _untold,
+        wake_at: Callable[[int], object] = _ignore,
+        check_mesh: Callable[[], object] = _ignore,
+        on_clash: Callable[[int], object] = _ignore,
+        on_stranded: Callable[[Mapping[bytes, int]], object] = _ignore,
         hub_id: bytes = b"",
         hub_name: str = "",
         memory: Memory | None = None,
         quotas: Quotas | None = None,
     ) -> None:
         client, peer = limits.client, limits.peer
-        # When there is a turn, how much memory there is, and how much the whole core has done.
         self._turn = Turn(wake)
         self.memory = Memory() if memory is None else memory
         self.memory.attach(self._relieve, self._turn.request)
         self.quotas = Quotas() if quotas is None else quotas
-        self._entrance = Entrance(self.quotas, self._turn)
+        # Handlers whose users have too many connections: they are closed as the turn ends.
+        self._turned_away: list[tuple[Handler, RejectedError]] = []
         self.counters = Counters()
         self._drops = Drops()
         self.topic_rates = TopicRates(self.memory.account("topics"))
-        # Every handler charges what waits for it here.
         self._queue_memory = WaitingMemory.of(self.memory)
         held = self._queue_memory.batches
         held.on_abandoned = lambda: held.let_go_abandoned(self._turn)
         # Handlers that were offered something since the last `end_read`, each once.
         self.offered: list[WritesLater] = []
-        # Who of them writes, where they are many, and who waits for a later turn.
+        # Subscriber → how many messages were lost before they came here; it is told at the end of the read.
+        self._gaps: dict[Handler, int] = {}
         self.writers = Writers(self._turn)
-        # Those who wait; whoever begins a read lets the reader's own handler write first, if it may be one of them.
-        self.late = self.writers.late
-        # True while somebody is going to write what is offered, and need not be woken for it. Whoever begins a read
-        # sets it, and calls `end_read` when the read is over. The core sets it when the shell is woken, and clears it
-        # as the writing begins.
+        self.late = self.writers.late  # beside it, as each read looks at it
+        # True while a read or a requested turn is going to write what is offered.
         self.write_is_due = False
-        # The number that the last handler got; none is given twice.
         self._last_id = 0
         # Number → handler, from `attach` to `detach`.
         self.handlers: dict[int, Handler] = {}
-        # What of what comes is refused, and who is told of it.
-        self.refusals = Refusals()
-        # Prefix → the handlers that subscribe to it, with those that are leaving.
         multimap: PrefixMultimap[Handler | FarHub] = PrefixMultimap()
-        # Which other hubs there are, what they want, and which links lead to them.
         self.mesh: Mesh[Handler] = Mesh(
             hub_id,
             hub_name,
@@ -192,12 +158,9 @@ class Core:
             on_stranded=on_stranded,
             limits=limits.mesh,
         )
-        # Which messages are taken of links, who is told of those that are not, and what counts those that do not go on.
-        traffic = self.mesh.traffic
+        traffic = self._traffic = self.mesh.traffic
         self._upstreams = traffic.upstreams
-        self._intake = Intake(traffic, Gaps(self._mark_dirty))
         self._uncarried = Uncarried(traffic.strand, traffic.leave_out, self._mark_dirty)
-        # Who owns a name is asked of the register, and routes forget what names change: neither knows the other.
         register = Register(self.memory.account("names"))
         rule_index: RuleIndex[Handler | FarHub] = RuleIndex()
         self.routes = Routes(
@@ -209,7 +172,6 @@ class Core:
             mesh=self.mesh,
             uncarried=self._uncarried,
         )
-        # What the hub tells of itself.
         self.own_events = OwnEvents(self.routes)
         self.prefixes = PrefixSubscriptions(
             multimap,
@@ -220,7 +182,10 @@ class Core:
         )
         rules_allowed = Allowance("rules", Resource.RULES, client.rules, peer.rules, self.memory, characters)
         self.rules = RuleSubscriptions(rule_index, self.routes.forget_rule, rules_allowed)
-        self._departures = Departures(self._turn, self.prefixes, self.rules)
+        # What is still to be given back for far sides that are gone, in their order.
+        self._departing: deque[Callable[[], object]] = deque()
+        # Handlers that were detached but still have prefixes or rules.
+        self._leaving: deque[Handler] = deque()
         self.names = Names(
             hub_id,
             register,
@@ -243,9 +208,7 @@ class Core:
             hub=hub_id,
             way_to=traffic.way_to,
         )
-        # Which leaves this hub and others have, and who is the gateway of each.
         self.leaves = Leaves(hub_id)
-        # What the other hubs of the mesh want.
         self.far_hubs = FarHubs(
             self.prefixes,
             self.rules,
@@ -256,11 +219,9 @@ class Core:
             self._turn,
             self.memory.account("mesh"),
         )
-        # The links to them, and what they are told.
         self._mesh_links = MeshLinks(
             self.mesh, self.far_hubs, self.prefixes, self.rules, self.requests, self.names, self.leaves
         )
-        # Which policy is asked, and who may do what by it.
         self.authority = Authority(
             self._turn,
             self.handlers,
@@ -280,11 +241,10 @@ class Core:
         self._last_id = first - 1
 
     def attach(self, handler: Handler, on_filter: OnFilter | None = None) -> None:
-        """Take a handler in and announce it.
+        """Take a new handler in and announce it; if its user has too many connections, it is closed as the turn ends.
 
         Args:
-            handler: New, without prefixes. Where its user has as many connections as he may have, it is closed as the
-                turn ends, with the code and the text of that.
+            handler: New, without prefixes.
             on_filter: For links and leaves: called now with what this hub wants, and later with each change of it.
         """
         self._last_id += 1
@@ -294,48 +254,70 @@ class Core:
             self.writers.take_in_dear()
         if handler.rights is not None:
             self.routes.guard()
-            self._entrance.enter(handler, handler.rights.user)
+            self._charge_connection(handler, handler.rights.user)
         if on_filter is not None:
             self.prefixes.tell(handler, on_filter, self._everybody())
         if handler.role is not Role.LOCAL:
             self.own_events.announce((client_joined if handler.role is Role.CLIENT else peer_joined)(handler))
 
+    def _charge_connection(self, handler: Handler, user: User) -> None:
+        if handler.share is not None:  # its connection was charged already
+            self.quotas.give_roles(handler.share, user.roles)
+            return
+        try:
+            handler.share = self.quotas.join(user.name, user.roles)
+        except RejectedError as error:
+            self._turned_away.append((handler, error))
+            self._turn.request()
+
     def link(self, handler: Handler, hub: bytes, on_mesh: Callable[[], object], *, cost: int = LINK_COST) -> None:
-        """Make a link that is attached one of the mesh.
+        """Make an attached link part of the mesh.
 
         Args:
-            handler: Which.
-            hub: The id of the hub at its far side, to which there is no other link.
-            on_mesh: Called when the far side is to be told something: `mesh.take` has it.
-            cost: What this side says that it costs; the larger of what both say counts.
+            handler: The link.
+            hub: Id of the hub at its far side, to which there is no other link.
+            on_mesh: Called when `mesh.take` has something for the far side.
+            cost: Cost of the link as this side sees it; the larger one of both sides counts.
         """
         self._mesh_links.add(handler, hub, on_mesh, cost)
 
     def detach(self, handler: Handler, reason: str) -> None:
-        """Let a handler go, with all its subscriptions, and announce that. It does no harm if it is gone already."""
+        """Remove a handler with all its subscriptions, and announce that; no harm if it is gone already."""
         if self.handlers.pop(handler.id, None) is None:
             return
         handler.shut()
         self.requests.forget(handler)
         self.prefixes.tell_no_more(handler)
         self._mesh_links.discard(handler)
-        self.refusals.forget(handler)
         self.authority.forget(handler)
-        self._departures.leave(handler)
+        self._leaving.append(handler)
+        self._take_out()
         self.names.forget(handler)
         self.counters.forget(handler)
         self._drops.forget(handler)
-        self._entrance.leave(handler)
+        if handler.share is not None:
+            self.quotas.leave(handler.share)
         if handler.role is not Role.LOCAL:
             self.own_events.announce((client_left if handler.role is Role.CLIENT else peer_left)(handler, reason))
 
     def depart(self, give_back: Callable[[], object]) -> None:
-        """Give back what a far side had that is gone: at once, or in a later turn, where many have gone in this one.
+        """Give back what a far side that is gone had: at once, or in a later turn if many have gone in this one.
 
         Args:
-            give_back: Called exactly once, behind all others that were brought here before; must not raise.
+            give_back: Called exactly once, in the order of departures; must not raise.
         """
-        self._departures.depart(give_back)
+        if self._departing or not self._turn.step(_STEPS_PER_DEPARTURE):
+            self._departing.append(give_back)
+        else:
+            give_back()
+
+    def _take_out(self) -> None:
+        """Take out subscriptions of handlers that have left, as many as this turn has steps for."""
+        while self._leaving:
+            handler = self._leaving[0]
+            if not self.prefixes.forget(handler, self._turn) or not self.rules.forget(handler, self._turn):
+                return
+            self._leaving.popleft()
 
     # Subscriptions.
 
@@ -351,12 +333,9 @@ class Core:
             pass
 
     def subscribing(self, handler: Handler, prefixes: Iterable[str]) -> Iterator[None]:
-        """Subscribe in steps, for many prefixes that would hold up a turn: a step is done whenever one is asked for.
+        """Subscribe in steps, as many prefixes would hold up a turn; errors are those of `subscribe`.
 
         All prefixes are checked before the first is added. The rest is dropped when the handler leaves meanwhile.
-
-        Raises:
-            ClosedError, InvalidTopicError, RejectedError: As `subscribe`, from the steps.
         """
         self._check_attached(handler)
         yield from self.prefixes.subscribing(handler, prefixes)
@@ -375,21 +354,17 @@ class Core:
             raise ClosedError("the handler is not attached to this hub")
 
     def subscribe_rules(self, handler: Handler, rules: Iterable[Rule]) -> None:
-        """Subscribe `handler` to each rule, all or none; counted, as prefixes are.
-
-        Args:
-            handler: Which.
-            rules: Checked ones (`hub.tags.rules.check_rule`).
+        """Subscribe `handler` to each checked rule (`hub.tags.rules.check_rule`), all or none; counted, as prefixes.
 
         Raises:
             ClosedError: The handler is not attached.
-            RejectedError: The handler would have too many, or one would show it what is not granted to it.
+            RejectedError: The handler would have too many, or one is not granted to it.
         """
         self._check_attached(handler)
         rules = list(rules)
-        self.rules.check(handler, rules)  # before others: so many rules as nobody may have are not judged
+        self.rules.check(handler, rules)  # first, so that no more rules are judged than a handler may have
         for rule in rules:
-            check_may_see(handler, rule.prefix)
+            handler.check_may_see(rule.prefix)
         self.rules.subscribe(handler, rules)
 
     # Messages.
@@ -397,11 +372,11 @@ class Core:
     def publish(self, source: Handler, route: Route, batch: Batch) -> None:
         """Offer a batch that came from a client, a link or a leaf to every handler of its route.
 
-        What came over a link goes on to other hubs where the tree of its origin leads. What bears a name that `source`
-        does not own, tells changes of a store, or is not granted to it, is refused (`refusals`).
+        What came over a link goes on to other hubs where the tree of its origin leads. Messages that `source` may not
+        publish are rejected (`authority`).
         """
         if route.is_owned and not route.may_bring(source):
-            self.refusals.refuse_owned(source, route, batch)
+            self.authority.refuse_owned(source, route, batch)
             return
         if source.is_unbound:
             handlers = route.handlers
@@ -409,16 +384,12 @@ class Core:
                 batch.origin = self.mesh.origin
         else:
             is_link = source.is_link
-            if (
-                is_link
-                and source.accepted_at != self._upstreams.turnover
-                and not self._intake.accepts(source, batch.messages)
-            ):
-                self._intake.tell_gaps(source, ((route, batch.messages),))
+            if is_link and source.accepted_at != self._upstreams.turnover and not self._accepts(source, batch.messages):
+                self._note_gaps(source, ((route, batch.messages),))
                 return
             granted = source.publishes_in
             if granted is not None and route.domains not in granted:
-                allowed = self.refusals.granted(source, route, batch)
+                allowed = self.authority.granted(source, route, batch)
                 if allowed is None:
                     return
                 batch = allowed
@@ -442,10 +413,8 @@ class Core:
             granted, handlers_of = None, _all_handlers
         else:
             if source.is_link:
-                if source.accepted_at != self._upstreams.turnover and not self._intake.accepts(
-                    source, sum(stretch.messages)
-                ):
-                    self._intake.tell_gaps(source, zip(stretch.routes, stretch.messages, strict=True))
+                if source.accepted_at != self._upstreams.turnover and not self._accepts(source, sum(stretch.messages)):
+                    self._note_gaps(source, zip(stretch.routes, stretch.messages, strict=True))
                     return
                 origin = source.origin
                 handlers_of = methodcaller("of_way", source.way)
@@ -463,7 +432,7 @@ class Core:
                 for run in stretch:
                     self.publish(source, run.route, run)
                 return
-            handlers_of = self.refusals.granted_of(source, stretch, handlers_of)
+            handlers_of = self.authority.granted_of(source, stretch, handlers_of)
         if source.published_messages >= source.look_at:
             self._look_at(source, stretch, messages + source.published_messages - published)
         for handlers, batch in stretch.gathered(handlers_of):
@@ -479,6 +448,39 @@ class Core:
         self.topic_rates.look(source, whole)
 
     # The mesh.
+
+    def _accepts(self, link: Handler, messages: int) -> bool:
+        """Return whether messages of a link are taken; otherwise count them.
+
+        A hub outside of the mesh sends no origins; its messages are taken and go no further.
+        """
+        origin = link.origin
+        if origin is None or self._traffic.accepts(link, origin.hub, origin.epoch):
+            link.accepted_at = self._upstreams.turnover
+            link.way = None if origin is None else self._traffic.way(link, origin.hub)
+            return True
+        link.published_messages += messages  # they have arrived, as far as the link is concerned
+        link.look_at += messages
+        link.looked_messages += messages
+        self._traffic.refuse(link, origin, messages)
+        return False
+
+    def _note_gaps(self, link: Handler, runs: Iterable[tuple[Route, int]]) -> None:
+        """Tell subscribers of messages that were not taken of a link, where no other link can bring them.
+
+        Args:
+            link: The link.
+            runs: Routes, each with how many messages.
+        """
+        if link.origin is None or not self._traffic.is_lost(link, link.origin.hub, link.origin.epoch):
+            return
+        granted = link.publishes_in
+        for route, messages in runs:
+            if granted is None or route.domains in granted:  # else they would not have been delivered either
+                for handler in route.near:
+                    self._gaps[handler] = self._gaps.get(handler, 0) + messages
+        if self._gaps:
+            self._request_write()
 
     def hear_of_mesh(self, link: Handler, told: Told) -> None:
         """Take what the far side of a link tells of the mesh.
@@ -506,10 +508,7 @@ class Core:
     # The turn.
 
     def end_read(self) -> None:
-        """Let each handler that was offered something write once, or some of them, where they are very many.
-
-        See `flush` for what is offered from within.
-        """
+        """Let each handler that was offered something write once, or some of them, where they are very many."""
         self.write_is_due = False  # what is offered from within wakes for the next turn
         if self.memory.is_due:
             self.memory.look()
@@ -518,12 +517,16 @@ class Core:
             dirty = self.writers.choose(dirty)
         for handler in dirty:
             handler.flush()
+        if self._gaps:
+            gaps, self._gaps = self._gaps, {}
+            for subscriber, messages in gaps.items():
+                subscriber.tell_gap(messages)
 
     def flush(self) -> None:
-        """End a turn that the shell was woken for: write, and do a turn's share of what was put off.
+        """End a turn: write, and do a turn's share of the work that was put off.
 
-        What is offered from within those writes, as by a handler whose outlet publishes, is for the next turn: so two
-        that answer each other do not keep the loop for themselves.
+        What is offered from within those writes waits for the next turn, so that two handlers that answer each other
+        do not keep the loop for themselves.
         """
         self._turn.begin()
         self.requests.hub_services.begin_turn()
@@ -531,11 +534,14 @@ class Core:
         self.end_read()
         for writer in late:
             writer.flush()
-        self._entrance.turn_away()
+        turned_away, self._turned_away = self._turned_away, []
+        for handler, error in turned_away:
+            handler.close(error.code, error.text)
         if self.far_hubs.is_behind:
             self.far_hubs.go_on()
-        if self._departures.is_behind:
-            self._departures.go_on()
+        while self._departing and self._turn.step(_STEPS_PER_DEPARTURE):
+            self._departing.popleft()()
+        self._take_out()
         if self._queue_memory.batches.has_abandoned:
             self._queue_memory.batches.let_go_abandoned(self._turn)
         if self.requests.is_busy:
@@ -548,16 +554,53 @@ class Core:
             self.routes.let_go(self._turn)
 
     def _relieve(self, wanted_bytes: int) -> int:
-        """Free memory, as there is too little; what was dropped is let go at once, so that the next look sees it."""
-        freed = relieve(self.routes, self.topic_rates, self.handlers, wanted_bytes)
-        self._queue_memory.batches.let_go_abandoned()
+        """Free memory, as there is too little; return how many bytes were freed.
+
+        First what can be found again: remembered routes, and counters of quiet topics. Then messages that wait for slow
+        handlers, by the policy of each: the queues of one user count as one, and the largest are cut to one size.
+        """
+        freed = 0
+        if self.routes.size_bytes > wanted_bytes // _WORTH_CLEARING:
+            freed = self.routes.size_bytes
+            self.routes.clear()
+        if freed < wanted_bytes and self.topic_rates.size_bytes > wanted_bytes // _WORTH_CLEARING:
+            freed += self.topic_rates.forget()
+        of_users: dict[Share | Handler, list[tuple[int, int]]] = {}
+        for handler in self.handlers.values():
+            size = handler.droppable_bytes
+            if size:
+                of_users.setdefault(handler.share or handler, []).append((size, handler.id))
+        sums = sorted(((sum(size for size, _ in queues), queues) for queues in of_users.values()), reverse=True)
+        level = _level([together for together, _ in sums], wanted_bytes - freed)
+        for together, queues in sums:
+            if together <= level:
+                break
+            freed += self._cut(queues, together - level)
+        self._queue_memory.batches.let_go_abandoned()  # at once, so that the next look sees it
         return freed
 
-    def _mark_dirty(self, handler: Handler | Gaps) -> None:
+    def _cut(self, queues: list[tuple[int, int]], surplus: int) -> int:
+        """Cut the largest of some queues, sizes with numbers of handlers, to one size; return how much was dropped."""
+        freed = 0
+        queues.sort(reverse=True)
+        level = _level([size for size, _ in queues], surplus)
+        for size, number in queues:
+            if size <= level:
+                break
+            handler = self.handlers.get(number)  # closing one may have made others leave
+            if handler is not None:
+                freed += handler.drop(size - level)
+        return freed
+
+    def _mark_dirty(self, handler: Handler) -> None:
+        if not self.write_is_due:
+            self._request_write()
+        self.offered.append(handler)
+
+    def _request_write(self) -> None:
         if not self.write_is_due:
             self.write_is_due = True
             self._turn.request()
-        self.offered.append(handler)
 
     def report_drops(self) -> list[Event]:
         """Announce what each handler lost since the last report, and return that; to be called about once a second."""
@@ -600,5 +643,16 @@ class Core:
         return self.prefixes.of_leaves(self._everybody()).minimal
 
     def _everybody(self) -> Iterable[Handler | FarHub]:
-        """Return all who may have prefixes: those who are attached, those who are leaving, and other hubs."""
-        return chain(self.handlers.values(), self._departures, self.far_hubs)
+        """Return all who may have prefixes: attached handlers, leaving ones, and other hubs."""
+        return chain(self.handlers.values(), self._leaving, self.far_hubs)
+
+
+def _level(sizes: list[int], surplus: int) -> int:
+    """Return the size to which the largest of descending sizes are cut so that their sum shrinks by the surplus."""
+    together = 0
+    for place, size in enumerate(sizes, 1):
+        together += size
+        following = sizes[place] if place < len(sizes) else 0
+        if together - place * following >= surplus:
+            return max(0, (together - surplus) // place)
+    return 0

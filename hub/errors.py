@@ -12,47 +12,17 @@ HubError
   InternalError   us:           please report; never caught below the daemon
 ```
 
-Fatal or not is a class: a `ProtocolError` ends the connection, a `RejectedError` refuses one request and the
-connection goes on. Errors that cross the wire carry a close code (`CloseCode`), the same for TCP and WebSocket.
+A `ProtocolError` ends the connection, a `RejectedError` rejects one request and the connection goes on. Errors that
+cross the wire carry a close code (`CloseCode`), the same for TCP and WebSocket.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
 
-__all__ = [
-    "BlockGoneError",
-    "BusyError",
-    "CloseCode",
-    "ClosedError",
-    "ConnectionLostError",
-    "GoneError",
-    "HubError",
-    "InternalError",
-    "InvalidNameError",
-    "InvalidTopicError",
-    "JournalCorruptError",
-    "JournalUnavailableError",
-    "NoResponderError",
-    "NotAllowedError",
-    "NotRecognisedError",
-    "PeerError",
-    "ProtocolError",
-    "RejectedError",
-    "RequestError",
-    "RequestFailedError",
-    "RequestOverflowError",
-    "RequestTimeoutError",
-    "RequestTooBigError",
-    "ResponderGoneError",
-    "StorageError",
-    "StoreError",
-    "UsageError",
-]
-
 
 class CloseCode(IntEnum):
-    """Why a connection ends or a request is refused. Numbers follow RFC 6455, section 7.4; 4xxx are ours."""
+    """Why a connection ends or a request is rejected. Numbers follow RFC 6455, section 7.4; 4xxx are ours."""
 
     DONE = 1000
     GOING_AWAY = 1001
@@ -66,18 +36,13 @@ class CloseCode(IntEnum):
     OVERFLOW = 4008
     ALREADY_CONNECTED = 4009
     THAT_IS_YOURSELF = 4010
-    GONE = 4011
-    """What was asked for is no longer, or not yet, in the journal."""
-    JOURNAL_FAILED = 4012
-    """The journal could not be written or read: full disk, damage."""
-    NOT_RECOGNISED = 4401
-    """Whoever connects has not shown who he is, or what he has shown has ended."""
-    FORBIDDEN = 4403
-    """The user of a connection is gone, or may no longer be connected."""
+    GONE = 4011  # What was asked for is no longer, or not yet, in the journal
+    JOURNAL_FAILED = 4012  # The journal could not be written or read: full disk, damage
+    NOT_RECOGNISED = 4401  # Credentials are missing, wrong or expired
+    FORBIDDEN = 4403  # The user of a connection is gone, or may no longer be connected
 
 
-_ABNORMAL = 1006
-"""RFC 6455: the connection ended without a close frame. People learn nothing from the number."""
+_ABNORMAL = 1006  # RFC 6455: the connection ended without a close frame. People learn nothing from the number
 
 
 class HubError(Exception):
@@ -126,9 +91,9 @@ class ProtocolError(PeerError):
 
 
 class NotRecognisedError(ProtocolError):
-    """Whoever connects is not recognised: he shows nothing, or something wrong, or something that has ended.
+    """The client has no valid credentials.
 
-    The code and the text are always the same, so that nobody learns from them how near he was.
+    Code and text are always the same, so that an attacker learns nothing from them.
 
     Attributes:
         delay_s: How long the answer is to be held back.
@@ -158,7 +123,7 @@ class GoneError(RejectedError):
 
 
 class StoreError(RejectedError):
-    """A command or a read of a store cannot be carried out; nothing was changed.
+    """A command or a read of a store is impossible; nothing was changed.
 
     The type of a value does not allow it, its key is missing, a limit is reached, or the bytes are no value.
     """
@@ -180,8 +145,7 @@ class ConnectionLostError(PeerError, ConnectionError):
     """The connection ended, by the far side or by the network, or there was none."""
 
 
-_REQUEST_CODES = 4100
-"""A request's status is added to this: a range of its own, so that codes can be told apart wherever they are shown."""
+_REQUEST_CODES = 4100  # Added to a request's status, so that codes can be told apart wherever they are shown
 
 
 class RequestError(PeerError):
@@ -205,7 +169,7 @@ class RequestFailedError(RequestError):
 
 
 class NoResponderError(RequestError):
-    """Nobody serves this topic, or has this name."""
+    """No service serves this topic, or has this name."""
 
 
 class ResponderGoneError(RequestError):
@@ -241,4 +205,4 @@ class JournalUnavailableError(StorageError):
 
 
 class InternalError(HubError):
-    """We have made a mistake. Please report it."""
+    """A bug. Please report it."""

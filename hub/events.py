@@ -32,11 +32,7 @@ from hub.topics import RESERVED
 
 
 class OwnEvents:
-    """Events of one hub, told to subscribers of it, and to no other hub.
-
-    Args:
-        routes: Says who subscribes to the topic of an event.
-    """
+    """Events of one hub, for subscribers of it, and for no other hub."""
 
     __slots__ = ("_routes", "announcing")
 
@@ -50,7 +46,7 @@ class OwnEvents:
         self.announcing(event)
 
     def tell_here(self, event: Event) -> None:
-        """Publish it to subscribers of this process, where a hub is several."""
+        """Publish it to subscribers of this process."""
         here = self._subscribers(event.topic)
         if here:
             batch = Batch.of(event.topic, (event.value,))
@@ -58,7 +54,7 @@ class OwnEvents:
                 handler.offer(batch)
 
     def is_wanted(self, topic: str) -> bool:
-        """Return whether anybody here would get a message of the hub's own under this topic."""
+        """Return whether a subscriber here would get a message of the hub's own under this topic."""
         return bool(self._subscribers(topic))
 
     def _subscribers(self, topic: str) -> list[Handler]:
@@ -70,8 +66,7 @@ class OwnEvents:
 AUDIT_TOPIC = RESERVED + "audit"
 STATISTICS_TOPIC = RESERVED + "statistics"
 
-MESH_SHOWN = 100
-"""Most hubs and links of each kind in one `$hub/mesh`: a partition can take a thousand away at once."""
+MESH_SHOWN = 100  # Most hubs and links of each kind in one `$hub/mesh`: a partition can take a thousand away at once
 
 
 class Event(NamedTuple):
@@ -82,14 +77,11 @@ class Event(NamedTuple):
 
 
 class PeerCodes(NamedTuple):
-    """The code of the hub and the code of Broker for one event, side by side."""
+    """The code of the hub and the code of Broker for one event."""
 
-    code: int
-    """The code that a CLOSE would bear."""
-    broker: str
-    """What Broker calls it: `peer_added`, `peer_removed`, `peer_lost`, `peer_unavailable`."""
-    broker_code: int
-    """Number of that status, or of the error in case of `peer_unavailable`."""
+    code: int  # Of a CLOSE
+    broker: str  # `peer_added`, `peer_removed`, `peer_lost`, `peer_unavailable`
+    broker_code: int  # Number of that status, or of the error in case of `peer_unavailable`
 
 
 def _who(handler: Handler) -> dict[str, Any]:
@@ -97,30 +89,30 @@ def _who(handler: Handler) -> dict[str, Any]:
 
 
 def client_joined(handler: Handler) -> Event:
-    """Make the message that a client has finished its handshake."""
+    """Return the event: a client has finished its handshake."""
     return Event(RESERVED + "client/joined", _who(handler))
 
 
 def client_left(handler: Handler, reason: str) -> Event:
-    """Make the message that a client is gone; `reason` says why."""
+    """Return the event: a client is gone, for a reason."""
     return Event(RESERVED + "client/left", _who(handler) | {"reason": reason})
 
 
 def peer_joined(handler: Handler) -> Event:
-    """Make the message that a link to a peer hub is up."""
+    """Return the event: a link to a peer hub is up."""
     return Event(RESERVED + "peer/joined", _who(handler))
 
 
 def peer_left(handler: Handler, reason: str) -> Event:
-    """Make the message that a link to a peer hub is gone; `reason` says why."""
+    """Return the event: a link to a peer hub is gone, for a reason."""
     return Event(RESERVED + "peer/left", _who(handler) | {"reason": reason})
 
 
 def peer_status(what: str, endpoint: str, address: str, reason: str, codes: PeerCodes) -> Event:
-    """Make the message that says how a peering with a Zeek stands.
+    """Return the event: a peering with a Zeek was "added", "removed", "lost" or is "unavailable".
 
     Args:
-        what: "added", "removed", "lost" or "unavailable".
+        what: One of these.
         endpoint: Id of the far side as a UUID, empty if it is not known.
         address: Where it is.
         reason: Why, for people.
@@ -132,13 +124,13 @@ def peer_status(what: str, endpoint: str, address: str, reason: str, codes: Peer
 
 
 def zeek_node(what: str, cluster: str, node_id: str, name: str, reason: str = "") -> Event:
-    """Make the message that a node of a Zeek cluster is up, or down.
+    """Return the event: a node of a Zeek cluster is "up", or "down".
 
     Args:
-        what: "up" or "down".
+        what: One of these.
         cluster: Where its central broker is.
         node_id: Its id.
-        name: What it is called in the cluster's layout.
+        name: Its name in the cluster's layout.
         reason: Why it is down, for people.
     """
     value = {"cluster": cluster, "id": node_id, "name": name}
@@ -146,27 +138,23 @@ def zeek_node(what: str, cluster: str, node_id: str, name: str, reason: str = ""
 
 
 def messages_lost(hub: str, name: str, address: str, fields: dict[str, Any]) -> Event:
-    """Make the message that messages were lost with a link to a peer hub.
+    """Return the event: messages were lost with a link to a peer hub.
 
     Args:
         hub: Id of the peer hub.
         name: Its name, for people.
         address: Where it was.
-        fields: `lost`, how many messages; `exactly`, whether so many, else at most; and `sent`, whether by this hub,
-            else to it; `overtaken`, whether they came, and newer ones had come by another way of the mesh before.
+        fields: `lost`, how many messages; `exactly`, whether so many, else at most; `sent`, whether by this hub;
+            `overtaken`, whether they came, and newer ones had come by another way of the mesh before.
     """
     return Event(f"{RESERVED}links/lost", {"hub": hub, "name": name, "address": address} | fields)
 
 
 def mesh_changed(change: GraphChange, names: Mapping[bytes, str]) -> Event:
-    """Make the message that hubs or links of the mesh have come or gone, as far as this hub knows.
+    """Return the event: hubs or links of the mesh have come or gone, as far as this hub knows.
 
     Its fields `appeared` and `forgotten` list hubs, `linked` (with the cost) and `cut` list links, at most `MESH_SHOWN`
-    each; `left_out` is how many more there are.
-
-    Args:
-        change: What has become of the graph.
-        names: Of the hubs, for people.
+    each; `left_out` is how many more there are. `names` are those of the hubs, for people.
     """
 
     def one(hub: bytes) -> dict[str, Any]:
@@ -188,17 +176,12 @@ def mesh_changed(change: GraphChange, names: Mapping[bytes, str]) -> Event:
 
 
 def name_event(what: str, claim: Claim) -> Event:
-    """Make the message that says how a service name stands.
-
-    Args:
-        what: "appeared" or "gone".
-        claim: The claim of its owner, or of the owner that it had.
-    """
+    """Return the event: a service name has "appeared" or is "gone", by the claim of its owner."""
     return Event(f"{RESERVED}names/{what}", claim.description)
 
 
 def overflow(handler: Handler, lost: int) -> Event:
-    """Make the message that the queue of `handler` has lost so many messages since the last such message."""
+    """Return the event: the queue of `handler` has lost so many messages since the last such event."""
     statistics = handler.statistics()
     return Event(
         RESERVED + "overflow",
@@ -214,10 +197,7 @@ def overflow(handler: Handler, lost: int) -> Event:
 
 
 def unreadable(handler: Handler, lost: int) -> Event:
-    """Make the message that so many messages could not be brought into what `handler` reads, since the last such one.
-
-    Nothing was full: their values have no form in its encoding, or they are larger than what it takes.
-    """
+    """Return the event: so many messages had no form in what `handler` reads, or were larger than it takes."""
     prefixes = list(handler.statistics().sample)
     return Event(
         RESERVED + "unreadable",

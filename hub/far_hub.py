@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from hub.handler import Handler
     from hub.names.claim import Announced
 
-__all__ = ["FarHub"]
-
 
 class FarHub:
     """One hub.
@@ -31,15 +29,12 @@ class FarHub:
 
     __slots__ = ("delivery", "hub", "is_lost", "leaves", "link", "names", "prefixes", "rules", "served")
 
-    closed: ClassVar[bool] = False
-    """As a handler would say it: it takes what is for it until it is forgotten."""
+    closed: ClassVar[bool] = False  # As a handler would say it: it takes what is for it until it is forgotten
 
-    is_link: ClassVar[bool] = True
-    """As a handler would say it: it is no client of this hub."""
+    is_link: ClassVar[bool] = True  # As a handler would say it: it is no client of this hub
 
     name: ClassVar[str] = ""
-    share: ClassVar[Share | None] = None
-    """Nobody here is charged for what is of another hub."""
+    share: ClassVar[Share | None] = None  # Nobody here is charged for what is of another hub
 
     def __init__(self, hub: bytes) -> None:
         self.hub = hub

@@ -32,8 +32,6 @@ from hub.tags.rules import Rule
 from hub.tags.subscriptions import RuleSubscriptions
 from hub.turn import Turn
 
-__all__ = ["FarHubs"]
-
 _INTEREST_BYTES = 500
 """What a prefix, a rule or a service of another hub takes, about: in its index, and in what is known of that hub."""
 

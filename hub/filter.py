@@ -1,12 +1,8 @@
-"""`Filter`: the smallest set of prefixes that covers what this hub's own subscribers want.
+"""`Filter`: the smallest set of prefixes that covers what subscribers of this hub want; peers get it.
 
-Peers are told it, so that they send what is wanted here and nothing else. Covered prefixes are left out: whoever wants
-`/zeek/` gets `/zeek/dns/` anyway.
-
-Owner: the core. Invariant: no prefix of `minimal` is a prefix of another. Because of it, the only one that can cover a
-text is its neighbour to the left in sorted order: anything sorted between the two would begin with it as well.
-
-Cost: `add` O(log n) plus the prefixes that it newly covers; `discard` O(log n) plus the prefixes that it had covered.
+No prefix of `minimal` is a prefix of another. So the only one that can cover a text is its neighbour to the left in
+sorted order: anything sorted between the two would begin with it as well. `add` is O(log n) plus the prefixes that it
+newly covers, `discard` plus those that it had covered.
 """
 
 from __future__ import annotations
@@ -15,11 +11,9 @@ from typing import NamedTuple
 
 from sortedcontainers import SortedDict, SortedList
 
-__all__ = ["Change", "Filter"]
-
 
 class Change(NamedTuple):
-    """What peers must be told: prefixes that are wanted from now on, and prefixes that are no longer wanted."""
+    """Prefixes that are wanted from now on, and prefixes that are wanted no longer."""
 
     added: tuple[str, ...] = ()
     removed: tuple[str, ...] = ()
@@ -29,7 +23,7 @@ NOTHING = Change()
 
 
 class Filter:
-    """The prefixes that handlers want, each with how many want it, and the fewest prefixes that cover them all."""
+    """The wanted prefixes, each with how many handlers want it, and the fewest prefixes that cover them all."""
 
     __slots__ = ("_counts", "minimal")
 
@@ -40,7 +34,7 @@ class Filter:
         self.minimal: SortedList = SortedList()
 
     def add(self, prefix: str) -> Change:
-        """Take note that one more handler wants `prefix`; return what peers must be told."""
+        """Note that one more handler wants `prefix`; return the change for peers."""
         count = self._counts.get(prefix, 0)
         self._counts[prefix] = count + 1
         if count or self._covered(prefix):
@@ -52,7 +46,7 @@ class Filter:
         return Change((prefix,), tuple(removed))
 
     def discard(self, prefix: str) -> Change:
-        """Take note that one handler less wants `prefix`, which it wanted before; return what peers must be told."""
+        """Note that one handler less wants `prefix`; return the change for peers."""
         count = self._counts[prefix] - 1
         if count:
             self._counts[prefix] = count
@@ -75,7 +69,6 @@ class Filter:
 
     @staticmethod
     def _below(ordered: SortedList | SortedDict, prefix: str) -> list[str]:
-        """Return all entries that begin with `prefix`."""
         found = []
         for entry in ordered.irange(prefix):
             if not entry.startswith(prefix):

@@ -10,23 +10,15 @@ post(item)                                                           ▲
                                      Waiting ──resume()──────────────┘      full? its overflow policy decides
 ```
 
-Requests and replies (`post`) are written among the messages of the turn, in the order in which they came. What comes
-while the outlet takes no bytes waits (`hub.waiting`): requests and replies are then written before the messages.
-
-Owner: the core. Invariants: `offer` and `post` never wait and never raise; batches reach the outlet in the order
-offered; a gap is told where the lost messages would have stood; what comes while the outlet does not take bytes is
-bounded.
-
-Cost: `offer` O(1). Memory: about 0.5 KiB a handler for which nothing waits.
-
-Not here: the bytes (`peers.connections`), which batches come here (`hub.core`, `hub.delivery`), what it may do
-(`hub.standing`), how what waits is written or lost (`hub.waiting`).
+`offer` and `post` never wait and never raise. Batches reach the outlet in the order offered, requests and replies among
+them; a gap is told where the lost messages would have stood. What comes while the outlet takes no bytes waits, bounded
+(`hub.waiting`): requests and replies are then written before the messages. An idle handler takes about 0.5 KiB.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Final, cast
+from typing import Final, NamedTuple, Protocol, cast
 
 from hub.batch import Batch
 from hub.delivery import Delivery, Role
@@ -34,40 +26,65 @@ from hub.errors import CloseCode
 from hub.frame import FLAG_SHARED
 from hub.memory import Memory
 from hub.origin import Origin, Way
-from hub.outlet import Outlet, Poster, send_mixed
-from hub.overflow import QueueLimits, overrun_text
-from hub.policy.policy import Rights
+from hub.overflow import Overflow, QueueLimits, overrun_text
+from hub.policy.policy import Action, Rights
+from hub.policy.refusal import check_prefix_granted
 from hub.quotas.quotas import FREE_BYTES, Share
 from hub.quotas.resource import Resource
 from hub.request_frame import Item, as_bytes
-from hub.standing import Standing
-from hub.statistics import HandlerStatistics, HandlerSums, Look
+from hub.statistics import HandlerStatistics, Look
 from hub.topics import RESERVED
-from hub.waiting import LINK_WRITE_BYTES, WRITE_LIMIT_BYTES, Waiting, WaitingMemory, drop_waiting, hold, write_waiting
+from hub.waiting import LINK_WRITE_BYTES, WRITE_LIMIT_BYTES, Waiting, WaitingMemory
 
-__all__ = ["ANY_FRAME_BYTES", "NEVER", "Handler"]
+ANY_FRAME_BYTES = (1 << 32) - 1  # The longest body that a header can tell: of a far side without a limit of its own
 
-ANY_FRAME_BYTES = (1 << 32) - 1
-"""The longest body that a header can tell: of a far side that has no limit of its own."""
+NEVER = 1 << 62  # More messages than will ever be published
 
-
-_UNBOUNDED = WaitingMemory.of(Memory())
-"""The accounts of handlers that belong to no core."""
-
-NEVER = 1 << 62
-"""More messages than anybody will ever publish."""
-
+_UNBOUNDED = WaitingMemory.of(Memory())  # The accounts of handlers that belong to no core
 
 DEAR_WRITE_LIMIT_BYTES: Final = 4 * WRITE_LIMIT_BYTES
-"""With how much pending it writes early to whom each byte is dear (`Handler.make_dear`): who waits for a later turn
-may have more by then, and a write out of turn is what keeps others waiting."""
+"""With how much pending a dear handler writes early (`Handler.make_dear`): one that waits for a later turn may have
+more by then, and a write out of turn is what keeps others waiting."""
+
+
+class Outlet(Protocol):
+    """Where a handler writes. It may call `Handler.pause` and `Handler.resume` at any time, also from within."""
+
+    def send(self, batches: list[Batch]) -> None:
+        """Write the batches with one write, or buffer them; never wait, never raise."""
+
+    def send_gap(self, lost_messages: int) -> None:
+        """Tell the far side that so many of its messages were lost at this point."""
+
+    def close(self, code: int, text: str) -> None:
+        """Tell the far side why, then end the connection; leads to `Core.detach`."""
+
+
+class Poster(Protocol):
+    """The part of an outlet that writes requests and replies. A handler without one neither asks nor serves."""
+
+    def post(self, items: list[Item]) -> None:
+        """Write them with one write, or buffer them; never wait, never raise."""
+
+
+class Acts(NamedTuple):
+    """What a handler must be granted for what it does: in its own name, or for others behind it."""
+
+    publishing: Action
+    requesting: Action
+    serving: Action
+    seeing: Action
+
+
+_OWN = Acts(Action.PUBLISH, Action.REQUEST, Action.SERVE, Action.SUBSCRIBE)
+_OF_OTHERS = Acts(Action.BRING, Action.BRING, Action.TAKE, Action.TAKE)
 
 
 class Handler:
     """One data sink.
 
     Args:
-        outlet: The object to which it writes batches.
+        outlet: Where it writes batches.
         role: What stands behind it.
         limits: Of its queue, and what happens when that is full.
         name: Text for people.
@@ -139,11 +156,11 @@ class Handler:
         frame_limit_bytes: int = ANY_FRAME_BYTES,
         rights: Rights | None = None,
     ) -> None:
-        self.id = 0  # until the core gives the handler a number, as it is attached
-        # What it gets, what it may do, and what follows: the parts of its `Standing`, each an attribute of the handler,
-        # since they are asked for with each batch and request. `restrict`, `take_shared` and new rights change them.
+        self.id = 0  # until it is attached
+        # The next call sets what it gets, what it may do, and what follows from both: each is an attribute, since it is
+        # asked for with each batch and request.
         self._stand(Delivery.of(role), rights)
-        self.is_link, self.is_peer = self.delivery.is_link, self.delivery.is_peer  # beside it for the same reason
+        self.is_link, self.is_peer = self.delivery.is_link, self.delivery.is_peer
         # Whether it is the link to another process of the same hub: what comes from there was counted there.
         self.is_inner = False
         self.name = name
@@ -152,43 +169,38 @@ class Handler:
         self.outlet = outlet
         self.poster = poster
         self.frame_limit_bytes = frame_limit_bytes
-        # Whether it takes a subscription to more than it may see for one to what it may see of that. Peers do: they ask
-        # for what their own subscribers want, and what is not for them is left out as they are given it.
+        # Whether a subscription to more than it may see stands for what it may see of that: peers ask for others.
         self.narrows = self.is_peer
-        # What its user holds, over all his handlers; None for a handler without rights, whom nothing is charged to. The
-        # core sets it as it attaches the handler.
+        # What its user holds in all; None for a handler without rights. The core sets it as it attaches the handler.
         self.share: Share | None = None
         # Prefix → how often it was subscribed to. The core fills it, and empties it after the handler has left.
         self.prefixes: dict[str, int] = {}
-        # Of a link of the mesh: what the hub at its other end wants, which stands for itself; None for all others.
+        # Of a link of the mesh: what the hub at its other end wants, which stands for itself.
         self.wanted_there: Collection[str] | None = None
         # As how many bytes one counts that it writes, for its share of a turn (`make_dear`).
         self.write_cost = 1
-        # True once the handler takes nothing more: `shut` and `close` set it, and nothing sets it back.
         self.closed = False
-        # Of a link: where what comes now has entered the mesh; None for a hub that does not say it, and for all others.
+        # Of a link: where what comes now has entered the mesh; None for a hub that does not say it.
         self.origin: Origin | None = None
-        # What decides by which links that goes on (`hub.origin.Way`), as of when it was last found to be taken from it.
+        # What decides by which links that goes on (`hub.origin.Way`), and the turnover of upstreams when this origin
+        # was last found to be taken from it; -1 before.
         self.way: Way | None = None
-        # The turnover of upstreams when this origin was last found to be taken from it; -1 before.
         self.accepted_at = -1
-        self.published_messages = 0  # how many were taken from it; the core counts them
+        self.published_messages = 0
         # With which of these its topics are counted next (`hub.topic_rates`), and with which they were last.
         self.look_at = self.looked_messages = 0
         # Of the frames of messages, and the bodies of requests and replies, that the outlet was given.
         self.delivered_bytes = 0
         # Of the dropped messages, those that had no form in what the far side reads.
         self.unreadable_messages = 0
-        # How many messages it was offered, without those that were thrown away with the connection.
+        # Without those that were thrown away with the connection.
         self._offered_messages = 0
-        # How many messages were lost, without those of what waits now, which knows of its own.
+        # Without those of what waits now, which counts its own.
         self._dropped_messages = 0
-        # None while nothing waits: it is made with the first thing that cannot be written now, and let go when all of
-        # it is written.
+        # None while nothing waits.
         self._waiting: Waiting | None = None
-        # Batches of this turn that the outlet has not been given yet; the end of the read or the turn empties it.
+        # Batches of this turn that the outlet has not been given yet, and their bytes with those of `_posted`.
         self._pending: list[Batch] = []
-        # How much is pending, bytes: batches, and what is posted among them.
         self._pending_bytes = 0
         # How much it writes at once, bytes, without asking whether its user may hold so much more (`Share.free_bytes`).
         self.free_bytes = FREE_BYTES
@@ -199,15 +211,12 @@ class Handler:
         self._posted: list[tuple[int, Item]] = []
         # False from `pause` to `resume`: the outlet takes no bytes.
         self.writable = True
-        # True while the outlet takes bytes and nothing that waits has to go before what is offered. While False, offers
-        # wait, too.
+        # True while the outlet takes bytes and nothing that waits has to go before what is offered.
         self._direct = True
         # True while the outlet is being called: nothing else may be written before it returns, else it would overtake.
         self._writing = False
-        # True from the first thing that is pending to the flush, so that the core is told once that there is something:
-        # while it is True the handler is in a list of the core, which may be the line for a later turn (`hub.writers`).
+        # True from the first thing that is pending to the flush: the handler is in a list of the core (`hub.turn`).
         self._dirty = False
-        # What a core is told, and where it is charged; these stand-ins serve until `attach`.
         self._on_dirty: Callable[[Handler], None] = _ignore
         self._on_drop: Callable[[Handler], None] = _ignore
         self._memory = _UNBOUNDED
@@ -216,7 +225,7 @@ class Handler:
         return f"<Handler {self.id} {self.role.value} {self.name or self.address!r}>"
 
     def bring_from(self, origin: Origin) -> None:
-        """Take note of where what a link brings from now on has entered the mesh."""
+        """Note where the messages that a link brings from now on have entered the mesh."""
         self.origin = origin
         self.accepted_at = -1
 
@@ -227,17 +236,17 @@ class Handler:
         on_drop: Callable[[Handler], None],
         memory: WaitingMemory | None = None,
     ) -> None:
-        """Make the handler belong to a core from now on. `Core.attach` calls it."""
+        """Belong to a core from now on. `Core.attach` calls it."""
         self.id = number
         self._memory = memory or _UNBOUNDED
         self._on_dirty = on_dirty
         self._on_drop = on_drop
 
     def restrict(self, *, itself: bool = True, leaves: bool = True, hub: bool = True) -> None:
-        """Say who does not get what this handler publishes, and what it does not get, from now on.
+        """Set who gets what this handler publishes, and what it gets.
 
         Args:
-            itself: Whether it gets that too, if it subscribes to it. A leaf does not, unless told otherwise.
+            itself: Whether it gets that too, if it subscribes to it. A leaf does not by default.
             leaves: Whether leaves get it.
             hub: Whether a prefix that covers more than the hub's own topics brings it these, too.
         """
@@ -245,11 +254,11 @@ class Handler:
         self._stand(delivery, self._rights)
 
     def leave_out(self, *, left: bool) -> None:
-        """Say whether it is a leaf that is left to another hub, so that nobody gets what it publishes, from now on."""
+        """Set whether it is a leaf that is left to another hub, so that what it publishes is dropped."""
         self._stand(self.delivery._replace(is_left=left), self._rights)
 
     def take_shared(self) -> None:
-        """Let the far side have values in shared memory from now on; without this it gets them as bytes."""
+        """Pass values in shared memory on to the far side from now on; without this it gets them as bytes."""
         self._stand(self.delivery._replace(takes_shared=True), self._rights)
 
     @property
@@ -263,7 +272,7 @@ class Handler:
     def rights(self) -> Rights | None:
         """What it may do; None for everything, as in a hub without a policy, and for subscribers in this process.
 
-        Once it is attached, `Authority.give_rights` gives it others, as routes depend on them.
+        Once it is attached, `Authority.give_rights` changes them, as routes depend on them.
         """
         return self._rights
 
@@ -272,9 +281,24 @@ class Handler:
         self._stand(self.delivery, rights)
 
     def _stand(self, delivery: Delivery, rights: Rights | None) -> None:
-        standing = Standing.of(delivery, rights)
-        self.delivery, self._rights, self.acts, self.publishes_in = standing[:4]
-        self.has_rights, self.is_plain, self.is_unbound = standing[4:]
+        self.acts = _OF_OTHERS if delivery.is_peer else _OWN
+        # Domains in which it may publish, as far as they were asked for; None: in all.
+        self.publishes_in = None if rights is None else rights.brings_in if delivery.is_peer else rights.publishes_in
+        if delivery.takes_shared:
+            delivery = delivery._replace(takes_blocks=rights is None or rights.may_all(self.acts.seeing, ""))
+        self.delivery, self._rights, self.has_rights = delivery, rights, rights is not None
+        self.is_plain = delivery.is_plain
+        # Whether nothing of what it publishes is looked at: it has no rights, and everybody who wants it gets it.
+        self.is_unbound = self.is_plain and rights is None
+
+    def check_may_see(self, prefix: str) -> None:
+        """Check that it may see every topic with a prefix, unless it `narrows`.
+
+        Raises:
+            RejectedError: It may not.
+        """
+        if self._rights is not None and not self.narrows:
+            check_prefix_granted(self._rights, self.acts.seeing, prefix)
 
     # What it has got, and has not.
 
@@ -285,7 +309,7 @@ class Handler:
 
     @property
     def shown_prefixes(self) -> Collection[str]:
-        """What people are shown as its prefixes."""
+        """The prefixes that people are shown."""
         return self.prefixes if self.wanted_there is None else self.wanted_there
 
     @property
@@ -319,7 +343,7 @@ class Handler:
             self._write_early()
 
     def has_room_for(self, batch: Batch) -> bool:
-        """Return whether a batch can be offered without anything being lost for it, that itself included."""
+        """Return whether a batch can be offered without a loss."""
         size_bytes = batch.size_bytes
         if self.closed or size_bytes > self.frame_limit_bytes:
             return False
@@ -337,7 +361,7 @@ class Handler:
 
         Returns:
             Whether it was taken. It is not if it is larger than the far side takes (see `takes`), or where there is no
-            room, the handler is closed, or nobody here can write it.
+            room, the handler is closed, or has no poster.
         """
         size_bytes = item.size_bytes
         if size_bytes > self.frame_limit_bytes and not keep:
@@ -364,24 +388,24 @@ class Handler:
 
     @property
     def pending_bytes(self) -> int:
-        """How much is going to be written with the next flush; as more, where it costs more."""
+        """How much is going to be written with the next flush, times `write_cost`."""
         return self._pending_bytes * self.write_cost
 
     @property
     def can_wait(self) -> bool:
         """Whether that may be in a later turn: others stand behind links and leaves; the journal is asked at once.
 
-        Who costs much for each byte waits in any case: others wait longer if he does not.
+        A dear handler waits in any case: others wait longer if it does not.
         """
         return self.delivery.role is Role.CLIENT or self.write_cost > 1
 
     def make_dear(self, write_cost: int) -> None:
-        """Count each byte that it writes as so many; before the core has it."""
+        """Count each byte that it writes as so many; before it is attached."""
         self.write_cost = write_cost
         self._write_limit = self.portion_bytes if write_cost == 1 or self.is_link else DEAR_WRITE_LIMIT_BYTES
 
     def flush(self) -> None:
-        """Write what a read or a turn brought, at its end, with one write. The core calls it, and nobody else does."""
+        """Write what a read or a turn brought, at its end, with one write. Only the core calls it."""
         self._dirty = False
         if self._pending_bytes > self.free_bytes and self.share is not None:
             self._write_early()
@@ -400,7 +424,7 @@ class Handler:
             self._go_on()
 
     def has_room(self, size_bytes: int) -> bool:
-        """Tell whether so much may be written now: it is little, or its user may hold so much more."""
+        """Return whether so much may be written now: it is little, or its user may hold so much more."""
         share = self.share
         return share is None or size_bytes <= self.free_bytes or share[Resource.QUEUED_BYTES].fits(size_bytes)
 
@@ -469,18 +493,34 @@ class Handler:
         self._writing = True
         try:
             if self._posted:
-                posted, self._posted = self._posted, []
-                send_mixed(self.outlet, cast("Poster", self.poster), pending, posted)
+                self._send_mixed(pending)
             else:
                 self.outlet.send(pending)
         finally:
             self._writing = False
 
+    def _send_mixed(self, batches: list[Batch]) -> None:
+        posted, self._posted = self._posted, []
+        poster = cast("Poster", self.poster)
+        items: list[Item] = []
+        start = 0
+        for place, item in posted:
+            if place > start:
+                if items:
+                    poster.post(items)
+                    items = []
+                self.outlet.send(batches[start:place])
+                start = place
+            items.append(item)
+        poster.post(items)
+        if start < len(batches):
+            self.outlet.send(batches[start:])
+
     def _write_waiting(self, waiting: Waiting) -> None:
-        """Write what waits. What comes from within goes behind it."""
         self._writing = True
         try:
-            write_waiting(self, waiting)
+            while waiting and self.writable:
+                self._write_next(waiting)
         finally:
             self._writing = False
         if waiting is self._waiting and not waiting:  # it is another one where the outlet has closed the handler
@@ -488,17 +528,35 @@ class Handler:
             self._waiting = None
             self._direct = self.writable
 
+    def _write_next(self, waiting: Waiting) -> None:
+        items = waiting.take_items(self.portion_bytes)
+        if items:
+            self.delivered_bytes += sum(item.size_bytes for item in items)
+            cast("Poster", self.poster).post(items)
+            return
+        before = waiting.lost_messages
+        gap = waiting.take_gap()
+        if waiting.lost_messages > before:  # the rest of a BATCH that could not be cut
+            self._on_drop(self)
+        if gap:
+            self.outlet.send_gap(gap)
+            return
+        batches = waiting.take_batches(self.portion_bytes)
+        if batches:
+            self.delivered_bytes += sum(batch.frames_bytes for batch in batches)
+            self.outlet.send(batches)
+
     def lose(self, messages: int) -> None:
-        """Count messages that the outlet could not bring into what the far side reads, and tell it."""
+        """Count messages that the outlet could not bring into what the far side reads, and send a gap."""
         self._dropped_messages += messages
         self.unreadable_messages += messages
         self._on_drop(self)
         self.outlet.send_gap(messages)
 
     def tell_gap(self, messages: int) -> None:
-        """Tell the far side of messages that were lost before they came here; they are not counted as dropped here.
+        """Send a gap of messages that were lost before they came here; they are not counted as dropped here.
 
-        It is told behind all that it was offered; where the oldest of what waits go first, before that.
+        It is behind all that was offered; where the oldest of what waits go first, before that.
         """
         if self.closed or self._writing:
             return
@@ -518,7 +576,7 @@ class Handler:
         self.outlet.close(code, text)
 
     def shut(self) -> None:
-        """Take nothing more. It is called when the connection is gone."""
+        """Take nothing more, as the connection is gone."""
         self.closed = True
         self.writable = self._direct = False
         self._offered_messages -= self.held_messages
@@ -528,15 +586,8 @@ class Handler:
         self._posted = []
         self._pending_bytes = 0
 
-    def sums(self) -> HandlerSums:
-        """Return what is summed up over all handlers: it is made for thousands at once, most of which are idle."""
-        waiting, dropped = self._waiting, self._dropped_messages
-        if waiting is None and not self._pending:
-            return HandlerSums(self._offered_messages - dropped, dropped, 0, 0)
-        return HandlerSums(self.delivered_messages, self.dropped_messages, self.queued_messages, self.queued_bytes)
-
     def add_to(self, look: Look) -> None:
-        """Add what it has done, and what it holds, to a look at thousands; it costs a third of what `sums` does."""
+        """Add what it has done, and what it holds, to a look at thousands."""
         look.published_messages += self.published_messages
         look.delivered_bytes += self.delivered_bytes
         look.delivered_messages += self._offered_messages - self._dropped_messages
@@ -552,7 +603,7 @@ class Handler:
 
     @property
     def held_messages(self) -> int:
-        """Return how many messages wait for the end of the turn, or until the outlet takes bytes again."""
+        """How many messages wait for the end of the turn, or until the outlet takes bytes again."""
         pending = sum(batch.messages for batch in self._pending)
         return pending + self.queued_messages
 
@@ -568,11 +619,10 @@ class Handler:
 
     @property
     def droppable_bytes(self) -> int:
-        """Return how much memory can be freed by dropping messages that wait."""
+        """How much memory can be freed by dropping messages that wait."""
         return self._waiting.messages_bytes if self._waiting is not None else 0
 
     def _hold_item(self, item: Item, *, keep: bool) -> bool:
-        """Let a request or a reply wait, if there is room."""
         if self.closed or self.poster is None:
             return False
         waiting = self._waiting
@@ -584,29 +634,36 @@ class Handler:
         return True
 
     def _hold(self, batch: Batch) -> None:
-        """Let a batch wait, or do what the policy says."""
         if self.closed:
             return
         self._offered_messages += batch.messages
         waiting = self._waiting
         if waiting is None:
             waiting = self._waiting = self._new_waiting()
-        hold(self, waiting, batch)
+        if waiting.hold(batch):
+            return
+        if self.limits.overflow is Overflow.DISCONNECT:
+            self._lose_all(batch.messages, waiting.why_full(batch))
+        else:
+            self._on_drop(self)
 
     def _new_waiting(self) -> Waiting:
         return Waiting(self.limits, self._memory, None if self.share is None else self.share[Resource.QUEUED_BYTES])
 
     def drop(self, surplus_bytes: int) -> int:
-        """Drop so much of what waits by its policy, as there is too little memory; return how much that was."""
+        """Drop so much of what waits by its policy, as there is too little memory; return how much that was, bytes."""
         waiting = self._waiting
-        return 0 if waiting is None or self._writing else drop_waiting(self, waiting, surplus_bytes)
-
-    def has_dropped(self) -> None:
-        """Some of what waits was dropped: the core tells of it."""
+        before = 0 if waiting is None or self._writing else waiting.messages_bytes
+        if waiting is None or not before:
+            return 0
+        if self.limits.overflow is Overflow.DISCONNECT:
+            self._lose_all(0, "the hub has too little memory for this queue")
+            return before
+        waiting.drop(surplus_bytes)
         self._on_drop(self)
+        return before - waiting.messages_bytes
 
-    def lose_all(self, more_messages: int, why: str) -> None:
-        """Lose all that is not written yet, and so many more messages, and close."""
+    def _lose_all(self, more_messages: int, why: str) -> None:
         lost = self.held_messages + more_messages
         self._dropped_messages = self.dropped_messages + lost
         self._forget_waiting()
@@ -615,11 +672,9 @@ class Handler:
         self.close(CloseCode.OVERFLOW, overrun_text(why, lost))
 
     def _forget_waiting(self) -> None:
-        """Let go of everything that waits for the outlet, with what is charged for it."""
         if self._waiting is not None:
             self._waiting.clear()
             self._waiting = None
 
 
-def _ignore(_: Handler) -> None:
-    """Stand in for the callbacks of a handler without a core."""
+def _ignore(_: Handler) -> None: ...

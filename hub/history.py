@@ -6,8 +6,8 @@ every 5 s:   mark, id → counters ─┬▶ the last two marks ─▶ `rates`: 
                                   └▶ Rings: a ring of 120 points of 5 s for each of the `KEPT` that did most
 ```
 
-Points are numbered by the clock that `add` is given: point n begins n steps after the zero of that clock. So points of
-several processes with one clock belong together where their numbers agree, and `merged` adds them up.
+Point n begins n steps after the zero of the clock, so that points of several processes with one clock can be added up
+(`merged`).
 """
 
 from __future__ import annotations
@@ -21,77 +21,50 @@ from itertools import chain, islice
 from operator import sub
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-__all__ = [
-    "COUNTED",
-    "FIGURES",
-    "HEIGHTS",
-    "KEPT",
-    "PART",
-    "STEP_S",
-    "Counters",
-    "Recent",
-    "Ring",
-    "Rings",
-    "Sample",
-    "merged",
-]
-
 
 class Sample(NamedTuple):
-    """What the hub did in one second, and how it stood at the end of it."""
+    """What the hub did in one second, and its state at the end of it."""
 
-    in_messages: float
-    """Messages that were taken from clients, other hubs and Zeeks, in a second."""
+    in_messages: float  # A second, from clients, other hubs and Zeeks
     in_bytes: float
-    out_messages: float
-    """Messages that were written to them."""
+    out_messages: float  # Written to them
     out_bytes: float
-    dropped_messages: float
-    """Messages that they lost, for whatever reason."""
+    dropped_messages: float  # Lost by them, for whatever reason
     queued_messages: float
     queued_bytes: float
-    lag_s: float
-    """How late the event loop was, seconds: how long somebody waits for it who does not wait for anybody else."""
-    cpu: float
-    """Processor time in a second, all threads: 1 is one processor."""
+    lag_s: float  # How late the event loop was
+    cpu: float  # Processor time in a second, all threads: 1 is one processor
     memory_bytes: float
     connections: float
 
 
 FIGURES: Final = Sample._fields
 
+# Figures of which a point has the largest; of all others it has the mean
 HEIGHTS: Final = frozenset({"queued_messages", "queued_bytes", "lag_s", "memory_bytes", "connections"})
-"""Figures of which a point has the largest; of all others it has the mean."""
 
+# Figures of which several processes have the largest; of all others they have the sum
 _LARGEST_OF_PROCESSES: Final = frozenset({"lag_s"})
-"""Figures of which several processes have the largest; of all others they have the sum."""
 
-_LATE: Final = 2
-"""How many points behind the others a process may be for them to wait for it."""
+_LATE: Final = 2  # How many points behind the others a process may be for them to wait for it
 
 
-SPAN_S: Final = 600
-"""How far back the figures go, seconds."""
+SPAN_S: Final = 600  # How far back the figures go
 
-STEP_S: Final = 5
-"""Time from one mark of the counters of connections to the next, seconds."""
+STEP_S: Final = 5  # Time from one mark of the counters of connections to the next
 
-KEPT: Final = 256
-"""How many connections, or topics, have a ring: those that do most."""
+KEPT: Final = 256  # How many connections, or topics, have a ring: those that do most
 
-PART: Final = 256
-"""How many are looked at in a turn: about 0.7 ms."""
+PART: Final = 256  # How many are looked at in a turn: about 0.7 ms
 
+# What is counted of a connection, as `FIGURES` call it; the first three say how much it does
 COUNTED: Final = ("in_messages", "out_messages", "dropped_messages", "out_bytes", "queued_messages", "queued_bytes")
-"""What is counted of a connection, as `FIGURES` call it; the first three say how much it does."""
 
-Counters = tuple[int, int, int, int, int, int]
-"""The values of these."""
+Counters = tuple[int, int, int, int, int, int]  # The values of these
 
 _NOTHING: Final[Counters] = (0, 0, 0, 0, 0, 0)
 
-_LEAST_S: Final = 1.0
-"""Over less than this no rate is told."""
+_LEAST_S: Final = 1.0  # Over less than this there is no rate
 
 K = TypeVar("K", int, str)
 T = TypeVar("T")
@@ -122,7 +95,7 @@ class Ring:
         self._seconds = 0
 
     def add(self, second: int, sample: Sequence[float]) -> None:
-        """Take in what one second was like, or some of them together: a value for each figure."""
+        """Take in one second, or some of them together: a value for each figure."""
         number = second // self._step_s
         if self._newest is None or number > self._newest:
             self._begin(number)
@@ -186,12 +159,12 @@ class Rings(Generic[K]):
     def add(
         self, second: int, found: Iterable[tuple[float, K, T]], values: Callable[[T], Sequence[float]]
     ) -> Iterator[None]:
-        """Take in what all were like, in steps; those that did least lose their rings, if there are too many.
+        """Take in one point of all, in steps; those that did least lose their rings, if there are too many.
 
         Args:
             second: Of the point.
-            found: How much each did, by which they are compared, its key, and from what its values are made.
-            values: Makes them: one for each figure.
+            found: How much each did, by which they are compared, its key, and the source of its values.
+            values: Makes the values of the figures.
         """
         busiest: list[tuple[float, K, T]] = []
         rest = iter(found)
@@ -205,13 +178,13 @@ class Rings(Generic[K]):
             self._rings[key].add(second, values(one))
 
     def behind(self, key: K) -> dict[str, Any] | None:
-        """Return the points of one, as `Ring.behind` does; None if it has no ring."""
+        """Return the points of one, as `Ring.behind`; None if it has no ring."""
         ring = self._rings.get(key)
         return None if ring is None else ring.behind()
 
 
 class Recent:
-    """What each connection does, and has done lately."""
+    """The rates of each connection, now and lately."""
 
     __slots__ = ("_marks", "rings")
 
@@ -221,7 +194,7 @@ class Recent:
         self.rings: Rings[int] = Rings(COUNTED)
 
     def mark(self, now_s: float, counted: Iterable[tuple[int, Counters]]) -> Iterator[None]:
-        """Take note of what all have counted, in steps."""
+        """Note the counters of all, in steps."""
         last_s, last = self._marks[-1] if self._marks else (now_s, {})
         known: dict[int, Counters] = {}
 
@@ -244,12 +217,12 @@ class Recent:
         Args:
             key: Its id.
             since_s: When it began.
-            now: What it has counted until now.
+            now: Its counters.
             now_s: The time.
 
         Returns:
-            By the names of `COUNTED`, without what waits; `offered_messages` came for it, whatever became of them.
-            None in its first second. What was delivered can be less than before, since what waits may be dropped.
+            By the names of `COUNTED`, without what waits; `offered_messages` came for it, whatever became of them. None
+            in its first second. What was delivered can be less than before, since what waits may be dropped.
         """
         marked_s, known = self._marks[0] if self._marks else (since_s, {})
         before = known.get(key)
@@ -269,7 +242,6 @@ class Recent:
 
 
 def _rates(before: Counters, now: Counters, seconds: float) -> list[float]:
-    """Return what each counter grew by in a second; of heights, how high they are."""
     return [
         other if name in HEIGHTS else max(0, other - one) / seconds
         for name, one, other in zip(COUNTED, before, now, strict=True)
@@ -277,7 +249,7 @@ def _rates(before: Counters, now: Counters, seconds: float) -> list[float]:
 
 
 def merged(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what several processes have done together, from what each returns.
+    """Return the points of several processes together.
 
     Points that one of them has not come to yet are left out, so that no sum lacks one; unless it is `_LATE` points
     behind, and may not come to them at all.

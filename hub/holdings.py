@@ -1,14 +1,8 @@
-"""What a handler holds several times over and must give back as often: prefixes, rules, served prefixes.
+"""`Allowance`: how many prefixes, rules or served prefixes one handler may hold.
 
-A plain dict holds it: item → how often. `take` and `give_back` count one item, and say whether something follows from
-that: whether it is held for the first time, or no more.
-
-`Allowance` says how many different items one handler may hold, and charges memory, and the handler's user, for each of
-them. What is wanted in one go is taken in steps, but charged to the user before the first: so that a thousand
-connections of one user that each want a thousand cannot all find room before one of them has taken any.
-
-Owner of the dict: the caller. Invariant: an account, and the user, are charged once for each item of each dict that
-belongs to an allowance. Cost: O(1) an item.
+A plain dict of the caller holds them: item → how often. Memory, and the handler's user, are charged once for each item.
+Many items are taken in steps, but charged to the user before the first: so a thousand connections of one user that each
+want a thousand cannot all find room before one of them has taken any.
 """
 
 from __future__ import annotations
@@ -22,31 +16,27 @@ from hub.handler import Handler
 from hub.memory import Memory
 from hub.quotas.resource import Resource
 
-__all__ = ["Allowance", "give_back", "take"]
-
 K = TypeVar("K", bound=Hashable)
 
+# Memory of an item beside its text: 200 a prefix, 400 a served one, 600 a rule, measured over 50,000 of each
 _BESIDE_TEXT_BYTES = 400
-"""What an item takes beside its text: 200 a prefix, 400 a served one, 600 a rule, measured over 50,000 of each."""
 
+# A user is charged one more for each so many characters of an item, so that memory is bounded, too
 _CHARACTERS_PER_UNIT = 256
-"""A user is charged one for an item, and one more for each so many characters of it: so what he can hold is known in
-memory, too, less than 1 KiB each."""
 
-_TEXTS = 2
-"""How often the text of an item is kept: once as it was asked for, and once in the index."""
+_TEXTS = 2  # How often the text of an item is kept: as it was asked for, and in the index
 
 
 class Allowance(Generic[K]):
     """How many different items of one kind a handler may hold; subscribers in this process may hold any number.
 
     Args:
-        what: What the items are, for people, such as "prefixes".
-        resource: What users are charged for them.
+        what: Name of the items for people, such as "prefixes".
+        resource: Charged to users for them.
         per_client: Most items of a client.
         per_peer: Most items of a peer hub, or of an endpoint of a foreign network.
         memory: Must have room for them.
-        characters: Tells how much text an item has.
+        characters: Returns the length of an item's text.
     """
 
     __slots__ = ("_account", "_characters", "_limits", "_memory", "_resource", "_what", "refused_total")
@@ -74,18 +64,12 @@ class Allowance(Generic[K]):
         self.refused_total = 0
 
     def taking(self, handler: Handler, held: dict[K, int], wanted: Collection[K]) -> Iterator[K]:
-        """Let a handler hold items, all or none, one with each step; those that are new to it are yielded.
+        """Let a handler hold the wanted items beside `held`, all or none, in steps; new ones are yielded.
 
         The rest is not taken where the caller stops.
 
-        Args:
-            handler: The one that wants them.
-            held: The items that it holds; they are counted there.
-            wanted: The items that it wants beside these.
-
         Raises:
-            RejectedError: With the first step: there would be too many of the handler or of its user, or there is too
-                little memory.
+            RejectedError: With the first step: too many of the handler or of its user, or too little memory.
         """
         self.check(handler, held, wanted)
         reserved = self._reserve(handler, held, wanted)
@@ -112,7 +96,6 @@ class Allowance(Generic[K]):
         return units
 
     def _charge(self, handler: Handler, units: int) -> None:
-        """Charge a handler's user for so much more, or less."""
         if handler.share is None or not units:
             return
         usage = handler.share[self._resource]
@@ -122,7 +105,7 @@ class Allowance(Generic[K]):
             usage.give_back(-units)
 
     def check(self, handler: Handler, held: dict[K, int], wanted: Collection[K]) -> None:
-        """See to it that a handler would not hold too many different items; `taking` does so itself.
+        """Check that a handler would not hold too many different items; `taking` does so itself.
 
         Raises:
             RejectedError: There would be too many, or there is too little memory.
@@ -139,7 +122,7 @@ class Allowance(Generic[K]):
             raise RejectedError(CloseCode.NOT_ALLOWED, f"{total} {self._what}, the limit for {whose} is {limit}")
 
     def give_back(self, handler: Handler, held: dict[K, int], item: K) -> bool:
-        """Count an item once less; return whether it is gone. What is not held is passed over."""
+        """Count an item once less; return whether it is gone. Items that are not held are passed over."""
         is_gone = give_back(held, item)
         if is_gone:
             self._account.charge(-self._size_bytes(item))
@@ -147,14 +130,14 @@ class Allowance(Generic[K]):
         return is_gone
 
     def take_away(self, handler: Handler, held: dict[K, int], item: K) -> bool:
-        """Let go of an item, however often it is held; return whether it was."""
+        """Remove an item, however often it is held; return whether it was."""
         if item not in held:
             return False
         held[item] = 1
         return self.give_back(handler, held, item)
 
     def give_back_any(self, handler: Handler, held: dict[K, int]) -> K:
-        """Let go of some item, however often it is held, as its handler has left; return it."""
+        """Remove some item, however often it is held, as its handler has left; return it."""
         item, _ = held.popitem()
         self._account.charge(-self._size_bytes(item))
         self._charge(handler, -self._units(item))
@@ -175,7 +158,7 @@ def take(held: dict[K, int], item: K) -> bool:
 
 
 def give_back(held: dict[K, int], item: K) -> bool:
-    """Lower the count of an item by one; return whether it is gone. What is not held is passed over."""
+    """Lower the count of an item by one; return whether it is gone. Items that are not held are passed over."""
     count = held.get(item, 0)
     if count > 1:
         held[item] = count - 1

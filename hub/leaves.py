@@ -1,21 +1,10 @@
-"""`Leaves`: which hub is the gateway of a leaf, where several hubs of the mesh have the same one.
+"""`Leaves`: which hub is the gateway of a leaf, where several hubs of the mesh are peered with the same Zeek.
 
-A Zeek that is peered with two hubs tells both what it publishes, and would be told by both what it wants. So one of
-them is its gateway; the others bring nothing of it into the mesh, and send it nothing, until it is their turn.
-
-```
-claim(endpoint) ─▶ announced to the mesh      claims of other hubs ─▶ the least (time, hub) is the gateway
-                                                                      ─▶ on_gateway, and what the leaf brings counts
-```
-
-The hub that has had the leaf first is its gateway, and of two that had it at once the one with the lower id. A claim is
-later than all that its hub knows of, whatever the clocks say; so whoever comes later takes nothing away from a gateway,
-and all who know of the same claims, and can reach the same hubs, agree.
-
-Owner: the core. Invariants: `on_gateway` has told the last gateway of each leaf of this hub; only claims of hubs that
-can be reached stand here. Cost: a claim that comes or goes costs what there are of the same leaf.
-
-Not here: what a gateway does (`peers.connections.broker`), how claims travel (`hub.mesh`).
+Such a Zeek publishes to all of them, and would get the same from all. So one hub is its gateway; the others bring
+nothing of it into the mesh, and send it nothing, until it is their turn. The hub that has had the leaf first is the
+gateway, and of two at once the one with the lower id: claims of all hubs are announced to the mesh, and the least
+(time, hub) wins. A claim is later than all that its hub knows of, so that a newcomer takes nothing away; hubs that know
+of the same claims, and can reach the same hubs, agree.
 """
 
 from __future__ import annotations
@@ -26,14 +15,10 @@ from hub.handler import Handler
 from hub.mesh.announcement import Interests, Leaf
 from hub.names.claim import LATEST_US
 
-__all__ = ["Leaves", "OnGateway"]
-
-OnGateway = Callable[[bytes], object]
-"""Tells which hub is the gateway of a leaf from now on, by its id."""
+OnGateway = Callable[[bytes], object]  # Called with the id of the hub that is the gateway of a leaf from now on
 
 
-def _untold(_: Interests) -> None:
-    """Stand in for the mesh, while there is none."""
+def _untold(_: Interests) -> None: ...
 
 
 class _Own:
@@ -52,11 +37,7 @@ class _Own:
 
 
 class Leaves:
-    """The leaves of this hub, and those of others.
-
-    Args:
-        hub: The id of this hub.
-    """
+    """The leaves of this hub, and those of others that can be reached."""
 
     __slots__ = ("_claims", "_hub", "_on_own", "_own", "_skipped_messages")
 
@@ -74,17 +55,17 @@ class Leaves:
     # This hub.
 
     def tell(self, on_own: Callable[[Interests], object]) -> None:
-        """Tell the mesh which leaves this hub has, now and as that changes."""
+        """Tell the mesh which leaves this hub has, now and with each change."""
         self._on_own = on_own
         on_own(Interests(tuple(Leaf(endpoint, self.since_us(endpoint)) for endpoint in self._own)))
 
     def claim(self, endpoint: bytes, now_us: int, on_gateway: OnGateway) -> bytes:
-        """This hub has a leaf, or will have it soon, and none of that endpoint yet.
+        """Claim a leaf, which this hub has or will have soon, and none of that endpoint yet.
 
         Args:
             endpoint: Its id.
             now_us: The time, µs since 1970.
-            on_gateway: Told when another hub is its gateway than was told last.
+            on_gateway: Called when its gateway has changed.
 
         Returns:
             The hub that is its gateway now.
@@ -98,13 +79,13 @@ class Leaves:
         return gateway
 
     def join(self, endpoint: bytes, handler: Handler) -> None:
-        """A leaf that this hub has claimed is a part of it now."""
+        """Note that a claimed leaf is a part of this hub now."""
         own = self._own[endpoint]
         own.handler = handler
         self._leave_out(own)
 
     def release(self, endpoint: bytes) -> None:
-        """This hub no longer has a leaf that it had claimed."""
+        """Give up the claim to a leaf."""
         own = self._own.pop(endpoint)
         self._take_in(own)
         leaf = Leaf(endpoint, self.since_us(endpoint))
@@ -112,13 +93,13 @@ class Leaves:
         self._on_own(Interests(removed=(leaf,)))
 
     def skip(self, messages: int) -> None:
-        """So many messages were not sent to a leaf, as its gateway sends them."""
+        """Count messages that were not sent to a leaf, as its gateway sends them."""
         self._skipped_messages += messages
 
     # Other hubs.
 
     def hear(self, hub: bytes, held: Iterable[tuple[bytes, int]], released: Iterable[bytes]) -> None:
-        """Another hub, which can be reached, has leaves, or has some no longer."""
+        """Take what another hub, which can be reached, has of leaves, or no longer has."""
         for endpoint in released:
             self._drop(hub, endpoint)
         for endpoint, since_us in held:
@@ -137,12 +118,12 @@ class Leaves:
     # Gateways.
 
     def gateway_of(self, endpoint: bytes) -> bytes:
-        """Return the id of the hub that is the gateway of a leaf; of one that nobody has, nothing."""
+        """Return the id of the hub that is the gateway of a leaf; empty if there is none."""
         claims = self._claims.get(endpoint)
         return self._gateway(claims) if claims else b""
 
     def since_us(self, endpoint: bytes) -> int:
-        """Return since when this hub has a leaf that it has, as it has announced it."""
+        """Return since when this hub has a leaf, as it has announced it."""
         return self._claims[endpoint][self._hub]
 
     @staticmethod
@@ -150,7 +131,6 @@ class Leaves:
         return min(claims, key=lambda hub: (claims[hub], hub))
 
     def _look(self, endpoint: bytes) -> None:
-        """Tell who is the gateway of a leaf, where this hub has it, and it is another one than before."""
         own = self._own.get(endpoint)
         if own is None:
             return
@@ -163,7 +143,6 @@ class Leaves:
         own.on_gateway(gateway)
 
     def _leave_out(self, own: _Own) -> None:
-        """Take nothing of a leaf while it has another gateway."""
         if own.handler is not None and own.gateway != self._hub:
             own.published_before = own.handler.published_messages
             own.handler.leave_out(left=True)
@@ -187,7 +166,7 @@ class Leaves:
 
     @property
     def skipped_messages(self) -> int:
-        """How many messages of leaves, or for them, this hub did not take or send since the start: gateways do."""
+        """How many messages of leaves, or for them, this hub did not take or send since the start, as gateways do."""
         return self._skipped_messages + sum(map(self._not_taken, self._own.values()))
 
     @property

@@ -1,16 +1,12 @@
-"""`Losses`: who has lost messages in the last minute, and what was lost last.
+"""`Losses`: who has lost messages in the last minute, and what was lost last; `State`: the hub in one sentence.
 
 ```
 add(second, id, label, messages) ─▶ slots of 5 s: 12 of [id → messages] ─▶ `minute`: sums, and who lost most
                                 └─▶ log: the last `KEPT` losses, one for each handler and second ─▶ `last`
 ```
 
-Owner: whoever is told once a second what was lost (`hub.losses`). No clock: seconds are arguments. Invariants: no loss
-is counted twice; what is older than a minute, to a slot, counts no more. Memory: at most `NAMED` handlers a slot, those
-beyond are counted together; about 0.5 MB where thousands lose all the time, and next to nothing where nobody does.
-Cost: about 1 µs for each handler that has lost something in a second.
-
-Not here: counting (`hub.handler`), telling of it (`hub.events`), who is slow and loses nothing (`hub.losses`).
+Seconds are arguments. At most `NAMED` handlers a slot, those beyond are counted together: about 0.5 MB where thousands
+lose all the time, and next to nothing where there are no losses.
 """
 
 from __future__ import annotations
@@ -25,12 +21,8 @@ from hub.topics import printable
 
 
 class _Told(NamedTuple):
-    """What was told of a handler so far."""
-
-    dropped_messages: int = 0
-    """How many were lost in all, for either reason."""
-    unreadable_messages: int = 0
-    """How many of these had no form in what the far side reads."""
+    dropped_messages: int = 0  # How many were lost in all, for either reason
+    unreadable_messages: int = 0  # How many of these had no form in what the far side reads
 
 
 class Drops:
@@ -45,20 +37,16 @@ class Drops:
         self._told: dict[Handler, _Told] = {}
 
     def note(self, handler: Handler) -> None:
-        """Take note that a handler has lost messages."""
+        """Note that a handler has lost messages."""
         self._dropping[handler] = None
 
     def forget(self, handler: Handler) -> None:
-        """Take note that a handler has left. What it has lost since the last report is still told."""
+        """Note that a handler has left. What it has lost since the last report is still reported."""
         if handler not in self._dropping:
             self._told.pop(handler, None)
 
     def report(self) -> list[Event]:
-        """Return what there is to tell since the last report.
-
-        Returns:
-            An event for each handler whose queue was full, and one for each whose far side could not read what came.
-        """
+        """Return an event for each handler whose queue was full, and one for each that could not read what came."""
         dropping, self._dropping = self._dropping, {}
         events = []
         for handler in dropping:
@@ -76,31 +64,22 @@ class Drops:
         return events
 
 
-SLOW_TOLD: Final = 1_000
-"""Most ids of slow ones in a state: a table of all connections marks them."""
+SLOW_TOLD: Final = 1_000  # Most ids of slow ones in a state: a table of all connections marks them
 
-DROPPERS_TOLD: Final = 16
-"""Most labels of those that have lost something."""
+DROPPERS_TOLD: Final = 16  # Most labels of those that have lost something
 
 
 class State(NamedTuple):
-    """How a hub does at one moment."""
+    """The state of a hub at one moment."""
 
-    connections: int = 0
-    """Clients, links to other hubs, and Zeeks; those between the processes of one hub do not count."""
-    subscribers: int = 0
-    """How many of them subscribe to a prefix."""
+    connections: int = 0  # Clients, links to other hubs, and Zeeks; not the other processes of the hub
+    subscribers: int = 0  # How many of them subscribe to a prefix
     slow: int = 0
-    dropped_messages: int = 0
-    """How many messages were lost in the last minute."""
-    dropped_by: tuple[tuple[str, int], ...] = ()
-    """Who has lost them, by what people call them, with how many each; those with most first."""
-    droppers: int = 0
-    """How many have: those that are not in `dropped_by`, too, as far as they are told apart."""
-    slow_ids: tuple[int, ...] = ()
-    """The numbers of the slow ones, at most `SLOW_TOLD`."""
-    troubles: tuple[str, ...] = ()
-    """What is wrong with the hub itself, each a clause of a sentence."""
+    dropped_messages: int = 0  # In the last minute
+    dropped_by: tuple[tuple[str, int], ...] = ()  # Labels and messages of those that have lost most
+    droppers: int = 0  # How many have lost messages, as far as they are told apart
+    slow_ids: tuple[int, ...] = ()  # At most `SLOW_TOLD`
+    troubles: tuple[str, ...] = ()  # What is wrong with the hub itself, each a clause of a sentence
 
     def plus(self, other: State) -> State:
         """Return the state of both together."""
@@ -119,12 +98,12 @@ class State(NamedTuple):
         )
 
     def fields(self) -> dict[str, Any]:
-        """Return it as it is told, with the sentence as `text`."""
+        """Return it as a map, with the sentence as `text`."""
         return {"text": sentence(self), **self._asdict(), "dropped_by": [list(one) for one in self.dropped_by]}
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> State:
-        """Return the state that was told by `fields`."""
+        """Return the state of such a map."""
         known = {name: fields[name] for name in cls._fields}
         known["dropped_by"] = tuple((label, messages) for label, messages in fields["dropped_by"])
         return cls(**known | {"slow_ids": tuple(fields["slow_ids"]), "troubles": tuple(fields["troubles"])})
@@ -140,7 +119,7 @@ def droppers_of(losers: Losers) -> tuple[tuple[tuple[str, int], ...], int]:
 
 
 def sentence(state: State) -> str:
-    """Say how a hub does: what is wrong with itself first, then who is slow, and what was lost."""
+    """Return the state in words: what is wrong with the hub first, then who is slow, and what was lost."""
     clauses = [*(_capitalised(trouble) for trouble in state.troubles), f"{_slow(state)}, {_dropped(state)}"]
     return ". ".join(clauses) + "."
 
@@ -188,11 +167,10 @@ MINUTE_S: Final = 60
 _SLOT_S: Final = 5
 _SLOTS: Final = MINUTE_S // _SLOT_S
 
+# How many handlers are told apart in a slot; a sentence names one of them, and a table those that it shows
 NAMED: Final = 256
-"""How many handlers are told apart in a slot; a sentence names one of them, and a table those that it shows."""
 
-KEPT: Final = 512
-"""How many losses are remembered one by one."""
+KEPT: Final = 512  # How many losses are remembered one by one
 
 
 class Loss(NamedTuple):
@@ -200,28 +178,21 @@ class Loss(NamedTuple):
 
     second: int
     id: int
-    label: str
-    """Its name, or its address where it has none."""
+    label: str  # Its name, or its address
     messages: int
-    why: str
-    """The overflow policy that ruled, or "unreadable"."""
+    why: str  # The overflow policy, or "unreadable"
 
 
 class Losers(NamedTuple):
     """Who has lost messages within the last minute."""
 
     messages: int
-    """How many in all."""
-    named: dict[int, int]
-    """Id of a handler → how many of them; not all of these handlers are there yet."""
+    named: dict[int, int]  # Id of a handler, which may have left → messages
     labels: dict[int, str]
-    others: int
-    """How many of the messages were lost by handlers that are not told apart."""
+    others: int  # Messages lost by handlers that are not told apart
 
 
 class _Slot:
-    """What was lost in a few seconds."""
-
     __slots__ = ("named", "number", "others")
 
     def __init__(self, number: int) -> None:
@@ -258,7 +229,7 @@ class Losses:
         self._log.append(loss)
 
     def minute(self, second: int) -> Losers:
-        """Return who has lost what in the minute before a second; slots that are older are let go."""
+        """Return who has lost what in the minute before a second; older slots are dropped."""
         oldest = second // _SLOT_S - _SLOTS + 1
         gone = False
         while self._slots and self._slots[0].number < oldest:
@@ -275,6 +246,6 @@ class Losses:
         return Losers(sum(named.values()) + others, named, dict(self._labels), others)
 
     def last(self, handler: int | None = None, limit: int = KEPT) -> list[Loss]:
-        """Return what was lost last, the newest first: by everybody, or by one handler."""
+        """Return the last losses, the newest first: of all, or of one handler."""
         found = (loss for loss in reversed(self._log) if handler is None or loss.id == handler)
         return [loss for _, loss in zip(range(limit), found, strict=False)]

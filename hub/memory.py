@@ -1,22 +1,15 @@
 """`Memory`: what the hub holds, against one budget for the process.
 
 ```
-queues, subscriptions, routes, names, requests, stages, connections ── charge ─▶ Account ─▶ charged_bytes > ceiling ─┐
-                                                                                                                     ▼
- is_over: new state is refused with 1013 ◀── nothing left to drop ◀── relieve(): the largest queues ◀── look(): resident
+queues, subscriptions, routes, names, requests, stages, connections ─ charge ─▶ Account ─▶ charged_bytes > ceiling ─┐
+                                                                                                                    ▼
+ is_over: new state is rejected with 1013 ◀── nothing left to drop ◀── relieve: the largest queues ◀── look: resident
 ```
 
-Accounts know what they were told, not what the process takes: a prefix costs more than its text, freed memory stays
-with malloc for a while. So accounts only say *when to look*; what counts is the memory that is resident. While there is
-much room, that is rarely looked at; the less room, the more often.
-
-Owner: the core, which looks at the end of a read, or of a turn, once it is due, and whoever has a clock, once a second
-(`look`). Invariants: `charged_bytes` is the sum of all accounts; what relief has freed is not counted as
-taken until it is used again, as malloc keeps it at first.
-
-Cost: two additions and a comparison a charge; a look is one read of a small file of the kernel.
-
-Not here: how much memory there is and is taken (`peers.node.memory`), what is dropped (`hub.core`).
+Accounts do not know what the process takes: a prefix costs more than its text, freed memory stays with malloc for a
+while. So accounts only say *when to look*, the more often the less room there is; what counts is the resident memory.
+What relief has freed does not count as taken until it is used again, as malloc keeps it at first. The core looks at the
+end of a read or turn once that is due, and a clock once a second.
 """
 
 from __future__ import annotations
@@ -29,50 +22,40 @@ from hub.batch import Batch
 from hub.errors import CloseCode, RejectedError
 from hub.turn import Turn
 
-__all__ = ["STAGED_PARTS", "Account", "HeldBatches", "Memory", "MemoryStatistics"]
+NO_LIMIT_BYTES = 1 << 62  # The budget of tests, and of programs with a core of their own
 
-NO_LIMIT_BYTES = 1 << 62
-"""The budget where none was given: in tests, and in programs that run a core of their own."""
-
+# Close to the limit there is a look whenever another one of so many parts of it was charged: 2.5 MiB of 160
 _LOOKS_AT_THE_LIMIT = 64
-"""Close to the limit there is a look whenever another one of so many parts of it was charged: 2.5 MiB of 160."""
 
+# Relief frees one of so many parts of the budget beyond what is needed, so that it is not due again at once
 _RELIEF_PARTS = 16
-"""Relief frees one of so many parts of the budget beyond what is needed, so that it is not due again at once."""
 
+# What waits for a COMMIT takes at most one of so many parts of the budget, so that there is room for all else
 STAGED_PARTS = 4
-"""What waits for a COMMIT takes at most one of so many parts of the budget, so that there is room for all else."""
 
-_LET_GO_PER_STEP = 20
-"""How many batches are let go in one step of a turn: each takes about 0.5 µs."""
+_LET_GO_PER_STEP = 20  # How many batches are freed in one step of a turn, about 0.5 µs each
 
-_PLACE_BYTES = 8
-"""What a batch costs in each further queue that it waits in: a place."""
+_PLACE_BYTES = 8  # What a batch costs in each further queue that it waits in: a place
 
 
 class MemoryStatistics(NamedTuple):
     """Memory at one moment. Totals count from the start of the hub."""
 
     limit_bytes: int
-    resident_bytes: int
-    """As of the last look."""
-    charged_bytes: dict[str, int]
-    """By account."""
+    resident_bytes: int  # At the last look
+    charged_bytes: dict[str, int]  # By account
     is_over: bool
-    reliefs_total: int
-    """How often something was dropped because there was no memory."""
+    reliefs_total: int  # How often something was dropped because there was no memory
     relieved_bytes_total: int
+    # Connections, subscriptions, stages, claims and large frames that were rejected for want of memory
     refused_total: int
-    """Connections, subscriptions, stages, claims and large frames that were refused for want of memory."""
 
 
 def _nothing_resident() -> int:
-    """Stand in for the kernel: whatever is charged, there is room."""
     return 0
 
 
 def _nothing_to_drop(_: int) -> int:
-    """Stand in for the core: it has nothing that could be dropped."""
     return 0
 
 
@@ -81,7 +64,7 @@ class Memory:
 
     Args:
         limit_bytes: How much memory may be resident.
-        resident: Tells how much is.
+        resident: Returns how much is.
     """
 
     def __init__(self, limit_bytes: int = NO_LIMIT_BYTES, resident: Callable[[], int] = _nothing_resident) -> None:
@@ -119,12 +102,9 @@ class Memory:
         self._on_due = on_due
 
     def count_only_charged(self, beside_bytes: int = 0) -> None:
-        """Hold what is charged against the budget, not what is resident.
+        """Hold what is charged, and so much beside it, against the budget, not what is resident.
 
-        So it is in a program that holds much of its own, and where nobody tells what is resident.
-
-        Args:
-            beside_bytes: What counts as well, at all times.
+        So it is in a program that holds much of its own, and where resident memory is unknown.
         """
         self._resident = lambda: beside_bytes + self.charged_bytes
 
@@ -139,7 +119,7 @@ class Memory:
             self._on_due()
 
     def look(self) -> None:
-        """See how much is resident. If it is too much, let the core drop something; what is left decides `is_over`."""
+        """Look at the resident memory. If it is too much, the core drops something; what is left decides `is_over`."""
         self.is_due = False
         excess = self._excess()
         if excess > 0:
@@ -155,7 +135,7 @@ class Memory:
         self.ceiling_bytes = self.charged_bytes + step
 
     def gave_back(self) -> None:
-        """Take note that freed memory has gone back to the kernel: what is resident is all in use again."""
+        """Note that freed memory has gone back to the kernel: what is resident is all in use again."""
         self._level_bytes = 0
 
     def _excess(self) -> int:
@@ -165,11 +145,11 @@ class Memory:
         return self._resident_bytes - reusable - self.limit_bytes
 
     def rejection(self) -> RejectedError:
-        """Count a refusal, and return it as the error to raise where something new is not taken as memory is over."""
+        """Count a refusal, and return the error to raise where something new is not taken as memory is over."""
         return RejectedError(CloseCode.TRY_AGAIN_LATER, self.refusal())
 
     def refusal(self) -> str:
-        """Count a refusal, and return why it is one."""
+        """Count a refusal, and return its text."""
         self._refused_total += 1
         return f"this hub has no memory left for more: {self.limit_bytes} bytes are its limit"
 
@@ -196,7 +176,7 @@ class Account:
         self.size_bytes = 0
 
     def charge(self, size_bytes: int) -> None:
-        """Hold so much more, or less where it is below 0."""
+        """Hold so much more, or less if it is negative."""
         self.size_bytes += size_bytes
         memory = self._memory
         memory.charged_bytes += size_bytes
@@ -224,13 +204,13 @@ class HeldBatches:
         self._holders: dict[Batch, int] = {}
 
     def hold(self, batch: Batch) -> None:
-        """Take note that a batch waits in one more queue."""
+        """Note that a batch waits in one more queue."""
         holders = self._holders.get(batch, 0)
         self._holders[batch] = holders + 1
         self._account.charge(_PLACE_BYTES if holders else batch.size_bytes)
 
     def let_go(self, batch: Batch) -> None:
-        """Take note that a batch waits in one queue less."""
+        """Note that a batch waits in one queue less."""
         holders = self._holders[batch] - 1
         if holders:
             self._holders[batch] = holders
@@ -240,7 +220,7 @@ class HeldBatches:
             self._account.charge(-batch.size_bytes)
 
     def exchange(self, gone: Batch, batch: Batch) -> None:
-        """Take note that a batch waits in the place of another one: as `let_go` and `hold`, in less time."""
+        """Note that a batch waits in the place of another one: as `let_go` and `hold`, in less time."""
         holders = self._holders
         left = holders.pop(gone) - 1
         if left:
@@ -254,15 +234,11 @@ class HeldBatches:
 
     @property
     def has_abandoned(self) -> bool:
-        """Whether something of queues that are gone is still to be let go."""
+        """Whether something of queues that are gone is still to be freed."""
         return bool(self._abandoned)
 
     def abandon(self, items: deque[Batch | int]) -> None:
-        """A queue is gone, with all that waits in it: let that go in later turns.
-
-        Args:
-            items: Batches, each of which is held, and gaps. They are taken over.
-        """
+        """Take over the held batches, and gaps, of a queue that is gone, to free them in later turns."""
         self._abandoned.append(items)
         if self.on_abandoned is None:
             self.let_go_abandoned()
@@ -270,7 +246,7 @@ class HeldBatches:
             self.on_abandoned()
 
     def let_go_abandoned(self, turn: Turn | None = None) -> None:
-        """Let go of what waited in queues that are gone: as much as `turn` has steps for, or all of it."""
+        """Free queues that are gone: as much as `turn` has steps for, or all of it."""
         abandoned = self._abandoned
         while abandoned:
             items = abandoned[0]

@@ -25,8 +25,6 @@ from hub.prefixes import PrefixSubscriptions
 from hub.requests.requests import Requests
 from hub.tags.subscriptions import RuleSubscriptions
 
-__all__ = ["MeshLinks"]
-
 
 class MeshLinks:
     """The links.

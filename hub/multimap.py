@@ -1,26 +1,17 @@
 """`PrefixMultimap`: which values stand under a prefix of this topic?
 
-Owner: the core. Plain string prefixes, without wildcards (design, "Topics and matching").
-
 ```
 subscribe "/zeek/d", "/zeek/dns/", "/"            trie of whole components        tails kept beside each node
                                                   (root)                          {"/": v}
-  "/zeek/d"    = node "/zeek"  + tail "d"           "" ── "zeek"                  {"d": v, "dns/": v}
-  "/zeek/dns/" = node "/zeek"  + tail "dns/"
-  "/"          = root          + tail "/"
+"/zeek/d"    = node "/zeek"  + tail "d"           "" ── "zeek"                  {"d": v, "dns/": v}
+"/zeek/dns/" = node "/zeek"  + tail "dns/"
+"/"          = root          + tail "/"
 ```
 
-A prefix is cut at the slash before its last component. What stands before the cut is a key of a pygtrie `StringTrie`
-(a node per component); what follows, the tail, is kept in a dictionary beside that node. A topic `/zeek/dns/10.0.0.7`
-then meets at most one node per component, and at each of them one dictionary lookup per *distinct length* of the
-tails there: flat in the number of prefixes. A node per character would cost three times the memory, and a scan of all
-prefixes below a component is never made.
-
-Invariants: no empty node, no empty set of values. Values of one prefix keep the order in which they were added.
-
-Cost: `add`, `discard` O(components); `find` O(components x distinct tail lengths). See `docs/performance.md`.
-
-Not here: the cache in front of it (`hub.routes`). Not thread-safe, like pygtrie: one owner.
+A prefix is cut at the slash before its last component. The part before is a key of a pygtrie `StringTrie`; the tail
+behind it is kept in a dictionary beside that node. A topic meets at most one node per component, and at each of them
+one dictionary lookup per *distinct length* of the tails: O(components x distinct tail lengths), flat in the number of
+prefixes. A node per character would cost three times the memory. Values of one prefix keep their order.
 """
 
 from __future__ import annotations
@@ -29,8 +20,6 @@ from collections.abc import Hashable
 from typing import Generic, NamedTuple, TypeVar
 
 import pygtrie
-
-__all__ = ["PrefixMultimap"]
 
 V = TypeVar("V", bound=Hashable)
 
@@ -42,7 +31,6 @@ class _Tail(NamedTuple, Generic[V]):
     value: V
 
     def find(self, rest: str, found: dict[V, None]) -> None:
-        """Add the value to `found` if `rest` starts with the tail."""
         if rest.startswith(self.tail):
             found[self.value] = None
 
@@ -94,7 +82,6 @@ class _Tails(Generic[V]):
         return True
 
     def find(self, rest: str, found: dict[V, None]) -> None:
-        """Add to `found` the values of all tails that `rest` starts with."""
         values = self.values
         size = len(rest)
         for length in self.lengths:
@@ -125,7 +112,6 @@ class PrefixMultimap(Generic[V]):
         self._size = 0
 
     def __len__(self) -> int:
-        """Return how many pairs of prefix and value are held."""
         return self._size
 
     def add(self, prefix: str, value: V) -> bool:

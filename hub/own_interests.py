@@ -17,8 +17,6 @@ from hub.mesh.mesh import Mesh
 from hub.names.claim import Announced
 from hub.tags.rules import Rule
 
-__all__ = ["OwnInterests"]
-
 
 class OwnInterests:
     """What this hub tells the mesh.

@@ -4,12 +4,8 @@
 subscribe ─▶ may it see that? may it have so many? ─▶ multimap, routes forgotten, links and leaves asked
 ```
 
-Owner: the core. Invariants: the multimap holds a prefix of a handler once, however often it was subscribed to; each
-change of it forgets the routes beneath that prefix, and is told to the far sides whose filter changes by it.
-
-Cost: 10 µs a prefix that comes or goes; many are taken in steps, so that nobody waits for them.
-
-Not here: rules (`hub.tags.subscriptions`), the minimal filter (`hub.filter`).
+The multimap holds a prefix of a handler once; each change of it forgets the routes beneath that prefix, and goes to the
+far sides whose filter changes by it. 10 µs a prefix; many are taken in steps.
 """
 
 from __future__ import annotations
@@ -17,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator
 from itertools import chain
 
-from hub.audience import check_may_see
 from hub.delivery import Delivery
 from hub.far_hub import FarHub
 from hub.filter import Change, Filter
@@ -27,17 +22,15 @@ from hub.multimap import PrefixMultimap
 from hub.topics import STORES, check_prefix
 from hub.turn import Turn
 
-OnFilter = Callable[[Change], None]
-"""Tells a far side how the filter has changed."""
+OnFilter = Callable[[Change], None]  # Called with each change of the filter of a far side
 
 
 class Asked:
     """What is asked of far sides of one kind.
 
     Args:
-        counts: Whether they are asked for what a handler of this kind wants under a prefix; always the same answer for
-            the same two.
-        always: Prefixes that they are asked for even if nobody here subscribes to them.
+        counts: Whether they are asked for what a handler of this kind wants under a prefix; always the same answer.
+        always: Prefixes that they are asked for even without subscribers here.
     """
 
     __slots__ = ("_always", "_counts", "_filters", "_told")
@@ -53,14 +46,13 @@ class Asked:
         self._told: dict[Hashable, OnFilter] = {}
 
     def __len__(self) -> int:
-        """Return of how many prefixes `minimal` consists."""
         return len(self.minimal)
 
     def begin(self, handlers: Iterable[Handler | FarHub]) -> None:
         """Keep the filter from now on, if it is not kept already.
 
         Args:
-            handlers: All that stand in the multimap, with the prefixes that they have there.
+            handlers: All in the multimap, with their prefixes there.
         """
         if self._filters is not None:
             return
@@ -73,21 +65,21 @@ class Asked:
                     filters[prefix.startswith(STORES)].add(prefix)
 
     def tell(self, far_side: Hashable, on_filter: OnFilter) -> None:
-        """Tell a far side what is asked of it, now and whenever that changes: a handler, or the mesh as a whole."""
+        """Tell a far side, a handler or the mesh as a whole, what is asked of it, now and with each change."""
         self._told[far_side] = on_filter
         on_filter(Change(self.minimal))
 
     def forget(self, handler: Hashable) -> None:
-        """Tell a far side nothing more, as it has left. This does no harm to others."""
+        """Tell a far side nothing more, as it has left; no harm to others."""
         self._told.pop(handler, None)
 
     def add(self, handler: Handler | FarHub, prefix: str) -> None:
-        """Take note that a handler wants a prefix."""
+        """Note that a handler wants a prefix."""
         if self._filters is not None and self._counts(handler.delivery, prefix):
             self._spread(self._filters[prefix.startswith(STORES)].add(prefix))
 
     def discard(self, handler: Handler | FarHub, prefix: str) -> None:
-        """Take note that a handler wants a prefix no more."""
+        """Note that a handler wants a prefix no more."""
         if self._filters is not None and self._counts(handler.delivery, prefix):
             self._spread(self._filters[prefix.startswith(STORES)].discard(prefix))
 
@@ -102,14 +94,12 @@ class Asked:
                 on_filter(change)
 
 
-_CHECKED_PER_STEP = 10
-"""How many prefixes are checked in one step: checking one takes about 1 µs, adding one 10 µs."""
+_CHECKED_PER_STEP = 10  # Prefixes checked in one step: checking one takes about 1 µs, adding one 10 µs
 
-_JUDGED_PER_STEP = 3
-"""The same where it is also asked whether they are granted, 2 µs each."""
+_JUDGED_PER_STEP = 3  # The same where grants are checked, too, 2 µs each
 
+# A prefix takes a step more for each so many characters: one of 1,000 takes three times as long
 _CHARACTERS_PER_STEP = 256
-"""A prefix takes a step more for each so many characters: one of 1,000 takes three times as long as a short one."""
 
 
 class PrefixSubscriptions:
@@ -144,11 +134,10 @@ class PrefixSubscriptions:
         self._asked = [self.asked_of_links]
 
     def __len__(self) -> int:
-        """Return how many pairs of prefix and handler there are."""
         return len(self._multimap)
 
     def subscribing(self, handler: Handler, prefixes: Iterable[str]) -> Iterator[None]:
-        """Subscribe a handler, which is attached, to each prefix, all or none: a step whenever one is asked for.
+        """Subscribe an attached handler to each prefix, all or none, in steps.
 
         All prefixes are checked before the first is added. The rest is dropped when the handler leaves meanwhile.
 
@@ -161,12 +150,12 @@ class PrefixSubscriptions:
         per_step = _CHECKED_PER_STEP if rights is None else _JUDGED_PER_STEP
         for prefix in prefixes:
             wanted.append(check_prefix(prefix))
-            check_may_see(handler, prefix)
+            handler.check_may_see(prefix)
             if not len(wanted) % per_step:
                 yield
         if handler.rights is not rights:  # it was given others meanwhile
             for prefix in wanted:
-                check_may_see(handler, prefix)
+                handler.check_may_see(prefix)
         for prefix in self.allowed.taking(handler, handler.prefixes, wanted):
             self._add(handler, prefix)
             yield from _steps(prefix)
@@ -174,7 +163,7 @@ class PrefixSubscriptions:
                 return
 
     def unsubscribing(self, handler: Handler, prefixes: Iterable[str]) -> Iterator[None]:
-        """Take back one subscription for each prefix, in steps; those that the handler does not have are passed by."""
+        """Take back one subscription for each prefix, in steps; those that the handler does not have are ignored."""
         for prefix in prefixes:
             if self.allowed.give_back(handler, handler.prefixes, prefix):
                 self._remove(handler, prefix)
@@ -186,11 +175,7 @@ class PrefixSubscriptions:
             self._remove(handler, prefix)
 
     def forget(self, handler: Handler, turn: Turn) -> bool:
-        """Remove prefixes of a handler that has left, as many as `turn` has steps for.
-
-        Returns:
-            Whether none is left.
-        """
+        """Remove prefixes of a handler that has left, as many as `turn` has steps for; return whether none is left."""
         while handler.prefixes:
             if not turn.step():
                 return False
@@ -200,7 +185,7 @@ class PrefixSubscriptions:
         return True
 
     def changing(self, far: FarHub, added: Iterable[str], removed: Iterable[str]) -> Iterator[None]:
-        """Another hub of the mesh wants other prefixes than before: a step whenever one is asked for."""
+        """Change the prefixes of another hub of the mesh, in steps."""
         held = far.prefixes
         for prefix in removed:
             if held.pop(prefix, None) is not None:
@@ -213,18 +198,12 @@ class PrefixSubscriptions:
                 yield from _steps(prefix)
 
     def tell(self, handler: Handler, on_filter: OnFilter, everybody: Iterable[Handler | FarHub]) -> None:
-        """Tell a link or a leaf what it is asked for, now and whenever that changes.
-
-        Args:
-            handler: Which.
-            on_filter: Tells it.
-            everybody: As for `of_leaves`.
-        """
+        """Tell a link or a leaf what it is asked for, now and with each change; `everybody` as for `of_leaves`."""
         asked = self.asked_of_links if handler.is_link else self.of_leaves(everybody)
         asked.tell(handler, on_filter)
 
     def tell_no_more(self, handler: Handler) -> None:
-        """Tell a link or a leaf nothing more, as it has left. This does no harm to others."""
+        """Tell a link or a leaf nothing more, as it has left; no harm to others."""
         for asked in self._asked:
             asked.forget(handler)
 
@@ -232,7 +211,7 @@ class PrefixSubscriptions:
         """Return what leaves are asked for.
 
         Args:
-            everybody: All that have prefixes, also those that are leaving; looked at only if this is the first time.
+            everybody: All that have prefixes, also those that are leaving; looked at only the first time.
         """
         asked = self._asked_of_leaves
         if asked not in self._asked:
@@ -254,6 +233,5 @@ class PrefixSubscriptions:
 
 
 def _steps(prefix: str) -> Iterator[None]:
-    """Stop as often as a prefix counts that was added or removed."""
     for _ in range(1 + len(prefix) // _CHARACTERS_PER_STEP):
         yield

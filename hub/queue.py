@@ -1,23 +1,15 @@
 """`BoundedQueue`: what one slow handler still has to get, bounded in messages and in bytes.
 
-Owner: one `hub.waiting.Waiting`, which is there while a transport takes no bytes: an idle or quick handler has none.
-
 ```
 drop-oldest   (17 lost) [batch][batch][batch] ← new        the gap is in front: told before the oldest that is left
 drop-newest   [batch][batch](17 lost)[batch]  ← new        the gap is where the new messages would have stood
 ```
 
-Invariants: 0 ≤ `messages` ≤ limit, 0 ≤ `size_bytes` ≤ limit; exactly the oldest (newest) *messages* go, also when
-they travel in batches; every lost message is part of exactly one gap, beside those lost elsewhere (`add_gap`).
+Exactly the oldest (newest) *messages* go, also when they travel in batches, and each lost one is part of exactly one
+gap. What is held is charged to its user; the queue is full, too, when all queues of that user are (`hub.quotas.usage`).
 
-What is held is charged to the user it is for, as far as there is one: a queue is full, too, when his queues together
-are (`hub.quotas.usage`). Then the oldest, or the newest, of this queue go; what other queues of his hold stays there.
-
-Cost: O(1) a batch while the limit on messages decides: messages dropped from the front of a batch are only counted
-(`_skip`), and cut off once, when the rest is taken. Where the limit on bytes decides, a cut costs the messages that
-it drops.
-
-Not here: which policy there is (`hub.waiting`), when to fill or empty the queue (`hub.handler`).
+O(1) a batch while the limit on messages decides: messages dropped from the front of a batch are only counted (`_skip`),
+and cut off when the rest is taken. Where the limit on bytes decides, a cut costs the messages that it drops.
 """
 
 from __future__ import annotations
@@ -48,14 +40,11 @@ class BoundedQueue:
 
     limits: QueueLimits
 
-    messages: int
-    """Messages held."""
+    messages: int  # Messages held
 
-    size_bytes: int
-    """Memory held, bytes, as `Batch.size_bytes`."""
+    size_bytes: int  # Memory held, bytes, as `Batch.size_bytes`
 
-    lost_messages: int
-    """Messages lost since the queue was made."""
+    lost_messages: int  # Messages lost since the queue was made
 
     def __init__(self, limits: QueueLimits, held: HeldBatches, usage: Usage | None = None) -> None:
         self.limits = limits
@@ -73,7 +62,6 @@ class BoundedQueue:
         self._skip = 0
 
     def __bool__(self) -> bool:
-        """Return whether anything is left to tell: batches or gaps."""
         return bool(self._items) or self._front_gap > 0
 
     def append_whole(self, batch: Batch) -> bool:
@@ -91,10 +79,7 @@ class BoundedQueue:
         return True
 
     def append_dropping_oldest(self, batch: Batch) -> None:
-        """Add `batch`; the oldest messages go until it fits, its own oldest ones last of all.
-
-        A message that alone is over the limit goes itself, and all before it went to make room for it.
-        """
+        """Add `batch`; the oldest messages go until it fits, its own oldest ones last of all."""
         if self._replace_first(batch):
             return
         limit_bytes = self._limit_bytes
@@ -123,7 +108,7 @@ class BoundedQueue:
             self._items.append(lost)
 
     def add_gap(self, messages: int) -> None:
-        """Tell of messages that were lost elsewhere: behind all that waits, or in front where the oldest go first."""
+        """Tell of messages lost elsewhere: behind all that waits, or in front where the oldest go first."""
         if self._items and self.limits.overflow is not Overflow.DROP_OLDEST:
             if isinstance(self._items[-1], int):
                 messages += self._items.pop()  # type: ignore[operator]
@@ -140,11 +125,7 @@ class BoundedQueue:
         return gap
 
     def take(self, limit_bytes: int) -> list[Batch]:
-        """Remove and return the oldest batches up to the next gap: at least one, if one is next.
-
-        Args:
-            limit_bytes: Stop when this much was taken.
-        """
+        """Remove and return the oldest batches up to the next gap: about so many bytes, at least one batch."""
         self._cut_off_skipped()
         taken: list[Batch] = []
         taken_bytes = 0
@@ -175,10 +156,7 @@ class BoundedQueue:
         self.messages = self._skip = 0
 
     def abandon(self) -> None:
-        """Lose everything that is held, and tell no gap: whoever it was for is gone. O(1): it is let go in steps.
-
-        Its user is charged no longer, though memory is: he may come again before all of it is let go.
-        """
+        """Lose everything without a gap, as the far side is gone. O(1): memory is freed, and uncharged, in steps."""
         self._held.abandon(self._items)
         self._items = deque()
         self.lost_messages += self.messages
@@ -213,13 +191,11 @@ class BoundedQueue:
 
     @property
     def _limit_bytes(self) -> int:
-        """How much may be held now. Where other queues of the user hold too much, it is what is held already."""
         if self._usage is None:
             return self.limits.bytes
         return min(self.limits.bytes, self.size_bytes + self._usage.room)
 
     def _append(self, batch: Batch) -> None:
-        """Add a batch that fits."""
         self._items.append(batch)
         self._held.hold(batch)
         self.messages += batch.messages
@@ -228,19 +204,16 @@ class BoundedQueue:
             self._usage.add(batch.size_bytes)
 
     def _grow(self, size_bytes: int) -> None:
-        """Hold so much more, for which there is room."""
         self.size_bytes += size_bytes
         if self._usage is not None:
             self._usage.add(size_bytes)
 
     def _shrink(self, size_bytes: int) -> None:
-        """Hold so much less."""
         self.size_bytes -= size_bytes
         if self._usage is not None:
             self._usage.give_back(size_bytes)
 
     def _lose(self, messages: int) -> None:
-        """Take note that messages which were held are lost now."""
         self.messages -= messages
         self._front_gap += messages
         self.lost_messages += messages
@@ -252,10 +225,6 @@ class BoundedQueue:
         return first
 
     def _replace_first(self, batch: Batch) -> bool:
-        """Add `batch` in exchange for the oldest one, if it is just that which must go; return whether it is so.
-
-        This is what happens again and again in the queue of a reader who has stalled, and takes half the time so.
-        """
         first = self._items[0] if self._items and not self._skip else 0
         if isinstance(first, int) or self.messages + batch.messages - first.messages != self.limits.messages:
             return False
@@ -285,7 +254,6 @@ class BoundedQueue:
                 self._discard_first()
 
     def _drop_surplus_bytes(self, surplus_bytes: int) -> None:
-        """Drop so much of the first batch that so many bytes are freed, or all of it where that is not enough."""
         first = self._first()
         if first.size_bytes <= surplus_bytes:
             self._lose(first.messages - self._skip)
@@ -309,7 +277,6 @@ class BoundedQueue:
         self._skip = 0
 
     def _cut_off_skipped(self) -> None:
-        """Free what the first batch holds of lost messages. Where it cannot be cut there, more are lost, and told."""
         if not self._skip:
             return
         first = self._first()
@@ -322,7 +289,6 @@ class BoundedQueue:
             self._grow(rest.size_bytes)
 
     def _newest_that_fit(self, batch: Batch, limit_bytes: int) -> Batch | None:
-        """Lose the oldest messages of a batch that is too large alone; return the rest."""
         beyond = batch.messages_beyond(limit_bytes) if batch.size_bytes > limit_bytes else 0
         beyond = max(beyond, batch.messages - self.limits.messages)
         head, rest = batch.split(beyond)

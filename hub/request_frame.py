@@ -2,22 +2,15 @@
 
 ```
 REQUEST   key: the topic, or with NAMED a service name     REPLY   no key
- 0  u32  transaction id of the first value                  0  u32  transaction id of the first value
- 4  u32  time-out, ms; 0 for the hub's default              4  u8   status
- 8       one value; with BATCH: u32 count, values           5       one value; with BATCH: u32 count, values
+0  u32  transaction id of the first value                  0  u32  transaction id of the first value
+4  u32  time-out, ms; 0 for the hub's default              4  u8   status
+8       one value; with BATCH: u32 count, values           5       one value; with BATCH: u32 count, values
 ```
 
-A frame with BATCH holds `count` requests (replies): their transaction ids follow one another, modulo 2^32. In a REPLY
-with BATCH and a status other than OK there is one value, the reason, and it goes for all of them. Encoding flags are
-those of MESSAGES (`hub.frame`).
-
-Whoever asks chooses transaction ids; on the way to the service the hub puts its own in their place, and back.
-
-Values may be in shared memory (SHARED): in their place stands a handle, which knows how to be read. What makes handles
-and what reads the memory is outside (`peers.shm`). The core passes them on unread, and asks for bytes (`as_bytes`) for
-those who take no shared memory.
-
-Not here: who gets what (`hub.requests`), reading streams (`peers.wire`).
+A frame with BATCH holds `count` requests (replies) with consecutive transaction ids, modulo 2^32. A REPLY with BATCH
+and a status other than OK has one value, the reason for all. The requester chooses transaction ids; on the way to the
+service the hub puts its own in their place. With SHARED a handle of shared memory (`peers.shm`) stands in the place of
+the values: the core passes it on unread, or asks it for bytes (`as_bytes`).
 """
 
 from __future__ import annotations
@@ -31,27 +24,12 @@ import msgpack
 from hub.errors import CloseCode, RejectedError
 from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH, FLAG_SHARED, HEADER, Frame
 
-__all__ = [
-    "FLAG_NAMED",
-    "KIND_REPLY",
-    "KIND_REQUEST",
-    "TRANSACTIONS",
-    "Item",
-    "Reply",
-    "Request",
-    "Status",
-    "as_bytes",
-    "failure",
-]
-
 KIND_REQUEST = 5
 KIND_REPLY = 6
 
-FLAG_NAMED = 0b1000
-"""Of REQUEST: the key is a service name, not a topic."""
+FLAG_NAMED = 0b1000  # Of REQUEST: the key is a service name, not a topic
 
-TRANSACTIONS = 1 << 32
-"""Transaction ids are counted modulo this."""
+TRANSACTIONS = 1 << 32  # Transaction ids are counted modulo this
 
 _REQUEST_FLAGS = 0b11111
 _REPLY_FLAGS = 0b10111
@@ -60,36 +38,26 @@ _REPLY_HEAD = Struct(">IB")
 
 
 class Status(IntEnum):
-    """What has become of a request, and so what its answer says."""
+    """The fate of a request."""
 
     OK = 0
-    FAILED = 1
-    """The service has failed; the value is its reason."""
-    NO_RESPONDER = 2
-    """Nobody serves this topic, or has this name."""
-    RESPONDER_GONE = 3
-    """The service was lost before it answered."""
-    TIMED_OUT = 4
-    """There was no answer within the time that the request gives."""
-    OVERFLOW = 5
-    """The queue of the service, or a limit of the requester's, is full."""
+    FAILED = 1  # The service has failed; the value is its reason
+    NO_RESPONDER = 2  # Nobody serves this topic, or has this name
+    RESPONDER_GONE = 3  # The service was lost before it answered
+    TIMED_OUT = 4  # There was no answer within the time that the request gives
+    OVERFLOW = 5  # The queue of the service, or a limit of the requester's, is full
     NOT_ALLOWED = 6
-    TOO_BIG = 7
-    """The request is larger than what the service takes, or the reply than what the requester takes."""
+    TOO_BIG = 7  # The request is larger than what the service takes, or the reply than what the requester takes
 
 
 class Request(NamedTuple):
     """One REQUEST frame: one request, or several of the same target."""
 
-    target: bytes
-    """The topic or service name, as the key has it; it is not checked."""
-    first: int
-    """Transaction id of the first."""
+    target: bytes  # The topic or service name, unchecked
+    first: int  # Transaction id of the first
     timeout_ms: int
-    values: bytes
-    """As in the body of MESSAGES: one value, or with BATCH a count and values."""
-    flags: int = 0
-    """Bits of BATCH, NAMED and the encoding."""
+    values: bytes  # As in the body of MESSAGES: one value, or with BATCH a count and values
+    flags: int = 0  # Bits of BATCH, NAMED and the encoding
 
     @property
     def requests(self) -> int:
@@ -102,7 +70,7 @@ class Request(NamedTuple):
         return _REQUEST_HEAD.size + _values_bytes(self.values, self.flags)
 
     def head(self) -> bytes:
-        """Return what stands before the values in the frame."""
+        """Return the part of the body before the values."""
         target = self.target
         header = HEADER.pack(_REQUEST_HEAD.size + len(self.values), KIND_REQUEST, self.flags, len(target))
         return header + target + _REQUEST_HEAD.pack(self.first, self.timeout_ms)
@@ -116,7 +84,7 @@ class Request(NamedTuple):
         """Take a frame apart; its body may be a view.
 
         Raises:
-            RejectedError: It is none; the stream goes on behind it.
+            RejectedError: It is malformed; the stream goes on behind it.
         """
         if len(frame.body) <= _REQUEST_HEAD.size:
             raise RejectedError(CloseCode.BAD_DATA, f"REQUEST: {len(frame.body)} bytes hold no value")
@@ -130,13 +98,10 @@ class Request(NamedTuple):
 class Reply(NamedTuple):
     """One REPLY frame: one reply, or several."""
 
-    first: int
-    """Transaction id of the first."""
+    first: int  # Transaction id of the first
     status: int
-    values: bytes
-    """As in `Request`; where the status is not OK, one value for all."""
-    flags: int = 0
-    """Bits of BATCH and the encoding."""
+    values: bytes  # As in `Request`; where the status is not OK, one value for all
+    flags: int = 0  # Bits of BATCH and the encoding
 
     @property
     def requests(self) -> int:
@@ -149,7 +114,7 @@ class Reply(NamedTuple):
         return _REPLY_HEAD.size + _values_bytes(self.values, self.flags)
 
     def head(self) -> bytes:
-        """Return what stands before the values in the frame."""
+        """Return the part of the body before the values."""
         header = HEADER.pack(_REPLY_HEAD.size + len(self.values), KIND_REPLY, self.flags, 0)
         return header + _REPLY_HEAD.pack(self.first, self.status)
 
@@ -162,7 +127,7 @@ class Reply(NamedTuple):
         """Take a frame apart; its body may be a view.
 
         Raises:
-            RejectedError: It is none; the stream goes on behind it.
+            RejectedError: It is malformed; the stream goes on behind it.
         """
         if len(frame.body) <= _REPLY_HEAD.size:
             raise RejectedError(CloseCode.BAD_DATA, f"REPLY: {len(frame.body)} bytes hold no value")
@@ -176,8 +141,7 @@ class Reply(NamedTuple):
         return cls(first, status, values, frame.flags)
 
 
-Item = Request | Reply
-"""What is sent to those that ask or serve."""
+Item = Request | Reply  # What is sent to those that ask or serve
 
 
 class _Handle(Protocol):
@@ -195,7 +159,7 @@ ItemT = TypeVar("ItemT", bound=Item)
 
 
 def as_bytes(item: ItemT) -> ItemT | None:
-    """Return the same item, whose values are in shared memory, with bytes in their place; None if they are gone."""
+    """Return an item whose values are in shared memory with bytes in their place; None if they are gone."""
     try:
         values = cast("_Handle", item.values).plain(item.flags)
     except RejectedError:
@@ -204,7 +168,7 @@ def as_bytes(item: ItemT) -> ItemT | None:
 
 
 def failure(first: int, count: int, status: Status, text: str) -> Reply:
-    """Return the answer to `count` requests that are not carried out; `text` says why."""
+    """Return the answer with the reason why `count` requests are not carried out."""
     value = msgpack.packb(text)
     if count == 1:
         return Reply(first, status, value)
@@ -212,7 +176,6 @@ def failure(first: int, count: int, status: Status, text: str) -> Reply:
 
 
 def _values_bytes(values: bytes, flags: int) -> int:
-    """Return the length of values; of a handle, with what it stands for."""
     beyond: int = getattr(values, "shared_bytes", 0) if flags & FLAG_SHARED else 0
     return len(values) + beyond
 
@@ -223,13 +186,11 @@ def _check_flags(kind: str, flags: int, known: int) -> None:
 
 
 def _check_failures(values: bytes) -> None:
-    """See to it that a BATCH of failures has a count and the one value behind it."""
     if len(values) <= BATCH_COUNT.size or not 0 < BATCH_COUNT.unpack_from(values)[0] <= BATCH_LIMIT_MESSAGES:
         raise RejectedError(CloseCode.BAD_DATA, "REPLY: BATCH of no replies, of too many, or without a value")
 
 
 def _check_count(kind: str, flags: int, values: bytes) -> None:
-    """See to it that a BATCH can hold what it says: each value takes at least one byte."""
     if not flags & FLAG_BATCH:
         return
     count = int.from_bytes(values[: BATCH_COUNT.size])

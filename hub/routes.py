@@ -4,22 +4,14 @@
 routing key (bytes 4 .. 8+K of a frame) ──▶ table ──hit──▶ Route ──▶ handlers
                                               │miss
                                               ▼
-     check the key; find() in the multimap, for tagged keys in the rules or among the names, too; leave out who may not
-     see the topic; intern, remember
+     check the key; find() in the multimap, for tagged keys in the rules or among the names, too; leave out handlers
+     that may not see the topic; intern, remember
 ```
 
-Owner: the core. Invariants: a `Route` never changes; keys with the same handlers (and the same sender, and the same
-grants for publishing where the hub has a policy) share one `Route` object, so that `is` tells whether two frames take
-the same way. A changed subscription forgets only keys under
-its prefix, a changed rule only those that it matches, a changed name only those that bear it. The table never holds
-more than `limit` keys, nor more than `limit_bytes`: when it is full it is emptied (a table that is too small for its
-traffic is as slow as none, whichever key goes first) and `clears` counts it; memory of what was in it is let go of in
-steps, while the next ones come.
-
-Cost: a hit is one `dict.get`; a miss about 10 µs, with eight labels 20; forgetting O(log n) plus what is forgotten, or
-one clear.
-
-Not here: reading frames (`peers.wire.scanner` does the hits), offering (`hub.core`).
+A `Route` never changes; keys with the same handlers (and sender, and grants for publishing) share one, so that `is`
+tells whether two frames take the same way. A change of a subscription, rule or name forgets only its own keys. A full
+table is emptied: a table too small for its traffic is as slow as none, whichever key goes first. Its memory is freed in
+steps. A miss takes about 10 µs, with eight labels 20.
 """
 
 from __future__ import annotations
@@ -31,7 +23,6 @@ from weakref import WeakValueDictionary
 
 from sortedcontainers import SortedList
 
-from hub.audience import Audience
 from hub.delivery import without_links
 from hub.errors import CloseCode, InvalidTopicError, RejectedError
 from hub.far_hub import FarHub
@@ -43,42 +34,35 @@ from hub.mesh.mesh import Mesh
 from hub.multimap import PrefixMultimap
 from hub.names.claim import Owner
 from hub.origin import Way
+from hub.policy.grants import Domain, User
 from hub.policy.policy import Action, Domains, Policy
 from hub.policy.refusal import not_granted
 from hub.tags.envelope import Envelope
-from hub.tags.remembered import TaggedKeys, charge
-from hub.tags.rules import Rule, RuleIndex
+from hub.tags.rules import Rule, RuleIndex, TaggedKeys, charge
 from hub.topics import RESERVED, STORES, decode_topic, printable, store_that_tells
 from hub.turn import Turn
 from hub.uncarried import Uncarried
-
-__all__ = ["Route", "Routes", "changes_refused"]
 
 _KEY_HEADER_BYTES = 4
 _KNOWN_FLAGS = 0b11 | FLAG_TAGGED  # BATCH and the low bit of the encoding: msgpack or Broker
 _by_id = attrgetter("id")
 _AFTER_UTF8 = b"\xff"  # no UTF-8 text has this byte, so it sorts behind every continuation of a prefix
 
+# More tagged keys than these are not forgotten one by one, 5 µs each: all of them go, 0.2 µs each
 _FORGOTTEN_SINGLY = 4_096
-"""More tagged keys than these are not forgotten one by one, 5 µs each: all of them go, 0.2 µs each."""
 
-_LET_GO_PER_STEP = 16
-"""Of how many forgotten routes memory is let go in one step: 1.3 µs each."""
+_LET_GO_PER_STEP = 16  # Forgotten routes that are freed in one step: 1.3 µs each
 
-_LET_GO_PER_MISS = 2
-"""Of how many whenever a route is looked up that is not remembered, which takes ten times as long."""
+_LET_GO_PER_MISS = 2  # The same with each miss, which takes ten times as long
 
-_LET_GO_AT_ONCE = 1_000
-"""So many are not worth a later turn: up to 3 ms."""
+_LET_GO_AT_ONCE = 1_000  # So many are not worth a later turn: up to 3 ms
 
+# Memory of a key without labels beside its text, which is there twice: two objects, places in a dict and a list
 _PLAIN_CHARGE_BYTES = 250
-"""What a key without labels takes beside its text, which is there twice: two objects, places in a dict and a list."""
 
-_WAYS_LIMIT = 256
-"""For how many origins a route remembers who gets what has entered there."""
+_WAYS_LIMIT = 256  # For how many origins a route remembers its handlers
 
-_POLICY_CHARGE_BYTES = 350
-"""What it takes more with a policy: each may have a route of its own, and another domain."""
+_POLICY_CHARGE_BYTES = 350  # Beside it with a policy: each may have a route of its own, and another domain
 
 
 def nobody(_: str) -> Owner | None:
@@ -90,18 +74,15 @@ class Ways(NamedTuple):
     """Where messages lead beyond this hub."""
 
     mesh: Mesh[Handler]
-    far: tuple[bytes, ...]
-    """The other hubs that want them, ascending."""
-    barred: frozenset[Handler]
-    """Links that may not have them."""
-    uncarried: Uncarried
-    """Counts those that do not go on to somebody who wants them."""
+    far: tuple[bytes, ...]  # The other hubs that want them, ascending
+    barred: frozenset[Handler]  # Links that may not have them
+    uncarried: Uncarried  # Counts those that do not go on to a hub that wants them
 
     def links(self, way: Way) -> tuple[Handler, ...]:
         """Return the links on which a message goes on that a link has brought.
 
         With them stands what counts it for hubs for which it was sent here, and which nothing leads to. Where links may
-        not have it, nobody can tell whether it was.
+        not have it, that cannot be known.
         """
         links = self._onward(way if isinstance(way, bytes) else way[0])
         behind = () if self.barred else self.mesh.traffic.left_behind(way, self.far)
@@ -109,7 +90,7 @@ class Ways(NamedTuple):
 
     @property
     def links_from_here(self) -> tuple[Handler, ...]:
-        """The same for what enters at this hub, and what counts it for hubs that cannot be reached."""
+        """The same for messages that enter at this hub, and counters for hubs that cannot be reached."""
         links = self._onward(self.mesh.hub)
         unreached = self.mesh.traffic.unreached(self.far)
         return links + tuple(map(self.uncarried.unreached, unreached)) if unreached else links
@@ -135,31 +116,25 @@ class Route:
         "source",
     )
 
+    # Of messages that enter the mesh here: all handlers that want them, and the links that lead to hubs that do
     handlers: tuple[Handler, ...]
-    """Who gets these messages where they enter the mesh here: all handlers that want them, and the links that lead to
-    other hubs that do."""
 
-    near: tuple[Handler, ...]
-    """Those of them that are no links."""
+    near: tuple[Handler, ...]  # Those of them that are no links
 
-    leads_on: bool
-    """Whether there is a link among them."""
+    leads_on: bool  # Whether there is a link among them
 
-    sender: str
-    """The name that the messages bear; empty for none, which is what most have."""
+    sender: str  # The name that the messages bear, mostly empty
 
+    # Whether only `source` may publish them here: they bear its name, or a store tells its changes by them
     is_owned: bool
-    """Whether only `source` may publish them here: they bear its name, or a store tells its changes by them."""
 
+    # The handler that owns the sender's name, or tells the changes of the store; None if it is not here
     source: Owner | None
-    """With a sender: the handler that owns this name, so that no other one here may publish them; None for nobody. Of
-    changes of a store: the handler of the store, if it is here."""
 
-    domains: Domains | None
-    """What decides who may publish these messages; None while the hub has no policy."""
+    domains: Domains | None  # What decides who may publish these messages; None without a policy
 
+    # Handlers of messages that came over a link; `of_way` finds the others
     by_way: dict[Way | None, tuple[Handler, ...]]
-    """Who gets what came over a link, from the first such message on; `of_way` says it for all ways."""
 
     def __init__(  # noqa: PLR0913 -- what it is
         self,
@@ -189,15 +164,14 @@ class Route:
 
     @property
     def barred(self) -> frozenset[Handler]:
-        """The links that may not have them, although they may lead to somebody who wants them."""
+        """The links that may not have them, although they may lead to a hub that wants them."""
         return frozenset() if self._ways is None else self._ways.barred
 
     def of_way(self, way: Way | None) -> tuple[Handler, ...]:
-        """Return who gets what came over a link.
+        """Return the handlers of messages that came over a link.
 
         Args:
-            way: As `Mesh.way` says, by where it has entered the mesh; None where nobody has said that: then it goes no
-                further.
+            way: As `Traffic.way` says, by where they have entered the mesh; None if unknown: they go no further.
         """
         if way is None or self._ways is None:
             return self.near
@@ -209,10 +183,10 @@ class Route:
         return found
 
     def may_bring(self, source: Handler) -> bool:
-        """Return whether `source` may publish on this route, as far as somebody owns what comes on it.
+        """Return whether `source` may publish on this route, as far as its messages have an owner.
 
-        A peer hub may: it has asked its own clients. Where it has rights, only under names that it may claim; and it
-        does not tell the changes of a store that is here.
+        A peer hub may: it has asked its own clients. With rights, only under names that it may claim; and it does not
+        tell the changes of a store that is here.
         """
         if not self.is_owned or source is self.source:
             return True
@@ -222,6 +196,42 @@ class Route:
         return source.is_link and (rights is None or rights.may(Action.CLAIM, self.sender))
 
 
+class _Verdicts:
+    __slots__ = ("domain", "known", "names")
+
+    def __init__(self, domain: Domain) -> None:
+        self.domain = domain
+        # Users whose own name stands in the topic where a grant has it: they are judged by themselves.
+        self.names = frozenset(name for level in domain for _, name in level if name is not None)
+        # What was decided: for such users, and for all others with the same roles.
+        self.known: dict[User | frozenset[str], bool] = {}
+
+
+class _Audience:
+    __slots__ = ("_clients", "_peers", "_topic")
+
+    def __init__(self, topic: str) -> None:
+        self._topic = topic
+        # For clients, and for peers, by policy: while one takes the place of another, there are two.
+        self._clients: dict[Policy, _Verdicts] = {}
+        self._peers: dict[Policy, _Verdicts] = {}
+
+    def admits(self, handler: Handler) -> bool:
+        rights = handler.rights
+        if rights is None:
+            return True
+        policy, user = rights.policy, rights.user
+        of_kind = self._peers if handler.is_peer else self._clients
+        verdicts = of_kind.get(policy)
+        if verdicts is None:
+            verdicts = of_kind[policy] = _Verdicts(policy.domain(handler.acts.seeing, self._topic))
+        who = user if user.name in verdicts.names else user.roles
+        verdict = verdicts.known.get(who)
+        if verdict is None:
+            verdict = verdicts.known[who] = rights.may_by(handler.acts.seeing, verdicts.domain)
+        return verdict
+
+
 class Routes:
     """The route cache in front of a multimap of handlers.
 
@@ -229,7 +239,7 @@ class Routes:
         multimap: Handlers by prefix.
         limits: How many keys are remembered, and how much memory they may take.
         rules: Handlers by rule.
-        owner_of: Says whose a name is.
+        owner_of: Returns the owner of a name.
         account: Is charged for what is remembered.
         mesh: Says which links lead to other hubs.
         uncarried: Counts messages that do not go on to a hub that wants them.
@@ -308,7 +318,7 @@ class Routes:
 
     @property
     def tagged_keys(self) -> int:
-        """Return how many of the remembered keys have labels or names."""
+        """How many of the remembered keys have labels or names."""
         return len(self._tagged)
 
     def of(self, key: bytes) -> Route:
@@ -320,20 +330,20 @@ class Routes:
         return self.table.get(key) or self.miss(key)
 
     def adopt(self, policy: Policy | None) -> None:
-        """Ask this policy from now on; None: none. What is remembered is forgotten."""
+        """Ask this policy from now on, or none, and forget all routes."""
         self.guard()
         self._put_away()
         self._policy = policy
         self._charge_bytes = _PLAIN_CHARGE_BYTES + (0 if policy is None else _POLICY_CHARGE_BYTES)
 
     def guard(self) -> None:
-        """Leave out handlers that may not see a topic, from now on: somebody has rights."""
+        """Leave out handlers that may not see a topic from now on, as a handler has rights."""
         if not self.is_guarded:
             self.is_guarded = True
             self.forget_all()
 
     def let_tell(self, store: str, teller: Handler | None) -> None:
-        """Let nobody but one handler tell the changes of a store that is here; None: the store is gone."""
+        """Let only one handler tell the changes of a store that is here; None: the store is gone."""
         if teller is None:
             self._tellers.pop(store, None)
         else:
@@ -348,7 +358,7 @@ class Routes:
         """Return the route of a topic with labels and names, without remembering it.
 
         Raises:
-            RejectedError: Nobody has the name that it is for, or it would go to a peer hub that may not take it.
+            RejectedError: The name that it is for has no owner, or it would go to a peer hub that may not take it.
         """
         topic, labels, sender, destination = envelope
         if destination:
@@ -359,14 +369,9 @@ class Routes:
         return self._wanted_route(topic, found, sender)
 
     def _addressed(self, topic: str, owner: Owner, sender: str) -> Route:
-        """Return the route to the owner of a name, who may be at another hub.
-
-        Raises:
-            RejectedError: Nothing leads to that hub, or the link that does may not take it.
-        """
         if isinstance(owner, Handler):
             return self._route(topic, (owner,), sender)
-        ways = self._ways([owner.hub], Audience(topic) if self.is_guarded else None)
+        ways = self._ways([owner.hub], _Audience(topic) if self.is_guarded else None)
         links = () if ways is None else ways.mesh.traffic.onward(ways.mesh.hub, ways.far)
         if ways is None or not links:
             raise RejectedError(CloseCode.TRY_AGAIN_LATER, "the hub that has this name cannot be reached")
@@ -376,11 +381,6 @@ class Routes:
         return self._route(topic, (), sender, ways)
 
     def _addressee(self, topic: str, name: str) -> Owner:
-        """Return who gets what is for a name: its owner, whatever he may subscribe to; a peer hub what it may take.
-
-        Raises:
-            RejectedError: There is nobody.
-        """
         owner = self._owner_of(name)
         if owner is None:
             raise RejectedError(CloseCode.TRY_AGAIN_LATER, f"nobody has the name {printable(name)}")
@@ -404,17 +404,11 @@ class Routes:
                 far.append(one.hub)
             else:
                 here.append(cast("Handler", one))
-        audience = Audience(topic) if self.is_guarded else None
+        audience = _Audience(topic) if self.is_guarded else None
         admitted = here if audience is None else filter(audience.admits, here)
         return self._route(topic, tuple(sorted(admitted, key=_by_id)), sender, self._ways(far, audience))
 
-    def _ways(self, far: list[bytes], audience: Audience | None) -> Ways | None:
-        """Return where messages lead that some other hubs want; None for nowhere.
-
-        Args:
-            far: The ids of these hubs.
-            audience: Says which links may have them; None: all.
-        """
+    def _ways(self, far: list[bytes], audience: _Audience | None) -> Ways | None:
         if not far or self._mesh is None or self._uncarried is None:
             return None
         barred: frozenset[Handler] = frozenset()
@@ -485,7 +479,7 @@ class Routes:
         self._account.update(self.size_bytes)
 
     def forget(self, prefix: str) -> None:
-        """Forget the routes of all topics under `prefix`: its subscriptions have changed."""
+        """Forget the routes of all topics under `prefix`, whose subscriptions have changed."""
         if self._tagged.size_bytes:
             self._forget_tagged(self._tagged.under(prefix))
         by_topic = self._by_topic
@@ -503,12 +497,12 @@ class Routes:
         self.size_bytes -= 2 * sum(map(len, entries)) + self._charge_bytes * len(entries)
 
     def forget_rule(self, rule: Rule) -> None:
-        """Forget the routes of all keys that `rule` matches: somebody begins or ceases to want it."""
+        """Forget the routes of all keys that `rule` matches."""
         if self._tagged.size_bytes:
             self._forget_tagged(self._tagged.matched(rule))
 
     def forget_name(self, name: str) -> None:
-        """Forget the routes of all keys that bear `name`: it has another owner, or none."""
+        """Forget the routes of all keys that bear `name`, whose owner has changed."""
         if self._tagged.size_bytes:
             self._forget_tagged(self._tagged.of_name(name))
 
@@ -528,10 +522,7 @@ class Routes:
         self.size_bytes -= before - tagged.size_bytes
 
     def _put_away(self) -> None:
-        """Forget all routes at once, and let go of them later (`let_go`).
-
-        For 65,536 that takes 70 ms, where each key has a route of its own.
-        """
+        """Forget all routes at once, and free them later (`let_go`): 65,536 routes take 70 ms."""
         if self.table:
             self._abandoned.append((self.table, self._interned))
             self.table, self._interned = {}, WeakValueDictionary()
@@ -540,11 +531,11 @@ class Routes:
 
     @property
     def is_behind(self) -> bool:
-        """Return whether there is something to `let_go` of."""
+        """Whether there is something to `let_go` of."""
         return bool(self._abandoned)
 
     def let_go(self, turn: Turn) -> None:
-        """Let go of routes that were forgotten together, as many as this turn has steps for."""
+        """Free routes that were forgotten together, as many as this turn has steps for."""
         while self._abandoned and turn.step():
             self._let_go(_LET_GO_PER_STEP)
 
@@ -556,7 +547,6 @@ class Routes:
             self._abandoned.pop()
 
     def _forget_keys(self) -> None:
-        """Forget what is kept of the keys in the table, which is empty."""
         self._by_topic.clear()
         self._tagged.clear()
         self.size_bytes = 0
@@ -564,22 +554,19 @@ class Routes:
         self.has_owned = False
 
     def forget_all(self) -> None:
-        """Forget all routes: at once, however many; where they are many, memory is let go of later."""
+        """Forget all routes at once, however many; where they are many, memory is freed later."""
         if len(self.table) > _LET_GO_AT_ONCE:
             self._put_away()
         else:
             self._clear_table()
 
     def forget_ways(self) -> None:
-        """Forget all routes, and what they know of the mesh: messages take other ways to other hubs than before.
-
-        Whoever holds a route still gets another one for the same handlers when it asks again.
-        """
+        """Forget all routes and their ways in the mesh, so that the same handlers get another route."""
         self.forget_all()
         self._interned = WeakValueDictionary()
 
     def clear(self) -> None:
-        """Forget all routes, and let go of their memory, as there is too little of it."""
+        """Forget all routes, and free their memory at once."""
         self._clear_table()
         self._abandoned.clear()
 
@@ -591,13 +578,12 @@ class Routes:
 
 
 def _asks_for_store(one: Handler | FarHub, topic: str) -> bool:
-    """Return whether one of those who want a topic of a store asks for topics of stores, and not for everything."""
     prefixes = one.prefixes
     return any(topic[:end] in prefixes for end in range(len(STORES), len(topic) + 1))
 
 
 def changes_refused(topic: str) -> RejectedError:
-    """Return what is said to whoever publishes what only a store tells."""
+    """Return the error for a client that publishes changes of a store."""
     text = f"topic {printable(topic)}: a store tells its changes there, and nobody else does"
     return RejectedError(CloseCode.NOT_ALLOWED, text)
 

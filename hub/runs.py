@@ -1,4 +1,4 @@
-"""The innermost loops of the hub: where do runs end (`find_runs`), and what are these runs together (`join_runs`)?
+"""The innermost loops of the hub: find runs of frames with one route (`find_runs`), put runs together (`join_runs`).
 
 ```
 read: [/a][/a][/b][/c][/a] ... ── find_runs ──▶ routes  R1   R1'...     a run: consecutive frames with one route
@@ -6,11 +6,9 @@ read: [/a][/a][/b][/c][/a] ... ── find_runs ──▶ routes  R1   R1'...   
                                                 messages 3    1  ...
 ```
 
-One call walks over the frames of a whole read. Per frame it does one `startswith` while headers repeat (same topic,
-same size), else it unpacks the header, cuts the routing key out and looks it up.
-
-Both read what stands there and change nothing. Anything that is not a plain hit is left to the caller: a control
-frame, an unknown key, a frame that is not complete, over a limit, or that says it holds an impossible number of values.
+Per frame one `startswith` while headers repeat (same topic, same size), else the header is unpacked and the routing key
+looked up. Anything that is not a plain hit is left to the caller: a control frame, an unknown key, a frame that is not
+complete, over a limit, or with an impossible number of values.
 
 `hub/_runs.pyx` is the compiled twin of this module; `hub.stretch` chooses.
 """
@@ -28,10 +26,7 @@ from hub.frame import (
     HEADER_BYTES,
 )
 
-__all__ = ["RUNS_LIMIT", "batch_count", "find_runs", "join_runs"]
-
-RUNS_LIMIT = 4_096
-"""Most runs that one call finds, so that it does not keep the loop for long: about 2 ms in this module."""
+RUNS_LIMIT = 4_096  # Most runs that one call finds: about 2 ms in this module
 
 R = TypeVar("R")
 
@@ -56,8 +51,8 @@ def find_runs(
         limit_bytes: Largest body.
 
     Returns:
-        Of each run, in order, its route, where it ends, and how many messages it holds. No two neighbours have the
-        same route. At most `RUNS_LIMIT`; empty if not even one message stands at `position`.
+        Of each run its route, where it ends, and how many messages it holds; neighbours have different routes. At most
+        `RUNS_LIMIT`; empty if not even one message stands at `position`.
     """
     # Local names, and no calls that can be spared: this is paid for every message.
     find = table.get
@@ -111,18 +106,7 @@ def find_runs(
 def join_runs(
     data: bytes, start: int, ends: Sequence[int], messages: Sequence[int], chosen: Sequence[int]
 ) -> tuple[bytes, int]:
-    """Put runs one behind the other.
-
-    Args:
-        data: The bytes that were read.
-        start: Place at which the first run begins.
-        ends: Where each run ends.
-        messages: How many messages each holds.
-        chosen: Numbers of runs, ascending.
-
-    Returns:
-        Their bytes and how many messages they hold.
-    """
+    """Put the chosen runs (numbers, ascending) one behind the other; return their bytes and messages."""
     starts = [start, *ends]
     parts = [data[starts[number] : ends[number]] for number in chosen]
     return b"".join(parts), sum([messages[number] for number in chosen])

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["parse_size"]
-
 _SIZE = re.compile(r"([0-9][0-9_]{0,17}) ?(B|KB|MB|GB|TB|KiB|MiB|GiB|TiB)?", re.IGNORECASE | re.ASCII)
 
 _UNITS_BYTES: dict[str, int] = (

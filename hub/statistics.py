@@ -1,26 +1,20 @@
-"""`HandlerStatistics`: what one handler has done, and what it holds, at one moment.
-
-Frozen values, made by the handler when somebody asks. Not here: the core as a whole (`hub.statistics`).
-"""
+"""What handlers and the core have done, and what they hold, at one moment."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from hub.delivery import Role
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from hub.handler import Handler
-    from hub.overflow import QueueLimits
 
 
 class Look:
-    """What handlers have done, and hold, as far as they were looked at; see `Handler.add_to`."""
+    """Sums over handlers that were looked at; see `Handler.add_to`."""
 
     __slots__ = (
         "delivered_bytes",
@@ -36,20 +30,11 @@ class Look:
     def __init__(self) -> None:
         self.published_messages = self.delivered_messages = self.delivered_bytes = self.dropped_messages = 0
         self.queued_messages = self.queued_bytes = 0
-        self.subscribers = 0
-        """How many of them subscribe to something."""
-        self.waiting: set[int] = set()
-        """The numbers of those for whom messages wait."""
+        self.subscribers = 0  # How many of them subscribe to something
+        self.waiting: set[int] = set()  # The numbers of those for whom messages wait
 
     def wait(self, number: int, messages: int, size_bytes: int, lost_messages: int) -> None:
-        """Add what waits for a handler, and what of that was lost and is not told yet.
-
-        Args:
-            number: Of the handler.
-            messages: How many wait.
-            size_bytes: What all that waits takes, requests and replies, too.
-            lost_messages: How many were lost while something waits: they are among those that were offered.
-        """
+        """Add messages that wait for a handler, bytes of all that waits, and messages lost while something waits."""
         self.queued_messages += messages
         self.queued_bytes += size_bytes
         self.dropped_messages += lost_messages
@@ -75,12 +60,9 @@ class Look:
 class HistogramStatistics(NamedTuple):
     """A histogram at one moment."""
 
-    bounds: tuple[float, ...]
-    """The largest value of each bucket but the last one, which has none."""
-    counts: tuple[int, ...]
-    """How many values fell into each bucket, one more than there are bounds."""
-    total: float
-    """All values added up."""
+    bounds: tuple[float, ...]  # The largest value of each bucket but the last one, which has none
+    counts: tuple[int, ...]  # How many values fell into each bucket, one more than there are bounds
+    total: float  # All values added up
 
 
 class Histogram:
@@ -111,19 +93,13 @@ class RoutingStatistics(NamedTuple):
     """The multimap and the route cache at one moment."""
 
     subscriptions: int
-    routes: int
-    """How many routing keys are remembered."""
+    routes: int  # Remembered routing keys
     misses_total: int
-    clears_total: int
-    """How often the cache was full, or lost too much to one subscription, and was emptied."""
-    filter_prefixes: int
-    """How many prefixes peers are told that this hub wants."""
-    rules: int = 0
-    """How many pairs of rule and handler there are."""
-    tagged: int = 0
-    """How many of the routing keys have labels or names."""
-    size_bytes: int = 0
-    """How much memory the routing keys take, about, bytes."""
+    clears_total: int  # How often the cache was full, or lost too much to one subscription, and was emptied
+    filter_prefixes: int  # Prefixes of the filter that peers get
+    rules: int = 0  # Pairs of rule and handler
+    tagged: int = 0  # Routing keys with labels or names
+    size_bytes: int = 0  # Memory of the routing keys, about
 
 
 class CoreStatistics(NamedTuple):
@@ -131,23 +107,21 @@ class CoreStatistics(NamedTuple):
 
     clients: int
     links: int
-    leaves: int
-    """How many Zeeks are connected."""
+    leaves: int  # Zeeks
     routing: RoutingStatistics
     published_messages_total: int
     delivered_messages_total: int
     delivered_bytes_total: int
-    dropped_messages_total: dict[str, int]
-    """Messages that were dropped, by overflow policy."""
+    dropped_messages_total: dict[str, int]  # By overflow policy
+    # Of these, messages that had no form in what the handler reads, or were larger than it takes
     unreadable_messages_total: int
-    """Of these, messages that had no form in what the handler reads, or were larger than what it takes."""
     queued_messages: int
     queued_bytes: int
     paused_handlers: int
 
 
 class Counters:
-    """The sums of handlers that are gone."""
+    """The sums of handlers that have left."""
 
     __slots__ = (
         "_delivered_bytes",
@@ -195,13 +169,12 @@ class Counters:
             delivered_bytes += handler.delivered_bytes
             paused += not handler.writable
             unreadable += handler.unreadable_messages
-            sums = handler.sums()
-            delivered += sums.delivered_messages
-            queued += sums.queued_messages
-            queued_bytes += sums.queued_bytes
-            if sums.dropped_messages:
+            delivered += handler.delivered_messages
+            queued += handler.queued_messages
+            queued_bytes += handler.queued_bytes
+            if lost := handler.dropped_messages:
                 policy = handler.limits.overflow.value
-                dropped[policy] = dropped.get(policy, 0) + sums.dropped_messages
+                dropped[policy] = dropped.get(policy, 0) + lost
         return CoreStatistics(
             clients=roles[Role.CLIENT],
             links=roles[Role.LINK],
@@ -218,33 +191,7 @@ class Counters:
         )
 
 
-SAMPLE_PREFIXES = 5
-"""How many of its prefixes are shown of a handler, which may have 100,000."""
-
-
-class _Counted(Protocol):
-    """A handler, as far as it is counted here."""
-
-    id: int
-    name: str
-    address: str
-    limits: QueueLimits
-    writable: bool
-    published_messages: int
-    delivered_bytes: int
-
-    @property
-    def role(self) -> Role: ...
-    @property
-    def shown_prefixes(self) -> Collection[str]: ...
-    @property
-    def delivered_messages(self) -> int: ...
-    @property
-    def dropped_messages(self) -> int: ...
-    @property
-    def queued_messages(self) -> int: ...
-    @property
-    def queued_bytes(self) -> int: ...
+SAMPLE_PREFIXES = 5  # How many of its prefixes are shown of a handler, which may have 100,000
 
 
 class HandlerStatistics(NamedTuple):
@@ -254,25 +201,19 @@ class HandlerStatistics(NamedTuple):
     role: str
     name: str
     address: str
-    prefixes: int
-    """How many different prefixes it subscribes to."""
-    sample: tuple[str, ...]
-    """The first few of these prefixes."""
-    published_messages: int
-    """How many messages were taken from it."""
-    delivered_messages: int
-    """How many messages were written to it."""
+    prefixes: int  # How many different ones
+    sample: tuple[str, ...]  # The first few of them
+    published_messages: int  # Taken from it
+    delivered_messages: int  # Written to it
     delivered_bytes: int
     queued_messages: int
-    queued_bytes: int
-    """How much waits for it: messages, requests and replies."""
+    queued_bytes: int  # Requests and replies, too
     dropped_messages: int
     overflow: str
-    paused: bool
-    """Whether its transport takes no bytes now."""
+    paused: bool  # Whether its transport takes no bytes now
 
     @classmethod
-    def of(cls, handler: _Counted) -> HandlerStatistics:
+    def of(cls, handler: Handler) -> HandlerStatistics:
         """Return what a handler has done, and what it holds now."""
         return cls(
             id=handler.id,
@@ -290,12 +231,3 @@ class HandlerStatistics(NamedTuple):
             overflow=handler.limits.overflow.value,
             paused=not handler.writable,
         )
-
-
-class HandlerSums(NamedTuple):
-    """What one handler adds to the sums over all of them."""
-
-    delivered_messages: int
-    dropped_messages: int
-    queued_messages: int
-    queued_bytes: int

@@ -1,21 +1,14 @@
-"""`Stretch`: what one read brought of messages, cut into runs, without an object for each message.
+"""`Stretch`: the messages of one read, cut into runs, without an object for each message.
 
 ```
 data:  [/a][/a][/b][/c][/b][/b][/a] [SUBSCRIBE] ...
-        └─ run ─┘└run┘└run┘└─ run ─┘└run┘          runs: consecutive frames with the same route object
+       └─ run ─┘└run┘└run┘└─ run ─┘└run┘          runs: consecutive frames with the same route object
        └──────────── stretch ──────────┘           all under the same subscriptions: no control frame within
 ```
 
-A read that is one run is a `Run`, which is a batch already: the usual case while messages come one by one, or with one
-topic, or for one set of handlers. Else it is a `Stretch`.
-
-`gathered` puts together what each handler gets of it: one batch, whatever the order in which topics alternate. Handlers
-that get the same runs share the batch, and each keeps the order in which its messages came.
-
-Invariants: runs lie one behind the other from `start` on; neighbours have different routes.
-
-Cost: of `gathered`, one or two list operations a run, and what the distinct routes have in handlers; so one batch and
-one offer a handler, instead of one a run. Not here: looking routes up (`hub.runs` with a table), offering (`hub.core`).
+A read that is one run is a `Run`, which is a batch already. `gathered` puts together what each handler gets of a
+stretch: one batch, whatever the order in which topics alternate. Handlers that get the same runs share the batch. That
+costs one or two list operations a run, and one batch and one offer a handler instead of one a run.
 """
 
 from __future__ import annotations
@@ -37,13 +30,7 @@ H = TypeVar("H")
 
 
 class Run(Batch, Generic[R]):
-    """A batch with its route: messages of one read that go the same way.
-
-    Args:
-        route: The route of all of them.
-        frames: Whole MESSAGES frames.
-        messages: How many values they hold together.
-    """
+    """A batch with its route: messages of one read that go the same way."""
 
     __slots__ = ("route",)
 
@@ -70,14 +57,11 @@ class Stretch(Generic[R]):
 
     __slots__ = ("_data", "_places", "_start", "ends", "messages", "routes")
 
-    routes: list[R]
-    """The route of each run."""
+    routes: list[R]  # The route of each run
 
-    ends: list[int]
-    """Where each run ends in what was read."""
+    ends: list[int]  # Where each run ends in what was read
 
-    messages: list[int]
-    """How many messages each run holds."""
+    messages: list[int]  # How many messages each run holds
 
     def __init__(self, data: bytes, start: int, runs: tuple[list[R], list[int], list[int]]) -> None:
         self._data = data
@@ -92,13 +76,12 @@ class Stretch(Generic[R]):
         return Batch(data if end - start == len(data) else data[start:end], sum(self.messages))
 
     def only(self, is_wanted: Callable[[R], bool]) -> Batch:
-        """Return those runs as one batch whose routes are wanted; there is one at least."""
+        """Return those runs as one batch whose routes are wanted, at least one."""
         return self._joined(
             sorted(number for route, some in self.places.items() if is_wanted(route) for number in some)
         )
 
     def __iter__(self) -> Iterator[Run[R]]:
-        """Yield the runs, in order, each as a batch of its own."""
         start = self._start
         for route, end, messages in zip(self.routes, self.ends, self.messages, strict=True):
             yield Run(route, self._data[start:end], messages)
@@ -122,11 +105,7 @@ class Stretch(Generic[R]):
         return places
 
     def gathered(self, handlers_of: Callable[[R], Sequence[H]]) -> Iterator[tuple[Sequence[H], Batch]]:
-        """Yield handlers, and the batch that each of them gets, in the order in which it came.
-
-        Args:
-            handlers_of: Gives the handlers of a route. No handler is in two of the pairs.
-        """
+        """Yield handlers, each once, and the batch that they get; `handlers_of` gives the handlers of a route."""
         places = self.places
         wanting = {route: handlers_of(route) for route in places}
         handlers = {handler for some in wanting.values() for handler in some}

@@ -9,9 +9,6 @@ tick, once a second: counters ─▶ rates
 At low rates each read is counted. At higher rates one read in about `every` messages of its source is counted, and
 stands for all messages of the source since the read before it. `every` follows the work of the last second, so that
 counting costs 0.2 % of a processor at most. Of more than `TOPICS` topics the quietest lose their counters.
-
-Owner: the core. Memory: `TOPICS` counters with their names, and the routing keys by which they are found (`KEYS_BYTES`
-at most), charged to the account "topics".
 """
 
 from __future__ import annotations
@@ -29,27 +26,21 @@ from hub.stretch import find_runs
 
 TOPICS = 4_096
 
-KEYS_BYTES = 4 << 20
-"""When the routing keys take more than this, all are dropped, and found again at 4 µs each."""
+KEYS_BYTES = 4 << 20  # When the routing keys take more than this, all are dropped, and found again at 4 µs each
 
-KEPT_TOPICS = 100
-"""So many of the busiest keep their counters when memory is short: they show what takes it."""
+KEPT_TOPICS = 100  # So many of the busiest keep their counters when memory is short: they show what takes it
 
-FADE_S = 10.0
-"""A rate is the mean since the topic was first seen, and after so many seconds one that fades."""
+FADE_S = 10.0  # A rate is the mean since the topic was first seen, and after so many seconds one that fades
 
-WORK_PER_S = 4_000
-"""Units of work in a second, of about 0.5 µs."""
+WORK_PER_S = 4_000  # Units of work in a second, of about 0.5 µs
 
 _WORK_A_LOOK = 4
 _WORK_A_NEW_KEY = 8
 _MESSAGES_PER_WORK = 8
-_NEW_KEYS_A_LOOK = 1_000
-"""Of a read with more new topics, the rest is not counted: 4 µs each."""
+_NEW_KEYS_A_LOOK = 1_000  # Of a read with more new topics, the rest is not counted: 4 µs each
 
 _COUNTER_BYTES = 300
-_KEY_BYTES = 110
-"""Memory of a counter and of a routing key beside their text, as measured."""
+_KEY_BYTES = 110  # Memory of a counter and of a routing key beside their text, as measured
 
 _by_rate = attrgetter("messages_per_s", "new_messages")
 
@@ -119,7 +110,7 @@ class TopicRates:
         """Make rates of what was counted; to be called about once a second.
 
         Args:
-            now_s: The time, of any clock that does not go back.
+            now_s: The time, of any monotonic clock.
             sources: All that may publish: where reads are counted more often from now on, theirs are.
         """
         seconds = 0.0 if self._now_s is None else now_s - self._now_s
@@ -152,7 +143,6 @@ class TopicRates:
         return before - self.size_bytes
 
     def _count(self, frames: bytes, weight: float) -> int:
-        """Count the topics of some frames; return how much work that was."""
         position = work = unknown = 0
         end = len(frames)
         while position < end and unknown < _NEW_KEYS_A_LOOK:
@@ -169,7 +159,6 @@ class TopicRates:
         return work
 
     def _count_frame(self, frames: bytes, position: int, weight: float) -> int:
-        """Count a frame whose routing key is not known, and remember the key; return where the frame ends."""
         body_bytes, _, flags, key_bytes = HEADER.unpack_from(frames, position)
         body_start = position + HEADER_BYTES + key_bytes
         key = frames[position + 4 : body_start]
@@ -194,7 +183,6 @@ class TopicRates:
         return stop
 
     def _keep(self, count: int) -> None:
-        """Drop all counters but those of so many of the busiest topics."""
         busiest = sorted(self._topics.values(), key=_by_rate, reverse=True)[:count]
         self._topics = {one.name: one for one in busiest}
         self._by_key = {key: one for key, one in self._by_key.items() if one.name in self._topics}
@@ -204,16 +192,15 @@ class TopicRates:
 
 
 class Rate(NamedTuple):
-    """What one topic brings."""
+    """The rate of one topic."""
 
     topic: str
     messages_per_s: float
     bytes_per_s: float
-    messages: float
-    """Since it has its counter."""
+    messages: float  # Since it has its counter
 
     def plus(self, other: Rate) -> Rate:
-        """Return what the same topic brings at two processes of a hub together."""
+        """Return the rates of two processes of a hub together."""
         return Rate(self.topic, *(one + another for one, another in zip(self[1:], other[1:], strict=True)))
 
 
@@ -258,13 +245,13 @@ def nodes_under(prefix: str, rates: Iterable[Rate]) -> list[Node]:
 
 
 def found(text: str, rates: Iterable[Rate]) -> list[Node]:
-    """Return the topics that have a text in them, in whatever case, the busiest first."""
+    """Return the topics with a text in them, in whatever case, the busiest first."""
     wanted = text.casefold()
     return _sorted(Node(one.topic, True, 1, *one[1:]) for one in rates if wanted in one.topic.casefold())
 
 
 def first_of(nodes: list[Node], limit: int) -> tuple[list[Node], Others | None]:
-    """Return so many of the busiest, and the others together; None where there are none."""
+    """Return so many of the busiest, and the others together, if there are any."""
     rest = nodes[limit:]
     if not rest:
         return nodes, None

@@ -1,13 +1,8 @@
 """Topics and prefixes: what they may look like, and how they stand on the wire.
 
 A topic is UTF-8, 1 to 1024 bytes, without control characters. A subscription is a plain string prefix: `/a` matches
-`/a`, `/a/b` and `/ab`; the empty prefix matches everything. No normalisation takes place: the string that was checked
-is the string that is routed.
-
-A *routing key* is what stands in a frame between its length and its body: kind, flags, key length, topic. It is the
-key of the route cache, so that equal keys mean equal routes without any parsing.
-
-Cost: O(length). Called once per new routing key, not per message.
+`/a`, `/a/b` and `/ab`; the empty prefix matches everything. Nothing is normalised: the string that was checked is
+routed.
 """
 
 from __future__ import annotations
@@ -18,28 +13,11 @@ from contextlib import suppress
 
 from hub.errors import InvalidTopicError
 
-__all__ = [
-    "RESERVED",
-    "STORES",
-    "TOPIC_LIMIT_BYTES",
-    "check_prefix",
-    "check_topic",
-    "decode_prefix",
-    "decode_prefixes",
-    "decode_topic",
-    "printable",
-    "store_that_tells",
-]
+TOPIC_LIMIT_BYTES = 1024  # Of a topic or prefix
 
-TOPIC_LIMIT_BYTES = 1024
-"""Longest topic or prefix, bytes of UTF-8."""
+RESERVED = "$hub/"  # Topics under this prefix are the hub's own: clients may subscribe to them, not publish
 
-RESERVED = "$hub/"
-"""Topics under this prefix are the hub's own: clients may subscribe to them, not publish."""
-
-STORES = "$store/"
-"""Topics under this prefix are those of stores. Who wants them asks for them: a prefix that does not begin like this
-does not cover them."""
+STORES = "$store/"  # Topics of stores. Only a prefix that begins like this covers them
 
 _CHANGES = "changes"
 
@@ -88,7 +66,7 @@ def check_topic(topic: str) -> str:
 
 
 def check_prefix(prefix: str) -> str:
-    """Return `prefix` if one may subscribe to it. The empty prefix is allowed and matches everything.
+    """Return `prefix` if it can be subscribed to; the empty prefix matches everything.
 
     Raises:
         InvalidTopicError: It is too long or has control characters.
@@ -98,7 +76,7 @@ def check_prefix(prefix: str) -> str:
 
 
 def store_that_tells(topic: str) -> str | None:
-    """Return the name of the store that tells its changes under a topic, as `$store/NAME/changes/`; None for others."""
+    """Return the name of the store that tells its changes under a topic (`$store/NAME/changes/`), or None."""
     if not topic.startswith(STORES):
         return None
     name, *rest = topic.removeprefix(STORES).split("/", 2)
@@ -114,27 +92,19 @@ def _decode(raw: bytes, what: str) -> str:
 
 
 def decode_topic(raw: bytes) -> str:
-    """Return the topic that `raw` spells.
-
-    Raises:
-        InvalidTopicError: See `check_topic`, and when it is not UTF-8.
-    """
+    """Return the topic that `raw` spells; errors are those of `check_topic`, and for what is not UTF-8."""
     return check_topic(_decode(raw, "topic"))
 
 
 def decode_prefix(raw: bytes) -> str:
-    """Return the prefix that `raw` spells.
-
-    Raises:
-        InvalidTopicError: See `check_prefix`, and when it is not UTF-8.
-    """
+    """Return the prefix that `raw` spells; errors are those of `check_prefix`, and for what is not UTF-8."""
     return check_prefix(_decode(raw, "prefix"))
 
 
 def decode_prefixes(raw: Sequence[bytes]) -> list[str]:
     """Return those that are prefixes, in order; the others are left out.
 
-    All are looked at together, and one by one only if something is wrong with one: a tenth of the time.
+    All are checked together, and one by one only if something is wrong: a tenth of the time.
     """
     if not raw:
         return []

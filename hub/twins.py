@@ -1,8 +1,7 @@
 """The compiled twins of the hot loops, and which of them this installation lacks.
 
-A twin is a `.pyx` beside the pure module that does the same. It is built where there is a compiler; where there is
-none, the pure module serves, and only speed differs. `python -m hub.twins` says so in one line, and ends with exit code
-1 if one is missing. Not here: the building (`setup.py`), and the choice, which each pure module's caller makes.
+A twin is a `.pyx` beside the pure module that does the same. It is built where there is a compiler; without it only
+speed differs. `python -m hub.twins` prints a line and ends with exit code 1 if one is missing.
 """
 
 from __future__ import annotations
@@ -10,10 +9,8 @@ from __future__ import annotations
 import sys
 from importlib.util import find_spec
 
-__all__ = ["TWINS", "missing", "remark"]
-
+# A test compares this with the sources
 TWINS = ("hub._runs", "hub.journal._packing", "hub.requests._block", "peers.client._plain", "peers.zeek.zmtp._zmtp")
-"""All that there are; a test compares this with the sources."""
 
 
 def missing() -> tuple[str, ...]:

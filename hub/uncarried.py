@@ -1,18 +1,8 @@
 """`Uncarried`: counts messages that other hubs want and that do not go on to them from here.
 
-```
-route ─▶ links that lead on to hubs that want it, and for each other one of them: a handler that counts
-                                                            offer ─▶ end of the read ─▶ Mesh.strand, Mesh.leave_out
-```
-
-* **Stranded**: they came by a link, from a hub that took them for going on from here to that one.
-* **Unreached**: they have entered here, and nothing leads to that hub.
-
-What counts is a handler like any other, among those of the route: so a route of which nothing is lost, as they nearly
-all are, costs nothing more.
-
-Owner: the core. Memory: a handler for each hub for which a route counts, until routes are forgotten. Not here: which
-hubs these are (`hub.mesh.graph`), who is told (`hub.mesh.mesh`).
+*Stranded* messages came by a link, and their hub took them for going on from here; *unreached* ones have entered here,
+and nothing leads to the hub that wants them. They are counted by handlers among those of the route, so that a route
+that loses nothing, as nearly all, costs nothing more.
 """
 
 from __future__ import annotations
@@ -24,20 +14,11 @@ from hub.delivery import Role
 from hub.handler import Handler
 from hub.overflow import QueueLimits
 
-__all__ = ["Uncarried"]
-
-Count = Callable[[bytes, int], object]
-"""Takes a hub, and how many messages for it do not go on."""
+Count = Callable[[bytes, int], object]  # Called with a hub, and how many messages for it do not go on
 
 
 class Uncarried:
-    """The handlers that count.
-
-    Args:
-        strand: Counts what is stranded.
-        leave_out: Counts what is unreached.
-        on_dirty: Called by a handler that is to be flushed.
-    """
+    """The handlers that count."""
 
     __slots__ = ("_handlers", "_leave_out", "_on_dirty", "_strand")
 
@@ -63,13 +44,11 @@ class Uncarried:
         return handler
 
     def forget(self) -> None:
-        """All routes are forgotten, and with them these handlers."""
+        """Forget these handlers, as all routes are forgotten."""
         self._handlers.clear()
 
 
 class _Counter:
-    """The outlet of such a handler."""
-
     __slots__ = ("_count", "_hub")
 
     def __init__(self, count: Count, hub: bytes) -> None:
@@ -77,7 +56,6 @@ class _Counter:
         self._hub = hub
 
     def send(self, batches: list[Batch]) -> None:
-        """Count them."""
         self._count(self._hub, sum(batch.messages for batch in batches))
 
     def send_gap(self, lost_messages: int) -> None:
@@ -87,5 +65,4 @@ class _Counter:
         """Nobody closes it."""
 
 
-def _pass_over(_: Handler) -> None:
-    """Stand in for whoever is told of drops."""
+def _pass_over(_: Handler) -> None: ...

@@ -5,44 +5,35 @@ requests, replies ─ post ─▶ [item][item]                      first: each 
 messages ───────── hold ──▶ [batch](17 lost)[batch][batch]    then: their overflow policy decides what is in it
 ```
 
-Requests and replies have a queue of their own (`hub.waiting`), since no policy may drop them: whoever asked is
-told of what does not fit. Messages are in a `BoundedQueue`, which knows how to drop; which are dropped is said here.
-
-Owner: one `hub.handler.Handler`, which makes it as its outlet stops taking bytes and lets it go once all is written: an
-idle or quick handler has none. Each of the two queues is made when the first thing comes for it.
-
-Cost: O(1) a batch and an item, beside what a policy drops. Memory is charged for all that waits.
-
-Not here: when to write (`hub.handler`), how to cut a queue (`hub.queue`).
+Requests and replies have a queue of their own, since no policy may drop them: whoever asked gets an error for what does
+not fit. A handler makes this object when its outlet stops taking bytes and drops it once all is written; each of the
+two queues is made when the first thing comes for it. Memory is charged for all that waits.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from typing import Final, NamedTuple, Protocol, cast
+from typing import Final, NamedTuple
 
 from hub.batch import Batch
 from hub.memory import Account, HeldBatches, Memory
-from hub.outlet import Outlet, Poster
 from hub.overflow import Overflow, QueueLimits
 from hub.queue import BoundedQueue
 from hub.quotas.usage import Usage
 from hub.request_frame import Item
 
+# What a waiting item costs beside its values: the tuple (88), numbers (2 x 28), bytes (33), its place (8)
 ITEM_OVERHEAD_BYTES = 200
-"""What a waiting item costs beside its values: the tuple (88), its numbers (2 x 28), its bytes (33), its place (8)."""
 
 
 class RequestQueue:
-    """The items of one handler, in the order in which they will be written."""
+    """The waiting requests and replies of one handler, in order."""
 
     __slots__ = ("_account", "_items", "_limits", "_usage", "requests", "size_bytes")
 
-    requests: int
-    """How many requests and replies are held; those of a batch are added up one by one."""
+    requests: int  # Held requests and replies, those of a batch one by one
 
-    size_bytes: int
-    """How much memory they take, bytes."""
+    size_bytes: int  # How much memory they take, bytes
 
     def __init__(self, limits: QueueLimits, account: Account, usage: Usage | None = None) -> None:
         self._limits = limits
@@ -55,19 +46,10 @@ class RequestQueue:
         self.size_bytes = 0
 
     def __bool__(self) -> bool:
-        """Return whether anything waits."""
         return bool(self._items)
 
     def add(self, item: Item, *, keep: bool) -> bool:
-        """Put `item` behind the others, if there is room.
-
-        Args:
-            item: A request or a reply that is to wait.
-            keep: Add it even if there is no room.
-
-        Returns:
-            Whether it was added.
-        """
+        """Add an item, if there is room or `keep` is set; return whether it was added."""
         requests = self.requests + item.requests
         size_bytes = self.size_bytes + item.size_bytes + ITEM_OVERHEAD_BYTES
         if not keep and (requests > self._limits.messages or size_bytes > self._limits.bytes):
@@ -84,11 +66,7 @@ class RequestQueue:
         return True
 
     def take(self, limit_bytes: int) -> list[Item]:
-        """Remove and return the oldest items, at least one.
-
-        Args:
-            limit_bytes: Stop when this much was taken.
-        """
+        """Remove and return the oldest items, at least one, until this much was taken."""
         taken: list[Item] = []
         taken_bytes = 0
         while self._items and taken_bytes < limit_bytes:
@@ -106,96 +84,26 @@ class RequestQueue:
         self.requests = 0
 
     def _let_go(self, size_bytes: int) -> None:
-        """Hold so much less."""
         self.size_bytes -= size_bytes
         self._account.charge(-size_bytes)
         if self._usage is not None:
             self._usage.give_back(size_bytes)
 
 
+# What a handler collects in one turn before it writes early, and what it writes at a time of what has waited: one
+# read's worth (asyncio reads 256 KiB at most)
 WRITE_LIMIT_BYTES: Final = 256 * 1024
-"""What a handler collects in one turn before it writes early, and what it writes at a time of what has waited: one
-read's worth (asyncio reads 256 KiB at most)."""
 
+# The same to a peer hub: news of the mesh and requests do not overtake what is written, and a slow line takes a second
+# for some four of these
 LINK_WRITE_BYTES: Final = WRITE_LIMIT_BYTES // 8
-"""The same to a peer hub: news of the mesh and requests no longer overtake what is written, and a slow line takes a
-second for some four of these."""
-
-
-class Sink(Protocol):
-    """A handler, as far as it must be known here."""
-
-    outlet: Outlet
-    poster: Poster | None
-    limits: QueueLimits
-    writable: bool
-    """Whether the outlet takes bytes; it may say so, or not, within each write."""
-    delivered_bytes: int
-    portion_bytes: int
-    """How much of what waits is written at a time."""
-
-    def has_dropped(self) -> None:
-        """Some of what waits was dropped."""
-
-    def lose_all(self, more_messages: int, why: str) -> None:
-        """Lose all that is not written yet, and so many more messages, and close."""
-
-
-def write_waiting(sink: Sink, waiting: Waiting) -> None:
-    """Write what waits, until nothing does or the outlet takes no more bytes."""
-    while waiting and sink.writable:
-        _write_next(sink, waiting)
-
-
-def _write_next(sink: Sink, waiting: Waiting) -> None:
-    """Write requests and replies; when none are left, a gap, or the batches up to the next one."""
-    items = waiting.take_items(sink.portion_bytes)
-    if items:
-        sink.delivered_bytes += sum(item.size_bytes for item in items)
-        cast("Poster", sink.poster).post(items)
-        return
-    before = waiting.lost_messages
-    gap = waiting.take_gap()
-    if waiting.lost_messages > before:  # the rest of a BATCH that could not be cut
-        sink.has_dropped()
-    if gap:
-        sink.outlet.send_gap(gap)
-        return
-    batches = waiting.take_batches(sink.portion_bytes)
-    if batches:
-        sink.delivered_bytes += sum(batch.frames_bytes for batch in batches)
-        sink.outlet.send(batches)
-
-
-def hold(sink: Sink, waiting: Waiting, batch: Batch) -> None:
-    """Let a batch wait, or do what the policy says."""
-    if waiting.hold(batch):
-        return
-    if sink.limits.overflow is Overflow.DISCONNECT:
-        sink.lose_all(batch.messages, waiting.why_full(batch))
-    else:
-        sink.has_dropped()
-
-
-def drop_waiting(sink: Sink, waiting: Waiting, surplus_bytes: int) -> int:
-    """Drop so much of the messages that wait, as there is too little memory; return how much that was, bytes."""
-    before = waiting.messages_bytes
-    if not before:
-        return 0
-    if sink.limits.overflow is Overflow.DISCONNECT:
-        sink.lose_all(0, "the hub has too little memory for this queue")
-        return before
-    waiting.drop(surplus_bytes)
-    sink.has_dropped()
-    return before - waiting.messages_bytes
 
 
 class WaitingMemory(NamedTuple):
     """Where what waits for handlers is charged."""
 
     batches: HeldBatches
-    requests: Account
-    """Requests and replies are charged here."""
+    requests: Account  # Requests and replies are charged here
 
     @classmethod
     def of(cls, memory: Memory) -> WaitingMemory:
@@ -210,7 +118,7 @@ class Waiting:
     Args:
         limits: Of each of the two, and what happens when that of messages is full.
         memory: It is charged for what waits.
-        usage: What waits for all handlers of the same user; it is charged, too. None where nobody is.
+        usage: What waits for all handlers of the same user; it is charged, too. None without a user.
     """
 
     __slots__ = ("_limits", "_memory", "_queue", "_requests", "_usage")
@@ -225,7 +133,6 @@ class Waiting:
         self._requests: RequestQueue | None = None
 
     def __bool__(self) -> bool:
-        """Return whether anything is left to write: requests, replies, messages or gaps."""
         return bool(self._requests) or bool(self._queue)
 
     # What comes.
@@ -241,8 +148,8 @@ class Waiting:
         """Let messages wait, as far as the policy allows it.
 
         Returns:
-            Whether all that waited waits still, and the batch with it. Otherwise the policy has dropped messages; where
-            it is to disconnect it has changed nothing, and the caller ends the connection.
+            Whether nothing was dropped. Otherwise the policy has dropped messages; where it is to disconnect it has
+            changed nothing, and the caller ends the connection.
         """
         queue = self._queue
         if queue is None:
@@ -279,7 +186,7 @@ class Waiting:
     # What goes, in the order of these three.
 
     def take_items(self, limit_bytes: int) -> list[Item]:
-        """Remove and return the oldest requests and replies: about so many bytes of them, and none if none wait."""
+        """Remove and return the oldest requests and replies, about so many bytes of them."""
         return self._requests.take(limit_bytes) if self._requests else []
 
     def take_gap(self) -> int:
@@ -287,7 +194,7 @@ class Waiting:
         return self._queue.take_gap() if self._queue is not None else 0
 
     def take_batches(self, limit_bytes: int) -> list[Batch]:
-        """Remove and return the oldest batches up to the next gap: about so many bytes of them."""
+        """Remove and return the oldest batches up to the next gap, about so many bytes of them."""
         return self._queue.take(limit_bytes) if self._queue is not None else []
 
     # What is dropped.
@@ -317,7 +224,7 @@ class Waiting:
             queue.drop_oldest(surplus_bytes)
 
     def clear(self) -> None:
-        """Throw everything away: whoever it was for is gone."""
+        """Throw everything away, as the far side is gone."""
         if self._queue is not None:
             self._queue.abandon()
         if self._requests is not None:

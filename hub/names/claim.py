@@ -1,7 +1,7 @@
-"""`Claim`: one handler's claim to one name; and what is told of it.
+"""`Claim`: one handler's claim to one name.
 
 Claims have an order that all hubs agree on: by time, then by the id of the hub where they were made. The first is the
-owner. Frozen values; no state.
+owner.
 """
 
 from __future__ import annotations
@@ -14,47 +14,40 @@ if TYPE_CHECKING:  # a client that speaks of names needs no core
     from hub.far_hub import FarHub
     from hub.handler import Handler
 
-__all__ = ["LATEST_US", "Announced", "Change", "Claim", "Owner", "Standing", "Tell", "Wish", "untold"]
 
-
+# The latest time of a claim that is taken; it leaves room above it, so that a later time still fits into 64 bits
 LATEST_US = 2**62
-"""The latest time of a claim that is taken. It leaves room above it, so that a later time still fits into 64 bits."""
 
 
 class Standing(Enum):
-    """Where a claim stands."""
+    """State of a claim."""
 
     OWNED = "owned"
-    QUEUED = "queued"
-    """Somebody else owns the name; this claim waits."""
-    LOST = "lost"
-    """A peer hub had an earlier claim, or the name is no longer granted."""
+    QUEUED = "queued"  # Another client owns the name; this claim waits
+    LOST = "lost"  # A peer hub had an earlier claim, or the name is no longer granted
 
 
 class Change(NamedTuple):
-    """How a claim stands now, where that differs from what its client was told."""
+    """How a claim stands now, where that differs from what its client knows."""
 
     name: str
     standing: Standing
-    text: str = ""
-    """The cause, for people."""
+    text: str = ""  # The cause, for people
 
 
 Tell = Callable[[Change], object]
 
 
 def untold(_: Change) -> None:
-    """Stand in for a function where nobody wants to know of a change."""
+    """Stand in for a callback."""
 
 
 class Wish(NamedTuple):
     """The name that a client asks for, and how."""
 
     name: str
-    labels: Iterable[str] = ()
-    """Labels that are announced with the name."""
-    queue: bool = False
-    """Whether the client waits where somebody else owns the name."""
+    labels: Iterable[str] = ()  # Labels that are announced with the name
+    queue: bool = False  # Whether the client waits if the name has an owner
 
 
 class Announced(NamedTuple):
@@ -66,8 +59,8 @@ class Announced(NamedTuple):
     owner: int
 
 
+# Owner of a name, as far as this hub knows: a client, its hub, or the link to a hub without a mesh
 Owner: TypeAlias = "Handler | FarHub"
-"""Whose a name is, as far as this hub knows: a client, a hub whose client it is, or the link to one without a mesh."""
 
 
 class Claim(NamedTuple):
@@ -75,26 +68,21 @@ class Claim(NamedTuple):
 
     name: str
     handler: Owner
-    labels: tuple[str, ...]
-    """Sorted, without duplicates."""
-    time_us: int
-    """When it was made, µs since 1970 by the clock of its hub; later than any claim that its hub knew of."""
-    hub: bytes
-    """Id of the hub where the claim was made."""
-    owner: int
-    """Id of the client at that hub."""
-    queue: bool = False
-    """Whether the claim waits while somebody else owns the name."""
+    labels: tuple[str, ...]  # Sorted, without duplicates
+    time_us: int  # When it was made, µs since 1970 by the clock of its hub; later than any claim that its hub knew of
+    hub: bytes  # Id of the hub where the claim was made
+    owner: int  # Id of the client at that hub
+    queue: bool = False  # Whether the claim waits while somebody else owns the name
     tell: Tell = untold
 
     @property
     def rank(self) -> tuple[int, bytes]:
-        """What claims are ordered by: the least owns the name."""
+        """Order of claims: the least owns the name."""
         return self.time_us, self.hub
 
     @property
     def announced(self) -> Announced:
-        """What peer hubs are told of it."""
+        """What peer hubs get of it."""
         return Announced(self.name, self.labels, self.time_us, self.owner)
 
     @property

@@ -1,21 +1,13 @@
-"""`Names`: how service names are claimed, change owners and are given up, and who is told of it.
+"""`Names`: how service names are claimed, change owners and are given up.
 
 ```
-client: claim, release ─▶ Contest ─▶ owner changes ─▶ $hub/names/appeared, gone; on_owner; whoever owns or lost it
+client: claim, release ─▶ Contest ─▶ owner changes ─▶ $hub/names/appeared, gone; on_owner; old and new owner
 other hubs: hear, forget ─┘      └─▶ held changes  ─▶ the mesh, links
 ```
 
-A name has one owner: the earliest claim of those that this hub's clients and clients of other hubs hold. The mesh is
-told what clients of this hub hold; so are, over a link, hubs that are no part of it, which hear of no others (one hop).
-
-Owner: the core. Invariants: replaying `appeared` and `gone` gives what the register lists; replaying what a link was
-told gives what is held here; the owner of a name is the same on all hubs of a mesh, once they have heard each other.
-
-Cost: O(log n) for a name that comes or goes. Whoever leaves is taken out in steps of the turn, which all that leave
-share. Memory: see docs/names-and-labels.md.
-
-Not here: who owns a name now (`hub.names.register`), clocks (times are arguments), the wire (`peers.wire.names`),
-messages to names (`hub.tags`, `hub.requests`).
+A name has one owner: the earliest claim of those that clients of this hub and of other hubs hold. The mesh gets what
+clients of this hub hold; so does, over a link, a hub that is no part of it (one hop). The owner of a name is the same
+on all hubs of a mesh, once they have heard each other. Names of handlers that leave are taken out in steps of the turn.
 """
 
 from __future__ import annotations
@@ -26,24 +18,20 @@ from typing import Literal, NamedTuple
 
 from hub.errors import CloseCode, ClosedError, InvalidNameError, RejectedError
 from hub.handler import Handler
-from hub.labels import check_labels
 from hub.limits import NameLimits
 from hub.memory import Memory
 from hub.names.claim import Announced, Change, Claim, Owner, Standing, Tell, Wish, untold
-from hub.names.grammar import check_name
+from hub.names.grammar import check_labels, check_name
 from hub.names.register import Contest, Register
 from hub.policy.policy import Action
 from hub.policy.refusal import check_granted
 from hub.quotas.resource import Resource
 from hub.turn import Turn
 
-__all__ = ["Names", "NamesStatistics", "OnNames"]
+_STEPS_PER_NAME = 2  # Taking a name out takes as long as two prefixes, about 20 µs, as peer hubs and subscribers get it
 
-_STEPS_PER_NAME = 2
-"""Taking a name out takes as long as taking out two prefixes, about 20 µs, since peer hubs and subscribers are told."""
-
+# Called with a name and what is to be announced of it, None if it is held no longer
 OnNames = Callable[[str, Announced | None], object]
-"""Tells a peer hub that a name is held here, or no longer."""
 
 Announce = Callable[[Literal["appeared", "gone"], Claim], object]
 
@@ -52,17 +40,12 @@ class NamesStatistics(NamedTuple):
     """Names at one moment. Totals count from the start of the hub."""
 
     names: int
-    far: int
-    """Names announced by peer hubs, each as often as there are hubs that announce it."""
-    waiting: int
-    """Claims that wait for a name that somebody else owns."""
+    far: int  # Names announced by peer hubs, each as often as there are hubs that announce it
+    waiting: int  # Claims that wait for a name with another owner
     appeared_total: int
-    refused_total: int
-    """Claims of clients that were refused."""
-    lost_total: int
-    """Owners here that lost their name to an earlier claim at a peer hub."""
-    unheard_total: int
-    """Names announced by peers that were not taken: they were bad, or too many."""
+    refused_total: int  # Claims of clients that were refused
+    lost_total: int  # Owners here that lost their name to an earlier claim at a peer hub
+    unheard_total: int  # Names announced by peers that were not taken: they were bad, or too many
 
 
 class Names:
@@ -71,11 +54,11 @@ class Names:
     Args:
         hub: Id of this hub.
         register: Where they stand, empty.
-        turn: Gives the steps in which names of those who have left go.
+        turn: Gives the steps in which names of handlers that have left go.
         limits: How many there may be.
         memory: Must have room for them.
-        announce: Called when a name has got an owner, and when it has one no longer.
-        on_owner: Called with a name whose owner is another handler now, for whoever remembers owners.
+        announce: Called when a name has got an owner, or lost it.
+        on_owner: Called with a name whose owner has changed, for caches of owners.
     """
 
     def __init__(  # noqa: PLR0913 -- all that it works with
@@ -112,20 +95,17 @@ class Names:
     # Clients.
 
     def claim(self, handler: Handler, wish: Wish, now_us: int, tell: Tell = untold) -> Standing:
-        """Claim a name. Whoever has claimed it already changes labels and `queue` of that claim.
+        """Claim a name. A client that has claimed it already changes labels and `queue` of that claim.
 
         Args:
             handler: Handler of the client.
             wish: The name that it asks for, and how.
             now_us: The time, µs since 1970.
-            tell: Called later, when the claim stands otherwise than this returns.
-
-        Returns:
-            OWNED or QUEUED.
+            tell: Called later, when the claim stands otherwise than this returns: OWNED or QUEUED.
 
         Raises:
-            InvalidNameError: The name, or a label, is none.
-            RejectedError: Somebody else owns it, it is not granted, or there are too many.
+            InvalidNameError: The name, or a label, is invalid.
+            RejectedError: It has another owner, it is not granted, or there are too many.
             ClosedError: The handler has left.
         """
         if handler.closed:
@@ -156,7 +136,6 @@ class Names:
         return Standing.OWNED
 
     def _wait(self, handler: Handler, contest: Contest, owner: Claim, claim: Claim) -> Standing:
-        """Let a claim wait, or refuse it, since somebody else owns the name."""
         name, earlier = claim.name, contest.waiting.get(handler)
         if not claim.queue:
             if earlier is not None:
@@ -206,7 +185,7 @@ class Names:
         return self._names.get(handler, ())
 
     def take_away(self, handler: Handler, name: str) -> None:
-        """Take a name, or the place in its queue, from whoever may not claim it any more, and tell a client so."""
+        """Take a name, or the place in its queue, from a handler that may not claim it any more."""
         if name not in self.of(handler):
             return
         contest = self.register[name]
@@ -218,10 +197,10 @@ class Names:
             claim.tell(Change(name, Standing.LOST, f"name {name} is no longer granted to you"))
 
     def forget(self, handler: Owner) -> None:
-        """Let go the names of a handler that has left, or of a hub that is not reached, as this turn has steps for it.
+        """Take out names of a handler that has left, or of a hub that is not reached, as this turn has steps for it.
 
-        The next in their queues own them. What is left has no owner that could be reached, and goes when somebody
-        claims it.
+        The next in their queues own them. A name that is left over has no owner that could be reached, and goes when it
+        is claimed.
         """
         self._hubs.pop(handler, None)
         self._told.pop(handler, None)
@@ -230,7 +209,6 @@ class Names:
             self.go_on()
 
     def _take_out(self, handler: Owner, name: str) -> None:
-        """Remove what a handler has of a name: a claim that it holds, one that waits, or what a link announced."""
         contest = self.register[name]
         if isinstance(handler, Handler) and contest.waiting.pop(handler, None) is not None:
             self._waiting -= 1
@@ -242,13 +220,11 @@ class Names:
         self._settle(name, contest)
 
     def _take_out_left(self, name: str) -> None:
-        """Remove the owners of a name that have left, now that somebody asks for it, whenever their turn comes."""
         while (owner := self.register.claim_of(name)) is not None and owner.handler.closed:
             self._forget_name(owner.handler, name)
             self._take_out(owner.handler, name)
 
     def _remember_name(self, handler: Owner, name: str) -> None:
-        """Take note that a handler has something of a name, and charge its user for it, once."""
         names = self._names.setdefault(handler, {})
         if name not in names:
             names[name] = None
@@ -261,7 +237,6 @@ class Names:
         self._settle_names(handler, names)
 
     def _settle_names(self, handler: Owner, names: dict[str, None]) -> None:
-        """Take note that a handler has one name less than it had."""
         if not names:
             del self._names[handler]
         if handler.share is not None:
@@ -287,7 +262,7 @@ class Names:
             self._leaving.remove(far)
 
     def tell(self, far_side: Hashable, on_names: OnNames) -> None:
-        """Tell a link, or the mesh, what is held here, and from now on each change of that."""
+        """Tell a link, or the mesh, what is held here, now and with each change."""
         self._told[far_side] = on_names
         for name, contest in self.register.contests():
             if contest.announced is not None:
@@ -358,16 +333,12 @@ class Names:
 
     @property
     def is_behind(self) -> bool:
-        """Return whether there is something to `go_on` with."""
+        """Whether there is something to `go_on` with."""
         return bool(self._leaving)
 
     # Settling.
 
     def _settle(self, name: str, contest: Contest) -> None:
-        """Find the owner again after a change, and tell those concerned.
-
-        All state is changed before anybody is told, so that whoever is told may ask for names and claim some.
-        """
         before, was_announced = contest.owner, contest.announced
         raised, lost, passed_over = contest.settle()
         held = contest.held
@@ -397,7 +368,6 @@ class Names:
             lost.tell(Change(name, standing, f"name {name} is owned by {owner}, whose claim was earlier"))
 
     def _tell_owner(self, name: str, before: Claim | None, owner: Claim | None) -> None:
-        """Tell those who remember owners, and subscribers of `$hub/names/`."""
         if (before and before.handler) is not (owner and owner.handler):
             self._on_owner(name)
         if owner is not None and owner.is_same_to_others(before):
@@ -422,10 +392,5 @@ class Names:
 
 
 def _check_share(handler: Owner) -> None:
-    """See to it that the user of a handler may have one more name.
-
-    Raises:
-        RejectedError: He may not.
-    """
     if handler.share is not None:
         handler.share[Resource.NAMES].check(1)

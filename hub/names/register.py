@@ -1,12 +1,7 @@
-"""`Register`: every name that somebody claims, with the contest for it; who owns a name is asked here.
+"""`Register`: every claimed name, with the contest for it; who owns a name is asked here.
 
-Owner: the core. It gives the register to those that ask (`hub.routes`, `hub.requests`), and to `hub.names.names`, which
-alone changes it. So whoever must know the owner of a name need not know how names change owners.
-
-Invariants: a name stands here exactly while somebody claims it. Cost: a dict hit for `owner`; O(log n) for a name that
-comes or goes. Memory is charged for each name.
-
-Not here: who may claim what, and who is told of it (`hub.names.names`).
+The core hands the register to those that ask (`hub.routes`, `hub.requests`), and to `hub.names.names`, which alone
+changes it. Memory is charged for each name.
 """
 
 from __future__ import annotations
@@ -28,10 +23,8 @@ _rank = attrgetter("rank")
 class Settled(NamedTuple):
     """What settling has changed for clients of this hub."""
 
-    raised: Claim | None = None
-    """A claim that had waited, and is the owner now."""
-    lost: Claim | None = None
-    """A claim that was the owner until a peer hub told of an earlier one."""
+    raised: Claim | None = None  # A claim that had waited, and is the owner now
+    lost: Claim | None = None  # A claim that was the owner until a peer hub told of an earlier one
     passed_over: tuple[Owner, ...] = ()
     """Clients that waited before the one that was raised, but have left: their claims are dropped."""
 
@@ -54,15 +47,14 @@ class Contest:
         self._far: dict[Owner, Claim] = {}
 
     def __bool__(self) -> bool:
-        """Return whether anybody claims the name."""
         return self.held is not None or bool(self._far) or bool(self.waiting)
 
     def put_far(self, claim: Claim) -> None:
-        """Take note that a peer hub has announced a claim, or another one than before."""
+        """Note that a peer hub has announced a claim, or another one than before."""
         self._far[claim.handler] = claim
 
     def drop_far(self, link: Owner) -> bool:
-        """Take note that a peer hub holds the name no longer, or is gone; return whether it did hold it."""
+        """Note that a peer hub does not hold the name any more; return whether it did."""
         return self._far.pop(link, None) is not None
 
     def settle(self) -> Settled:
@@ -93,18 +85,14 @@ class Contest:
         return Settled(raised=self.held, passed_over=tuple(passed_over))
 
 
-LIST_LIMIT = 1_000
-"""Most names of one answer: 2 ms of work."""
+LIST_LIMIT = 1_000  # Most names of one answer: 2 ms of work
 
-_NAME_BYTES = 700
-"""What a name takes, with its claim and its labels, measured over 50,000 of them."""
+_NAME_BYTES = 700  # What a name takes, with its claim and its labels, measured over 50,000 of them
 
 Descriptions = list[dict[str, Any]]
 
 
 class _Page(msgspec.Struct, forbid_unknown_fields=True):
-    """The page of the list of names that is asked for."""
-
     prefix: str = ""
     after: str = ""
 
@@ -124,22 +112,21 @@ class Register:
         self._contests: SortedDict[str, Contest] = SortedDict()
 
     def __len__(self) -> int:
-        """Return how many names are claimed."""
         return len(self._contests)
 
     # Who owns what.
 
     def owner(self, name: str) -> Owner | None:
-        """Return whose a name is: a client, its hub, the link to that if it is no part of the mesh; None for nobody."""
+        """Return the owner of a name: a client, its hub, or the link to a hub without a mesh; None for none."""
         claim = self.claim_of(name)
         return None if claim is None or claim.handler.closed else claim.handler
 
     def owner_of(self, raw: bytes) -> Owner | None:
-        """Return the owner of a name as it stands on the wire; bytes that are no name have none."""
+        """Return the owner of a name as it stands on the wire."""
         return self.owner(raw.decode("ascii", "replace"))
 
     def claim_of(self, name: str) -> Claim | None:
-        """Return the claim that stands, None for a name without an owner."""
+        """Return the claim that owns a name."""
         contest = self.get(name)
         return None if contest is None else contest.owner
 
@@ -165,7 +152,7 @@ class Register:
 
         Args:
             value: None for all names; a text for those that begin with it; a map with `prefix` and `after` to go on
-                behind the last name of an answer. A thousand names are an answer: fewer say that there are no more.
+                behind the last name of an answer. Fewer than a thousand names are the last.
 
         Raises:
             ValueError: It is none of these.
@@ -181,28 +168,27 @@ class Register:
     # What is contested; for `hub.names.names`.
 
     def get(self, name: str) -> Contest | None:
-        """Return the contest for a name, None if nobody claims it."""
+        """Return the contest for a name, None if it is not claimed."""
         contest: Contest | None = self._contests.get(name)
         return contest
 
     def __getitem__(self, name: str) -> Contest:
-        """Return the contest for a name that somebody claims."""
         contest: Contest = self._contests[name]
         return contest
 
     def open(self, name: str) -> Contest:
-        """Return the contest for a name; it begins now if nobody has claimed the name so far."""
+        """Return the contest for a name, a new one if the name is not claimed."""
         contest: Contest = self._contests.setdefault(name, Contest())
         self._account.update(len(self._contests) * _NAME_BYTES)
         return contest
 
     def close(self, name: str) -> None:
-        """Remove a name that nobody claims any more."""
+        """Remove a name that is not claimed any more."""
         del self._contests[name]
         if not self._contests:
             self._contests.clear()  # an emptied dictionary keeps its room otherwise
         self._account.update(len(self._contests) * _NAME_BYTES)
 
     def contests(self) -> Iterable[tuple[str, Contest]]:
-        """Return all names with their contests, in no order: that takes a tenth of the time."""
+        """Return all names with their contests, in no order."""
         return dict.items(self._contests)

@@ -1,4 +1,4 @@
-"""`CertificateName`: what a policy says of a certificate to tell whose it is, and what a certificate says of itself.
+"""`CertificateName`: a name of a certificate, by which a policy maps it to a user.
 
 ```
 "CN=alice,O=Example,C=US"        the whole subject, as RFC 4514 writes it: the most specific component first
@@ -9,8 +9,6 @@
 ```
 
 Nothing is matched in part: no wildcards, no case but that of hosts and of attribute types.
-
-Owner: nobody, these are values. Not here: which user it is (`hub.policy.language`), TLS.
 """
 
 from __future__ import annotations
@@ -22,11 +20,10 @@ from typing import Any, NamedTuple
 from hub.errors import InvalidNameError
 from hub.topics import printable
 
-__all__ = ["CertificateName", "names_of", "parse_certificate_name"]
-
 _SUBJECT = "subject"
 _COMMON_NAME = "CN"
 
+# How RFC 4514 writes the types of attributes that OpenSSL spells out. All others are as OpenSSL has them
 _SHORT_TYPES = {
     "commonname": _COMMON_NAME,
     "surname": "SN",
@@ -39,7 +36,6 @@ _SHORT_TYPES = {
     "domaincomponent": "DC",
     "userid": "UID",
 }
-"""How RFC 4514 writes the types of attributes that OpenSSL spells out. All others are compared as OpenSSL has them."""
 
 _ALTERNATIVE = re.compile("(DNS|URI|email):(.+)", re.DOTALL)
 _ATTRIBUTE = re.compile(r" *([A-Za-z][A-Za-z0-9-]*|[0-9]+(?:\.[0-9]+)+) *= *")
@@ -47,28 +43,25 @@ _CHARACTER = re.compile(r"""\\((?:[0-9A-Fa-f]{2}\\)*[0-9A-Fa-f]{2}|[ "#+,;<=>\\]
 
 _SPECIAL = re.compile(r"""["+,;<>\\\x00]""")
 
-Attributes = tuple[tuple[str, str], ...]
-"""Pairs of type and value that stand together in one component of a subject, sorted."""
+Attributes = tuple[tuple[str, str], ...]  # Sorted pairs of type and value in one component of a subject
 
 
 class CertificateName(NamedTuple):
-    """One thing that a certificate says of whose it is."""
+    """One name of a certificate."""
 
-    kind: str
-    """`subject`, `CN`, or a kind of alternative name."""
-    value: str | tuple[Attributes, ...]
-    """A text; of a whole subject its components, the most specific first."""
+    kind: str  # `subject`, `CN`, or a kind of alternative name
+    value: str | tuple[Attributes, ...]  # A text; of a whole subject its components, the most specific first
 
     @property
     def text(self) -> str:
-        """The same as a policy would write it: `parse_certificate_name` reads it back."""
+        """The name as a policy writes it: `parse_certificate_name` reads it back."""
         if isinstance(self.value, str):
             return f"CN={_escaped(self.value)}" if self.kind == _COMMON_NAME else f"{self.kind}:{self.value}"
         return ",".join("+".join(f"{kind}={_escaped(value)}" for kind, value in component) for component in self.value)
 
 
 def parse_certificate_name(text: str) -> CertificateName:
-    """Read what a policy says of a certificate.
+    """Read a name as a policy writes it.
 
     Raises:
         InvalidNameError: It is none of the forms above; the text says what to write.
@@ -83,7 +76,7 @@ def parse_certificate_name(text: str) -> CertificateName:
 
 
 def names_of(certificate: Mapping[str, Any]) -> tuple[list[CertificateName], ...]:
-    """Return what a certificate says of whose it is, in the order in which it counts: subject, other names, CN.
+    """Return the names of a certificate in the order in which they count: subject, alternative names, CN.
 
     Args:
         certificate: As `ssl.SSLSocket.getpeercert` gives it.
@@ -99,7 +92,6 @@ def names_of(certificate: Mapping[str, Any]) -> tuple[list[CertificateName], ...
 
 
 def _escaped(value: str) -> str:
-    """Write a value so that it is read back as it is."""
     quoted = _SPECIAL.sub(lambda found: "".join(f"\\{byte:02X}" for byte in found[0].encode()), value)
     bare = quoted.strip(" ")
     before = len(quoted) - len(quoted.lstrip(" "))
@@ -121,7 +113,6 @@ def _short(kind: str) -> str:
 
 
 def _components(text: str) -> Iterable[Attributes]:
-    """Cut a subject into its components."""
     at, attributes = 0, list[tuple[str, str]]()
     while True:
         kind = _ATTRIBUTE.match(text, at)
@@ -142,7 +133,6 @@ def _components(text: str) -> Iterable[Attributes]:
 
 
 def _value(text: str, start: int) -> tuple[str, int]:
-    """Read the value of an attribute; return it, and where it ends."""
     found, at, kept = bytearray(), start, 0
     while (character := _CHARACTER.match(text, at)) is not None:
         escape, plain = character.groups()

@@ -8,19 +8,12 @@ all:     allow /status/{user}                    ├─ "zeek"    allow {analyst
                                                       └─ {user}     allow {all}
 ```
 
-The most specific grant decides, whichever of the user's roles it stands in; of two for the same path, the one that
-denies. Where no grant is met, nothing is allowed.
+The most specific grant decides, of whichever role; of two for the same path, the one that denies. Without any nothing
+is allowed. A *domain* is the nodes that a topic has met on its way down: topics of one domain are allowed to the same
+users, so a route remembers the domain, and a publisher what was decided for it.
 
-A *domain* is what a topic has met on its way down this tree. Topics of one domain are allowed to the same users, so a
-route remembers the domain, and whoever publishes remembers what was decided for it.
-
-Owner: the policy. Invariants: after it is built nothing changes it; a node is there only on the way to a grant.
-
-Cost: `add` 4 µs; `domain` O(components that the tree knows); `allows` a set operation for each grant met. `covers` is
-the same, and looks at what is denied beneath only if one of the roles denies anything there. Of these, none depends on
-how many grants there are.
-
-Not here: what the language looks like (`hub.policy.language`), who has which roles (`hub.policy.policy`).
+`add` 4 µs; `domain` O(components that the tree knows); `allows` a set operation for each grant met. `covers` looks at
+denials beneath only if one of the roles denies anything there. None depends on how many grants there are.
 """
 
 from __future__ import annotations
@@ -34,21 +27,18 @@ from typing import Any, NamedTuple
 
 from hub.policy.path import EVERYTHING, OWN, TOPICS, USER, Path
 
-__all__ = ["Domain", "Grant", "Grants", "User", "allows_by"]
-
-_SEARCHED_NODES = 200
-"""How many nodes are looked at for the text of a refusal, 0.4 µs each: examples are enough there."""
+_SEARCHED_NODES = 200  # Nodes looked at for the text of a refusal, 0.4 µs each: examples are enough there
 
 
 class User(NamedTuple):
-    """Somebody, as the grants see him."""
+    """A user, as the grants see it."""
 
     name: str
     roles: frozenset[str]
 
 
 class Grant(NamedTuple):
-    """A grant, as it is told to people."""
+    """A grant, for people."""
 
     role: str
     path: str
@@ -60,43 +50,33 @@ _NO_NODES: Mapping[str, Any] = MappingProxyType({})
 
 
 class _Node:
-    """A component of paths that grants speak of."""
+    """A component of paths of grants."""
 
     __slots__ = ("allow", "allow_beneath", "children", "component", "denied_beneath", "deny", "named", "path")
 
     def __init__(self, component: str) -> None:
         self.component = component
-        """The last component of the path."""
-        self.path = ""
-        """The path that leads here, as a grant has it; empty where no grant ends."""
+        self.path = ""  # As a grant has it; empty where no grant ends
         # Most nodes are the end of one grant: what is empty, or has one role, is shared by nodes until it grows.
-        self.allow: AbstractSet[str] = _NO_ROLES
-        """The roles that a grant for exactly this path allows it to."""
+        self.allow: AbstractSet[str] = _NO_ROLES  # Roles of grants for exactly this path
         self.deny: AbstractSet[str] = _NO_ROLES
-        """The roles that a grant for exactly this path denies it to."""
-        self.allow_beneath: AbstractSet[str] = _NO_ROLES
-        """All roles that stand in `allow` of a node beneath this one."""
+        self.allow_beneath: AbstractSet[str] = _NO_ROLES  # All roles in `allow` of a node beneath
+        # Role in `deny` of a node beneath → the next nodes on the ways there
         self.denied_beneath: Mapping[str, set[_Node]] = _NO_NODES
-        """Each role that stands in `deny` of a node beneath this one → the next nodes on the ways there."""
         self.children: Mapping[str, _Node] = _NO_NODES
-        """Component → the node beneath."""
-        self.named: _Node | None = None
-        """The node beneath whose component is the user's name; None while no grant has it."""
+        self.named: _Node | None = None  # The node beneath whose component is the user's name
 
     @property
     def decides(self) -> bool:
-        """Whether a grant ends here."""
         return bool(self.allow or self.deny)
 
 
+# A node that a topic has met, and the topic's component where the path has the user's name
 _Met = tuple[_Node, str | None]
-"""A node that a topic has met, and what the topic has where the path has the user's name; None where it has none."""
 
-Level = tuple[_Met, ...]
-"""The nodes with grants that a topic has met with one of its components: several where paths have the user's name."""
+Level = tuple[_Met, ...]  # The nodes met with one component: several where paths have the user's name
 
-Domain = tuple[Level, ...]
-"""The nodes with grants that a topic has met, the most specific level first."""
+Domain = tuple[Level, ...]  # The nodes with grants that a topic has met, the most specific level first
 
 
 class Grants:
@@ -110,14 +90,11 @@ class Grants:
 
     def __init__(self, separator: str = TOPICS) -> None:
         self._separator = separator
-        self._root = _Node("")
-        """The node of the path without components: what stands in it holds for all but the hub's own topics."""
+        self._root = _Node("")  # The node of the path without components: it holds for all but the hub's own topics
+        # The tree of paths under `$hub`, apart, so that nothing granted for everything reaches into it
         self._own = _Node("")
-        """The tree of paths under `$hub`, apart, so that nothing granted for everything reaches into it."""
-        self._depth = 0
-        """How many components the longest path has; nothing beneath it is looked at."""
-        self._alone: dict[str, frozenset[str]] = {}
-        """Role → the set of it alone, one for all nodes that have no other."""
+        self._depth = 0  # How many components the longest path has; nothing beneath it is looked at
+        self._alone: dict[str, frozenset[str]] = {}  # Role → the set of it alone, one for all nodes that have no other
 
     def add(self, role: str, path: Path, *, allowed: bool) -> None:
         """Take a grant in, while the policy is built."""
@@ -141,7 +118,6 @@ class Grants:
             node.deny = _with(node.deny, alone)
 
     def _beneath(self, node: _Node, component: str) -> _Node:
-        """Return the node of a component that is not among the children, made if it is not there."""
         if component == USER and node.named is not None:
             return node.named
         child = _Node(component)
@@ -164,16 +140,10 @@ class Grants:
                 found.append(node.named)
 
     def _root_of(self, component: str) -> _Node:
-        """Return the tree for paths and topics with this first component."""
         return self._own if component == OWN else self._root
 
     def _descend(self, components: Sequence[str], root: _Node) -> tuple[list[Level], list[_Met]]:
-        """Go down with a topic's components, as far as the tree knows them.
-
-        Returns:
-            The nodes with grants that were met, level by level; and the nodes that the last component led to, none if
-            the tree ends before.
-        """
+        """Return the nodes with grants that a topic meets, by level; and those of its last component."""
         met: list[_Met] = [(root, None)]
         levels: list[Level] = [tuple(met)] if root.decides else []
         for component in components:
@@ -188,7 +158,7 @@ class Grants:
     # One topic.
 
     def domain(self, topic: str) -> Domain:
-        """Return what a topic meets. The same for all users, so that it can be remembered with the topic's route."""
+        """Return what a topic meets: the same for all users."""
         components = topic.split(self._separator, self._depth)[: self._depth]
         levels, _ = self._descend(components, self._root_of(topic.partition(self._separator)[0]))
         return tuple(reversed(levels))
@@ -206,9 +176,7 @@ class Grants:
         )
 
     def paths(self, user: User, limit: int) -> list[tuple[str, bool]] | None:
-        """Return every path that decides something for a user, with his name in it, and whether it allows.
-
-        Grants of these paths alone, all of one role, decide the same for him.
+        """Return every path that decides for a user, with the name in it, and whether it allows: as grants of one role.
 
         Returns:
             The paths; None if more than `limit` nodes would have to be looked at for them.
@@ -238,29 +206,27 @@ class Grants:
     # All topics under a prefix.
 
     def covers(self, prefix: str, user: User) -> bool:
-        """Return whether a user may do it to every topic that begins with a prefix, as a subscription has it.
+        """Return whether a user may do it to every topic that begins with a prefix.
 
-        What the hub publishes about itself is not counted for a prefix that is wider than `$hub/`: a subscriber to
-        everything does not see it unless that is granted.
+        Topics of the hub itself do not count for a prefix that is wider than `$hub/`: a subscriber to everything does
+        not see them unless that is granted.
         """
         levels, met, part = self._descend_prefix(prefix)
         return _is_allowed(reversed(levels), user) and _denial(met, part, user) is None
 
     def denial_beneath(self, prefix: str, user: User) -> Grant | None:
-        """Return a grant that denies something beneath a prefix to a user; None if there is none."""
+        """Return a grant that denies something beneath a prefix to a user, or None."""
         _, met, part = self._descend_prefix(prefix)
         return _denial(met, part, user)
 
     def _descend_prefix(self, prefix: str) -> tuple[list[Level], list[_Met], str]:
-        """Go down with a prefix's whole components, as `_descend`; the rest is what the next one begins with."""
         *whole, part = prefix.split(self._separator)
         return *self._descend(whole, self._root_of(whole[0] if whole else "")), part
 
     def granted_beneath(self, prefix: str, user: User, limit: int) -> list[str]:
-        """Return paths that begin with a prefix and that a user is allowed, at most `limit`, ascending.
+        """Return at most `limit` allowed paths that begin with a prefix, ascending, for the text of a refusal.
 
-        They are for the text of a refusal. Paths beneath one that is returned are left out; what is denied beneath is
-        not looked at.
+        Paths beneath one of them are left out; denials beneath are not looked at.
         """
         _, met, part = self._descend_prefix(prefix)
         searched = iter(range(_SEARCHED_NODES))
@@ -284,7 +250,6 @@ def _with(roles: AbstractSet[str], alone: frozenset[str]) -> AbstractSet[str]:
 
 
 def _deny_beneath(above: _Node, role: str, node: _Node) -> None:
-    """Take note that something is denied to a role at a node, or beneath it."""
     if isinstance(above.denied_beneath, dict):
         above.denied_beneath.setdefault(role, set()).add(node)
     else:
@@ -292,7 +257,6 @@ def _deny_beneath(above: _Node, role: str, node: _Node) -> None:
 
 
 def _step(met: list[_Met], component: str) -> list[_Met]:
-    """Return the nodes beneath those met that a component leads to."""
     reached: list[_Met] = []
     for node, name in met:
         child = node.children.get(component)
@@ -317,7 +281,6 @@ def covers_by(paths: Iterable[tuple[str, bool]]) -> Callable[[str], bool]:
 
 
 def _of_one(paths: Iterable[tuple[str, bool]]) -> tuple[Grants, User]:
-    """Return grants with these paths, and the user who has them."""
     grants, role = Grants(), "reader"
     for path, allowed in paths:
         grants.add(role, Path(() if path == EVERYTHING else tuple(path.split(TOPICS)), path), allowed=allowed)
@@ -334,7 +297,6 @@ def _walk(nodes: Iterable[_Node], roles: frozenset[str]) -> Iterator[_Node]:
 
 
 def _is_allowed(levels: Iterable[Level], user: User) -> bool:
-    """Return what the most specific grants of a user say."""
     name, roles = user
     for level in levels:
         is_allowed = False
@@ -351,7 +313,6 @@ def _is_allowed(levels: Iterable[Level], user: User) -> bool:
 
 
 def _nodes_beneath(node: _Node, name: str | None, part: str, user: User) -> Iterator[_Met]:
-    """Yield the nodes right beneath one whose component begins with `part`, as far as they concern a user."""
     for component, child in node.children.items():
         if component.startswith(part):
             yield child, name
@@ -360,7 +321,6 @@ def _nodes_beneath(node: _Node, name: str | None, part: str, user: User) -> Iter
 
 
 def _denial(met: list[_Met], part: str, user: User) -> Grant | None:
-    """Return the first thing that denies something to a user beneath nodes that were met."""
     denials = (
         denial for node, name in met if name in (None, user.name) for denial in _denials_beneath(node, name, part, user)
     )
@@ -368,7 +328,6 @@ def _denial(met: list[_Met], part: str, user: User) -> Grant | None:
 
 
 def _denials_beneath(node: _Node, name: str | None, part: str, user: User) -> Iterator[Grant]:
-    """Yield what denies something to a user beneath a node, in a component that begins with `part`."""
     denied = node.denied_beneath
     for role in user.roles if len(denied) > len(user.roles) else user.roles.intersection(denied):
         for one in denied.get(role, ()):
@@ -391,15 +350,6 @@ def _denials_at(node: _Node, name: str | None, part: str, role: str, user: User)
 
 
 def _allowed_beneath(node: _Node, name: str | None, part: str, user: User, searched: Iterator[int]) -> Iterator[str]:
-    """Yield the paths beneath a node that are allowed to a user, none beneath one of these.
-
-    Args:
-        node: Where to look.
-        name: What its path has as the user's name.
-        part: What the next component begins with.
-        user: Whose roles count.
-        searched: A number for each node that may still be looked at.
-    """
     if user.roles.isdisjoint(node.allow_beneath):
         return
     for one, its_name in _nodes_beneath(node, name, part, user):

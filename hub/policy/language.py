@@ -19,11 +19,11 @@ admin = true
 alice = ["analyst", "operator"]
 sensor-7 = ["sensor"]
 
-[certificates]                                   # whose a client's certificate is
+[certificates]                                   # the user of a client's certificate
 "CN=alice,O=Example" = "alice"
 "DNS:sensor-7.example.org" = "sensor-7"
 
-[unix]                                           # whose an account on this machine is, by number or name
+[unix]                                           # the user of an account on this machine, by number or name
 1000 = "alice"
 zeek = "sensor-7"
 
@@ -31,10 +31,7 @@ zeek = "sensor-7"
 connections = 2
 ```
 
-Nothing is guessed and nothing passed over: an unknown key, a role that does not exist, a path that could mean something
-else than it says is one error, which names the place.
-
-Owner: nobody. Cost: 2 µs a path. Not here: files (`peers.users.users` reads them).
+An unknown key, a role that does not exist, an ambiguous path is one error, which names the place.
 """
 
 from __future__ import annotations
@@ -50,8 +47,6 @@ from hub.policy.policy import BUILT_IN, RESERVED_USERS, Action, Policy, RolePerm
 from hub.settings.config import ConfigError
 from hub.settings.keys import closest
 from hub.topics import printable
-
-__all__ = ["Accounts", "read_accounts", "read_policy"]
 
 _TABLES = ("roles", "users", "certificates", "unix", "limits")
 
@@ -85,25 +80,14 @@ def read_policy(tree: Mapping[str, object], source: str) -> Policy:
 
 
 class Accounts(NamedTuple):
-    """Which users are recognised by something else than a token."""
+    """Users by certificate and by account."""
 
-    certificates: Mapping[CertificateName, str]
-    """What a certificate says → whose it is."""
-    unix: Mapping[str, str]
-    """Name or number of an account on this machine → whose it is."""
+    certificates: Mapping[CertificateName, str]  # By a name of the certificate
+    unix: Mapping[str, str]  # By name or number of an account on this machine
 
 
 def read_accounts(tree: Mapping[str, object], policy: Policy, source: str) -> Accounts:
-    """Read the tables of certificates and accounts that stand beside a policy.
-
-    Args:
-        tree: The whole, as `read_policy` takes it.
-        policy: What `read_policy` made of it.
-        source: Where it stands, for errors.
-
-    Raises:
-        ConfigError: Something is wrong with it, as for `read_policy`.
-    """
+    """Read the tables of certificates and accounts beside a policy; arguments and errors as `read_policy`."""
     reader = _Reader(source)
     certificates: dict[CertificateName, str] = {}
     for text, user in reader.users_of("certificates", tree, policy):
@@ -115,17 +99,13 @@ def read_accounts(tree: Mapping[str, object], policy: Policy, source: str) -> Ac
 
 
 class _Reader:
-    """Reads one policy and complains in the name of its source."""
-
     def __init__(self, source: str) -> None:
         self._source = source
 
     def error(self, place: str, reason: str) -> ConfigError:
-        """Return the error that names the place."""
         return ConfigError(self._source, place, reason)
 
     def check_keys(self, place: str, table: Mapping[str, object], known: tuple[str, ...]) -> None:
-        """Raise on the first key that is not known."""
         for key in table:
             if key not in known:
                 where = f"in [{place}]" if place else "at the top level"
@@ -133,13 +113,11 @@ class _Reader:
                 raise self.error(_joined(place, key), f"unknown key {where}{closest(key, known) or expected}")
 
     def table(self, place: str, value: object) -> Mapping[str, object]:
-        """Return a value that must be a table."""
         if not isinstance(value, Mapping):
             raise self.error(place, f"{_shown(value)} given, expected a table [{place}]")
         return value
 
     def role(self, name: str, value: object) -> RolePermissions:
-        """Read one role."""
         place = _joined("roles", name)
         self._name(place, name)
         table = self.table(place, value)
@@ -158,7 +136,6 @@ class _Reader:
         return RolePermissions(grants, is_admin=is_admin)
 
     def _paths(self, place: str, value: object, action: Action) -> Iterator[tuple[Path, bool]]:
-        """Read the paths of one action: a list of those that are allowed, or a table of two lists."""
         if not isinstance(value, Mapping):
             yield from self._list_of_paths(place, value, action, allowed=True)
             return
@@ -177,7 +154,6 @@ class _Reader:
                 raise self.error(f"{place}[{number}]", str(error)) from error
 
     def user(self, name: str, value: object, roles: Mapping[str, object]) -> frozenset[str]:
-        """Read the roles of one user."""
         place = _joined("users", name)
         self._name(place, name)
         if name in RESERVED_USERS:
@@ -190,7 +166,6 @@ class _Reader:
         return frozenset(held)
 
     def users_of(self, table: str, tree: Mapping[str, object], policy: Policy) -> Iterator[tuple[str, str]]:
-        """Read a table of something → whose it is."""
         for key, user in self.table(table, tree.get(table, {})).items():
             place = _joined(table, key)
             if not isinstance(user, str):
@@ -200,14 +175,12 @@ class _Reader:
             yield key, user
 
     def certificate_name(self, text: str) -> CertificateName:
-        """Read what is said of a certificate."""
         try:
             return parse_certificate_name(text)
         except UsageError as error:
             raise self.error(_joined("certificates", text), str(error)) from error
 
     def _name(self, place: str, name: str) -> None:
-        """Check the name of a user or a role."""
         try:
             check_user(name)
         except UsageError as error:

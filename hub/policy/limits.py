@@ -9,10 +9,8 @@ bytes_per_s = "1MB"
 queued_bytes = "16MiB"
 ```
 
-The keys are those of `hub.quotas.resource`, and two rates. Where a key is not given, a fair part of what the hub has
-applies (`hub.quotas.usage`), and no rate.
-
-Owner: nobody. Not here: which of several limits applies (`hub.quotas.limits`).
+The keys are those of `hub.quotas.resource`, and two rates. Without a key a fair part applies (`hub.quotas.usage`), and
+no rate.
 """
 
 from __future__ import annotations
@@ -29,10 +27,7 @@ from hub.settings.keys import closest
 from hub.sizes import parse_size
 from hub.topics import printable
 
-__all__ = ["Complaints", "read_limits"]
-
-_MOST = 10**15
-"""Above it is a slip of the keyboard."""
+_MOST = 10**15  # Above it is a slip of the keyboard
 
 _RESOURCES = {resource.value: resource for resource in Resource}
 _SIZES = {*(resource.value for resource in Resource if resource.is_size), "bytes_per_s"}
@@ -52,10 +47,10 @@ class Complaints(Protocol):
 
 
 def read_limits(reader: Complaints, value: object, roles: Collection[str]) -> QuotaLimits:
-    """Read what is set for users and roles.
+    """Read the limits of users and roles.
 
     Args:
-        reader: Complains.
+        reader: Makes the errors.
         value: The value of `limits`, as a TOML file gives it.
         roles: The names of all roles.
 
@@ -83,7 +78,6 @@ def _check_name(reader: Complaints, place: str, name: str) -> None:
 
 
 def _set_limits(reader: Complaints, place: str, value: object) -> SetLimits:
-    """Read the limits of one user or role."""
     table = reader.table(place, value)
     reader.check_keys(place, table, (*_RESOURCES, *RateLimits._fields))
     amounts = {key: _amount(reader, f"{place}.{key}", key, each) for key, each in table.items()}
@@ -94,7 +88,6 @@ def _set_limits(reader: Complaints, place: str, value: object) -> SetLimits:
 
 
 def _amount(reader: Complaints, place: str, key: str, value: object) -> int:
-    """Read one number: at least 0, or 1 for a rate."""
     least = 1 if key in RateLimits._fields else 0
     expected = f"a whole number from {least} to {_MOST}"
     if key in _SIZES:
@@ -112,6 +105,5 @@ def _amount(reader: Complaints, place: str, key: str, value: object) -> int:
 
 
 def _shown(value: object) -> str:
-    """Repeat a number; of anything else say what it is."""
     is_short = isinstance(value, float) or (isinstance(value, int) and -_MOST < value <= 10 * _MOST)
     return str(value) if is_short and not isinstance(value, bool) else f"a {type(value).__name__}"

@@ -1,4 +1,4 @@
-"""`Path`: what a grant speaks of: some components, and everything beneath them.
+"""`Path`: what a grant is for: some components, and everything beneath them.
 
 ```
 "/zeek"            covers /zeek, /zeek/dns, /zeek/dns/7; never /zeekling, never zeek
@@ -8,10 +8,8 @@
 ```
 
 A topic is cut at each slash and nothing else is done to it: no percent signs are decoded, no `..` is resolved, no case
-and no form of Unicode is changed. What was checked is what is routed. A path that looks as if its author expected any
-of that is refused, and so is one that could be misread: an empty component, a slash at the end, `*` within.
-
-Owner: nobody, these are values. Cost: O(length), when a policy is read.
+and no form of Unicode is changed. A path that looks as if its author expected any of that is an error, and so is one
+that could be misread: an empty component, a slash at the end, `*` within.
 """
 
 from __future__ import annotations
@@ -22,41 +20,29 @@ from typing import NamedTuple
 from hub.errors import InvalidTopicError
 from hub.topics import RESERVED, check_prefix, printable
 
-__all__ = ["EVERYTHING", "NAMES", "OWN", "TOPICS", "USER", "Path", "parse_path"]
+TOPICS = "/"  # Separator of the components of a topic
 
-TOPICS = "/"
-"""What separates the components of a topic."""
+NAMES = "."  # Separator of the elements of a service name
 
-NAMES = "."
-"""What separates the elements of a service name."""
+EVERYTHING = "*"  # The path without components. It does not cover the hub's own topics under `$hub/`
 
-EVERYTHING = "*"
-"""The path without components. It does not cover what the hub itself publishes and answers under `$hub/`."""
+OWN = RESERVED.rstrip(TOPICS)  # First component of the hub's own topics: `EVERYTHING` is not for these
 
-OWN = RESERVED.rstrip(TOPICS)
-"""The component under which the hub's own topics stand: `EVERYTHING` is not for these."""
-
-USER = "{user}"
-"""Stands for a component that is the user's name."""
+USER = "{user}"  # Stands for a component that is the user's name
 
 _ODD = frozenset({"", ".", ".."})
 _MARKS = re.compile("[*{}]")
 
 
 class Path(NamedTuple):
-    """The components of a grant, and what it looked like."""
+    """The components of a grant, and its text."""
 
-    components: tuple[str, ...]
-    """The components in their order; `USER` among them stands for the user's name. Empty for `EVERYTHING`."""
+    components: tuple[str, ...]  # `USER` among them stands for the user's name. Empty for `EVERYTHING`
     text: str
 
 
 def parse_path(text: str, separator: str = TOPICS) -> Path:
-    """Read a path.
-
-    Args:
-        text: As it stands in a policy.
-        separator: `TOPICS` or `NAMES`.
+    """Read a path of topics or names, by the separator.
 
     Raises:
         InvalidTopicError: It is no path, or one that would not mean what it seems to; the text says what to write.

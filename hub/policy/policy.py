@@ -1,13 +1,8 @@
-"""`Policy`: roles and users; `Rights`: what follows for one user.
+"""`Policy`: roles and users; `Rights`: what one user may do.
 
-Owner: the hub, which swaps a policy whole. Invariants: a policy never changes once it is built, but for what it counts;
-whoever holds `Rights` of an old one goes on with the old one until he is given new ones. As long as somebody holds
-them, the rights of one user with the same roles are the same object, so that what was decided for one of his
-connections is known to all.
-
-Cost: `Rights.may` as `Grants.domain` and `allows`; where it was decided before, for publishing and asking, a look into
-a set. Not here: the language (`hub.policy.language`), how a user is recognised, what a refusal says
-(`hub.policy.refusal`), where it is sent.
+A policy never changes once it is built: the hub swaps it whole. A handler with `Rights` of an old one goes on with that
+until it gets new ones. As long as one is in use, the rights of one user with the same roles are the same object, so
+that what was decided for one connection is known to all.
 """
 
 from __future__ import annotations
@@ -24,25 +19,19 @@ from hub.policy.path import EVERYTHING, NAMES, OWN, TOPICS, Path
 from hub.quotas.limits import NO_LIMITS, QuotaLimits
 from hub.topics import printable
 
-_SHOWN_PATHS = 8
-"""How many granted paths the text of a refusal lists."""
+_SHOWN_PATHS = 8  # How many granted paths the text of a refusal lists
 
-ANONYMOUS = "anonymous"
-"""The user who has shown nothing; `access.anonymous` says what he may do."""
+ANONYMOUS = "anonymous"  # The user of a client without credentials; `access.anonymous` says what it may do
 
-LOCAL = "local"
-"""The user who has the hub's own account on this machine: an admin."""
+LOCAL = "local"  # The user with the hub's own account on this machine: an admin
 
-ZEEK = "zeek"
-"""The user that Zeeks are where the settings give them a role."""
+ZEEK = "zeek"  # The user that Zeeks are where the settings give them a role
 
-RESERVED_USERS = frozenset({ANONYMOUS, LOCAL, ZEEK})
-"""Users whom no policy and no token can name: the hub itself says who they are."""
+RESERVED_USERS = frozenset({ANONYMOUS, LOCAL, ZEEK})  # Users that no policy and no token can name
 
+# How many domains and targets are remembered for one user as allowed, of each kind, 100 bytes each. When there are
+# more, all are forgotten and decided again, 1 µs each (`Policy.forgotten_total`). Refusals are not remembered.
 DECIDED_LIMIT = 1_024
-"""How many domains and targets are remembered for one user as allowed, of each kind; each takes about 100 bytes. When
-there are more, all are forgotten and decided again, 1 µs each (`Policy.forgotten_total`). What is refused is not
-remembered."""
 
 T = TypeVar("T", bound=Hashable)
 
@@ -63,12 +52,12 @@ class Action(Enum):
 
     @property
     def separator(self) -> str:
-        """What separates the components of that which it is done to."""
+        """Separator of the components of its target."""
         return NAMES if self is Action.CLAIM else TOPICS
 
 
 def check_user(name: str) -> str:
-    """Return `name` if a user may be called so: it can stand as a component of a topic.
+    """Return `name` if it is a valid user: it can stand as a component of a topic.
 
     Raises:
         InvalidNameError: It has other characters than letters, digits, `_.@+-`, begins with one of `.@+-`, or has not 1
@@ -82,12 +71,7 @@ def check_user(name: str) -> str:
 
 
 class RolePermissions:
-    """What one role has, as it was written.
-
-    Args:
-        grants: For each action the paths, and whether each is allowed or denied.
-        is_admin: Whether it may administer the hub.
-    """
+    """The permissions of one role, as written: for each action the paths, and whether each is allowed."""
 
     __slots__ = ("grants", "is_admin")
 
@@ -97,19 +81,17 @@ class RolePermissions:
 
 
 class Domains:
-    """What topics meet of the grants for publishing: one object for all topics that meet the same.
+    """Nodes of the grants for publishing that topics meet: one object for all topics that meet the same.
 
-    A route has it, so that whoever publishes is asked for it and not for the topic.
+    A route has it, so that a publisher is asked for it and not for the topic.
     """
 
     __slots__ = ("__weakref__", "bring", "policy", "publish")
 
     def __init__(self, policy: Policy, publish: Domain, bring: Domain) -> None:
         self.policy = policy
-        self.publish = publish
-        """What decides who may publish there."""
-        self.bring = bring
-        """What decides which peer hub, or Zeek, may bring it."""
+        self.publish = publish  # What decides who may publish there
+        self.bring = bring  # What decides which peer hub, or Zeek, may bring it
 
 
 class Policy:
@@ -117,7 +99,7 @@ class Policy:
 
     Args:
         roles: Permissions of each role, by its name.
-        users: Roles of each user, by his name; each of these roles is among `roles`.
+        users: Roles of each user; each of these roles is among `roles`.
         limits: How much users may hold, and how fast they may publish.
     """
 
@@ -155,7 +137,6 @@ class Policy:
         self._rights: WeakValueDictionary[User, Rights] = WeakValueDictionary()
 
     def __contains__(self, user: object) -> bool:
-        """Whether the policy names a user."""
         return user in self._users
 
     def domain(self, action: Action, topic: str) -> Domain:
@@ -174,8 +155,8 @@ class Policy:
     def pieces(self) -> Iterator[object]:
         """Yield what it is made of, from the top.
 
-        To free 300,000 nodes at once takes 0.1 s, in which nothing else runs. Whoever holds the pieces when a policy
-        goes, and lets go of one after the other in this order, frees it in steps.
+        To free 300,000 nodes at once takes 0.1 s. Whoever keeps the pieces of an old policy and drops one after the
+        other, in this order, frees it in steps.
         """
         for grants in self._grants.values():
             yield from grants.nodes()
@@ -189,8 +170,8 @@ class Policy:
         """Return the rights of a user.
 
         Args:
-            user: His name; one that the policy does not name has no roles but those given.
-            roles: Further roles, which whoever has recognised him vouches for; those that do not exist are passed over.
+            user: The name; one that the policy does not name has no roles but those given.
+            roles: Further roles, vouched for by a credential; those that do not exist are passed over.
         """
         held = self._users.get(user, frozenset()) | self.roles.intersection(roles)
         who = User(user, held)
@@ -205,10 +186,10 @@ class Rights:
     """What one user may do.
 
     Args:
-        user: Who.
+        user: The user.
         policy: From which it follows.
         grants: Of the policy, by action.
-        is_admin: Whether he may administer the hub.
+        is_admin: Whether the user may administer the hub.
     """
 
     __slots__ = (
@@ -237,21 +218,16 @@ class Rights:
         self.brings_to: set[bytes] = set()
 
     def may(self, action: Action, topic: str) -> bool:
-        """Return whether he may do it to a topic (a name, for `CLAIM`)."""
+        """Return whether an action is allowed for a topic (a name, for `CLAIM`)."""
         grants = self._grants[action]
         return grants.allows(grants.domain(topic), self.user)
 
     def may_by(self, action: Action, domain: Domain) -> bool:
-        """Return whether he may do it to the topics of a domain, which `Policy.domain` has given for this action."""
+        """Return whether an action is allowed for the topics of a domain, as `Policy.domain` returns it."""
         return self._grants[action].allows(domain, self.user)
 
     def may_in(self, action: Action, domains: Domains) -> bool:
-        """Return whether he may do it, PUBLISH or BRING, to the topics of some domains; remember it if he may.
-
-        Args:
-            action: One of the two.
-            domains: Of the same policy.
-        """
+        """Return whether PUBLISH or BRING is allowed for domains of the same policy; remember it if it is."""
         brings = action is Action.BRING
         if not self.may_by(action, domains.bring if brings else domains.publish):
             return False
@@ -259,11 +235,10 @@ class Rights:
         return True
 
     def may_ask(self, target: bytes, *, as_peer: bool) -> bool:
-        """Return whether he may ask a target, as it stands on the wire; remember it if he may.
+        """Return whether a target may be asked, as it stands on the wire; remember it if it may.
 
         Args:
-            target: A topic, or a service name, which is asked for as the topic of one component that it would be.
-                What is neither is allowed to nobody.
+            target: A topic, or a service name, which is judged as a topic of one component.
             as_peer: Whether a peer hub brings the request.
         """
         targets = self.brings_to if as_peer else self.asks
@@ -279,7 +254,6 @@ class Rights:
         return True
 
     def _remember(self, decided: set[T], one: T) -> None:
-        """Take note that something is allowed."""
         if len(decided) >= DECIDED_LIMIT:
             decided.clear()
             self.policy.forgotten_total += 1
@@ -287,19 +261,19 @@ class Rights:
 
     @property
     def may_link(self) -> bool:
-        """Whether he may be a peer hub: some role lets him bring or take something."""
+        """Whether the user may be a peer hub: some role lets it bring or take something."""
         return self.may_any(Action.BRING) or self.may_any(Action.TAKE)
 
     def may_all(self, action: Action, prefix: str) -> bool:
-        """Return whether he may do it to every topic that begins with a prefix."""
+        """Return whether an action is allowed for every topic that begins with a prefix."""
         return self._grants[action].covers(prefix, self.user)
 
     def may_any(self, action: Action) -> bool:
-        """Return whether there is anything at all that he may do it to."""
+        """Return whether an action is allowed for anything at all."""
         return self._grants[action].concerns(self.user)
 
     def paths(self, action: Action, limit: int) -> list[tuple[str, bool]] | None:
-        """Return all that is granted and denied to him, see `Grants.paths`; None if that is over `limit`."""
+        """Return all that is granted and denied, see `Grants.paths`; None if that is over `limit`."""
         return self._grants[action].paths(self.user, limit)
 
     def grant(self, action: Action, topic: str) -> Grant | None:
@@ -308,16 +282,15 @@ class Rights:
         return grants.decisive(grants.domain(topic), self.user)
 
     def denial(self, action: Action, prefix: str) -> Grant | None:
-        """Return a grant that denies it to some topic that begins with a prefix; None where nothing is denied there."""
+        """Return a grant that denies an action for some topic that begins with a prefix, or None."""
         return self._grants[action].denial_beneath(prefix, self.user)
 
     def granted(self, action: Action, prefix: str, limit: int = _SHOWN_PATHS) -> list[str]:
-        """Return paths beneath a prefix that he may do it to, at most `limit`."""
+        """Return at most `limit` paths beneath a prefix for which an action is allowed."""
         return self._grants[action].granted_beneath(prefix, self.user, limit)
 
 
-ADMIN = "admin"
-"""The role of the hub's own account on this machine."""
+ADMIN = "admin"  # The role of the hub's own account on this machine
 
 _READS = (Action.SUBSCRIBE, Action.JOURNAL)
 
@@ -327,13 +300,10 @@ _ALL_TOPICS = (Path((), EVERYTHING), True)
 
 _OWN_TOPICS = (Path((OWN,), OWN), True)
 
+# Roles that a policy may define otherwise. Only an admin's reaches topics under `$hub/`
 BUILT_IN: Mapping[str, RolePermissions] = {
     ADMIN: RolePermissions({action: [_ALL_TOPICS, _OWN_TOPICS] for action in Action}, is_admin=True),
     "member": RolePermissions({action: [_ALL_TOPICS] for action in (*_READS, *_WRITES)}),
     "reader": RolePermissions({action: [_ALL_TOPICS] for action in _READS}),
     "peer": RolePermissions({action: [_ALL_TOPICS] for action in (Action.BRING, Action.TAKE)}),
 }
-"""Name → what the role may do, unless the policy has its own of that name.
-
-Only an admin's reaches what stands under `$hub/`.
-"""

@@ -1,13 +1,9 @@
-"""What is said to whoever may not do something, and the checks that say it: one wording for all doors.
+"""Errors for what a user may not do, and the checks that raise them: one wording for all protocols.
 
 ```
 publish '/a/b': not granted to user 'x'
 subscribe '/a': not granted as a whole to user 'x'; granted beneath: '/a/b/', '/a/c/'
 ```
-
-Owner: nobody. Cost: that of `Rights`; the text of a refusal a few µs more.
-
-Not here: who may do what (`hub.policy.policy`), to whom it is said.
 """
 
 from __future__ import annotations
@@ -19,21 +15,19 @@ from hub.policy.path import TOPICS
 from hub.policy.policy import Action, Rights
 from hub.topics import printable
 
-__all__ = ["check_granted", "check_prefix_granted", "check_prefixes_granted", "not_granted", "prefix_not_granted"]
-
 
 def not_granted(rights: Rights, action: Action, topic: str) -> RejectedError:
-    """Return what is said to a user who may not do something to a topic, or to a name."""
+    """Return the error for a topic, or a name."""
     return RejectedError(
         CloseCode.NOT_ALLOWED, f"{action.value} {printable(topic)}: not granted to user {printable(rights.user.name)}"
     )
 
 
 def prefix_not_granted(rights: Rights, action: Action, prefix: str) -> RejectedError:
-    """Return what is said to a user who may not do something to all topics that begin with a prefix.
+    """Return the error for all topics that begin with a prefix.
 
     Prefixes are plain text, grants are for whole components: `/a` would cover `/ab`, too. So what is granted beneath is
-    said as the prefix that it covers, with a slash behind it.
+    shown as the prefix that it covers, with a slash behind it.
     """
     user = printable(rights.user.name)
     what = f"{action.value} {printable(prefix)}"
@@ -49,30 +43,30 @@ def prefix_not_granted(rights: Rights, action: Action, prefix: str) -> RejectedE
 
 
 def check_granted(rights: Rights | None, action: Action, topic: str) -> None:
-    """See to it that somebody may do something to a topic, or to a name.
+    """Check an action for a topic, or for a name.
 
     Raises:
-        RejectedError: He may not.
+        RejectedError: It is not granted.
     """
     if rights is not None and not rights.may(action, topic):
         raise not_granted(rights, action, topic)
 
 
 def check_prefix_granted(rights: Rights | None, action: Action, prefix: str) -> None:
-    """See to it that somebody may do something to every topic that begins with a prefix.
+    """Check an action for every topic that begins with a prefix.
 
     Raises:
-        RejectedError: He may not; the text says what is granted beneath.
+        RejectedError: It is not granted; the text says what is granted beneath.
     """
     if rights is not None and not rights.may_all(action, prefix):
         raise prefix_not_granted(rights, action, prefix)
 
 
 def check_prefixes_granted(rights: Rights | None, action: Action, prefixes: Iterable[str]) -> None:
-    """See to it that somebody may do something to every topic that begins with one of these prefixes.
+    """Check an action for every topic that begins with one of these prefixes.
 
     Raises:
-        RejectedError: He may not; the text says it of the first.
+        RejectedError: It is not granted for the first of the prefixes that the text names.
     """
     if rights is not None:
         for prefix in prefixes:

@@ -1,9 +1,8 @@
-"""`Verdict`: what a policy says of one user who wants to do one thing, which rule decides, and what limits him then.
+"""`Verdict`: may a user do one thing, which rule decides, and what limits it?
 
 What is subscribed to, served, read from the journal or taken by a peer is a prefix: every topic that begins with it.
-What is published, asked or brought is one topic; what is claimed, a name.
-
-What people do with more than one right, or with a topic that the hub makes, is asked by a word of its own (`DEEDS`):
+What is published, asked or brought is one topic; what is claimed, a name. Actions that take more than one right, or a
+topic that the hub makes, have a word of their own (`DEEDS`):
 
 | deed | is |
 |---|---|
@@ -11,10 +10,6 @@ What people do with more than one right, or with a topic that the hub makes, is 
 | `label` | `subscribe` to a prefix by labels |
 | `read-store`, `write-store` | `request` of `$store/NAME/read` and `$store/NAME/write` |
 | `watch-store` | `subscribe` to `$store/NAME/changes` |
-
-Some the hub lets nobody do, whatever he is granted: `withheld`.
-
-Cost: some 10 µs. Not here: what the hub answers to everybody, or to admins alone (`peers.admin.access`).
 """
 
 from __future__ import annotations
@@ -29,12 +24,13 @@ from hub.policy.refusal import not_granted, prefix_not_granted
 from hub.quotas.resource import Resource
 from hub.topics import RESERVED, STORES, printable, store_that_tells
 
+# Name of a user of whom only the roles are known: paths are shown with the place of the name in them
 ANYBODY: Final = USER
-"""The name of somebody of whom only the roles are known: his paths are shown with the place of his name in them."""
 
 _OF_PREFIXES = frozenset({Action.SUBSCRIBE, Action.SERVE, Action.JOURNAL, Action.TAKE})
 
 _RATES = ("messages_per_s", "bytes_per_s")
+# Limits that apply to an action
 _CHARGED: Mapping[Action, tuple[str, ...]] = {
     Action.PUBLISH: _RATES,
     Action.BRING: _RATES,
@@ -45,23 +41,21 @@ _CHARGED: Mapping[Action, tuple[str, ...]] = {
     Action.CLAIM: (Resource.NAMES.value,),
     Action.JOURNAL: (Resource.JOURNAL_READS.value,),
 }
-"""What bounds how much of it somebody may do."""
 
 
 class Deed(NamedTuple):
-    """Something that people do, as the policy knows it."""
+    """An action of people, as the policy knows it."""
 
     action: Action
-    topic: str = "{}"
-    """To what it is done, with `{}` for what is given."""
-    charged: tuple[str, ...] | None = None
-    """What bounds how much of it; None: what bounds the action."""
+    topic: str = "{}"  # With `{}` for the given topic, prefix or name
+    charged: tuple[str, ...] | None = None  # Limits; None: those of the action
 
     def to(self, given: str) -> str:
-        """Return to what it is done, where this is given."""
+        """Return the target, from what is given."""
         return self.topic.replace("{}", given)
 
 
+# By the word that may be asked about
 DEEDS: Final[Mapping[str, Deed]] = {
     **{action.value: Deed(action) for action in Action},
     "consume": Deed(Action.JOURNAL, charged=()),
@@ -70,36 +64,26 @@ DEEDS: Final[Mapping[str, Deed]] = {
     "write-store": Deed(Action.REQUEST, "$store/{}/write"),
     "watch-store": Deed(Action.SUBSCRIBE, "$store/{}/changes"),
 }
-"""Everything that may be asked about, by its word."""
 
 
 class Bound(NamedTuple):
-    """One thing that bounds how much somebody may do."""
+    """One limit."""
 
-    key: str
-    """Of `[limits]`: a resource, or a rate."""
-    most: int | None
-    """What is set; None where nothing is: a fair part of a resource, and no bound of a rate."""
+    key: str  # Of `[limits]`: a resource, or a rate
+    most: int | None  # None: a fair part of a resource, and no limit of a rate
 
 
 class Verdict(NamedTuple):
-    """What is decided, and why."""
+    """The decision, and why."""
 
     allowed: bool
     text: str
-    rule: Grant | None = None
-    """The rule that decides; None where there is none, or where whoever administers the hub may do it anyway."""
-    bounds: tuple[Bound, ...] = ()
-    """What bounds how much of it; nothing where it is refused."""
+    rule: Grant | None = None  # The rule that decides; None where there is none, or for an admin
+    bounds: tuple[Bound, ...] = ()  # Limits, if it is allowed
 
 
 def withheld(deed: Deed, topic: str) -> str:
-    """Return why a client may not do something, whatever he is granted; empty where grants decide.
-
-    Args:
-        deed: What is to be done.
-        topic: To what, as for `verdict`.
-    """
+    """Return why no client may do something, whatever is granted; empty where grants decide. Arguments as `verdict`."""
     action, topic = deed.action, deed.to(topic)
     why = ""
     if action in {Action.PUBLISH, Action.SERVE} and topic.startswith(RESERVED):
@@ -116,10 +100,10 @@ def verdict(policy: Policy, user: str, roles: tuple[str, ...], deed: Deed, topic
 
     Args:
         policy: The policy.
-        user: Who; `ANYBODY` for whoever has the roles.
-        roles: Which his token vouches for, beside those that the policy gives him.
-        deed: What he wants to do.
-        topic: To what: a topic, a prefix, a name, or the name of a store.
+        user: The name; `ANYBODY` for any user with the roles.
+        roles: Roles that a token vouches for, beside those that the policy gives.
+        deed: The action.
+        topic: A topic, a prefix, a name, or the name of a store.
     """
     why = withheld(deed, topic)
     if why:
@@ -158,7 +142,6 @@ def _told(rule: Grant | None) -> str:
 
 
 def _bounds(policy: Policy, rights: Rights, keys: tuple[str, ...]) -> tuple[Bound, ...]:
-    """Return what is set of some keys for a user, or for one of his roles."""
     return tuple(_bound(policy, rights, key) for key in keys)
 
 

@@ -1,9 +1,7 @@
-"""`QuotaLimits`: what is set for users and roles of how much they may hold; `Rate`: how fast one user may publish.
+"""`QuotaLimits`: limits of users and roles; `Rate`: how fast one user may publish.
 
-Frozen values. Invariants: what is set for a user himself wins; of what is set for several of his roles the largest
-wins; where neither says anything a fair part applies (`hub.quotas.usage`), and there is no rate.
-
-Not here: how it is written (`hub.policy.limits`).
+A user's own limit wins; of the limits of several roles the largest wins; without any a fair part applies
+(`hub.quotas.usage`), and no rate.
 """
 
 from __future__ import annotations
@@ -15,25 +13,23 @@ from hub.quotas.resource import Resource
 
 
 class RateLimits(NamedTuple):
-    """How fast somebody may publish, over all his connections; None where that is not limited."""
+    """How fast a user may publish, over all connections; None for no limit."""
 
     messages_per_s: int | None = None
-    bytes_per_s: int | None = None
-    """What is read from his connections, whatever it is."""
+    bytes_per_s: int | None = None  # Of everything that is read
 
 
 NO_RATE = RateLimits()
 
 
 class SetLimits(NamedTuple):
-    """What is set for one user, or for one role."""
+    """The limits of one user, or of one role."""
 
-    most: Mapping[Resource, int] = {}
-    """Resources that are not in it have no limit."""
+    most: Mapping[Resource, int] = {}  # Resources that are not in it have no limit
     rate: RateLimits = NO_RATE
 
     def value(self, key: str) -> int | None:
-        """Return what is set of a resource or a rate, by its key in a policy; None where nothing is."""
+        """Return the limit of a resource or a rate, by its key in a policy, or None."""
         if key in RateLimits._fields:
             rate: int | None = getattr(self.rate, key)
             return rate
@@ -41,7 +37,7 @@ class SetLimits(NamedTuple):
 
 
 class QuotaLimits(NamedTuple):
-    """All that is set."""
+    """All limits."""
 
     users: Mapping[str, SetLimits] = {}
     roles: Mapping[str, SetLimits] = {}
@@ -69,21 +65,13 @@ class QuotaLimits(NamedTuple):
 
 
 def _rate(own: int | None, of_roles: Iterable[int | None]) -> int | None:
-    """Return the rate that applies: the user's own, else the largest of his roles."""
     return own or max((rate for rate in of_roles if rate is not None), default=None)
 
 
-NO_LIMITS = QuotaLimits()
-"""Nothing is set: everybody has a fair part of everything, and no rate."""
+NO_LIMITS = QuotaLimits()  # A fair part of everything for everybody, and no rate
 
 
 class _Bucket:
-    """What may pass of one kind.
-
-    Args:
-        per_s: How much passes in a second.
-    """
-
     __slots__ = ("level", "per_s")
 
     def __init__(self, per_s: int) -> None:
@@ -92,26 +80,20 @@ class _Bucket:
         self.level = float(per_s)
 
     def spend(self, amount: int, passed_s: float) -> float:
-        """Let so much pass, so long after the last time; return how long it takes until more may."""
         self.level = min(self.per_s, self.level + passed_s * self.per_s) - amount
         return max(0.0, -self.level / self.per_s)
 
 
 class Rate:
-    """The rate of one user, over all his connections: a bucket of messages, and one of bytes.
+    """The rate of one user, over all connections: a bucket of messages, and one of bytes.
 
     A read is known only once it was read, so a level may sink below 0: then none of the user's connections is read on
-    until it has risen to 0, and TCP holds the senders back. Nothing is dropped. Times are arguments: seconds of any
-    clock that does not go back.
-
-    Args:
-        limits: How fast he may publish.
+    until it has risen to 0, and TCP holds the senders back. Nothing is dropped. Times are seconds of a monotonic clock.
     """
 
     __slots__ = ("_bytes", "_filled_s", "_messages", "changes", "held_back_s", "held_back_total", "is_limited")
 
-    is_limited: bool
-    """Whether there is anything to keep; asked for with each read."""
+    is_limited: bool  # Whether there is anything to keep; asked for with each read
 
     def __init__(self, limits: RateLimits) -> None:
         self._messages: _Bucket | None = None
@@ -134,16 +116,7 @@ class Rate:
         self.changes += (self._messages, self._bytes) != before
 
     def spend(self, messages: int, size_bytes: int, now_s: float) -> float:
-        """Take note of what was read.
-
-        Args:
-            messages: How many messages.
-            size_bytes: How many bytes.
-            now_s: The time now.
-
-        Returns:
-            For how long nothing is to be read for this user, seconds; 0 if he may go on.
-        """
+        """Count what was read; return for how long nothing is to be read for this user, seconds."""
         passed_s = max(0.0, now_s - self._filled_s)
         self._filled_s = max(now_s, self._filled_s)
         wait_s = 0.0
@@ -163,7 +136,6 @@ class Rate:
 
 
 def _changed(bucket: _Bucket | None, per_s: int | None) -> _Bucket | None:
-    """Return the bucket for a rate: the same one if the rate is the same."""
     if per_s is None:
         return None
     return bucket if bucket is not None and bucket.per_s == per_s else _Bucket(per_s)

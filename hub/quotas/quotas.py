@@ -1,20 +1,13 @@
-"""`Quotas`: what the hub has of everything, and who has a part of it; `Share`: what one user has.
+"""`Quotas`: how much the hub has of everything, and which users have a part of it; `Share`: what one user has.
 
 ```
 Core.attach ─ join(user) ─▶ Share ─ [resource] ─▶ Usage ─ take, give_back ─▶ Whole
 Core.detach ─ leave(share) ─▶ forgotten once nothing is charged to it
 ```
 
-A user is who `Handler.rights` says: one share for all his connections, of whatever kind. All who show nothing are the
-one user that they are taken for: else a stranger with many addresses would be many users, and the more users there are,
-the less each is promised. A handler without rights has no share, is charged nothing and costs nothing: in a hub without
-users the limits for each client are all there is, as before there were shares. Whoever was connected before there were
-users has none until he connects anew.
-
-Owner: the core. Invariants: a share is here exactly while its user has a connection or holds something. Cost: O(1) for
-whoever comes and goes; about 0.3 KiB a user and 0.15 KiB for each resource that he has touched.
-
-Not here: how much a user may hold (`hub.quotas.usage`), what is set for him (`hub.quotas.limits`).
+A user is what `Handler.rights` says: one share for all connections of any kind. All anonymous clients are one user:
+else a stranger with many addresses would be many users. A handler without rights has no share and is charged nothing. A
+share is here exactly while its user has a connection or holds something: about 0.3 KiB a user and 0.15 KiB a resource.
 """
 
 from __future__ import annotations
@@ -27,26 +20,22 @@ from hub.quotas.limits import NO_LIMITS, QuotaLimits, Rate, SetLimits
 from hub.quotas.resource import Resource
 from hub.quotas.usage import Usage, Whole
 
-__all__ = ["USERS_SHOWN", "Quotas", "Share", "ShareStatistics", "WholeStatistics"]
-
+# How many users are shown one by one in metrics and in `$hub/statistics`; the others are shown together
 USERS_SHOWN = 32
-"""How many users are shown by themselves, in metrics and in `$hub/statistics`; the others are shown together."""
 
-RATES_KEPT = 10_000
-"""How many rates are kept of users who have left, 0.5 KiB each: whoever comes again at once is as fast as he was."""
+RATES_KEPT = 10_000  # Rates kept of users who have left, 0.5 KiB each, so that reconnecting does not fill a bucket
 
+# What a connection may hold in each direction without being charged: what a transport takes before it pauses, and a
+# quarter of what a read brings
 FREE_BYTES = 64 * 1024
-"""What a connection may hold in each direction without being charged: what a transport takes before it pauses, and a
-quarter of what a read brings."""
 
+# Free for every connection of a user: most messages are smaller, so that those who read get on
 _LEAST_FREE_BYTES = 1024
-"""What is free however many connections a user has: most messages are smaller, so that those who read get on."""
 
+# What is free is at most one of so many parts of what a user may have waiting, divided by the connections
 _FREE_PARTS = 16
-"""What is free is at most one of so many parts of what a user may have waiting, divided by their connections."""
 
-UNBOUNDED = 1 << 62
-"""What there is of a resource of which nobody has said how much there is."""
+UNBOUNDED = 1 << 62  # The total of a resource without one
 
 _CONNECTIONS = Resource.CONNECTIONS
 
@@ -55,36 +44,29 @@ class WholeStatistics(NamedTuple):
     """One resource of the hub at one moment."""
 
     total: int
-    held: int
-    """What users hold of it."""
-    refused_total: int
-    """How often somebody was refused since the start of the hub."""
+    held: int  # By users
+    refused_total: int  # Refusals since the start of the hub
 
 
 class ShareStatistics(NamedTuple):
     """What one user holds, or what several hold together, at one moment."""
 
-    user: str
-    """His name, empty for several together."""
+    user: str  # Empty for several together
     users: int
-    """How many they are."""
-    held: dict[str, int]
-    """By resource; what is not in it is not held."""
-    refused_total: int
-    """How often they were refused since they have come."""
-    held_back_s: float
-    """How long their connections were not read on since they have come, for their rate, seconds."""
+    held: dict[str, int]  # By resource; what is not in it is not held
+    refused_total: int  # Since they have come
+    held_back_s: float  # How long their connections were not read on since they have come, for their rate
 
 
 class Share:
     """What one user has.
 
     Args:
-        user: His name.
-        wholes: What he takes from.
-        limits: What is set for him.
-        on_left: Called once he has neither connections nor anything else.
-        rate: What is left of his rate since he was here last; None if that is not known.
+        user: The name.
+        wholes: What it is taken from.
+        limits: The user's limits.
+        on_left: Called once the user has neither connections nor anything else.
+        rate: What is left of the rate since the user was here last, or None.
     """
 
     __slots__ = ("_limits", "_on_left", "_wholes", "rate", "usages", "user")
@@ -109,7 +91,6 @@ class Share:
         self.rate.set_limits(limits.rate)
 
     def __getitem__(self, resource: Resource) -> Usage:
-        """Return what he holds of a resource: the same object for as long as there is the share."""
         usage = self.usages.get(resource)
         if usage is None:
             limit = self._limits.most.get(resource)
@@ -117,7 +98,7 @@ class Share:
         return usage
 
     def free_bytes(self) -> int:
-        """Return what one more connection may hold in each direction without being charged; it keeps that.
+        """What one more connection may hold in each direction without being charged; it keeps that.
 
         Less for each that comes, where the user has very many: so what is free for all is never much more than a part
         of what the user may have waiting.
@@ -127,16 +108,16 @@ class Share:
 
     @property
     def limits(self) -> SetLimits:
-        """What is set for him."""
+        """The user's limits."""
         return self._limits
 
     @property
     def is_empty(self) -> bool:
-        """Whether he has no connection, and holds nothing else."""
+        """Whether the user has no connection, and holds nothing else."""
         return not any(usage.held for usage in self.usages.values())
 
     def set_limits(self, limits: SetLimits) -> None:
-        """Let these limits apply from now on; what he holds he keeps."""
+        """Let these limits apply from now on; what is held is kept."""
         if limits == self._limits:
             return
         self._limits = limits
@@ -145,7 +126,6 @@ class Share:
         self.rate.set_limits(limits.rate)
 
     def _look(self) -> None:
-        """See whether he has left: he holds nothing more of one resource."""
         if not self[_CONNECTIONS].held and self.is_empty:
             self._on_left(self)
 
@@ -160,8 +140,8 @@ class Quotas:
     """The whole.
 
     Args:
-        totals: How much there is of each resource; of what is not in it there is no end.
-        limits: What is set for users and roles.
+        totals: How much there is of each resource; of others there is no end.
+        limits: Limits of users and roles.
     """
 
     __slots__ = ("_held_back_total", "_limits", "_rates", "_roles", "_shares", "wholes")
@@ -180,21 +160,20 @@ class Quotas:
         self._roles: dict[str, frozenset[str]] = {}
 
     def __len__(self) -> int:
-        """Return how many users have a share."""
         return len(self._shares)
 
     def join(self, user: str, roles: frozenset[str]) -> Share:
         """Give a user one more connection.
 
         Args:
-            user: His name.
-            roles: Those that he has now; they decide about all his connections.
+            user: The name.
+            roles: The user's roles now; they decide about all connections.
 
         Returns:
-            His share, which `leave` is called with once the connection is over.
+            The user's share; call `leave` with it once the connection is over.
 
         Raises:
-            RejectedError: He has as many connections as he may have.
+            RejectedError: The user has too many connections.
         """
         share = self._share(user, roles)
         share[_CONNECTIONS].require(1)
@@ -207,7 +186,6 @@ class Quotas:
         return share
 
     def _share(self, user: str, roles: frozenset[str]) -> Share:
-        """Return a user's share; a new one that is not kept if he has none."""
         share = self._shares.get(user)
         if share is not None:
             return share
@@ -221,7 +199,7 @@ class Quotas:
             share.set_limits(self._limits.of(share.user, roles))
 
     def leave(self, share: Share) -> None:
-        """A connection of a user is over."""
+        """Take back a connection of a user."""
         share[_CONNECTIONS].give_back(1)
 
     def _forget(self, share: Share) -> None:
@@ -231,7 +209,7 @@ class Quotas:
             self._keep(share)
 
     def set_total(self, resource: Resource, total: int) -> None:
-        """Have so much of a resource from now on. What users hold they keep."""
+        """Set the total of a resource; what users hold they keep."""
         self.wholes[resource].set_total(total)
 
     def _keep(self, share: Share) -> None:
@@ -243,10 +221,7 @@ class Quotas:
             rates[share.user] = rate
 
     def adopt(self, limits: QuotaLimits) -> None:
-        """Let other limits apply from now on. What is held is kept, also what is more than may be held now.
-
-        About 1 µs a user, as users with the same roles have the same limits.
-        """
+        """Let other limits apply from now on; what is held is kept. About 1 µs a user."""
         self._limits = limits
         of_roles: dict[frozenset[str], SetLimits] = {}
         for user, share in self._shares.items():
@@ -257,7 +232,7 @@ class Quotas:
             share.set_limits(found)
 
     def statistics(self) -> dict[str, WholeStatistics]:
-        """Return, by resource, what there is, what users hold, and how often they were refused."""
+        """Return, by resource, what there is, what users hold, and how many refusals there were."""
         return {
             resource.value: WholeStatistics(whole.total, whole.total - whole.free, whole.refused_total)
             for resource, whole in self.wholes.items()
@@ -269,13 +244,7 @@ class Quotas:
         return self._held_back_total + sum(share.rate.held_back_total for share in self._shares.values())
 
     def largest(self, most: int) -> list[ShareStatistics]:
-        """Return what users hold: those who have the largest part of something, and the rest of them together.
-
-        About 1 µs a user.
-
-        Args:
-            most: How many are shown by themselves.
-        """
+        """Return the users that hold the largest part of something, and the others together. About 1 µs a user."""
         weights: list[tuple[float, str]] = []
         refused = 0
         held_back_s = 0.0
@@ -292,7 +261,6 @@ class Quotas:
         return shown
 
     def _rest(self, shown: list[ShareStatistics], refused: int, held_back_s: float) -> ShareStatistics:
-        """Return what those have together who are not shown; the numbers are of all."""
         held: dict[str, int] = {}
         for resource, whole in self.wholes.items():
             amount = whole.total - whole.free - sum(one.held.get(resource.value, 0) for one in shown)

@@ -1,33 +1,15 @@
 """`Usage`: what one user holds of one resource; `Whole`: what the hub has of it.
 
-```
-Whole   [ alice holds ██████ | bob holds ██ | free ░░░░░░░░ ]
-                                               └─ carol may hold a fair part of it
-```
+A user with a limit may hold that much, while there is any. With n users who hold something of it, this one among them,
+a user without a limit may hold at most (free + what they hold) / (n + 1). This is the rule of dbus-broker
+(`user_charge_check` in `src/util/user.c`, `A(users) = users + 1`). It promises: **whatever n - 1 others do, a user can
+hold the whole divided by n * (n + 1)**; and alone they can hold half of it, so that the next one finds something.
 
-A user for whom a limit is set may hold that much, while there is any. For all others: with n users who hold something
-of it, himself among them, a user may hold at most
-
-    (free + what he holds) / (n + 1)
-
-This is the rule by which dbus-broker shares out what a user has among those who send to him (`user_charge_check` in its
-`src/util/user.c`, with its allocator `A(users) = users + 1`); here it shares out what the hub has. From it follows what
-everybody is promised: **whatever n - 1 others do, in whatever order they come and go, a user can hold the whole divided
-by n * (n + 1)**; and alone he can hold half of it, so that whoever comes next finds something.
-
-*Proof.* Any m users hold at most m / (m + 1) of the whole W. This is so while nobody holds anything, and giving back
-never breaks it. Let one of n users take something, so that he holds u then, and let s be what some m - 1 others hold.
-By assumption s <= W (m - 1) / m; by the rule u <= (W - s) / (n + 1) <= (W - s) / (m + 1), since m <= n. Thus
-s + u <= (m s + W) / (m + 1) <= W m / (m + 1). So n - 1 others leave W / n free at least, of which a user is granted one
-part of n + 1. (Numbers are whole: the promise is rounded down.)
-
-What users hold who have a limit of their own, and what was added without asking (`add`), is not there to be shared out:
-with V of it the others are promised (W / n - V) / (n + 1).
-
-Owner: `hub.quotas.quotas`, through the user's share. Invariants: `free` of a whole is its total less what all usages of
-it hold; `sharers` is the number of those that hold something and have no limit. Cost: O(1), half a microsecond.
-
-Not here: which limit applies (`hub.quotas.limits`), what happens at a refusal (each who asks).
+*Proof.* Any m users hold at most m / (m + 1) of the whole W: true while nothing is held, and giving back keeps it so.
+Let one of n users take something, so that they hold u, and let s be what some m - 1 others hold. By assumption s <= W
+(m - 1) / m; by the rule u <= (W - s) / (n + 1) <= (W - s) / (m + 1), since m <= n. Thus s + u <= (m s + W) / (m + 1) <=
+W m / (m + 1). So n - 1 others leave W / n free at least. What users with a limit hold, and what was added without
+asking (`add`), say V, is not shared out: the others are promised (W / n - V) / (n + 1).
 """
 
 from __future__ import annotations
@@ -37,16 +19,9 @@ from collections.abc import Callable
 from hub.errors import CloseCode, RejectedError
 from hub.quotas.resource import Resource
 
-__all__ = ["Usage", "Whole"]
-
 
 class Whole:
-    """What the hub has of one resource.
-
-    Args:
-        resource: Which.
-        total: How much there is.
-    """
+    """What the hub has of one resource."""
 
     __slots__ = ("free", "refused_total", "resource", "sharers", "total")
 
@@ -61,19 +36,19 @@ class Whole:
         self.refused_total = 0
 
     def set_total(self, total: int) -> None:
-        """Have so much from now on. What users hold they keep."""
+        """Set the total; what users hold they keep."""
         self.free += total - self.total
         self.total = total
 
 
 class Usage:
-    """What one user holds of one resource, over all his connections.
+    """What one user holds of one resource, over all connections.
 
     Args:
-        whole: What he takes it from.
-        user: His name.
-        limit: Most that he may hold; None for a fair part.
-        on_empty: Called whenever he holds nothing of it any more.
+        whole: What it is taken from.
+        user: The name.
+        limit: Most that may be held; None for a fair part.
+        on_empty: Called whenever nothing is held any more.
     """
 
     __slots__ = ("_on_empty", "held", "limit", "refused_total", "user", "whole")
@@ -90,7 +65,7 @@ class Usage:
 
     @property
     def most(self) -> int:
-        """How much he may hold now. It may be less than he holds, as others have come since he took it."""
+        """How much may be held now; less than is held, if others have come since."""
         whole = self.whole
         if self.limit is not None:
             return min(self.limit, self.held + max(0, whole.free))
@@ -98,11 +73,11 @@ class Usage:
 
     @property
     def room(self) -> int:
-        """How much more he may take now."""
+        """How much more may be taken now."""
         return max(0, self.most - self.held)
 
     def take(self, amount: int) -> bool:
-        """Take so much more, if he may hold it; return whether he does. A refusal is counted."""
+        """Take so much more, if it may be held; return whether it may. A refusal is counted."""
         whole, held = self.whole, self.held
         if held and self.limit is None:  # as `most` and `add`, with two calls less for each message that waits
             if (held + amount) * (whole.sharers + 1) <= whole.free + held:
@@ -118,7 +93,7 @@ class Usage:
         return False
 
     def fits(self, amount: int) -> bool:
-        """Tell whether they may hold so much more now; a refusal is counted."""
+        """Return whether so much more may be held; a refusal is counted."""
         if amount <= self.room:
             return True
         self.refuse()
@@ -130,7 +105,7 @@ class Usage:
         self.whole.refused_total += 1
 
     def add(self, amount: int) -> None:
-        """Take so much more, whatever he may hold: where he, or somebody else, is owed it."""
+        """Take so much more in any case, as it is owed to somebody."""
         if not amount:
             return
         whole = self.whole
@@ -140,7 +115,7 @@ class Usage:
         whole.free -= amount
 
     def give_back(self, amount: int) -> None:
-        """Hold so much less. It was taken or added before."""
+        """Hold so much less."""
         if not amount:
             return
         whole = self.whole
@@ -152,7 +127,7 @@ class Usage:
             self._on_empty()
 
     def set_limit(self, limit: int | None) -> None:
-        """Let another limit apply from now on; what he holds he keeps."""
+        """Let another limit apply from now on; what is held is kept."""
         if self.held:
             self.whole.sharers += (limit is None) - (self.limit is None)
         self.limit = limit
@@ -161,22 +136,22 @@ class Usage:
         """Take so much more.
 
         Raises:
-            RejectedError: He may not hold it.
+            RejectedError: It may not be held.
         """
         if not self.take(amount):
             raise self.rejection(amount)
 
     def check(self, amount: int) -> None:
-        """See to it that he may take so much more; `add` takes it then.
+        """Check that so much more may be taken; `add` takes it then.
 
         Raises:
-            RejectedError: He may not hold it.
+            RejectedError: It may not be held.
         """
         if not self.fits(amount):
             raise self.rejection(amount)
 
     def rejection(self, amount: int) -> RejectedError:
-        """Return why so much more was refused: the resource, the limit, and who has it."""
+        """Return the error of a refusal: the resource, the limit, and the user."""
         whole = self.whole
         if self.limit is not None and self.held + amount > self.limit:
             cause = f"the limit for this user is {self.limit}"

@@ -1,14 +1,11 @@
-"""`Directed`: what one hub of the mesh asks another one, by its id: `$hub/at/ID/what`.
+"""`Directed`: questions of one hub of the mesh to another, by its id: `$hub/at/ID/what`.
 
 ```
 the hub that asks ─▶ hub on the way: pass_on ─▶ ... ─▶ the hub with that id: answer ─▶ back by the same way
 ```
 
 Only hubs ask in this way, for those behind them. What a client may ask, its own hub decides before; what a link may
-bring and take, each hub on the way: it writes that into the question (`pass_on`).
-
-Owner: the core. Cost: a split of the target, and what the functions cost. Not here: which way leads there, what is
-pending, time-outs (`hub.requests.requests`); what is asked (`peers`).
+bring and take, each hub on the way writes into the question (`pass_on`).
 """
 
 from __future__ import annotations
@@ -22,26 +19,22 @@ from hub.handler import Handler
 from hub.request_frame import FLAG_NAMED, Request, Status, as_bytes
 from hub.topics import RESERVED
 
-__all__ = ["AT", "Answer", "Directed", "Questions", "is_directed", "target_at"]
-
-AT = RESERVED + "at/"
-"""The beginning of what another hub is asked."""
+AT = RESERVED + "at/"  # The beginning of what another hub is asked
 
 _AT = AT.encode()
 _ID_DIGITS = 32
 
-Answer = Callable[[Status, bytes], object]
-"""Takes the status of the answer, and its value in msgpack."""
+Answer = Callable[[Status, bytes], object]  # Takes the status of the answer, and its value in msgpack
 
 
 class Questions(NamedTuple):
     """How one kind of question is treated. What raises `RejectedError` is answered with its text."""
 
+    # Called with the link over which it was asked, the value in msgpack, and the callback for the answer
     answer: Callable[[Handler, bytes, Answer], object]
-    """Answers, now or later: gets the link over which it was asked, and the value in msgpack."""
 
+    # Called with the handler that asks, the link that leads on, and the value; returns the value that goes on
     pass_on: Callable[[Handler, Handler, bytes], bytes]
-    """Returns the value that goes on: gets whoever asks, the link that leads on, and the value as it came."""
 
 
 class Directed:

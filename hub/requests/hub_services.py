@@ -1,14 +1,8 @@
-"""`HubServices`: what the hub itself answers, under `$hub/`.
+"""`HubServices`: requests that the hub itself answers, under `$hub/`.
 
 Each target has a function. It takes the handler that asks and the value of its request, and returns the answer's value,
-or a `Later` where that takes more than a turn, or raises a `HubError` whose text is the reason of the failure; a
-`RequestError` says its status, too.
-
-What changes the hub, or tells of others, is for admins: for whoever has the right, and where there are no rights for
-everybody.
-
-Owner: the core. Cost: what the functions cost; how many values they get in one turn is bounded, so that nobody holds up
-the others by asking. Not here: who else answers requests (`hub.requests.services`).
+or a `Later` if that takes more than a turn, or raises a `HubError` with the reason (a `RequestError` with its status).
+Services that change the hub, or tell of others, are for admins; in a hub without rights everybody is one.
 """
 
 from __future__ import annotations
@@ -26,15 +20,13 @@ from hub.request_frame import Request, Status, as_bytes
 
 
 class Later:
-    """One answer."""
+    """An answer that is given in a later turn."""
 
     __slots__ = ("_then", "error", "value")
 
     def __init__(self) -> None:
-        self.value: Any = None
-        """What was answered; without a meaning where there is an error."""
-        self.error: HubError | None = None
-        """Why there is no value."""
+        self.value: Any = None  # What was answered; without a meaning where there is an error
+        self.error: HubError | None = None  # Why there is no value
         self._then: Callable[[], object] | None = None
         """Called once it is there, in that turn. Whoever asks sets it before."""
 
@@ -58,15 +50,14 @@ class Later:
             act()
 
 
+# Most values to the hub itself in one frame, and in one turn: an answer may be a thousand names (1 ms)
 VALUES_LIMIT = 16
-"""Most values to the hub itself in one frame, and in one turn: an answer may be a list of a thousand names (1 ms)."""
 
 
-Function = Callable[[Handler, Any], Any]
-"""Answers a value, of the handler that asks, with a value, or with a `Later`."""
+Function = Callable[[Handler, Any], Any]  # Answers a value, of the handler that asks, with a value, or with a `Later`
 
+# Takes status, values and flags of the answer to all requests of a frame: if one fails, all do
 Reply = Callable[[Status, bytes, int], object]
-"""Takes status, values and flags of the answer to all requests of a frame: if one fails, all do."""
 
 
 def is_admin(handler: Handler) -> bool:
@@ -99,13 +90,13 @@ class HubServices:
         self._when_gone: list[Callable[[Handler], object]] = []
 
     def add(self, target: str, function: Function, *, for_admins: bool = False, judges_itself: bool = False) -> None:
-        """Let a function answer what is asked of a target.
+        """Add a service.
 
         Args:
             target: The whole topic.
             function: Answers.
-            for_admins: Whoever else asks is refused.
-            judges_itself: Nobody needs a grant to ask this: the function refuses by other grants.
+            for_admins: Only admins are answered.
+            judges_itself: No grant is needed to ask this: the function rejects by other grants.
         """
         self._services[target] = _Service(function, for_admins, judges_itself)
 
@@ -132,16 +123,16 @@ class HubServices:
         ]
 
     def when_gone(self, act: Callable[[Handler], object]) -> None:
-        """Tell a service that keeps something for those who ask, when one of them has left."""
+        """Call `act` with each handler that leaves, for a service that keeps something for those who ask."""
         self._when_gone.append(act)
 
     def forget(self, handler: Handler) -> None:
-        """Tell those services that a handler has left."""
+        """Note that a handler has left."""
         for act in self._when_gone:
             act(handler)
 
     def begin_turn(self) -> None:
-        """Let as many values as ever be answered again, as a turn begins."""
+        """Give a whole share of values, as a turn begins."""
         self._left = VALUES_LIMIT
 
     def answer(self, handler: Handler, request: Request, reply: Reply) -> None:
@@ -184,7 +175,6 @@ def _answer(function: Function, handler: Handler, request: Request, reply: Reply
 
 
 def _give(reply: Reply, request: Request, results: list[Any]) -> None:
-    """Answer with values that are all there; where one has failed, with the first reason."""
     try:
         answers = [encode_value(_value(result)) for result in results]
     except (HubError, ValueError) as error:
@@ -205,7 +195,6 @@ def _value(result: Any) -> Any:
 
 
 def _values(request: Request) -> list[Any]:
-    """Return the values that are asked, also if they are in shared memory."""
     plain = as_bytes(request) if request.flags & FLAG_SHARED else request
     if plain is None:
         raise ValueError("the values are not there any more")

@@ -9,48 +9,32 @@ requester's ids            ids issued to the service          every 10 ms
 ```
 
 A frame of requests, or a part of it at one service, is one `Block` until the last of its requests is answered. It
-stands in three places: in the map (`Spans`) of the requester, in that of the service, and in the bucket of what is due
-at the same time. Both sides (`Participant`) know it by where it begins: requests that came alone in a dictionary,
-the others in order of their first id. Requests of a block may be answered one by one: then `answered` says which.
+stands in the map (`Spans`) of the requester, in that of the service, and in the bucket of what is due at the same time;
+only `Block.enter` and `Block.leave` write there. Ids of pending requests never overlap on either side. Requests that
+came alone are found in a dictionary, the others in order of their first id.
 
-Owner: `hub.requests.requests`. Only `Block.enter` and `Block.leave` write into the three places and count what each
-side has pending, so that these never tell different things; all else reads them.
-
-Invariants: what is pending of one requester never overlaps in its ids, nor what is pending at one service in the ids
-that it was issued; a block stands in all three places, or is settled (`left` is 0).
-
-Cost: a request that came alone is a dictionary hit in each map; a block of several O(log n) for the frame, not for the
-request. What is answered out of a block costs a byte per request of it, once.
-
-`_block.pyx` is the compiled twin of `PureBlock`, of 80 bytes instead of 190, and unknown to the garbage collector,
-which looks for 0.3 s through a million of these. `Block` is the twin where it is built.
-
-Not here: who gets what (`hub.requests.requests`), who serves what (`hub.requests.services`).
+`_block.pyx` is the compiled twin of `PureBlock`, of 80 bytes instead of 190, and unknown to the garbage collector.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
+from heapq import heappop, heappush
 from typing import TypeAlias
 
 from sortedcontainers import SortedDict
 
+from hub.batch import value_ends
+from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH, KIND_MESSAGES, Frame
 from hub.handler import Handler
 from hub.quotas.resource import Resource
 from hub.quotas.usage import Usage
-from hub.request_frame import TRANSACTIONS, Reply, Request
-
-__all__ = ["Block", "Deadlines", "OwnService", "Participant", "PureBlock", "Spans"]
-import math
-from heapq import heappop, heappush
-
-from hub.batch import value_ends
-from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH, KIND_MESSAGES, Frame
-from hub.request_frame import Status
+from hub.request_frame import TRANSACTIONS, Reply, Request, Status
 
 
 class AnswerRun:
-    """Some requests in a row of one requester, which are answered together."""
+    """Consecutive requests of one requester that are answered together."""
 
     __slots__ = ("asker", "count", "first", "place")
 
@@ -96,11 +80,7 @@ class AnswerRuns:
 
 
 def cut_values(reply: Reply, pieces: list[tuple[int, int]]) -> list[tuple[bytes, int]] | None:
-    """Return values and flags for each piece of a reply.
-
-    Args:
-        reply: With or without BATCH.
-        pieces: Place of the first value of each, and how many.
+    """Return values and flags for each piece (place of the first value, and how many) of a reply.
 
     Returns:
         None if the values cannot be told apart.
@@ -125,15 +105,14 @@ def cut_values(reply: Reply, pieces: list[tuple[int, int]]) -> list[tuple[bytes,
     ]
 
 
-BUCKET_MS = 10
-"""How exact a time-out is, ms: a tenth of the shortest one that anybody sets, and 100 wake-ups a second at most."""
+BUCKET_MS = 10  # Exactness of a time-out: a tenth of the shortest one in use, and 100 wake-ups a second at most
 
 
 class Deadlines:
     """Buckets of blocks.
 
     Args:
-        wake_at: Called with a time, ms, at which `take` is to be called; a later call takes the place of an earlier.
+        wake_at: Called with a time, ms, at which `take` is due; it replaces the time of the call before.
     """
 
     __slots__ = ("_armed", "_buckets", "_numbers", "_wake_at")
@@ -165,12 +144,7 @@ class Deadlines:
         return None if math.isinf(self._armed) else int(self._armed) * BUCKET_MS
 
     def take(self, now_ms: int, most: int) -> list[Block]:
-        """Take blocks that are due out of their buckets, and ask for the rest later. The caller settles them.
-
-        Args:
-            now_ms: The time now, ms.
-            most: As many as one turn may take.
-        """
+        """Take at most so many blocks that are due; `wake_at` is called for the others. The caller settles them."""
         taken: list[Block] = []
         self._armed = math.inf
         while self._numbers:
@@ -194,9 +168,9 @@ class Deadlines:
 
 _MASK = TRANSACTIONS - 1
 
+# Answers a frame of requests, now or later: gets the handler that asks, the frame, and what takes a reply to so many of
+# them, with the requester's own ids. It answers each exactly once.
 OwnService: TypeAlias = Callable[[Handler, Request, Callable[[Reply, int], object]], object]
-"""Answers a frame of requests, now or later: gets who asks, the frame, and what takes a reply to so many of them, with
-the requester's own ids. It answers each exactly once."""
 
 
 class PureBlock:
@@ -208,22 +182,17 @@ class PureBlock:
 
     responder: Participant
 
-    first: int
-    """Transaction id of the first, as the requester has it."""
+    first: int  # Transaction id of the first, as the requester has it
 
-    issued: int
-    """The same, as the service has it: the first of the ids that the hub has issued to it for them."""
+    issued: int  # The same, as the service has it
 
     count: int
 
-    left: int
-    """How many of them are pending; 0 when the block is settled."""
+    left: int  # How many of them are pending; 0 when the block is settled
 
-    answered: bytearray | None
-    """A byte for each, 1 for those that are not pending; None while all are."""
+    answered: bytearray | None  # A byte for each, 1 for those that are not pending; None while all are
 
-    bucket: dict[PureBlock, None]
-    """What is due at the same time; the block is in it until it is settled or due."""
+    bucket: dict[PureBlock, None]  # Blocks due at the same time; it is in it until it is settled or due
 
     def __init__(  # noqa: PLR0913, PLR0917 -- made for each request: by place is quicker than by name
         self,
@@ -254,7 +223,7 @@ class PureBlock:
         self.bucket[self] = None
 
     def leave(self) -> None:
-        """Take the block out of all three places: it is settled. This does no harm if it was settled before."""
+        """Take the block out of all three places: it is settled; no harm if it was settled before."""
         left = self.left
         if not left:
             return
@@ -272,7 +241,7 @@ class PureBlock:
             bucket.clear()  # a dictionary that was large keeps its room otherwise
 
     def pending(self, start: int = 0, stop: int | None = None) -> list[tuple[int, int]]:
-        """Return where what is pending begins and ends, within places `start` to `stop` of the block."""
+        """Return where pending requests begin and end, within places `start` to `stop` of the block."""
         stop = self.count if stop is None else stop
         answered = self.answered
         if answered is None:
@@ -286,7 +255,7 @@ class PureBlock:
         return found
 
     def settle(self, start: int, stop: int) -> list[tuple[int, int]]:
-        """Take note that the places `start` to `stop` are answered; return which of them were pending."""
+        """Note that the places `start` to `stop` are answered; return which of them were pending."""
         if self.answered is None:
             if stop - start == self.count:
                 self.leave()
@@ -305,7 +274,7 @@ class PureBlock:
         return fresh
 
     def part(self, start: int, stop: int) -> None:
-        """Make two blocks of this one: what stands before `start`, and what stands from `stop` on.
+        """Make two blocks: what stands before `start`, and what stands from `stop` on.
 
         The ids between are not pending, and the requester uses them again.
         """
@@ -325,13 +294,13 @@ class PureBlock:
 
 
 try:
-    from hub.requests._block import Block
+    from hub.requests._block import Block as Block  # noqa: PLC0414 -- exported
 except ImportError:  # not built: no compiler was there
     Block = PureBlock  # type: ignore[misc]
 
 
 class Participant:
-    """A handler in both of its parts: as one that asks, and as one that serves."""
+    """A handler as one that asks, and as one that serves."""
 
     __slots__ = (
         "asked",
@@ -351,33 +320,23 @@ class Participant:
 
     is_link: bool
 
-    asked: Spans
-    """What it has asked and has no answer to, by its own ids."""
+    asked: Spans  # Its pending requests, by its own ids
 
     asked_requests: int
-    """How many requests these are."""
 
-    owed: Spans
-    """What it is to answer, by the ids that the hub has issued to it."""
+    owed: Spans  # What it is to answer, by the ids that the hub has issued to it
 
     owed_requests: int
-    """How many requests these are."""
 
-    issued_total: int
-    """How many ids it was issued so far; the next one is that, modulo 2^32."""
+    issued_total: int  # How many ids it was issued; the next one is that, modulo 2^32
 
-    served: dict[str, int]
-    """Prefix → how often it said that it serves it; kept by `hub.requests.services`."""
+    served: dict[str, int]  # Prefix → how often it serves it; kept by `hub.requests.services`
 
-    own: OwnService | None
-    """What answers in its place, if it is a service of this process that does so without being sent requests."""
+    own: OwnService | None  # Answers in its place, if it is a service of this process
 
-    usage: Usage | None
-    """What its user has pending, over all his handlers; `hub.requests.requests` charges it for what this one has asked.
-    None where nobody is charged."""
+    usage: Usage | None  # Pending requests of its user; None where nothing is charged
 
-    gone: bool
-    """True once its handler has left: it gets no further request, and what is pending is settled in steps."""
+    gone: bool  # Its handler has left: it gets no further request, and what is pending is settled in steps
 
     def __init__(self, handler: Handler) -> None:
         self.handler = handler
@@ -393,7 +352,7 @@ class Participant:
         self.gone = False
 
     def take_ids(self, count: int) -> int:
-        """Return the first of so many ids in a row that no pending request at this service has."""
+        """Return the first of so many consecutive ids that no pending request at this service has."""
         while True:
             first = self.issued_total & _MASK
             if first + count > TRANSACTIONS:  # a block does not go over the end
@@ -413,8 +372,7 @@ class Spans:
 
     __slots__ = ("_ranges", "singles")
 
-    singles: dict[int, Block]
-    """Blocks of one request, by their id."""
+    singles: dict[int, Block]  # Blocks of one request, by their id
 
     def __init__(self) -> None:
         self.singles = {}
@@ -464,7 +422,6 @@ class Spans:
         return end <= TRANSACTIONS or self.singles.keys().isdisjoint(range(end - TRANSACTIONS))
 
     def _overlaps(self, first: int, count: int) -> Iterator[tuple[Block, int, int]]:
-        """Yield the blocks of several that have one of these ids, with the places in them."""
         found = self.covering(first)
         if found is not None:
             block, place = found

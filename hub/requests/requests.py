@@ -7,14 +7,9 @@ requester ── ask ──▶ services or names: one of them ── post ──
     └──── post ─── reply  ◀───────────────────────────────── answer ┘
 ```
 
-Owner: the core. Plain and synchronous: times are arguments, and what is due is asked for through `wake_at`. Invariants:
-every request that is taken is pending or was answered, once; only the service that was chosen can answer it, or the
-link that leads to it.
-
-Cost: a request that came alone costs a few dictionary hits each way; a batch costs about the same as one. Whoever
-leaves costs what it had asked, and was asked: a share each turn.
-
-Not here: frames (`hub.request_frame`), waiting for an outlet (`hub.waiting`), sockets and the clock (`peers`).
+Every request that is taken is pending or was answered, once; only the service that was chosen can answer it, or the
+link that leads to it. Times are arguments, and `wake_at` is called for what is due. A batch costs about as much as one
+request. What a handler that leaves had asked, and was asked, is settled a share each turn.
 """
 
 from __future__ import annotations
@@ -48,21 +43,14 @@ from hub.turn import Turn
 class RequestStatistics(NamedTuple):
     """Requests at one moment. Totals count from the start of the hub, in requests, not in frames."""
 
-    services: int
-    """How many prefixes are served, here or at peer hubs."""
+    services: int  # How many prefixes are served, here or at peer hubs
     pending: int
-    asked_total: int
-    """Requests that were taken from clients and links, without refused ones."""
-    answered_total: dict[str, int]
-    """Requests that were answered, by status."""
-    abandoned_total: int
-    """Requests whose requester left before the answer."""
-    duplicate_total: int
-    """Requests that were refused because their transaction id was pending."""
-    late_total: int
-    """Replies that came when their request was not pending any more."""
-    unasked_total: int
-    """Replies to what the service was never asked."""
+    asked_total: int  # Requests that were taken from clients and links, without refused ones
+    answered_total: dict[str, int]  # Requests that were answered, by status
+    abandoned_total: int  # Requests whose requester left before the answer
+    duplicate_total: int  # Requests that were refused because their transaction id was pending
+    late_total: int  # Replies that came when their request was not pending any more
+    unasked_total: int  # Replies to what the service was never asked
     refused_total: int
     """Requests of those that may not ask, and replies with a status that only the hub itself may give."""
 
@@ -99,50 +87,44 @@ class RequestCounters:
 
 _RESERVED = RESERVED.encode()
 
-_EXPIRED_PER_TURN = 2_000
-"""Blocks that are answered with a time-out in one turn: about 10 ms."""
+_EXPIRED_PER_TURN = 2_000  # Blocks that time out in one turn: about 10 ms
 
+# Blocks of a handler that left which are settled together, so that answers to one requester travel as one frame
 _LEAVING_AT_ONCE = 100
-"""Blocks of whoever has left that are settled together, so that answers to one requester travel as one frame."""
 
-_PENDING_BYTES = 500
-"""How much memory a pending request takes that came alone, bytes."""
+_PENDING_BYTES = 500  # Memory of a pending request that came alone
 
-_CHARGED_TOGETHER = 256
-"""Memory is charged for pending requests once for about so many of them, by the ids that a service gets."""
+_CHARGED_TOGETHER = 256  # Memory is charged once for about so many pending requests, by the ids that a service gets
 
+# How much less time a request has behind each link that it crosses: the hub nearest to the service gives up first, and
+# a request that goes around while hubs know different graphs comes to an end
 _LESS_PER_LINK_MS = 10
-"""How much less time a request has behind each link that it crosses: the hub that is nearest to the service is the one
-that gives up, and a request that goes around while hubs know different graphs comes to an end."""
 
 _SERVICE_STATUSES = (Status.OK, Status.FAILED)
 _KNOWN_STATUSES = frozenset(map(int, Status))
 
 
-def _nowhere(_: bytes) -> None:
-    """Stand in where there is no mesh."""
+def _nowhere(_: bytes) -> None: ...
 
 
 class Refused(NamedTuple):
-    """What the sender of a frame is told when some of it was refused without an answer."""
+    """Why some requests or replies of a frame were rejected without an answer."""
 
     code: int
     text: str
-    requests: int
-    """How many requests or replies it is about."""
+    requests: int  # How many requests or replies it is about
 
 
 class Requests:
     """What is asked, by whom and of whom.
 
     Args:
-        turn: Gives the steps in which what those have left who are gone is settled (`go_on`).
-        wake_at: Called with a time, ms, at which `expire` is to be called; a later call takes the place of an earlier
-            one.
+        turn: Gives the steps in which requests of handlers that have left are settled (`go_on`).
+        wake_at: Called with a time, ms, at which `expire` is due; it replaces the time of the call before.
         limits: How much may be pending, and for how long.
         services_allowed: How many different prefixes one handler may serve.
-        memory: Is charged for what is pending.
-        owner_of: Says whose a service name is, which stands there as on the wire.
+        memory: Is charged for pending requests.
+        owner_of: Returns the owner of a service name as it stands on the wire.
         hub_services: What the hub itself answers.
         hub: The id of this hub.
         way_to: Returns how far away another hub of the mesh is, and the link that leads there; None for nowhere.
@@ -189,12 +171,12 @@ class Requests:
     # Services.
 
     def serving(self, handler: Handler, prefixes: list[str]) -> Iterator[None]:
-        """Let a handler serve each prefix, all or none, in steps: many prefixes at once would hold up a turn.
+        """Let a handler serve each prefix, all or none, in steps; errors come with the first step.
 
         A prefix that is served twice must be taken back twice. The rest is dropped when the handler leaves.
 
         Raises:
-            ClosedError: The handler has left. This and the others come with the first step.
+            ClosedError: The handler has left.
             InvalidTopicError: One of them is no prefix.
             RejectedError: One is the hub's own, or not granted; there would be too many, or this kind of handler cannot
                 serve. What a peer hub may take of what it announces is served all the same.
@@ -214,18 +196,15 @@ class Requests:
     def serve_here(self, handler: Handler, prefix: str, service: OwnService) -> None:
         """Let a service of this process answer, with a handler of its own.
 
-        It is found as others are, here and from other hubs, but it is called at once, it learns who asks, and its
-        requests are never pending.
-
-        Raises:
-            InvalidTopicError, RejectedError: As `serving`.
+        It is found as others are, here and from other hubs, but it is called at once, learns who asks, and its requests
+        are never pending. Errors are those of `serving`.
         """
         for _ in self.serving(handler, [prefix]):
             pass
         self._participant(handler).own = service
 
     def prefixes_served(self) -> list[str]:
-        """Return what is served, here or at other hubs; in no order."""
+        """Return the prefixes that are served here or at other hubs, in no order."""
         return self._services.prefixes()
 
     def who_serves(self, prefix: str) -> Serving:
@@ -248,7 +227,7 @@ class Requests:
         self._services.tell(far_side, on_change)
 
     def changing(self, far: FarHub, added: list[str], removed: list[str]) -> Iterator[None]:
-        """Another hub of the mesh serves other prefixes than before: a step whenever one is asked for."""
+        """Change the prefixes that another hub of the mesh serves, in steps."""
         return self._services.changing(far, added, removed)
 
     def _link_to(self, hub: bytes) -> tuple[int, Participant] | None:
@@ -258,15 +237,10 @@ class Requests:
     # Requests.
 
     def ask(self, handler: Handler, request: Request, now_ms: int) -> Refused | None:
-        """Pass a request on, or answer it with a status; `request` is the requester's, with its own ids.
-
-        Args:
-            handler: The one that asks.
-            request: One frame.
-            now_ms: The time now, ms.
+        """Pass a request, with the requester's own ids, on, or answer it with a status.
 
         Returns:
-            Why it was refused without an answer, None if it was not.
+            Why it was rejected without an answer, or None.
         """
         count = request.requests
         if handler.closed:
@@ -303,8 +277,8 @@ class Requests:
     def _not_granted(self, handler: Handler, request: Request) -> str:
         """Return why a handler may not ask that; empty if it may. An admin may ask the hub itself everything.
 
-        What one hub asks another is no matter of rights to ask: hubs may, and nobody else. Nor is what a service of the
-        hub itself judges by other grants.
+        What one hub asks another needs no right to ask: hubs may, and nobody else. Nor does what a service of the hub
+        judges by other grants.
         """
         rights = handler.rights
         if rights is None or rights.may_ask(request.target, as_peer=handler.is_peer) or is_directed(request):
@@ -315,7 +289,6 @@ class Requests:
         return not_granted(rights, handler.acts.requesting, request.target.decode(errors="replace")).text
 
     def _reply_itself(self, asker: Participant, request: Request, status: Status, values: bytes, flags: int) -> None:
-        """Give the answer of the hub itself, at once or in a later turn."""
         if status is Status.NOT_ALLOWED:
             self.on_not_allowed(
                 asker.handler,
@@ -325,7 +298,6 @@ class Requests:
         self._reply(asker, Reply(request.first, status, values, flags), request.requests)
 
     def _ask_one(self, asker: Participant, request: Request, count: int, now_ms: int) -> None:
-        """Find who answers, and pass the request on."""
         responder: Participant | None
         try:
             if request.flags & FLAG_NAMED:
@@ -372,7 +344,6 @@ class Requests:
         self._reply(asker, Reply(first, status, value), 1)
 
     def _pass_to(self, responder: Participant, asker: Participant, request: Request, count: int, now_ms: int) -> None:
-        """Pass a request on to who is to answer it, and take note that it is pending."""
         timeout_ms = min(request.timeout_ms or self._timeout_ms, self._timeout_max_ms)
         if asker.is_link:
             timeout_ms = max(1, timeout_ms - _LESS_PER_LINK_MS)
@@ -409,11 +380,7 @@ class Requests:
     # Replies.
 
     def answer(self, handler: Handler, reply: Reply) -> Refused | None:
-        """Pass a reply on to whoever asked; `reply` is the service's, with the hub's ids.
-
-        Returns:
-            What is wrong with it, None if nothing is.
-        """
+        """Pass a service's reply, with the hub's ids, on to the requester; return what is wrong with it, or None."""
         status, count = reply.status, reply.requests
         if status not in (_KNOWN_STATUSES if handler.is_link else _SERVICE_STATUSES):
             self.counters.refused += count
@@ -435,7 +402,7 @@ class Requests:
         return self._answer_many(participant, reply, count)
 
     def _answer_many(self, participant: Participant, reply: Reply, count: int) -> Refused | None:
-        """Pass on what is pending of so many replies in a row: to each requester, those to its own requests."""
+        """Pass on the pending ones of so many replies in a row: to each requester, those to its own requests."""
         runs = AnswerRuns()
         for place, block, start, stop in _blocks(participant, reply.first, count):
             for begin, end in block.settle(start, stop):
@@ -459,13 +426,11 @@ class Requests:
         return refused
 
     def _settle(self, asker: Participant, count: int) -> None:
-        """Take note that so many requests of somebody are pending no longer."""
         self._pending -= count
         if asker.usage is not None:
             asker.usage.give_back(count)
 
     def _unpended(self, participant: Participant, first: int, count: int, settled: int) -> Refused | None:
-        """Count the replies that nobody waits for; return what the service is told of them."""
         lost = count - settled
         if not lost:
             return None
@@ -476,7 +441,6 @@ class Requests:
         return _unasked(lost)
 
     def _reply(self, asker: Participant, reply: Reply, count: int) -> None:
-        """Give a requester its answer."""
         handler = asker.handler
         if handler.post(reply):
             self.counters.answered[reply.status] += count
@@ -497,7 +461,7 @@ class Requests:
 
     @property
     def next_due_ms(self) -> int | None:
-        """Return when something is due next; None if nothing is pending."""
+        """Time at which something is due next; None if nothing is pending."""
         return self._deadlines.next_due_ms
 
     def expire(self, now_ms: int) -> None:
@@ -522,11 +486,11 @@ class Requests:
 
     @property
     def is_busy(self) -> bool:
-        """Return whether `go_on` has something to do."""
+        """Whether `go_on` has something to do."""
         return bool(self._leaving)
 
     def go_on(self) -> None:
-        """Settle what handlers that are gone have left behind, as much of it as this turn has steps for."""
+        """Settle requests of handlers that have left, as many as this turn has steps for."""
         while self._leaving and self._turn.step():
             participant, blocks = self._leaving[0]
             if not self._services.forget(participant, self._turn):
@@ -539,7 +503,6 @@ class Requests:
                 self._leaving.popleft()
 
     def _settle_left(self, participant: Participant, blocks: list[Block]) -> None:
-        """Drop what a handler that has left had asked; answer what was asked of it."""
         owed: list[Block] = []
         for block in blocks:
             if block.responder is participant:
@@ -551,7 +514,6 @@ class Requests:
         self._fail_all(owed, Status.RESPONDER_GONE, "the service was lost before it answered")
 
     def _fail_all(self, blocks: list[Block], status: Status, text: str) -> None:
-        """Settle blocks by answering them with a status."""
         runs = AnswerRuns()
         for block in blocks:
             if block.left:
@@ -596,8 +558,7 @@ def _blocks(participant: Participant, first: int, count: int) -> Iterator[tuple[
         place += stop - start
 
 
-def _ignore(_: Handler, __: str, ___: int) -> None:
-    """Stand in where nobody wants to know."""
+def _ignore(_: Handler, __: str, ___: int) -> None: ...
 
 
 def _unasked(count: int) -> Refused:

@@ -1,20 +1,12 @@
-"""`Services`: who serves a topic? Prefixes, and for each those that serve it.
+"""`Services`: the prefixes that are served, and for each those that serve it.
 
-Of the prefixes that a topic begins with, the longest that is served wins; of those that serve it, the ones of this hub
-come before other hubs; of these, the one with the fewest pending requests, and where they are equal, each in turn. Of
-other hubs of the mesh, the nearest gets it: the request goes to the link that leads there, and the hub at its other end
-chooses again. What a hub without a mesh asks goes to services of this hub only, and such a hub is asked for clients of
-this hub only (one hop).
+Of the prefixes that a topic begins with, the longest that is served wins. Services of this hub come before other hubs;
+of these the one with the fewest pending requests wins, and equal ones take turns. Of other hubs of the mesh the nearest
+gets the request: it goes to the link that leads there, and the hub at its other end chooses again. Hubs without a mesh
+are asked for, and ask, services of one hub only (one hop).
 
-Owner: `hub.requests.requests`. Invariants: no prefix without one that serves it; links, and the mesh, are told exactly
-the prefixes that are served here, each once. A prefix that a handler serves twice must be taken back twice, as with
-subscriptions.
-
-Cost: a known topic is one dictionary hit, another one a lookup in the multimap (about 10 µs); choosing looks at no more
-than `COMPARED` services. The topics known are bounded, and forgotten when a prefix gets its first service or loses its
-last.
-
-Not here: requests (`hub.requests.requests`).
+Links, and the mesh, get exactly the prefixes that are served here, each once. A known topic is one dictionary hit,
+another one a lookup in the multimap (about 10 µs); at most `COMPARED` services are compared.
 """
 
 from __future__ import annotations
@@ -36,17 +28,13 @@ from hub.requests.pending import Participant
 from hub.topics import RESERVED, STORES, check_prefix, decode_topic
 from hub.turn import Turn
 
-__all__ = ["COMPARED", "TOPICS_LIMIT", "Services", "Serving"]
-
+# How many services of a prefix are compared for a request: a few µs. Of more, those that are next in turn
 COMPARED = 64
-"""How many services of a prefix are compared for a request: a few µs. Of more, those that are next in turn."""
 
-TOPICS_LIMIT = 65_536
-"""Most topics remembered; about 300 bytes each."""
+TOPICS_LIMIT = 65_536  # Most topics remembered; about 300 bytes each
 
 
-_CHECKED_PER_STEP = 5
-"""Of how many prefixes it is checked in one step whether they are granted: 2 µs each."""
+_CHECKED_PER_STEP = 5  # Prefixes whose grants are checked in one step: 2 µs each
 
 _MAY_HAVE_STORES = (Role.LOCAL, Role.LINK)
 """What stands behind those that may serve topics of stores: this process, or another hub."""
@@ -57,19 +45,15 @@ _how_far = itemgetter(0, 1)
 class Serving(NamedTuple):
     """Who serves a prefix."""
 
+    # Clients of this hub, services of this process, and links to hubs without a mesh, each with its pending requests
     handlers: list[tuple[Handler, int]]
-    """Clients of this hub, what stands in this process, and links to hubs without a mesh, each with how many requests
-    wait for its answer."""
-    hubs: list[bytes]
-    """Other hubs of the mesh where somebody does."""
+    hubs: list[bytes]  # Other hubs of the mesh
 
 
 _Parted = tuple[list[str], RejectedError | None]
 
 
 class _Served:
-    """A prefix that is served, and those that serve it."""
-
     __slots__ = ("far", "hubs", "near", "prefix", "turn")
 
     def __init__(self, prefix: str) -> None:
@@ -84,11 +68,9 @@ class _Served:
         self.turn = 0
 
     def __bool__(self) -> bool:
-        """Return whether anybody serves it."""
         return bool(self.near or self.far or self.hubs)
 
     def near_or_linked(self, *, linked: bool) -> Participant | None:
-        """Return the service of this hub that gets the next request, or a hub without a mesh, if that is asked for."""
         chosen = self._fewest(self.near)
         return self._fewest(self.far) if chosen is None and linked else chosen
 
@@ -131,15 +113,14 @@ class Services:
         self._on_change: dict[Hashable, Callable[[Change], None]] = {}
 
     def __len__(self) -> int:
-        """Return how many prefixes are served, here or at peer hubs."""
         return len(self._prefixes)
 
     def prefixes(self) -> list[str]:
-        """Return what is served, here or at other hubs; in no order."""
+        """Return the prefixes that are served here or at other hubs, in no order."""
         return list(self._prefixes)
 
     def who_serves(self, prefix: str) -> Serving:
-        """Return who does; nobody, if it is served no more."""
+        """Return who serves a prefix."""
         served = self._prefixes.get(prefix)
         if served is None:
             return Serving([], [])
@@ -156,7 +137,7 @@ class Services:
             on_change(Change(added=served))
 
     def tell_no_more(self, far_side: Hashable) -> None:
-        """Tell a far side nothing more, as it has left; this does no harm to others."""
+        """Tell a far side nothing more, as it has left; no harm to others."""
         self._on_change.pop(far_side, None)
 
     def serving(self, participant: Participant, prefixes: list[str]) -> Iterator[None]:
@@ -165,7 +146,7 @@ class Services:
         Raises:
             InvalidTopicError: One of them is no prefix.
             RejectedError: One is the hub's own, or not granted, or there would be too many. Of what a peer hub
-                announces, which are services of its own clients, the rest is served before this is raised.
+                announces, the rest is served before this is raised.
         """
         for prefix in prefixes:
             if check_prefix(prefix).startswith(RESERVED):
@@ -198,7 +179,7 @@ class Services:
                 yield
 
     def take_away(self, participant: Participant, prefix: str) -> None:
-        """Let a participant serve a prefix no more, however often it has said that it does."""
+        """Let a participant serve a prefix no more, however often it serves it."""
         if self._allowed.take_away(participant.handler, participant.served, prefix):
             self._remove(participant, prefix)
 
@@ -211,10 +192,10 @@ class Services:
         return True
 
     def choose(self, topic: bytes, asker: Participant) -> Participant | None:
-        """Return the service that gets a request for this topic, or the link that leads to one; None if nobody does.
+        """Return the service that gets a request for this topic, or the link that leads to one; None for none.
 
         Raises:
-            InvalidTopicError: It is none.
+            InvalidTopicError: It is no topic.
         """
         found = self._targets.get(topic)
         if found is None:
@@ -228,7 +209,7 @@ class Services:
         return None
 
     def _nearest(self, hubs: list[FarHub], topic: bytes, asker: Participant) -> Participant | None:
-        """Return the link that leads to the nearest of some hubs, but not back to whoever asks.
+        """Return the link that leads to the nearest of some hubs, but not back to the asker.
 
         Each hub on the way finds the nearest one again, which is nearer each time: so a request comes to an end.
         """
@@ -253,7 +234,7 @@ class Services:
         return target
 
     def changing(self, far: FarHub, added: list[str], removed: list[str]) -> Iterator[None]:
-        """Another hub of the mesh serves other prefixes than before: a step whenever one is asked for."""
+        """Change the prefixes that another hub of the mesh serves, in steps."""
         for prefix in removed:
             if far.served.pop(prefix, far) is None:
                 served = self._prefixes[prefix]
@@ -301,11 +282,6 @@ class Services:
 
 
 def _parted(handler: Handler, rights: Rights, prefixes: list[str]) -> Generator[None, None, _Parted]:
-    """Return the prefixes that a handler may serve, and what is said of the first of the others.
-
-    Raises:
-        RejectedError: That, at once, if it is no peer hub.
-    """
     granted: list[str] = []
     refused: RejectedError | None = None
     for number, prefix in enumerate(prefixes, 1):

@@ -1,4 +1,4 @@
-"""`Envelope`: what the routing key of a TAGGED message says.
+"""`Envelope`: the routing key of a TAGGED message.
 
 ```
 0    u16  length of the topic          all integers big-endian
@@ -8,10 +8,7 @@
      then, up to the end of the key, each label: u8 length, label
 ```
 
-Labels ascend and none is there twice, so that equal envelopes are equal bytes, which is what the route cache compares.
-
-No state. Cost: reading one with eight labels takes about 5 µs; paid once per new routing key, not per message.
-Not here: who may use a name (`hub.refusals`), who gets the message (`hub.routes`).
+Labels ascend and none is there twice, so that equal envelopes are equal bytes: the route cache compares them.
 """
 
 from __future__ import annotations
@@ -24,18 +21,20 @@ from typing import Any, NamedTuple
 from hub.batch import Message
 from hub.errors import CloseCode, InvalidNameError, InvalidTopicError, RejectedError
 from hub.frame import FLAG_TAGGED, KEY_LIMIT_BYTES, KIND_MESSAGES, Frame
-from hub.labels import LABEL_LIMIT_BYTES, LABELS_LIMIT, check_label, check_labels
-from hub.names.grammar import NAME_LIMIT_BYTES, check_name, decode_name
+from hub.names.grammar import (
+    LABEL_LIMIT_BYTES,
+    LABELS_LIMIT,
+    NAME_LIMIT_BYTES,
+    check_label,
+    check_labels,
+    check_name,
+    decode_name,
+)
 from hub.topics import RESERVED, TOPIC_LIMIT_BYTES, check_topic, decode_topic, printable
 
 
 class TaggedMessage(Message):
-    """A topic and a value, with labels and names beside them.
-
-    Args:
-        envelope: The labels and names that it bears beside its topic.
-        value: The value.
-    """
+    """A topic and a value, with labels and names beside them."""
 
     _envelope: Envelope
     origin: bytes = b""
@@ -48,12 +47,12 @@ class TaggedMessage(Message):
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The labels, ascending, each once."""
+        """The labels, ascending."""
         return self._envelope.labels
 
     @property
     def sender(self) -> str:
-        """Name of whoever has published the message; empty where nobody has said it."""
+        """Name of the publisher; empty if it is unknown."""
         return self._envelope.sender
 
     @property
@@ -71,27 +70,24 @@ class TaggedMessage(Message):
 _LENGTH = Struct(">H")
 _NAMES = 2
 
+# Longest envelope: the longest topic, two names and 32 labels
 ENVELOPE_LIMIT_BYTES = (
     _LENGTH.size + TOPIC_LIMIT_BYTES + _NAMES * (1 + NAME_LIMIT_BYTES) + LABELS_LIMIT * (1 + LABEL_LIMIT_BYTES)
 )
-"""Longest envelope, bytes: the longest topic, two names and as many labels as there may be."""
 
 assert ENVELOPE_LIMIT_BYTES <= KEY_LIMIT_BYTES  # noqa: S101 -- else no hub would take it
 
 
 class Envelope(NamedTuple):
-    """A topic, and the labels and names that a message bears beside it."""
+    """The topic, labels and names of a message."""
 
     topic: str
-    labels: tuple[str, ...] = ()
-    """Ascending, each once."""
-    sender: str = ""
-    """Name of the publisher, which must own it; empty for none."""
-    destination: str = ""
-    """Name whose owner alone gets it; empty for everybody who wants it."""
+    labels: tuple[str, ...] = ()  # Ascending, each once
+    sender: str = ""  # Name of the publisher, which must own it; empty for none
+    destination: str = ""  # Name whose owner alone gets it; empty for everybody who wants it
 
     def encode(self) -> bytes:
-        """Return the key. It is not checked."""
+        """Return the key, unchecked."""
         topic, sender, destination = self.topic.encode(), self.sender.encode(), self.destination.encode()
         parts = [
             _LENGTH.pack(len(topic)),
@@ -116,7 +112,7 @@ class Envelope(NamedTuple):
         """Read an envelope from a key.
 
         Raises:
-            RejectedError: It is none; the text says where.
+            RejectedError: It is malformed; the text says where.
         """
         try:
             topic_end = _LENGTH.size + _LENGTH.unpack_from(key)[0]
@@ -140,7 +136,7 @@ def tagged(topic: str, labels: Iterable[str] = (), sender: str = "", destination
 
     Raises:
         InvalidTopicError: No client may publish to this topic.
-        InvalidNameError: A label or a name is none, or the labels are too many.
+        InvalidNameError: A label or a name is invalid, or the labels are too many.
     """
     if check_topic(topic).startswith(RESERVED):
         raise InvalidTopicError(f"topic {printable(topic)}: {RESERVED} is the hub's own, clients do not publish to it")
@@ -150,11 +146,9 @@ def tagged(topic: str, labels: Iterable[str] = (), sender: str = "", destination
 def key_of(topic: str, labels: Iterable[str] = (), sender: str = "", destination: str = "") -> tuple[bytes, int]:
     """Return the key of a message, and the flag that goes with it: a topic alone needs no envelope.
 
-    Whether a client may publish to the topic is for `hub.routes` to say.
-
     Raises:
-        InvalidTopicError: The topic is none.
-        InvalidNameError: A label or a name is none, or the labels are too many.
+        InvalidTopicError: The topic is invalid.
+        InvalidNameError: A label or a name is invalid, or the labels are too many.
     """
     check_topic(topic)
     if not (labels or sender or destination):
@@ -163,7 +157,6 @@ def key_of(topic: str, labels: Iterable[str] = (), sender: str = "", destination
 
 
 def _checked(topic: str, labels: Iterable[str], sender: str, destination: str) -> Envelope:
-    """Make an envelope of names and labels that are sound; the topic was checked."""
     return Envelope(
         topic,
         check_labels(labels),
@@ -173,7 +166,6 @@ def _checked(topic: str, labels: Iterable[str], sender: str, destination: str) -
 
 
 def _labels(key: bytes, position: int) -> tuple[str, ...]:
-    """Read and check labels: all together, and one by one only if something is wrong with one."""
     raw = []
     end = len(key)
     while position < end:

@@ -1,4 +1,4 @@
-"""`RuleIndex`: which rules does this message match? At the cost of those that do, not of those that exist.
+"""`RuleIndex`: which rules does a message match? At the cost of those that do, not of those that exist.
 
 ```
 rules {b} {a,x} {a,x,z} {a,y} {x,y,z} ...              singles   b ▶ {b}
@@ -10,45 +10,37 @@ message {a, w, x}: no rule has w; singles a, x: none; pairs (a,x): a level, on w
 
 Rules with the same labels are one *set*. It stands under the two of its labels that the fewest sets have, or under its
 only one. Where two sets would stand in one place there is a level instead, on which they stand under the rarest two of
-their other labels; and so on. So a message meets, beside the sets that it matches, next to none: those of which it has
-the rarest labels and not the others. Within a set, rules differ in prefixes: a few are compared, more are a
-`PrefixMultimap`. Rules that name a sender stand apart, by it.
-
-A label's rarity is that of the moment when a set is placed. Later changes make a place less good, never wrong.
-
-Owner: whoever made it; generic, for the hub's handlers and a client's streams. Invariants: no empty set, no empty level
-but a root; `find` gives each value once.
-
-Cost: `add`, `discard` O(labels); `find` a lookup for each label, and for each pair of those that rules have: 28 of
-eight labels, 496 of 32. What time they take is mostly memory that is not in the processor's cache; under single labels
-in place of pairs each would lead to a dictionary of its own, and that was twice as slow. Figures, and memory, are in
-docs/performance.md. Not here: the route cache in front of it (`hub.routes`).
+their other labels. So a message meets next to none beside the sets that it matches. Within a set rules differ in
+prefixes. Rules that name a sender stand apart. Rarity is that of the moment when a set is placed: later changes make a
+place less good, never wrong. `find` is a lookup for each label and each pair of labels: 28 of eight, 496 of 32.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import combinations
 from typing import Generic, NamedTuple, TypeVar
 
+from sortedcontainers import SortedDict
+
 from hub.errors import InvalidNameError
-from hub.labels import check_labels
 from hub.multimap import PrefixMultimap
-from hub.names.grammar import check_name
+from hub.names.grammar import check_labels, check_name
+from hub.tags.envelope import Envelope
 from hub.topics import check_prefix, printable
 
 
 class Rule(NamedTuple):
     """What one subscriber asks for: labels, a prefix, a sender."""
 
-    labels: tuple[str, ...]
-    """The labels that a message must bear, ascending, each once."""
+    labels: tuple[str, ...]  # The labels that a message must bear, ascending, each once
     prefix: str = ""
     sender: str = ""
 
 
 def characters(rule: Rule) -> int:
-    """Return how much text a rule holds that is kept for it."""
+    """Return the length of the texts that are kept for a rule."""
     return sum(map(len, rule.labels)) + len(rule.prefix)
 
 
@@ -56,8 +48,8 @@ def check_rule(labels: Iterable[str], prefix: str = "", sender: str = "") -> Rul
     """Return a rule that can be subscribed to.
 
     Raises:
-        InvalidTopicError: The prefix is none.
-        InvalidNameError: A label or the sender is none, the labels are too many, or there is neither.
+        InvalidTopicError: The prefix is invalid.
+        InvalidNameError: A label or the sender is invalid, the labels are too many, or there is neither.
     """
     rule = Rule(check_labels(labels), check_prefix(prefix), check_name(sender) if sender else "")
     if not rule.labels and not rule.sender:
@@ -68,13 +60,12 @@ def check_rule(labels: Iterable[str], prefix: str = "", sender: str = "") -> Rul
 
 V = TypeVar("V", bound=Hashable)
 
-Labels = tuple[str, ...]
-"""Ascending, each once."""
+Labels = tuple[str, ...]  # Ascending, each once
 
 Pair = tuple[str, str]
 
+# These are compared one by one, 0.1 µs each: prefixes of one set (a multimap takes 1.5 µs), pairs of one level
 _FEW = 16
-"""What is compared one by one, 0.1 µs each: prefixes of one set (a multimap takes 1.5 µs), pairs of one level."""
 
 
 class _Set(Generic[V]):
@@ -82,8 +73,7 @@ class _Set(Generic[V]):
 
     __slots__ = ("labels", "wants", "way")
 
-    way: tuple[Pair, ...]
-    """The pairs of labels that lead to its level."""
+    way: tuple[Pair, ...]  # The pairs of labels that lead to its level
 
     def __init__(self, labels: Labels) -> None:
         # Labels of these rules, ascending.
@@ -112,7 +102,6 @@ class _Set(Generic[V]):
         return len(self.wants) < len(wants)
 
     def give(self, topic: str, found: dict[V, None]) -> None:
-        """Add to `found` the values that want this topic."""
         if isinstance(self.wants, tuple):
             for prefix, value in self.wants:
                 if topic.startswith(prefix):
@@ -138,14 +127,6 @@ class _Level(Generic[V]):
         return bool(self.pairs or self.singles) or self.complete is not None
 
     def find(self, topic: str, known: Sequence[str], labels: frozenset[str], found: dict[V, None]) -> None:
-        """Add to `found` the values that want a message which has all labels on the way here.
-
-        Args:
-            topic: Topic of the message.
-            known: Those of its labels that rules have, ascending.
-            labels: The same labels, as a set.
-            found: The values are added to it.
-        """
         if self.complete is not None:
             self.complete.give(topic, found)
         if self.singles:
@@ -208,7 +189,6 @@ class _Sets(Generic[V]):
         return True
 
     def find(self, topic: str, labels: Labels, found: dict[V, None]) -> None:
-        """Add to `found` the values that want a message."""
         known = tuple(filter(self._frequency.__contains__, labels))
         self._root.find(topic, known, frozenset(known), found)
 
@@ -237,7 +217,6 @@ class _Sets(Generic[V]):
             level = held
 
     def _take_away(self, old: _Set[V]) -> None:
-        """Take a set from its place, and with it the levels that have become empty."""
         levels = [self._root]
         for pair in old.way:
             held = levels[-1].pairs[pair]
@@ -259,7 +238,6 @@ class _Sets(Generic[V]):
 
     @staticmethod
     def _left(one: _Set[V], way: tuple[Pair, ...]) -> list[str]:
-        """Return the labels of a set that are not on the way, ascending."""
         on_way = {label for pair in way for label in pair}
         return [label for label in one.labels if label not in on_way]
 
@@ -278,7 +256,6 @@ class RuleIndex(Generic[V]):
         self._size = 0
 
     def __len__(self) -> int:
-        """Return how many pairs of rule and value are held."""
         return self._size
 
     def add(self, rule: Rule, value: V) -> bool:
@@ -310,3 +287,114 @@ class RuleIndex(Generic[V]):
         if sender and (sets := self._of_sender.get(sender)) is not None:
             sets.find(topic, labels, found)
         return found
+
+
+# The TAGGED keys that a route cache remembers, by everything that they could be forgotten for.
+
+
+_LAST = "\U0010ffff"  # Sorts behind every continuation of a prefix
+
+Keys = set[bytes]
+_NONE: frozenset[bytes] = frozenset()
+
+_KEY_CHARGE_BYTES = 800
+_LABEL_CHARGE_BYTES = 280  # Measured where all labels differ; where messages share them, it is half of that
+
+
+def charge(key: bytes, envelope: Envelope) -> int:
+    """Return the memory of a remembered key: it is there as bytes and as texts, and in a set for each label."""
+    return 3 * len(key) + _KEY_CHARGE_BYTES + _LABEL_CHARGE_BYTES * len(envelope.labels)
+
+
+class TaggedKeys:
+    """An index of the tagged routing keys that are remembered, by everything that they could be forgotten for.
+
+    `add`, `discard` take 1 µs and 0.2 µs a label; a lookup is an intersection of sets, smallest first.
+    """
+
+    __slots__ = ("_by_label", "_by_name", "_by_topic", "_envelopes", "size_bytes")
+
+    def __init__(self) -> None:
+        # How much memory all keys take, bytes, as `charge` tells for each.
+        self.size_bytes = 0
+        # Every key with its envelope; the other three hold the same keys, by label, by name and by topic.
+        self._envelopes: dict[bytes, Envelope] = {}
+        self._by_label: dict[str, Keys] = defaultdict(set)
+        self._by_name: dict[str, Keys] = defaultdict(set)
+        # In the order of the topics' code points, which is that of their bytes.
+        self._by_topic: SortedDict = SortedDict()
+
+    def __len__(self) -> int:
+        return len(self._envelopes)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self._envelopes)
+
+    def add(self, key: bytes, envelope: Envelope, size_bytes: int) -> None:
+        """Add a key with its envelope and its `charge`."""
+        self._envelopes[key] = envelope
+        self.size_bytes += size_bytes
+        by_label = self._by_label
+        for label in envelope.labels:
+            by_label[label].add(key)
+        if envelope.sender:
+            self._by_name[envelope.sender].add(key)
+        if envelope.destination:
+            self._by_name[envelope.destination].add(key)
+        keys = self._by_topic.get(envelope.topic)
+        if keys is None:
+            self._by_topic[envelope.topic] = {key}
+        else:
+            keys.add(key)
+
+    def discard(self, key: bytes) -> None:
+        """Remove a remembered key."""
+        envelope = self._envelopes.pop(key)
+        self.size_bytes -= charge(key, envelope)
+        for label in envelope.labels:
+            _discard(self._by_label, label, key)
+        for name in {envelope.sender, envelope.destination} - {""}:
+            _discard(self._by_name, name, key)
+        _discard(self._by_topic, envelope.topic, key)
+
+    def clear(self) -> None:
+        """Remove all keys."""
+        self.size_bytes = 0
+        self._envelopes.clear()
+        self._by_label.clear()
+        self._by_name.clear()
+        self._by_topic.clear()
+
+    def under(self, prefix: str) -> list[bytes]:
+        """Return the keys whose topics begin with a prefix."""
+        by_topic = self._by_topic
+        return [
+            key
+            for topic in by_topic.irange(prefix, prefix + _LAST)
+            if topic.startswith(prefix)
+            for key in by_topic[topic]
+        ]
+
+    def of_name(self, name: str) -> list[bytes]:
+        """Return the keys that bear a name."""
+        return list(self._by_name.get(name, _NONE))
+
+    def matched(self, rule: Rule) -> list[bytes]:
+        """Return the keys that a rule matches."""
+        envelopes = self._envelopes
+        sets = [self._by_label.get(label, _NONE) for label in rule.labels]
+        if rule.sender:
+            sets.append(self._by_name.get(rule.sender, _NONE))
+        sets.sort(key=len)
+        found = sets[0].intersection(*sets[1:]) if sets else set(envelopes)
+        prefix, sender = rule.prefix, rule.sender
+        if prefix:
+            found = {key for key in found if envelopes[key].topic.startswith(prefix)}
+        return [key for key in found if envelopes[key].sender == sender] if sender else list(found)
+
+
+def _discard(index: dict[str, Keys], name: str, key: bytes) -> None:
+    keys = index[name]
+    keys.discard(key)
+    if not keys:
+        del index[name]

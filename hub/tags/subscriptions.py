@@ -1,12 +1,7 @@
-"""`RuleSubscriptions`: the rules of each handler, with how often it has subscribed by each; the hub's `core.rules`.
+"""`RuleSubscriptions`: the rules of each handler, counted; the hub's `core.rules`.
 
-Owner: the core. Invariants: the index holds a rule of a handler once, however often it was subscribed to; each change
-of the index forgets what the route cache remembers of messages that the rule matches.
-
-Cost: subscribing, unsubscribing and losing a handler cost what they touch. Memory: about 0.3 KiB a rule in the index,
-and as much here. Peer hubs are told of each rule that subscribers of this hub have, once.
-
-Not here: matching (`hub.tags.rules`), prefixes (`hub.prefixes`).
+The index holds a rule of a handler once; each change of it forgets the routes of messages that the rule matches. Links
+and the mesh get each rule that subscribers of this hub have, once. About 0.3 KiB a rule in the index, and as much here.
 """
 
 from __future__ import annotations
@@ -19,10 +14,7 @@ from hub.holdings import Allowance, give_back, take
 from hub.tags.rules import Rule, RuleIndex
 from hub.turn import Turn
 
-__all__ = ["RuleSubscriptions"]
-
-OnRule = Callable[[Rule, bool], object]
-"""Tells a peer hub that subscribers of this one have a rule, or none has it any more."""
+OnRule = Callable[[Rule, bool], object]  # Called with a rule, and whether subscribers of this hub have it
 
 
 class RuleSubscriptions:
@@ -50,7 +42,6 @@ class RuleSubscriptions:
         self._here: dict[Rule, int] | None = None
 
     def __len__(self) -> int:
-        """Return how many pairs of rule and handler there are."""
         return len(self._index)
 
     def of(self, handler: Handler) -> Collection[Rule]:
@@ -58,7 +49,7 @@ class RuleSubscriptions:
         return self._held.get(handler, {}).keys()
 
     def check(self, handler: Handler, rules: Collection[Rule]) -> None:
-        """See to it that a handler would not have too many rules with these; `subscribe` does so itself.
+        """Check that a handler would not have too many rules with these; `subscribe` does so itself.
 
         Raises:
             RejectedError: It would.
@@ -75,11 +66,7 @@ class RuleSubscriptions:
             pass
 
     def subscribing(self, handler: Handler, rules: Iterable[Rule]) -> Iterator[None]:
-        """Subscribe in steps, for many rules that would hold up a turn; the rest is dropped when the handler leaves.
-
-        Raises:
-            RejectedError: As `subscribe`, from the first step.
-        """
+        """Subscribe in steps; the rest is dropped when the handler leaves. Errors come with the first step."""
         wanted = list(rules)
         held = self._held.get(handler, {})
         for rule in self.allowed.taking(handler, held, wanted):
@@ -95,7 +82,7 @@ class RuleSubscriptions:
             pass
 
     def unsubscribing(self, handler: Handler, rules: Iterable[Rule]) -> Iterator[None]:
-        """Unsubscribe in steps, as `subscribing` subscribes."""
+        """Unsubscribe in steps."""
         held = self._held.get(handler, {})
         for rule in rules:
             if self.allowed.give_back(handler, held, rule):
@@ -113,11 +100,7 @@ class RuleSubscriptions:
             self._held.pop(handler, None)
 
     def forget(self, handler: Handler, turn: Turn) -> bool:
-        """Remove rules of a handler that has left, as many as `turn` has steps for.
-
-        Returns:
-            Whether none is left.
-        """
+        """Remove rules of a handler that has left, as many as `turn` has steps for; return whether none is left."""
         self._links.pop(handler, None)
         held = self._held.get(handler)
         if held is None:
@@ -130,7 +113,7 @@ class RuleSubscriptions:
         return True
 
     def tell(self, link: Hashable, on_rule: OnRule) -> None:
-        """Tell a link, or the mesh, of each rule that subscribers of this hub have, now and whenever that changes."""
+        """Tell a link, or the mesh, of each rule that subscribers of this hub have, now and with each change."""
         if self._here is None:
             self._here = {}
             for handler, held in self._held.items():
@@ -142,7 +125,7 @@ class RuleSubscriptions:
             on_rule(rule, True)
 
     def changing(self, far: FarHub, added: Iterable[Rule], removed: Iterable[Rule]) -> Iterator[None]:
-        """Another hub of the mesh has other rules than before: a step whenever one is asked for."""
+        """Change the rules of another hub of the mesh, in steps."""
         held = far.rules
         for rule in removed:
             if held.pop(rule, far) is None:

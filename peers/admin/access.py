@@ -141,11 +141,10 @@ class _Seen:
 
     def add(self, handler: Handler) -> None:
         """Count one connection."""
-        sums = handler.sums()
         self.connections += 1
-        self.queued_bytes += sums.queued_bytes
+        self.queued_bytes += handler.queued_bytes
         self.published += handler.published_messages
-        self.dropped += sums.dropped_messages
+        self.dropped += handler.dropped_messages
 
 
 def users(node: Node) -> Function:

@@ -29,14 +29,6 @@ from peers.node.node import Node, connection_of
 from peers.node.pulse import counters_of
 from peers.node.traffic import Standing
 
-__all__ = [
-    "PAGE",
-    "graph",
-    "links_here",
-    "trace",
-]
-
-
 Links = dict[str, dict[str, Any]]
 """What links have carried, by the id of the hub at the far end."""
 

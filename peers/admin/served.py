@@ -23,8 +23,6 @@ from hub.topics import RESERVED
 from peers.admin.steps import Work, in_steps
 from peers.node.node import Node
 
-__all__ = ["PAGE", "SERVED_TOPIC", "SHOWN", "served", "served_here", "together"]
-
 SERVED_TOPIC: Final = RESERVED + "services"
 
 PAGE: Final = 500

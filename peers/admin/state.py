@@ -19,17 +19,6 @@ from hub.requests.hub_services import Function, Later
 from peers.admin.steps import in_steps
 from peers.node.node import Node
 
-__all__ = [
-    "HANDLERS_PER_STEP",
-    "clock_of",
-    "history",
-    "losses",
-    "rows",
-    "state",
-    "statistics",
-    "totals",
-]
-
 
 class _Question(msgspec.Struct, forbid_unknown_fields=True):
     id: int | None = None

@@ -14,8 +14,6 @@ from hub.errors import HubError, InternalError
 from hub.requests.hub_services import Later
 from peers.node.node import Node
 
-__all__ = ["Work", "in_steps"]
-
 T = TypeVar("T")
 
 

@@ -34,8 +34,6 @@ from peers.admin.state import clock_of
 from peers.admin.steps import Work, in_steps
 from peers.node.node import Node
 
-__all__ = ["ROWS", "TOPICS_PER_STEP", "counted_here", "subscribers_here", "topics"]
-
 ROWS: Final = 256
 """Most rows in an answer; all others are told together."""
 

@@ -23,8 +23,6 @@ from peers.admin.steps import in_steps
 from peers.node.node import Node, connection_of
 from peers.node.pulse import counters_of
 
-__all__ = ["LARGEST_PAGE", "PAGE", "PREFIXES", "limit_of", "who"]
-
 PAGE: Final = 64
 """Most connections in an answer, where nothing else is asked for. Sixteen answers are the most of a turn: 5 ms."""
 

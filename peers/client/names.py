@@ -15,9 +15,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from hub.errors import CloseCode, ClosedError, ConnectionLostError, HubError, RejectedError, UsageError
-from hub.labels import check_labels
 from hub.names.claim import Wish
-from hub.names.grammar import check_name
+from hub.names.grammar import check_labels, check_name
 from peers.client.conversation import ABNORMAL, NAMES, Changes, Verb, Waiters, granted
 from peers.wire.control import Notice
 from peers.wire.hello import Hello

@@ -145,7 +145,7 @@ class BridgeConversation:
         connection.join(handler)
         core.attach(handler, self._change_wanted)
         connection.charge_user()
-        core.refusals.on_refused[handler] = partial(refuse_zeek, self._node, connection)
+        core.authority.on_refused[handler] = partial(refuse_zeek, self._node, connection)
         self.session.ask(self._wanted.ask())
         core.subscribe(handler, self._publish)
 

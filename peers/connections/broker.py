@@ -278,7 +278,7 @@ class BrokerConversation:
         self._far_filter = peered.filter
         self._gateway.join(handler)
         node.core.attach(handler, self._ask)
-        node.core.refusals.on_refused[handler] = partial(refuse_zeek, node, connection)
+        node.core.authority.on_refused[handler] = partial(refuse_zeek, node, connection)
         self._peerings.added(peered.peer_id, address)
         if self._gateway.is_here:
             self._hear_filter()

@@ -98,7 +98,7 @@ _PROOF_ENDED = "what was shown for who this is has ended and was not renewed; co
 
 
 class Connection(asyncio.Protocol):
-    """One socket: the outlet of its handler (`hub.outlet`), and watched by `peers.node.keepalive`.
+    """One socket: the outlet of its handler (`hub.handler`), and watched by `peers.node.keepalive`.
 
     Args:
         node: The hub.

@@ -21,8 +21,7 @@ from struct import Struct
 
 from hub.delivery import Role
 from hub.errors import CloseCode, NotRecognisedError, RejectedError
-from hub.handler import Handler
-from hub.outlet import Poster
+from hub.handler import Handler, Poster
 from hub.overflow import QueueLimits
 from hub.policy.policy import ZEEK, Rights
 from hub.settings.config import ConfigError

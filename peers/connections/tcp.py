@@ -427,7 +427,7 @@ class TcpConversation:
 
     def _begin(self, hello: Hello, handler: Handler, what: str) -> None:
         node, connection = self._node, self._connection
-        node.core.refusals.on_refused[handler] = self.refuse_messages
+        node.core.authority.on_refused[handler] = self.refuse_messages
         self._verbs = Verbs(node, handler, WireFarSide(self.session, connection, hello.frame))
         connection.charge_user()
         connection.software = hello.software[:SOFTWARE_CHARACTERS]

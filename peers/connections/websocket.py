@@ -20,8 +20,7 @@ from websockets.http11 import Request
 
 from hub.batch import Batch
 from hub.errors import CloseCode, NotRecognisedError, RejectedError
-from hub.handler import Handler
-from hub.outlet import Poster
+from hub.handler import Handler, Poster
 from hub.overflow import QueueLimits
 from hub.policy.policy import Rights
 from hub.request_frame import Item

@@ -60,8 +60,6 @@ from peers.transport.tls_transport import TlsTransport
 from peers.users.users import Users, read_users
 from peers.values import untyped  # noqa: F401 -- needed late, when there may be no descriptor left to import it with
 
-__all__ = ["RESERVED_DESCRIPTORS", "Daemon", "Part", "Prepared"]
-
 
 class Part(enum.Enum):
     """Part of a hub."""

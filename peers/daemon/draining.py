@@ -29,8 +29,6 @@ from peers.node.audit import By
 from peers.node.node import HUB_STOPS, Node, connection_of
 from peers.wire.reasons import with_retry
 
-__all__ = ["Draining"]
-
 _GROUP_S: Final = 0.02
 """Clients are told in groups, so many seconds apart: two at a time at the default rate, and 200 at the largest one,
 which takes 10 ms of a turn."""

@@ -33,8 +33,6 @@ from hub.settings.sections import LogSettings
 from peers.daemon.output_queue import OutputQueue
 from peers.node.log_statistics import LogStatistics
 
-__all__ = ["RateLimit", "configure", "log_statistics", "report_suppressed"]
-
 _HANDLER_NAME = "topichub"
 
 _OWN_LOGGERS = ("hub", "peers")

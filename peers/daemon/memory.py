@@ -13,8 +13,6 @@ from __future__ import annotations
 import ctypes
 import gc
 
-__all__ = ["CLOSED_LEAST", "GarbageWatch", "keep_freed_memory"]
-
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 

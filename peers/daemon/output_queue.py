@@ -25,8 +25,6 @@ from typing import Any, Final, TextIO
 
 from peers.node.log_statistics import LogStatistics
 
-__all__ = ["END_S", "OutputQueue", "queue_output"]
-
 END_S: Final = 1.0
 """How long a process waits for its last lines to be written, seconds: less than the core lets a worker take to end."""
 

@@ -32,8 +32,6 @@ from peers.node.audit import By
 from peers.node.undisturbed import undisturbed
 from peers.node.whole import awaited
 
-__all__ = ["MANY", "Reloaded", "Reloading", "Remains"]
-
 MANY: Final = 10
 """So many connections any reload may close."""
 

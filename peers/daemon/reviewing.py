@@ -30,8 +30,6 @@ from peers.users.access import Access
 from peers.users.identity import Identity
 from peers.users.users import Users
 
-__all__ = ["Vouching", "identities", "judge_certificate", "review", "would_close"]
-
 _STEP = 100
 """How many connections are looked at in a turn: 3 ms."""
 

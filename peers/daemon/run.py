@@ -30,8 +30,6 @@ from peers.daemon.sources import Loaded
 from peers.node.node import Node
 from peers.wire.hello import fitting_name
 
-__all__ = ["Crew", "NoCrew", "cared_for", "loop_factory", "run"]
-
 _SUPPRESSED_REPORT_S = 5.0
 _COLLECTED_S = 1.0
 

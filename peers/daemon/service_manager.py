@@ -28,8 +28,6 @@ from typing import Final
 
 import structlog
 
-__all__ = ["ServiceManager"]
-
 _AGAIN_S: Final = 0.05
 """When a socket is asked again that is full, seconds."""
 

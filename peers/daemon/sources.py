@@ -26,19 +26,6 @@ from peers.transport.endpoints import Endpoint, InvalidEndpointError, Scheme
 from peers.users.admin_token import AdminToken, usual_place
 from peers.users.files import read_toml
 
-__all__ = [
-    "DEFAULT_FILE",
-    "OTHER_VARIABLES",
-    "Loaded",
-    "flag",
-    "given",
-    "guarded",
-    "is_loopback",
-    "load",
-    "reaches_strangers",
-    "variable",
-]
-
 DEFAULT_FILE = "hub.toml"
 """Read from the working directory if it exists and no other file is named."""
 

@@ -16,8 +16,6 @@ from hub.requests.hub_services import Later
 from peers.admin.state import HANDLERS_PER_STEP, rows, totals
 from peers.node.node import Node
 
-__all__ = ["Telling"]
-
 
 class Telling:
     """Tells how the handlers of one node do.

@@ -289,7 +289,7 @@ def _start(path: str, tier: str, descriptor: int) -> subprocess.Popen[bytes]:
 
 
 ANSWERED_PER_TURN: Final = 250
-"""How many are given an answer in one turn: as many as write in one at the end of reads (`hub.writers`)."""
+"""How many are given an answer in one turn: as many as write in one at the end of reads (`hub.turn`)."""
 
 
 Piece = TypeVar("Piece", bound=Hashable)

@@ -344,10 +344,10 @@ class Staging:
             RejectedError: It may not.
         """
         if isinstance(item, Run):
-            self._core.refusals.check(source, item.route, item)
+            self._core.authority.check(source, item.route, item)
             return
         for route, numbers in item.places.items():
-            self._core.refusals.check(source, route, item.run(numbers[0]))
+            self._core.authority.check(source, route, item.run(numbers[0]))
 
     # COMMIT.
 

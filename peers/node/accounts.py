@@ -29,8 +29,6 @@ from typing import Final, NamedTuple
 from peers.node.keepalive import Keepalive
 from peers.wire.account import Account
 
-__all__ = ["REMEMBERED", "SETTLE_S", "TOLD_PER_LINK", "Accounts", "EndedLink", "Loss", "Peer", "Remembered"]
-
 SETTLE_S: Final = 60.0
 """How long a far side may take to come back and tell, seconds. That is ample: links are dialled every second or two."""
 

@@ -28,14 +28,6 @@ from hub.settings.sections import Limits
 from peers.transport.endpoints import host_of
 from peers.transport.tls_transport import TlsTransport
 
-__all__ = [
-    "STEPS_PER_TURN",
-    "Admission",
-    "Admitted",
-    "Handshakes",
-    "Newcomers",
-]
-
 
 class Admitted(Protocol):
     """A connection, as far as admission needs it."""

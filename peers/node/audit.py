@@ -28,8 +28,6 @@ from hub.errors import RejectedError
 from hub.events import AUDIT_TOPIC, Event
 from hub.handler import Handler
 
-__all__ = ["KEPT", "KINDS", "KINDS_OF_USER", "RECOGNISED", "Audit", "By", "who_did"]
-
 KINDS: Final = 256
 """Most pairs of a user and a reason that are counted apart in one second."""
 

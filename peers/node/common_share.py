@@ -27,8 +27,6 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
-__all__ = ["CHANGES_PER_TURN", "EVENTS_PER_TURN", "CommonShare", "Waiting"]
-
 EVENTS_PER_TURN = 500
 """About 8 ms: what is done by itself takes 3 µs (a ping) to 20 µs (a message over a WebSocket, a new topic)."""
 

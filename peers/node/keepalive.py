@@ -17,8 +17,6 @@ from __future__ import annotations
 import math
 from typing import Protocol
 
-__all__ = ["Keepalive", "Watched"]
-
 
 class Watched(Protocol):
     """A connection with deadlines."""

@@ -38,8 +38,6 @@ from typing import Final, Protocol
 from hub.errors import CloseCode, RejectedError
 from peers.node.keepalive import Keepalive
 
-__all__ = ["PROOF_S", "Link", "Links"]
-
 PROOF_S: Final = 1.0
 """Time in which a link that another one would replace must answer, seconds. It is a hundred times what a busy hub
 needs, and less than the far side takes to dial again."""

@@ -25,8 +25,6 @@ from pathlib import Path
 
 from hub.memory import Memory
 
-__all__ = ["MEMORY_PART", "MemoryWatch", "available_bytes", "budget", "memory_limit_bytes", "resident_bytes"]
-
 MEMORY_PART = 0.6
 """Part of the available memory that the hub uses by default. The rest is for the kernel's buffers (the kernel may hold
 some MiB for each reader that stalls), for reader processes, and for what is taken between two looks."""

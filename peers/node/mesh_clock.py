@@ -12,8 +12,6 @@ from collections.abc import Callable
 from hub.handler import Handler
 from hub.mesh.mesh import Mesh
 
-__all__ = ["MeshClock"]
-
 
 class MeshClock:
     """The time of one mesh.

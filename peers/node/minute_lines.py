@@ -11,16 +11,6 @@ from typing import Final
 
 import structlog
 
-__all__ = [
-    "KEYS_LIMIT",
-    "TOLD_EVERY_S",
-    "Clashes",
-    "MinuteLines",
-    "Rarely",
-    "Surplus",
-]
-
-
 KEYS_LIMIT: Final = 1_000
 """More hosts than fail at the same time in any cluster; a key costs about 200 bytes."""
 

@@ -59,9 +59,6 @@ from peers.zeek.broker.stores.master import Master as BrokerMaster
 from peers.zeek.broker.stores.master import MasterCounters
 from peers.zeek.zmtp.discovery import Discovery
 
-__all__ = ["HUB_STOPS", "Connected", "Node", "connection_of", "core_limits"]
-
-
 CLOCK_LATE_S: Final = 5.0
 """How late what is due once a second may be before the hub says that it is not well, seconds."""
 

@@ -26,16 +26,6 @@ from hub.handler import Handler
 from hub.overflow import Overflow
 from hub.statistics import Histogram
 
-__all__ = [
-    "BETWEEN_S",
-    "QUEUE_S_BOUNDS",
-    "READ_BYTES_BOUNDS",
-    "READ_S_BOUNDS",
-    "ReadTimes",
-    "WaitingTime",
-]
-
-
 BETWEEN_S: Final = 0.01
 """How long no other read is measured behind one that was, seconds. 100 a second are enough for a 99th percentile of a
 minute, and cost 0.01 % of a core."""

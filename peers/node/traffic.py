@@ -24,8 +24,6 @@ from typing import Any, Final, NamedTuple, Protocol
 from hub.handler import Handler
 from peers.node.accounts import Loss, Peer
 
-__all__ = ["KEPT_S", "NAMES_KEPT", "Carried", "LinkTraffic", "Moment", "Standing", "Traffic"]
-
 KEPT_S: Final = 3600.0
 """How long a name is kept whose last link has ended, seconds: by then it has gone for good, and not for a restart."""
 

@@ -14,8 +14,6 @@ import contextlib
 import gc
 from collections.abc import Iterator
 
-__all__ = ["undisturbed"]
-
 _entered = [0]
 """How many blocks are under way."""
 

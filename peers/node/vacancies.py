@@ -11,8 +11,6 @@ from __future__ import annotations
 import asyncio
 import math
 
-__all__ = ["Vacancies"]
-
 
 class Vacancies:
     """Tells diallers that the place of a peer, which is a hub or a Zeek, is free again."""

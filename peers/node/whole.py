@@ -13,8 +13,6 @@ from typing import Any, Protocol
 from hub.handler import Handler
 from hub.requests.hub_services import Later
 
-__all__ = ["Whole", "awaited"]
-
 
 class Whole(Protocol):
     """All processes of a hub together."""

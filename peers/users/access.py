@@ -44,13 +44,6 @@ from peers.users.tokens import SCHEME
 from peers.users.users import Users
 from peers.zeek.zmtp.curve.z85 import decode_key
 
-__all__ = [
-    "Proof",
-    "Reason",
-    "Refusal",
-]
-
-
 FIRST_S = 0.1
 """How long the answer to a first failure waits, s: a hundred times what the slowest way to recognise somebody takes."""
 

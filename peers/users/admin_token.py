@@ -20,8 +20,6 @@ from hub.settings.config import ConfigError
 from peers.users.token_file import check_private
 from peers.users.tokens import Token, hash_of, new_secret
 
-__all__ = ["AdminToken", "usual_place"]
-
 _MODE = 0o600
 _FOLDER_MODE = 0o700
 _MOST_BYTES = 1024

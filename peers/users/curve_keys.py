@@ -22,8 +22,6 @@ from peers.users.files import read_file
 from peers.users.token_file import check_private
 from peers.zeek.zmtp.curve.z85 import decode_key, encode_key
 
-__all__ = ["read_clients", "read_public", "read_secret", "write_public", "write_secret"]
-
 _LARGEST_FILE_BYTES: Final = 16 * 1024 * 1024
 """A quarter of a million keys."""
 

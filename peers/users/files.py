@@ -10,8 +10,6 @@ from pathlib import Path
 
 from hub.settings.config import ConfigError
 
-__all__ = ["decoded", "parse_toml", "read_file", "read_toml"]
-
 
 def read_file(path: Path, largest_bytes: int, what: str) -> bytes:
     """Return what a file holds.

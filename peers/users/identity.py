@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Literal, NamedTuple
 
-__all__ = ["How", "Identity"]
-
 How = Literal["certificate", "token", "jwt", "unix", "anonymous", "local", "setting", "curve"]
 """How somebody was recognised. `local` is this machine's: the hub's own account over a Unix socket, or whoever comes
 from this machine to a hub that recognises nobody. `setting` is a Zeek that has its role from the hub's settings;

@@ -33,8 +33,6 @@ from peers.users.files import read_file
 from peers.users.jwts import Key, strict_json
 from peers.users.token_file import check_private
 
-__all__ = ["read_keys"]
-
 _LARGEST_FILE_BYTES = 1024 * 1024
 """A thousand keys."""
 

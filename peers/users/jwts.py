@@ -42,8 +42,6 @@ from hub.settings.sections import AccessSettings
 from peers.users.access import Reason, Refusal
 from peers.users.identity import Identity
 
-__all__ = ["LEEWAY_S", "MOST_TOKEN_CHARACTERS", "Jwts", "Key", "strict_json"]
-
 LEEWAY_S = 30.0
 """How far the clock of whoever issues tokens may be off, s."""
 

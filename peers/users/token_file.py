@@ -25,8 +25,6 @@ import msgspec
 from hub.settings.config import ConfigError
 from peers.users.tokens import Token, Tokens, hash_of, new_secret, read_tokens, without
 
-__all__ = ["TokenFile", "check_private"]
-
 _LARGEST_FILE_BYTES = 64 * 1024 * 1024
 """A quarter of a million tokens."""
 

@@ -36,19 +36,6 @@ from hub.policy.policy import RESERVED_USERS, check_user
 from hub.settings.config import ConfigError
 from hub.topics import printable
 
-__all__ = [
-    "ID_DIGITS",
-    "LABEL_CHARACTERS",
-    "NO_TOKENS",
-    "SCHEME",
-    "Token",
-    "Tokens",
-    "hash_of",
-    "new_secret",
-    "read_tokens",
-    "without",
-]
-
 SCHEME = "hub_"
 """What a token of a hub begins with, so that people and scanners of sources know it when they see one."""
 

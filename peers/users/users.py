@@ -28,7 +28,6 @@ from peers.users.tokens import NO_TOKENS, Tokens
 if TYPE_CHECKING:
     from peers.users.jwts import Jwts
 
-__all__ = ["NOBODY", "Users", "policy_of", "read_policy_file", "read_users"]
 
 _LARGEST_POLICY_BYTES = 64 * 1024 * 1024
 """Twenty times what 100,000 rules and 10,000 users take."""

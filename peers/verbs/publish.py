@@ -61,5 +61,5 @@ def way(node: Node, handler: Handler, publication: Publication) -> Route:
     if size_bytes > limit_bytes:
         raise RejectedError(CloseCode.TOO_BIG, f"publish: {size_bytes} bytes as msgpack, the limit is {limit_bytes}")
     route = node.core.routes.of(publication.routing_key)
-    node.core.refusals.check(handler, route, publication.batch)
+    node.core.authority.check(handler, route, publication.batch)
     return route

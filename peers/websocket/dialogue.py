@@ -21,9 +21,8 @@ from websockets.frames import Opcode
 
 from hub.errors import RejectedError
 from hub.frame import HEADER, HEADER_BYTES
-from hub.handler import Handler
+from hub.handler import Handler, Poster
 from hub.names.claim import Change
-from hub.outlet import Poster
 from hub.overflow import QueueLimits
 from hub.request_frame import Item, Reply, Status, failure
 from peers.node.node import Node
@@ -109,7 +108,7 @@ class Dialogue(Protocol):
 
 
 class HubDialogue:
-    """The hub's own protocol; also the client's `peers.verbs.far_side.FarSide` and `hub.outlet.Poster`.
+    """The hub's own protocol; also the client's `peers.verbs.far_side.FarSide` and `hub.handler.Poster`.
 
     Args:
         node: The hub.

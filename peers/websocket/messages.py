@@ -11,7 +11,7 @@ import msgspec
 
 from hub.errors import RejectedError
 from hub.journal.layout import COLUMNS, Column
-from hub.labels import LABELS_LIMIT
+from hub.names.grammar import LABELS_LIMIT
 from hub.overflow import QueueLimits
 from peers.verbs.verbs import Verb
 from peers.wire.control import PREFIXES_LIMIT

@@ -6,7 +6,7 @@
 | RELEASE | `[request, name]` |
 | NAMES | `[[[name, [label, ...], time, owner], ...], [name, ...], request]`: held now, held no longer |
 
-The core decides what is a valid name or label (`hub.names`, `hub.labels`); here only shapes and numbers are checked.
+The core decides what is a valid name or label (`hub.names`); here only shapes and numbers are checked.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import msgspec
 
 from hub.errors import CloseCode, RejectedError
 from hub.frame import encode_frame
-from hub.labels import LABELS_LIMIT
 from hub.names.claim import LATEST_US, Announced, Wish
+from hub.names.grammar import LABELS_LIMIT
 from peers.wire.kinds import Kind
 from peers.wire.reasons import MALFORMED
 

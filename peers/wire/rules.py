@@ -12,7 +12,7 @@ import msgspec
 
 from hub.errors import CloseCode, RejectedError
 from hub.frame import encode_frame
-from hub.labels import LABELS_LIMIT
+from hub.names.grammar import LABELS_LIMIT
 from hub.tags.rules import Rule
 from peers.wire.kinds import Kind
 from peers.wire.reasons import MALFORMED

@@ -10,8 +10,7 @@ from hub.delivery import Role
 from hub.frame import encode_frame
 from hub.overflow import QueueLimits
 from hub.settings.settings import Settings
-from hub.turn import STEPS_PER_TURN
-from hub.writers import WRITES_PER_TURN
+from hub.turn import STEPS_PER_TURN, WRITES_PER_TURN
 from peers.connections.connection import Connection
 from peers.connections.tcp import tcp_connection
 from peers.connections.websocket import websocket_connection

@@ -142,7 +142,7 @@ async def test_one_connection_too_many(start_hub: StartHub) -> None:
     (closed,) = [frame async for frame in third.frames()]  # no HELLO stands before it: that would be a welcome
     assert decode_close(closed.body) == (CloseCode.TRY_AGAIN_LATER, text)
     await eventually(lambda: len(hub.node.core.handlers) == 2)
-    assert hub.node.core.refusals.on_refused.keys() == set(hub.node.core.handlers.values())
+    assert hub.node.core.authority.on_refused.keys() == set(hub.node.core.handlers.values())
     first.close()
     await eventually(lambda: held(hub, "alice", Resource.CONNECTIONS) == 1)
     fourth = await hub.client("/a", token=token)

@@ -11,7 +11,7 @@ from hub.frame import encode_frame
 from hub.handler import Handler
 from hub.overflow import QueueLimits
 from hub.settings.settings import Settings
-from hub.writers import WRITES_PER_TURN
+from hub.turn import WRITES_PER_TURN
 from peers.connections.connection import TURN_EVENTS, Connection
 from peers.connections.tcp import tcp_connection
 from peers.node.node import Node

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
+
 from hub.delivery import Role
 from hub.filter import Change
+from hub.handler import Handler
 from hub.mesh.announcement import Announcement
+from hub.mesh.upstream import Upstreams
+from hub.origin import Origin
 from hub.overflow import Overflow
 from hub.turn import STEPS_PER_TURN
 from tests.hub.fakes import FarSide, Turn, handler_of
@@ -77,6 +82,66 @@ def test_a_route_that_somebody_keeps_does_not_keep_old_ways() -> None:
     turn.core.mesh.hear(link, Announcement(THERE, 1, 2, "", ()))
     assert turn.core.routes.find("/a") is not kept
     assert link not in turn.core.routes.find("/a").handlers
+
+
+# Messages that are not taken.
+
+FAR = b"f" * 16
+OLD, NEW = Origin(FAR, 1), Origin(FAR, 2)
+
+
+class FakeTraffic:
+    """Takes what its upstreams do, of hubs that are all known; remembers what was refused."""
+
+    def __init__(self) -> None:
+        self.upstreams: Upstreams[Handler] = Upstreams()
+        self.accepts, self.is_lost = self.upstreams.accepts, self.upstreams.is_lost
+        self.refused: list[tuple[Origin, int]] = []
+
+    def refuse(self, _: Handler, origin: Origin, messages: int) -> None:
+        self.refused.append((origin, messages))
+
+    def way(self, _: Handler, origin: bytes) -> bytes:
+        return origin
+
+
+@pytest.mark.parametrize("in_one_read", [True, False])
+def test_messages_that_newer_ones_have_overtaken_are_a_gap(*, in_one_read: bool) -> None:
+    """Once a read, where no other link can bring them, and the link may; for the link they have arrived."""
+    turn = Turn()
+    core = turn.core
+    traffic = core._traffic = FakeTraffic()  # type: ignore[assignment]
+    core._upstreams = traffic.upstreams
+    one, _ = turn.join(role=Role.LINK)
+    other, _ = turn.join(role=Role.LINK)
+    reader, outlet = turn.join("/a")
+
+    def bring(link: Handler, origin: Origin | None, messages: int = 1) -> bool:
+        link.bring_from(origin)  # type: ignore[arg-type]
+        before = len(outlet.values)
+        if in_one_read:
+            turn.read(link, [("/a", 0)] * messages)
+        else:
+            turn.publish(link, "/a", *[0] * messages)
+        core.flush()
+        return len(outlet.values) > before
+
+    one.way = FAR
+    assert bring(one, None)
+    assert one.way is None, "a hub that says nothing of origins is believed, and its messages go no further"
+    assert bring(one, OLD)
+    assert (one.accepted_at, one.way) == (traffic.upstreams.turnover, FAR)
+    assert not bring(other, OLD, 2)
+    assert (traffic.refused, outlet.gaps) == ([(OLD, 2)], []), "the first link may bring them still"
+    assert bring(other, NEW)
+    published = one.published_messages
+    assert not bring(one, OLD, 3)
+    assert not bring(one, OLD, 4)
+    assert (traffic.refused[1:], outlet.gaps, reader.dropped_messages) == ([(OLD, 3), (OLD, 4)], [3, 4], 0)
+    assert one.published_messages == published + 7
+    one.publishes_in = set()
+    assert not bring(one, OLD)
+    assert outlet.gaps == [3, 4], "what a link may not bring is missed by nobody"
 
 
 # Losses.

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.errors import InvalidNameError
-from hub.labels import LABEL_LIMIT_BYTES, LABELS_LIMIT, check_label, check_labels
+from hub.names.grammar import LABEL_LIMIT_BYTES, LABELS_LIMIT, check_label, check_labels
 
 
 @pytest.mark.parametrize("label", ["a", "type=dns", "ä" * 64, "a" * LABEL_LIMIT_BYTES, "with a space", "/a/b"])

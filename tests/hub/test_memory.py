@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.batch import Batch
+from hub.core import _level
 from hub.delivery import Role
 from hub.errors import CloseCode, RejectedError
 from hub.handler import Handler
 from hub.memory import HeldBatches, Memory
 from hub.names.claim import Announced, Wish
 from hub.overflow import Overflow, QueueLimits
-from hub.relief import _level
 from hub.tags.rules import Rule
 from tests.hub.fakes import FakeOutlet, Turn, at_once
 from tests.hub.requests.party import FakePoster

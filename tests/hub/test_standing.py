@@ -6,9 +6,8 @@ import itertools
 
 import pytest
 
-from hub.delivery import Delivery, Role
+from hub.delivery import Role
 from hub.policy.policy import Action
-from hub.standing import Standing
 from tests.hub.fakes import handler_of
 from tests.hub.rights.hall import policy_of
 
@@ -31,30 +30,19 @@ east = ["site"]
 
 
 @pytest.mark.parametrize("role", Role)
-def test_what_it_does(role: Role) -> None:
-    """Peers act for others who stand behind them, all others in their own name."""
-    acts = Standing.of(Delivery.of(role), None).acts
-    if role in {Role.LINK, Role.LEAF}:
-        assert acts == (Action.BRING, Action.BRING, Action.TAKE, Action.TAKE)
-    else:
-        assert acts == (Action.PUBLISH, Action.REQUEST, Action.SERVE, Action.SUBSCRIBE)
-
-
-def test_without_rights_all_is_granted() -> None:
-    """Nothing is looked at, unless not everybody gets what it publishes."""
-    client = Standing.of(Delivery.of(Role.CLIENT), None)
-    assert (client.publishes_in, client.has_rights, client.is_plain, client.is_unbound) == (None, False, True, True)
-    leaf = Standing.of(Delivery.of(Role.LEAF), None)
-    assert (leaf.has_rights, leaf.is_plain, leaf.is_unbound) == (False, False, False)
-
-
-def test_with_rights_the_domains_are_those_of_what_it_does() -> None:
-    """A peer brings what others publish, and has a set of its own for that."""
-    rights = POLICY.rights("east")
-    client, link = (Standing.of(Delivery.of(role), rights) for role in (Role.CLIENT, Role.LINK))
-    assert client.publishes_in is rights.publishes_in
-    assert link.publishes_in is rights.brings_in
-    assert (client.has_rights, client.is_unbound, link.is_unbound) == (True, False, False)
+def test_standing_of_a_role(role: Role) -> None:
+    """Peers act for others behind them; rights have a set of domains for each of the two ways."""
+    handler, is_peer = handler_of(role=role), role in {Role.LINK, Role.LEAF}
+    assert handler.acts == (
+        (Action.BRING, Action.BRING, Action.TAKE, Action.TAKE)
+        if is_peer
+        else (Action.PUBLISH, Action.REQUEST, Action.SERVE, Action.SUBSCRIBE)
+    )
+    assert (handler.publishes_in, handler.has_rights) == (None, False)
+    assert handler.is_plain is handler.is_unbound is (not is_peer)
+    handler.rights = rights = POLICY.rights("east")
+    assert handler.publishes_in is (rights.brings_in if is_peer else rights.publishes_in)
+    assert (handler.has_rights, handler.is_plain, handler.is_unbound) == (True, not is_peer, False)
 
 
 @pytest.mark.parametrize(("user", "sees_all"), [(None, True), ("alice", False), ("bob", True)])

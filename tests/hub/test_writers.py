@@ -7,8 +7,8 @@ import random
 from hub.delivery import Role
 from hub.handler import Handler
 from hub.overflow import QueueLimits
+from hub.turn import FEW, SMALL_WRITE_BYTES, WRITES_PER_TURN, Writers
 from hub.turn import Turn as CoreTurn
-from hub.writers import FEW, SMALL_WRITE_BYTES, WRITES_PER_TURN, Writers
 from tests.hub.fakes import FakeOutlet, Turn
 
 CROWD = 3 * WRITES_PER_TURN + 7

@@ -22,9 +22,8 @@ from typing import Any, NamedTuple, cast
 
 from hub.batch import Batch, decode_values
 from hub.frame import iterate_frames
-from hub.handler import Handler
+from hub.handler import Handler, Outlet
 from hub.limits import LINK_COST
-from hub.outlet import Outlet
 from hub.routes import Route
 from hub.stretch import Stretch
 from hub.uncarried import Uncarried

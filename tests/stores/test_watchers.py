@@ -10,7 +10,7 @@ from hub.overflow import QueueLimits
 from hub.settings.sections import StoresSettings
 from hub.settings.settings import Settings
 from hub.stores.command import StoreLimits
-from hub.writers import WRITES_PER_TURN
+from hub.turn import WRITES_PER_TURN
 from peers.client import connect
 from peers.client import replica as watch
 from peers.stores.keeping import InMemory

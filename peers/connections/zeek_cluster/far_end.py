@@ -242,7 +242,7 @@ class FarEnd:
         handler.restrict(itself=False, leaves=not self.is_dialled)  # the other connection to that broker is a leaf, too
         connection.join(handler)
         node.core.attach(handler, on_filter)
-        node.core.refusals.on_refused[handler] = partial(refuse_zeek, node, connection)
+        node.core.authority.on_refused[handler] = partial(refuse_zeek, node, connection)
         connection.charge_user()
         connection.opened()
         if self.is_dialled and self.session.far_hub:

@@ -21,7 +21,7 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 from hub.batch import Batch
 from hub.errors import CloseCode, HubError, RejectedError
 from hub.frame import BROKER_FLAGS, FLAG_TAGGED, HEADER, HEADER_BYTES, KIND_MESSAGES, Encoding, Frame, topic_of
-from hub.labels import LABEL_LIMIT_BYTES
+from hub.names.grammar import LABEL_LIMIT_BYTES
 from hub.stretch import Run, Stretch
 from hub.tags.envelope import Envelope, tagged
 from peers.values import InvalidDataError, InvalidInputError, check, decode_message, encode_json, from_msgpack

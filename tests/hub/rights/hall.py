@@ -35,7 +35,7 @@ class Guest:
         self.handler = handler
         self.outlet = outlet
         self.refused: list[tuple[str, int]] = []
-        hall.core.refusals.on_refused[handler] = self._refuse
+        hall.core.authority.on_refused[handler] = self._refuse
 
     def _refuse(self, error: RejectedError, messages: int) -> None:
         self.refused.append((error.text, messages))

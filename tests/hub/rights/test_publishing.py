@@ -205,7 +205,7 @@ def test_checking_before_publishing() -> None:
 
     def check(topic: str) -> None:
         batch = Batch.of(topic, [1])
-        hall.core.refusals.check(alice.handler, hall.core.routes.of(next(iter(batch.parts())).routing_key), batch)
+        hall.core.authority.check(alice.handler, hall.core.routes.of(next(iter(batch.parts())).routing_key), batch)
 
     for _ in range(2):
         check("/zeek/dns")
@@ -235,7 +235,7 @@ def test_rights_of_an_earlier_policy_go_on() -> None:
     assert reader.take() == [5]
     assert alice.refused_messages == 3
     with pytest.raises(RejectedError, match="'/zeek/secret'"):
-        hall.core.refusals.check(alice.handler, route, Batch(batch, 3))
+        hall.core.authority.check(alice.handler, route, Batch(batch, 3))
 
 
 def test_what_was_read_before_there_was_a_policy() -> None:

@@ -89,7 +89,7 @@ class TaggedAgainstNaive(RuleBasedStateMachine):
         self.told = [0] * len(roles)
         self.sent = 0
         for number, (handler, _) in enumerate(self.members):
-            self.turn.core.refusals.on_refused[handler] = lambda _, messages, number=number: self.count(
+            self.turn.core.authority.on_refused[handler] = lambda _, messages, number=number: self.count(
                 number, messages
             )
 
@@ -149,7 +149,7 @@ class TaggedAgainstNaive(RuleBasedStateMachine):
         self.turn.core.detach(self.members[number][0], "gone")
         self.turn.core.flush()
         self.members[number] = self.turn.join()
-        self.turn.core.refusals.on_refused[self.members[number][0]] = lambda _, messages: self.count(number, messages)
+        self.turn.core.authority.on_refused[self.members[number][0]] = lambda _, messages: self.count(number, messages)
         self.prefixes[number], self.rules[number], self.due[number] = [], [], []
         self.owners = {name: owner for name, owner in self.owners.items() if owner != number}
 
@@ -284,7 +284,7 @@ def test_a_sender_is_who_it_says() -> None:
     link, _ = turn.join(role=Role.LINK)
     _, outlet = turn.join("/")
     refused: list[tuple[int, str, int]] = []
-    turn.core.refusals.on_refused[other] = lambda error, messages: refused.append((error.code, error.text, messages))
+    turn.core.authority.on_refused[other] = lambda error, messages: refused.append((error.code, error.text, messages))
     turn.core.names.claim(owner, Wish("a.b"), 1)
     envelope = tagged("/t", sender="a.b")
     for value, source in enumerate((owner, other, link)):
@@ -294,9 +294,9 @@ def test_a_sender_is_who_it_says() -> None:
     assert [handler.published_messages for handler in (owner, other, link)] == [2, 1, 2]
     route = turn.core.routes.table[envelope.routing_key]
     batch = Batch(frame_of(envelope, 0), 1)
-    turn.core.refusals.check(owner, route, batch)
+    turn.core.authority.check(owner, route, batch)
     with pytest.raises(RejectedError, match="is not yours"):
-        turn.core.refusals.check(other, route, batch)
+        turn.core.authority.check(other, route, batch)
 
 
 def test_a_destination_without_an_owner_is_refused() -> None:
