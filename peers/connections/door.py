@@ -60,7 +60,7 @@ def enter(node: Node, connection: Connection, token: str = "") -> Rights | None:
 def take_place(node: Node, connection: Connection) -> None:
     """Charge a connection to its user.
 
-    Zeeks are charged as they join the hub (`hub.departures`): they get no answer before.
+    Zeeks are charged as they join the hub (`Core.detach`): they get no answer before.
 
     Raises:
         RejectedError: The user has as many connections as they may have.
