@@ -2,13 +2,11 @@
 
 | exit code | meaning |
 |---|---|
-| 1 | an error that has a name: one line on standard error; or the reader of our output has gone |
+| 1 | an error with a name: one line on standard error; or the reader of our output has gone |
 | 2 | a command line that makes no sense: one line on standard error, and nothing was done |
 | 130 | Ctrl-C |
 
-Invariants: no command ends with a traceback unless it has a defect. What a far side has said cannot steer the terminal.
-Not here: which commands there are (`commands`), and what cyclopts finds wrong with a command line (`misuse`). Their
-packages are extras, so none is imported before `main` runs.
+No command ends with a traceback unless it has a defect. Packages of extras are not imported before `main` runs.
 """
 
 from __future__ import annotations
@@ -26,11 +24,10 @@ from hub.errors import HubError, InvalidNameError, InvalidTopicError
 from peers.cli.flag_values import FlagError
 
 _STREAMS = {"stdout": 1, "stderr": 2}
-"""The names of the streams in `sys`, and their descriptors."""
 
 
 def open_closed_streams() -> None:
-    """Have a stream that whoever started us has closed (`>&-`) write to nowhere: nobody wants to read it."""
+    """Open streams that the parent process has closed (`>&-`) on /dev/null."""
     for name, descriptor in _STREAMS.items():
         if getattr(sys, name) is None:
             nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -50,7 +47,7 @@ def flush_output() -> None:
 
 
 def discard(*streams: TextIO) -> None:
-    """Have the interpreter flush what streams still hold to nowhere: it cannot be written, and it would complain."""
+    """Redirect streams to /dev/null, so that the interpreter can flush what cannot be written."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     for stream in streams:
         with suppress(OSError, ValueError):  # one that is closed, or has no descriptor
@@ -62,11 +59,10 @@ EXIT_SENSELESS = 2
 EXIT_INTERRUPTED = 130
 
 _SENSELESS = (FlagError, InvalidNameError, InvalidTopicError)
-"""Topics and names come from the command line, too: those in files are errors of the lines there."""
+"""Topics and names come from the command line; those in files are errors of the lines there."""
 
 _UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
-"""How a disk refuses output. Commands that open files translate these errors themselves, so what arrives here is about
-standard output."""
+"""Errors of a disk that refuses standard output. Commands translate those of files that they open."""
 
 _EXTRAS = {
     "cyclopts": "cli",
@@ -78,7 +74,7 @@ _EXTRAS = {
     "prometheus_client": "server",
     "structlog": "server",
 }
-"""Which extra of pyproject.toml brings a package."""
+"""The extra of pyproject.toml that brings a package."""
 
 
 def main() -> None:
@@ -111,11 +107,7 @@ def main() -> None:
 
 
 def _run() -> int | None:
-    """Run the command; what it has printed is written out before it counts as done.
-
-    Returns:
-        Its exit code; None for 0.
-    """
+    """Run the command and flush its output; return its exit code, None for 0."""
     command = _command()
     gc.freeze()
     gc.enable()
@@ -129,7 +121,7 @@ def _run() -> int | None:
 
 
 def _command() -> Callable[[], int | None]:
-    """Return the command that the arguments name, with what they say."""
+    """Return the command that the arguments name, bound to its flags."""
     from cyclopts import CycloptsError  # noqa: PLC0415 -- it may not be installed
 
     from peers.cli.commands import app  # noqa: PLC0415 -- what it needs may not be installed
@@ -144,7 +136,7 @@ def _command() -> Callable[[], int | None]:
 
 
 def _is_senseless(error: HubError) -> bool:
-    """Return whether it is the command line that must be changed, not a file, a variable or a hub."""
+    """Return whether the command line must be changed, not a file, a variable or a hub."""
     if isinstance(error, _SENSELESS):
         return True
     from hub.settings.config import ConfigError  # noqa: PLC0415 -- only where something is wrong

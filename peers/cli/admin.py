@@ -1,4 +1,4 @@
-"""Commands that ask the hub itself: `hub who`, `users`, `names`, `kick`, `reload`, `drain`; its policy says who may."""
+"""Commands for admins and others that ask the hub itself: `hub who`, `users`, `names`, `kick`, `reload`, `drain`."""
 
 from __future__ import annotations
 
@@ -20,22 +20,18 @@ from peers.client.client import Connecting
 from peers.wire.control import CLOSE_TEXT_LIMIT_BYTES
 
 _USUAL_S = 10.0
-"""How long an answer may take, seconds, beside what the hub itself waits for others."""
+"""Timeout of an answer, beside the time that the hub itself waits for others."""
 
 
 def ask(command: str, hub: HubFlags, value: Any, *, topic: str = "", wait_s: float = 0.0) -> Any:
-    """Ask a hub what the command of this name is for; return its answer.
+    """Send a request to a service of the hub; return its answer.
 
     Args:
         command: Its name.
         hub: Which hub.
-        value: What to ask with.
-        topic: Of the request, under `$hub/`, where that is not the name of the command.
+        value: Of the request.
+        topic: Under `$hub/`, where that is not the name of the command.
         wait_s: How long the hub itself waits for others before it answers.
-
-    Raises:
-        RequestError: It has none, or who asks may not; the text says why.
-        UsageError, PeerError: It was not asked.
     """
 
     async def one() -> Any:
@@ -53,17 +49,9 @@ def ask_pages(
     *,
     topic: str = "",
 ) -> list[dict[str, Any]]:
-    """Ask for one page after the other until one is empty; return all rows.
+    """Ask as `ask` for one page after the other until one is empty; return all rows.
 
-    Args:
-        command: As for `ask`.
-        hub: As for `ask`.
-        value: What to ask with, beside `after`.
-        after: Gives the `after` of the next page, from the last row.
-        topic: Of the requests, under `$hub/`, where that is not the name of the command.
-
-    Raises:
-        RequestError, UsageError, PeerError: As `ask`.
+    `after` returns the `after` of the next page from the last row.
     """
 
     async def all_of_it() -> list[dict[str, Any]]:
@@ -85,7 +73,7 @@ def json_lines(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _connected(command: str, hub: HubFlags) -> Connecting:
-    """Return the way to a hub, for one question: whoever is cut off has no answer, and does not ask again."""
+    """Return a client for one question: it does not reconnect."""
     options = Notices(command).options(hub)
     options["on_disconnect"] = lambda _: None  # the question fails, if it is still open: that says it all
     options["reconnect"] = False
@@ -93,8 +81,7 @@ def _connected(command: str, hub: HubFlags) -> Connecting:
 
 
 _PAGE = 1_000
-"""How many connections are asked for at once: about 400 KiB. 10,000 take ten answers, each of which the hub makes over
-several turns, instead of the 160 of pages as they are without it."""
+"""Connections that are asked for at once, about 400 KiB: 10,000 take ten answers."""
 
 _WHO = ("id", "user", "by", "role", "name", "over", "address", "since (UTC)", "prefixes", "in", "out")
 _WAITING = ("queued", "queued bytes", "dropped")
@@ -189,7 +176,7 @@ def _name_objects(found: list[KnownName]) -> list[str]:
 
 
 def _name_lines(found: list[KnownName], own_id: bytes) -> list[str]:
-    """Write names in columns; a hub is named where it is not the one that was asked."""
+    """Return names in columns; the hub is named where it is not the one that was asked."""
     owners = [f"client {each.owner}" + (f" of {each.hub.hex()}" if each.hub != own_id else "") for each in found]
     widths = max((len(each.name) for each in found), default=0), max(map(len, owners), default=0)
     show = escaped if sys.stdout.isatty() else str

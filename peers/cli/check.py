@@ -1,4 +1,4 @@
-"""`hub check`: is the hub well? One line of text, and an exit code for health checks.
+"""`hub check`: one line of text, and an exit code for health checks.
 
 | exit code | meaning |
 |---|---|
@@ -6,8 +6,8 @@
 | 1 | it answers, but slower than `--warn-ms` |
 | 2 | it does not answer, refuses, or is stopping |
 
-Over TCP and Unix sockets the question is HELLO, over HTTP it is GET /readyz. Plain blocking sockets on purpose: this
-runs every few seconds in every container, and starts in a fraction of what an event loop and a client take.
+Over TCP and Unix sockets the question is HELLO, over HTTP it is GET /readyz. It uses plain blocking sockets, as it runs
+every few seconds in every container, and starts in a fraction of the time of an event loop and a client.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _READ_BYTES = 16 * 1024
 
 
 class Health(IntEnum):
-    """How a hub is; the number is the exit code."""
+    """Health of a hub; the number is the exit code."""
 
     OK = 0
     WARNING = 1
@@ -47,12 +47,11 @@ class Health(IntEnum):
 
 
 class Finding(NamedTuple):
-    """The outcome of a check."""
+    """The outcome of a check, with the time of the answer in ms, None if there was none."""
 
     health: Health
     text: str
     passed_ms: float | None = None
-    """How long the answer took, milliseconds; None if there was none."""
 
 
 def check(  # noqa: PLR0913 -- one flag each
@@ -93,7 +92,7 @@ def check(  # noqa: PLR0913 -- one flag each
 def _find(
     url: str, timeout_s: float, warn_ms: float | None, token: str, make_tls: Callable[[], ssl.SSLContext]
 ) -> Finding:
-    """Ask the hub, and judge its answer, or why there is none."""
+    """Ask the hub, and judge its answer."""
     is_http = url.startswith(("http://", "https://"))
     try:
         endpoint = Endpoint.parse_remote("ws" + url.removeprefix("http") if is_http else url)
@@ -120,11 +119,7 @@ def _find(
 
 
 def _ask(endpoint: Endpoint, tls: ssl.SSLContext | None, token: str, deadline_s: float) -> str:
-    """Ask the hub how it is.
-
-    Returns:
-        What it says of itself.
-    """
+    """Ask the hub for its health; return what it says of itself."""
     with _connected(endpoint, tls, deadline_s) as connection:
 
         def read() -> bytes:
@@ -151,7 +146,6 @@ def _connected(endpoint: Endpoint, tls: ssl.SSLContext | None, deadline_s: float
 
 
 def _left_s(deadline_s: float) -> float:
-    """Return how long there is until the deadline."""
     left_s = deadline_s - time.monotonic()
     if left_s <= 0:
         raise TimeoutError
@@ -159,7 +153,7 @@ def _left_s(deadline_s: float) -> float:
 
 
 class _NoRoutes:
-    """The routes of a client that has not subscribed: a hub that sends it messages breaks the protocol."""
+    """Routes of a client that has not subscribed: a hub that sends it messages breaks the protocol."""
 
     def __init__(self) -> None:
         # Always empty: every message is a miss.
@@ -171,7 +165,7 @@ class _NoRoutes:
 
 
 def _ask_hub(connection: socket.socket, token: str, read: Callable[[], bytes]) -> str:
-    """Exchange HELLO with a hub, and say goodbye; return what it says of itself."""
+    """Exchange HELLO with a hub, and close; return what it says of itself."""
     session: Session[None] = Session("client", _NoRoutes(), _ANSWER_BYTES)
     connection.sendall(Hello(protocol=1, role="client", name="hub check", token=token).encode())
     while chunk := read():
@@ -188,7 +182,7 @@ def _ask_hub(connection: socket.socket, token: str, read: Callable[[], bytes]) -
 
 
 def _ask_http(connection: socket.socket, endpoint: Endpoint, read: Callable[[], bytes]) -> str:
-    """Ask over HTTP whether the hub is ready; return what it answers."""
+    """Ask over HTTP whether the hub is ready."""
     host = url_host(endpoint.host)
     request = f"GET /readyz HTTP/1.1\r\nHost: {host}:{endpoint.port}\r\nConnection: close\r\n\r\n"
     connection.sendall(request.encode("idna" if not host.isascii() else "ascii"))

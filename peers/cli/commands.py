@@ -1,8 +1,4 @@
-"""The commands of `hub`, by group, with their help and examples.
-
-Each is a module of its name, loaded when it is called, so that `hub` starts quickly. Groups of commands, such as
-`hub token`, have their examples beside their own commands.
-"""
+"""The commands of `hub` by group, with help and examples. Each module is loaded when its command is called."""
 
 from __future__ import annotations
 
@@ -25,7 +21,7 @@ def completion(
 
 
 class _Command(NamedTuple):
-    """A command of `hub`: where it is, what it does in a line, and how it is used; groups have no examples here."""
+    """A command: its function, its help in a line, and examples."""
 
     path: str
     help: str
@@ -61,8 +57,8 @@ _GROUPS: dict[str, dict[str, _Command]] = {
         ),
         "serve": _Command(
             "serve:serve",
-            "Answer requests with a shell command, or with the request itself.",
-            ("hub serve /upper --exec 'tr a-z A-Z'", "hub serve /echo --echo"),
+            "Answer requests with a shell command.",
+            ("hub serve /upper --exec 'tr a-z A-Z'", "hub serve /echo --exec cat"),
         ),
         "consume": _Command(
             "consume:consume",
@@ -88,9 +84,7 @@ _GROUPS: dict[str, dict[str, _Command]] = {
             "List the users that a hub knows, with their roles: for admins.",
             ("hub users", "hub users --json"),
         ),
-        "mesh": _Command(
-            "mesh:mesh", "Show the hubs of a mesh and their links: tables or a graph.", ("hub mesh", "hub mesh --dot")
-        ),
+        "mesh": _Command("mesh:mesh", "Show the hubs of a mesh and their links.", ("hub mesh", "hub mesh --json")),
         "trace": _Command(
             "mesh:trace",
             "Show the way of a topic through a mesh, with the time of each hop: for admins.",

@@ -4,9 +4,6 @@
 hub ─▶ ConsumerStream ─▶ JSON lines ─▶ Output (a thread) ─▶ standard output ─▶ acknowledged
                      └─▶ with --exec a command for each ─▶ exit code 0: acknowledged, else delivered again later
 ```
-
-So a program behind a pipe that ends, and is started again, goes on where the last one was: what was written and not
-acknowledged comes again. Owner: one command. Not here: what a consumer is (docs/consumers.md).
 """
 
 from __future__ import annotations
@@ -27,11 +24,13 @@ from peers.cli.serve import CommandError, run_command
 from peers.cli.texts import counted
 from peers.cli.url import HubFlags
 from peers.client import ConsumedMessage, ConsumerStream, connect
-from peers.client.consumer_stream import DELAY_LIMIT_S
 from peers.client.settings import PREFETCH
 
+_NAK_DELAY_S = 5.0
+"""When a message whose command has failed is delivered again, seconds."""
+
 _PROGRESS_S = 1.0
-"""How often the hub is told that a command still runs, seconds."""
+"""How often the hub gets to know that a command still runs."""
 
 
 def consume(  # noqa: PLR0913 -- one flag each
@@ -59,16 +58,10 @@ def consume(  # noqa: PLR0913 -- one flag each
         int | None, Parameter(help="Give a message up that has failed so often; 0 for never.")
     ] = None,
     dead_letters: Annotated[str | None, Parameter(help="Topic for messages that were given up.")] = None,
-    prefetch: Annotated[
-        int | None, Parameter(help="Most messages that are here and not acknowledged (256; with --exec 1).")
-    ] = None,
     exec: Annotated[  # noqa: A002 -- the flag's name
         str | None,
         Parameter(help="Shell command for each message: the value is its input, HUB_TOPIC the topic; 0 acknowledges."),
     ] = None,
-    nak_delay: Annotated[
-        float, Parameter(help="When a message whose command has failed is delivered again, seconds.")
-    ] = 5.0,
     limit: Annotated[int | None, Parameter(help="Stop after so many messages.")] = None,
     timeout: Annotated[float | None, Parameter(help="Stop after so long without a message, seconds.")] = None,
     remove: Annotated[bool, Parameter(help="Have the hub forget the consumer instead.", negative=())] = False,
@@ -78,11 +71,6 @@ def consume(  # noqa: PLR0913 -- one flag each
     Exit code 2 if --timeout ends it before --limit is reached.
     """
     check_count("--limit", limit)
-    check_count("--prefetch", prefetch)
-    if not 0 <= nak_delay <= DELAY_LIMIT_S:
-        raise FlagError(f"--nak-delay {nak_delay}: give 0 to {DELAY_LIMIT_S} seconds")
-    if prefetch is None:
-        prefetch = PREFETCH if exec is None else 1
     check_positive("--timeout", timeout, "seconds")
     check_positive("--redeliver", redeliver, "seconds")
     if from_offset is not None and (from_offset < 0 or from_time is not None):
@@ -110,11 +98,11 @@ def consume(  # noqa: PLR0913 -- one flag each
                     redeliver_s=redeliver,
                     deliveries=deliveries,
                     dead_letters=dead_letters,
-                    prefetch=prefetch,
+                    prefetch=PREFETCH if exec is None else 1,
                 )
                 async with stream:
                     if exec is not None:
-                        return await _execute(stream, stop, notices, exec, nak_delay)
+                        return await _execute(stream, stop, notices, exec)
                     return await _write(stream, stop, notices)
             finally:
                 notices.finish()
@@ -132,7 +120,7 @@ async def _remove(name: str, hub: HubFlags) -> int:
 
 
 async def _write(stream: ConsumerStream, stop: Stop, notices: Notices) -> int:
-    """Write each message on a line, and acknowledge it, until it is time to stop; return the exit code."""
+    """Write and acknowledge messages until it is time to stop; return the exit code."""
     task = asyncio.current_task()
     output = Output(sys.stdout.fileno(), task.cancel if task is not None else None)
     lines = JsonFormat(safe=sys.stdout.isatty())
@@ -155,7 +143,7 @@ async def _write(stream: ConsumerStream, stop: Stop, notices: Notices) -> int:
     return stop.exit_code(shown)
 
 
-async def _execute(stream: ConsumerStream, stop: Stop, notices: Notices, command: str, delay_s: float) -> int:
+async def _execute(stream: ConsumerStream, stop: Stop, notices: Notices, command: str) -> int:
     """Run a command for each message, one at a time, until it is time to stop; return the exit code."""
     done = 0
     while stop.limit_messages is None or done < stop.limit_messages:
@@ -171,8 +159,8 @@ async def _execute(stream: ConsumerStream, stop: Stop, notices: Notices, command
             sys.stdout.buffer.write(running.result())
             sys.stdout.buffer.flush()
         except CommandError as error:
-            notices.say(f"{message.topic}, offset {message.offset}: {error}; it comes again in {delay_s:g} s")
-            await message.nak(delay_s)
+            notices.say(f"{message.topic}, offset {message.offset}: {error}; it comes again in {_NAK_DELAY_S:g} s")
+            await message.nak(_NAK_DELAY_S)
         else:
             await message.ack()
             done += 1
@@ -182,7 +170,7 @@ async def _execute(stream: ConsumerStream, stop: Stop, notices: Notices, command
 
 
 async def _next(stream: ConsumerStream, stop: Stop) -> list[ConsumedMessage]:
-    """Return what is there; with a limit one message, as what is taken and not written would have failed."""
+    """Return a batch; with a limit one message, as messages that are taken and not written would have failed."""
     try:
         async with asyncio.timeout(stop.timeout_s):
             return await stream.batch() if stop.limit_messages is None else [await stream.receive()]

@@ -1,15 +1,14 @@
-"""`hub context`: hubs by name, with what is shown to each. They work on a file, and need no hub."""
+"""`hub context`: hubs by name, with the files that are shown to each. Needs no hub."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import App, Parameter
 
 from peers.cli.contexts import (
-    CONTEXT_VARIABLE,
     Context,
     check_context_name,
     context_names,
@@ -57,7 +56,6 @@ def add(  # noqa: PLR0913 -- one flag each
 
 
 def _absolute(path: str) -> str:
-    """Return a path that is the same wherever a command is run."""
     return path and str(Path(path).absolute())
 
 
@@ -70,7 +68,8 @@ def ls(*, json: Annotated[bool, Parameter(help="A JSON object a line.", negative
     found = sorted(contexts.contexts.items())
     if json:
         for name, context in found:
-            print(encoder.encode(shown(name, context, in_use=name == contexts.use)).decode())
+            said = {flag.removeprefix("--").replace("-", "_"): text or None for flag, text in context.flags().items()}
+            print(encoder.encode({"name": name, "in_use": name == contexts.use, **said}).decode())
         return
     if not found:
         print("hub context: there are no contexts; hub context add NAME --url URL makes one", file=sys.stderr)
@@ -78,12 +77,6 @@ def ls(*, json: Annotated[bool, Parameter(help="A JSON object a line.", negative
     rows = [(name, "yes" if name == contexts.use else "", one.url, one.token_file) for name, one in found]
     for line in columns(_HEADINGS, rows):
         print(line)
-
-
-def shown(name: str, context: Context, *, in_use: bool) -> dict[str, Any]:
-    """Return a context as an object; what it does not say is null."""
-    said = {flag.removeprefix("--").replace("-", "_"): text or None for flag, text in context.flags().items()}
-    return {"name": name, "in_use": in_use, **said}
 
 
 def rm(name: Annotated[str, Parameter(help="Which one.", completer=context_names)], /) -> None:
@@ -94,29 +87,6 @@ def rm(name: Annotated[str, Parameter(help="Which one.", completer=context_names
     if contexts.use == name:
         contexts.use = ""
     write_contexts(contexts)
-
-
-def show(
-    name: Annotated[
-        str,
-        Parameter(help="Which one; that in use without it.", env_var=CONTEXT_VARIABLE, completer=context_names),
-    ] = "",
-    /,
-    *,
-    json: Annotated[bool, Parameter(help="A JSON object.", negative=())] = False,
-) -> None:
-    """Show what a context says: where the hub is, and which files are shown there. No token is read."""
-    contexts = read_contexts()
-    name = name or contexts.use
-    if not name:
-        raise FlagError("no context is in use: hub context show NAME, or hub context use NAME")
-    found = shown(name, contexts.named(name), in_use=name == contexts.use)
-    if json:
-        print(encoder.encode(found).decode())
-        return
-    found["in_use"] = "yes" if found["in_use"] else "no"
-    for line in columns(("", ""), [(field.replace("_", " "), text) for field, text in found.items()])[1:]:
-        print(line)
 
 
 def use(
@@ -144,6 +114,5 @@ app = App(
 )
 app.command(add, name="add", help="Write a hub down under a name.")
 app.command(ls, name="ls", help="Which there are, and which one is in use.")
-app.command(show, name="show", help="What one says: the one in use, or that of a name.")
 app.command(use, name="use", help="Take one where no hub is named, from now on.")
 app.command(rm, name="rm", help="Forget one. Files that it names stay.")

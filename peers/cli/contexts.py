@@ -1,25 +1,17 @@
-"""`Contexts`: hubs by name, with what is shown to each, as somebody has written them down for himself.
+"""Contexts: hubs by name, and the flag `--context`, which gives a command the flags that it was not given.
 
 ```
 $XDG_CONFIG_HOME/topichub/contexts.json   (~/.config/topichub/contexts.json)
 {"use": "work", "contexts": {"work": {"url": "tls://hub.example.org:7400", "token_file": "/home/ada/token"}}}
 ```
 
-Owner: whoever runs `hub context`; other commands only read it. Invariants: no token stands in it, only the path of the
-file of one; it is readable for its owner alone, and one that others may write is not taken, as they could have his
-token sent elsewhere. It is replaced as a whole, so that nobody reads half of it; of two who write at once one wins.
-
-Not here: the commands (`peers.cli.context`), how a command gets what it names (`peers.cli.contexts`).
-
-The flag `--context`: a command gets what a context says for the flags that it was not given.
-
 | named by | what holds |
 |---|---|
-| `--context NAME` | the context; of the environment only `HUB_TOKEN`, if the context names no file of a token |
+| `--context NAME` | the context; of the environment only `HUB_TOKEN`, if the context names no token file |
 | `HUB_CONTEXT` | the same, unless `--url` is given |
 | nothing | `--url`, else `HUB_URL`; without both the context in use (`hub context use`); else the default |
 
-So what is shown to one hub does not reach another by accident.
+The file holds paths of tokens, no tokens. One that others may write is not used: they could redirect the token.
 """
 
 from __future__ import annotations
@@ -44,7 +36,7 @@ _FOR_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 class Context(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """How one hub is reached, and what is shown to it. Paths are absolute; what is empty is not said."""
+    """The URL of a hub, and the files that are shown to it; paths are absolute."""
 
     url: str
     token_file: str = ""
@@ -53,24 +45,20 @@ class Context(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     key: str = ""
 
     def flags(self) -> dict[str, str]:
-        """Return what it says for each flag of the commands; empty for what is not said."""
+        """Return the value of each flag, empty if the context says nothing."""
         fields: dict[str, str] = msgspec.structs.asdict(self)
         return {f"--{name.replace('_', '-')}": text for name, text in fields.items()}
 
 
 class Contexts(msgspec.Struct, forbid_unknown_fields=True):
-    """All of them."""
+    """The file."""
 
     use: str = ""
-    """The name of the one that is taken where no hub is named; empty for none."""
+    """Name of the context for commands that name no hub; empty for none."""
     contexts: dict[str, Context] = {}
 
     def named(self, name: str) -> Context:
-        """Return one of them.
-
-        Raises:
-            FlagError: There is none of this name.
-        """
+        """Return a context, or raise `FlagError`."""
         if name not in self.contexts:
             known = ", ".join(sorted(self.contexts)) or "none"
             raise FlagError(f"there is no context {printable(name)}; `hub context ls` lists them: {known}")
@@ -78,28 +66,20 @@ class Contexts(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def check_context_name(name: str) -> None:
-    """Check that a context may be called so.
-
-    Raises:
-        FlagError: It may not.
-    """
+    """Raise `FlagError` unless a context may have this name."""
     if not _NAME.fullmatch(name):
         raise FlagError(f"{printable(name)}: the name of a context is up to 64 letters, digits, dots, - and _")
 
 
 def place() -> Path:
-    """Return where they are."""
+    """Return the path of the file."""
     base = os.environ.get("XDG_CONFIG_HOME", "")
     folder = Path(base) if base.startswith("/") else Path.home() / ".config"  # as XDG has it: others are not looked at
     return folder / "topichub" / "contexts.json"
 
 
 def read_contexts() -> Contexts:
-    """Return what is written there; nothing, if there is no file.
-
-    Raises:
-        UsageError: It cannot be read, holds something else, or others may write it.
-    """
+    """Return the contexts; none, if there is no file. Raises `UsageError` if it cannot be used."""
     path = place()
     try:
         with path.open("rb") as file:
@@ -118,11 +98,7 @@ def read_contexts() -> Contexts:
 
 
 def write_contexts(contexts: Contexts) -> None:
-    """Write all of them, for their owner alone.
-
-    Raises:
-        UsageError: That cannot be done.
-    """
+    """Replace the file, readable for its owner alone; raise `UsageError` if that fails."""
     path = place()
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
     text = msgspec.json.format(msgspec.json.encode(contexts), indent=2) + b"\n"
@@ -143,11 +119,11 @@ CONTEXT_VARIABLE = "HUB_CONTEXT"
 _FLAG, _URL = "--context", "--url"
 
 _FROM_COMMAND_LINE = "cli"
-"""What cyclopts calls the source of what stood on the command line."""
+"""The source of tokens of the command line in cyclopts."""
 
 
 def context_names(_: object) -> list[str]:
-    """Return the names that a shell offers."""
+    """Return the names for completion."""
     return sorted(read_contexts().contexts)
 
 
@@ -161,16 +137,10 @@ ContextName = Annotated[
         completer=context_names,
     ),
 ]
-"""The flag `--context`, or the environment variable `HUB_CONTEXT`."""
 
 
 def fill(_app: App, _commands: tuple[str, ...], arguments: ArgumentCollection) -> None:
-    """Give a command that talks to a hub what a context says.
-
-    Raises:
-        FlagError: There is no such context, or a URL is given beside it.
-        UsageError: Contexts cannot be read.
-    """
+    """Give a command that talks to a hub the flags of its context: called by cyclopts."""
     by_name = {argument.name: argument for argument in arguments}
     if _FLAG not in by_name:
         return
@@ -190,12 +160,12 @@ def fill(_app: App, _commands: tuple[str, ...], arguments: ArgumentCollection) -
 
 
 def _is_given(argument: Argument) -> bool:
-    """Tell whether it stood on the command line."""
+    """Return whether it was on the command line."""
     return any(token.source == _FROM_COMMAND_LINE for token in argument.tokens)
 
 
 def _fill(argument: Argument, token: Token, *, is_named: bool) -> None:
-    """Give a flag what a context says; what the environment says is not meant for a hub that is named."""
+    """Set a flag from a context; the environment does not count for a hub that is named."""
     if is_named and not _is_given(argument):
         argument.tokens.clear()
     if token.value and not argument.has_tokens:

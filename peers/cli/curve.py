@@ -1,7 +1,4 @@
-"""`hub curve`: keys by which nodes of Zeek clusters and their central broker know each other.
-
-A secret key is written to its file alone, never to the terminal, and never read from a flag.
-"""
+"""`hub curve`: CURVE keys of Zeek clusters. A secret key goes to its file alone, never to the terminal."""
 
 from __future__ import annotations
 

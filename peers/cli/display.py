@@ -1,25 +1,21 @@
-"""Display: how the messages of a stream become lines of standard output, and when that stops by itself.
+"""Writes the messages of a stream as lines of standard output, until a limit or timeout.
 
 ```
-Messages ────── batch ─▶ visible? ─▶ limit, timeout ─┬─ pretty, json ─▶ lines ─┬─▶ Output
-                                                     └─ count ─▶ Tally ────────┘
+Messages ── batch ─▶ visible? ─▶ limit, timeout ─▶ pretty or json lines ─▶ Output
 ```
 
-Values become JSON as on the hub's WebSocket; what has no JSON form is counted (`JsonFormat`) or shown as Python writes
-it (`PrettyFormat`). Not more than `limit_messages` are shown; messages that are not visible (the hub's own) neither
-count nor put the end off. What a publisher sends cannot steer the terminal.
+Values become JSON as on the hub's WebSocket; values without a JSON form are counted (`JsonFormat`) or shown as Python
+writes them (`PrettyFormat`). Messages that are not visible (the hub's own) do not count.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import shutil
 import sys
 import zlib
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
 from datetime import datetime
 from typing import Any, Literal, NamedTuple, Protocol
 
@@ -59,11 +55,11 @@ def _line_of(message: Message, epoch: int) -> _Line:
 
 
 class JsonFormat:
-    """Writes each message as one JSON object on a line of its own.
+    """Writes each message as one JSON object a line.
 
     Args:
-        safe: Whether lines go to a terminal, and may hold nothing that it would act on.
-        fields: What stands in a line in place of `value`; None for what is shown as it is.
+        safe: Whether lines go to a terminal, and are escaped.
+        fields: Returns members in place of `value`, or None.
     """
 
     __slots__ = ("_fields", "_safe", "formless_messages")
@@ -72,15 +68,9 @@ class JsonFormat:
         self._safe = safe
         self._fields = fields
         self.formless_messages = 0
-        """Messages that were left out because they have no JSON form."""
 
     def render(self, messages: Sequence[Message], epoch: int = 0) -> bytes:
-        """Return the lines of `messages`.
-
-        Args:
-            messages: Any number.
-            epoch: The epoch of the journal in which their offsets are told; 0 where nobody knows.
-        """
+        """Return the lines of `messages`, with the journal's epoch of their offsets, 0 if not known."""
         try:
             lines = encoder.encode_lines([self._object(message, epoch) for message in messages])
         except NO_FORM:
@@ -104,7 +94,7 @@ class JsonFormat:
 
 
 def _beside_value(message: Message, epoch: int) -> dict[str, Any]:
-    """Return labels, names and the place in a journal, for an object that has fields of its own."""
+    """Return labels, names and the place in a journal, for an object with fields of its own."""
     line = _line_of(message, epoch)
     line.topic, line.value = "", None
     members: dict[str, Any] = msgspec.to_builtins(line)
@@ -113,7 +103,7 @@ def _beside_value(message: Message, epoch: int) -> dict[str, Any]:
 
 
 def _beside(message: TaggedMessage) -> str:
-    """Return what stands between topic and value: `[label, label] from a.b to c.d`."""
+    """Return `[label, label] from a.b to c.d`."""
     parts = [f"[{', '.join(message.labels)}]"] if message.labels else []
     parts += [f"{word} {name}" for word, name in (("from", message.sender), ("to", message.destination)) if name]
     return " ".join(parts)
@@ -124,7 +114,7 @@ class PrettyFormat:
 
     Args:
         colour: Whether topics are coloured, each always in the same colour.
-        show: Writes a value in another way than as JSON; None for what is shown as JSON.
+        show: Writes a value in another way than as JSON, or returns None.
     """
 
     __slots__ = ("_colour", "_show")
@@ -138,8 +128,8 @@ class PrettyFormat:
 
         Args:
             messages: Any number.
-            at: When they came, in the zone in which to show it. Messages of a journal are shown with the date and time
-                of their record instead, in UTC as `--from-time` reads it, and with their offset.
+            at: When they came. Messages of a journal are shown with the UTC time of their record and their offset
+                instead.
             width: Columns to cut a line to, None not to.
         """
         time = _clock(at)
@@ -172,64 +162,28 @@ def _clock(at: datetime) -> str:
 
 
 def _when(message: Message, now: str) -> str:
-    """Return what stands before the topic: when a message came, or where and when it was recorded."""
+    """Return the text before the topic: when a message came, or where and when it was recorded."""
     return f"{message.offset} {moment(message.time_us)}" if isinstance(message, RecordedMessage) else now
 
 
-class Tally:
-    """Counts messages, and tells how many there are and how fast they come.
-
-    Args:
-        now_s: The time now, by any clock that does not go back.
-    """
-
-    __slots__ = ("_since_s", "_told_messages", "_told_s", "messages")
-
-    def __init__(self, now_s: float) -> None:
-        # How many messages there were; raised by whoever counts.
-        self.messages = 0
-        # When counting began, and when it was asked for the rate last.
-        self._since_s = self._told_s = now_s
-        # How many messages there were by then.
-        self._told_messages = 0
-
-    def tell(self, now_s: float) -> str:
-        """Return the count, and the rate since this was last asked."""
-        passed_s, new = now_s - self._told_s, self.messages - self._told_messages
-        self._told_s, self._told_messages = now_s, self.messages
-        return f"{counted(self.messages, 'message')}  {new / passed_s if passed_s > 0 else 0:,.0f}/s"
-
-    def total(self, now_s: float) -> str:
-        """Return the count, the time and the mean rate."""
-        passed_s = now_s - self._since_s
-        rate = self.messages / passed_s if passed_s > 0 else 0
-        return f"{counted(self.messages, 'message')} in {passed_s:.1f} s, {rate:,.0f}/s"
-
-
 EXIT_INCOMPLETE = 2
-"""Time is up and `--limit` was not reached."""
+"""`--timeout` has ended the command before `--limit` was reached."""
 
-CLEAR_LINE = "\r\x1b[K"
-"""What wipes out the line that the cursor of a terminal stands in."""
-
-_TELL_S = 1.0
-"""How often `count` writes what it has counted."""
-
-Format = Literal["pretty", "json", "count"]
+Format = Literal["pretty", "json"]
 
 Visible = Callable[[list[Message]], list[Message]]
-"""Returns those messages of a batch that are to be shown."""
+"""Returns those messages of a batch that are shown."""
 
 
 class Messages(Protocol):
-    """What is shown: a `MessageStream`, or what reads like one."""
+    """A `MessageStream`, or an object that reads like one."""
 
     async def batch(self) -> list[Message]:
         """Wait for messages, and return them; empty only at the end."""
 
     @property
     def epoch(self) -> int:
-        """The epoch of the journal that goes with the offsets; 0 where there are none."""
+        """The epoch of the journal of the offsets, or 0."""
 
 
 class Look(NamedTuple):
@@ -247,17 +201,17 @@ class Stop(NamedTuple):
 
     limit_messages: int | None
     timeout_s: float | None
-    """How long it waits for a message to show."""
+    """Of the wait for a message to show."""
 
     def exit_code(self, shown_messages: int) -> int:
-        """Return what the command ends with, after so many messages."""
+        """Return the exit code after so many messages."""
         return EXIT_INCOMPLETE if self.limit_messages is not None and shown_messages < self.limit_messages else 0
 
 
 async def show(  # noqa: PLR0913, PLR0917 -- of the command's flags
     messages: Messages, visible: Visible, stop: Stop, look: Look, output: Output, notices: Notices
 ) -> int:
-    """Write each message on a line, until it is time to stop; return the exit code."""
+    """Write messages until it is time to stop; return the exit code."""
     on_terminal = sys.stdout.isatty()
     colour = on_terminal and not os.environ.get("NO_COLOR")
     json, pretty = JsonFormat(safe=on_terminal), PrettyFormat(colour=colour)
@@ -284,7 +238,7 @@ async def show(  # noqa: PLR0913, PLR0917 -- of the command's flags
 
 
 async def _batches(messages: Messages, visible: Visible, stop: Stop) -> AsyncIterator[list[Message]]:
-    """Yield what is to be shown of each batch, until it is time to stop."""
+    """Yield the visible messages of each batch, until it is time to stop."""
     loop = asyncio.get_running_loop()
     give_up_s = None if stop.timeout_s is None else loop.time() + stop.timeout_s
     left = stop.limit_messages
@@ -305,28 +259,3 @@ async def _batches(messages: Messages, visible: Visible, stop: Stop) -> AsyncIte
             batch = batch[:left]
             left -= len(batch)
         yield batch
-
-
-async def count(messages: Messages, visible: Visible, stop: Stop, output: Output) -> int:
-    """Write the count and the rate once a second, and the total at the end; return the exit code."""
-    now = asyncio.get_running_loop().time
-    tally = Tally(now())
-    start, end = (CLEAR_LINE, "") if sys.stdout.isatty() else ("", "\n")
-    limit = stop.limit_messages if stop.limit_messages is not None else sys.maxsize
-    patience_s = math.inf if stop.timeout_s is None else stop.timeout_s
-    tell_s, give_up_s = now() + _TELL_S, now() + patience_s
-    try:
-        while tally.messages < limit and now() < give_up_s:
-            if now() >= tell_s:
-                await output.write(f"{start}{tally.tell(now())}{end}".encode())
-                tell_s = now() + _TELL_S
-            with suppress(TimeoutError):
-                async with asyncio.timeout_at(min(tell_s, give_up_s)):
-                    batch = visible(await messages.batch())
-                tally.messages = min(limit, tally.messages + len(batch))
-                if batch:
-                    give_up_s = now() + patience_s
-    finally:
-        await output.flush()  # its thread may not have written yet, and the total is the last line
-        print(f"{start}{tally.total(now())}", flush=True)
-    return stop.exit_code(tally.messages)

@@ -1,10 +1,4 @@
-"""`hub journal`: look into a journal, check it; who consumes it. `export` and `tier` have files of their own.
-
-| exit code | meaning |
-|---|---|
-| 0 | all is what was written |
-| 3 | something is damaged: `verify` finds out what is sound, block by block, behind damage too |
-"""
+"""`hub journal`: look into a journal, check it, list its consumers. Exit code 3 if something is damaged."""
 
 from __future__ import annotations
 
@@ -46,7 +40,7 @@ if TYPE_CHECKING:
 
 
 _LISTED_ROWS = 100
-"""Most rows of a table, unless another limit is given; a journal of 64 GiB has 65,536 blocks."""
+"""Default limit of a table; a journal of 64 GiB has 65,536 blocks."""
 
 _BLOCK_HEADS = ("first offset", "next offset", "records", "KiB", "oldest (UTC)", "newest (UTC)", "where")
 _TOPIC_HEADS = ("topic", "messages", "KiB of values", "first (UTC)", "last (UTC)")
@@ -92,7 +86,7 @@ def _list_blocks(history: History, damages: Damages, limit: int | None, *, json:
 
 
 def _rows(history: History) -> Iterator[Row | Entry | Damage]:
-    """Yield the files of the tier that begin before what is here, and what they lack; then the blocks."""
+    """Yield the files of the tier that begin before the folder, and their holes; then the blocks."""
     for entry in history.files():
         yield entry
         for hole in entry.holes:
@@ -156,11 +150,11 @@ def _tell_rest(count: int, what: str) -> None:
 
 
 class _Totals(NamedTuple):
-    """What is said of all blocks together, or of all files of the tier."""
+    """Totals of blocks, or of files of the tier."""
 
     records: int
     parts: int
-    """How many blocks, or files."""
+    """Blocks or files."""
     size_bytes: int
     times: tuple[int, int] | None
 
@@ -169,7 +163,6 @@ def stat(
     path: JournalPath,
     /,
     *,
-    topics: Annotated[bool, Parameter(help="Count distinct topics too; reads everything.", negative=())] = False,
     json: Annotated[bool, Parameter(help="One JSON object.", negative=())] = False,
     tier: Tier = None,
 ) -> int:
@@ -177,9 +170,7 @@ def stat(
     damages = Damages("stat")
     with opened_history(path, tier) as history:
         tell_older("stat", history)
-        found = _object(history, damages, tells_ranges=not topics)
-        if topics:
-            found["topics"] = len(tallies(history, damages))  # it meets all that is damaged, blocks too
+        found = _object(history, damages)
     if json:
         print_json(found)
     else:
@@ -196,11 +187,11 @@ def _show(found: dict[str, Any]) -> None:
         show(("query", "last batch", "first offset", "next offset"), rows)
 
 
-def _object(history: History, damages: Damages, *, tells_ranges: bool) -> dict[str, Any]:
+def _object(history: History, damages: Damages) -> dict[str, Any]:
     view = history.view
     if not view.id:
         damages.note("the id of the journal is missing or damaged")
-    there, here = _there(history), _here(view, damages if tells_ranges else Damages("stat"))
+    there, here = _there(history), _here(view, damages)
     times = [*(there.times or ()), *(here.times or ())]
     oldest, newest = map(moment, (min(times), max(times))) if times else (None, None)
     return {
@@ -238,7 +229,7 @@ def _here(view: View, damages: Damages) -> _Totals:
 
 
 def _there(history: History) -> _Totals:
-    """Return what is said of the files of the tier that begin before what is here."""
+    """Return the totals of the tier's files that begin before the folder."""
     records = count = size_bytes = 0
     times: tuple[int, int] | None = None
     for entry in history.files():
@@ -257,7 +248,7 @@ def _joined_times(times: tuple[int, int] | None, earliest_us: int, latest_us: in
 
 
 def _size_bytes(path: str) -> int:
-    """Return the size of a file, 0 if there is none: a hub may have deleted it."""
+    """Return the size of a file, 0 if a hub has deleted it."""
     try:
         return Path(path).stat().st_size
     except OSError:
@@ -270,8 +261,6 @@ def _figures(found: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
     yield "next", "offset", str(found["next"])
     yield "records", "records", amount(found["records"])
     yield "blocks", "blocks", amount(found["blocks"])
-    if "topics" in found:
-        yield "topics", "topics", amount(found["topics"])
     yield "oldest record", "UTC", found["oldest"] or "none"
     yield "newest record", "UTC", found["newest"] or "none"
     yield "blocks, as they are read", "KiB", kib(found["block_bytes"])
@@ -287,29 +276,25 @@ _NOWHERE = "missing: neither here nor in the tier, where they were deleted, or i
 
 
 class Stretch(NamedTuple):
-    """A range of offsets, and whether its records can be read."""
+    """A range of offsets, and its flaw."""
 
     first: int
     next: int | None
-    """The offset behind the last; None where nobody knows."""
+    """The offset behind the last; None if not known."""
     flaw: str
-    """What is wrong with the range; empty if it is sound."""
+    """Empty if its records can be read."""
     is_there: bool = False
-    """Whether it stands in the tier."""
+    """Whether it is in the tier."""
 
 
 class Flaw(NamedTuple):
-    """Something that is damaged beside records."""
+    """Damage beside records."""
 
     text: str
 
 
 def survey(view: View) -> Iterator[Stretch | Flaw]:
-    """Yield what each block of a journal is, in order, what is missing between them, and what else is damaged.
-
-    Raises:
-        JournalUnavailableError: It cannot be read now, for another reason than damage.
-    """
+    """Yield the state of each block of a journal, in order, ranges that are missing between them, and other damage."""
     journal_id = view.id
     position = view.firsts[0]
     for number, first in enumerate(view.firsts):
@@ -335,12 +320,7 @@ def survey(view: View) -> Iterator[Stretch | Flaw]:
 
 
 def survey_of_tier(history: History) -> Iterator[Stretch]:
-    """Yield what each file of the tier is that begins before what is here, in order, and what is missing.
-
-    Raises:
-        JournalCorruptError: The manifest is damaged.
-        JournalUnavailableError: It cannot be read now, for another reason than damage.
-    """
+    """Yield the state of each file of the tier that begins before the folder, and ranges that are missing."""
     here = history.view.extent.first
     position = history.extent.first
     for entry in history.files():
@@ -361,7 +341,7 @@ def survey_of_tier(history: History) -> Iterator[Stretch]:
 
 
 def _segment_flaws(segment: Segment, journal_id: bytes) -> Iterator[Flaw]:
-    """Yield what is wrong with a segment beside its blocks."""
+    """Yield damage of a segment beside its blocks."""
     name = Path(segment.path).name
     if segment.flaw:
         yield Flaw(f"{name}: {segment.flaw}")
@@ -370,7 +350,7 @@ def _segment_flaws(segment: Segment, journal_id: bytes) -> Iterator[Flaw]:
 
 
 def _flaw_of(view: View, row: Row) -> str:
-    """Return what is wrong with a block, empty if nothing is."""
+    """Return the flaw of a block, or an empty text."""
     flaw = view.flaw_of(row)
     return flaw or _contradiction(view.block(row), row)
 
@@ -388,7 +368,7 @@ _SHOWN_ROWS = 100
 
 
 class Soundness(IntEnum):
-    """How a journal is; the number is the exit code."""
+    """The exit codes of `verify`."""
 
     SOUND = 0
     DAMAGED = 3
@@ -437,7 +417,7 @@ def _damaged_object(stretch: Stretch) -> dict[str, object]:
 
 
 def _joined(stretches: Iterable[Stretch]) -> list[Stretch]:
-    """Return ranges without gaps, each as long as it goes."""
+    """Return adjacent ranges as one."""
     joined: list[Stretch] = []
     for one in stretches:
         if joined and joined[-1].next is not None and one.first <= joined[-1].next:
@@ -491,8 +471,8 @@ def consumers(
 
 
 def _sharing(row: dict[str, Any]) -> Cell:
-    """Return how many share it; of a query, which nobody shares, when it was heard of."""
-    heard_s: float | None = row.get("committed_s")  # a hub of before has none
+    """Return the number of members; of a Spark query, which has none, when it last committed."""
+    heard_s: float | None = row["committed_s"]
     members: int = row["members"]
     return members if heard_s is None else f"query, {heard_s:,.0f} s ago"
 
@@ -520,7 +500,7 @@ app = App(
 )
 app.command(ls, name="ls", help="List the blocks of a journal, or its topics.")
 app.command(stat, name="stat", help="How much a journal holds, from when to when.")
-app.command("peers.cli.journal_export:export", name="export", help="Write records as JSON lines or frames.")
+app.command("peers.cli.journal_export:export", name="export", help="Write records as JSON lines.")
 app.command(consumers, name="consumers", help="How far named consumers are, for admins.")
 app.command("peers.cli.journal_tier:app", name="tier", help="Look into the tier of a journal, check it.")
 app.command(verify, name="verify", help="Read everything and look for damage.")

@@ -1,10 +1,7 @@
-"""`hub journal export`: records of a range, of some topics, as JSON lines or frames.
+"""`hub journal export`: records of a range, of some topics, as JSON lines.
 
-```
-History ─ block ─▶ form ─ whole lines ─▶ target   what has no form, was deleted meanwhile, is damaged ─▶ standard error
-```
-
-Values become JSON as on the hub's WebSocket, however large they are. What has no such form has `bad` (why) and `body`
+Values become JSON as on the hub's WebSocket, whatever their size. A value without such a form has `bad` (why) and
+`body`
 (its bytes, base64) in place of `value`. A block whose values all have a form is decoded at once.
 """
 
@@ -17,17 +14,17 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, Literal, assert_never
+from typing import Annotated, Any
 
 import msgspec
 from cyclopts import Parameter
 
 from hub.errors import JournalCorruptError, UsageError
 from hub.frame import BATCH_COUNT, BATCH_LIMIT_MESSAGES, FLAG_BATCH, KIND_MESSAGES, Encoding, encode_frame
-from hub.journal.block import Block, Record, pack, to_frames
+from hub.journal.block import Block, Record, pack
 from hub.journal.packing import BLOCK_BYTES_LIMIT, skip_value
 from hub.topics import check_prefix
-from peers.cli.flag_values import FlagError, moment
+from peers.cli.flag_values import moment
 from peers.cli.journal_reading import (
     Damages,
     ExitCode,
@@ -71,15 +68,11 @@ _decode = msgspec.msgpack.Decoder(ext_hook=_extension).decode
 _to_json = msgspec.json.Encoder()
 
 _NO_FORM = (ValueError, TypeError, OverflowError, RecursionError)
-"""What msgspec raises; its own errors and UnicodeDecodeError are ValueErrors."""
+"""Errors of msgspec."""
 
 
 class JsonForm:
-    """Writes each record as a line of JSON.
-
-    Args:
-        safe: Whether they go to a terminal, and may hold nothing that it would act on.
-    """
+    """Writes each record as a line of JSON, escaped if `safe` (for terminals)."""
 
     def __init__(self, *, safe: bool = False) -> None:
         self.bad_records = 0
@@ -106,21 +99,12 @@ class JsonForm:
         return _Line(record.offset, moment(record.time_us), record.topic, msgspec.Raw(text))
 
 
-class RawForm:
-    """Writes MESSAGES frames. Offsets and times are left behind, and no record is without such a form."""
-
-    bad_records = 0
-
-    def render(self, block: Block) -> bytes:
-        """Return the frames of a block, whole ones only."""
-        return b"".join([frames for frames, _ in to_frames(bytes(block.data))])
-
-
 def _are_whole(block: Block) -> bool:
-    """Tell whether each value is exactly one value of msgpack, so that all together are an array of as many.
+    """Return whether each value is exactly one value of msgpack, so that all together are an array of as many.
 
-    Without this, two broken ones side by side could pass for two others. Whoever packs them as a BATCH frame cuts them
-    where they end, compiled; what must come of it is what is there.
+    Else two broken ones side by side could pass for two others. `pack`, which is compiled, cuts a BATCH frame where
+    values
+    end; the same ends must come out.
     """
     if block.encodings is not None or block.count > BATCH_LIMIT_MESSAGES:
         return False
@@ -146,7 +130,7 @@ def _whole_lines(block: Block, values: Sequence[Any]) -> list[_Line]:
 
 
 def _packed(record: Record) -> bytes | None:
-    """Return the value of a record as msgpack, None if it has no such form."""
+    """Return the value of a record as msgpack, or None."""
     if record.encoding == Encoding.BROKER:
         return msgpack_of_broker(record.body)
     is_value = skip_value(record.body, 0, len(record.body)) == len(record.body)
@@ -181,7 +165,7 @@ def _reason(record: Record) -> str:
 
 
 class Target:
-    """An open descriptor that is written to."""
+    """A descriptor that is written to."""
 
     def __init__(self, descriptor: int, name: str) -> None:
         self._descriptor = descriptor
@@ -190,15 +174,7 @@ class Target:
     @classmethod
     @contextmanager
     def opened(cls, path: str | None, journal: str) -> Iterator[Target]:
-        """Open a target for as long as the block lasts.
-
-        Args:
-            path: Path of a file, which is written anew; None for standard output.
-            journal: Path of the journal, which is not written to.
-
-        Raises:
-            UsageError: The file cannot be opened, or is one of the journal's.
-        """
+        """Open a file, or standard output for None, while the block lasts; a file of the journal is refused."""
         if path is None:
             sys.stdout.flush()
             yield cls(sys.stdout.fileno(), "standard output")
@@ -216,16 +192,11 @@ class Target:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether a person looks at it."""
+        """Whether it is a terminal."""
         return os.isatty(self._descriptor)
 
     def write(self, written: bytes) -> None:
-        """Write all of a text, however often the operating system takes only a part.
-
-        Raises:
-            UsageError: It cannot be written, as when the disk is full.
-            BrokenPipeError: The reader of a pipe has gone.
-        """
+        """Write all of it; raise `UsageError` if that fails, `BrokenPipeError` if the reader has gone."""
         rest = memoryview(written)
         try:
             while rest:
@@ -237,7 +208,7 @@ class Target:
 
 
 def _is_within(path: str, journal: str) -> bool:
-    """Return whether a file is one of a journal's, or would be, by whatever way it is named."""
+    """Return whether a file is one of a journal's, whatever way it is named."""
     try:
         if Path(path).resolve().parent.samefile(journal):
             return True
@@ -247,20 +218,19 @@ def _is_within(path: str, journal: str) -> bool:
 
 
 class _Stop:
-    """Remembers whether somebody has asked to stop."""
+    """Remembers whether Ctrl-C was pressed."""
 
     def __init__(self) -> None:
-        # True from the first Ctrl-C on.
         self.asked = False
 
     def ask(self, *_: object) -> None:
-        """Stop soon; asked again, at once."""
+        """Stop at the next `check`; the second time, at once."""
         if self.asked:
             raise KeyboardInterrupt
         self.asked = True
 
     def check(self) -> None:
-        """Stop here if that was asked."""
+        """Raise `KeyboardInterrupt` if Ctrl-C was pressed."""
         if self.asked:
             raise KeyboardInterrupt
 
@@ -276,9 +246,6 @@ def stoppable() -> Iterator[_Stop]:
         signal.signal(signal.SIGINT, before)
 
 
-Format = Literal["json", "raw"]
-
-
 def export(  # noqa: PLR0913 -- one flag each
     path: JournalPath,
     /,
@@ -292,9 +259,6 @@ def export(  # noqa: PLR0913 -- one flag each
     end: Annotated[
         str | None, Parameter(help="The same, of what is not wanted any more. Default: the end, as it is now.")
     ] = None,
-    format: Annotated[  # noqa: A002 -- the flag's name
-        Format, Parameter(help="json: one object a line; raw: MESSAGES frames.")
-    ] = "json",
     output: Annotated[
         str | None, Parameter(name=["--output", "-o"], help="Write to this file, not to standard output.")
     ] = None,
@@ -314,7 +278,7 @@ def export(  # noqa: PLR0913 -- one flag each
         if span.start == history.view.extent.first:
             tell_older("export", history)
         with Target.opened(output, path) as target:
-            form = _form(format, target)
+            form = JsonForm(safe=target.is_terminal)
             account = _Account(path, span, on_stdout=output is not None, skip_damaged=skip_damaged)
             try:
                 _write(pieces(history, span, prefixes), form, target, account)
@@ -323,25 +287,12 @@ def export(  # noqa: PLR0913 -- one flag each
     return account.exit_code
 
 
-def _form(chosen: Format, target: Target) -> JsonForm | RawForm:
-    if chosen != "json" and target.is_terminal:
-        raise FlagError(f"--format {chosen} is nothing for a terminal; give -o FILE, or a pipe")
-    match chosen:
-        case "json":
-            return JsonForm(safe=target.is_terminal)
-        case "raw":
-            return RawForm()
-    assert_never(chosen)
-
-
 class _Account:
-    """Counts what was exported and what is missing, and tells it at the end."""
+    """Counts exported and missing records, and prints both at the end."""
 
     def __init__(self, path: str, span: Span, *, on_stdout: bool, skip_damaged: bool) -> None:
         self.span = span
-        # How many records were written.
         self.records = 0
-        # How many were deleted by the hub before they were read; of all topics, as nobody knows theirs.
         self._deleted_records = 0
         self._damages = Damages("export")
         self._path = path
@@ -355,7 +306,7 @@ class _Account:
         return self._damages.exit_code or (ExitCode.INCOMPLETE if self._deleted_records else ExitCode.DONE)
 
     def note(self, piece: Piece) -> None:
-        """Take in what is missing before a piece."""
+        """Count what is missing before a piece."""
         if piece.deleted is not None:
             self._deleted_records += piece.deleted.end - piece.deleted.start
         if piece.damage is not None:
@@ -380,8 +331,8 @@ class _Account:
         print(f"hub journal export: {text}", file=sys.stderr)
 
 
-def _write(found: Iterable[Piece], form: JsonForm | RawForm, target: Target, account: _Account) -> None:
-    """Write what was found until all is written, or Ctrl-C comes."""
+def _write(found: Iterable[Piece], form: JsonForm, target: Target, account: _Account) -> None:
+    """Write all pieces, or stop at Ctrl-C."""
     start, end = account.span
     with stoppable() as stop, shown_bar(visible=not target.is_terminal) as tell:
         for piece in found:

@@ -1,8 +1,6 @@
-"""Reads a range of a journal piece by piece, as a hub does for its clients: checked, and while the hub writes.
+"""Reads a range of a journal piece by piece, checked, and while the hub writes; older records from the tier.
 
-What is not in the folder any more is read from the tier: where the folder says that it was copied to, or where `--tier`
-says. What the hub deletes while it is read is told as such; what is damaged, too (`Damages`), and reading goes on
-behind it. A bar shows how far it is.
+Records that the hub deletes meanwhile, and damage (`Damages`), are reported, and reading goes on behind them.
 """
 
 from __future__ import annotations
@@ -30,11 +28,11 @@ from peers.journal.tier.place import PATIENT, TierUnavailableError
 from peers.journal.view import Damage, Fetched, View
 
 _LINES = 100
-"""Most lines that are told; of further ones only their number is. `hub journal verify` lists more."""
+"""Most lines that are printed; `hub journal verify` lists more."""
 
 
 class ExitCode(IntEnum):
-    """The exit codes of the commands that read a journal."""
+    """Exit codes of commands that read a journal."""
 
     DONE = 0
     INCOMPLETE = 1
@@ -44,19 +42,12 @@ class ExitCode(IntEnum):
 
 
 class Damages:
-    """Collects what a command could not read, and tells it at the end.
-
-    Args:
-        command: The name of the command, which stands before each line.
-    """
+    """Collects damage, and prints it at the end of a command."""
 
     def __init__(self, command: str) -> None:
         self._command = command
-        # The lines to tell, oldest first; at most `_LINES`.
         self._texts: list[str] = []
-        # The last range, which the next one may go on; None once it has become a line.
-        self._last: Damage | None = None
-        # How many lines were too many.
+        self._last: Damage | None = None  # the next range may continue it
         self._untold = 0
 
     @property
@@ -65,7 +56,7 @@ class Damages:
         return ExitCode.DAMAGED if self._texts or self._last is not None else ExitCode.DONE
 
     def add(self, damage: Damage) -> None:
-        """Take note of a range that cannot be read."""
+        """Add a range that cannot be read."""
         last = self._last
         if last is not None and (last.next, last.cause) == (damage.first, damage.cause):
             self._last = last._replace(next=damage.next)
@@ -74,7 +65,7 @@ class Damages:
         self._last = damage
 
     def note(self, text: str) -> None:
-        """Take note of something else that is damaged."""
+        """Add other damage."""
         self._settle()
         if len(self._texts) < _LINES:
             self._texts.append(text)
@@ -82,7 +73,7 @@ class Damages:
             self._untold += 1
 
     def _settle(self) -> None:
-        """Make a line of the last range, as the next one does not go on with it."""
+        """Make a line of the last range, as the next one does not continue it."""
         last, self._last = self._last, None
         if last is not None:
             self.note(f"passed over {last}")
@@ -98,7 +89,7 @@ class Damages:
 
 
 NO_TIER = "none"
-"""What `--tier` is given to see what is in the folder alone."""
+"""Value of `--tier` for the folder alone."""
 
 Tier = Annotated[
     str | None,
@@ -111,16 +102,7 @@ Tier = Annotated[
 
 
 def tier_of(view: View, chosen: str | None) -> str:
-    """Return where older records of a journal are looked for; empty for nowhere.
-
-    Args:
-        view: The journal.
-        chosen: What `--tier` was given; None if it was not.
-
-    Raises:
-        JournalCorruptError: The file that says where it was copied to is damaged.
-        JournalUnavailableError: It cannot be read.
-    """
+    """Return the address of the tier: the one given, else where the journal was copied to; empty for none."""
     if chosen is not None:
         return "" if chosen == NO_TIER else chosen
     copied = read_copied(view.path)
@@ -128,7 +110,7 @@ def tier_of(view: View, chosen: str | None) -> str:
 
 
 def older(view: View) -> str:
-    """Return where the records before the oldest one here are; empty if there are none, or they are nowhere."""
+    """Return where records older than the folder are; empty if nowhere."""
     first = view.extent.first
     try:
         tier = tier_of(view, None)
@@ -140,67 +122,46 @@ def older(view: View) -> str:
 
 
 def tell_older(command: str, history: History) -> None:
-    """Say on standard error where they are, if they are not looked at.
-
-    Args:
-        command: Which of the commands of `hub journal` it is.
-        history: The journal, as the command sees it.
-    """
+    """Print where older records are, if this command does not read them."""
     text = "" if history.address else older(history.view)
     if text:
         print(escaped(f"hub journal {command}: {text}"), file=sys.stderr)
 
 
 _PIECE_BYTES = 1024 * 1024
-"""How much is read at once: about a block, so that the bar moves, and Ctrl-C is heard, tens of times a second."""
+"""About a block, so that the bar moves, and Ctrl-C is heard, tens of times a second."""
 
 JournalPath = Annotated[str, Parameter(help="Folder of the journal.")]
 
 
 class Span(NamedTuple):
-    """A range of offsets: the first, and the one behind the last."""
+    """A range of offsets, without its end."""
 
     start: int
     end: int
 
 
 class Piece(NamedTuple):
-    """What was found where the reading stood: blocks, or why there are none."""
+    """Blocks, or why there are none."""
 
     blocks: list[Block]
     next: int
     """The offset at which reading goes on."""
     deleted: Span | None = None
-    """The records that the hub has deleted before they were read; None if there are none."""
+    """Records that the hub has deleted before they were read."""
     damage: Damage | None = None
-    """What cannot be read; None if nothing is damaged here."""
 
 
 @contextmanager
 def opened(path: str) -> Iterator[View]:
-    """Open a journal for as long as the block lasts.
-
-    Raises:
-        JournalCorruptError: It is no journal.
-        JournalUnavailableError: There is none, or it cannot be read.
-    """
+    """Open a journal while the block lasts."""
     with closing(View(path)) as view:
         yield view
 
 
 @contextmanager
 def opened_history(path: str, tier: str | None) -> Iterator[History]:
-    """Open a journal and its tier for as long as the block lasts.
-
-    Args:
-        path: Path of the journal.
-        tier: What `--tier` was given; None if it was not.
-
-    Raises:
-        JournalCorruptError: It is no journal.
-        JournalUnavailableError: There is none, or it cannot be read, or its tier cannot.
-        UsageError: The tier's address is none, or what it needs is not installed.
-    """
+    """Open a journal and its tier (`--tier`) while the block lasts."""
     with opened(path) as view:
         address = tier_of(view, tier)
     with closing(History(path, address, PATIENT)) as history:
@@ -212,17 +173,7 @@ def opened_history(path: str, tier: str | None) -> Iterator[History]:
 
 
 def span_of(history: History, start: str | None = None, end: str | None = None) -> Span:
-    """Return the range that two flags name.
-
-    Args:
-        history: The journal.
-        start: An offset or a time; None: the oldest record.
-        end: The same, of what is not wanted any more; None: what is committed now.
-
-    Raises:
-        UsageError: They cannot be understood, or it is not in the journal.
-        JournalCorruptError, JournalUnavailableError: The journal cannot be read.
-    """
+    """Return the range of `--start` and `--end`, each an offset or a time; None: the oldest, the end."""
     here = history.view.extent
     span = Span(
         history.extent.first if start is None else _offset(history, "--start", start),
@@ -246,11 +197,7 @@ def _offset(history: History, flag: str, text: str) -> int:
 
 
 def pieces(history: History, span: Span, prefixes: tuple[str, ...] = ("",)) -> Iterator[Piece]:
-    """Yield what is in a range, in order, with what is missing in it.
-
-    Raises:
-        StorageError: It cannot be read, for another reason than damage in some place.
-    """
+    """Yield the pieces of a range, in order; raise `StorageError` unless damage explains what cannot be read."""
     position = span.start
     doubted = -1
     while position < span.end:
@@ -278,11 +225,7 @@ def _piece(fetched: Fetched) -> Piece:
 
 
 def index(view: View) -> Iterator[Row | Damage]:
-    """Yield what is known of each block, and where nothing is, why, of one state of the journal.
-
-    Raises:
-        StorageError: It cannot be read, for another reason than damage in some place.
-    """
+    """Yield the row of each block, and damage where there is none, of one state of the journal."""
     position, end = view.extent
     while position < end:
         with suppress(StorageError):
@@ -297,14 +240,7 @@ def index(view: View) -> Iterator[Row | Damage]:
 
 @dataclass(slots=True)
 class Tally:
-    """What one topic has.
-
-    Attributes:
-        messages: How many there are.
-        size_bytes: Size of their values, as they were published.
-        first_us: When the first of them came, µs since 1970 UTC.
-        last_us: When the last of them came.
-    """
+    """Messages of a topic, bytes of their values, and when the first and last came (µs since 1970 UTC)."""
 
     messages: int
     size_bytes: int
@@ -313,15 +249,7 @@ class Tally:
 
 
 def tallies(history: History, damages: Damages) -> dict[str, Tally]:
-    """Read all of a journal, and count; a bar shows how far it is.
-
-    Args:
-        history: The journal.
-        damages: Takes what could not be read.
-
-    Raises:
-        StorageError: It cannot be read, for another reason than damage in some place.
-    """
+    """Read all of a journal, and count by topic; a bar shows the progress."""
     counted: dict[str, Tally] = {}
     span = span_of(history)
     with shown_bar() as tell:

@@ -1,17 +1,15 @@
-"""`hub journal tier`: look into the tier of a journal, check it. Needs no hub, and does not disturb one."""
+"""`hub journal tier`: how far a journal is copied to its tier; check the files there. Needs no hub."""
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
 from hub.errors import UsageError
 from hub.journal.manifest import Entry
 from hub.journal.segment import ID_BYTES
-from peers.cli.flag_values import check_count, moment
 from peers.cli.journal import Soundness
 from peers.cli.journal_reading import JournalPath, opened
 from peers.cli.output import shown_bar
@@ -30,17 +28,7 @@ JournalId = Annotated[str | None, Parameter(help="Id of a journal, where the tie
 
 
 def journals(address: str, journal: str | None) -> list[TierFiles]:
-    """Return the journals that a tier holds, their manifests read.
-
-    Args:
-        address: Of the tier.
-        journal: Id of the only one that is wanted.
-
-    Raises:
-        UsageError: The address is none, what it needs is not installed, or there is no such journal.
-        JournalCorruptError: A manifest is damaged.
-        TierUnavailableError: It cannot be read now.
-    """
+    """Return the journals in a tier (or one of them), their manifests read; raise `UsageError` if there is none."""
     check_installed()
     found = [name for name in place_at(address).folders() if _id(name) and journal in {None, name}]
     if not found:
@@ -49,7 +37,7 @@ def journals(address: str, journal: str | None) -> list[TierFiles]:
 
 
 def files_of(address: str, journal: bytes) -> TierFiles:
-    """Return one journal in a tier, its manifest read. Raises as `journals`."""
+    """Return one journal in a tier, its manifest read."""
     check_installed()
     from peers.journal.tier.files import TierFiles  # noqa: PLC0415 -- it needs what was looked for just now
 
@@ -59,89 +47,12 @@ def files_of(address: str, journal: bytes) -> TierFiles:
 
 
 def _id(name: str) -> bytes:
-    """Return the id that a folder is called by; empty if it is called otherwise."""
+    """Return the journal id that is the name of a folder; empty for other names."""
     try:
         found = bytes.fromhex(name)
     except ValueError:
         return b""
     return found if len(found) == ID_BYTES and found.hex() == name else b""
-
-
-_SHOWN_ROWS = 100
-"""Most rows of a table, unless another limit is given."""
-
-_FILE_HEADS = ("journal", "first offset", "next offset", "records", "KiB", "oldest (UTC)", "newest (UTC)", "missing")
-_TOPIC_HEADS = ("topic", "messages")
-
-
-def ls(
-    tier: TierAddress,
-    /,
-    *,
-    journal: JournalId = None,
-    topics: Annotated[
-        bool, Parameter(help="One row a topic, those with the most messages first.", negative=())
-    ] = False,
-    limit: Annotated[
-        int | None, Parameter(help="Most rows: the newest files, or the first topics. Default: 100, with --json all.")
-    ] = None,
-    json: Annotated[bool, Parameter(help="One JSON object a line.", negative=())] = False,
-) -> None:
-    """List the files of a tier, the newest last, or its topics."""
-    check_count("--limit", limit)
-    most = limit or (None if json else _SHOWN_ROWS)
-    found = ((held.journal.hex(), entry) for held in journals(tier, journal) for entry in held.entries())
-    if topics:
-        _list_topics((entry for _, entry in found), most, json=json)
-        return
-    rows: deque[tuple[str, Entry]] = deque(maxlen=most)
-    count = 0
-    for one in found:
-        rows.append(one)
-        count += 1
-    if json:
-        print_json(*(_file_object(*one) for one in rows))
-        return
-    show(_FILE_HEADS, (_file_cells(*one) for one in rows))
-    _tell_rest(count - len(rows), "older files")
-
-
-def _file_object(journal: str, entry: Entry) -> dict[str, Any]:
-    return {
-        "journal": journal,
-        "first": entry.first,
-        "next": entry.next,
-        "records": entry.records,
-        "bytes": entry.size_bytes,
-        "oldest": moment(entry.earliest_us),
-        "newest": moment(entry.latest_us),
-        "holes": [{"first": hole.first, "next": hole.next, "cause": hole.cause} for hole in entry.holes],
-    }
-
-
-def _file_cells(journal: str, entry: Entry) -> Sequence[str]:
-    missing = entry.next - entry.first - entry.records
-    offsets = journal, str(entry.first), str(entry.next), amount(entry.records), kib(entry.size_bytes)
-    return (*offsets, moment(entry.earliest_us), moment(entry.latest_us), amount(missing))
-
-
-def _list_topics(entries: Iterable[Entry], most: int | None, *, json: bool) -> None:
-    counts: Counter[str] = Counter()
-    for entry in entries:
-        for topic, count in entry.topics:
-            counts[topic if entry.are_topics_whole else f"{topic}..."] += count
-    found = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
-    rows = found[:most]
-    if json:
-        print_json(*({"topic": topic, "messages": count} for topic, count in rows))
-        return
-    show(_TOPIC_HEADS, ((topic, amount(count)) for topic, count in rows))
-    _tell_rest(len(found) - len(rows), "more topics")
-
-
-def _tell_rest(count: int, what: str) -> None:
-    if count:
-        print(f"and {count:,} {what}, see --limit")
 
 
 def status(
@@ -221,7 +132,7 @@ def _count(damage: Damage) -> str:
 
 
 def _missing(entry: Entry, position: int) -> Iterator[Damage]:
-    """Yield what no file holds between an offset and the end of a file."""
+    """Yield the ranges between an offset and the end of a file that no file holds."""
     if position < entry.first:
         yield Damage(position, entry.first, "deleted before they were copied, or the manifest is lost")
     for hole in entry.holes:
@@ -231,8 +142,7 @@ def _missing(entry: Entry, position: int) -> Iterator[Damage]:
 app = App(
     name="tier",
     help="Look into the tier of a journal, check it.",
-    help_epilogue=examples("hub journal tier ls /mnt/shared/hub", "hub journal tier verify /mnt/shared/hub"),
+    help_epilogue=examples("hub journal tier status journal", "hub journal tier verify /mnt/shared/hub"),
 )
-app.command(ls, name="ls", help="List the files of a tier, or its topics.")
 app.command(status, name="status", help="How far a journal is copied to its tier.")
 app.command(verify, name="verify", help="Read all files and look for damage.")

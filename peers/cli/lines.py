@@ -1,14 +1,11 @@
-"""Lines: what a file or standard input holds, plain or gzip, cut into lines.
+"""Lines of a file or of standard input, plain or gzip (told by the first bytes).
 
 ```
 descriptor ─read─▶ chunk ─Inflater─▶ pieces ─LineSplitter─▶ the lines of one piece, together
 ```
 
-`Input` does the reading: it waits for standard input without a thread, so that lines leave as they come and Ctrl-C
-works at once, and reads files without waiting. Compression is told by its first bytes, not by a name.
-
-Owner: one command. Invariants: a piece has at most 256 KiB, a line at most `LINE_LIMIT_BYTES` and a piece, so memory is
-bounded whatever comes. A last line without its end counts. Not here: what a line means.
+Standard input is waited for without a thread, so that lines leave as they come and Ctrl-C works at once. Memory is
+bounded: a piece has at most 256 KiB, a line `LINE_LIMIT_BYTES` and a piece. A last line without its end counts.
 """
 
 from __future__ import annotations
@@ -24,17 +21,17 @@ from typing import Self
 from hub.errors import UsageError
 
 STDIN = "-"
-"""The path that stands for standard input."""
+"""The path of standard input."""
 
 LINE_LIMIT_BYTES = 16 * 1024 * 1024
-"""The largest message that a hub takes by default: nothing longer could be published."""
+"""The largest message that a hub takes by default."""
 
 _PIECE_BYTES = 256 * 1024
-"""A few milliseconds of work, so that whoever consumes it can look after its socket in between."""
+"""A few milliseconds of work, so that the consumer can look after its socket in between."""
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_WINDOW = 31
-"""zlib's number for: the largest window, and a gzip header."""
+"""The largest window, and a gzip header."""
 
 
 class InputError(UsageError):
@@ -42,24 +39,17 @@ class InputError(UsageError):
 
 
 class Inflater:
-    """Undoes gzip where there is any, without I/O; several members back to back are one stream."""
+    """Decompresses gzip where there is any, without I/O; several members back to back are one stream."""
 
     __slots__ = ("_held", "_is_plain", "_member")
 
     def __init__(self) -> None:
-        # A single first byte that may become gzip's magic; empty once that is decided.
-        self._held = b""
-        # Whether the input is not compressed; None until two bytes of it have come.
-        self._is_plain: bool | None = None
-        # The member of the gzip file that is being read.
+        self._held = b""  # a single first byte that may become gzip's magic
+        self._is_plain: bool | None = None  # None until two bytes have come
         self._member = zlib.decompressobj(_GZIP_WINDOW)
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Yield what `chunk` holds, in pieces.
-
-        Raises:
-            InputError: It began as gzip and does not go on so.
-        """
+        """Yield the content of `chunk` in pieces; raise `InputError` for damaged gzip."""
         if self._is_plain is None:
             chunk, self._held = self._held + chunk, b""
             if chunk == _GZIP_MAGIC[:1]:
@@ -75,11 +65,7 @@ class Inflater:
             raise InputError(f"damaged gzip: {error}") from error
 
     def finish(self) -> bytes:
-        """Return what was held back, as the input has ended.
-
-        Raises:
-            InputError: Its compression has not ended.
-        """
+        """Return the held byte at the end of input; raise `InputError` if gzip has not ended."""
         if self._is_plain is False and not self._member.eof:
             raise InputError("damaged gzip: it ends too early")
         return self._held
@@ -105,17 +91,11 @@ class LineSplitter:
     __slots__ = ("_parts", "_size_bytes")
 
     def __init__(self) -> None:
-        # The pieces of a line whose end has not come; empty between lines.
-        self._parts: list[bytes] = []
-        # How long these are together, bytes.
+        self._parts: list[bytes] = []  # of a line whose end has not come
         self._size_bytes = 0
 
     def feed(self, piece: bytes) -> list[bytes]:
-        """Return the lines that `piece` completes, without their ends (LF or CR LF).
-
-        Raises:
-            InputError: A line is over the limit.
-        """
+        """Return the lines that `piece` completes, without LF or CR LF; raise `InputError` for one too long."""
         *lines, rest = piece.split(b"\n")
         if lines:
             lines[0] = b"".join((*self._parts, lines[0]))
@@ -130,28 +110,18 @@ class LineSplitter:
         return lines
 
     def finish(self) -> list[bytes]:
-        """Return the last line, if that has no end of its own, as the input has ended."""
+        """Return the last line, if it has no end."""
         last = b"".join(self._parts)
         self._parts, self._size_bytes = [], 0
         return [last] if last else []
 
 
 class Input:
-    """A file or standard input, to be read once.
-
-    Use it in a `with` statement.
-
-    Args:
-        path: Of the file, or `STDIN`.
-
-    Raises:
-        InputError: It cannot be opened.
-    """
+    """A file or standard input (`STDIN`), read once in a `with` statement; raises `InputError`."""
 
     def __init__(self, path: str) -> None:
         self.name = "standard input" if path == STDIN else path
         self.read_bytes = 0
-        """How much was read so far, compressed if it is."""
         try:
             self._descriptor = _stdin() if path == STDIN else os.open(path, os.O_RDONLY)
             status = os.fstat(self._descriptor)
@@ -159,7 +129,6 @@ class Input:
             raise InputError(f"{self.name}: cannot be read: {error.strerror}") from error
         self._is_stdin = path == STDIN
         self.size_bytes = status.st_size if stat.S_ISREG(status.st_mode) else None
-        """How much there is to read, None if that is not known."""
 
     def __enter__(self) -> Self:
         return self
@@ -169,11 +138,7 @@ class Input:
             os.close(self._descriptor)
 
     async def lines(self) -> AsyncIterator[list[bytes]]:
-        """Yield the lines of one piece at a time.
-
-        Raises:
-            InputError: It cannot be read, its compression is damaged, or a line is over the limit.
-        """
+        """Yield the lines of one piece at a time; raise `InputError` if it cannot be read."""
         inflater, splitter = Inflater(), LineSplitter()
         try:
             while chunk := await self._read():
@@ -201,7 +166,7 @@ def _stdin() -> int:
 
 
 async def _wait_readable(descriptor: int) -> None:
-    """Wait until a pipe, a socket or a terminal has something to read."""
+    """Wait until a pipe, a socket or a terminal is readable."""
     loop = asyncio.get_running_loop()
     readable = loop.create_future()
     try:

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from peers.cli.admin import ask_pages, json_lines
-from peers.cli.flag_values import FlagError
 from peers.cli.texts import Cell, columns, escaped
 from peers.cli.url import HubFlags
 
@@ -18,9 +17,9 @@ _WAYS = ("hub", "name", "hops", "cost", "way")
 
 
 def known_ways(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the hubs that want it, the nearest first, each with the hubs on its way, both ends with them.
+    """Return the hubs that want the topic, the nearest first, each with the hubs on its way, both ends with them.
 
-    The way is empty where there is none, or where the mesh has changed while it was asked for in several pages.
+    The way is empty where there is none, or where the mesh has changed between pages.
     """
     of = {row["hub"]: row for row in rows}
     found = []
@@ -85,19 +84,15 @@ def mesh(
     *,
     hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
     json: Annotated[bool, Parameter(help="A JSON object a line, for each hub with its links.", negative=())] = False,
-    dot: Annotated[bool, Parameter(help="A graph for Graphviz: hub mesh --dot | dot -Tsvg.", negative=())] = False,
 ) -> None:
     """Show the hubs of a mesh and their links, as the hub that is asked knows them."""
-    if json and dot:
-        raise FlagError("--json and --dot exclude each other")
     rows = ask_pages("mesh", hub, {}, lambda row: row["hub"], topic="mesh/graph")
-    lines = json_lines(rows) if json else _graph(rows) if dot else _tables(rows)
-    for line in lines:
+    for line in json_lines(rows) if json else _tables(rows):
         print(line)
 
 
 def _tables(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Write hubs; behind an empty line each links, Zeeks, and what links of the hub have carried, if there are any."""
+    """Yield tables of hubs, links, Zeeks, and traffic of the hub's own links."""
     yield from columns(_HUBS, [_cells(row) for row in rows])
     tables = (_LINKS, list(_links(rows))), (_ZEEKS, list(_zeeks(rows))), (_OWN_LINKS, list(_own_links(rows)))
     for titles, cells in tables:
@@ -121,7 +116,7 @@ def _reachable(row: dict[str, Any]) -> str:
 
 
 def _links(rows: list[dict[str, Any]]) -> Iterator[tuple[str, str, str, str, int]]:
-    """Return each link once, although both of its hubs have it; one of them may be unknown since its page was made."""
+    """Yield each link once, although both of its hubs have it, unless one is unknown since its page was made."""
     names = {row["hub"]: row["name"] for row in rows}
     for row in rows:
         one = row["hub"]
@@ -131,7 +126,7 @@ def _links(rows: list[dict[str, Any]]) -> Iterator[tuple[str, str, str, str, int
 
 
 def _own_links(rows: list[dict[str, Any]]) -> Iterator[tuple[Cell, ...]]:
-    """Return the links of the hub that was asked, with what they have carried since they are up."""
+    """Yield the links of the hub that was asked, with their traffic."""
     for row in rows:
         if (link := row["link"]) is not None:
             cost = "" if link["cost"] is None else link["cost"]
@@ -141,24 +136,7 @@ def _own_links(rows: list[dict[str, Any]]) -> Iterator[tuple[Cell, ...]]:
 
 
 def _zeeks(rows: list[dict[str, Any]]) -> Iterator[tuple[str, str, str, str]]:
-    """Return each Zeek once for each hub that has it; only one of them brings what it publishes."""
+    """Yield each Zeek once for each hub that has it; only one of them (the gateway) brings its messages."""
     zeeks = [(zeek, row, is_gateway) for row in rows for zeek, is_gateway in row.get("zeeks", {}).items()]
     for zeek, row, is_gateway in sorted(zeeks, key=lambda each: (each[0], not each[2])):
         yield zeek, row["hub"], row["name"], "yes" if is_gateway else "no"
-
-
-def _graph(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Write the graph in the language of Graphviz: this hub is bold, lost hubs are dashed."""
-    yield "graph mesh {"
-    for row in rows:
-        style = "bold" if row["own"] else "solid" if row["lost"] is None else "dashed"
-        label = f'{_quoted(row["name"] or row["hub"])}, tooltip="{row["prefixes"]} prefixes"'
-        yield f'  "{row["hub"]}" [label={label}, style={style}];'
-    for one, _, other, _, cost in _links(rows):
-        yield f'  "{one}" -- "{other}" [label="{cost}"];'
-    yield "}"
-
-
-def _quoted(text: str) -> str:
-    """Write a text as Graphviz reads it, where a backslash and what follows may stand for something else."""
-    return '"' + escaped(text).replace("\\", "\\\\").replace('"', '\\"') + '"'

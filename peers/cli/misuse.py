@@ -1,11 +1,10 @@
-"""What cyclopts finds wrong with a command line, in one line: what is wrong, what would be right, where to read on.
+"""Errors of cyclopts in one line: what is wrong, what would be right, where to read on.
 
 ```
 hub: --timeout 10m: give a number, such as 1.5; see `hub sub --help`
 ```
 
-cyclopts would draw a box of three lines or more, which no log and no `grep` takes. Its own words remain for what is
-rare. Not here: what is wrong with flags that cyclopts has read (`FlagError`, raised by each command).
+cyclopts would draw a box of three lines or more, which no log and no `grep` takes.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ _EXPECTED: dict[object, str] = {
     datetime: "a time, such as 2026-11-21T12:00:00Z",
     timedelta: "a length of time with its unit, such as 10s, 5m or 1h",
 }
-"""What to give where a value could not be read, for each type that flags have."""
+"""What to give where a value could not be read, by the type of the flag."""
 
 
 def told(error: CycloptsError) -> str:
-    """Return one line on a command line that makes no sense."""
+    """Return one line on a wrong command line."""
     command = " ".join(["hub", *(error.command_chain or ())])
     return f"{_flaw(error)}; see `{command} --help`"
 
@@ -66,7 +65,6 @@ def _unknown_command(given: str, names: Iterable[str]) -> str:
 
 
 def _flag(error: CoercionError) -> str:
-    """Name the flag or the argument whose value could not be read."""
     if error.token is not None and error.token.keyword is not None:
         return error.token.keyword
     return _argument_name(error.argument.name) if error.argument is not None else "an argument"

@@ -1,8 +1,4 @@
-"""`Notices`: what a command tells on standard error while it runs: losses, refusals, lost and new connections.
-
-Owner: one command. Invariant: what comes often is summed up, one line a second at most, and nothing is left untold:
-call `finish` at the end. Not here: the command's own output.
-"""
+"""`Notices`: losses, refusals, lost and new connections, on standard error; at most one line of losses a second."""
 
 from __future__ import annotations
 
@@ -17,53 +13,38 @@ from peers.client import BadMessage, Options
 from peers.wire.hello import Hello, QueueWish
 
 _TELL_S = 1.0
-"""Losses are told no more often than this."""
+"""Least time between two lines on losses."""
 
 
 class Notices:
-    """Says on standard error what a client tells while one command runs.
+    """Prints events of a client for one command. Call `finish` at the end."""
 
-    Args:
-        command: The name of the command, such as "sub".
-        clear: Written before a line, to wipe out one that is being drawn.
-    """
-
-    def __init__(self, command: str, clear: str = "") -> None:
+    def __init__(self, command: str) -> None:
         self._command = command
-        self._clear = clear
-        # The overflow policy that the hub has granted last, in words.
         self._overflow = "its overflow policy"
-        # How often there was a new connection; the first is not told.
         self._connections = 0
-        # How many lost messages were not told yet; `_tell_dropped` sets it to 0.
         self._untold_dropped = 0
-        # When losses were told last, by the clock of the loop.
         self._told_s = -_TELL_S
         self._loop = asyncio.get_running_loop()
-        # Set while there are losses to tell, so that they are summed up until it fires.
         self._timer: asyncio.TimerHandle | None = None
-        # How many messages were lost since the start, as the hub has told.
         self.dropped_messages = 0
-        self.reads_journal = False
-        """Whether what is lost is lost in the journal, of which a slow reader reads."""
-        self.rejection = ""
-        """Why the hub refused the first message that it refused; empty if it refused none."""
-        # How many messages came that cannot be read.
+        self.reads_journal = False  # whether losses are records that were deleted from the journal
+        self.rejection = ""  # of the first message that the hub refused
         self.bad_messages = 0
-        # What the client library logs is told here, in this command's own words.
+        # The messages of the client library's log are printed here in this command's words.
         logging.getLogger("peers.client").propagate = False
         logging.getLogger("peers.client").addHandler(logging.NullHandler())
 
     def options(self, hub: HubFlags, queue: QueueWish | None = None, *, narrow: bool = False) -> Options:
-        """Return what to hand to `peers.client.connect`.
+        """Return options for `peers.client.connect`.
 
         Args:
-            hub: The flags that say how the hub is reached.
-            queue: The queue to ask the hub for; None leaves it to the hub.
-            narrow: Whether to take the part of a subscription that may be seen.
+            hub: The flags of the hub.
+            queue: The queue to ask the hub for.
+            narrow: Whether to take the part of a subscription that is allowed.
 
         Raises:
-            FlagError: No hub would take the name, or there is no token where the flags say.
+            FlagError: No hub would take the name, or there is no token.
         """
         name = hub.name or f"hub {self._command}"
         check_client_name(name)
@@ -84,11 +65,11 @@ class Notices:
         )
 
     def say(self, text: str) -> None:
-        """Write one line to standard error; what a far side put into it cannot steer the terminal."""
-        print(f"{self._clear}hub {self._command}: {escaped(text)}", file=sys.stderr, flush=True)
+        """Print one line to standard error, escaped."""
+        print(f"hub {self._command}: {escaped(text)}", file=sys.stderr, flush=True)
 
     def finish(self) -> None:
-        """Tell what is left to tell, with the totals."""
+        """Print what is left, with the totals."""
         if self._timer is not None:
             self._timer.cancel()
         told_before = self.dropped_messages != self._untold_dropped

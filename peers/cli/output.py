@@ -1,8 +1,7 @@
-"""`Output`: standard output, written by a thread, so that a reader that stalls does not stall the event loop; progress.
+"""Standard output, written by a thread (`Output`), and progress bars.
 
-While `less` or a slow disk holds a write, the loop still answers the hub's pings, and Ctrl-C still works. What is given
-is written in order and completely; at most one write is under way and one waits. Once a write has failed, every call
-says so. The thread is a daemon: a process that ends does not wait for it, so call `flush` first.
+While `less` or a slow disk holds a write, the loop still answers the hub's pings, and Ctrl-C still works. At most one
+write is under way and one waits. The thread is a daemon: call `flush` before the process ends.
 """
 
 from __future__ import annotations
@@ -23,12 +22,11 @@ _Work = tuple[bytes, asyncio.Future[None]]
 
 
 class Output:
-    """Writes to a descriptor, in a thread of its own.
+    """Writes to a descriptor, in a thread.
 
     Args:
         descriptor: Such as 1 for standard output.
-        on_broken: Called in the loop when something could not be written, so that whoever waits for something else to
-            write need not wait; `check` then says what it was.
+        on_broken: Called in the loop after a failed write, for a caller that waits for something else; see `check`.
     """
 
     __slots__ = ("_broken", "_descriptor", "_loop", "_on_broken", "_under_way", "_work")
@@ -38,19 +36,13 @@ class Output:
         self._on_broken = on_broken
         self._loop = asyncio.get_running_loop()
         self._work: queue.SimpleQueue[_Work] = queue.SimpleQueue()
-        # Done when the thread has written what it was given last; None when somebody has waited for that.
         self._under_way: asyncio.Future[None] | None = None
-        # The first error of a write. It stays, because whoever waited for that write may have been cancelled by
-        # `on_broken` before the error reached it.
+        # The first error stays: the task that waited for the write may be cancelled by `on_broken` before it gets it.
         self._broken: OSError | None = None
         threading.Thread(target=self._run, name="output", daemon=True).start()
 
     async def write(self, text: bytes) -> None:
-        """Hand `text` over for writing, as soon as what was given before is written.
-
-        Raises:
-            OSError: Something given before could not be written (BrokenPipeError: its reader has gone).
-        """
+        """Hand over `text` once everything before is written; raise the `OSError` of an earlier write."""
         await self.flush()
         if text:
             self._under_way = self._loop.create_future()
@@ -58,19 +50,18 @@ class Output:
             self._work.put((text, self._under_way))
 
     async def flush(self) -> None:
-        """Wait until all that was given is written; raises as `write` does."""
+        """Wait until everything is written; raises as `write` does."""
         self.check()
         under_way, self._under_way = self._under_way, None
         if under_way is not None:
             await under_way
 
     def check(self) -> None:
-        """Raise as `write` does if anything could not be written so far; wait for nothing."""
+        """Raise the `OSError` of a failed write, if any."""
         if self._broken is not None:
             raise self._broken
 
     def _run(self) -> None:
-        """Write what is given, one after the other; this is what the thread does."""
         while True:
             text, done = self._work.get()
             error: OSError | None = None
@@ -102,38 +93,32 @@ def _write_all(descriptor: int, text: bytes) -> None:
 
 
 def _retrieve(done: asyncio.Future[None]) -> None:
-    """Look at the outcome: nobody else may, if the command ends first, and asyncio would complain of that."""
+    """Read the exception: nobody else may, if the command ends first, and asyncio would complain."""
     if not done.cancelled():
         done.exception()
 
 
 _UPDATE_S = 0.2
-"""Often enough to look alive; drawing takes a few milliseconds from the sending."""
+"""Drawing takes a few milliseconds from the sending."""
 
 
 class Progress(NamedTuple):
-    """How far a command has come."""
+    """Text, amount and total (None if not known) of a bar."""
 
     text: str
-    """What it has done, for people."""
     done: int = 0
     total: int | None = None
-    """Of what `done` is a part; None: nobody knows."""
 
 
 Tell = Callable[[str, int | None, int | None], object]
-"""A function that is told what is done, how far it is, and how far it goes; None where nobody knows."""
+"""Called with the text, amount and total of a bar; None where not known."""
 
 _DRAWN_PER_S = 5
 
 
 @contextmanager
 def shown_bar(*, visible: bool = True) -> Iterator[Tell]:
-    """Show what is told for as long as the block lasts, then wipe it out.
-
-    Args:
-        visible: False where other output goes to the terminal: then there is no bar.
-    """
+    """Show a progress bar while the block lasts, if standard error is a terminal."""
     if not visible or not sys.stderr.isatty():
         yield lambda *_: None
         return
@@ -160,7 +145,7 @@ def shown_bar(*, visible: bool = True) -> Iterator[Tell]:
 
 @asynccontextmanager
 async def shown_progress(look: Callable[[], Progress]) -> AsyncIterator[None]:
-    """Show how far something has come while the block runs, then wipe it out."""
+    """Show the progress that `look` returns while the block runs."""
     if not sys.stderr.isatty():
         yield
         return
@@ -180,11 +165,7 @@ async def shown_progress(look: Callable[[], Progress]) -> AsyncIterator[None]:
 
 
 def write_file(path: Path, content: bytes) -> None:
-    """Write a file that a command was asked for.
-
-    Raises:
-        UsageError: It cannot be written.
-    """
+    """Write a file; raise `UsageError` if that fails."""
     try:
         path.write_bytes(content)
     except OSError as error:

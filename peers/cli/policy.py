@@ -1,4 +1,4 @@
-"""`hub policy`: is a policy right, and what may somebody do by it?"""
+"""`hub policy`: check a policy, and ask it whether a user may do something."""
 
 from __future__ import annotations
 

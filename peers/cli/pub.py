@@ -7,8 +7,6 @@ hub pub TOPIC ARGS --zeek-event NAME     one Zeek event
 ... --label NAME --to NAME               with labels, or to the owner of a name
 hub pub --ndjson FILE        each record of a file, its topic made from its fields; at full speed, a rate or its pace
 ```
-
-It ends when the hub has taken everything: a round trip at the end also brings in what the hub has refused.
 """
 
 import asyncio
@@ -30,8 +28,6 @@ from peers.cli.lines import STDIN, Input, InputError
 from peers.cli.notices import Notices
 from peers.cli.output import Progress, shown_progress
 from peers.cli.replay import (
-    MAX_PAUSE_S,
-    TIME_FIELDS,
     Pace,
     Rate,
     Recorded,
@@ -53,7 +49,7 @@ from peers.client import Client, InvalidValueError, connect
 @Parameter(name="*")
 @dataclass
 class StreamFlags:
-    """The flags that say how a stream of messages is sent."""
+    """Flags of a stream of messages."""
 
     rate: Annotated[float | None, Parameter(help="Messages a second; as fast as possible without it.")] = None
     limit: Annotated[int | None, Parameter(help="Stop after so many messages.")] = None
@@ -69,7 +65,7 @@ class StreamFlags:
 @Parameter(name="*")
 @dataclass
 class RecordingFlags:
-    """The flags that say how a recording is sent."""
+    """Flags of a recording."""
 
     ndjson: Annotated[
         str | None,
@@ -83,20 +79,14 @@ class RecordingFlags:
     speed: Annotated[
         float | None, Parameter(help="Keep the recorded pauses, so many times as fast; 1 is as recorded.")
     ] = None
-    time_field: Annotated[
-        str | None, Parameter(help="Field with the time of a record; ts, then _write_ts, without it.")
-    ] = None
-    max_pause: Annotated[float | None, Parameter(help="Longest single pause with --speed, seconds; default 60.")] = None
     loop: Annotated[bool, Parameter(help="Begin again at the end, until --limit or Ctrl-C.", negative=())] = False
 
     def check(self, stream: StreamFlags) -> None:
-        """Raise FlagError where flags contradict each other."""
+        """Raise `FlagError` where flags contradict each other."""
         if self.ndjson is None:
             given = {
                 "--topic": self.template,
                 "--speed": self.speed,
-                "--time-field": self.time_field,
-                "--max-pause": self.max_pause,
                 "--loop": self.loop or None,
             }
             for flag, value in given.items():
@@ -105,40 +95,29 @@ class RecordingFlags:
             return
         if self.template is None:
             raise FlagError("--ndjson needs the topic of each record: --topic '/zeek/{_path}'")
-        if self.speed is None and (self.time_field is not None or self.max_pause is not None):
-            raise FlagError("--time-field and --max-pause belong to --speed; the recorded pace is --speed 1")
         if self.speed is not None and stream.rate is not None:
             raise FlagError("--speed keeps the recorded pace and --rate a fixed one: give one of them")
         check_positive("--speed", self.speed, hint="1 is as recorded")
-        check_positive("--max-pause", self.max_pause, "seconds")
         if self.loop and self.ndjson == STDIN:
             raise FlagError("--loop needs a file that can be read again, not standard input")
 
     def pace(self, stream: StreamFlags) -> Pace | None:
-        """Return the pace that was asked for, None for full speed."""
+        """Return the pace, None for full speed."""
         if self.speed is not None:
-            fields = TIME_FIELDS if self.time_field is None else (self.time_field,)
-            return Recorded(self.speed, fields, MAX_PAUSE_S if self.max_pause is None else self.max_pause)
+            return Recorded(self.speed)
         return None if stream.rate is None else Rate(stream.rate)
 
 
 class Beside(NamedTuple):
-    """What all messages of a run bear beside their topics."""
+    """Labels and destination of all messages of a run."""
 
     labels: tuple[str, ...] = ()
     to: str = ""
-    """The name to whose owner alone the messages go; empty for all who subscribe."""
+    """A name to whose owner alone the messages go; empty for all subscribers."""
 
 
 class Feed:
-    """Sends one run of messages.
-
-    Args:
-        client: It is connected.
-        replay: Makes the messages.
-        limit_messages: Where to stop, None at the end of the input.
-        beside: What the messages bear beside their topics.
-    """
+    """Sends one run of messages, at most `limit_messages`."""
 
     def __init__(
         self, client: Client, replay: Replay, *, limit_messages: int | None = None, beside: Beside | None = None
@@ -148,14 +127,10 @@ class Feed:
         self._limit_messages = limit_messages
         self._beside = beside or Beside()
         self._now = asyncio.get_running_loop().time
-        # When each message is due; None where none has to wait.
         self._schedule = Schedule(self._now()) if replay.paced else None
-        # When the run began, by the clock of the loop.
         self._started_s = self._now()
-        # How many messages the client has taken; never more than `limit_messages`.
         self.sent_messages = 0
         self.source: Input | None = None
-        """The input that is read now, or was read last; None before the first."""
 
     @property
     def finished(self) -> bool:
@@ -164,21 +139,17 @@ class Feed:
 
     @property
     def rate_per_s(self) -> float:
-        """How many messages a second were sent since the start."""
+        """Mean rate since the start."""
         passed_s = self._now() - self._started_s
         return self.sent_messages / passed_s if passed_s > 0 else 0.0
 
     def progress(self) -> Progress:
-        """Return how far it has come."""
+        """Return the progress."""
         text = f"{counted(self.sent_messages, 'message')}  {self.rate_per_s:,.0f}/s"
         return Progress(text) if self.source is None else Progress(text, self.source.read_bytes, self.source.size_bytes)
 
     async def send(self, path: str, *, again: bool = False) -> None:
-        """Publish what a file or standard input holds, to its end or to the limit.
-
-        Args:
-            path: Of the file, or `STDIN`.
-            again: Begin anew at the end, until the limit.
+        """Publish a file or `STDIN`, to its end or to the limit; `again`: from the start again, until the limit.
 
         Raises:
             InputError, BadLineError: It cannot be read, or a line of it cannot be published.
@@ -195,7 +166,6 @@ class Feed:
                 raise InputError(f"{path}: holds nothing to send, going on would never end")
 
     async def _send_source(self, source: Input) -> None:
-        """Publish the lines of one input; let others run after each piece."""
         async for lines in source.lines():
             await self._send_lines(lines)
             if self.finished:
@@ -203,7 +173,7 @@ class Feed:
             await asyncio.sleep(0)
 
     def summary(self) -> str:
-        """Return what was sent and what was passed over, for people."""
+        """Return a line on sent and skipped messages."""
         passed_s = self._now() - self._started_s
         sent = counted(self.sent_messages, "message")
         text = f"published {sent} in {passed_s:.2f} s, {self.rate_per_s:,.0f} messages/s"
@@ -244,11 +214,9 @@ class Feed:
 
 
 EXIT_REFUSED = 1
-"""The hub has refused messages."""
 
 _BARRIER = "$hub/nothing"
-"""A prefix that no topic has. Subscribing to it and back are two round trips: what the hub says of the messages
-before, it has said by then."""
+"""A prefix that no topic has. Subscribing and back are two round trips: the hub has read all messages by then."""
 
 _BARRIER_S = 10.0
 
@@ -317,8 +285,6 @@ def pub(  # noqa: PLR0913 -- one flag each
 
 
 def _single(topic: str, value: Any, beside: Beside) -> Callable[[Client], Coroutine[Any, Any, None]]:
-    """Return what publishes one value."""
-
     async def publish(client: Client) -> None:
         await client.publish(topic, value, labels=beside.labels, to=beside.to)
 
@@ -326,7 +292,6 @@ def _single(topic: str, value: Any, beside: Beside) -> Callable[[Client], Corout
 
 
 def _value(value: str | None, file: str | None, *, as_text: bool, as_json: bool) -> Any:
-    """Return the one value to publish."""
     if value is None:
         try:
             return Path(file or "").read_bytes()
@@ -350,11 +315,7 @@ def _value(value: str | None, file: str | None, *, as_text: bool, as_json: bool)
 
 
 def _run(hub: HubFlags, publish: Callable[[Client], Coroutine[Any, Any, None]]) -> int:
-    """Connect, publish, and wait until the hub has taken it.
-
-    Returns:
-        The exit code.
-    """
+    """Connect, publish, and wait until the hub has taken everything; return the exit code."""
 
     async def connected() -> int:
         notices = Notices("pub")
@@ -373,7 +334,7 @@ def _run(hub: HubFlags, publish: Callable[[Client], Coroutine[Any, Any, None]]) 
 
 
 async def _reached(client: Client) -> bool:
-    """Wait until the hub has read what was published, and has said what it has to say of it."""
+    """Wait until the hub has read what was published, and has sent its refusals."""
     try:
         async with asyncio.timeout(_BARRIER_S):
             with suppress(RejectedError):
@@ -388,7 +349,7 @@ async def _reached(client: Client) -> bool:
 async def _send(  # noqa: PLR0913 -- of the command's flags
     client: Client, replay: Replay, stream: StreamFlags, path: str, beside: Beside, *, again: bool = False
 ) -> None:
-    """Send what a file or standard input holds, and print the account."""
+    """Send a file or standard input, and print the account."""
     feed = Feed(client, replay, limit_messages=stream.limit, beside=beside)
     try:
         async with shown_progress(feed.progress):

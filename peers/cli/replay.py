@@ -1,4 +1,4 @@
-"""`Replay`: from lines to messages: their topics (`Template`), when each is due (`Pace`), and what went wrong.
+"""`Replay`: from lines to messages: their topics (`Template`) and when each is due (`Pace`). No I/O and no clock.
 
 ```
 line ─decode─▶ value ─fill─▶ topic            bad line ─▶ BadLineError with its number, or counted (`skip_bad`)
@@ -6,8 +6,8 @@ line ─decode─▶ value ─fill─▶ topic            bad line ─▶ BadLin
 /zeek/{_path}/{id.orig_h}        {"_path": "dns", "id.orig_h": "10.0.0.7"}   ─▶   /zeek/dns/10.0.0.7
 ```
 
-A field is looked up by its whole name first (Zeek writes `id.orig_h` flat), then along its dots. Real recordings are
-not in order, so `Recorded` holds the latest time seen; earlier records follow without a pause. No I/O and no clock.
+A field is looked up by its whole name first (Zeek writes `id.orig_h` flat), then along its dots. Recordings are not in
+order, so `Recorded` holds the latest time; earlier records follow without a pause.
 """
 
 from __future__ import annotations
@@ -30,15 +30,11 @@ _NONE: Any = object()
 
 
 class TemplateError(FlagError):
-    """A template that cannot be filled by any record."""
+    """A template that no record can fill."""
 
 
 class FieldError(UsageError):
-    """A record that does not fill the template.
-
-    Attributes:
-        field: Name of the field that the record lacks.
-    """
+    """A record that does not fill the template."""
 
     def __init__(self, field: str, reason: str) -> None:
         super().__init__(f"field {printable(field)} {reason}")
@@ -46,26 +42,15 @@ class FieldError(UsageError):
 
 
 class Template:
-    """A compiled template.
+    """A topic with fields in braces, compiled; raises `TemplateError`."""
 
-    Args:
-        text: The topic with fields in braces.
-
-    Raises:
-        TemplateError: A brace without its other half, or a field without a name.
-    """
-
-    __slots__ = ("fields", "fill")
-
-    fields: tuple[str, ...]
-    """Names of the fields, in order."""
+    __slots__ = ("fill",)
 
     fill: Callable[[Mapping[str, Any]], str]
-    """Return the topic of a record; raises `FieldError` if the record lacks a field."""
+    """Returns the topic of a record; raises `FieldError` if the record lacks a field."""
 
     def __init__(self, text: str) -> None:
         parts = list(_parse(text))
-        self.fields = tuple(part for is_field, part in parts if is_field)
         self.fill = _compile(parts)
 
 
@@ -107,7 +92,7 @@ def _compile(parts: list[tuple[bool, str]]) -> Callable[[Mapping[str, Any]], str
 
 
 def _text(value: Any, field: str, record: Mapping[str, Any]) -> str:
-    """Spell the value of a field."""
+    """Return the text of a field."""
     if value is _NONE:
         value = _nested(record, field)
     match value:
@@ -132,14 +117,14 @@ def _nested(record: Mapping[str, Any], field: str) -> Any:
     return value
 
 
-TIME_FIELDS = ("ts", "_write_ts")
-"""Where Zeek puts the time of an event, and the time at which it was written."""
+_TIME_FIELDS = ("ts", "_write_ts")
+"""Zeek's fields for the time of an event, and the time at which it was written."""
 
-MAX_PAUSE_S = 60.0
-"""Default of the longest single pause: a night without traffic need not be sat through."""
+_MAX_PAUSE_S = 60.0
+"""The longest single pause."""
 
 _CATCH_UP_S = 1.0
-"""How far a replay may run after its schedule and still catch up; what is beyond was a stall, and is forgotten."""
+"""A replay that is late catches up this much; longer stalls are forgotten."""
 
 _FAR_BACK_S = 86_400.0
 """Records this much before the latest one are not just late: few connections last a day."""
@@ -149,11 +134,7 @@ _FAR_BACK_RECORDS = 8
 
 
 class Rate:
-    """The rule that so many messages are sent in each second.
-
-    Args:
-        messages_per_s: Above 0.
-    """
+    """A fixed number of messages a second, above 0."""
 
     __slots__ = ("_pause_s",)
 
@@ -161,37 +142,25 @@ class Rate:
         self._pause_s = 1 / messages_per_s
 
     def pause_s(self, _: Mapping[str, Any]) -> float:
-        """Return the same for every record."""
+        """Return the pause before a record."""
         return self._pause_s
 
     def restart(self) -> None:
-        """Do nothing: the rule looks at no record."""
+        """Do nothing."""
 
 
 class Recorded:
-    """The rule that the pauses are those of the recording, in the time of this replay.
+    """The pauses of the recording, so many times as fast."""
 
-    Args:
-        speed: By how much faster than recorded, above 0.
-        fields: Where the time stands: the first of these that a record has.
-        max_pause_s: Longest single pause, seconds as they pass here.
-    """
+    __slots__ = ("_back_records", "_latest_s", "_speed")
 
-    __slots__ = ("_back_records", "_fields", "_latest_s", "_max_pause_s", "_speed")
-
-    def __init__(
-        self, speed: float = 1.0, fields: tuple[str, ...] = TIME_FIELDS, max_pause_s: float = MAX_PAUSE_S
-    ) -> None:
+    def __init__(self, speed: float = 1.0) -> None:
         self._speed = speed
-        self._fields = fields
-        self._max_pause_s = max_pause_s
-        # The latest time of all records so far; None before the first. It goes back where the clock had jumped.
-        self._latest_s: float | None = None
-        # How many records in a row lie far behind that.
-        self._back_records = 0
+        self._latest_s: float | None = None  # it goes back where the clock had jumped
+        self._back_records = 0  # records in a row that lie far behind that
 
     def pause_s(self, record: Mapping[str, Any]) -> float:
-        """Return the pause before this record; raises `FieldError` if it bears no time."""
+        """Return the pause before this record; raise `FieldError` if it has no time."""
         at_s = self._time_s(record)
         latest_s = self._latest_s
         if latest_s is None:
@@ -200,7 +169,7 @@ class Recorded:
         if at_s > latest_s:
             self._latest_s = at_s
             self._back_records = 0
-            return min((at_s - latest_s) / self._speed, self._max_pause_s)
+            return min((at_s - latest_s) / self._speed, _MAX_PAUSE_S)
         self._back_records = self._back_records + 1 if latest_s - at_s > _FAR_BACK_S else 0
         if self._back_records >= _FAR_BACK_RECORDS:
             self._latest_s = at_s
@@ -208,33 +177,27 @@ class Recorded:
         return 0.0
 
     def restart(self) -> None:
-        """Forget the records so far, as the recording begins anew."""
+        """Forget the records so far, as the recording begins again."""
         self._latest_s = None
         self._back_records = 0
 
     def _time_s(self, record: Mapping[str, Any]) -> float:
-        for field in self._fields:
+        for field in _TIME_FIELDS:
             value = record.get(field)
             if value is not None:
                 return time_s(value, field)
-        raise FieldError(self._fields[0], "is missing, it bears the time; name another with --time-field")
+        raise FieldError(_TIME_FIELDS[0], "is missing: it holds the time of a record")
 
 
 Pace: TypeAlias = Rate | Recorded
-"""A rule that says how long a message is due after the one before it."""
 
 
 class Schedule:
-    """Turns pauses into waits, so that delays do not add up.
-
-    Args:
-        now_s: Any clock that does not go back.
-    """
+    """Turns pauses into waits, so that delays do not add up; takes any clock that does not go back."""
 
     __slots__ = ("_due_s",)
 
     def __init__(self, now_s: float) -> None:
-        # When the last message was due, but never so long ago that it could not be caught up with.
         self._due_s = now_s
 
     def wait_s(self, pause_s: float, now_s: float) -> float:
@@ -244,11 +207,7 @@ class Schedule:
 
 
 def time_s(value: object, field: str) -> float:
-    """Read a time: RFC 3339 text (without an offset: UTC), or seconds since 1970 as a number or as text.
-
-    Raises:
-        FieldError: It is none of these.
-    """
+    """Return a time: RFC 3339 text (without an offset: UTC), or seconds since 1970; raise `FieldError` for others."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     if isinstance(value, str):
@@ -276,7 +235,7 @@ _value = msgspec.json.Decoder().decode
 
 
 _BEGINS_JSON = (b"{", b"[", b'"')
-"""What a text hardly ever begins with."""
+"""Texts hardly ever begin with these."""
 
 
 class UnreadableError(UsageError):
@@ -288,11 +247,7 @@ class BadLineError(UsageError):
 
 
 def decode_record(line: bytes) -> dict[str, Any]:
-    """Return the JSON object that a line holds.
-
-    Raises:
-        UnreadableError: It holds none.
-    """
+    """Return the JSON object of a line, or raise `UnreadableError`."""
     try:
         return _record(line)
     except MALFORMED as error:
@@ -300,11 +255,7 @@ def decode_record(line: bytes) -> dict[str, Any]:
 
 
 def decode_json(line: bytes) -> Any:
-    """Return the JSON value that a line holds.
-
-    Raises:
-        UnreadableError: It holds none.
-    """
+    """Return the JSON value of a line, or raise `UnreadableError`."""
     try:
         return _value(line)
     except MALFORMED as error:
@@ -312,7 +263,7 @@ def decode_json(line: bytes) -> Any:
 
 
 def flaw_of_json(line: bytes) -> str:
-    """Return what is wrong with a line that begins as JSON and is none, so that it is likely a mistake; else empty."""
+    """Return what is wrong with a line that begins as JSON and is none, likely a mistake; else empty."""
     if line.lstrip()[:1] not in _BEGINS_JSON:
         return ""
     try:
@@ -323,11 +274,7 @@ def flaw_of_json(line: bytes) -> str:
 
 
 def decode_value(line: bytes) -> Any:
-    """Return what a line holds: a JSON value if it reads as one, else text.
-
-    Raises:
-        UnreadableError: Neither, it is not UTF-8.
-    """
+    """Return the JSON value of a line, else its text; raise `UnreadableError` if it is not UTF-8."""
     try:
         return _value(line)
     except MALFORMED:
@@ -335,11 +282,7 @@ def decode_value(line: bytes) -> Any:
 
 
 def decode_text(line: bytes) -> str:
-    """Return the text that a line holds.
-
-    Raises:
-        UnreadableError: It is not UTF-8.
-    """
+    """Return the text of a line, or raise `UnreadableError`."""
     try:
         return line.decode()
     except UnicodeDecodeError as error:
@@ -347,12 +290,12 @@ def decode_text(line: bytes) -> str:
 
 
 class Replay:
-    """Makes messages of lines, and counts those that make none.
+    """Makes messages of lines, and counts bad lines.
 
     Args:
-        decode: Gives each line its value; raises `UnreadableError`.
-        fill: Gives each value its topic; raises `FieldError`.
-        pace: Gives each value its pause; None for full speed.
+        decode: Returns the value of a line; raises `UnreadableError`.
+        fill: Returns the topic of a value; raises `FieldError`.
+        pace: None for full speed.
         skip_bad: Count bad lines and go on, rather than stop at the first.
     """
 
@@ -370,37 +313,25 @@ class Replay:
         self._fill = fill
         self._pace = pace
         self._skip_bad = skip_bad
-        # The name of the input that is read, for errors.
         self._source = ""
-        # The number of the line that was read last, from 1 on.
         self._number = 0
-        # How many lines were passed over since the start, whichever input they stood in.
         self.bad_lines = 0
         self.first_bad = ""
-        """What was wrong with the first bad line, empty if there was none."""
 
     @property
     def paced(self) -> bool:
-        """Whether pauses are to be kept."""
+        """Whether messages have to wait."""
         return self._pace is not None
 
     def begin(self, source: str) -> None:
-        """Take note that the lines of another input follow, or those of the same again.
-
-        Args:
-            source: The name of the input, for errors.
-        """
+        """Begin with the lines of another input, or those of the same again; `source` is its name in errors."""
         self._source = source
         self._number = 0
         if self._pace is not None:
             self._pace.restart()
 
     def messages(self, lines: Iterable[bytes]) -> Iterator[tuple[str, Any, float]]:
-        """Yield topic, value and pause in seconds of each line.
-
-        Raises:
-            BadLineError: A line makes no message, unless bad lines are skipped.
-        """
+        """Yield topic, value and pause in seconds of each line; raise `BadLineError` unless bad lines are skipped."""
         decode, fill, pace = self._decode, self._fill, self._pace
         for line in lines:
             self._number += 1
@@ -416,11 +347,7 @@ class Replay:
                 yield topic, value, pause_s
 
     def reject(self, reason: str) -> None:
-        """Note that the line of the last message is bad.
-
-        Raises:
-            BadLineError: Bad lines are not skipped.
-        """
+        """Count the line of the last message as bad, or raise `BadLineError`."""
         text = f"{self._source}: line {self._number}: {reason}"
         if not self._skip_bad:
             raise BadLineError(f"{text}; --skip-bad passes such lines over")

@@ -1,12 +1,10 @@
-"""`hub request`: ask whoever serves a topic, and show the reply.
+"""`hub request`: send requests, and show the replies as JSON, a line each.
 
 ```
 hub request TOPIC VALUE      one request
 hub request TOPIC            one without a value (null)
 hub request TOPIC -          each line of standard input; replies come in the order of the lines
 ```
-
-Replies are JSON, a line each; what could not be answered is told on standard error.
 """
 
 from __future__ import annotations
@@ -102,7 +100,7 @@ class _Asking:
 
 
 def _shown(reply: Any, notices: Notices) -> bytes:
-    """Return a reply as a line of JSON; empty if it has no such form, which is told."""
+    """Return a reply as a line of JSON; empty if it has no such form."""
     line = json_text(reply)
     if line is None:
         notices.say("a reply has no JSON form, and is not shown")
@@ -122,7 +120,6 @@ async def _ask_once(asking: _Asking, value: Any, hub: HubFlags) -> int:
 async def _ask_lines(asking: _Asking, hub: HubFlags) -> int:
     notices = Notices("request")
     output = Output(sys.stdout.fileno())
-    # What was asked and is not shown yet, in the order of the lines: the number of each line, and its reply.
     asked: deque[tuple[int, asyncio.Task[Any]]] = deque()
     numbers = count(1)
     unanswered = 0

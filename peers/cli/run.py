@@ -1,7 +1,6 @@
-"""`hub run`: start a hub and stay until a signal; `hub check-config`: show the settings that it would use. Their flags.
+"""`hub run`: start a hub and stay until a signal; `hub check-config`: show its settings. A flag for each key.
 
-There is a flag for each key of `hub.settings`. A text is passed on as it was given: what it means, and whether it is in
-range, is judged in one place for files, the environment and flags (`peers.daemon.sources`).
+A text is passed on as it was given: files, the environment and flags are judged in `peers.daemon.sources`.
 """
 
 from __future__ import annotations
@@ -42,13 +41,13 @@ _FIRST_DAY = frozenset(
         "tls.certificate",
     }
 )
-"""What a hub is started with before anybody reads a manual; with `--config` these are ten."""
+"""Flags of the first panel of the help; with `--config` these are ten."""
 
 _FIRST = Group("Flags of the first day", sort_key=1)
 
 
 def _brief(console: Console, options: ConsoleOptions, panel: HelpPanel) -> None:  # noqa: ARG001 -- named by cyclopts
-    """Say where the flags of a panel are described, in place of the panel."""
+    """Print where the flags of a panel are described, in place of the panel."""
     console.print(
         f"{len(panel.entries)} more flags, one for each setting, such as --limits-memory-bytes 256MiB:\n"
         "hub check-config --explain lists them.",
@@ -61,7 +60,6 @@ _REST = Group("All other settings", sort_key=2, help_formatter=_brief)
 ConfigFile = Annotated[
     str | None, Parameter(group=_FIRST, help="TOML file with settings; HUB_CONFIG or ./hub.toml without it.")
 ]
-"""The flag `--config`."""
 
 
 def _help(path: str) -> Parameter:
@@ -72,7 +70,7 @@ def _help(path: str) -> Parameter:
 
 
 class _Layer:
-    """What was given on the command line; None for each flag that was not."""
+    """Flags of the command line; None for each that was not given."""
 
     def layer(self) -> dict[str, Any]:
         """Return the flags as a tree, as a TOML file with the same keys would give it."""
@@ -123,10 +121,7 @@ def run(
 
 
 def _announce(daemon: Daemon) -> None:
-    """Tell where the hub is, on standard output: the one thing that scripts and people wait for.
-
-    The address of the page signs the admin in at the start that has made his token, and never again.
-    """
+    """Print where the hub listens. The address of the page has the admin's token only at the start that made it."""
     import structlog  # noqa: PLC0415 -- as above
 
     from peers.transport.endpoints import url_host  # noqa: PLC0415
@@ -181,7 +176,7 @@ def check_config(
 
 
 def _explain(loaded: Loaded) -> None:
-    """Print a paragraph for each setting: flag, purpose, range, value, and where that came from."""
+    """Print a paragraph for each setting: flag, purpose, range, value and origin."""
     for path, key in KEYS.items():
         value, unit = _setting_text(value_at(loaded.settings, path)), f" {key.unit}" if key.kind in _NUMBERS else ""
         print(f"{flag(path)}\n    {key.description}\n    Takes {key.expected}.")

@@ -1,13 +1,8 @@
-"""`hub store`: stores from the command line: list, read, write, watch, export and import. See docs/stores.md.
+"""`hub store`: list, read, write, watch, export and import stores. See docs/stores.md.
 
-| what | form |
-|---|---|
-| a key or value that is given as an argument | JSON if it reads as such, else text |
-| an entry as a line | `{"key": ..., "value": ..., "version": ..., "expires": ...}` |
-
-JSON has fewer types than stores: a count, a set or bytes would come back as something else. Such a key or value stands
-in the line as its msgpack, too, in base64, as `key_msgpack` or `value_msgpack`, which is what counts where a line is
-read. `expires` is a time, or null.
+A key or value that is an argument is JSON if it reads as such, else text. An entry is a line
+`{"key": ..., "value": ..., "version": ..., "expires": ...}`. JSON has fewer types than stores: a key or value that
+would come back as another one is there as msgpack in base64, too (`key_msgpack`, `value_msgpack`), which counts.
 """
 
 from __future__ import annotations
@@ -16,19 +11,19 @@ import asyncio
 import base64
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from cyclopts import App, Parameter
 
-from hub.errors import RequestFailedError, RequestTooBigError, UsageError
+from hub.errors import RequestFailedError, RequestTooBigError
 from peers.cli.admin import ask, json_lines
 from peers.cli.display import Stop
 from peers.cli.flag_values import FlagError, check_count, check_positive, moment, with_zone
-from peers.cli.lines import STDIN, Input
+from peers.cli.lines import Input
 from peers.cli.notices import Notices
 from peers.cli.output import Output, Progress, shown_progress
 from peers.cli.replay import UnreadableError, decode_text, decode_value
@@ -53,7 +48,7 @@ class Given(NamedTuple):
 
 
 class _Line(msgspec.Struct):
-    """An entry as it is read; what else stands in the line does not count."""
+    """An entry as it is read; other members do not count."""
 
     key: Any = msgspec.UNSET
     value: Any = msgspec.UNSET
@@ -66,16 +61,7 @@ _line = msgspec.json.Decoder(_Line).decode
 
 
 def given(argument: str, what: str, *, as_text: bool) -> Any:
-    """Return the key or value that an argument means.
-
-    Args:
-        argument: As it was given.
-        what: It is called so in the error.
-        as_text: Whether it is text although it may read as JSON.
-
-    Raises:
-        FlagError: It is not UTF-8.
-    """
+    """Return the key or value (`what`, for the error) that an argument means; raise `FlagError`."""
     try:
         return (decode_text if as_text else decode_value)(os.fsencode(argument))
     except UnreadableError as error:
@@ -110,11 +96,7 @@ def line_of(entry: StoreEntry, at: datetime) -> bytes:
 
 
 def read_line(line: bytes) -> Given:
-    """Return the entry that a line holds.
-
-    Raises:
-        UnreadableError: It holds none.
-    """
+    """Return the entry of a line, or raise `UnreadableError`."""
     try:
         read = _line(line)
         key = _read(read.key, read.key_msgpack, "key")
@@ -125,7 +107,7 @@ def read_line(line: bytes) -> Given:
 
 
 def left_s(expires: datetime | None, at: datetime) -> float | None:
-    """Return for how long an entry lives on, seconds; None: for ever."""
+    """Return the remaining time of an entry, seconds; None: for ever."""
     return None if expires is None else (expires - at) / timedelta(seconds=1)
 
 
@@ -144,14 +126,7 @@ def now() -> datetime:
 
 @asynccontextmanager
 async def opened_store(name: str, hub: HubFlags, notices: Notices, *, reconnect: bool = False) -> AsyncIterator[Store]:
-    """Connect with a hub, and have one of the stores that it reaches.
-
-    Args:
-        name: Of the store.
-        hub: Which hub.
-        notices: Of the command.
-        reconnect: Whether the command goes on after the connection is lost. One that asks a single question does not.
-    """
+    """Connect with a hub and yield one of its stores. Commands with a single question do not reconnect."""
     options = notices.options(hub)
     if not reconnect:
         options["on_disconnect"] = lambda _: None  # the question fails, if it is still open: that says it all
@@ -166,7 +141,7 @@ _ENTRIES = ("key", "value", "version", "expires in s")
 _KIB = 1024
 
 _VALUE_COLUMNS = 80
-"""How much of a value stands in a table; `--json` shows all of it."""
+"""Columns of a value in a table."""
 
 
 def ls(
@@ -394,7 +369,7 @@ def _object(change: StoreChange) -> bytes | None:
 
 
 def _change_line(change: StoreChange) -> bytes:
-    """Write a change as its number, what has become of the entry, the key, and the value if there is one."""
+    """Return version, kind, key, and value if there is one."""
     kind = "present" if change.present else change.kind.value
     key = "" if change.kind.value == "clear" else f" {shown(change.key)}"
     value = f" {shown(change.value)}" if change.kind.value == "put" else ""
@@ -439,15 +414,13 @@ class _Importing:
         self._source = source
         self._lines = 0
         self.put = 0
-        self.over = 0
-        """Entries whose time was over."""
+        self.over = 0  # entries whose time was over
 
     def progress(self) -> Progress:
-        """Return how far it has come."""
+        """Return the progress."""
         return Progress(f"{self.put:,} put", self._source.read_bytes, self._source.size_bytes)
 
     async def run(self) -> None:
-        """Put everything."""
         async for lines in self._source.lines():
             for first in range(0, len(lines), _AT_ONCE):
                 await self._take(lines[first : first + _AT_ONCE])
@@ -494,14 +467,11 @@ class _Importing:
 
 
 _PIECE_BYTES = 64 * 1024
-"""So much is written at once."""
+"""Bytes of one write."""
 
 
 def export(
     name: Annotated[str, Parameter(help="What the store is called.")],
-    path: Annotated[
-        str, Parameter(help="A file, which is written anew; - for standard output.", allow_leading_hyphen=True)
-    ] = STDIN,
     /,
     *,
     hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
@@ -511,15 +481,13 @@ def export(
 
     Shows how far it is, where standard error is a terminal and the lines go elsewhere.
     """
-    with _target(path) as descriptor:
-        written = asyncio.run(_export(name, prefix, hub, descriptor))
-    if path != STDIN:
-        print(f"{written:,} of {name} written to {path}")
+    asyncio.run(_export(name, prefix, hub))
 
 
-async def _export(name: str, prefix: str, hub: HubFlags, descriptor: int) -> int:
-    output = Output(descriptor)
-    escape = escaped_lines if os.isatty(descriptor) else bytes
+async def _export(name: str, prefix: str, hub: HubFlags) -> None:
+    output = Output(sys.stdout.fileno())
+    on_terminal = sys.stdout.isatty()
+    escape = escaped_lines if on_terminal else bytes
     piece = bytearray()
     written = 0
     async with opened_store(name, hub, Notices("store export")) as store:
@@ -529,7 +497,7 @@ async def _export(name: str, prefix: str, hub: HubFlags, descriptor: int) -> int
             return Progress(f"{written:,} written", written, total)
 
         # A bar would stand among the lines.
-        async with nullcontext() if os.isatty(descriptor) else shown_progress(progress):
+        async with nullcontext() if on_terminal else shown_progress(progress):
             async for entry in store.entries(prefix):
                 piece += line_of(entry, now())
                 written += 1
@@ -538,24 +506,6 @@ async def _export(name: str, prefix: str, hub: HubFlags, descriptor: int) -> int
                     piece.clear()
     await output.write(escape(bytes(piece)))
     await output.flush()
-    return written
-
-
-@contextmanager
-def _target(path: str) -> Iterator[int]:
-    """Have a file open for as long as the block lasts."""
-    if path == STDIN:
-        sys.stdout.flush()
-        yield sys.stdout.fileno()
-        return
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise UsageError(f"{path}: {error.strerror}") from error
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 app = App(

@@ -1,12 +1,6 @@
-"""`hub sub`: show what comes under some prefixes, until Ctrl-C.
+"""`hub sub`: show messages under some prefixes, until Ctrl-C.
 
-```
-hub ─▶ client ─ batch ─▶ display ─▶ Output (a thread) ─▶ standard output           losses, reconnects ─▶ standard error
-```
-
-It asks for a queue as large as hubs usually grant, so that a burst (a replay at full speed) is not lost while a
-terminal scrolls. Not here: how messages become output, and when that stops (`peers.cli.display`); the last message of
-each topic (`peers.cli.sub`).
+It asks for a queue as large as hubs usually grant, so that a burst is not lost while a terminal scrolls.
 """
 
 from __future__ import annotations
@@ -24,8 +18,8 @@ from hub.batch import Message
 from hub.errors import NotAllowedError, UsageError
 from hub.overflow import Overflow
 from hub.topics import RESERVED
-from peers.cli.display import CLEAR_LINE, Format, Look, Stop, count, show
-from peers.cli.flag_values import FlagError, check_count, check_positive, size_of, with_zone
+from peers.cli.display import Format, Look, Stop, show
+from peers.cli.flag_values import FlagError, check_count, check_positive, with_zone
 from peers.cli.notices import Notices
 from peers.cli.output import Output
 from peers.cli.texts import escaped
@@ -43,18 +37,14 @@ _SHOWN_AT_ONCE = 1_000
 
 
 class Source(NamedTuple):
-    """Where the last messages under a prefix are."""
+    """The store of the last messages under a prefix."""
 
     store: str
     prefix: str
 
 
 async def sources_of(client: Client, prefixes: Sequence[str]) -> list[Source]:
-    """Return the stores that are fed by prefixes.
-
-    Raises:
-        UsageError: By one of them none is, or the hub does not tell; the text says how it will.
-    """
+    """Return the stores that are fed by prefixes; raise `UsageError` if one of them is in none."""
     try:
         stores: list[dict[str, Any]] = await client.request(_STORES, None)
     except NotAllowedError as error:
@@ -91,16 +81,7 @@ class LastFirst:
 
 
 async def last_first(client: Client, sources: Sequence[Source], stream: MessageStream) -> LastFirst:
-    """Return a stream with the last messages before it, the oldest first.
-
-    Args:
-        client: Of the stream.
-        sources: Where the last messages are.
-        stream: Open.
-
-    Raises:
-        RequestError: A store cannot be read.
-    """
+    """Return an open stream with the last messages before it, the oldest first."""
     entries: dict[str, StoreEntry] = {}
     for store, prefix in sources:
         async for entry in client.store(store).entries(prefix):
@@ -119,8 +100,8 @@ async def last_first(client: Client, sources: Sequence[Source], stream: MessageS
 
 
 _QUEUE_MESSAGES = 1_000_000
-_QUEUE_BYTES = "256MiB"
-"""What a hub grants at most by default (`queue_max`): a burst of millions of small messages passes without loss."""
+_QUEUE_BYTES = 256 * 1024 * 1024
+"""The most that a hub grants by default (`queue_max`): bursts of millions of small messages pass without loss."""
 
 
 def sub(  # noqa: PLR0913 -- one flag each
@@ -130,7 +111,7 @@ def sub(  # noqa: PLR0913 -- one flag each
     ],
     hub: HubFlags = HubFlags(),  # noqa: B008 -- frozen
     format: Annotated[  # noqa: A002 -- the flag's name
-        Format | None, Parameter(help="pretty (default on a terminal), json (default elsewhere), or count.")
+        Format | None, Parameter(help="pretty (default on a terminal) or json (default elsewhere).")
     ] = None,
     zeek: Annotated[
         bool, Parameter(help="Show Zeek events as Zeek writes them: name(arguments).", negative=())
@@ -139,7 +120,6 @@ def sub(  # noqa: PLR0913 -- one flag each
     limit: Annotated[int | None, Parameter(help="Stop after so many messages.")] = None,
     timeout: Annotated[float | None, Parameter(help="Stop after so long without a message, seconds.")] = None,
     queue_messages: Annotated[int, Parameter(help="Queue to ask the hub for, messages.")] = _QUEUE_MESSAGES,
-    queue_bytes: Annotated[str, Parameter(help="Queue to ask the hub for, bytes, such as 64MiB.")] = _QUEUE_BYTES,
     overflow: Annotated[
         Overflow | None, Parameter(help="What to lose when it is full; the hub's own policy without it.")
     ] = None,
@@ -186,7 +166,7 @@ def sub(  # noqa: PLR0913 -- one flag each
     check_count("--limit", limit)
     check_positive("--timeout", timeout, "seconds")
     check_count("--queue-messages", queue_messages)
-    wish = QueueWish(queue_messages, size_of("--queue-bytes", queue_bytes), overflow)
+    wish = QueueWish(queue_messages, _QUEUE_BYTES, overflow)
     if from_offset is not None and (from_offset < 0 or from_time is not None):
         raise FlagError("--from-offset: give 0 or more, and not --from-time as well")
     if epoch is not None and (from_offset is None or epoch < 0):
@@ -218,25 +198,23 @@ def sub(  # noqa: PLR0913 -- one flag each
 
 
 class _Wanted(NamedTuple):
-    """Which messages are subscribed to."""
+    """The subscription."""
 
     prefixes: tuple[str, ...]
     from_offset: int | None
     from_time: datetime | None
     of: str
-    """Whose journal it begins in; empty for that of the hub that is connected."""
+    """The hub whose journal is read; empty for the one that is connected."""
     labels: tuple[str, ...]
     sender: str
     hides_hub: bool
-    """Whether the hub's own messages are left out: nobody has asked for them."""
+    """Whether the hub's own messages are left out."""
     narrows: bool
-    """Whether what this user may not see is left out, too."""
+    """Whether messages that this user may not see are left out."""
     recorded: bool = False
-    """Whether each message is to have an offset."""
     last: bool = False
-    """Whether the last message of each topic comes first."""
     epoch: int = 0
-    """In which `from_offset` was told; 0 where nobody knows."""
+    """Of `from_offset`, or 0."""
 
     @property
     def is_rule(self) -> bool:
@@ -249,7 +227,7 @@ class _Wanted(NamedTuple):
         return self.from_offset is not None or self.from_time is not None or self.recorded
 
     def check(self) -> None:
-        """Raise FlagError where its parts do not go together."""
+        """Raise `FlagError` where its parts do not go together."""
         is_read = self.is_read
         if self.is_rule and (len(self.prefixes) > 1 or is_read):
             raise FlagError("--rule and --sender take one prefix at most, and go on live only: no journal keeps labels")
@@ -270,7 +248,7 @@ class _Wanted(NamedTuple):
         )
 
     def visible(self, batch: list[Message]) -> list[Message]:
-        """Return what of a batch is to be shown."""
+        """Return the messages of a batch to show."""
         return [message for message in batch if not message.topic.startswith(RESERVED)] if self.hides_hub else batch
 
     def __str__(self) -> str:
@@ -280,7 +258,7 @@ class _Wanted(NamedTuple):
 
 
 def _labels(rule: str | None) -> tuple[str, ...]:
-    """Return the labels that `--rule` names."""
+    """Return the labels of `--rule`."""
     labels = tuple(label for label in (rule or "").split(",") if label)
     if rule is not None and not labels:
         raise FlagError(f"--rule {rule!r}: give one label or several, as a,b")
@@ -288,7 +266,7 @@ def _labels(rule: str | None) -> tuple[str, ...]:
 
 
 def _wildcard(prefixes: tuple[str, ...]) -> str:
-    """Return what to say to somebody who expects wildcards, as other brokers have them; empty for others."""
+    """Return a hint for prefixes that look like wildcards of other brokers."""
     for prefix in prefixes:
         if "*" in prefix or prefix.endswith(("/#", "/+", ">")) or "/+/" in prefix:
             return escaped(f"{prefix}: prefixes have no wildcards, each character stands for itself")
@@ -296,8 +274,7 @@ def _wildcard(prefixes: tuple[str, ...]) -> str:
 
 
 async def _subscribe(wanted: _Wanted, hub: HubFlags, wish: QueueWish, stop: Stop, look: Look) -> int:
-    counting = look.format == "count"
-    notices = Notices("sub", CLEAR_LINE if counting and sys.stdout.isatty() else "")
+    notices = Notices("sub")
     notices.reads_journal = wanted.is_read
     task = asyncio.current_task()
     output = Output(sys.stdout.fileno(), task.cancel if task is not None else None)
@@ -309,8 +286,6 @@ async def _subscribe(wanted: _Wanted, hub: HubFlags, wish: QueueWish, stop: Stop
                     messages = await last_first(client, sources, stream) if sources else stream
                     if sys.stderr.isatty():
                         notices.say(f"subscribed to {wanted} at hub {client.hub.name if client.hub else ''}")
-                    if counting:
-                        return await count(messages, wanted.visible, stop, output)
                     return await show(messages, wanted.visible, stop, look, output, notices)
             finally:
                 notices.finish()

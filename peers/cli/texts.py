@@ -1,8 +1,4 @@
-"""Texts: how values, counts, tables and whatever a far side has said are written, for all commands.
-
-Invariant: what went through `escaped` or `escaped_lines` cannot steer a terminal: whatever does not print is written as
-its JSON escape. No state, no I/O but `print_json` and `show`.
-"""
+"""Values, counts and tables as text, for all commands. Escaped text cannot steer a terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ import msgspec
 
 
 def _plain(value: Any) -> Any:
-    """Bring into JSON what msgspec does not know: Zeek's values."""
+    """Return a Zeek value in types that msgspec knows."""
     from peers.values.untyped import untyped  # noqa: PLC0415 -- rarely needed
 
     made = untyped(value)
@@ -23,7 +19,7 @@ def _plain(value: Any) -> Any:
 
 
 encoder = msgspec.json.Encoder(enc_hook=_plain)
-"""Writes values as JSON, those of Zeek too; raises one of `NO_FORM` for what has no such form."""
+"""Writes values as JSON, those of Zeek too; raises one of `NO_FORM`."""
 
 NO_FORM = (TypeError, ValueError, OverflowError, RecursionError)
 
@@ -31,7 +27,7 @@ _ELLIPSIS = "…"
 
 
 def counted(count: int, noun: str) -> str:
-    """Write how many there are: `1 message`, `1,200 messages`."""
+    """Return `1 message`, `1,200 messages`."""
     return f"{count:,} {noun}" + "s" * (count != 1)
 
 
@@ -49,7 +45,7 @@ def json_text(value: Any) -> bytes | None:
 
 
 def _readable(value: Any) -> Any:
-    """Return a value without what msgpack has no form for: strings that are no UTF-8, and Zeek's types."""
+    """Return a value without strings that are no UTF-8, and without Zeek's types."""
     from peers.values.untyped import untyped  # noqa: PLC0415 -- rarely needed
 
     if isinstance(value, dict):
@@ -70,18 +66,17 @@ def escaped(text: str) -> str:
 
 
 def escaped_lines(lines: bytes) -> bytes:
-    """Return lines of JSON text as `escaped` writes them; their line ends stay."""
+    """Escape lines of JSON text; their line ends stay."""
     return "\n".join(map(escaped, lines.decode().split("\n"))).encode()
 
 
 def _escape(character: str) -> str:
-    r"""Write a character as JSON does, with a pair of surrogates beyond U+FFFF."""
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
 
 def cut(line: str, width: int) -> str:
-    """Return as much of `line` as fits into so many columns, with an ellipsis where something is missing."""
+    """Return as much of `line` as fits into so many columns, with an ellipsis if it was cut."""
     if line.isascii():
         return line if len(line) <= width else line[: max(0, width - 1)] + _ELLIPSIS
     from rich.cells import cell_len, set_cell_size  # noqa: PLC0415 -- only wide characters need it
@@ -125,13 +120,7 @@ _KIB = 1024
 
 
 def show(heads: Sequence[str], rows: Iterable[Sequence[str]], *, text_columns: Container[int] = (0,)) -> None:
-    """Print a table of texts.
-
-    Args:
-        heads: The heads of its columns.
-        rows: Each row has as many texts as there are heads.
-        text_columns: Numbers of the columns that hold no figures.
-    """
+    """Print a table of texts; columns that are not among `text_columns` are figures."""
     shown = [[escaped(cell) for cell in row] for row in rows]
     print(*_aligned(heads, shown, [place not in text_columns for place in range(len(heads))]), sep="\n")
 
@@ -143,15 +132,15 @@ def print_json(*objects: dict[str, Any]) -> None:
 
 
 def amount(count: int) -> str:
-    """Write a number with its thousands apart."""
+    """Return a number with thousands separators."""
     return f"{count:,}"
 
 
 def kib(size_bytes: int) -> str:
-    """Write a size in KiB."""
+    """Return a size in KiB."""
     return f"{size_bytes / _KIB:,.1f}"
 
 
 def examples(*lines: str) -> str:
-    """Return the end of a command's help: lines that a shell takes as they are."""
+    """Return the end of a command's help: lines for a shell."""
     return "  \n".join(["Examples:", *(f"`{line}`" for line in lines)])

@@ -1,7 +1,6 @@
-"""`hub token`: tokens by which users are recognised: making them, listing them, taking them away.
+"""`hub token`: make, list and revoke tokens, in the file of `access.tokens`. Needs no hub; one that runs must reload.
 
-They work on the file that the hub's settings name (`access.tokens`), and need no running hub; one that runs takes the
-change when it reloads. A secret is written once, to standard output, and never read from a flag.
+A secret is written once, to standard output, and never read from a flag.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _KEY = "access.tokens"
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Place:
-    """Where the hub's settings are, and what is set apart from them."""
+    """The hub's settings, and the file of tokens in their place."""
 
     config: Annotated[
         str | None,
@@ -41,12 +40,7 @@ class Place:
     tokens: Annotated[str | None, Parameter(name=flag(_KEY), help="The file of tokens, in place of theirs.")] = None
 
     def settings(self) -> AccessSettings:
-        """Return what is set.
-
-        Raises:
-            ConfigError: The settings are not right.
-            FlagError: They name no file of tokens.
-        """
+        """Return the access settings; raise `FlagError` if they name no file of tokens."""
         access = load({"access": {"tokens": self.tokens}}, os.environ, self.config).settings.access
         if not access.tokens:
             raise FlagError(
@@ -55,7 +49,7 @@ class Place:
         return access
 
     def file(self) -> TokenFile:
-        """Return the file that is meant; the errors are those of `settings`."""
+        """Return the file of tokens."""
         return TokenFile(self.settings().tokens)
 
 
@@ -63,19 +57,11 @@ _SPAN = re.compile(r"([1-9][0-9]{0,7})([smhdw])")
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 7 * 86_400}
 
 _LONGEST = timedelta(days=36_525)
-"""A hundred years: what is longer is a slip of the keyboard."""
+"""A hundred years: longer spans are typing errors."""
 
 
 def span_of(flag: str, text: str) -> timedelta:
-    """Return the span that a text names.
-
-    Args:
-        flag: What it was given to, for the error.
-        text: A whole number and a unit.
-
-    Raises:
-        FlagError: The text names none, or one of more than a hundred years.
-    """
+    """Return the time span of a number and a unit, or raise `FlagError`."""
     found = _SPAN.fullmatch(text)
     span = timedelta(seconds=int(found[1]) * _UNITS_S[found[2]]) if found else timedelta()
     if not timedelta() < span <= _LONGEST:
@@ -115,7 +101,7 @@ def new(
 
 
 def _check_known(access: AccessSettings, user: str, roles: tuple[str, ...]) -> None:
-    """See to it that a hub would take the token."""
+    """Check that a hub would take the token."""
     policy, source = policy_of(access)
     for role in roles:
         if role not in policy.roles:
@@ -126,7 +112,6 @@ def _check_known(access: AccessSettings, user: str, roles: tuple[str, ...]) -> N
 
 
 def _tell(token: Token, path: str) -> None:
-    """Say on a terminal what was made."""
     until = "for ever" if token.ends is None else f"until {token.ends:%Y-%m-%d %H:%M} UTC"
     text = (
         f"token {token.id} of {token.user}, {until}; its hash is in {path}, which a running hub reads at `hub reload`"

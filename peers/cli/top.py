@@ -1,9 +1,7 @@
-"""`hub top`: a live table of a hub's handlers: who, which prefixes, how fast, what waits, what was lost.
+"""`hub top`: a live table of handlers: prefixes, rates, queues, losses; tables of links and users.
 
-The hub announces its handlers once a second while somebody listens (`$hub/statistics`); the sums are done here, in
-`activities`. Above stands how the hub does, in its own words. Where the hub has links, another table shows how
-these do; where it has users, one shows what those hold who hold most. On a terminal they are drawn in place, elsewhere
-they follow one another; for programs, each look is a line of JSON.
+The hub announces its handlers once a second while `$hub/statistics` is subscribed to; the rates are computed here. On a
+terminal the tables are drawn in place, elsewhere they follow one another; with --json each look is a line.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from peers.client import Client, connect
 
 
 class HandlerCounters(msgspec.Struct, frozen=True, kw_only=True):
-    """What the hub says of one handler (`hub.statistics.HandlerStatistics`). Fields of later versions are ignored."""
+    """Counters of one handler (`hub.statistics.HandlerStatistics`)."""
 
     id: int
     role: str
@@ -50,7 +48,7 @@ class HandlerCounters(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UserHoldings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the hub says of one user, or of several together (`hub.quotas.quotas.ShareStatistics`)."""
+    """Resources of one user, or of several together (`hub.quotas.quotas.ShareStatistics`)."""
 
     user: str
     """Empty for several."""
@@ -62,12 +60,12 @@ class UserHoldings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LinkFigures(msgspec.Struct, frozen=True, kw_only=True):
-    """What the hub says of its links to hubs of one name (`peers.node.traffic.LinkTraffic`). Others are ignored."""
+    """Figures of the links to hubs of one name (`peers.node.traffic.LinkTraffic`)."""
 
     hub: str
     """Empty for several names."""
     links: int
-    """How many are up."""
+    """Links that are up."""
     dropped: dict[str, int]
     """By reason."""
     waiting_s: float
@@ -101,37 +99,29 @@ class Snapshot:
     at_s: float
     handlers: tuple[HandlerCounters, ...]
     memory_bytes: int = 0
-    """How much memory the hub takes; 0 where it does not say."""
     memory_limit_bytes: int = 0
     users: tuple[UserHoldings, ...] = ()
-    """Those who hold most, and the others together; empty where there are none, or the hub does not say."""
+    """The largest, and the others together."""
     links: tuple[LinkFigures, ...] = ()
-    """By the name of the hub at their other end; empty where there are none, or the hub does not say."""
+    """By the name of the hub at their other end."""
     state: str = ""
-    """How the hub does, in one sentence of its own; empty where it does not say."""
+    """The state of the hub in one sentence."""
 
 
 class Assembly:
-    """Puts the messages of one look at a hub together."""
+    """Joins the messages of one announcement."""
 
     __slots__ = ("_handlers", "_head", "_links", "_state", "_users")
 
     def __init__(self) -> None:
-        # The hub and the time of the look that is being put together.
         self._head: tuple[str, float] = ("", -1.0)
-        # The handlers of that look so far, without a gap; a part that is not the next one is passed over.
         self._handlers: list[HandlerCounters] = []
-        # The users, the links and the sentence of that look: its first part has them.
         self._users: tuple[UserHoldings, ...] = ()
         self._links: tuple[LinkFigures, ...] = ()
         self._state = ""
 
     def feed(self, value: Any) -> Snapshot | None:
-        """Take the value of one `$hub/statistics` message; return the snapshot that it completes.
-
-        Raises:
-            ProtocolError: It is not what this version understands.
-        """
+        """Take the value of one `$hub/statistics` message; return the snapshot that it completes."""
         try:
             part = msgspec.convert(value, _Part)
         except msgspec.ValidationError as error:
@@ -151,7 +141,7 @@ class Assembly:
 
 
 class Activity(NamedTuple):
-    """One handler, and what it does per second; None where there was only one look."""
+    """One handler and its rates; None where there was only one look."""
 
     handler: HandlerCounters
     in_per_s: float | None
@@ -161,7 +151,7 @@ class Activity(NamedTuple):
 
 
 class Total(NamedTuple):
-    """What all handlers together do per second; None where one of them has no rate yet."""
+    """Rates of all handlers together; None where one of them has no rate yet."""
 
     in_per_s: float | None
     out_per_s: float | None
@@ -173,7 +163,7 @@ class Total(NamedTuple):
 
 
 class Sort(StrEnum):
-    """What decides which handler comes first."""
+    """Order of the handlers."""
 
     RATE = "rate"
     QUEUE = "queue"
@@ -182,13 +172,7 @@ class Sort(StrEnum):
 
 
 def activities(before: Snapshot | None, now: Snapshot, sort: Sort = Sort.RATE) -> list[Activity]:
-    """Compare two looks at one hub.
-
-    Args:
-        before: The earlier one; None, or one of another life of the hub, gives no rates.
-        now: The later one.
-        sort: The order; handlers that are equal in it come by id.
-    """
+    """Return the rates between two snapshots; None, or one of another life of the hub, gives no rates."""
     if before is None or before.hub != now.hub or before.at_s >= now.at_s:
         found = [Activity(handler, None, None, None, None) for handler in now.handlers]
     else:
@@ -230,18 +214,7 @@ def total(rows: Sequence[Activity]) -> Total:
 
 
 def look_line(now: Snapshot, rows: Sequence[Activity]) -> str:
-    """Return one line of JSON.
-
-    Args:
-        now: The later one of the two looks that were compared.
-        rows: What each handler does, in the order to show.
-
-    Returns:
-        A map: `hub` (its name), `at_s` (its clock, which begins anywhere), `state` (how it does, in one sentence),
-        `memory_bytes`, `memory_limit_bytes`; `handlers`, each with what the hub says of it and `in_per_s`,
-        `out_per_s`, `out_bytes_per_s` and `dropped_lately`; `total` of these; `links` and `users`. What `hub top` and
-        the hub have no figure for is null.
-    """
+    """Return a line of JSON with the later snapshot, its rates and totals."""
     return (json_text(_look(now, rows)) or b"").decode()
 
 
@@ -282,10 +255,10 @@ _FRAME_LINES = 5
 """Lines of a table beside its rows: title, header, totals, "more", and the cursor's."""
 
 _OTHER_ROWS = 6
-"""Users, and links, shown where the table is drawn in place: most of the terminal is for handlers."""
+"""Users, and links, shown where the table is drawn in place."""
 
 _OTHER_FRAME_LINES = 3
-"""Lines of their tables beside the rows: an empty one, title and header."""
+"""Lines of their tables beside the rows."""
 
 _KIB = 1024
 _MIB = 1024 * _KIB
@@ -347,12 +320,12 @@ def _print_tables(console: Console, now: Snapshot, rows: Sequence[Activity]) -> 
 
 
 def _sentence(now: Snapshot) -> list[Text]:
-    """Return how the hub does, in a line as long as the terminal is wide; none where the hub does not say."""
+    """Return the state of the hub in one line."""
     return [Text(escaped(now.state), no_wrap=True, overflow="ellipsis")] if now.state else []
 
 
 def _other_tables(now: Snapshot, most: int | None = None) -> list[Table]:
-    """Return the tables of links and of users, as far as there are any, each with at most so many rows."""
+    """Return the tables of links and of users, each with at most so many rows."""
     tables = []
     if now.links:
         tables.append(link_table(now.links[:most]))
@@ -362,7 +335,7 @@ def _other_tables(now: Snapshot, most: int | None = None) -> list[Table]:
 
 
 async def _pairs(client: Client, interval_s: float) -> AsyncGenerator[tuple[Snapshot, Snapshot], None]:
-    """Yield two looks at the hub, an interval apart, again and again."""
+    """Yield two snapshots of the hub, an interval apart, again and again."""
     assembly = Assembly()
     before: Snapshot | None = None
     async with client.subscribe(_TOPIC) as messages:
@@ -388,7 +361,7 @@ async def _pairs(client: Client, interval_s: float) -> AsyncGenerator[tuple[Snap
 
 
 def _memory(now: Snapshot) -> str:
-    """Return how much memory the hub takes, and of how much; empty where it does not say."""
+    """Return the hub's memory and its limit."""
     if not now.memory_limit_bytes:
         return ""
     return f", memory: {now.memory_bytes / _MIB:,.0f} of {now.memory_limit_bytes / _MIB:,.0f} MiB"
@@ -397,13 +370,13 @@ def _memory(now: Snapshot) -> str:
 def handler_table(
     now: Snapshot, rows: Sequence[Activity], *, limit_rows: int | None = None, width: int = _PIPE_COLUMNS
 ) -> Table:
-    """Return the table of one snapshot of a hub.
+    """Return the table of handlers.
 
     Args:
-        now: The later one of the two snapshots that were compared.
+        now: The later snapshot.
         rows: In the order to show.
         limit_rows: Most rows shown, None for all.
-        width: Columns of the terminal; where they are few, columns of the table are left out.
+        width: Columns of the terminal; a narrow table has fewer columns.
     """
     shown = rows if limit_rows is None else rows[:limit_rows]
     left_out = len(rows) - len(shown)
@@ -442,7 +415,7 @@ def _plain_table(title: str) -> Table:
 
 
 def link_table(links: Sequence[LinkFigures]) -> Table:
-    """Return the table of how links do, by the name of the hub at their other end."""
+    """Return the table of links, by the name of the hub at their other end."""
     table = _plain_table("links")
     table.add_column("hub", no_wrap=True)
     for header in ("up", "cost", "lag", "waiting", "dropped", "paths"):
@@ -458,7 +431,7 @@ def link_table(links: Sequence[LinkFigures]) -> Table:
 
 
 def user_table(users: Sequence[UserHoldings]) -> Table:
-    """Return the table of what users hold: a column for each resource that somebody holds."""
+    """Return the table of users, with a column for each resource."""
     table = _plain_table("users")
     resources = list(dict.fromkeys(resource for one in users for resource in one.held))
     table.add_column("user", no_wrap=True)
@@ -472,22 +445,21 @@ def user_table(users: Sequence[UserHoldings]) -> Table:
 
 
 def _amount(resource: str, amount: int) -> str:
-    """Return how much somebody holds."""
     if not amount:
         return ""
     return _size(amount) if resource.endswith("_bytes") else f"{amount:,}"
 
 
 class _Column(NamedTuple):
-    """A column of the table."""
+    """A column of the table of handlers."""
 
     header: str
     """`in` is what a handler has published, `out` what it was sent."""
     cell: Callable[[Activity], str]
     from_width: int = 0
-    """So many columns a terminal must have for this one; what was dropped always stays."""
+    """Least width of the terminal for this column."""
     total: Callable[[Total], str] = lambda _: ""
-    """Returns what stands below the rows."""
+    """Returns the text below the rows."""
     is_text: bool = False
 
 

@@ -1,7 +1,6 @@
-"""Which hub, and as whom: the flags that all commands share which talk to a running hub.
+"""Which hub, and as whom: flags of all commands that talk to a running hub. A token is never a flag.
 
-A token is never a flag, which everybody on the machine can see. Annotations are not postponed here, nor in
-`peers.cli.pub`: cyclopts would compile each of them twice for each command.
+Annotations are not postponed here, nor in `peers.cli.pub`: cyclopts would compile each of them twice for each command.
 """
 
 import os
@@ -34,28 +33,16 @@ TokenFile = Annotated[
         show_default=False,
     ),
 ]
-"""The flag `--token-file`, or the environment variable `HUB_TOKEN_FILE`."""
 
 
 def shown_token(file: str) -> Token:
-    """Return the token, or a function that reads it again for each connection.
-
-    Args:
-        file: What `--token-file` says.
-
-    Raises:
-        FlagError: There is no token where it should be; the text shows nothing of it.
-    """
+    """Return the token, or a function that reads its file again for each connection; raise `FlagError`."""
     text, path = text_or_path(file)
     return partial(read_token, path) if path else text
 
 
 def text_or_path(file: str) -> tuple[str, str]:
-    """Return the token, or the path of the file that it is in and can be read from; the other text is empty.
-
-    Raises:
-        FlagError: As `shown_token`.
-    """
+    """Return the token, or the path of its file; the other text is empty. Raises `FlagError`."""
     if file in {"", ASKED}:
         return first_token(file), ""
     first_token(file)  # a mistake is told at once
@@ -63,11 +50,7 @@ def text_or_path(file: str) -> tuple[str, str]:
 
 
 def first_token(file: str) -> str:
-    """Return the token as it is now; the arguments are those of `shown_token`.
-
-    Raises:
-        FlagError: As `shown_token`.
-    """
+    """Return the token as it is now, or raise `FlagError`, without showing any of it."""
     if not file:
         return os.environ.get(TOKEN_VARIABLE, "")
     try:
@@ -91,7 +74,7 @@ def _ask() -> str:
 
 
 DEFAULT_URL = "tcp://127.0.0.1:7400"
-"""Where `hub run` listens when it is told nothing else."""
+"""Default of `hub run`."""
 
 URL_VARIABLE = "HUB_URL"
 
@@ -103,7 +86,6 @@ HubUrl = Annotated[
         help="The hub: tcp://host:port, tls://host:port, unix:///path, ws://host:port or wss://host:port.",
     ),
 ]
-"""The flag `--url`, or the environment variable `HUB_URL`."""
 
 CaFile = Annotated[
     str,
@@ -114,7 +96,6 @@ CaFile = Annotated[
         show_default=False,
     ),
 ]
-"""The flag `--ca`, or the environment variable `HUB_CA`."""
 
 CertificateFile = Annotated[
     str,
@@ -125,19 +106,17 @@ CertificateFile = Annotated[
         show_default=False,
     ),
 ]
-"""The flag `--certificate`, or the environment variable `HUB_CERTIFICATE`."""
 
 KeyFile = Annotated[
     str,
     Parameter(name="--key", env_var="HUB_KEY", help="PEM file of the key of that certificate.", show_default=False),
 ]
-"""The flag `--key`, or the environment variable `HUB_KEY`."""
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
 class TlsFiles:
-    """The files that TLS may need, for commands that call themselves what they are."""
+    """Files for TLS."""
 
     ca: CaFile = ""
     certificate: CertificateFile = ""
@@ -147,10 +126,7 @@ class TlsFiles:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class HubFlags:
-    """Which hub, what it is told of the client, what that shows for who it is, and the files that TLS may need.
-
-    What a context says has become `url` and so on by the time that a command has these (`peers.cli.contexts`).
-    """
+    """URL, name, token and TLS files of a connection. Contexts have been applied (`peers.cli.contexts`)."""
 
     url: HubUrl = DEFAULT_URL
     context: ContextName = ""
@@ -167,11 +143,7 @@ class HubFlags:
 
 
 def check_client_name(name: str) -> None:
-    """Check that a hub would take a name for a client.
-
-    Raises:
-        FlagError: It is too long, or not UTF-8.
-    """
+    """Raise `FlagError` if a hub would not take this name for a client."""
     try:
         size_bytes = len(name.encode())
     except UnicodeEncodeError as error:

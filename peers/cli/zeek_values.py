@@ -1,6 +1,4 @@
-"""Zeek events on the command line: how `hub sub --zeek` shows them, and how `hub pub --zeek-event` takes them.
-
-Arguments are a JSON array. Each is one of
+"""Zeek events on the command line: `hub sub --zeek` and `hub pub --zeek-event`. Arguments are a JSON array.
 
 | JSON | Zeek |
 |---|---|
@@ -26,7 +24,7 @@ _TYPE = "@data-type"
 
 
 def shown_event(value: Any) -> str | None:
-    """Write an event as Zeek does, `name(arguments)`, other values of Zeek as Broker does; None for all else."""
+    """Return an event as `name(arguments)`, other values of Zeek as Broker writes them; None for all else."""
     event = _event(value)
     if event is not None:
         return str(event)
@@ -51,11 +49,7 @@ def _event(value: Any) -> Event | None:
 
 
 def event_of(name: str, arguments: str | None) -> Event:
-    """Make an event of what the command line says.
-
-    Raises:
-        FlagError: There is no name, the arguments are no JSON array, or one of them is no value of Zeek.
-    """
+    """Return the event of a command line, or raise `FlagError`."""
     if not name:
         raise FlagError("--zeek-event: the name of the event is empty; give one such as Demo::block")
     try:
@@ -68,7 +62,6 @@ def event_of(name: str, arguments: str | None) -> Event:
 
 
 def _argument(given: Any, place: int) -> Value:
-    """Return the value of Zeek that an argument stands for."""
     try:
         return _value(given, place)
     except ValueError as error:

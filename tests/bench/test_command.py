@@ -17,7 +17,6 @@ pytestmark = pytest.mark.slow
 
 
 def hub_bench(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run `hub bench`."""
     return subprocess.run(
         [sys.executable, "-m", "peers.cli", "bench", *arguments],
         capture_output=True,
@@ -29,13 +28,11 @@ def hub_bench(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """A JSON file."""
     document: dict[str, Any] = json.loads(path.read_bytes())
     return document
 
 
 def test_a_benchmark_with_all_outputs(tmp_path: Path) -> None:
-    """A table on stdout, the same figures as JSON and as a page."""
     figures, html = tmp_path / "figures.json", tmp_path / "page.html"
     done = hub_bench(
         *("--messages", "400", "--size", "64", "--topics", "4", "--subscribers", "2", "--rate", "4000"),
@@ -56,7 +53,6 @@ def test_a_benchmark_with_all_outputs(tmp_path: Path) -> None:
 
 
 def test_json_on_standard_output() -> None:
-    """Alone there, for a pipe; the table goes to stderr."""
     done = hub_bench("--messages", "300", "--batch", "10", "--json", "-")
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["runs"][0]["delivered"] == 300
@@ -102,7 +98,6 @@ Y = ("scenario", "y")
 
 
 def flawless(figures: dict[str, Any], mode: str, pairs: int) -> None:
-    """Every run of a mode has so many pairs, each with its result."""
     for one in figures["runs"][mode]:
         assert [one[name] for name in ("pairs", "wrong", "failed", "lost")] == [pairs, 0, 0, 0], one
         assert min(one[name] for name in ("pairs_per_s", "requester_ns", "hub_ns")) > 0
@@ -125,7 +120,6 @@ def test_all_modes(tmp_path: Path) -> None:
 
 
 def test_a_time_instead_of_a_number_of_pairs_over_tcp() -> None:
-    """As many pairs as there was time for."""
     done = hub_bench(*Y, "--seconds", "0.2", "--repeat", "1", "--transport", "tcp", "--mode", "many", "--json", "-")
     assert done.returncode == 0, done.stderr
     figures = json.loads(done.stdout)
@@ -134,7 +128,6 @@ def test_a_time_instead_of_a_number_of_pairs_over_tcp() -> None:
 
 
 def test_a_hub_that_runs_already() -> None:
-    """Its CPU is measured if its process is told."""
     hub = RunningHub.start(("unix",))
     try:
         done = hub_bench(
@@ -149,7 +142,6 @@ def test_a_hub_that_runs_already() -> None:
 
 
 def test_what_a_hub_refuses_is_counted() -> None:
-    """Failed pairs make exit code 3, and their reason is told."""
     done = hub_bench(
         *Y,
         *("--pairs", "2000", "--repeat", "1", "--mode", "many", "--hub-flag=--requests-pending=100"),

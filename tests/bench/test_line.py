@@ -24,7 +24,6 @@ Item = tuple[int, int]
 
 
 def value(layout: Layout, publisher: int, sequence: int, time_ns: int = 0) -> bytes:
-    """One message's content."""
     return STAMP.pack(publisher, sequence, time_ns).ljust(layout.size_bytes, b"x")
 
 
@@ -39,14 +38,12 @@ def tcp(layout: Layout, items: Iterable[Item], time_ns: int = 0) -> bytes:
 
 
 def tcp_batch(layout: Layout, items: list[Item]) -> bytes:
-    """One frame with several values."""
     key = layout.topic(layout.topic_of(items[0][1])).encode()
     body = len(items).to_bytes(4, "big") + b"".join(msgpack.packb(value(layout, *item)) for item in items)
     return encode_frame(KIND_MESSAGES, body, key=key, flags=FLAG_BATCH)
 
 
 def websocket(body: bytes, opcode: int = 2) -> bytes:
-    """A frame of a WebSocket server."""
     if len(body) < 126:
         size = bytes((len(body),))
     elif len(body) < 65_536:
@@ -57,7 +54,6 @@ def websocket(body: bytes, opcode: int = 2) -> bytes:
 
 
 def websocket_messages(layout: Layout, items: list[Item]) -> bytes:
-    """A WebSocket frame with `messages` in it."""
     topic = layout.topic(layout.topic_of(items[0][1]))
     values = [value(layout, *item) for item in items]
     return websocket(msgpack.packb({"type": "messages", "topic": topic, "values": values}))
@@ -77,7 +73,6 @@ def only(cut: Framing, data: bytes, layout: Layout = LAYOUT) -> Shape | Control:
 
 
 def test_a_frame_with_one_value() -> None:
-    """Where the value begins, and the number of the topic."""
     data = tcp(LAYOUT, [(0, 7)])
     shape = only(cut_tcp, data)
     assert isinstance(shape, Shape)
@@ -87,7 +82,6 @@ def test_a_frame_with_one_value() -> None:
 
 
 def test_a_frame_with_several_values() -> None:
-    """A batch is as many values as it says."""
     data = tcp_batch(LAYOUT, [(0, 20), (0, 21), (0, 22)])
     shape = only(cut_tcp, data)
     assert isinstance(shape, Shape)
@@ -97,7 +91,6 @@ def test_a_frame_with_several_values() -> None:
 
 @pytest.mark.parametrize("count", [1, 3, 15, 16, 2000])
 def test_a_websocket_frame_with_values(count: int) -> None:
-    """All three sizes of frames, and of msgpack arrays."""
     data = websocket_messages(LAYOUT, [(0, 20 + number) for number in range(count)])
     shape = only(cut_websocket, data)
     assert isinstance(shape, Shape)
@@ -107,7 +100,6 @@ def test_a_websocket_frame_with_values(count: int) -> None:
 
 
 def test_a_websocket_array_of_more_than_65535_values() -> None:
-    """The longest form of a msgpack array."""
     layout = Layout("/bench/0000/", 1, 16, 1)
     data = websocket_messages(layout, [(0, number) for number in range(65_536)])
     shape = only(cut_websocket, data, layout)
@@ -134,7 +126,6 @@ def test_controls_over_tcp() -> None:
 
 
 def test_controls_over_websocket() -> None:
-    """The same over a WebSocket; a ping is answered by a masked pong."""
     welcome = msgpack.packb({"type": "welcome", "hub": "00", "queue": {"messages": 100, "bytes": 200}})
     expected: list[tuple[bytes, dict[str, object]]] = [
         (websocket(welcome), {"word": "greeting", "queue": QueueWish(100, 200)}),
@@ -171,7 +162,6 @@ def test_what_this_benchmark_did_not_send(cut: Framing, data: bytes) -> None:
 
 @pytest.mark.parametrize("length", [0, 125, 126, 65_535, 65_536])
 def test_a_clients_websocket_frame(length: int) -> None:
-    """Masked, with the shortest size that fits."""
     frame = websocket_frame(Opcode.BINARY, bytes(length))
     head = len(frame) - length
     assert frame[0] == 0x82
@@ -180,7 +170,6 @@ def test_a_clients_websocket_frame(length: int) -> None:
 
 
 def test_a_websocket_ping_is_answered_with_its_body() -> None:
-    """By a pong, which is masked."""
     ping = only(cut_websocket, websocket(b"abc", opcode=9))
     assert isinstance(ping, Control)
     head, mask, body = ping.answer[:2], ping.answer[2:6], ping.answer[6:]
@@ -193,13 +182,11 @@ ONE_TOPIC = Layout("/bench/0000/", 1, 20, 1)
 
 
 def tally_of(layout: Layout = TALLIED, publishers: int = 2) -> tuple[Tally, list[Control]]:
-    """A tally of a TCP stream, and what it reports beside messages."""
     controls: list[Control] = []
     return Tally(layout, publishers, cut_tcp, controls.append), controls
 
 
 def feed(tally: Tally, data: bytes, cuts: list[int] | None = None, now_ns: int = 0) -> None:
-    """Feed a stream in reads that end at `cuts`."""
     held = b""
     position = 0
     for cut in sorted({min(cut, len(data)) for cut in cuts or []} | {len(data)}):
@@ -300,7 +287,6 @@ def test_a_message_twice_or_too_late_is_out_of_order() -> None:
 
 
 def test_another_topic_is_misrouted() -> None:
-    """A message under a topic that its number does not belong to."""
     tally, _ = tally_of(publishers=1)
     data = tcp(TALLIED, [(0, 1)]).replace(TALLIED.topic(1).encode(), TALLIED.topic(2).encode())
     feed(tally, data)

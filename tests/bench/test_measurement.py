@@ -24,7 +24,6 @@ values = st.integers(0, 1 << 50)
 
 
 def filled(numbers: list[int]) -> Histogram:
-    """A histogram of some numbers."""
     histogram = Histogram()
     for number in numbers:
         histogram.record(number)
@@ -58,13 +57,11 @@ def test_a_share_of_a_thousand_is_exact() -> None:
 
 
 def told(histogram: Histogram) -> tuple[object, ...]:
-    """All that a histogram tells."""
     return histogram.buckets(), histogram.total, histogram.sum, histogram.largest
 
 
 @given(st.lists(values), st.lists(values))
 def test_adding_is_recording_both(some: list[int], others: list[int]) -> None:
-    """The sum of two histograms is the histogram of all their values."""
     both = filled(some)
     both.add(filled(others))
     assert told(both) == told(filled(some + others))
@@ -72,19 +69,16 @@ def test_adding_is_recording_both(some: list[int], others: list[int]) -> None:
 
 @given(st.lists(values))
 def test_a_workers_histogram_arrives_as_it_was(numbers: list[int]) -> None:
-    """Pickled, as it travels between processes."""
     histogram = filled(numbers)
     assert told(pickle.loads(pickle.dumps(histogram))) == told(histogram)  # noqa: S301 -- our own
 
 
 def test_clocks_that_disagree() -> None:
-    """A negative value counts as 0."""
     assert filled([-5]).buckets() == [(0, 1)]
 
 
 @pytest.mark.parametrize("percent", [0, 50, 100])
 def test_nothing_recorded(percent: float) -> None:
-    """Without values every figure is 0."""
     histogram = Histogram()
     assert histogram.percentile(percent) == 0
     assert histogram.mean == 0
@@ -112,7 +106,6 @@ def run_of(cpu_ns: int = SECOND // 2, **counted: Any) -> Measurement:
 
 
 def test_the_figures() -> None:
-    """Rates, CPU time by message and delivery, shares of a core."""
     run = run_of()
     assert (run.published, run.expected, run.delivered) == (1000, 2000, 2000)
     assert run.elapsed_s == 2
@@ -131,17 +124,14 @@ def test_the_figures() -> None:
 
 @pytest.mark.parametrize("fault", ["lost", "out_of_order", "misrouted", "told"])
 def test_what_is_not_flawless(fault: str) -> None:
-    """Anything lost, told, misrouted or out of order is a flaw."""
     assert not run_of(**{fault: 1}).flawless
 
 
 def test_a_delivery_too_few_is_a_flaw() -> None:
-    """Even if nothing says that it was lost."""
     assert not run_of(received=999).flawless
 
 
 def test_medians_are_of_each_figure() -> None:
-    """Also of each percentile of latency."""
     middle = medians([run_of(cpu_ns=SECOND), run_of(cpu_ns=3 * SECOND), run_of(cpu_ns=2 * SECOND)])
     assert middle["hub_cpu_s"] == 2
     assert middle["published"] == 1000
@@ -158,7 +148,6 @@ def test_work_is_charged_and_waiting_is_not() -> None:
 
 
 def test_memory_is_charged_and_its_peak_can_be_forgotten() -> None:
-    """32 MiB that come and go raise the peak, until it is forgotten."""
     memory = bytearray(b"x" * (32 << 20))
     held = read_usage(os.getpid())
     del memory
@@ -168,7 +157,6 @@ def test_memory_is_charged_and_its_peak_can_be_forgotten() -> None:
 
 
 def test_a_process_that_is_gone() -> None:
-    """It is an error that names the process, not a figure."""
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         process.wait()
     with pytest.raises(BenchError, match=f"process {process.pid}"):

@@ -32,7 +32,6 @@ def grids(draw: st.DrawFn) -> tuple[Grid, int]:
 
 
 def places(grid: Grid) -> list[int]:
-    """Offsets of all numbers, in their order."""
     return [
         grid.first + frame * grid.frame_stride + value * grid.value_stride
         for frame in range(grid.frames)
@@ -41,7 +40,6 @@ def places(grid: Grid) -> list[int]:
 
 
 def naive(grid: Grid, size: int, start: int) -> bytearray:
-    """A buffer with numbers written one by one."""
     buffer = bytearray(size)
     for number, place in enumerate(places(grid)):
         buffer[place - 1] = PUBLISHER
@@ -84,7 +82,6 @@ PREFIX = "/bench/0000/"
 
 
 def sent(template: Template, frames: int, first: int = 0) -> bytes:
-    """What a publisher would send, block by block."""
     data = b""
     layout_frame = template.block_frames
     position = first
@@ -135,7 +132,6 @@ def test_numbering_goes_on_from_any_frame() -> None:
 
 @pytest.mark.parametrize("batch", [1, 4])
 def test_intended_times_are_in_every_value(batch: int) -> None:
-    """At a rate, each message carries when it was due."""
     layout = Layout(PREFIX, 1, 32, batch)
     template = Template(layout, publisher=1)
     piece = bytes(template.block(0, 3, time_ns=123_456_789_000))
@@ -144,7 +140,6 @@ def test_intended_times_are_in_every_value(batch: int) -> None:
 
 
 def test_a_block_has_about_64_kib() -> None:
-    """At full speed a write is as large as a client library's."""
     layout = Layout(PREFIX, 10_000, 100, 1)
     template = Template(layout, publisher=0)
     size = len(template.block(0, 10_000))

@@ -39,14 +39,12 @@ TCP, WS = "tcp://127.0.0.1:7400", "ws://127.0.0.1:7401"
     ],
 )
 def test_a_plan_that_cannot_be_carried_out(fields: dict[str, Any], said: str) -> None:
-    """One line that names the option and what was expected."""
     with pytest.raises(BenchError) as caught:
         Plan(**fields).check()
     assert str(caught.value).startswith(said)
 
 
 def test_messages_are_shared_out_in_whole_batches() -> None:
-    """Rounded up, equally many for each publisher."""
     plan = Plan(messages=100, publishers=3, batch=8)
     assert plan.publisher_messages == 40
 
@@ -78,20 +76,17 @@ def test_subscribers_are_spread_over_no_more_processes_than_there_are(monkeypatc
 
 @pytest.fixture(scope="module")
 def hub() -> Iterator[RunningHub]:
-    """A hub that runs, for benchmarks that do not need one of their own."""
     started = RunningHub.start(("tcp", "ws"))
     yield started
     started.stop()
 
 
 def plan_for(hub: RunningHub, **fields: object) -> Plan:
-    """A small plan for a running hub."""
     small = {"messages": 600, "size": 32, "warmup": 50} | fields
     return Plan(urls=tuple(hub.urls.values()), hub_pid=hub.pid, **small)  # type: ignore[arg-type]
 
 
 def check_flawless(run: Measurement, published: int, subscribers: int) -> None:
-    """Everything arrived once and in order, and the figures belong together."""
     assert run.flawless
     assert (run.published, run.expected, run.delivered) == (published, published * subscribers, published * subscribers)
     assert run.elapsed_s > 0
@@ -125,7 +120,6 @@ def test_every_message_arrives_once_and_in_order(hub: RunningHub, fields: dict[s
 
 @pytest.mark.parametrize(("fields", "burst"), [({}, 1), ({}, 8), ({"batch": 4, "publishers": 2}, 4)], ids=str)
 def test_latencies_at_a_rate(hub: RunningHub, fields: dict[str, object], burst: int) -> None:
-    """Every delivery has a latency, and the rate is not exceeded."""
     plan = plan_for(hub, rate=2000, messages=400, **fields)
     with Stage(plan) as stage:
         run = stage.measure(rate=plan.rate, burst=burst)
@@ -140,7 +134,6 @@ def test_latencies_at_a_rate(hub: RunningHub, fields: dict[str, object], burst: 
 
 
 def test_full_speed_has_no_latencies(hub: RunningHub) -> None:
-    """Without a schedule there is nothing to measure them against."""
     with Stage(plan_for(hub)) as stage:
         stage.measure(100, rate=5000)
         assert stage.measure(100).latency is None
@@ -176,7 +169,6 @@ def test_a_hub_of_its_own() -> None:
 
 
 def test_a_hub_that_dies_ends_the_benchmark() -> None:
-    """With a reason, not with figures."""
     with Stage(Plan(messages=1000, warmup=0)) as stage:
 
         def kill(_: int, __: int) -> None:
@@ -187,7 +179,6 @@ def test_a_hub_that_dies_ends_the_benchmark() -> None:
 
 
 def test_no_hub_there() -> None:
-    """The worker's reason is the benchmark's."""
     plan = Plan(urls=("tcp://127.0.0.1:1",), messages=10)
     with pytest.raises(BenchError, match=r"no connection to tcp://127\.0\.0\.1:1: .*refused"), Stage(plan):
         pass

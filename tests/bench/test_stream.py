@@ -21,7 +21,6 @@ ENVIRONMENT = Environment(
 
 
 def latency() -> Latency:
-    """Of 1 to 1,000 µs."""
     histogram = Histogram()
     for value_us in range(1, 1001):
         histogram.record(value_us * 1000)
@@ -29,7 +28,6 @@ def latency() -> Latency:
 
 
 def run_of(**fields: Any) -> Measurement:
-    """A run without flaws, but for what is said."""
     numbers = {
         name: 0.0
         for name in Measurement.__struct_fields__
@@ -42,12 +40,10 @@ def run_of(**fields: Any) -> Measurement:
 
 
 def report_of(*runs: Measurement, plan: Plan | None = None) -> Report:
-    """A report."""
     return stream_report(plan or Plan(), ENVIRONMENT, runs)
 
 
 def printed(report: Report) -> str:
-    """The table as text."""
     console = Console(width=160, record=True, file=open("/dev/null", "w", encoding="utf-8"))  # noqa: PTH123, SIM115
     console.print(report.table())
     console.file.close()
@@ -55,7 +51,6 @@ def printed(report: Report) -> str:
 
 
 def test_a_table_has_a_unit_in_every_row() -> None:
-    """One run is one column."""
     report = report_of(run_of())
     assert all(row.unit for row in report.rows)
     assert re.search(r"delivered +messages +123,456", printed(report))
@@ -63,14 +58,12 @@ def test_a_table_has_a_unit_in_every_row() -> None:
 
 
 def test_several_runs_have_a_median() -> None:
-    """It stands behind the runs."""
     report = report_of(run_of(elapsed_s=1.0), run_of(elapsed_s=5.0), run_of(elapsed_s=2.0))
     assert report.columns == ["run 1", "run 2", "run 3", "median"]
     assert re.search(r"elapsed +s +1\.000 +5\.000 +2\.000 +2\.000", printed(report))
 
 
 def test_latencies_are_shown_where_they_were_measured() -> None:
-    """With a rate."""
     report = report_of(run_of(latency=latency(), publisher_late_us=7.0), plan=Plan(rate=1000))
     text = printed(report)
     assert re.search(r"latency, worst +µs +1,000", text)
@@ -103,7 +96,6 @@ def test_json_has_everything() -> None:
     ],
 )
 def test_what_makes_figures_doubtful_is_said(fields: dict[str, Any], part: str) -> None:
-    """A remark for each thing that a reader should know."""
     assert any(part in remark for remark in report_of(run_of(**fields)).remarks)
     assert not report_of(run_of()).remarks
 
@@ -124,7 +116,6 @@ def test_the_page_needs_nothing_else() -> None:
 
 
 def test_a_page_of_a_run_too_short_for_samples() -> None:
-    """It is drawn all the same."""
     run = run_of(samples=[])
     text = page(Plan(), report_of(run), [run])
     assert "<polyline" in text

@@ -37,7 +37,6 @@ class Asker:
         self.open = self.most_open = 0
 
     async def request(self, topic: str, value: Any, *, timeout_s: float) -> Any:
-        """Ask, and wait for the answer."""
         assert timeout_s > 0
         number = len(self.asked)
         self.asked.append((topic, value))
@@ -76,7 +75,6 @@ TCP, UNIX, WS = "tcp://127.0.0.1:7400", "unix:///run/hub.sock", "ws://127.0.0.1:
     ],
 )
 def test_a_plan_that_cannot_be_carried_out(fields: dict[str, Any], said: str) -> None:
-    """One line that names the option and what was expected."""
     with pytest.raises(BenchError) as raised:
         YPlan(**fields).check()
     assert str(raised.value).startswith(said)
@@ -86,7 +84,6 @@ def test_a_plan_that_cannot_be_carried_out(fields: dict[str, Any], said: str) ->
     "fields", [{}, {"transport": "tcp"}, {"urls": (UNIX,)}, {"urls": (TCP,), "hub_pid": 1}, {"pairs": 1, "repeat": 2}]
 )
 def test_a_plan_that_can(fields: dict[str, Any]) -> None:
-    """It is returned as it is."""
     plan = YPlan(**fields)
     assert plan.check() is plan
 
@@ -95,13 +92,11 @@ OUTSTANDING = pytest.mark.parametrize("outstanding", [1, 64])
 
 
 async def asked(asker: Asker, outstanding: int, pairs: int = 1_000) -> Asked:
-    """A run."""
     return await ask_pairs(asker, "/y", Ask(pairs, 0, outstanding), late_s=0.01)
 
 
 @OUTSTANDING
 async def test_every_pair_is_asked_once_and_checked(outstanding: int) -> None:
-    """As many as were ordered, never more than so many open."""
     asker = Asker()
     found = await asked(asker, outstanding)
     assert (found.pairs, found.wrong, found.failed, found.lost) == (1_000, 0, 0, 0)
@@ -112,8 +107,6 @@ async def test_every_pair_is_asked_once_and_checked(outstanding: int) -> None:
 
 @OUTSTANDING
 async def test_wrong_results_and_failures_are_counted(outstanding: int) -> None:
-    """Each by itself; the reason of failures is told once."""
-
     def change(number: int, right: int) -> int:
         if number % 10 == 3:
             return right ^ 1
@@ -128,7 +121,6 @@ async def test_wrong_results_and_failures_are_counted(outstanding: int) -> None:
 
 @OUTSTANDING
 async def test_a_run_ends_when_its_time_is_up(outstanding: int) -> None:
-    """What was asked by then is answered and counted."""
     asker = Asker()
     found = await ask_pairs(asker, "/y", Ask(0, 0.01, outstanding))
     assert found.pairs == len(asker.asked) > 0
@@ -137,8 +129,6 @@ async def test_a_run_ends_when_its_time_is_up(outstanding: int) -> None:
 
 @OUTSTANDING
 async def test_a_connection_that_is_lost(outstanding: int) -> None:
-    """What cannot be asked has failed, and the run ends all the same."""
-
     class Lost(Asker):
         async def request(self, topic: str, value: Any, *, timeout_s: float) -> Any:
             if len(self.asked) == 300:
@@ -151,13 +141,11 @@ async def test_a_connection_that_is_lost(outstanding: int) -> None:
 
 
 async def test_what_is_never_answered_is_lost() -> None:
-    """The run ends all the same."""
     found = await asked(Asker(lambda number, right: None if number == 7 else right), 64)
     assert (found.pairs, found.lost) == (1_000, 1)
 
 
 async def test_pairs_are_drawn_from_all_numbers() -> None:
-    """Both operations, and every bit of both numbers."""
     asker = Asker()
     await asked(asker, 8)
     assert {topic for topic, _ in asker.asked} == {f"/y/{name}" for name in OPERATIONS}
@@ -171,7 +159,6 @@ async def test_pairs_are_drawn_from_all_numbers() -> None:
 
 
 def test_operations_are_modulo_two_to_the_64() -> None:
-    """As those of machine words."""
     assert OPERATIONS["add"](2**64 - 1, 2) == 1
     assert OPERATIONS["multiply"](2**63, 3) == 2**63
 
@@ -180,7 +167,6 @@ CPU = {"requester": 4_000, "hub": 2_000, "adding": 1_000, "multiplying": 500}
 
 
 def run(elapsed_ns: int = 1_000_000, errors: dict[str, int] | None = None) -> Run:
-    """A run of 1,000 pairs that took 1 to 1,000 µs each."""
     asked = Asked(pairs=1_000, elapsed_ns=elapsed_ns, **(errors or {}))  # type: ignore[arg-type]
     if asked.failed:
         asked.reasons.append("no service")
@@ -190,21 +176,18 @@ def run(elapsed_ns: int = 1_000_000, errors: dict[str, int] | None = None) -> Ru
 
 
 def report_of(*runs: Run, many: Run | None = None, load: float = 0.0) -> Report:
-    """A report of these runs."""
     environment = Environment("now", "1", "3", "", "", "", "", 2, load)
     by_mode: dict[Mode, list[Run]] = {"one": list(runs)}
     return y_report(YPlan(), environment, by_mode | ({"many": [many]} if many is not None else {}))
 
 
 def shown(found: Report) -> str:
-    """The table as it is printed."""
     output = io.StringIO()
     Console(file=output, width=200).print(found.table())
     return output.getvalue()
 
 
 def test_a_run() -> None:
-    """Rate, percentiles, and what each process was charged for a pair."""
     one = run()
     assert one.flawless
     assert one.pairs_per_s == pytest.approx(1_000_000)
@@ -216,7 +199,6 @@ def test_a_run() -> None:
 
 @pytest.mark.parametrize("error", ["wrong", "failed", "lost"])
 def test_an_error_is_a_flaw_and_no_pair(error: str) -> None:
-    """The rate is of right results only."""
     one = run(errors={error: 250})
     assert not one.flawless
     assert one.pairs_per_s == pytest.approx(750_000)
@@ -226,14 +208,12 @@ def test_an_error_is_a_flaw_and_no_pair(error: str) -> None:
 
 
 def test_reasons_of_failures_are_told() -> None:
-    """With the mode that they are of, each once."""
     assert report_of(run(errors={"failed": 1}), run(errors={"failed": 2}), many=run()).remarks == [
         "one at a time: no service"
     ]
 
 
 def test_the_table_has_medians_and_extremes() -> None:
-    """A column for each mode."""
     runs = [run(elapsed_ns=elapsed_ns) for elapsed_ns in (1_000_000, 2_000_000, 4_000_000)]
     text = shown(report_of(*runs, many=run()))
     rows = {line.split("pairs/s")[0].strip(): line.split()[-2:] for line in text.splitlines()}
@@ -244,13 +224,11 @@ def test_the_table_has_medians_and_extremes() -> None:
 
 
 def test_other_work_is_told() -> None:
-    """Rates then are not what they could be."""
     assert report_of(run()).remarks == []
     assert "the machine had other work" in report_of(run(), load=3.0).remarks[0]
 
 
 def test_json_has_each_run_and_the_medians() -> None:
-    """For programs; the same numbers."""
     document = json.loads(report_of(run(), run(elapsed_ns=2_000_000), run(elapsed_ns=3_000_000)).json())
     assert document["benchmark"] == "y"
     assert document["flawless"] is True
@@ -259,7 +237,6 @@ def test_json_has_each_run_and_the_medians() -> None:
 
 
 def test_a_hub_whose_process_is_not_known() -> None:
-    """Its CPU is left out, and a remark says why."""
     found = report_of(replace(run(), hub_ns=0.0))
     assert [line.split() for line in shown(found).splitlines() if line.startswith("hub")] == [
         ["hub's", "CPU", "ns/pair"]

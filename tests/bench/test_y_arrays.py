@@ -18,7 +18,6 @@ REQUESTER = 0x0123456789ABCDEF
 
 
 def right(topic: str, body: bytes) -> bytes:
-    """What the service must answer."""
     requests = requests_in(body)
     results = results_for(requests)
     write_results(Operation[topic.rpartition("/")[2].upper()], requests, results)
@@ -26,26 +25,21 @@ def right(topic: str, body: bytes) -> bytes:
 
 
 class ArrayAsker(Asker):
-    """It takes arrays, as bytes and in blocks of this process."""
-
     def __init__(self, change: Change = lambda _, answer: answer) -> None:
         super().__init__(change, right)
         self.allocated = 0
 
     async def request(self, topic: str, value: Any, *, timeout_s: float) -> Any:
-        """Ask, and wait."""
         return await super().request(
             topic, bytes(value.memory if isinstance(value, Block) else value), timeout_s=timeout_s
         )
 
     async def allocate(self, size_bytes: int) -> Block:
-        """Memory of this process."""
         self.allocated += 1
         return Block.alone(size_bytes)
 
 
 async def asked(asker: ArrayAsker, pairs: int = 10_000, batches: int = 4, *, shared: bool = False) -> Asked:
-    """A run with batches of 500."""
     setup = ArraySetup("", "/y", shared, 500, batches)
     return await Batches(asker, setup, REQUESTER).ask(Ask(pairs, 0, batches))
 
@@ -70,13 +64,10 @@ async def test_every_pair_is_asked_once_and_checked(shared: bool) -> None:  # no
 
 
 async def test_the_last_batch_may_be_smaller() -> None:
-    """Exactly as many pairs as were ordered."""
     assert (await asked(ArrayAsker(), 1_234)).pairs == 1_234
 
 
 async def test_every_wrong_result_is_counted() -> None:
-    """Also if only one bit of one record is another."""
-
     def change(number: int, right: bytes) -> bytes:
         if number == 5:
             return right[:-1] + bytes([right[-1] ^ 0x80])
@@ -107,7 +98,6 @@ async def test_bodies_that_fail_count_with_all_their_pairs() -> None:
 
 
 async def test_operations_and_operands_are_random() -> None:
-    """About half of each operation, and no operand twice."""
     asker = ArrayAsker()
     await asked(asker)
     bodies = {operation: b"".join(body for topic, body in asker.asked if operation.name.lower() in topic)

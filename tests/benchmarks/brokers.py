@@ -37,8 +37,6 @@ class BrokerError(Exception):
 
 
 class Broker(Protocol):
-    """A kind of broker."""
-
     name: str
     install: str
     """How it is installed; empty for what is always there."""
@@ -76,7 +74,6 @@ class RunningBroker:
         self._wait(broker)
 
     def _wait(self, broker: Broker) -> None:
-        """Wait until it listens."""
         limit_s = time.monotonic() + START_LIMIT_S
         waiting = list(self.ports if broker.websocket or broker.name == "zeromq" else self.ports[:1])
         while waiting:
@@ -91,11 +88,9 @@ class RunningBroker:
             time.sleep(_LOOK_S)
 
     def told(self) -> str:
-        """Return the end of what it has written."""
         return self._log.read_bytes()[-_TOLD_BYTES:].decode("utf-8", "replace").strip()
 
     def stop(self) -> None:
-        """End the process."""
         if self._process.poll() is None:
             self._process.terminate()
             try:
@@ -115,7 +110,6 @@ class RunningBroker:
 
 
 def _free_ports() -> Ports:
-    """Return two ports that nobody listens on now."""
     with socket.socket() as first, socket.socket() as second:
         first.bind(("127.0.0.1", 0))
         second.bind(("127.0.0.1", 0))
@@ -165,7 +159,6 @@ class Hub:
         self._root = root
 
     def version(self) -> str:
-        """Return version, commit, and what is compiled."""
         probe = subprocess.run(
             [sys.executable, "-c", _PROBE], capture_output=True, text=True, check=True, cwd=self._root
         ).stdout.strip()
@@ -173,7 +166,6 @@ class Hub:
         return f"{probe}, {commit}"
 
     def command(self, ports: Ports, directory: Path) -> list[str]:  # noqa: ARG002 -- it reads no file
-        """Start it with both listeners."""
         start = f"import sys; sys.path.insert(0, {str(self._root)!r}); from peers.cli import main; main()"
         listen = [f"--listen={scheme}://127.0.0.1:{port}" for scheme, port in zip(("tcp", "ws"), ports, strict=True)]
         return [sys.executable, "-c", start, "run", *listen, "--log-level=warning"]
@@ -195,19 +187,15 @@ protocol websockets
 
 
 class Mosquitto:
-    """mosquitto."""
-
     name = "mosquitto"
     install = "apt-get install --no-install-recommends mosquitto"
     websocket = True
 
     def version(self) -> str:
-        """Return its number."""
         line = first_line("mosquitto", "-h")
         return line.removeprefix("mosquitto version ") if line.startswith("mosquitto version") else ""
 
     def command(self, ports: Ports, directory: Path) -> list[str]:
-        """Start it with a file of its own."""
         file = directory / "mosquitto.conf"
         file.write_text(_MOSQUITTO.format(port=ports[0], websocket_port=ports[1]))
         return ["mosquitto", "-c", str(file)]
@@ -220,37 +208,29 @@ websocket {{ listen: "127.0.0.1:{websocket_port}", no_tls: true, compression: fa
 
 
 class Nats:
-    """nats-server."""
-
     name = "nats"
     install = "apt-get install --no-install-recommends nats-server"
     websocket = True
 
     def version(self) -> str:
-        """Return what it says."""
         return first_line("nats-server", "--version").removeprefix("nats-server: ")
 
     def command(self, ports: Ports, directory: Path) -> list[str]:
-        """Start it with a file of its own."""
         file = directory / "nats.conf"
         file.write_text(_NATS.format(port=ports[0], websocket_port=ports[1]))
         return ["nats-server", "-c", str(file)]
 
 
 class Redis:
-    """redis-server."""
-
     name = "redis"
     install = "apt-get install --no-install-recommends redis-server"
     websocket = False
 
     def version(self) -> str:
-        """Return its number."""
         words = first_line("redis-server", "--version").split()
         return next((word.removeprefix("v=") for word in words if word.startswith("v=")), "")
 
     def command(self, ports: Ports, directory: Path) -> list[str]:
-        """Start it without a file."""
         options = ["--save", "", "--client-output-buffer-limit", "pubsub 0 0 0", "--dir", str(directory)]
         return ["redis-server", "--bind", "127.0.0.1", "--port", str(ports[0]), *options]
 
@@ -274,18 +254,14 @@ while size := source.recv_into(buffer):
 
 
 class Relay:
-    """The relay, which is no broker."""
-
     name = "relay"
     install = ""
     websocket = False
 
     def version(self) -> str:
-        """Say what it is."""
         return f"Python {sys.version.partition(' ')[0]}, recv and send"
 
     def command(self, ports: Ports, directory: Path) -> list[str]:  # noqa: ARG002 -- it reads no file
-        """Start it."""
         return [sys.executable, "-c", _RELAY, str(ports[0])]
 
 
@@ -306,18 +282,14 @@ _VERSION = "import zmq; print(f'libzmq {zmq.zmq_version()}, pyzmq {zmq.__version
 
 
 class Zeromq:
-    """The proxy."""
-
     name = "zeromq"
     install = "pip install pyzmq"
     websocket = False
 
     def version(self) -> str:
-        """Return libzmq's and pyzmq's."""
         return first_line(sys.executable, "-c", _VERSION) if find_spec("zmq") else ""
 
     def command(self, ports: Ports, directory: Path) -> list[str]:  # noqa: ARG002 -- it reads no file
-        """Start it."""
         return [sys.executable, "-c", _PROXY, str(ports[0]), str(ports[1])]
 
 

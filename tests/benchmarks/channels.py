@@ -27,15 +27,12 @@ _LONG_MARK = 127
 
 
 class Head(NamedTuple):
-    """What stands before a payload."""
-
     opcode: int
     head_bytes: int
     payload_bytes: int
 
 
 def frame_head(data: bytes | bytearray | memoryview, position: int = 0) -> Head | None:
-    """Read the head of a frame at `position`, None while it is not complete."""
     left = len(data) - position
     if left < 2:
         return None
@@ -62,7 +59,6 @@ def take_frame(data: bytearray) -> bytes | None:
 
 
 def encode_frame(opcode: int, payload: bytes) -> bytes:
-    """Return one whole frame, masked with zeros, as a client must mask."""
     size = len(payload)
     if size < _MEDIUM_MARK:
         head = bytes((_FINAL | opcode, _MASKED | size))
@@ -80,15 +76,12 @@ _STEP_BYTES = 64 * 1024
 
 
 class Channel:
-    """One connection to 127.0.0.1."""
-
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=SETUP_LIMIT_S)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._unread = bytearray()
 
     def send(self, data: bytes) -> None:
-        """Send all of it."""
         self.socket.sendall(data)
 
     def _fill(self) -> None:
@@ -98,7 +91,6 @@ class Channel:
         self._unread += data
 
     def receive(self, size_bytes: int) -> bytes:
-        """Return exactly so many bytes."""
         while len(self._unread) < size_bytes:
             self._fill()
         data = bytes(self._unread[:size_bytes])
@@ -106,7 +98,6 @@ class Channel:
         return data
 
     def receive_to(self, end: bytes) -> bytes:
-        """Return everything up to `end`, with it."""
         while (place := self._unread.find(end)) < 0:
             self._fill()
         return self.receive(place + len(end))
@@ -159,11 +150,9 @@ class WebSocketChannel(Channel):
         del self._raw[: end + 4]
 
     def send(self, data: bytes) -> None:
-        """Send it as one message."""
         self.socket.sendall(encode_frame(self._opcode, data))
 
     def receive_message(self) -> bytes:
-        """Return the content of one frame."""
         while (frame := take_frame(self._raw)) is None:
             self._read_raw()
         return frame
@@ -178,7 +167,6 @@ class WebSocketChannel(Channel):
         self._raw += data
 
     def release(self, *, listening: bool) -> socket.socket:
-        """Hand the socket over to a run."""
         self._unread += self._raw
         return super().release(listening=listening)
 
@@ -189,16 +177,12 @@ Topic = tuple[str, ...]
 
 
 class Interest(NamedTuple):
-    """What a subscriber subscribes to."""
-
     topic: Topic
     below: bool = False
     """Whether it is all topics with further components below this one, not this one itself."""
 
 
 class Dialect(Protocol):
-    """One protocol, for the ports of one running broker."""
-
     unit_messages: int
     """How many messages one frame has; more than 1 only for a protocol that has batches."""
 

@@ -47,24 +47,19 @@ from tests.benchmarks.workloads import Workload, selected
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """One line of the results."""
-
     name: str
     broker: Broker
 
     @property
     def dialect(self) -> str:
-        """The name of what it speaks."""
         return OURS if self.name == BEFORE else self.name
 
     @property
     def ours(self) -> bool:
-        """Whether it is the hub, in whatever way."""
         return self.broker.name in (OURS, BEFORE)
 
 
 def contestants(workload: Workload, brokers: Sequence[Broker]) -> list[Contestant]:
-    """Return who takes part in a workload, in the order in which they run."""
     taking_part: list[Contestant] = []
     for broker in brokers:
         if workload.websocket and not broker.websocket:
@@ -80,7 +75,6 @@ def contestants(workload: Workload, brokers: Sequence[Broker]) -> list[Contestan
 
 
 def _one_to_one(workload: Workload) -> bool:
-    """Return whether a relay could do it."""
     crowd = max(workload.publishers, workload.subscribers, workload.topics) > 1 or workload.bystanders
     return not crowd and workload.kind != "memory"
 
@@ -164,8 +158,6 @@ _LIMIT_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """Which CPU is whose; None stands for any."""
-
     server: int | None
     generator: int | None
 
@@ -283,7 +275,6 @@ def _plan(
 
 
 def main() -> int:
-    """Compare; return the exit code."""
     given = _arguments()
     console = Console(stderr=True)
     only = _names(given.only)

@@ -23,17 +23,14 @@ QUEUE_WISH = {"messages": 200_000}
 
 
 def topic_name(topic: Topic) -> str:
-    """Spell a topic as the hub's users do."""
     return "/" + "/".join(topic)
 
 
 def prefix(interest: Interest) -> str:
-    """Spell an interest as a plain string prefix."""
     return topic_name(interest.topic) + ("/" if interest.below else "")
 
 
 def packed(payload: bytes) -> bytes:
-    """Return a payload as a msgpack `bin`."""
     data: bytes = msgpack.packb(payload)
     return data
 
@@ -51,7 +48,6 @@ class HubDialect:
         self.unit_messages = WRITE_BYTES // len(packed(bytes(batched_bytes))) if batched_bytes else 1
 
     def connect(self, role: Role) -> Channel:
-        """Open a connection; the hub answers HELLO with HELLO."""
         channel = Channel(self._port)
         hello = {"protocol": 1, "role": "client", "name": f"bench {role}", "software": "bench", "queue": QUEUE_WISH}
         channel.send(_frame(_HELLO, msgpack.packb(hello)))
@@ -61,14 +57,12 @@ class HubDialect:
         return channel
 
     def subscribe(self, channel: Channel, interests: Sequence[Interest]) -> None:
-        """Subscribe and wait for the confirmation."""
         channel.send(_frame(_SUBSCRIBE, msgpack.packb([1, [prefix(interest) for interest in interests]])))
         kind, body = _receive_frame(channel)
         if kind != _NOTICE or msgpack.unpackb(body).get("kind") != "confirmed":
             raise ConnectionError(f"not subscribed: kind {kind}, {body!r}")
 
     def publication(self, topic: Topic, payloads: Sequence[bytes]) -> bytes:
-        """Return a MESSAGES frame."""
         key = topic_name(topic).encode()
         body = b"".join(packed(payload) for payload in payloads)
         if self.unit_messages == 1:
@@ -76,18 +70,15 @@ class HubDialect:
         return _frame(_MESSAGES, _COUNT.pack(len(payloads)) + body, key, _BATCH)
 
     def delivery(self, topic: Topic, payloads: Sequence[bytes], interest: Interest, place: int) -> bytes:  # noqa: ARG002
-        """Return the same: the hub forwards frames as they came."""
         return self.publication(topic, payloads)
 
     def control_bytes(self, data: bytes) -> int:
-        """Let PING pass; a NOTICE would tell of lost messages."""
         if len(data) < _HEADER.size:
             return 0
         length, kind, _, key_length = _HEADER.unpack_from(data)
         return _HEADER.size + length + key_length if kind == _PING else -1
 
     def content(self, message: memoryview) -> memoryview | bytes:
-        """There are no WebSocket messages here."""
         return message
 
 
@@ -122,7 +113,6 @@ class HubWebSocketDialect(HubDialect):
         self._value_bytes = 0
 
     def connect(self, role: Role) -> Channel:
-        """Open a connection and greet."""
         if role == "publisher":
             return super().connect(role)
         channel = self._open()
@@ -149,13 +139,11 @@ class HubWebSocketDialect(HubDialect):
             raise ConnectionError(f"{kind} expected: {message}")
 
     def subscribe(self, channel: Channel, interests: Sequence[Interest]) -> None:
-        """Subscribe and wait for the confirmation."""
         prefixes = [prefix(interest) for interest in interests]
         channel.send(self._pack({"type": "subscribe", "prefixes": prefixes, "request": 1}))
         self._expect(channel, "confirmed")
 
     def delivery(self, topic: Topic, payloads: Sequence[bytes], interest: Interest, place: int) -> bytes:  # noqa: ARG002
-        """Return one value."""
         value = packed(payloads[0])
         name: bytes = msgpack.packb(topic_name(topic))
         self._head = b"\x83\xa4type\xa8messages\xa5topic" + name + b"\xa6values"
@@ -163,11 +151,9 @@ class HubWebSocketDialect(HubDialect):
         return value
 
     def control_bytes(self, data: bytes) -> int:  # noqa: ARG002
-        """Nothing stands between values."""
         return -1
 
     def content(self, message: memoryview) -> memoryview | bytes:
-        """Return the values of a message."""
         size = len(self._head)
         if bytes(message[:size]) != self._head:
             raise WrongBytesError(f"{bytes(message[:80])!r} is no message of this topic")
@@ -189,8 +175,6 @@ class HubWebSocketDialect(HubDialect):
 
 
 class HubJsonDialect(HubWebSocketDialect):
-    """The same with JSON, as browsers use it; payloads are texts."""
-
     def _open(self) -> WebSocketChannel:
         return WebSocketChannel(self._websocket_port, _PATH, "hub.v1.json", opcode=1)
 
@@ -202,17 +186,14 @@ class HubJsonDialect(HubWebSocketDialect):
         return data
 
     def publication(self, topic: Topic, payloads: Sequence[bytes]) -> bytes:
-        """Return a MESSAGES frame with texts."""
         return super().publication(topic, [payload.decode() for payload in payloads])  # type: ignore[misc]
 
     def delivery(self, topic: Topic, payloads: Sequence[bytes], interest: Interest, place: int) -> bytes:  # noqa: ARG002
-        """Return one value and the comma behind it."""
         name = json.dumps(topic_name(topic))
         self._head = f'{{"type":"messages","topic":{name},"values":['.encode()
         return json.dumps(payloads[0].decode()).encode() + b","
 
     def content(self, message: memoryview) -> memoryview | bytes:
-        """Return the values of a message, a comma behind each."""
         if bytes(message[: len(self._head)]) != self._head or bytes(message[-2:]) != b"]}":
             raise WrongBytesError(f"{bytes(message[:80])!r} is no message of this topic")
         return bytes(message[len(self._head) : -2]) + b","
@@ -240,7 +221,6 @@ class MqttDialect:
         self._websocket_port = websocket_port
 
     def connect(self, role: Role) -> Channel:
-        """Open a connection; keep-alive is off."""
         if role == "subscriber" and self._websocket_port:
             channel: Channel = WebSocketChannel(self._websocket_port, "/mqtt", "mqtt")
         else:
@@ -253,7 +233,6 @@ class MqttDialect:
         return channel
 
     def subscribe(self, channel: Channel, interests: Sequence[Interest]) -> None:
-        """Subscribe and wait for SUBACK."""
         for start in range(0, len(interests), _FILTERS_AT_ONCE):
             part = interests[start : start + _FILTERS_AT_ONCE]
             filters = b"".join(_text(_mqtt_name(one.topic) + ("/#" if one.below else "")) + b"\0" for one in part)
@@ -263,19 +242,15 @@ class MqttDialect:
                 raise ConnectionError(f"not subscribed: {kind:#x} {body!r}")
 
     def publication(self, topic: Topic, payloads: Sequence[bytes]) -> bytes:
-        """Return PUBLISH."""
         return _packet(_PUBLISH, _text(_mqtt_name(topic)) + b"".join(payloads))
 
     def delivery(self, topic: Topic, payloads: Sequence[bytes], interest: Interest, place: int) -> bytes:  # noqa: ARG002
-        """Return the same."""
         return self.publication(topic, payloads)
 
     def control_bytes(self, data: bytes) -> int:  # noqa: ARG002
-        """The broker says nothing by itself."""
         return -1
 
     def content(self, message: memoryview) -> memoryview | bytes:
-        """Return the frame's payload: a piece of the stream of packets."""
         return message
 
 
@@ -330,7 +305,6 @@ class NatsDialect:
         self._websocket_port = websocket_port
 
     def connect(self, role: Role) -> Channel:
-        """Open a connection: INFO, CONNECT, and a PING to know that it was taken."""
         if role == "subscriber" and self._websocket_port:
             channel: Channel = WebSocketChannel(self._websocket_port, "/")
         else:
@@ -347,7 +321,6 @@ class NatsDialect:
                 raise ConnectionError(f"PONG expected: {line!r}")
 
     def subscribe(self, channel: Channel, interests: Sequence[Interest]) -> None:
-        """Subscribe, and wait for the answer to a PING behind it."""
         lines = [
             b"SUB %b %d\r\n" % (_subject(interest.topic) + (b".>" if interest.below else b""), _FIRST_ID + place)
             for place, interest in enumerate(interests)
@@ -356,17 +329,14 @@ class NatsDialect:
         self._wait(channel)
 
     def publication(self, topic: Topic, payloads: Sequence[bytes]) -> bytes:
-        """Return PUB."""
         (payload,) = payloads
         return b"PUB %b %d\r\n%b\r\n" % (_subject(topic), len(payload), payload)
 
     def delivery(self, topic: Topic, payloads: Sequence[bytes], interest: Interest, place: int) -> bytes:  # noqa: ARG002
-        """Return MSG."""
         (payload,) = payloads
         return b"MSG %b %d %d\r\n%b\r\n" % (_subject(topic), _FIRST_ID + place, len(payload), payload)
 
     def control_bytes(self, data: bytes) -> int:
-        """Let PING and INFO pass."""
         for control in _CONTROL:
             if data.startswith(control):
                 return data.find(b"\r\n") + 2 if b"\r\n" in data else 0
@@ -375,7 +345,6 @@ class NatsDialect:
         return -1
 
     def content(self, message: memoryview) -> memoryview | bytes:
-        """Return the frame's payload: a piece of the stream of lines."""
         return message
 
 
@@ -396,7 +365,6 @@ class RedisDialect:
         self._port = port
 
     def connect(self, role: Role) -> Channel:
-        """Open a connection."""
         channel = Channel(self._port)
         channel.send(_array(b"PING"))
         if channel.receive_to(b"\r\n") != b"+PONG\r\n":
@@ -406,7 +374,6 @@ class RedisDialect:
         return channel
 
     def subscribe(self, channel: Channel, interests: Sequence[Interest]) -> None:
-        """Subscribe, and wait for the answer to each."""
         exact = [_redis_name(interest) for interest in interests if not interest.below]
         patterns = [_redis_name(interest) for interest in interests if interest.below]
         for command, names in ((b"SUBSCRIBE", exact), (b"PSUBSCRIBE", patterns)):
@@ -417,21 +384,17 @@ class RedisDialect:
                 channel.receive_to(b"\r\n")
 
     def publication(self, topic: Topic, payloads: Sequence[bytes]) -> bytes:
-        """Return PUBLISH."""
         return _array(b"PUBLISH", _channel(topic), *payloads)
 
     def delivery(self, topic: Topic, payloads: Sequence[bytes], interest: Interest, place: int) -> bytes:  # noqa: ARG002
-        """Return `message`, or `pmessage` with the pattern."""
         if interest.below:
             return _array(b"pmessage", _redis_name(interest), _channel(topic), *payloads)
         return _array(b"message", _channel(topic), *payloads)
 
     def control_bytes(self, data: bytes) -> int:  # noqa: ARG002
-        """Redis says nothing by itself."""
         return -1
 
     def content(self, message: memoryview) -> memoryview | bytes:
-        """There are no WebSocket messages here."""
         return message
 
 
@@ -448,10 +411,7 @@ def _array(*parts: bytes) -> bytes:
 
 
 class RelayDialect(HubDialect):
-    """The relay of `brokers.relay`."""
-
     def connect(self, role: Role) -> Channel:
-        """Open a connection."""
         channel = Channel(self._port)
         channel.send(b"P" if role == "publisher" else b"S")
         channel.receive(1)
@@ -485,7 +445,6 @@ class ZeromqDialect:
         self._witness = self._open(port, b"PUB")
 
     def connect(self, role: Role) -> Channel:
-        """Open a connection: greetings and READY."""
         if role == "publisher":
             return self._open(self._port, b"PUB")
         return self._open(self._subscriber_port, b"SUB")
@@ -501,7 +460,6 @@ class ZeromqDialect:
         return channel
 
     def subscribe(self, channel: Channel, interests: Sequence[Interest]) -> None:
-        """Subscribe, and wait until the last one has come through the proxy."""
         prefixes = [_zeromq_name(one.topic) + (b"/" if one.below else b"\0") for one in interests]
         channel.send(b"".join(_zmtp_frame(b"\x01" + prefix) for prefix in prefixes))
         for prefix in prefixes:
@@ -510,19 +468,15 @@ class ZeromqDialect:
                 raise ConnectionError(f"the proxy passed {body!r} on, not {prefix!r}")
 
     def publication(self, topic: Topic, payloads: Sequence[bytes]) -> bytes:
-        """Return one message."""
         return _zmtp_frame(_zeromq_name(topic) + b"\0" + b"".join(payloads))
 
     def delivery(self, topic: Topic, payloads: Sequence[bytes], interest: Interest, place: int) -> bytes:  # noqa: ARG002
-        """Return the same."""
         return self.publication(topic, payloads)
 
     def control_bytes(self, data: bytes) -> int:  # noqa: ARG002
-        """The proxy says nothing by itself."""
         return -1
 
     def content(self, message: memoryview) -> memoryview | bytes:
-        """There are no WebSocket messages here."""
         return message
 
 

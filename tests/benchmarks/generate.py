@@ -74,22 +74,18 @@ class Publisher:
 
     @property
     def unfinished(self) -> bool:
-        """Whether a chunk has been begun and not sent whole."""
         return bool(self._left)
 
     def may_begin(self, received_messages: int) -> bool:
-        """Whether the window has room for a chunk."""
         chunk = self._stream.chunks[self._chunk]
         return self.begun_messages + self._stream.messages(len(chunk)) - received_messages <= self._window
 
     def begin(self) -> None:
-        """Take the next chunk."""
         self._left = self._stream.chunks[self._chunk]
         self._chunk = (self._chunk + 1) % len(self._stream.chunks)
         self.begun_messages += self._stream.messages(len(self._left))
 
     def send(self) -> None:
-        """Write what is left of the chunk, as far as the socket takes it."""
         try:
             self._left = self._left[self.connection.send(self._left) :]
         except BlockingIOError:
@@ -116,8 +112,6 @@ _STRAY_S = 0.02
 
 
 class Flow(NamedTuple):
-    """What one phase has moved."""
-
     published: int
     delivered: int
     wall_s: float
@@ -185,7 +179,6 @@ class Flood:
         return busy
 
     def _take(self, events: list[tuple[int, int]]) -> bool:
-        """Act on what the wait has brought; return whether it was anything."""
         receivers = self._receivers
         for descriptor, event in events:
             receiver = receivers.get(descriptor)
@@ -221,7 +214,6 @@ class Flood:
         return "a publisher cannot write"
 
     def _refuse_strays(self) -> None:
-        """See to it that nothing comes that was not published."""
         received = self._totals()
         self._take(self._poll.poll(_STRAY_S))
         if self._totals() != received:
@@ -236,8 +228,6 @@ SILENCE_LIMIT_NS = 10_000_000_000
 
 
 class Pace(NamedTuple):
-    """What one phase has measured, ns."""
-
     delivered: int
     wall_s: float
     latencies_ns: list[int]
@@ -317,7 +307,6 @@ def pace(
 
 
 def _discard(connection: socket.socket) -> None:
-    """Read what the broker says to those who expect nothing: pings, mostly."""
     with suppress(BlockingIOError):
         if connection.recv(65536):
             return
@@ -330,7 +319,6 @@ T = TypeVar("T")
 
 
 def open_receivers(workload: Workload, dialect: Dialect) -> list[Receiver]:
-    """Connect and subscribe the subscribers."""
     traffic = Traffic(workload, dialect)
     streams = [
         [traffic.delivered(publisher, share) for publisher in range(workload.publishers)]
@@ -363,7 +351,6 @@ def open_bystanders(workload: Workload, dialect: Dialect) -> dict[int, socket.so
 
 
 def open_channels(workload: Workload, dialect: Dialect) -> list[Channel]:
-    """Connect so many subscribers, and no more than that."""
     return _open_all(workload, lambda _: dialect.connect("subscriber"), workload.subscribers)
 
 
@@ -388,15 +375,12 @@ _SETTLE_S = 0.3
 
 
 class _Moment(NamedTuple):
-    """What has been used up to now."""
-
     server: Usage
     own_ns: int
     machine_ns: int
 
     @classmethod
     def now(cls, pid: int) -> _Moment:
-        """Look, and let the server's peak begin anew."""
         usage = read_usage(pid)
         forget_peak(pid)
         return cls(usage, time.process_time_ns(), _machine_ns())
@@ -404,8 +388,6 @@ class _Moment(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One workload against one broker."""
-
     workload: Workload
     dialect: Dialect
     pid: int
@@ -514,7 +496,6 @@ def _quantile_us(ordered_ns: list[int], part: float) -> float:
 
 
 def dialect(name: str, ports: list[int], workload: Workload) -> Dialect:
-    """Return the dialect with that name, for one running broker."""
     port, second = ports
     through = second if workload.websocket else 0
     makers: dict[str, Callable[[], Dialect]] = {
@@ -531,7 +512,6 @@ def dialect(name: str, ports: list[int], workload: Workload) -> Dialect:
 
 
 def main() -> None:
-    """Carry out one job."""
     order: dict[str, Any] = json.load(sys.stdin)
     if order["cpu"] is not None:
         os.sched_setaffinity(0, {order["cpu"]})

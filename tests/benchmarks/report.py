@@ -19,8 +19,6 @@ from tests.benchmarks.workloads import BEST, WORKLOADS, Goal, Workload
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run and what came of it."""
-
     workload: str
     contestant: str
     repeat: int
@@ -32,8 +30,6 @@ class Run:
 
 
 class Spread(NamedTuple):
-    """One figure over the repeats."""
-
     median: float
     least: float
     most: float
@@ -41,8 +37,6 @@ class Spread(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """One goal, and where we stand."""
-
     workload: str
     contestant: str
     goal: Goal
@@ -53,17 +47,14 @@ class Comparison:
 
     @property
     def ratio(self) -> float:
-        """The ratio of ours to theirs."""
         return self.ours / self.theirs if self.theirs else float("inf")
 
     @property
     def met(self) -> bool:
-        """Whether the ratio is good enough."""
         return self.ratio <= self.goal.ratio
 
 
 def ours(contestant: str) -> bool:
-    """Whether a contestant of that name is the hub, in whatever way."""
     return contestant == OURS or contestant.startswith(OURS + "-")
 
 
@@ -89,24 +80,19 @@ class Summary:
 
     @property
     def workloads(self) -> list[Workload]:
-        """The workloads that were run."""
         names = {workload for workload, _ in self._spreads}
         return [workload for workload in WORKLOADS if workload.name in names]
 
     def contestants(self, workload: str) -> list[str]:
-        """Who took part, ours first."""
         return [contestant for name, contestant in self._spreads if name == workload]
 
     def figures(self, workload: str, contestant: str) -> list[str]:
-        """Return the names of what was measured."""
         return list(self._spreads.get((workload, contestant), {}))
 
     def spread(self, workload: str, contestant: str, figure: str) -> Spread | None:
-        """Return one figure, None if there is none."""
         return self._spreads.get((workload, contestant), {}).get(figure)
 
     def best_peer(self, workload: str, figure: str) -> str:
-        """Return the peer with the least of a figure, empty if there is none."""
         peers = {
             contestant: spread.median
             for contestant in self.contestants(workload)
@@ -141,7 +127,6 @@ class Summary:
 
 
 def figure_text(name: str, value: float) -> str:
-    """Write a figure with as many digits as it deserves."""
     if name == "peak_bytes":
         return f"{value / 2**20:,.1f}"
     if name.endswith("_load"):
@@ -152,7 +137,6 @@ def figure_text(name: str, value: float) -> str:
 
 
 def tell_faults(summary: Summary, console: Console) -> None:
-    """Print what is wrong with the figures."""
     disturbance = summary.disturbance()
     if disturbance > _QUIET_LOAD:
         console.print(
@@ -285,7 +269,6 @@ _COLOURS = {
 
 
 def write_overview(summary: Summary, about: dict[str, str], file: Path) -> None:
-    """Write the file; nothing is written if no run has the figure."""
     workloads = [workload for workload in summary.workloads if _values(summary, workload)]
     if not workloads:
         return

@@ -94,7 +94,6 @@ class Stream:
         return self._repeated.startswith(data, position % self.period_bytes)
 
     def common_bytes(self, data: bytes, position: int) -> int:
-        """Return how many bytes of `data` are what stands at `position`."""
         start = position % self.period_bytes
         right, wrong = 0, len(data) + 1
         while wrong - right > 1:
@@ -106,12 +105,10 @@ class Stream:
         return right
 
     def cut_out(self, position: int, size_bytes: int) -> bytes:
-        """Return the bytes at `position`."""
         start = position % self.period_bytes
         return self._repeated[start : start + size_bytes]
 
     def messages(self, position: int) -> int:
-        """Return how many messages are complete in the first `position` bytes."""
         return position // self.unit_bytes * self.unit_messages
 
 
@@ -121,13 +118,10 @@ _PERIOD_LEAST_UNITS = 32
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """The streams of one workload in one dialect."""
-
     workload: Workload
     dialect: Dialect
 
     def published(self, publisher: int) -> Stream:
-        """Return what a publisher sends, cut into writes."""
         units = [self._publication(publisher, number) for number in range(self._period_units())]
         stream = Stream(units, self.dialect.unit_messages, units[0].index(self._payloads(publisher, 0)[0]))
         most = 1 if self.workload.rate else self.workload.chunk_messages
@@ -152,7 +146,6 @@ class Traffic:
         return Stream(units, self.dialect.unit_messages, offset)
 
     def interests(self, share: int) -> list[Interest]:
-        """Return what a subscriber with this share subscribes to."""
         workload = self.workload
         if not workload.prefixes:
             return [Interest(self._topic(0))]
@@ -160,7 +153,6 @@ class Traffic:
         return [Interest(self._topic(number)[:2], below=True) for number in numbers]
 
     def window_messages(self, stream: Stream) -> int:
-        """Return how far a publisher may be ahead."""
         return self.workload.window_messages or stream.messages(_WINDOW_BYTES)
 
     def _topic(self, number: int) -> Topic:
@@ -199,8 +191,6 @@ class WrongBytesError(Exception):
 
 
 class Receiver(Protocol):
-    """What the engine reads with."""
-
     socket: socket.socket
 
     def receive(self) -> int:
@@ -216,8 +206,6 @@ class Receiver(Protocol):
 
 
 class Checker:
-    """Compares bytes, however they are cut, with a stream."""
-
     __slots__ = ("_dialect", "_held", "_stream", "position")
 
     def __init__(self, stream: Stream, dialect: Dialect) -> None:
@@ -239,7 +227,6 @@ class Checker:
 
     @property
     def messages(self) -> int:
-        """Return how many have come."""
         return self._stream.messages(self.position)
 
     def _feed_odd(self, data: bytes) -> None:
@@ -276,8 +263,6 @@ class Checker:
 
 
 class PlainReceiver:
-    """A TCP connection that one publisher's messages come from."""
-
     __slots__ = ("_checker", "socket")
 
     def __init__(self, connection: socket.socket, stream: Stream, dialect: Dialect) -> None:
@@ -285,7 +270,6 @@ class PlainReceiver:
         self._checker = Checker(stream, dialect)
 
     def receive(self) -> int:
-        """Read once and check."""
         size = self.socket.recv_into(_BUFFER)
         if not size:
             raise ConnectionError("the broker closed a subscriber's connection")
@@ -293,13 +277,10 @@ class PlainReceiver:
         return size
 
     def messages(self, publisher: int) -> int:  # noqa: ARG002 -- there is one
-        """Return how many have come."""
         return self._checker.messages
 
 
 class WebSocketReceiver:
-    """A WebSocket connection that one publisher's messages come from."""
-
     __slots__ = ("_checker", "_content", "_held", "socket")
 
     def __init__(self, connection: socket.socket, stream: Stream, dialect: Dialect) -> None:
@@ -309,7 +290,6 @@ class WebSocketReceiver:
         self._held = b""  # beginning of a frame
 
     def receive(self) -> int:
-        """Read once, take the content out of complete frames, check it."""
         size = self.socket.recv_into(_BUFFER)
         if not size:
             raise ConnectionError("the broker closed a subscriber's connection")
@@ -329,7 +309,6 @@ class WebSocketReceiver:
         return size
 
     def messages(self, publisher: int) -> int:  # noqa: ARG002 -- there is one
-        """Return how many have come."""
         return self._checker.messages
 
 
@@ -367,11 +346,9 @@ class InterleavedReceiver:
         self._unit = Struct(f"{offset}s{_NUMBER}s{_PUBLISHER}s{unit_bytes - offset - _NUMBER - _PUBLISHER}s")
 
     def messages(self, publisher: int) -> int:
-        """Return how many of this publisher's have come."""
         return self._streams[publisher].messages(self._positions[publisher])
 
     def receive(self) -> int:
-        """Read once and check whole messages."""
         data = self.socket.recv(READ_BYTES)
         if not data:
             raise ConnectionError("the broker closed a subscriber's connection")

@@ -40,7 +40,6 @@ DIALECTS: list[Callable[[], Dialect]] = [
 
 
 def units_of(dialect: Dialect, publisher: int = 0) -> list[bytes]:
-    """What a subscriber gets in one period."""
     count = dialect.unit_messages
     return [
         dialect.delivery(
@@ -51,26 +50,22 @@ def units_of(dialect: Dialect, publisher: int = 0) -> list[bytes]:
 
 
 def stream_of(dialect: Dialect, publisher: int = 0) -> Stream:
-    """The same, as a stream."""
     units = units_of(dialect, publisher)
     return Stream(units, dialect.unit_messages, units[0].index(b"00000000"))
 
 
 def websocket_frame(content: bytes) -> bytes:
-    """As a server writes it."""
     return b"\x82\x7e" + len(content).to_bytes(2, "big") + content
 
 
 @pytest.fixture(params=DIALECTS, ids=["hub", "hub-batch", "nats", "redis", "mqtt"])
 def dialect(request: pytest.FixtureRequest) -> Dialect:
-    """Each protocol."""
     made: Dialect = request.param()
     return made
 
 
 @pytest.fixture
 def ends() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """Two connected sockets."""
     left, right = socket.socketpair()
     with left, right:
         yield left, right
@@ -87,22 +82,18 @@ def test_the_right_bytes_are_counted_however_they_are_cut(dialect: Dialect, piec
 
 
 def lost(units: list[bytes]) -> list[bytes]:
-    """One is missing."""
     return units[:20] + units[21:]
 
 
 def repeated(units: list[bytes]) -> list[bytes]:
-    """One comes twice."""
     return units[:20] + units[19:]
 
 
 def exchanged(units: list[bytes]) -> list[bytes]:
-    """Two are in the wrong order."""
     return [*units[:20], units[21], units[20], *units[22:]]
 
 
 def damaged(units: list[bytes]) -> list[bytes]:
-    """The last byte but one of a message is another one."""
     unit = bytearray(units[20])
     unit[-3] ^= 1
     return [*units[:20], bytes(unit), *units[21:]]
@@ -147,7 +138,6 @@ def test_a_ping_between_messages_is_passed_over(made: Dialect, control: bytes, p
 
 
 def test_a_notice_of_lost_messages_is_an_error() -> None:
-    """The hub tells what it dropped; that is a loss, not a ping."""
     made = HubDialect(0)
     checker = Checker(stream_of(made), made)
     with pytest.raises(WrongBytesError):
@@ -155,7 +145,6 @@ def test_a_notice_of_lost_messages_is_an_error() -> None:
 
 
 def test_a_closed_connection_is_an_error(ends: tuple[socket.socket, socket.socket]) -> None:
-    """A broker that cuts a subscriber off is not waited for."""
     made = MqttDialect(0)
     ends[0].close()
     with pytest.raises(ConnectionError):

@@ -20,12 +20,10 @@ from tests.benchmarks.goals.stalled import Account, Gap, account_faults
 
 
 def report_of(*figures: Figure) -> Report:
-    """A report of these figures."""
     return figures_report(Environment.here(), Plan(), list(figures), [])
 
 
 def test_the_median_decides() -> None:
-    """At most, or at least."""
     assert Figure("a", 5, "µs", [9, 4, 5]).reached
     assert not Figure("a", 5, "µs", [4, 6, 6]).reached
     assert Figure("a", 95, "%", [94, 96, 97], at_least=True).reached
@@ -33,12 +31,10 @@ def test_the_median_decides() -> None:
 
 
 def test_a_fault_is_not_outweighed() -> None:
-    """A fast hub that loses messages has reached nothing."""
     assert not Figure("a", 5, "µs", [1], faults=["lost"]).reached
 
 
 def test_what_could_not_be_measured_is_not_reached() -> None:
-    """And has no number, also in JSON."""
     figure = Figure("a", math.nan, "", [], faults=["not measured: because"])
     assert not figure.reached
     assert math.isnan(figure.measured)
@@ -47,7 +43,6 @@ def test_what_could_not_be_measured_is_not_reached() -> None:
 
 
 def test_table_and_json() -> None:
-    """Goal, median, lowest and highest, and the verdict."""
     figures = report_of(Figure("a name", 0.4, "µs", [0.3, 0.1, 0.2]), Figure("b", 1, "s", [2]))
     document = json.loads(figures.json())
     assert document["benchmark"] == "targets"
@@ -68,7 +63,6 @@ def test_table_and_json() -> None:
 
 
 def account(first: int, missing: int, **fields: object) -> Account:
-    """What a subscriber has that got all of 1,000 messages but some."""
     return Account(
         received=1000 - missing,
         lost=missing,
@@ -78,14 +72,12 @@ def account(first: int, missing: int, **fields: object) -> Account:
 
 
 def test_the_newest_of_drop_oldest() -> None:
-    """One gap, and behind it exactly what the queue holds."""
     assert not account_faults(account(300, 600, told=600), Overflow.DROP_OLDEST, 1000, 100)
     assert account_faults(account(300, 601, told=601), Overflow.DROP_OLDEST, 1000, 100)
     assert account_faults(account(300, 600, told=599), Overflow.DROP_OLDEST, 1000, 100)
 
 
 def test_the_oldest_of_drop_newest() -> None:
-    """Nothing is missing before the end."""
     assert not account_faults(account(400, 600, told=600), Overflow.DROP_NEWEST, 1000, 100)
     assert account_faults(account(399, 600, told=600), Overflow.DROP_NEWEST, 1000, 100)
     two = Account(received=998, lost=2, told=2, gaps=[Gap(5, 1), Gap(999, 1)])
@@ -93,7 +85,6 @@ def test_the_oldest_of_drop_newest() -> None:
 
 
 def test_the_reason_of_disconnect() -> None:
-    """Close code 4008, and a number that can be."""
     said = "queue full (100 messages, 9 bytes), 120 messages lost: read faster (4008)"
     assert not account_faults(account(400, 600, closed=said), Overflow.DISCONNECT, 1000, 100)
     assert account_faults(account(400, 600, closed="reset"), Overflow.DISCONNECT, 1000, 100)
@@ -105,7 +96,6 @@ pytestmark = pytest.mark.slow
 
 
 def make_bench(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run what `make bench` runs."""
     return subprocess.run(
         [sys.executable, "-m", "tests.benchmarks.goals", *arguments],
         capture_output=True,
@@ -117,7 +107,6 @@ def make_bench(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """A JSON file."""
     document: dict[str, Any] = json.loads(path.read_bytes())
     return document
 
@@ -126,7 +115,6 @@ def read(path: Path) -> dict[str, Any]:
     ("arguments", "said"), [(["--only", "speed"], "invalid choice: 'speed'"), (["--scale", "2"], "--scale")]
 )
 def test_what_is_wrong_is_said_at_once(arguments: list[str], said: str) -> None:
-    """The option or the value is named, and nothing is started."""
     done = make_bench(*arguments)
     assert done.returncode == 2
     assert said in done.stderr

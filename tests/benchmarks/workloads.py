@@ -21,8 +21,6 @@ BEST = "best"
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """Our figure must be at most so many times another one."""
-
     figure: str
     """`cpu_us`, `p50_us` or `p99_us`."""
     ratio: float
@@ -34,8 +32,6 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """One workload."""
-
     name: str
     title: str
     kind: Kind = "flood"

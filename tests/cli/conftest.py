@@ -11,6 +11,5 @@ from tests.cli.programs import RunningHub, run_hub
 
 @pytest.fixture(scope="session")
 def running_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningHub]:
-    """One hub for all tests: topics of their own keep them apart."""
     with run_hub(tmp_path_factory.mktemp("hub")) as hub:
         yield hub

@@ -47,8 +47,6 @@ PATIENCE_S = 60
 
 @dataclass(frozen=True)
 class RunningHub:
-    """Where a hub listens."""
-
     tcp: str
     unix: str
     ws: str
@@ -123,7 +121,6 @@ def hub(
 
 
 def start(*arguments: str, url: str, stdout: int | BinaryIO = subprocess.PIPE) -> subprocess.Popen[bytes]:
-    """Start one command; the caller waits for it."""
     return Program(
         *arguments,
         env=environment(HUB_URL=url),
@@ -150,7 +147,6 @@ def on_terminal(*arguments: str, url: str, columns: int = 80) -> tuple[subproces
 
 
 def screen(terminal: int) -> str:
-    """Read what a terminal was sent until its last program has ended."""
     shown = b""
     try:
         while chunk := os.read(terminal, 65536):
@@ -162,7 +158,6 @@ def screen(terminal: int) -> str:
 
 
 def plain(text: str) -> str:
-    """Take the colours out of what a terminal was sent."""
     return re.sub(r"\x1b\[[0-9;]*m", "", text).replace("\r\n", "\n")
 
 

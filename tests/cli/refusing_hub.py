@@ -18,20 +18,15 @@ _FRAME_BYTES = 1 << 20
 
 
 class _Refusal:
-    """Routes to nowhere."""
-
     def __init__(self) -> None:
         self.table: dict[bytes, None] = {}
 
     def miss(self, _: bytes) -> None:
-        """Refuse a topic."""
         raise RejectedError(CloseCode.NOT_ALLOWED, "nobody may publish here")
 
 
 @asynccontextmanager
 async def refusing_hub() -> AsyncIterator[str]:
-    """Run it, and give its URL."""
-
     async def converse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         session: Session[None] = Session("hub", _Refusal(), _FRAME_BYTES)
         while chunk := await reader.read(65536):

@@ -18,14 +18,12 @@ from tests.cli.programs import PATIENCE_S, RunningHub, hub, run_hub
 
 
 def printed(running_hub: RunningHub, *arguments: str) -> list[str]:
-    """The lines that a command prints."""
     result = hub(*arguments, url=running_hub.tcp)
     assert (result.returncode, result.stderr) == (0, b"")
     return result.stdout.decode().splitlines()
 
 
 def failed(running_hub: RunningHub, *arguments: str, code: int = 1) -> str:
-    """The one line that a command complains with."""
     result = hub(*arguments, url=running_hub.tcp)
     assert (result.returncode, result.stdout) == (code, b"")
     (line,) = result.stderr.decode().splitlines()
@@ -58,7 +56,6 @@ def test_who(running_hub: RunningHub) -> None:
 
 
 def asked(running_hub: RunningHub) -> float:
-    """How many requests the hub has taken."""
     with urllib.request.urlopen(running_hub.ws.replace("ws://", "http://") + "/metrics") as answer:  # noqa: S310 -- a hub's
         (line,) = [line for line in answer if line.startswith(b"hub_requests_total ")]
     return float(line.split()[1])
@@ -84,7 +81,6 @@ _MANY = 200
 
 
 def test_users(running_hub: RunningHub) -> None:
-    """A hub without users has one line: everybody."""
     heading, nobody = printed(running_hub, "users")
     assert heading.split()[:3] == ["user", "roles", "connections"]
     assert nobody.split()[:2] == ["-", "-"]
@@ -93,7 +89,6 @@ def test_users(running_hub: RunningHub) -> None:
 
 
 def test_kick(running_hub: RunningHub) -> None:
-    """The one with that id is told why."""
     with connect(running_hub.tcp, name="to be kicked") as client:
         (row,) = [
             one for one in map(json.loads, printed(running_hub, "who", "--json")) if one["name"] == "to be kicked"
@@ -116,13 +111,11 @@ def test_kick(running_hub: RunningHub) -> None:
     ],
 )
 def test_a_command_line_that_makes_no_sense(running_hub: RunningHub, arguments: tuple[str, ...], text: str) -> None:
-    """Exit code 2, one line, and nobody is closed."""
     assert text in failed(running_hub, "kick", *arguments, code=2)
 
 
 @pytest.mark.parametrize("command", ["who", "users", "reload", "drain"])
 def test_no_hub(command: str) -> None:
-    """One line says so."""
     result = hub(command, url="tcp://127.0.0.1:1")
     assert result.returncode == 1
     assert result.stderr.decode().startswith("hub: ")
@@ -147,7 +140,6 @@ def test_reload(tmp_path: Path) -> None:
 
 
 def test_drain(tmp_path: Path) -> None:
-    """It says how many clients there are; the hub ends by itself."""
     with run_hub(tmp_path) as running:
         (line,) = printed(running, "drain")
         assert line.startswith("hub drain: moving 1 client off, which takes about 0 s; then the hub stops")

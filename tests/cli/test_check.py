@@ -17,7 +17,6 @@ from tests.cli.programs import RunningHub, hub
 
 @contextmanager
 def answering(answer: bytes, *, then_close: bool = True) -> Iterator[int]:
-    """Listen on a port, and answer the first connection with some bytes."""
     done = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -39,7 +38,6 @@ def answering(answer: bytes, *, then_close: bool = True) -> Iterator[int]:
 
 
 def found(capsys: pytest.CaptureFixture[str], url: str, **flags: float) -> tuple[int, str]:
-    """Exit code and text of one check."""
     code = check(url, **flags)  # type: ignore[arg-type]
     return code, capsys.readouterr().out
 
@@ -76,7 +74,6 @@ def test_check_for_programs(running_hub: RunningHub) -> None:
 
 
 def test_a_slow_hub_is_a_warning(running_hub: RunningHub, capsys: pytest.CaptureFixture[str]) -> None:
-    """Slower than `--warn-ms` is exit code 1."""
     code, text = found(capsys, running_hub.tcp, warn_ms=0)
     assert code == Health.WARNING
     assert text.startswith("warning: ")
@@ -128,7 +125,6 @@ def test_another_answer_is_critical(
 
 
 def test_a_bad_url_is_critical(capsys: pytest.CaptureFixture[str]) -> None:
-    """It says what a URL looks like."""
     assert found(capsys, "localhost") == (
         2,
         "critical: 'localhost': a URL starts with tcp://, tls://, unix://, ws://, wss:// or zeek://\n",

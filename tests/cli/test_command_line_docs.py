@@ -26,16 +26,16 @@ RUNNING = [block for runs, block in BLOCKS if runs]
 
 def arguments(line: str) -> list[str]:
     """The arguments of the `hub` in a line of shell, without what it is piped from and to."""
-    shell = shlex.shlex(line, posix=True, punctuation_chars="|")
+    shell = shlex.shlex(line, posix=True, punctuation_chars="|>")
     shell.whitespace_split = True
     words = list(shell)
     rest = words[words.index("hub") + 1 :]
-    return rest[: rest.index("|")] if "|" in rest else rest
+    ends = [rest.index(mark) for mark in ("|", ">") if mark in rest]
+    return rest[: min(ends, default=None)]
 
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_every_example_is_understood(line: str) -> None:
-    """Command and flags exist, and take what they are given."""
     try:
         app.parse_args(arguments(line), print_error=False, exit_on_error=False)
     except CycloptsError as error:

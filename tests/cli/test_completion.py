@@ -14,12 +14,10 @@ from tests.cli.programs import environment_of_shell, hub
 
 @cache
 def script() -> str:
-    """The script for bash; it takes half a second."""
     return app.generate_completion(shell="bash")  # noqa: S604 -- no command is run
 
 
 def offered(tmp_path: Path, *words: str) -> list[str]:
-    """What bash offers in place of the last word."""
     file = tmp_path / "hub.bash"
     file.write_text(script())
     quoted = " ".join(f"'{word}'" for word in words)
@@ -38,14 +36,13 @@ def offered(tmp_path: Path, *words: str) -> list[str]:
     ("words", "some"),
     [
         (("co",), {"consume", "context", "completion"}),
-        (("context", ""), {"add", "ls", "use", "rm", "show"}),
+        (("context", ""), {"add", "ls", "use", "rm"}),
         (("pub", "--zeek"), {"--zeek-event"}),
         (("sub", "--overflow", ""), {"drop-oldest", "drop-newest", "disconnect"}),
         (("completion", ""), {"bash", "zsh", "fish", "powershell"}),
     ],
 )
 def test_commands_flags_and_choices(tmp_path: Path, words: tuple[str, ...], some: set[str]) -> None:
-    """Whatever begins as the last word does."""
     found = set(offered(tmp_path, *words))
     assert some <= found
     assert all(word.startswith(words[-1]) for word in found)
@@ -59,7 +56,6 @@ def test_names_of_contexts(tmp_path: Path) -> None:
 
 
 def test_the_command_writes_the_script() -> None:
-    """To standard output, and nothing else."""
     done = hub("completion", "bash")
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.decode() == script() + "\n"

@@ -18,7 +18,6 @@ from tests.cli.programs import HUB, PATIENCE_S, environment
 
 @pytest.fixture
 async def url(tmp_path: Path) -> AsyncIterator[str]:
-    """A hub with a journal that holds some messages."""
     loaded = load({"listen": ["tcp://127.0.0.1:0"], "journal": {"path": str(tmp_path / "journal")}}, {})
     daemon = Daemon(loaded, "test hub")
     await daemon.start()
@@ -65,16 +64,15 @@ async def test_a_command_for_each_message(url: str, tmp_path: Path) -> None:
     marks = tmp_path / "marks"
     marks.mkdir()
     command = f'read -r value; echo "$HUB_TOPIC $value"; [ $value != 1 ] || ! mkdir {marks}/1 2> {tmp_path}/complaint'
-    flags = ("--exec", command, "--nak-delay", "0")
+    flags = ("--exec", command)
     code, lines, err = await run(url, "consume", "c", "/a", "--from-offset", "0", "--limit", "3", *flags)
     assert (code, lines) == (0, [b"/a 0", b"/a 1", b"/a 2"])
-    assert err == b"hub consume: /a, offset 1: the command ended with exit code 1; it comes again in 0 s\n"
+    assert err == b"hub consume: /a, offset 1: the command ended with exit code 1; it comes again in 5 s\n"
     _, lines, _ = await run(url, "consume", "c", "--limit", "1")
     assert json.loads(lines[0])["value"] == 3
 
 
 async def test_list_and_remove(url: str) -> None:
-    """Consumers are listed with their lag, and forgotten."""
     assert await run(url, "journal", "consumers") == (0, [], b"")
     await run(url, "consume", "c", "/a", "--from-offset", "0", "--limit", "2")
     _, lines, _ = await run(url, "journal", "consumers")
@@ -91,7 +89,6 @@ async def test_list_and_remove(url: str) -> None:
 
 
 async def test_a_query_is_listed_and_removed(url: str) -> None:
-    """It has no members; when it was heard of stands in their place."""
     async with connect(url) as client:
         await client.request("$hub/consumers/commit", {"name": "q", "prefixes": ["/a"], "position": 2})
     _, lines, _ = await run(url, "journal", "consumers")
@@ -110,7 +107,6 @@ async def test_a_query_is_listed_and_removed(url: str) -> None:
     ],
 )
 async def test_refused(url: str, arguments: tuple[str, ...], text: bytes) -> None:
-    """One line says what is wrong."""
     code, lines, err = await run(url, *arguments)
     assert code != 0
     assert lines == []
@@ -119,7 +115,6 @@ async def test_refused(url: str, arguments: tuple[str, ...], text: bytes) -> Non
 
 
 async def test_begins_at_a_time(url: str) -> None:
-    """As `hub sub` has it."""
     async with connect(url) as client:
         times = [datetime.fromtimestamp(record.time_us / 1e6, UTC) async for record in client.read("/a")]
     code, lines, err = await run(url, "consume", "c", "/a", "--from-time", times[3].isoformat(), "--limit", "2")

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
-import threading
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
@@ -18,13 +16,9 @@ from rich.cells import cell_len
 from hub.batch import Message
 from hub.journal.message import RecordedMessage
 from hub.tags.envelope import TaggedMessage, tagged
-from peers.cli import display
-from peers.cli import output as output_module
-from peers.cli.display import JsonFormat, PrettyFormat, Stop, Tally, count
-from peers.cli.output import Output
+from peers.cli.display import JsonFormat, PrettyFormat
 from peers.cli.texts import cut, escaped
 from peers.cli.zeek_values import event_fields
-from peers.client import MessageStream
 from peers.values import Port
 from peers.values.event import Event
 
@@ -33,12 +27,10 @@ EXTENSION = msgspec.msgpack.Ext(5, b"x")
 
 
 def pretty(*messages: Message, width: int | None = None, colour: bool = False) -> str:
-    """The lines of some messages."""
     return PrettyFormat(colour=colour).render(messages, AT, width).decode()
 
 
 def test_json_is_one_object_a_line() -> None:
-    """Topic and value of each message, in order."""
     lines = JsonFormat().render([Message("/a", {"n": 1}), Message("/b", "text\nwith a line end")])
     assert lines == b'{"topic":"/a","value":{"n":1}}\n{"topic":"/b","value":"text\\nwith a line end"}\n'
 
@@ -99,7 +91,6 @@ def test_where_a_record_stands() -> None:
 
 
 def test_pretty_shows_what_has_no_json_form() -> None:
-    """For people, it is shown as Python writes it."""
     assert "Ext" in pretty(Message("/a", EXTENSION))
 
 
@@ -164,59 +155,9 @@ def test_a_cut_line_fits(line: str, width: int) -> None:
         assert found == line
 
 
-def test_a_tally_tells_count_and_rate() -> None:
-    """The rate is that since it was last told; in the end it is that of the whole time."""
-    tally = Tally(10.0)
-    tally.messages = 1500
-    assert tally.tell(11.0) == "1,500 messages  1,500/s"
-    tally.messages = 2000
-    assert tally.tell(13.0) == "2,000 messages  250/s"
-    assert tally.tell(14.0) == "2,000 messages  0/s"
-    assert tally.total(14.0) == "2,000 messages in 4.0 s, 500/s"
-
-
-def test_a_tally_of_no_time_has_no_rate() -> None:
-    """Asked at once, it does not divide by nothing."""
-    assert Tally(1.0).total(1.0) == "0 messages in 0.0 s, 0/s"
-
-
 def test_labels_and_names_are_shown() -> None:
-    """Where a message has them."""
     message = TaggedMessage(tagged("/a", ["low", "b"], "s.s", "d.d"), 1)
     line = json.loads(JsonFormat().render([message]))
     assert line == {"topic": "/a", "value": 1, "labels": ["b", "low"], "sender": "s.s", "to": "d.d"}
     shown = PrettyFormat().render([message, Message("/a", 2)], datetime(2024, 1, 1, tzinfo=UTC), None).decode()
     assert [text.partition(" ")[2] for text in shown.splitlines()] == ["/a [b, low] from s.s to d.d 1", "/a 2"]
-
-
-PATIENCE_S = 60
-
-
-class OneAtATime:
-    """A stream that brings a message each time."""
-
-    async def batch(self) -> list[Any]:
-        """Bring it."""
-        return ["message"]
-
-
-async def test_the_total_is_the_last_line_however_late_the_others_are_written(
-    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As where the thread that writes gets no CPU."""
-    written, write_all = threading.Event(), output_module._write_all
-
-    def write_late(descriptor: int, text: bytes) -> None:
-        assert written.wait(PATIENCE_S)
-        write_all(descriptor, text)
-
-    monkeypatch.setattr(output_module, "_write_all", write_late)
-    monkeypatch.setattr(display, "_TELL_S", 0)
-    output = Output(1)
-    asyncio.get_running_loop().call_later(0.01, written.set)
-    stream = cast("MessageStream", OneAtATime())
-    assert await count(stream, lambda messages: messages, Stop(limit_messages=1, timeout_s=None), output) == 0
-    await output.flush()
-    first, last = capfd.readouterr().out.splitlines()
-    assert first.startswith("0 messages  ")
-    assert last.startswith("1 message in ")

@@ -10,13 +10,11 @@ import pytest
 from hub.errors import BusyError, CloseCode, InvalidTopicError, RejectedError
 from peers.cli.lines import InputError
 from peers.cli.pub import Feed
-from peers.cli.replay import BadLineError, Rate, Replay, Template, decode_record
+from peers.cli.replay import BadLineError, Replay, Template, decode_record
 from peers.client import Client, InvalidValueError
 
 
 class Publisher:
-    """Takes messages, and refuses what the test says."""
-
     def __init__(self, *, room: int = 1_000_000) -> None:
         self.room = room
         self.waits = 0
@@ -24,7 +22,6 @@ class Publisher:
         self.refusals: dict[str, Exception] = {}
 
     def publish_nowait(self, topic: str, value: Any) -> None:
-        """Take a message as `Client.publish_nowait` does."""
         if topic in self.refusals:
             raise self.refusals[topic]
         if not self.room:
@@ -33,38 +30,24 @@ class Publisher:
         self.published.append((topic, value))
 
     async def publish(self, topic: str, value: Any) -> None:
-        """Wait for room, then take it."""
         self.waits += 1
         self.room += 2
         self.publish_nowait(topic, value)
 
 
-def feed_of(publisher: Publisher, *, limit: int | None = None, skip_bad: bool = False, rate: float = 0) -> Feed:
-    """A feed of records with the field `p`."""
-    replay = Replay(decode_record, Template("/{p}").fill, Rate(rate) if rate else None, skip_bad=skip_bad)
-    return Feed(cast("Client", publisher), replay, limit_messages=limit)
+def feed_of(publisher: Publisher, *, skip_bad: bool = False) -> Feed:
+    return Feed(cast("Client", publisher), Replay(decode_record, Template("/{p}").fill, skip_bad=skip_bad))
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
-    """Five records."""
     path = tmp_path / "five.ndjson"
     path.write_bytes(b"".join(b'{"p":"%d"}\n' % number for number in range(5)))
     return path
 
 
 def topics(publisher: Publisher) -> list[str]:
-    """What was published."""
     return [topic for topic, _ in publisher.published]
-
-
-async def test_a_file_is_sent_in_order(file: Path) -> None:
-    """All records, each under its topic, and the account says how many."""
-    publisher = Publisher()
-    feed = feed_of(publisher)
-    await feed.send(str(file))
-    assert publisher.published == [(f"/{number}", {"p": str(number)}) for number in range(5)]
-    assert feed.summary().startswith("published 5 messages in 0.")
 
 
 async def test_a_full_buffer_is_waited_for(file: Path) -> None:
@@ -75,25 +58,7 @@ async def test_a_full_buffer_is_waited_for(file: Path) -> None:
     assert publisher.waits == 2
 
 
-@pytest.mark.parametrize("again", [False, True])
-async def test_the_limit_ends_it(file: Path, again: bool) -> None:  # noqa: FBT001
-    """No more messages than asked for, also in the middle of the second round."""
-    publisher = Publisher()
-    feed = feed_of(publisher, limit=8 if again else 3)
-    await feed.send(str(file), again=again)
-    assert topics(publisher) == ["/0", "/1", "/2", "/3", "/4", "/0", "/1", "/2"] if again else ["/0", "/1", "/2"]
-    assert feed.finished
-
-
-async def test_a_rate_is_kept(file: Path) -> None:
-    """With a pace the messages go out one after the other, and all of them do."""
-    publisher = Publisher()
-    await feed_of(publisher, rate=500).send(str(file))
-    assert len(publisher.published) == 5
-
-
 async def test_a_file_without_messages_does_not_go_round_forever(tmp_path: Path) -> None:
-    """`again` with nothing to send is an error."""
     (tmp_path / "empty").touch()
     with pytest.raises(InputError, match="holds nothing to send"):
         await feed_of(Publisher()).send(str(tmp_path / "empty"), again=True)
@@ -108,7 +73,6 @@ REFUSALS = [
 
 @pytest.mark.parametrize("refusal", REFUSALS)
 async def test_a_message_that_cannot_be_published_is_a_bad_line(file: Path, refusal: Exception) -> None:
-    """It stops with its line, or is counted, and the others go on."""
     publisher = Publisher()
     publisher.refusals["/2"] = refusal
     with pytest.raises(BadLineError, match=r"five\.ndjson: line 3: "):

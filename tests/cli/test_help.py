@@ -15,7 +15,6 @@ from tests.cli.programs import hub
 
 
 def commands(of: App) -> Iterator[tuple[str, App]]:
-    """The commands of an app, without its flags."""
     for name in of:
         if not name.startswith("-"):
             yield name, of[name]
@@ -23,7 +22,6 @@ def commands(of: App) -> Iterator[tuple[str, App]]:
 
 @pytest.mark.parametrize(("name", "command"), list(commands(app)))
 def test_each_command_has_two_examples_that_it_understands(name: str, command: App) -> None:
-    """They can be copied to a shell as they are."""
     lines = re.findall(r"`(hub .*?)`", command.help_epilogue or "")
     assert len(lines) >= 2
     for line in lines:
@@ -49,7 +47,6 @@ def test_run_shows_the_flags_of_the_first_day() -> None:
 
 
 def test_every_setting_is_explained() -> None:
-    """With its flag, and the value that a hub would have."""
     shown = hub("check-config", "--explain", "--limits-memory-bytes", "256MiB").stdout.decode()
     assert [path for path in KEYS if f"\n    {path} = " not in shown] == []
     assert "limits.memory_bytes = 268435456 bytes (flag --limits-memory-bytes)" in shown

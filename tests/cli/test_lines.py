@@ -19,20 +19,17 @@ CHUNKS = st.lists(st.binary(max_size=8))
 
 
 def split(chunks: list[bytes]) -> list[bytes]:
-    """All lines of some chunks."""
     splitter = LineSplitter()
     found = [line for chunk in chunks for line in splitter.feed(chunk)]
     return found + splitter.finish()
 
 
 def inflate(chunks: list[bytes]) -> bytes:
-    """All that some chunks hold."""
     inflater = Inflater()
     return b"".join(piece for chunk in chunks for piece in inflater.feed(chunk)) + inflater.finish()
 
 
 async def read(path: Path | str) -> list[bytes]:
-    """All lines of a file."""
     with Input(str(path)) as source:
         return [line async for some in source.lines() for line in some]
 
@@ -49,7 +46,6 @@ def test_lines_do_not_depend_on_how_they_are_cut(chunks: list[bytes]) -> None:
 
 
 def test_a_line_over_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line without an end does not grow forever."""
     monkeypatch.setattr(module, "LINE_LIMIT_BYTES", 10)
     splitter = LineSplitter()
     splitter.feed(b"12345\n1234567890")
@@ -59,7 +55,6 @@ def test_a_line_over_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
 
 @given(CHUNKS)
 def test_what_is_not_gzip_stays_as_it_is(chunks: list[bytes]) -> None:
-    """Bytes that do not begin as gzip pass through unchanged."""
     chunks = [b"x", *chunks]
     assert inflate(chunks) == b"".join(chunks)
 
@@ -100,7 +95,6 @@ def test_damaged_gzip_is_an_error(damage: object, reason: str) -> None:
 
 
 async def test_files_are_read_plain_or_packed(tmp_path: Path) -> None:
-    """The name does not matter; a last line without an end counts."""
     plain, packed = tmp_path / "a.gz", tmp_path / "b.txt"
     plain.write_bytes(b"one\ntwo\r\nthree")
     packed.write_bytes(gzip.compress(b"one\ntwo\r\nthree"))
@@ -120,13 +114,11 @@ async def test_the_progress_of_a_file_is_known(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("name", "reason"), [("missing", "No such file or directory"), (".", "Is a directory")])
 async def test_what_cannot_be_read_is_named(tmp_path: Path, name: str, reason: str) -> None:
-    """The error names the file and the cause."""
     with pytest.raises(InputError, match=f"{tmp_path / name}: cannot be read: {reason}"):
         await read(tmp_path / name)
 
 
 async def test_an_error_inside_names_the_file(tmp_path: Path) -> None:
-    """Damage that is found while reading is told with the file's name."""
     file = tmp_path / "a.gz"
     file.write_bytes(gzip.compress(b"content")[:-5])
     with pytest.raises(InputError, match=f"{file}: damaged gzip"):
@@ -153,5 +145,4 @@ async def test_a_pipe_is_read_as_it_is_written(tmp_path: Path) -> None:
 
 
 async def test_a_device_without_content_is_empty() -> None:
-    """/dev/null cannot be waited for, and need not be."""
     assert await read("/dev/null") == []

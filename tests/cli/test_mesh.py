@@ -7,19 +7,17 @@ import time
 from pathlib import Path
 from typing import Any
 
-from peers.cli.mesh import _graph, _tables
+from peers.cli.mesh import _tables, _way_cells, known_ways
 from tests.cli.programs import PATIENCE_S, hub, run_hub
 
 
 def printed(url: str, *arguments: str) -> list[str]:
-    """The lines that a command prints."""
     result = hub("mesh", *arguments, url=url)
     assert (result.returncode, result.stderr) == (0, b"")
     return result.stdout.decode().splitlines()
 
 
 def test_two_hubs(tmp_path: Path) -> None:
-    """A table of hubs and one of links; an object for each hub; a graph."""
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     with (
@@ -60,11 +58,6 @@ def test_two_hubs(tmp_path: Path) -> None:
         assert len(lines) == 9
         lower, higher = sorted([(one, "first"), (other, "second")])
         assert lines[5].split() == [*lower, *higher, "4"]
-        graph = printed(second.tcp, "--dot")
-        assert f'  "{lower[0]}" -- "{higher[0]}" [label="4"];' in graph
-        refused = hub("mesh", "--json", "--dot", url=second.tcp)
-        assert (refused.returncode, refused.stdout) == (2, b"")
-        assert refused.stderr == b"hub: --json and --dot exclude each other\n"
 
 
 def row(
@@ -76,7 +69,6 @@ def row(
     incomplete: bool = False,
     **links: int,
 ) -> dict[str, Any]:
-    """A hub as the hub tells of it."""
     known = {
         "prefixes": 1200,
         "left_out": 0,
@@ -100,7 +92,7 @@ def test_zeeks() -> None:
 
 
 def test_a_hub_that_cannot_be_reached() -> None:
-    """It is said since when; a name cannot steer a terminal, nor Graphviz; a link to a hub of no page is shown."""
+    """It is said since when; a name cannot steer a terminal; a link to a hub of no page is shown."""
     rows = [
         row("aa", 'n"\\\n', own=True, bb=3),
         row("bb", "", aa=3, ab=1),
@@ -116,19 +108,9 @@ def test_a_hub_that_cannot_be_reached() -> None:
         'aa            n"\\\\u000a  bb   -        3',
         "bb            -          ab   -        1",
     ]
-    assert list(_graph(rows)) == [
-        "graph mesh {",
-        '  "aa" [label="n\\"\\\\\\\\u000a", tooltip="1200 prefixes", style=bold];',
-        '  "bb" [label="bb", tooltip="1200 prefixes", style=solid];',
-        '  "cc" [label="c", tooltip="1200 prefixes", style=dashed];',
-        '  "aa" -- "bb" [label="3"];',
-        '  "bb" -- "ab" [label="1"];',
-        "}",
-    ]
 
 
 def test_links_of_the_hub_that_is_asked() -> None:
-    """What they have carried; what is not known yet is no number."""
     figures = {"received_messages": 1500, "received_bytes": 1, "sent_messages": 7, "sent_bytes": 1}
     figures |= {"path_changes": 2, "queued_messages": 3, "waiting_s": 0.5, "dropped_messages": 4}
     near, far = row("bb", "b") | {"link": {**figures, "lag_s": 0.0123, "cost": 5}}, row("cc", "c")
@@ -137,4 +119,30 @@ def test_links_of_the_hub_that_is_asked() -> None:
         "own link to  name  cost  lag ms     in  out  queued  dropped  paths",
         "bb           b        5      12  1,500    7       3        4      2",
         "cc           c        -       -  1,500    7       3        4      2",
+    ]
+
+
+def way_row(hub_id: str, before: str | None, cost: int | None, **fields: bool) -> dict[str, Any]:
+    told = {"hub": hub_id, "name": hub_id.upper(), "own": False, "wants": False, "barred": False}
+    return told | {"before": before, "cost": cost} | fields
+
+
+def test_ways() -> None:
+    """The nearest first; who cannot be reached last, as where the mesh has changed from one page to the next."""
+    rows = [
+        way_row("a", "b", 3, wants=True),
+        way_row("b", "own", 1, barred=True),
+        way_row("c", "own", 2, wants=True),
+        way_row("d", "gone", 2, wants=True),
+        way_row("e", None, None, wants=True),
+        way_row("f", "g", 2, wants=True),
+        way_row("g", "f", 2),
+        way_row("own", None, 0, own=True),
+    ]
+    assert [_way_cells(one) for one in known_ways(rows)] == [
+        ("c", "C", 1, 2, "OWN > C"),
+        ("a", "A", 2, 3, "OWN > B > A (not sent: this link may not take it)"),
+        ("d", "D", "-", "-", "none: it cannot be reached"),
+        ("e", "E", "-", "-", "none: it cannot be reached"),
+        ("f", "F", "-", "-", "none: it cannot be reached"),
     ]

@@ -9,14 +9,12 @@ from tests.cli.programs import RunningHub, hub, on_terminal, plain, screen
 
 
 def listed(running_hub: RunningHub, *arguments: str) -> str:
-    """What the command prints."""
     result = hub("names", *arguments, url=running_hub.tcp)
     assert (result.returncode, result.stderr) == (0, b"")
     return result.stdout.decode()
 
 
 def test_names(running_hub: RunningHub) -> None:
-    """One line each, in their order: the name, its owner, its labels."""
     with connect(running_hub.unix) as client, client.claim("b.long.name"), client.claim("a.b", ["x", "y z"]):
         lines = listed(running_hub).splitlines()
         assert [line.split()[0] for line in lines] == ["a.b", "b.long.name"]

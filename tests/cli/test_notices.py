@@ -40,7 +40,6 @@ async def test_losses_are_told_with_the_policy_and_summed_up(capsys: pytest.Capt
 
 
 async def test_a_total_follows_when_losses_were_told_before(capsys: pytest.CaptureFixture[str]) -> None:
-    """Several lines of losses end in their sum."""
     notices = Notices("sub")
     dropped = notices.options(HubFlags(name="me"))["on_dropped"]
     dropped(10)
@@ -68,13 +67,11 @@ async def test_lost_and_new_connections_are_told(capsys: pytest.CaptureFixture[s
 
 
 async def test_nothing_to_tell_is_nothing_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """A run without losses ends quietly."""
     Notices("sub").finish()
     assert not capsys.readouterr().err
 
 
 async def test_bad_messages_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    """What was not msgpack is told at the end."""
     notices = Notices("sub")
     notices.options(HubFlags(name="me"))["on_bad_message"](BadMessage("/a", b"\xc1", 3, "not msgpack"))
     notices.finish()
@@ -82,7 +79,6 @@ async def test_bad_messages_are_counted(capsys: pytest.CaptureFixture[str]) -> N
 
 
 async def test_the_first_refusal_is_remembered() -> None:
-    """Why the hub refused, for the summary at the end."""
     notices = Notices("pub")
     rejected = notices.options(HubFlags(name="me"))["on_rejected"]
     rejected(RejectedError(1008, "not allowed"))
@@ -90,13 +86,6 @@ async def test_the_first_refusal_is_remembered() -> None:
     assert notices.rejection == "not allowed (1008)"
 
 
-async def test_a_line_that_is_drawn_is_wiped_out_first(capsys: pytest.CaptureFixture[str]) -> None:
-    """With a live count on the terminal, a notice begins at the start of the line."""
-    Notices("sub", "\r\x1b[K").say("x")
-    assert capsys.readouterr().err == "\r\x1b[Khub sub: x\n"
-
-
 async def test_the_token_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """HUB_TOKEN is said to the hub."""
     monkeypatch.setenv("HUB_TOKEN", "secret")
     assert Notices("sub").options(HubFlags(name="me"))["token"] == "secret"

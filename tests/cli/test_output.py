@@ -11,7 +11,6 @@ from peers.cli.output import Output
 
 
 async def test_everything_is_written_in_order() -> None:
-    """After `flush`, what was given is there, completely and in order."""
     reader, writer = os.pipe()
     output = Output(writer)
     for number in range(1000):
@@ -44,7 +43,6 @@ async def test_a_stalled_reader_does_not_stall_the_loop() -> None:
 
 
 async def test_a_reader_that_has_gone_is_told() -> None:
-    """The error of a write is raised by the call after it."""
     reader, writer = os.pipe()
     os.close(reader)
     output = Output(writer)

@@ -33,7 +33,6 @@ RECORDS = b'{"_path":"dns","ts":100.0,"n":1}\n{"_path":"ssl","ts":100.02,"n":2}\
 async def received(
     running_hub: RunningHub, prefix: str, count: int, publish: Callable[[], subprocess.CompletedProcess[bytes]]
 ) -> tuple[subprocess.CompletedProcess[bytes], list[Message]]:
-    """Subscribe, run a command that publishes, and take so many messages."""
     async with (
         connect(running_hub.unix) as client,
         client.subscribe(prefix) as messages,
@@ -57,7 +56,6 @@ async def received(
     ],
 )
 async def test_a_value_is_published(running_hub: RunningHub, arguments: list[str], value: Any) -> None:
-    """JSON where it reads as such, else text; nothing is printed."""
     result, messages = await received(
         running_hub, "/pub/value", 1, lambda: hub("pub", "/pub/value", *arguments, url=running_hub.tcp)
     )
@@ -66,7 +64,6 @@ async def test_a_value_is_published(running_hub: RunningHub, arguments: list[str
 
 
 async def test_a_file_is_published_as_bytes(running_hub: RunningHub, tmp_path: Path) -> None:
-    """Whatever it holds, unchanged."""
     file = tmp_path / "blob"
     file.write_bytes(bytes(range(256)))
     _, messages = await received(
@@ -129,8 +126,6 @@ async def test_records_of_a_file_get_their_topics(
     [
         ["--rate", "1000"],
         ["--speed", "10"],
-        ["--speed", "1", "--max-pause", "0.001"],
-        ["--speed", "2", "--time-field", "ts"],
     ],
 )
 async def test_a_pace_changes_nothing_else(running_hub: RunningHub, tmp_path: Path, flags: list[str]) -> None:
@@ -147,7 +142,6 @@ async def test_a_pace_changes_nothing_else(running_hub: RunningHub, tmp_path: Pa
 
 
 async def test_a_file_can_go_round(running_hub: RunningHub, tmp_path: Path) -> None:
-    """`--loop` begins again at the end, until `--limit`."""
     file = tmp_path / "records"
     file.write_bytes(RECORDS)
     flags = ["--ndjson", str(file), "--topic", "/pub/loop", "--loop", "--limit", "7"]
@@ -157,7 +151,6 @@ async def test_a_file_can_go_round(running_hub: RunningHub, tmp_path: Path) -> N
 
 
 async def test_records_can_come_from_standard_input(running_hub: RunningHub) -> None:
-    """`--ndjson -`: packed or not."""
     _, messages = await received(
         running_hub,
         "/pub/stdin/",
@@ -204,7 +197,6 @@ async def test_a_bad_line_stops_it_and_what_was_before_is_delivered(running_hub:
         (["--ndjson", "/nowhere", "--topic", "/{a"], "has no other half"),
         (["/a", "--ndjson", "/nowhere", "--topic", "/a"], "leave TOPIC, VALUE, --text and --file out"),
         (["/a", "1", "--url", "http://x"], "not 'http'; did you mean ws://x?"),
-        (["/a", "1", "--name", "n" * 65], "--name: 65 bytes given, at most 64 are taken"),
     ],
 )
 def test_mistakes_are_one_line(running_hub: RunningHub, arguments: list[str], reason: str) -> None:
@@ -218,7 +210,6 @@ def test_mistakes_are_one_line(running_hub: RunningHub, arguments: list[str], re
 
 
 def test_bytes_on_the_command_line_that_are_no_text(running_hub: RunningHub) -> None:
-    """An argument that is not UTF-8 is named, and where bytes belong."""
     result = hub("pub", "/a", "a\udcff", url=running_hub.tcp)
     assert result.returncode == 2
     assert result.stderr == b"hub: VALUE is not UTF-8 at byte 1; --file publishes bytes\n"
@@ -241,7 +232,6 @@ async def test_what_begins_as_json_and_is_none_is_told(running_hub: RunningHub) 
 
 
 def test_no_hub_is_one_line(tmp_path: Path) -> None:
-    """Where no hub is, it says where it looked and how to start one."""
     result = hub("pub", "/a", "1", url=f"unix://{tmp_path}/no.sock")
     assert result.returncode == 1
     assert b"hub run" in result.stderr
@@ -273,7 +263,6 @@ async def test_what_the_hub_refuses_is_told(lines: bytes, count: int) -> None:
 
 
 def test_progress_is_shown_on_a_terminal_and_wiped_out(running_hub: RunningHub, tmp_path: Path) -> None:
-    """A bar while it runs, then only the account."""
     file = tmp_path / "records"
     file.write_bytes(RECORDS)
     flags = ["--ndjson", str(file), "--topic", "/pub/bar", "--loop", "--limit", "20000"]
@@ -287,7 +276,6 @@ def test_progress_is_shown_on_a_terminal_and_wiped_out(running_hub: RunningHub, 
 
 
 async def test_labels_and_a_destination(running_hub: RunningHub) -> None:
-    """Of one value, and of lines."""
     async with (
         connect(running_hub.unix) as client,
         await client.claim("org.example.Door"),

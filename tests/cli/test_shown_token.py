@@ -19,7 +19,6 @@ SECRET = "hub_c2VjcmV0"
 
 
 def test_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a file; and without anything nothing is shown."""
     monkeypatch.delenv("HUB_TOKEN", raising=False)
     assert shown_token("") == ""
     monkeypatch.setenv("HUB_TOKEN", SECRET)
@@ -42,13 +41,11 @@ async def test_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_file_that_is_none() -> None:
-    """Is a mistake of the command line, told before anything is done."""
     with pytest.raises(FlagError, match="--token-file: the file of the token '/nowhere' cannot be read"):
         shown_token("/nowhere")
 
 
 def test_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is asked for, unseen, once."""
     asked: list[str] = []
 
     def ask(prompt: str) -> str:
@@ -65,14 +62,12 @@ def test_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A service has none: it is told so, and does not hang."""
     monkeypatch.setattr(module, "_TERMINAL", Path("/nowhere"))
     with pytest.raises(FlagError, match="there is no terminal to ask"):
         shown_token("-")
 
 
 def test_there_is_no_flag_for_the_token() -> None:
-    """A slip does not repeat it."""
     refused = hub("pub", "/a", "1", "--token", SECRET)
     assert refused.returncode == 2
     assert SECRET.encode() not in refused.stderr
@@ -80,6 +75,5 @@ def test_there_is_no_flag_for_the_token() -> None:
 
 @pytest.mark.parametrize("command", ["pub", "names", "who", "check"])
 def test_the_hyphen_that_asks_is_taken(command: str) -> None:
-    """As a value of the flag, and not for a flag of its own."""
     _, bound, _ = app.parse_args([command, "--token-file", "-"], print_error=False, exit_on_error=False)
     assert repr("-") in repr(bound)

@@ -76,7 +76,6 @@ def loaded(running_hub: RunningHub, *arguments: str) -> set[str]:
 
 
 def within(modules: set[str], names: tuple[str, ...]) -> list[str]:
-    """Those of the modules that are, or are part of, one of some."""
     return sorted(one for one in modules if one.startswith(tuple(f"{name}." for name in names)) or one in names)
 
 
@@ -100,7 +99,6 @@ def test_what_talks_to_a_hub(running_hub: RunningHub, arguments: tuple[str, ...]
 
 
 def test_help_of_a_client(running_hub: RunningHub) -> None:
-    """A help text is drawn with rich, and loads nothing of the hub."""
     modules = loaded(running_hub, "top", "--help")
     assert "cyclopts.help" in modules
     assert within(modules, NOT_FOR_CLIENTS) == []

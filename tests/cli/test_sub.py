@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 import signal
-import socket
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -28,8 +27,6 @@ from tests.cli.programs import (
 
 
 def publish(url: str, *messages: tuple[str, Any]) -> None:
-    """Publish some messages, and wait until they have left."""
-
     async def act() -> None:
         async with connect(url) as client:
             for topic, value in messages:
@@ -39,7 +36,6 @@ def publish(url: str, *messages: tuple[str, Any]) -> None:
 
 
 def subscribed(running_hub: RunningHub, name: str, *arguments: str, url: str = "") -> subprocess.Popen[bytes]:
-    """Start `hub sub` and wait until its subscription is in force."""
     process = start("sub", *arguments, "--name", name, url=url or running_hub.unix)
     wait_subscribed(running_hub.tcp, name)
     return process
@@ -74,7 +70,6 @@ def test_without_prefixes_everything_comes_but_the_hub_itself(running_hub: Runni
 
 
 def test_whoever_expects_wildcards_is_told(running_hub: RunningHub) -> None:
-    """Prefixes have none; the subscription is made as it stands."""
     result = hub("sub", "/sub/*/x", "--timeout", "0.1", url=running_hub.tcp)
     assert result.returncode == 0
     assert result.stderr == b"hub sub: /sub/*/x: prefixes have no wildcards, each character stands for itself\n"
@@ -109,61 +104,17 @@ def test_full_pretty_lines_are_not_cut(running_hub: RunningHub) -> None:
 
 
 def test_pretty_can_be_asked_for_on_a_pipe(running_hub: RunningHub) -> None:
-    """Then it is neither coloured nor cut."""
     process = subscribed(running_hub, "piped", "/sub/piped", "--format", "pretty", "--limit", "1")
     publish(running_hub.tcp, ("/sub/piped", "x" * 300))
     out, _ = process.communicate(timeout=PATIENCE_S)
     assert re.fullmatch(rb'\d\d:\d\d:\d\d\.\d{3} /sub/piped "x{300}"\n', out)
 
 
-def test_count_ends_with_the_total(running_hub: RunningHub) -> None:
-    """Only numbers: the last line is the total and the mean rate."""
-    process = subscribed(running_hub, "count", "/sub/count", "--format", "count", "--limit", "5000")
-    publish(running_hub.tcp, *(("/sub/count", number) for number in range(6000)))
-    out, error = process.communicate(timeout=PATIENCE_S)
-    assert (process.returncode, error) == (0, b"")
-    assert re.fullmatch(rb"5,000 messages in [\d.]+ s, [\d,]+/s", out.splitlines()[-1])
-
-
-@pytest.mark.parametrize("form", ["json", "count"])
-def test_time_is_up(running_hub: RunningHub, form: str) -> None:
+def test_time_is_up(running_hub: RunningHub) -> None:
     """After so long without a message it ends: code 0, or 2 if a limit was asked for and not reached."""
-    flags = ["sub", "/sub/silence", "--format", form, "--timeout", "0.05"]
+    flags = ["sub", "/sub/silence", "--timeout", "0.05"]
     assert hub(*flags, url=running_hub.unix).returncode == 0
     assert hub(*flags, "--limit", "1", url=running_hub.unix).returncode == 2
-
-
-def test_ctrl_c_is_quiet(running_hub: RunningHub) -> None:
-    """Exit code 130, and nothing on standard error."""
-    process = subscribed(running_hub, "interrupted", "/sub/interrupted")
-    process.send_signal(signal.SIGINT)
-    out, error = process.communicate(timeout=PATIENCE_S)
-    assert (process.returncode, out, error) == (130, b"", b"")
-
-
-def test_ctrl_c_tells_the_total_of_a_count(running_hub: RunningHub) -> None:
-    """The total is what a count is for; it is told however it ends."""
-    process = subscribed(running_hub, "counted", "/sub/counted", "--format", "count")
-    process.send_signal(signal.SIGINT)
-    out, error = process.communicate(timeout=PATIENCE_S)
-    assert (process.returncode, error) == (130, b"")
-    assert out.splitlines()[-1].startswith(b"0 messages in ")
-
-
-def test_a_reader_that_has_gone_is_quiet(running_hub: RunningHub) -> None:
-    """`hub sub | head -1` ends without a complaint once there is something to write."""
-    process = subscribed(running_hub, "piped to head", "/sub/head")
-    assert process.stdout is not None
-    assert process.stderr is not None
-    assert process.stdin is not None
-    publish(running_hub.tcp, ("/sub/head", 1))
-    assert process.stdout.readline() == b'{"topic":"/sub/head","value":1}\n'
-    process.stdout.close()
-    publish(running_hub.tcp, ("/sub/head", 2), ("/sub/head", 3))
-    publish(running_hub.tcp, ("/sub/head", 4))
-    with process:
-        assert process.stderr.read() == b""
-        assert process.wait(PATIENCE_S) == 1
 
 
 def test_losses_are_told_and_add_up(running_hub: RunningHub) -> None:
@@ -201,38 +152,7 @@ def test_a_restart_of_the_hub_heals(tmp_path: Path) -> None:
     assert again.startswith("hub sub: connected again to hub ")
 
 
-@pytest.mark.parametrize(
-    ("arguments", "reason"),
-    [
-        (["/a", "--limit", "0"], "--limit 0: give 1 or more"),
-        (["/a", "--timeout", "0"], "--timeout 0: give more than 0"),
-        (["/a", "--queue-messages", "0"], "--queue-messages 0: give 1 or more"),
-        (["/a", "--queue-bytes", "lots"], "--queue-bytes 'lots': expected a size"),
-        (["/a", "--queue-bytes", "0"], "--queue-bytes '0': give 1 or more"),
-        (["/a\x01"], "control character U+0001"),
-        (["/a", "--url", "localhost"], "a URL starts with"),
-    ],
-)
-def test_mistakes_are_one_line(running_hub: RunningHub, arguments: list[str], reason: str) -> None:
-    """Exit code 2 and one line on standard error that names the cause."""
-    result = hub("sub", *arguments, url=running_hub.tcp)
-    assert (result.returncode, result.stdout) == (2, b"")
-    assert reason in result.stderr.decode()
-    assert result.stderr.count(b"\n") == 1
-
-
-def test_no_hub_is_one_line() -> None:
-    """Where no hub is, it says so and how to start one."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port = server.getsockname()[1]
-    result = hub("sub", url=f"tcp://127.0.0.1:{port}")
-    assert result.returncode == 1
-    assert b"hub run" in result.stderr
-    assert result.stderr.count(b"\n") == 1
-
-
 def test_a_reader_that_has_gone_is_noticed_with_the_first_write(running_hub: RunningHub) -> None:
-    """Not with the next message, which may never come."""
     process = subscribed(running_hub, "piped to true", "/sub/once")
     assert process.stdout is not None
     assert process.stderr is not None
@@ -257,7 +177,6 @@ def test_zeek_events(running_hub: RunningHub) -> None:
 
 
 def test_a_rule(running_hub: RunningHub) -> None:
-    """Labels, and one prefix; what a message bears is shown."""
     process = start("sub", "/sub/rule", "--rule", "a,b", "--limit", "2", "--name", "by rule", url=running_hub.unix)
 
     async def act() -> None:
@@ -275,7 +194,6 @@ def test_a_rule(running_hub: RunningHub) -> None:
 
 
 def test_a_rule_has_one_prefix_and_no_history(running_hub: RunningHub) -> None:
-    """The journal keeps no labels."""
     for arguments in (("/a", "/b"), ("--from-offset", "0")):
         result = hub("sub", *arguments, "--rule", "a", url=running_hub.unix)
         assert result.returncode != 0

@@ -23,7 +23,6 @@ from tests.journal.files import crashed, lose_power, segments
 
 @pytest.fixture
 async def url(tmp_path: Path) -> AsyncIterator[str]:
-    """A hub with a journal."""
     loaded = load({"listen": ["tcp://127.0.0.1:0"], "journal": {"path": str(tmp_path / "journal")}}, {})
     daemon = Daemon(loaded, "test hub")
     await daemon.start()
@@ -33,13 +32,11 @@ async def url(tmp_path: Path) -> AsyncIterator[str]:
 
 @pytest.fixture
 async def client(url: str) -> AsyncIterator[Client]:
-    """A client of it."""
     async with connect(url) as connected:
         yield connected
 
 
 async def sub(url: str, *arguments: str) -> asyncio.subprocess.Process:
-    """Start the command."""
     return await asyncio.create_subprocess_exec(
         *HUB,
         "sub",
@@ -53,7 +50,6 @@ async def sub(url: str, *arguments: str) -> asyncio.subprocess.Process:
 
 
 async def shown(process: asyncio.subprocess.Process, told: bytes = b"") -> list[dict[str, Any]]:
-    """What it shows until it ends; what it tells on standard error is known."""
     async with asyncio.timeout(PATIENCE_S):
         out, err = await process.communicate()
     assert err == told
@@ -61,7 +57,6 @@ async def shown(process: asyncio.subprocess.Process, told: bytes = b"") -> list[
 
 
 async def values(process: asyncio.subprocess.Process) -> list[object]:
-    """The values that it shows until it ends."""
     return [line["value"] for line in await shown(process)]
 
 
@@ -77,7 +72,6 @@ async def test_from_an_offset(url: str, client: Client) -> None:
 
 
 async def test_recorded(url: str, client: Client) -> None:
-    """Every line has its offset and time, also of what comes now."""
     await client.publish_confirmed("/a", 0)
     process = await sub(url, "/a", "--recorded", "--from-offset", "0", "--limit", "2")
     assert process.stdout is not None
@@ -91,7 +85,6 @@ async def test_recorded(url: str, client: Client) -> None:
 
 
 async def test_from_a_time(url: str, client: Client) -> None:
-    """The first record that is not older comes first."""
     await client.publish_confirmed("/a", "before")
     between = datetime.now(UTC).isoformat()
     await client.publish_confirmed("/a", "after")
@@ -107,7 +100,6 @@ async def test_from_a_time(url: str, client: Client) -> None:
     ],
 )
 async def test_places_that_are_not_there(url: str, arguments: tuple[str, ...], code: int, says: bytes) -> None:
-    """One line says what is wrong."""
     process = await sub(url, "/a", *arguments)
     async with asyncio.timeout(PATIENCE_S):
         out, err = await process.communicate()

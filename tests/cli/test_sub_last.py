@@ -26,13 +26,11 @@ STORES = {"open": ["last=:memory:", "other=:memory:"], "feeds": ["last=/status/"
 
 @pytest.fixture
 def default_url() -> str:
-    """Where hubs of these tests listen."""
     return LOOPBACK
 
 
 @pytest.fixture
 async def url() -> AsyncIterator[str]:
-    """A hub with stores that are fed."""
     daemon = Daemon(load({"listen": [LOOPBACK], "stores": STORES}, {}), "east")
     await daemon.start()
     yield daemon.endpoints[0].location
@@ -41,7 +39,6 @@ async def url() -> AsyncIterator[str]:
 
 @pytest.fixture
 async def client(url: str) -> AsyncIterator[Client]:
-    """A client of it."""
     async with connect(url) as connected:
         yield connected
 
@@ -113,7 +110,6 @@ async def test_what_has_come_meanwhile_is_shown_once(client: Client) -> None:
 
 
 async def test_many_topics_come_in_the_order_of_their_last_messages(client: Client) -> None:
-    """Over more than one page and one batch."""
     for number in range(2_500):
         client.publish_nowait(f"/status/{number}", number)
     client.publish_nowait("/status/0", "again")
@@ -142,14 +138,12 @@ async def test_no_store_is_fed_by_the_prefix(url: str, prefix: str) -> None:
 
 
 async def test_what_does_not_go_together(url: str) -> None:
-    """Labels and offsets are not kept by a store."""
     for flags in (["--rule", "a"], ["--sender", "org.example.A"], ["--from-offset", "0"], ["--recorded"]):
         result = await asyncio.to_thread(run, "sub", "/status/", "--last", *flags, url=url)
         assert (result.returncode, b"--last: not with" in result.stderr) == (2, True)
 
 
 async def test_who_may_not_ask_for_the_stores_is_told(start_hub: StartHub) -> None:  # noqa: F811 -- the fixture
-    """The policy says who may."""
     stores = StoresSettings(open=tuple(STORES["open"]), feeds=tuple(STORES["feeds"]))
     storing: Hub = await start_hub(settings=Settings(stores=stores))
     users = KnownTokens(storing)

@@ -34,7 +34,6 @@ from tests.cli.programs import RunningHub, hub, on_terminal, plain, screen, star
 
 
 def counters(number: int, **changes: Any) -> dict[str, Any]:
-    """What a hub says of one handler."""
     return {
         "id": number,
         "role": "client",
@@ -54,17 +53,14 @@ def counters(number: int, **changes: Any) -> dict[str, Any]:
 
 
 def snapshot(at_s: float, *handlers: dict[str, Any], hub: str = "h") -> Snapshot:
-    """One look."""
     return Snapshot(hub, at_s, msgspec.convert(handlers, tuple[HandlerCounters, ...]))
 
 
 def part(at_s: float, handlers: int, first: int, *some: dict[str, Any], hub: str = "h") -> dict[str, Any]:
-    """One message of a look."""
     return {"hub": hub, "at_s": at_s, "handlers": handlers, "first": first, "some": list(some)}
 
 
 def names(rows: list[Activity]) -> list[int]:
-    """The handlers of rows, by id."""
     return [row.handler.id for row in rows]
 
 
@@ -87,12 +83,10 @@ def test_the_figures_of_links_are_those_of_the_hub() -> None:
 
 
 def test_the_holdings_are_those_of_the_hub() -> None:
-    """What the hub announces of a user is understood, field by field."""
     assert UserHoldings.__struct_fields__ == ShareStatistics._fields
 
 
 def test_the_first_message_of_a_look_has_the_users() -> None:
-    """They are those of the look, however many messages follow."""
     assembly = Assembly()
     users = [ShareStatistics("alice", 1, {"rules": 3}, 2, 1.5)._asdict()]
     assert assembly.feed(part(1.0, 2, 0, counters(1)) | {"users": users}) is None
@@ -109,7 +103,6 @@ def test_one_message_can_be_a_whole_look() -> None:
 
 
 def test_a_hub_without_handlers_is_a_look_too() -> None:
-    """Nobody is there: an empty snapshot."""
     assert Assembly().feed(part(1.0, 0, 0)) == snapshot(1.0)
 
 
@@ -121,7 +114,6 @@ def test_the_messages_of_a_look_are_put_together() -> None:
 
 
 def test_a_look_with_a_hole_is_dropped() -> None:
-    """A message that was lost spoils its own look, not the next one."""
     assembly = Assembly()
     assert assembly.feed(part(1.0, 3, 0, counters(1))) is None
     assert assembly.feed(part(1.0, 3, 2, counters(3))) is None
@@ -131,7 +123,6 @@ def test_a_look_with_a_hole_is_dropped() -> None:
 
 @pytest.mark.parametrize("value", [None, 5, {}, {"hub": "h"}, part(1.0, 1, 0, {"id": 1})])
 def test_what_is_not_understood_is_an_error(value: Any) -> None:
-    """Another version's statistics, or nonsense, are named as such."""
     with pytest.raises(ProtocolError, match="hub/statistics"):
         Assembly().feed(value)
 
@@ -147,7 +138,6 @@ def test_rates_are_differences_over_the_hubs_own_time() -> None:
 
 
 def test_a_handler_that_has_just_come_began_at_nothing() -> None:
-    """All that it did lies between the two looks."""
     (row,) = activities(snapshot(10.0), snapshot(11.0, counters(7, published_messages=50)))
     assert row.in_per_s == 50.0
 
@@ -170,7 +160,6 @@ def test_without_a_fitting_earlier_look_there_are_no_rates(before: Snapshot | No
 
 
 def test_rows_are_sorted() -> None:
-    """By what was asked for, the most first; equal ones by id."""
     before = snapshot(0.0, counters(3, dropped_messages=50))
     now = snapshot(
         1.0,
@@ -186,7 +175,6 @@ def test_rows_are_sorted() -> None:
 
 
 def test_totals_add_up() -> None:
-    """Rates, queues and losses of all rows."""
     before = snapshot(0.0)
     now = snapshot(
         2.0,
@@ -197,7 +185,6 @@ def test_totals_add_up() -> None:
 
 
 def test_the_sentence_of_a_look() -> None:
-    """The first part has it; a hub of an earlier version has none."""
     assembly = Assembly()
     first = part(1.0, 2, 0, counters(1)) | {"state": {"text": "All 2 subscribers keep up.", "slow": 0}}
     assert assembly.feed(first) is None
@@ -210,7 +197,6 @@ def test_the_sentence_of_a_look() -> None:
 
 
 def drawn(*handlers: dict[str, object], columns: int = 200, limit_rows: int | None = None) -> list[str]:
-    """The lines of a table after two looks a second apart."""
     now = Snapshot("h\x1b", 2.0, msgspec.convert(handlers, tuple[HandlerCounters, ...]))
     rows = activities(Snapshot("h\x1b", 1.0, ()), now)
     console = Console(width=columns, record=True, file=io.StringIO())
@@ -354,7 +340,6 @@ def test_a_look_for_programs(running_hub: RunningHub) -> None:
 
 
 def test_it_works_over_websocket(running_hub: RunningHub) -> None:
-    """The statistics reach a WebSocket client as well."""
     assert b"hub top" in hub("top", "--once", url=running_hub.ws).stdout
 
 

@@ -24,14 +24,12 @@ def test_what_is_known(running_hub: RunningHub) -> None:
 
 
 def test_people_are_told_that_nobody_wants_it(running_hub: RunningHub) -> None:
-    """An empty screen says nothing."""
     process, terminal = on_terminal("trace", "/untraced", url=running_hub.tcp)
     assert plain(screen(terminal)) == "hub trace: no hub wants /untraced, as far as this one knows\n"
     assert process.wait() == 0
 
 
 def test_a_topic_that_no_message_may_bear(running_hub: RunningHub) -> None:
-    """One line says why."""
     result = hub("trace", "$hub/mesh", url=running_hub.tcp)
     assert (result.returncode, result.stdout) == (1, b"")
     assert result.stderr == b"hub: topics under $hub/ are each hub's own: they do not cross links\n"

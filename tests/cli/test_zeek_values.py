@@ -50,7 +50,6 @@ def test_arguments() -> None:
     ],
 )
 def test_bad_arguments(written: str, cause: str) -> None:
-    """Are named, with the place."""
     with pytest.raises(UsageError, match=cause):
         event_of("x", written)
 
@@ -84,14 +83,12 @@ def test_shown() -> None:
 
 
 def test_an_event_cannot_steer_the_terminal() -> None:
-    """What it says of itself is escaped as all else is."""
     event = Event("a\x1b[2J", "\u202e")
     line = PrettyFormat(show=shown_event).render([Message("/a", event.value)], AT, None).decode()
     assert line == "03:04:05.678 /a a\\u001b[2J(\\u202e)\n"
 
 
 def test_values_of_zeek_without_the_flag() -> None:
-    """Are plain JSON."""
     value = (Count(3), Timestamp.of(AT), Enum("A::B"), ip_address("::1"), Table([(Count(1), None)]))
     shown = '[3,"2026-01-02T03:04:05.678Z","A::B","::1",{"1":null}]'
     assert JsonFormat().render([Message("/a", value)]).decode() == f'{{"topic":"/a","value":{shown}}}\n'

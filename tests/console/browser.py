@@ -56,13 +56,10 @@ _FLAGS = (
 
 
 def chromium_path() -> str | None:
-    """Return where Chromium is, or None."""
     return shutil.which("chromium") or shutil.which("chromium-browser")
 
 
 class Chromium:
-    """A running Chromium. Started on construction; `stop` ends it."""
-
     def __init__(self, path: str, profile: Path) -> None:
         self._process = subprocess.Popen(
             [path, *_FLAGS, f"--user-data-dir={profile}"],
@@ -78,11 +75,9 @@ class Chromium:
 
     @property
     def pid(self) -> int:
-        """Of the process that has started all others."""
         return self._process.pid
 
     def stop(self) -> None:
-        """End the process and wait for it."""
         self._process.terminate()
         try:
             self._process.wait(START_S)
@@ -118,7 +113,6 @@ class Browser:
     @classmethod
     @contextlib.asynccontextmanager
     async def connect(cls, url: str) -> AsyncIterator[Self]:
-        """Connect to a Chromium for as long as the block lasts."""
         async with connect(url, max_size=LARGEST_ANSWER_BYTES, ping_interval=None, compression=None) as connection:
             browser = cls(connection)
             reader = asyncio.create_task(browser._read())
@@ -176,7 +170,6 @@ class Browser:
 
     @contextlib.asynccontextmanager
     async def _attached(self, target: str) -> AsyncIterator[Page]:
-        """Hear of a tab for as long as the block lasts."""
         attached = await self.command("Target.attachToTarget", targetId=target, flatten=True)
         page = Page(self, attached["sessionId"])
         self._pages[page.session] = page.receive_event
@@ -233,7 +226,6 @@ class Page:
             await self._loaded.wait()
 
     async def evaluate(self, body: str, **arguments: Any) -> Any:
-        """See `Engine.evaluate`."""
         values = ", ".join(json.dumps(value) for value in arguments.values())
         answer = await self.browser.command(
             "Runtime.evaluate",
@@ -248,7 +240,6 @@ class Page:
         return answer["result"].get("value")
 
     async def load_by(self, body: str, **arguments: Any) -> None:
-        """Run what makes the page load anew, and wait until it has."""
         self._loaded.clear()
         with contextlib.suppress(RuntimeError):  # there may be nobody left to answer
             await self.evaluate(body, **arguments)
@@ -256,22 +247,18 @@ class Page:
             await self._loaded.wait()
 
     async def screenshot(self, path: Path) -> None:
-        """Write what the page shows to a PNG file."""
         answer = await self.browser.command("Page.captureScreenshot", self.session, format="png")
         await asyncio.to_thread(path.write_bytes, base64.b64decode(answer["data"]))
 
     async def prefer(self, scheme: str) -> None:
-        """Prefer the colour scheme "light" or "dark"."""
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         await self.browser.command("Emulation.setEmulatedMedia", self.session, features=features)
 
     async def resize(self, width_px: int, height_px: int) -> None:
-        """Give the page a screen of another size."""
         size = {"width": width_px, "height": height_px, "deviceScaleFactor": 1, "mobile": False}
         await self.browser.command("Emulation.setDeviceMetricsOverride", self.session, **size)
 
     def receive_event(self, method: str, parameters: dict[str, Any]) -> None:
-        """Take one event of the protocol; called by the browser's reader."""
         match method:
             case "Page.loadEventFired":
                 self._loaded.set()

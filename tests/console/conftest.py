@@ -21,7 +21,6 @@ HUB_JS = Path(__file__).parents[2] / "peers" / "console" / "static" / "hub.js"
 
 @pytest.fixture(scope="session")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
-    """One Chromium for all tests."""
     path = chromium_path()
     if path is None:
         pytest.skip(
@@ -35,28 +34,24 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
 
 @pytest.fixture
 async def browser(chromium: Chromium) -> AsyncIterator[Browser]:
-    """A connection to Chromium in this test's event loop."""
     async with Browser.connect(chromium.url) as browser:
         yield browser
 
 
 @pytest.fixture
 async def hub() -> AsyncIterator[ScriptedHub]:
-    """A hub that does as the test says."""
     async with ScriptedHub() as hub:
         yield hub
 
 
 @pytest.fixture(scope="session")
 def real_hub() -> Iterator[RealHub]:
-    """One real hub for all tests: topics of their own keep them apart."""
     with run_hub() as hub:
         yield hub
 
 
 @pytest.fixture(scope="session")
 def node_start() -> list[str]:
-    """How to start Node."""
     command = node_command()
     if isinstance(command, str):
         pytest.skip(f"NODE IS MISSING: {command}")
@@ -76,7 +71,6 @@ async def engine(request: pytest.FixtureRequest, hub: ScriptedHub) -> AsyncItera
 
 @pytest.fixture
 async def node(node_start: list[str], hub: ScriptedHub) -> AsyncIterator[Node]:
-    """Node, prepared as `engine` is."""
     async with _node(node_start, hub) as node:
         yield node
 

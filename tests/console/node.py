@@ -22,7 +22,6 @@ _LARGEST_LINE_BYTES = 64 * 1024 * 1024
 
 
 def node_command() -> list[str] | str:
-    """Return how to start a Node that has a WebSocket, or why there is none."""
     node = shutil.which("node") or _packaged()
     if node is None:
         return "node is not installed: nothing can be said about hub.js in Node"
@@ -42,13 +41,10 @@ def _packaged() -> str | None:
 
 
 class Node:
-    """A running Node."""
-
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
 
     async def evaluate(self, body: str, **arguments: Any) -> Any:
-        """See `Engine.evaluate`."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         command = {"body": body, "names": list(arguments), "values": list(arguments.values())}
@@ -63,7 +59,6 @@ class Node:
         return answer["result"]
 
     async def wait(self) -> int:
-        """End the input, wait until Node has ended, and return its exit code."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         return await self._process.wait()
@@ -71,7 +66,6 @@ class Node:
 
 @contextlib.asynccontextmanager
 async def start_node(command: list[str]) -> AsyncIterator[Node]:
-    """Run a Node for as long as the block lasts."""
     process = await asyncio.create_subprocess_exec(
         *command,
         str(_DRIVER),

@@ -30,21 +30,17 @@ class RealHub:
 
     @property
     def pid(self) -> int:
-        """Of its process."""
         return self._process.pid
 
     @property
     def url(self) -> str:
-        """Where clients connect."""
         return f"ws://127.0.0.1:{self.port}/v1/hub"
 
     @property
     def page_url(self) -> str:
-        """Where its page is."""
         return f"http://127.0.0.1:{self.port}/"
 
     def stop(self) -> int:
-        """Ask it to stop, wait until it has, and return its exit code."""
         self._process.terminate()
         return self._process.wait(START_S)
 

@@ -96,13 +96,11 @@ async def publish(sensors: list[Client]) -> None:
 
 
 async def read(messages: MessageStream) -> None:
-    """Take what comes."""
     async for _ in messages:
         pass
 
 
 async def work(client: Client, name: str, prefix: str, pause_s: float) -> None:
-    """Work through the journal under a name, and rest after each batch."""
     async with client.consume(name, prefix, prefetch=500) as messages:
         while batch := await messages.batch():
             await messages.ack(*batch)
@@ -111,7 +109,6 @@ async def work(client: Client, name: str, prefix: str, pause_s: float) -> None:
 
 @contextlib.asynccontextmanager
 async def crowd(hub: RealHub) -> AsyncIterator[None]:
-    """Sensors that publish, readers, and one reader that is too slow."""
     tasks: list[asyncio.Task[None]] = []
     async with contextlib.AsyncExitStack() as stack:
         enter = stack.enter_async_context
@@ -134,7 +131,6 @@ async def crowd(hub: RealHub) -> AsyncIterator[None]:
 
 
 async def take_overview(page: Page, folder: Path) -> None:
-    """Once there is some history, and somebody has lost something."""
     known = "document.querySelector('.overview')?.dataset.points"
     await wait_shown(page, f"{known} === '60' && document.querySelectorAll('#losers li').length === 1")
     await wait_history(page, LONG_S)
@@ -160,7 +156,6 @@ async def wait_history(page: Page, seconds: int) -> None:
 
 
 async def take_connections(page: Page, folder: Path) -> None:
-    """The table, with the slow one at the top, and his page."""
     await page.evaluate("location.hash = '#/connections'")
     await wait_shown(page, "Number(document.querySelector('.connections-view')?.dataset.looks) >= 3")
     await wait_shown(page, "document.querySelector('.table .slow')?.textContent === 'archive'")
@@ -172,7 +167,6 @@ async def take_connections(page: Page, folder: Path) -> None:
 
 
 async def take_topics(page: Page, folder: Path) -> None:
-    """The tree, and the numbers of a sensor."""
     await page.evaluate("location.hash = '#/topics?topic=/site/hall-1/sensor-01'")
     await wait_shown(page, "document.querySelector('#topic-tree [aria-selected=true]')")
     await page.evaluate("document.getElementById('topic-watch').click()")
@@ -183,7 +177,6 @@ async def take_topics(page: Page, folder: Path) -> None:
 
 
 async def take_messages(page: Page, folder: Path) -> None:
-    """The stream, and the busiest topics in it."""
     await page.evaluate("location.hash = '#/messages?prefix=/site/'")
     await wait_messages(page)
     await wait_shown(page, "document.querySelectorAll('.row:not([hidden])').length > 10")
@@ -194,7 +187,6 @@ async def take_messages(page: Page, folder: Path) -> None:
 
 
 async def take_phone(page: Page, folder: Path) -> None:
-    """The overview on a phone, in the dark."""
     await page.resize(PHONE_PX, HEIGHT_PX)
     await page.evaluate("location.hash = '#/overview'")
     await wait_shown(page, "document.querySelector('.overview')?.dataset.points === '60'")
@@ -203,7 +195,6 @@ async def take_phone(page: Page, folder: Path) -> None:
 
 
 async def take_journal(page: Page, folder: Path) -> None:
-    """What is recorded, after some time; and a consumer."""
     await page.evaluate("location.hash = '#/journal'")
     await wait_view(page, "journal")
     await page.resize(WIDTH_PX, JOURNAL_PX)
@@ -301,7 +292,6 @@ async def take_access(browser: Browser, folder: Path) -> None:
 
 
 async def try_policy(page: Page) -> None:
-    """Ask whether somebody may do something."""
     await page.evaluate(
         """
         const fill = (fields) => {
@@ -315,7 +305,6 @@ async def try_policy(page: Page) -> None:
 
 
 async def take_all(chromium: Chromium, folder: Path, journal: Path) -> None:
-    """Make all pictures."""
     with run_hub("--journal", str(journal)) as hub:
         async with crowd(hub), Browser.connect(chromium.url) as browser, browser.open(hub.page_url) as page:
             await page.resize(WIDTH_PX, HEIGHT_PX)
@@ -329,7 +318,6 @@ async def take_all(chromium: Chromium, folder: Path, journal: Path) -> None:
 
 
 def main() -> None:
-    """Read the command line, and make them."""
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     path = chromium_path()

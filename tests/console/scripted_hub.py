@@ -88,7 +88,6 @@ class ScriptedHub:
         self._server: Server | None = None
 
     async def __aenter__(self) -> Self:
-        """Listen on a free port of the loopback interface."""
         self._server = await serve(
             self._talk,
             "127.0.0.1",
@@ -103,7 +102,6 @@ class ScriptedHub:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Close every connection and stop listening."""
         assert self._server is not None
         self.reading.set()
         self._server.close()
@@ -111,22 +109,18 @@ class ScriptedHub:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
         assert self._server is not None
         return int(next(iter(self._server.sockets)).getsockname()[1])
 
     @property
     def url(self) -> str:
-        """Where clients connect."""
         return f"ws://127.0.0.1:{self.port}/v1/hub"
 
     @property
     def page_url(self) -> str:
-        """Where its page is."""
         return f"http://127.0.0.1:{self.port}/"
 
     def of_type(self, kind: str) -> list[dict[str, Any]]:
-        """Return the messages of one type received so far, oldest first."""
         return [message for _, message in self.received if message["type"] == kind]
 
     async def wait_until(self, true: Callable[[Self], object]) -> None:
@@ -140,20 +134,16 @@ class ScriptedHub:
         return self.of_type(kind)
 
     async def wait_connections(self, count: int) -> None:
-        """Wait until there have been `count` connections, the lost ones included."""
         await self.wait_until(lambda hub: hub._connected >= count)
 
     @property
     def live_connections(self) -> int:
-        """How many connections there are now."""
         return len(self._connections)
 
     async def send(self, **message: Any) -> None:
-        """Send one message to every client."""
         await self.send_text(json.dumps(message))
 
     async def send_text(self, text: str) -> None:
-        """Send one text to every client, JSON or not."""
         for connection in list(self._connections):
             await connection.send(text)
 
@@ -164,12 +154,10 @@ class ScriptedHub:
             await connection.drain()
 
     def drop_connections(self) -> None:
-        """Cut every connection, without a closing handshake."""
         for connection in list(self._connections):
             connection.transport.abort()
 
     async def close_connections(self, code: int, reason: str) -> None:
-        """Close every connection with a code and a reason."""
         for connection in list(self._connections):
             await connection.close(code, reason)
 

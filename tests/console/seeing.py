@@ -24,17 +24,14 @@ async def publish(page: Page, *messages: tuple[str, Any]) -> None:
 
 
 async def wait_shown(page: Page, condition: str) -> None:
-    """Wait until a JavaScript condition holds, looked at once a frame."""
     await page.evaluate(f"while (!({condition})) await new Promise(requestAnimationFrame);")
 
 
 async def wait_connected(page: Page) -> None:
-    """Wait until the page says that it is connected."""
     await wait_shown(page, "document.getElementById('state').textContent === 'connected'")
 
 
 async def wait_view(page: Page, name: str) -> None:
-    """Wait until a view is open."""
     await wait_shown(page, f"document.getElementById('view').dataset.view === {json.dumps(name)}")
 
 
@@ -44,17 +41,14 @@ async def wait_messages(page: Page) -> None:
 
 
 async def text(page: Page, name: str) -> str:
-    """Return the text of an element."""
     return str(await page.evaluate("return document.getElementById(name).textContent", name=name))
 
 
 async def number(page: Page, name: str) -> int:
-    """Return the number that an element shows, without what groups its digits."""
     return int("".join(character for character in await text(page, name) if character.isdigit()) or "0")
 
 
 async def rows(page: Page) -> list[list[str]]:
-    """Return topic and value of the rows in sight, newest first."""
     shown: list[list[str]] = await page.evaluate("""
         return [...document.querySelectorAll(".row:not([hidden])")].map(
           (row) => [row.querySelector(".topic").textContent, row.querySelector(".value").textContent]);

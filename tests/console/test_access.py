@@ -13,20 +13,17 @@ from tests.console.seeing import publish, text, wait_shown
 
 
 def user(name: str, *roles: str) -> dict[str, Any]:
-    """A user, as the hub lists him."""
     counts = {"connections": 2, "queued_bytes": 2_048, "published_messages": 1_500, "dropped_messages": 0}
     return {"user": name, "roles": list(roles)} | counts
 
 
 @pytest.fixture
 def telling_hub(hub: ScriptedHub) -> ScriptedHub:
-    """A hub with two users."""
     hub.answers["$hub/users"] = [user("ada", "admin"), user("bob", "member", "sensor")]
     return hub
 
 
 async def users(page: Page, *columns: int) -> list[list[str]]:
-    """Some columns of the table of users."""
     found: list[list[str]] = await page.evaluate(
         """
         const lines = [...document.querySelectorAll("#users tr")];
@@ -38,7 +35,6 @@ async def users(page: Page, *columns: int) -> list[list[str]]:
 
 
 async def events(page: Page) -> list[list[str]]:
-    """Who did or wanted what, and why not, the newest first."""
     found: list[list[str]] = await page.evaluate("""
         const lines = [...document.querySelectorAll("#audit tr")];
         return lines.map(({cells}) => [cells[1], cells[2], cells[3]].map((it) => it.textContent));
@@ -47,7 +43,6 @@ async def events(page: Page) -> list[list[str]]:
 
 
 async def test_who_there_is(browser: Browser, telling_hub: ScriptedHub) -> None:
-    """Users with their roles; each leads to his connections."""
     async with browser.open(f"{telling_hub.page_url}#/access") as page:
         await wait_shown(page, "document.querySelectorAll('#users tr').length === 2")
         assert await users(page, 0, 1, 2, 3, 4, 5) == [
@@ -58,7 +53,6 @@ async def test_who_there_is(browser: Browser, telling_hub: ScriptedHub) -> None:
 
 
 async def test_a_search_stands_in_the_address(browser: Browser, telling_hub: ScriptedHub) -> None:
-    """All its words are in the name or the roles."""
     async with browser.open(f"{telling_hub.page_url}#/access?search=SENSOR") as page:
         await wait_shown(page, "document.querySelectorAll('#users tr').length === 1")
         assert await users(page, 0) == [["bob"]]
@@ -71,7 +65,6 @@ async def test_a_search_stands_in_the_address(browser: Browser, telling_hub: Scr
 
 
 async def test_refusals_as_they_come(browser: Browser, telling_hub: ScriptedHub) -> None:
-    """The newest first, how often and why; and what admins do."""
     async with browser.open(f"{telling_hub.page_url}#/access") as page:
         await wait_shown(page, "document.getElementById('audit')?.getAttribute('aria-busy') === 'false'")
         refused = {"what": "refused", "user": "bob", "action": "publish", "text": "not granted", "count": 12}
@@ -137,7 +130,6 @@ async def test_hostile_names_and_very_many(browser: Browser, telling_hub: Script
 
 
 async def test_a_hub_without_users(browser: Browser, real_hub: RealHub) -> None:
-    """It says what that means."""
     async with browser.reuse_tab(f"{real_hub.page_url}#/access") as page:
         await wait_shown(page, "document.getElementById('users-told')?.textContent.startsWith('This hub has no users')")
         await wait_shown(page, "document.getElementById('audit').getAttribute('aria-busy') === 'false'")

@@ -43,8 +43,6 @@ MARKUP = "<img src=x onerror='globalThis.broken = true'>"
 
 
 class Site:
-    """A hub with users, and their tokens."""
-
     def __init__(self, hub: RealHub, tokens: dict[str, str]) -> None:
         self.hub = hub
         self.tokens = tokens
@@ -53,14 +51,12 @@ class Site:
     async def page(
         self, browser: Browser, user: str, view: str = "#/access", *, width_px: int = 1280
     ) -> AsyncIterator[Page]:
-        """Open a view as somebody."""
         async with browser.open(f"{self.hub.page_url}#token={self.tokens[user]}", width_px=width_px) as page:
             await wait_shown(page, "document.getElementById('state')?.textContent === 'connected'")
             await page.evaluate("location.hash = view", view=view)
             yield page
 
     def client(self, user: str, name: str = "") -> Any:
-        """Connect as somebody."""
         return connect(self.hub.url, name=name or user, token=self.tokens[user])
 
 
@@ -76,19 +72,16 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 
 async def wait_listening(page: Page) -> None:
-    """Wait until refusals are heard as they come."""
     await wait_shown(page, "document.getElementById('audit')?.getAttribute('aria-busy') === 'false'")
 
 
 async def refused(client: Client, *topics: str) -> None:
-    """Publish what one may not."""
     for topic in topics:
         with pytest.raises(RejectedError):
             await client.publish_confirmed(topic, 1)
 
 
 async def test_users_and_refusals(browser: Browser, site: Site) -> None:
-    """An admin sees who there is, and who is refused what."""
     async with site.page(browser, "ada") as page, site.client("bob") as bob:
         await wait_listening(page)
         async with bob.subscribe("/zeek/a/", "/zeek/b/"):
@@ -181,7 +174,6 @@ async def test_hostile_names_and_topics(browser: Browser, site: Site) -> None:
 
 
 async def ask(page: Page, **fields: str) -> None:
-    """Fill in a question, and wait for its answer."""
     await page.evaluate(
         """
         for (const [name, value] of Object.entries(fields)) document.getElementById(`trial-${name}`).value = value;

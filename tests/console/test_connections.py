@@ -18,7 +18,6 @@ LOOKED = "Number(document.querySelector('.connections-view')?.dataset.looks) >= 
 
 
 def row(number: int, **changes: Any) -> dict[str, Any]:
-    """A connection, as the hub tells it."""
     return {
         "id": number,
         "role": "client",
@@ -48,8 +47,6 @@ def row(number: int, **changes: Any) -> dict[str, Any]:
 
 
 def who(rows: list[dict[str, Any]]) -> Callable[[Any], list[dict[str, Any]]]:
-    """Return what answers `$hub/who` for these, by id."""
-
     def answer(value: Any) -> list[dict[str, Any]]:
         value = value or {}
         if "id" in value:
@@ -60,7 +57,6 @@ def who(rows: list[dict[str, Any]]) -> Callable[[Any], list[dict[str, Any]]]:
 
 
 async def rows_of(page: Page) -> list[str]:
-    """Return what the rows in sight are called, from the top."""
     shown: list[str] = await page.evaluate("""
         const lines = [...document.querySelectorAll(".table-lines .table-line:not([hidden])")];
         return lines.map((line) => line.querySelector(".column-name").textContent);
@@ -73,7 +69,6 @@ FIRST = "document.querySelector('.table-lines .table-line:not([hidden]) .column-
 
 @pytest.fixture
 def crowded_hub(hub: ScriptedHub) -> ScriptedHub:
-    """A hub with 10,000 connections, of which number 7 is slow."""
     hub.answers |= {
         "$hub/who": who([row(number, user=f"u{number % 3}") for number in range(1, 10_001)]),
         "$hub/state": State(10_000, 10_000, 1, slow_ids=(7,)).fields(),
@@ -94,7 +89,6 @@ async def crowd(browser: Browser, crowded_hub: ScriptedHub) -> AsyncIterator[Pag
 
 
 async def search(page: Page, words: str) -> None:
-    """Type into the search field."""
     await page.evaluate(
         """
         document.getElementById("search").value = words;
@@ -182,7 +176,6 @@ async def test_the_page_of_one(crowd: Page, crowded_hub: ScriptedHub) -> None:
 
 
 async def test_earlier_losses(crowd: Page, crowded_hub: ScriptedHub) -> None:
-    """More of them are asked for as long as the hub has more."""
     loss = {"at": 1_700_000_000.0, "id": 7, "label": "a", "messages": 5, "why": "drop-oldest"}
     crowded_hub.answers["$hub/losses"] = lambda question: [loss] * min(question["limit"], 70)
     await crowd.evaluate("location.hash = '#/connections/7'")
@@ -214,7 +207,6 @@ async def test_closing_a_connection(crowd: Page, crowded_hub: ScriptedHub) -> No
 
 
 async def test_who_may_not_close_is_not_offered_it(browser: Browser, crowded_hub: ScriptedHub) -> None:
-    """Neither is anybody at a screen on a wall."""
     asks = [one for one in RIGHTS["asks"] if one != "$hub/kick"]  # type: ignore[attr-defined]
     for address, rights in [("#/connections/7", RIGHTS | {"asks": asks}), ("?wall#/connections/7", RIGHTS)]:
         crowded_hub.answers["$hub/rights"] = rights
@@ -287,7 +279,6 @@ async def test_hostile_names(browser: Browser, hub: ScriptedHub) -> None:
 
 
 async def test_a_hub_that_is_lost_and_comes_back(browser: Browser, crowded_hub: ScriptedHub) -> None:
-    """Numbers may be those of others then: all is asked anew."""
     async with browser.open(f"{crowded_hub.page_url}#/connections") as page:
         await wait_shown(page, LOOKED)
         crowded_hub.answers["$hub/who"] = who([row(1, name="another one")])

@@ -23,7 +23,6 @@ KEEP_EXPORTS = """
 
 @pytest.fixture(scope="module")
 def recording_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHub]:
-    """A hub with a journal."""
     with run_hub("--journal", str(tmp_path_factory.mktemp("journal") / "journal")) as hub:
         yield hub
 
@@ -38,7 +37,6 @@ async def page(browser: Browser, recording_hub: RealHub) -> AsyncIterator[Page]:
 
 
 async def record(page: Page, topic: str, values: list[object]) -> int:
-    """Publish values that are recorded; return the offset of the first."""
     return int(
         await page.evaluate(
             """
@@ -56,7 +54,6 @@ async def record(page: Page, topic: str, values: list[object]) -> int:
 
 
 async def go(page: Page, fragment: str) -> None:
-    """Go to a place, and wait until it is shown."""
     await page.evaluate("location.hash = fragment", fragment=fragment)
     await wait_messages(page)
 
@@ -135,7 +132,6 @@ async def test_many_records(page: Page) -> None:
 
 
 async def test_an_offset_that_is_not_there(page: Page) -> None:
-    """The hub's words are shown, and a live stream takes them away."""
     await go_without_waiting(page, "#/messages?offset=999999999")
     await wait_shown(page, "document.getElementById('problem')?.hidden === false")
     assert (await text(page, "problem")).startswith("4011: ")
@@ -146,7 +142,6 @@ async def test_an_offset_that_is_not_there(page: Page) -> None:
 
 
 async def go_without_waiting(page: Page, fragment: str) -> None:
-    """Go to a place that shows nothing."""
     await page.evaluate("location.hash = fragment", fragment=fragment)
 
 
@@ -203,7 +198,6 @@ async def test_a_selection_is_published_again(page: Page) -> None:
 
 
 async def test_a_hub_without_a_journal(browser: Browser, real_hub: RealHub) -> None:
-    """History is there, and says why it cannot be had."""
     async with browser.reuse_tab(f"{real_hub.page_url}#/messages?prefix=/") as page:
         await wait_messages(page)
         turn = await page.evaluate(
@@ -223,7 +217,6 @@ async def test_who_may_not(browser: Browser, hub: ScriptedHub) -> None:
 
 
 async def test_the_token_reaches_the_thread(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Whoever signs in sees messages as who he is."""
     folder = tmp_path_factory.mktemp("guarded")
     token = AdminToken(str(folder / "admin-token"))
     with run_hub("--access-admin-token", str(folder / "admin-token")) as hub:

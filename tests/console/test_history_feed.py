@@ -11,13 +11,11 @@ MODULE = Path(__file__).parents[2] / "peers" / "console" / "static" / "feeds" / 
 
 
 def answer(first: int, *values: float | None, points: int = 5, step_s: int = 1) -> dict[str, Any]:
-    """What a hub tells."""
     told = {"step_s": step_s, "points": points, "first": first, "figures": {"a": list(values)}}
     return told | {"now_s": 1000.0, "clock_s": 100.0}
 
 
 async def fed(node_start: list[str], *answers: dict[str, Any]) -> list[dict[str, Any]]:
-    """What is known, and what is asked next, after each answer."""
     async with start_node(node_start) as node:
         found: list[dict[str, Any]] = await node.evaluate(
             """
@@ -45,7 +43,6 @@ async def test_what_is_new_is_put_behind(node_start: list[str]) -> None:
 
 
 async def test_an_answer_without_news(node_start: list[str]) -> None:
-    """Nothing changes."""
     _, found = await fed(node_start, answer(10, 1, 2, 3), answer(13))
     assert found["values"] == [1, 2, 3]
 
@@ -59,6 +56,5 @@ async def test_another_hub_begins_anew(node_start: list[str]) -> None:
 
 
 async def test_what_is_not_known(node_start: list[str]) -> None:
-    """Gaps stay gaps; the newest figure is the newest that is known."""
     (found,) = await fed(node_start, answer(10, 1, None, None))
     assert (found["values"], found["newest"]) == ([1, None, None], 1)

@@ -24,7 +24,6 @@ async def test_ready_gives_the_hubs_greeting(engine: Engine, hub: ScriptedHub) -
 
 
 async def test_a_name_and_a_queue_are_asked_for_first(engine: Engine, hub: ScriptedHub) -> None:
-    """`hello` is the first message; `ready` gives what was granted."""
     welcome = await engine.evaluate("""
         start({name: "page", queue: {messages: 10, overflow: "drop-newest"}});
         client.subscribe("/a", collect);
@@ -92,7 +91,6 @@ async def test_a_hub_may_say_when_to_come_back(engine: Engine, hub: ScriptedHub)
 
 
 async def test_ready_during_a_reconnect_waits_for_the_next_greeting(engine: Engine, hub: ScriptedHub) -> None:
-    """`ready` speaks of the connection there is, not of one there was."""
     await engine.evaluate("await start().ready()")
     hub.refused_connections = 1
     hub.drop_connections()
@@ -172,7 +170,6 @@ async def test_a_hub_that_does_not_answer_is_given_up(engine: Engine, hub: Scrip
 
 
 async def test_a_server_that_accepts_and_says_nothing_is_given_up(engine: Engine) -> None:
-    """A connection attempt has the time of an answer, no longer."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"ws://127.0.0.1:{silent.getsockname()[1]}"
         event = await engine.evaluate(
@@ -260,7 +257,6 @@ async def test_closing_from_a_listener_is_final_too(engine: Engine, hub: Scripte
     ("form", "path"), [("http://{}", "/v1/hub"), ("ws://{}/", "/v1/hub"), ("ws://{}/v1/hub#part", "/v1/hub")]
 )
 async def test_a_url_may_be_short(engine: Engine, hub: ScriptedHub, form: str, path: str) -> None:
-    """A bare host means the hub's endpoint, and HTTP means WebSocket."""
     address = form.format(f"127.0.0.1:{hub.port}")
     await engine.evaluate("globalThis.url = address; await start().ready()", address=address)
     assert hub.url.endswith(path)
@@ -268,7 +264,6 @@ async def test_a_url_may_be_short(engine: Engine, hub: ScriptedHub, form: str, p
 
 
 async def test_a_url_of_something_else_is_refused(engine: Engine) -> None:
-    """What is no WebSocket address is the caller's error, at the call."""
     failures = await engine.evaluate("""
         return Promise.all(["ftp://h/", "ws://"].map((address) => failure(() => connect(address))));
     """)
@@ -276,7 +271,6 @@ async def test_a_url_of_something_else_is_refused(engine: Engine) -> None:
 
 
 async def test_without_any_websocket_the_error_says_what_to_do(node: Node) -> None:
-    """A Node without a global WebSocket is told which option to pass."""
     result = await node.evaluate("""
         delete globalThis.WebSocket;
         return failure(() => connect(url));

@@ -18,18 +18,15 @@ from tests.journal.files import crashed, lose_power, segments
 
 @pytest.fixture
 def recording_hub(tmp_path: Path) -> Iterator[RealHub]:
-    """A hub with a journal."""
     with run_hub("--journal", str(tmp_path / "journal")) as hub:
         yield hub
 
 
 async def use(node: Node, hub: RealHub) -> None:
-    """Let `start` connect to a hub."""
     await node.evaluate("globalThis.url = address", address=hub.url)
 
 
 async def test_reading_and_confirming(node: Node, recording_hub: RealHub) -> None:
-    """Confirmed values tell their offsets, and stand there."""
     await use(node, recording_hub)
     result = await node.evaluate("""
         const client = start();
@@ -107,7 +104,6 @@ async def test_every_recorded_message_once_in_order_however_often_connections_ar
 async def test_a_stream_that_is_overtaken_by_retention_goes_on_and_tells_how_much_is_missing(
     engine: Engine, hub: ScriptedHub
 ) -> None:
-    """Records 1 to 6 were deleted while the connection was lost."""
     await engine.evaluate("""
         await start().ready();
         globalThis.stream = client.messages("/a", {fromOffset: 0});
@@ -218,7 +214,6 @@ async def test_a_power_loss_and_retention(engine: Engine, hub: ScriptedHub) -> N
 
 
 async def test_a_stream_of_another_journal_ends(engine: Engine, hub: ScriptedHub) -> None:
-    """Its offsets mean other records: there is no place to go on at."""
     await engine.evaluate("""
         await start().ready();
         globalThis.stream = client.messages("/a", {fromOffset: 5});
@@ -346,7 +341,6 @@ async def test_what_is_not_there_is_told(node: Node, recording_hub: RealHub) -> 
 
 
 async def test_without_a_journal(node: Node, real_hub: RealHub) -> None:
-    """A hub that records nothing says so."""
     await use(node, real_hub)
     result = await node.evaluate("""
         const client = start();

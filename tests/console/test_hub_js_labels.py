@@ -45,7 +45,6 @@ async def test_rules_and_labels(node: Node, real_hub: RealHub) -> None:
 
 
 async def test_names(node: Node, real_hub: RealHub) -> None:
-    """A sender and a destination; what is not one's own is refused."""
     await use(node, real_hub)
     result = await node.evaluate("""
         start();
@@ -79,7 +78,6 @@ async def test_names(node: Node, real_hub: RealHub) -> None:
     ],
 )
 async def test_what_is_no_rule_is_refused_at_the_call(node: Node, real_hub: RealHub, call: str, text: str) -> None:
-    """With a text that says what is wrong."""
     await use(node, real_hub)
     result = await node.evaluate(f"start(); return (await failure(() => {call})).text;")
     assert text in result

@@ -13,12 +13,10 @@ NAME = "org.example.Player"
 
 
 async def use(node: Node, hub: RealHub | ScriptedHub) -> None:
-    """Let `start` connect to a hub."""
     await node.evaluate("globalThis.url = address", address=hub.url)
 
 
 async def test_a_name_has_one_owner(node: Node, real_hub: RealHub) -> None:
-    """The second is refused, or waits until the first has released it."""
     await use(node, real_hub)
     result = await node.evaluate("""
         const one = connect(url), two = connect(url);
@@ -48,7 +46,6 @@ async def test_a_name_has_one_owner(node: Node, real_hub: RealHub) -> None:
 
 
 async def test_what_is_no_name(node: Node, real_hub: RealHub) -> None:
-    """Is refused here; too many labels are refused by the hub."""
     await use(node, real_hub)
     result = await node.evaluate("""
         start();
@@ -124,7 +121,6 @@ async def test_names_are_claimed_again(node: Node, hub: ScriptedHub) -> None:
 
 
 async def test_lists_in_pages(node: Node, hub: ScriptedHub) -> None:
-    """The next page begins behind the last name of the one before."""
     await use(node, hub)
     await node.evaluate("await start().ready(); globalThis.listing = client.names('a.')")
     first = (await hub.wait_received("request"))[0]

@@ -11,7 +11,6 @@ from tests.console.scripted_hub import ScriptedHub
 
 
 def contents(messages: list[dict[str, Any]]) -> list[tuple[str, list[Any]]]:
-    """Return topic and values of each publish."""
     return [(message["topic"], message["values"]) for message in messages]
 
 
@@ -50,7 +49,6 @@ async def test_a_batch_is_bounded_in_size(engine: Engine, hub: ScriptedHub) -> N
 
 
 async def test_a_hub_that_takes_little_gets_smaller_batches(engine: Engine, hub: ScriptedHub) -> None:
-    """What the hub said it takes bounds the batches too."""
     hub.frame_bytes = 20_000
     await engine.evaluate("""
         await start().ready();

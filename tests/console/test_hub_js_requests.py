@@ -13,7 +13,6 @@ from tests.console.scripted_hub import ScriptedHub
 
 
 async def use(node: Node, hub: RealHub | ScriptedHub) -> None:
-    """Let `start` connect to a hub."""
     await node.evaluate("globalThis.url = address", address=hub.url)
 
 

@@ -25,31 +25,26 @@ from tests.links.way import Way
 
 @pytest.fixture
 def default_url() -> str:
-    """Hubs of these tests listen for browsers."""
     return "ws://127.0.0.1:0"
 
 
 @pytest.fixture
 def kept() -> int:
-    """How many changes its store remembers."""
     return 65_536
 
 
 @pytest.fixture
 async def storing(start_hub: StartHub, kept: int) -> Hub:  # noqa: F811 -- the fixture
-    """A hub with the store "s"."""
     return await start_hub(settings=Settings(stores=StoresSettings(open=("s=:memory:",), changes=kept)))
 
 
 @pytest.fixture
 async def python(storing: Hub) -> AsyncIterator[Client]:
-    """A client in Python of that hub."""
     async with connect(storing.url, name="python") as client:
         yield client
 
 
 async def use(engine: Engine, url: str) -> None:
-    """Let `start` connect to a hub, and `store` be its store "s"."""
     await engine.evaluate("globalThis.url = address", address=f"{url.rstrip('/')}/v1/hub")
     await engine.evaluate("globalThis.store = start({name: 'js'}).store('s')")
 
@@ -58,7 +53,6 @@ async def use(engine: Engine, url: str) -> None:
 
 
 async def test_commands_have_their_answers(engine: Engine, storing: Hub) -> None:
-    """Each command and each read, as the Python client has them."""
     await use(engine, storing.url)
     result = await engine.evaluate("""
         const first = await store.put("k", "v");
@@ -220,7 +214,6 @@ async def test_bytes_and_times_that_zeek_does_not_have(engine: Engine, storing: 
 
 
 async def test_untyped_makes_what_messages_have(engine: Engine) -> None:
-    """For a page that shows values, and does not put them back."""
     assert await engine.evaluate("""
         return untyped({
           real: new Real(2), count: new Count(3), large: new Count(2n ** 64n - 1n), address: new Address("::1"),
@@ -293,7 +286,6 @@ async def test_hostile_keys_and_values(engine: Engine, storing: Hub, python: Cli
 
 
 async def test_a_command_of_the_wrong_type_changes_nothing(engine: Engine, storing: Hub) -> None:
-    """The store says what does not go together."""
     await use(engine, storing.url)
     result = await engine.evaluate("""
         await store.put("text", "a");
@@ -412,7 +404,6 @@ async def test_a_watch_has_what_is_there_and_then_each_change(engine: Engine, st
 
 @pytest.fixture
 async def way(storing: Hub) -> AsyncIterator[Way]:
-    """A way to that hub, which a test may cut."""
     way = await Way(storing.endpoints[0]).start()
     yield way
     await way.stop()

@@ -156,7 +156,6 @@ async def test_what_the_hub_dropped_is_told_at_its_place(engine: Engine, hub: Sc
 
 
 async def test_messages_can_be_iterated_over(engine: Engine, hub: ScriptedHub) -> None:
-    """The loop gets the messages in order; leaving it unsubscribes."""
     result = await engine.evaluate("""
         start();
         const stream = client.messages("/a");
@@ -231,7 +230,6 @@ async def test_an_iteration_over_a_refused_prefix_throws_once(engine: Engine, hu
     ],
 )
 async def test_what_cannot_be_subscribed_to_is_refused_at_the_call(engine: Engine, call: str, text: str) -> None:
-    """A wrong prefix is the caller's error."""
     result = await engine.evaluate(f"start(); return [await failure(() => {call}), client.statistics().prefixes]")
     assert result == [{"name": "TypeError", "code": None, "text": text}, 0]
 

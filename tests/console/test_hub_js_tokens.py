@@ -18,7 +18,6 @@ TOKENS = f"""
 
 
 def hellos(hub: ScriptedHub) -> list[dict[str, Any]]:
-    """Every `hello` that was said."""
     return [message for _, message in hub.received if message["type"] == "hello"]
 
 
@@ -35,7 +34,6 @@ async def test_a_text_is_shown_first(engine: Engine, hub: ScriptedHub) -> None:
 
 
 async def test_no_token(engine: Engine, hub: ScriptedHub) -> None:
-    """An empty one is none."""
     await engine.evaluate("await start({token: ''}).ready()")
     assert hub.received == []
 
@@ -122,7 +120,6 @@ async def test_a_text_is_not_renewed(engine: Engine, hub: ScriptedHub) -> None:
 
 
 async def test_a_renewal_that_is_refused(engine: Engine, hub: ScriptedHub) -> None:
-    """It is told by the event, and the connection goes on."""
     hub.until = 0.01
     hub.authority[f"{SECRET}2"] = (4401, "not recognised")
     await engine.evaluate(f"{TOKENS} start({{token: numbered}}); await until(() => count('error') >= 1)")

@@ -18,12 +18,10 @@ SAMPLE = Path(__file__).parents[2] / ".." / "shared" / "data" / "zeek-logs.ndjso
 
 
 async def use(engine: Node | Page, hub: RealHub) -> None:
-    """Let `start` connect to a hub."""
     await engine.evaluate("globalThis.url = address", address=hub.url)
 
 
 async def test_values_of_all_kinds_come_back_as_they_were(node: Node, real_hub: RealHub) -> None:
-    """JSON in, JSON out, over the hub: nothing is changed on the way."""
     await use(node, real_hub)
     values = [None, True, 0, -1.5, 2**53 - 1, "", "é \u2028 \U0001f600", [], [[1], {}], {"a": {"b": [None]}}]
     result = await node.evaluate(

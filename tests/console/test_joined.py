@@ -88,7 +88,6 @@ def test_threads_are_where_they_are_served() -> None:
 
 
 def test_modules_that_import_each_other_are_refused() -> None:
-    """Which of them was to stand first nobody could say."""
     modules = {
         "/a.js": 'export { b } from "./b.js";\n',
         "/b.js": 'import { c } from "./c.js";\n',
@@ -109,7 +108,6 @@ def test_all_modules_are_in_it() -> None:
 
 
 def test_its_types_name_all_that_it_exports() -> None:
-    """Both name the same."""
     assert SERVED is not None
     types = page("/hub.d.ts")
     assert types is not None

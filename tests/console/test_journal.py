@@ -45,7 +45,6 @@ STANDS: dict[str, Any] = {
 
 
 def consumer(name: str, **fields: Any) -> dict[str, Any]:
-    """A consumer, as the hub lists it."""
     counters = dict.fromkeys(("acknowledged_total", "redelivered_total", "dead_total"), 0)
     usual = {
         "prefixes": ["/a"],
@@ -61,14 +60,12 @@ def consumer(name: str, **fields: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def recording_hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealHub]:
-    """A hub with a journal."""
     with run_hub("--journal", str(tmp_path_factory.mktemp("journal"))) as hub:
         yield hub
 
 
 @pytest.fixture
 def telling_hub(hub: ScriptedHub) -> ScriptedHub:
-    """A hub that says how its journal stands; nobody may read it."""
     hub.answers["$hub/rights"] = RIGHTS | {"asks": ASKS, "may": ["subscribe"]}
     hub.answers |= {"$hub/journal": STANDS, "$hub/consumers": []}
     return hub
@@ -84,7 +81,6 @@ async def page(browser: Browser, recording_hub: RealHub) -> AsyncIterator[Page]:
 
 
 async def consumers(page: Page) -> list[list[str]]:
-    """Name, how far behind, and how it does, of each consumer that is shown."""
     rows: list[list[str]] = await page.evaluate("""
         const lines = [...document.querySelectorAll("#consumers tr")];
         return lines.map(({cells}) => [cells[0], cells[2], cells[3]].map((it) => it.textContent));
@@ -126,7 +122,6 @@ async def test_what_is_recorded_is_seen(page: Page) -> None:
 
 
 async def test_a_hub_that_records_nothing(browser: Browser, real_hub: RealHub) -> None:
-    """It says so, and how that is changed."""
     async with browser.reuse_tab(f"{real_hub.page_url}#/journal") as page:
         await wait_shown(page, "document.getElementById('journal-state')?.textContent.includes('hub run --journal')")
         assert await page.evaluate("return document.querySelector('.journal .figures').checkVisibility()") is False
@@ -293,7 +288,6 @@ async def test_an_export(page: Page, place: str) -> None:
 
 
 async def test_an_export_of_a_time(page: Page, place: str) -> None:
-    """Records before and behind it are left out."""
     await page.evaluate(CHOOSES + RECORD, topic=place + "a", values=[1, 2])
     await page.evaluate("document.getElementById('export-to').value = '2001-01-01T00:00'")
     await export(page, place)
@@ -351,7 +345,6 @@ async def test_numbers_that_a_browser_rounds(page: Page, recording_hub: RealHub,
 
 
 def posted(hub: RealHub, path: str, lines: str) -> tuple[int, bytes]:
-    """Publish lines of JSON over plain HTTP; return what is answered."""
     connection = HTTPConnection("127.0.0.1", hub.port)
     connection.request("POST", path, lines.encode(), {"Content-Type": "application/x-ndjson"})
     answer = connection.getresponse()
@@ -361,7 +354,6 @@ def posted(hub: RealHub, path: str, lines: str) -> tuple[int, bytes]:
 
 
 async def test_an_export_ends_with_the_view(page: Page, place: str) -> None:
-    """Whoever goes elsewhere keeps nothing of it."""
     await page.evaluate(CHOOSES + RECORD, topic=place + "a", values=["x"] * 10)
     await page.evaluate("globalThis.written = () => new Promise(() => {})")
     await export(page, place)
@@ -398,7 +390,6 @@ async def test_an_export_by_a_browser_without_a_choice_of_files(page: Page, plac
 
 
 async def test_who_may_not_read_exports_nothing(browser: Browser, telling_hub: ScriptedHub) -> None:
-    """It is not offered."""
     async with browser.open(f"{telling_hub.page_url}#/journal") as page:
         await wait_shown(page, "document.getElementById('journal-range')?.textContent.startsWith('100 ')")
         assert await page.evaluate("return document.getElementById('export-begin').checkVisibility()") is False

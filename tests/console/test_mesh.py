@@ -35,12 +35,10 @@ LOOK_FOR_THE_WAY = """
 
 
 def echo(request: ServiceRequest) -> Any:
-    """Answer with what was asked."""
     return request.value
 
 
 def hub_row(number: int, *linked: int, **fields: Any) -> dict[str, Any]:
-    """A hub, as the one with number 0 tells of it."""
     links = {f"{other:032x}": 1 for other in linked}
     usual = {"name": f"h{number}", "own": number == 0, "prefixes": 1, "lost": None, "zeeks": {}, "link": None}
     return {"hub": f"{number:032x}", "links": links} | usual | fields
@@ -48,7 +46,6 @@ def hub_row(number: int, *linked: int, **fields: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def telling_hub(hub: ScriptedHub) -> ScriptedHub:
-    """A hub that is linked with another one, and has nothing else to tell."""
     hub.answers["$hub/rights"] = RIGHTS | {"asks": ASKS}
     hub.answers |= {"$hub/names": [], "$hub/nodes": [], "$hub/services": [], "$hub/stores": []}
     hub.answers[GRAPH] = [hub_row(0, 1), hub_row(1, 0, link=LINK)]
@@ -57,7 +54,6 @@ def telling_hub(hub: ScriptedHub) -> ScriptedHub:
 
 @pytest.fixture(scope="module")
 def mesh() -> Iterator[tuple[RealHub, RealHub]]:
-    """Two hubs, the first of which has a store; the second one has dialled it."""
     with tempfile.TemporaryDirectory() as folder:  # its name is short enough for a socket in it
         between = f"unix://{folder}/hub.sock"
         flags = ("--listen", between, "--store", "last=:memory:", "--store-from", "last=/store/", "--name", "east")
@@ -66,7 +62,6 @@ def mesh() -> Iterator[tuple[RealHub, RealHub]]:
 
 
 async def cells(page: Page, rows: str, *columns: int) -> list[list[str]]:
-    """Some columns of a table."""
     found: list[list[str]] = await page.evaluate(
         """
         const lines = [...document.querySelectorAll(`#${rows} tr`)];
@@ -79,7 +74,6 @@ async def cells(page: Page, rows: str, *columns: int) -> list[list[str]]:
 
 
 async def places(page: Page) -> list[list[str]]:
-    """What is drawn, and where."""
     found: list[list[str]] = await page.evaluate("""
         const nodes = [...document.querySelectorAll(".mesh-picture g")];
         return nodes.map((node) => [node.querySelector("text").textContent, node.getAttribute("class"),
@@ -126,7 +120,6 @@ async def test_two_hubs(browser: Browser, mesh: tuple[RealHub, RealHub]) -> None
 
 
 async def test_a_hub_without_links(browser: Browser, real_hub: RealHub) -> None:
-    """It says so; there is nothing to be drawn."""
     async with browser.reuse_tab(f"{real_hub.page_url}#/mesh") as page:
         expected = "This hub is linked with no other one."
         await wait_shown(page, f"document.getElementById('mesh-state')?.textContent === {expected!r}")

@@ -15,7 +15,6 @@ from tests.console.seeing import number, publish, rows, text, wait_messages, wai
 
 @pytest.fixture
 def hub_page_url(real_hub: RealHub) -> str:
-    """Where the page of the hub under test is."""
     return real_hub.page_url
 
 
@@ -123,7 +122,6 @@ async def test_the_form_takes_plain_text(page: Page) -> None:
 
 
 async def test_an_idle_hub_keeps_its_hint(browser: Browser, hub_page_url: str) -> None:
-    """Without a prefix the hub's own messages are not shown."""
     async with browser.open(f"{hub_page_url}#/messages") as page:
         await wait_messages(page)
         await wait_shown(page, "!document.getElementById('empty-connected').hidden")
@@ -155,7 +153,6 @@ async def test_a_flood_is_counted_in_full_and_shown_in_part(page: Page) -> None:
 
 
 async def test_the_table_shows_the_busiest_topics(page: Page) -> None:
-    """The first twenty by count, in order; the rest is told as a sum."""
     await publish(page, *[(f"/t/{topic:02}", None) for topic in range(25) for _ in range(25 - topic)])
     await wait_shown(page, "document.getElementById('received').textContent === '325'")
     others = "and 15 messages of 5 other topics"
@@ -208,7 +205,6 @@ async def test_a_clicked_row_is_shown_in_full(page: Page) -> None:
 
 
 async def test_what_the_hub_dropped_is_shown(browser: Browser, hub: ScriptedHub) -> None:
-    """Losses are seen: their number, in the colour of an alarm."""
     async with browser.open(f"{hub.page_url}#/messages") as page:
         await wait_messages(page)
         await hub.send(type="dropped", count=40)

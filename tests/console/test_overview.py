@@ -35,7 +35,6 @@ SLOW: dict[str, Any] = {
 
 
 def history(*points: float | None, first: int = 100, step_s: int = 1) -> dict[str, Any]:
-    """What a hub has done: each figure the same."""
     figures = {name: list(points) for name in FIGURES}
     clock = {"now_s": 1_700_000_000.0, "clock_s": 200.0}
     return {"step_s": step_s, "points": 60, "first": first, "figures": figures} | clock
@@ -43,7 +42,6 @@ def history(*points: float | None, first: int = 100, step_s: int = 1) -> dict[st
 
 @pytest.fixture
 def telling_hub(hub: ScriptedHub) -> ScriptedHub:
-    """A hub that says how it does."""
     hub.answers |= {"$hub/state": SEVEN.fields(), "$hub/history": history(1, 2, 3), "$hub/who": []}
     return hub
 
@@ -58,7 +56,6 @@ async def page(browser: Browser, real_hub: RealHub) -> AsyncIterator[Page]:
 
 
 async def lines(page: Page) -> int:
-    """Return how many charts have something drawn in them."""
     return int(
         await page.evaluate("""
             const pixels = (it) => it.getContext("2d").getImageData(0, 0, it.width, it.height).data;
@@ -79,7 +76,6 @@ async def test_a_hub_says_how_it_does(page: Page) -> None:
 
 
 async def test_what_is_wrong_with_the_hub_is_listed(browser: Browser, telling_hub: ScriptedHub) -> None:
-    """Each alarm by itself, as text; without one there is no list."""
     telling_hub.answers["$hub/state"] = SEVEN._replace(troubles=("the journal cannot be written", "<b>x")).fields()
     async with browser.open(telling_hub.page_url) as page:
         await wait_shown(page, "document.querySelectorAll('#alarms li').length === 2")
@@ -113,7 +109,6 @@ async def test_a_chart_tells_value_and_time_under_the_pointer(browser: Browser, 
 
 
 def asked(hub: ScriptedHub) -> list[Any]:
-    """Return what was asked of the history."""
     requests = [one for one in hub.of_type("request") if one["topic"] == "$hub/history"]
     return [value for one in requests for value in one.get("values", [one.get("value")])]
 
@@ -134,7 +129,6 @@ async def test_who_is_slow_and_why(browser: Browser, telling_hub: ScriptedHub) -
 
 
 async def reasons(page: Page) -> list[list[str]]:
-    """Who is shown as slow, and why."""
     found: list[list[str]] = await page.evaluate("""
         return [...document.querySelectorAll("#slow li")].map((it) => [...it.children].map((part) => part.textContent));
     """)

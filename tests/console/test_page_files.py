@@ -57,7 +57,6 @@ def test_nothing_else_is_served(path: str) -> None:
 
 
 def test_pages_are_served_without_a_descriptor() -> None:
-    """A hub that can open nothing more has its pages."""
     with no_descriptor_left():
         assert page("/") is not None
 
@@ -84,7 +83,6 @@ def test_what_the_page_loads_is_one_script_and_one_style_sheet_with_hashes_in_th
 
 
 def test_what_is_vendored_has_its_licence() -> None:
-    """Whoever gets the code of somebody else gets the terms with it."""
     licence = page("/vendor/uplot/LICENSE.txt")
     assert licence is not None
     assert licence.body.startswith(b"The MIT License")

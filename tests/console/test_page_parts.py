@@ -15,7 +15,6 @@ PARTS = Path(__file__).parents[2] / "peers" / "console" / "static" / "parts"
 
 @pytest.fixture
 async def parts(node_start: list[str]) -> AsyncIterator[Node]:
-    """Node, with everything that these modules export."""
     async with start_node(node_start) as node:
         for name in ("sampler", "topic_counts", "fields", "kinds", "visible", "slowness"):
             await node.evaluate(
@@ -39,7 +38,6 @@ async def test_what_comes_at_once_is_taken_as_a_whole(parts: Node) -> None:
 
 
 async def test_a_thousand_rows_a_second_are_taken_in_the_long_run(parts: Node) -> None:
-    """However fast messages come."""
     taken = await parts.evaluate("""
         const sampler = new Sampler();
         const counts = [];
@@ -103,7 +101,6 @@ async def test_topics_are_counted_in_little_memory(parts: Node) -> None:
 
 
 async def fields(parts: Node, *values: Any) -> list[dict[str, Any]]:
-    """The fields of some values."""
     found: list[dict[str, Any]] = await parts.evaluate(
         "const fields = new Fields(); values.forEach((value) => fields.add(value)); return fields.list();",
         values=values,
@@ -112,7 +109,6 @@ async def fields(parts: Node, *values: Any) -> list[dict[str, Any]]:
 
 
 async def test_fields_of_values(parts: Node) -> None:
-    """Paths, kinds, in how many values, and between which numbers."""
     found = await fields(parts, {"a": {"b": 1}, "c": [2, 3.5], "e": []}, {"a": None, "c": [], "d": "10.0.0.1"}, 7)
     assert [(one["path"], one["kinds"], one.get("least"), one.get("most")) for one in found] == [
         ("", ["integer"], 7, 7),
@@ -144,7 +140,6 @@ async def test_hostile_values_have_few_fields(parts: Node) -> None:
 
 
 async def test_kinds(parts: Node) -> None:
-    """What JSON has, and what texts are often used for."""
     values = [
         None,
         True,

@@ -30,7 +30,6 @@ PLAIN = {"string": str, "number": (int, float), "boolean": bool}
 
 @pytest.fixture(scope="module")
 def hubs() -> Iterator[tuple[RealHub, RealHub]]:
-    """A hub with a journal and a store; another one has dialled it."""
     with tempfile.TemporaryDirectory() as folder:  # its name is short enough for a socket in it
         between = f"unix://{folder}/hub.sock"
         flags = ("--listen", between, "--store", "last=:memory:", "--journal", f"{folder}/journal")

@@ -11,7 +11,6 @@ from tests.console.seeing import text, wait_shown
 
 
 def setting(name: str, value: Any, source: str = "default", unit: str = "", *, live: bool = True) -> dict[str, Any]:
-    """A setting, as the hub tells it."""
     return {
         "setting": name,
         "value": value,
@@ -31,7 +30,6 @@ SETTINGS = [
 
 
 async def rows(page: Page) -> list[list[str]]:
-    """Return the cells of each row in the table."""
     found: list[list[str]] = await page.evaluate(
         "return [...document.getElementById('settings').rows].map(({cells}) => [...cells].map((it) => it.textContent))"
     )
@@ -74,7 +72,6 @@ async def test_who_may_not_ask(browser: Browser, hub: ScriptedHub) -> None:
 
 
 async def test_a_real_hub(browser: Browser, real_hub: RealHub) -> None:
-    """All of its settings, in as much room as a phone has."""
     async with browser.open(f"{real_hub.page_url}#/settings", width_px=390) as page:
         await wait_shown(page, "document.getElementById('settings')?.rows.length > 100")
         assert await page.evaluate("return document.documentElement.scrollWidth <= innerWidth")

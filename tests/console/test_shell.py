@@ -15,7 +15,6 @@ from tests.console.seeing import text, wait_connected, wait_messages, wait_shown
 
 
 async def entries(page: Page) -> list[str]:
-    """Return what the entries are called that there are."""
     shown: list[str] = await page.evaluate(
         "return [...document.querySelectorAll('#entries a')].map((it) => it.textContent)"
     )
@@ -24,13 +23,11 @@ async def entries(page: Page) -> list[str]:
 
 @pytest.fixture
 def admin_file(tmp_path: Path) -> AdminToken:
-    """The file of the admin's token of the hub below."""
     return AdminToken(str(tmp_path / "admin-token"))
 
 
 @pytest.fixture
 def guarded_hub(tmp_path: Path) -> Iterator[RealHub]:
-    """A hub that knows nobody but its admin."""
     with run_hub("--access-admin-token", str(tmp_path / "admin-token")) as hub:
         yield hub
 
@@ -95,14 +92,12 @@ async def page(browser: Browser, real_hub: RealHub) -> AsyncIterator[Page]:
 
 
 async def test_a_hub_without_users_asks_nobody(page: Page) -> None:
-    """Its page shows neither a form nor a name."""
     for name in ("sign-in", "sign", "strangers"):
         assert await page.evaluate("return document.getElementById(name).hidden", name=name) is True
     assert await text(page, "user") == ""
 
 
 async def test_both_colour_schemes_are_drawn(page: Page, tmp_path: Path) -> None:
-    """The page follows the reader's preference."""
     colours = []
     for scheme in ("light", "dark"):
         await page.prefer(scheme)
@@ -175,7 +170,6 @@ async def test_what_one_may_not_see_is_not_offered(browser: Browser, hub: Script
 
 
 async def test_somebody_who_may_see_nothing(browser: Browser, hub: ScriptedHub) -> None:
-    """He is told, and there are no entries."""
     hub.answers["$hub/rights"] = RIGHTS | {"user": "mal", "admin": False, "may": [], "asks": [], "hears": []}
     async with browser.open(hub.page_url) as page:
         told = "There is nothing that mal may see at this hub."
@@ -233,7 +227,6 @@ async def test_every_width_has_room(browser: Browser, hub: ScriptedHub, width: i
 
 
 async def test_hostile_names_of_hub_and_user(browser: Browser, hub: ScriptedHub) -> None:
-    """They stand there as they were written."""
     markup = "<img src=x onerror='globalThis.broken = true'>\u202e\u05d0"
     hub.name = markup
     async with browser.open(hub.page_url) as page:

@@ -16,13 +16,11 @@ NAMES = "[...document.querySelectorAll('#topic-tree .node')].map((node) => node.
 
 
 async def names(page: Page) -> list[str]:
-    """What the rows of the tree are called, in their order."""
     shown: list[str] = await page.evaluate(f"return {NAMES}")
     return shown
 
 
 async def wait_names(page: Page, *expected: str) -> None:
-    """Wait until the tree has these rows, in this order."""
     await page.evaluate(
         f"while (JSON.stringify({NAMES}) !== JSON.stringify(expected)) await new Promise(requestAnimationFrame);",
         expected=list(expected),
@@ -31,7 +29,6 @@ async def wait_names(page: Page, *expected: str) -> None:
 
 @pytest.fixture
 def counting_hub() -> Iterator[RealHub]:
-    """A hub of the test alone, so that its topics are known."""
     with run_hub() as hub:
         yield hub
 
@@ -46,7 +43,6 @@ async def page(browser: Browser, counting_hub: RealHub) -> AsyncIterator[Page]:
 
 
 async def go(page: Page, fragment: str) -> None:
-    """Go to a place."""
     await page.evaluate("location.hash = fragment", fragment=fragment)
 
 

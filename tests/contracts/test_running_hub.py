@@ -230,7 +230,6 @@ JSON = {
     "hub users": [],
     "hub who": [],
     "hub context ls": [],
-    "hub context show": ["here"],
 }
 """Commands with `--json`, and their arguments."""
 
@@ -308,7 +307,7 @@ CODES: dict[str, int] = {
     "journal verify FOLDER/damaged": 3,
     "journal stat FOLDER/none": 1,
     "token revoke FOLDER --access-tokens FOLDER/none": 1,
-    "context show none": 2,
+    "context rm none": 2,
     "completion bash": 0,
     "completion none": 2,
 }

@@ -44,7 +44,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 @pytest.fixture(scope="module")
 def tools(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """What pyproject.toml says that a build needs."""
     folder = tmp_path_factory.mktemp("tools")
     required = tomllib.loads((PROJECT / "pyproject.toml").read_text())["build-system"]["requires"]
     subprocess.run(
@@ -62,7 +61,6 @@ def source(tmp_path: Path, pure: Built) -> Path:
 
 
 def copied(folder: Path) -> Path:
-    """Copy the project into a folder of this one, as a clone has it."""
     source = folder / "source"
     source.mkdir()
     ignored = shutil.ignore_patterns("*.so", "__pycache__", "*.c")
@@ -76,33 +74,27 @@ def copied(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder for PATH without any compiler."""
     return path_without_compiler(tmp_path_factory.mktemp("path"))
 
 
 def path_without_compiler(folder: Path) -> Path:
-    """Fill a folder with what a build needs beside a compiler."""
     for name in NEEDED:
         (folder / name).symlink_to(shutil.which(name) or name)
     return folder
 
 
 class Built(NamedTuple):
-    """A build that has ended."""
-
     source: Path
     done: subprocess.CompletedProcess[str]
 
 
 @pytest.fixture(scope="module")
 def pure(tmp_path_factory: pytest.TempPathFactory, tools: Path, path: Path) -> Built:
-    """What is built without a compiler; nothing in it is changed."""
     source = copied(tmp_path_factory.mktemp("pure"))
     return Built(source, build(source, tools, path))
 
 
 def build(source: Path, tools: Path, path: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Build a wheel into `source/dist`, as `pip install .` does."""
     inherited = {name: value for name, value in os.environ.items() if name not in {"CC", "CFLAGS", "TOPICHUB_TWINS"}}
     return subprocess.run(
         [sys.executable, "-m", "pip", "wheel", ".", "--verbose", "--no-deps", "--no-build-isolation", "-w", "dist"],
@@ -116,25 +108,21 @@ def build(source: Path, tools: Path, path: str | Path, **variables: str) -> subp
 
 
 def names_in(source: Path) -> list[str]:
-    """What the one wheel holds."""
     (wheel,) = (source / "dist").glob("*.whl")
     with zipfile.ZipFile(wheel) as opened:
         return opened.namelist()
 
 
 def twins_in(names: list[str]) -> set[str]:
-    """The compiled twins among them."""
     return {name.partition(".")[0].replace("/", ".") for name in names if name.endswith(".so")}
 
 
 def told(built: subprocess.CompletedProcess[str]) -> list[str]:
-    """What the build says of missing twins."""
     return [line.strip() for line in built.stdout.splitlines() if "topichub: not compiled" in line]
 
 
 @pytest.fixture
 def no_headers(tmp_path: Path, source: Path, tools: Path) -> Built:
-    """The same with a compiler that finds no headers of Python."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
         pytest.skip("there is no C compiler here")
@@ -198,5 +186,4 @@ def test_links_in_what_an_index_shows_lead_somewhere(pure: Built) -> None:
 
 
 def test_whoever_needs_the_twins_can_have_the_build_fail(source: Path, tools: Path, path: Path) -> None:
-    """The image and CI must not be slow without anybody noticing."""
     assert build(source, tools, path, TOPICHUB_TWINS="required").returncode != 0

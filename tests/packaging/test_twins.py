@@ -12,14 +12,12 @@ PROJECT = Path(__file__).parents[2]
 
 
 def test_all_sources_of_twins_are_listed() -> None:
-    """What setup.py builds is what `hub.twins` looks for."""
     found = (source for package in ("hub", "peers") for source in (PROJECT / package).rglob("*.pyx"))
     sources = (source.relative_to(PROJECT).with_suffix("") for source in found)
     assert sorted(".".join(source.parts) for source in sources) == sorted(twins.TWINS)
 
 
 def test_a_missing_twin_is_told_with_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line; none where all are there."""
     monkeypatch.setattr(twins, "find_spec", lambda name: None if name == "hub._runs" else object())
     assert twins.missing() == ("hub._runs",)
     assert twins.remark().startswith("not compiled: hub._runs; pure Python serves")

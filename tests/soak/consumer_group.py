@@ -25,8 +25,6 @@ from tests.faults.group import Group
 
 
 class Part(NamedTuple):
-    """What is done to one hub."""
-
     messages: int
     workers: int
     client_kills: int
@@ -35,7 +33,6 @@ class Part(NamedTuple):
 
 
 def main() -> int:
-    """Run as the command line says."""
     parser = argparse.ArgumentParser(description="Kill members of a consumer group, and its hub, many times.")
     parser.add_argument("--messages", type=int, default=1_000_000)
     parser.add_argument("--clients", type=int, default=50, help="members that are killed")
@@ -51,7 +48,6 @@ def main() -> int:
 
 
 def run(console: Console, part: Part, seed: int) -> bool:
-    """Run one part; return whether all was as promised."""
     with tempfile.TemporaryDirectory(prefix="consumer-group-") as folder:
         began_s = time.perf_counter()
         group = Group(Path(folder), part.messages, Random(seed), part.workers)  # noqa: S311 -- to be repeated

@@ -38,8 +38,6 @@ def _tear(path: Path, random: Random) -> str:
 
 
 class _Way(NamedTuple):
-    """How copies are hurt."""
-
     name: str
     hurt: Hurt
     of: str = "left"
@@ -58,7 +56,6 @@ _WAYS = [
 
 
 def _try(way: _Way, sample: Sample, times: int, random: Random, failures: list[str]) -> Counter[Found]:
-    """Hurt so many copies in one way; count what became of them."""
     name, hurt, _ = way
     found: Counter[Found] = Counter()
     for _ in track(range(times), name, console=Console(stderr=True), transient=True):
@@ -72,7 +69,6 @@ def _try(way: _Way, sample: Sample, times: int, random: Random, failures: list[s
 
 
 def main() -> int:
-    """Run as the command line says."""
     parser = argparse.ArgumentParser(description="Hurt copies of a journal, many times, and read what is left.")
     parser.add_argument("--times", type=int, default=300, help="of each way")
     parser.add_argument("--seed", type=int, default=1)

@@ -32,7 +32,6 @@ _KINDS: dict[str, type[GrowingDisk | FillableDisk | LimitedFiles]] = {
 
 
 async def _once(kind: type[GrowingDisk | FillableDisk | LimitedFiles]) -> Shortage:
-    """Go through it on a new disk."""
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="journal-full-")))
         disk: ScarceDisk
@@ -62,7 +61,6 @@ def _cells(name: str, times: int) -> tuple[list[str], bool]:
 
 
 def main() -> int:
-    """Run as the command line says."""
     parser = argparse.ArgumentParser(description="Let a journal run out of room and give it some again, many times.")
     parser.add_argument("--times", type=int, default=5, help="of each kind")
     chosen = parser.parse_args()

@@ -50,7 +50,6 @@ class _Row:
         self._confirmed = self._again = self._batches = 0
 
     async def run(self, kills: int, seed: int) -> None:
-        """Kill so many hubs."""
         with tempfile.TemporaryDirectory(prefix="journal-kills-") as folder:
             random = Random(f"{self.name} {seed}")  # noqa: S311 -- to be repeated
             lives = Lives(Path(folder) / "journal", self._sync, random, writes=self._writes)
@@ -65,11 +64,9 @@ class _Row:
 
     @property
     def slowest_s(self) -> float:
-        """The longest that opening has taken."""
         return max((life.opened_s for life in self._lives), default=0.0)
 
     def cells(self) -> Iterator[str]:
-        """What the table shows."""
         lives = self._lives
         opened = [1000 * life.opened_s for life in lives if life.opened_s]
         yield self.name
@@ -84,14 +81,12 @@ class _Row:
 
 
 async def _bare_start_s() -> float:
-    """How long a hub takes to come up on a journal that is not there yet."""
     with tempfile.TemporaryDirectory() as folder:
         async with running_hub(Path(folder) / "journal") as hub:
             return hub.up_s
 
 
 def main() -> int:
-    """Run as the command line says."""
     parser = argparse.ArgumentParser(description="Kill a hub with a journal under load, many times.")
     parser.add_argument("--kills", type=int, default=50, help="of each kind")
     parser.add_argument("--seed", type=int, default=1)

@@ -26,7 +26,6 @@ from tests.mesh_simulation.truth import BrokenPromiseError, Counts
 
 
 def main() -> int:
-    """Run them; return the exit code."""
     parser = argparse.ArgumentParser(description="Random histories of large meshes.")
     parser.add_argument("--histories", type=int, default=200)
     parser.add_argument("--hubs", type=int, default=100)

@@ -63,15 +63,12 @@ class Job:
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended by itself."""
         return self._process.poll() is None
 
     def wait(self) -> int:
-        """Wait for its end."""
         return self._process.wait(PATIENCE_S)
 
     def kill(self) -> int:
-        """Kill all processes of the session; return how many these were."""
         killed: set[int] = set()
         while fresh := set(_session(self._process.pid)) - killed:
             for pid in fresh:
@@ -140,8 +137,6 @@ def _filled_hub(folder: Path, messages: int, topics: int = 4) -> Iterator[HubWit
 
 
 class Query(NamedTuple):
-    """What can be killed and goes on when it is started again."""
-
     command: list[str]
     checkpoint: Path
     look: Callable[[], str]
@@ -151,7 +146,6 @@ class Query(NamedTuple):
 
 
 def _run(query: Query, kills: int, source: random.Random, say: Say) -> None:
-    """Start and kill it, so often."""
     for number in range(kills):
         job = Job(query.command)
         begun = _wait_batch(job, query.checkpoint)
@@ -182,7 +176,6 @@ def _wait_batch(job: Job, checkpoint: Path) -> int:
 
 
 def _last(log: Path) -> int:
-    """Return the highest number in one of Spark's logs; -1 if there is none."""
     return max((int(path.name) for path in log.glob("[0-9]*")), default=-1)
 
 
@@ -196,12 +189,10 @@ def _archived(archive: Path) -> list[int]:
 
 
 def _copied(hub: HubWithJournal) -> list[int]:
-    """Return the numbers under /copy."""
     return [value["number"] for _, value in hub.records("/copy")]
 
 
 def main() -> None:
-    """Kill the jobs as often as is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=10, help="of each job")
     parser.add_argument("--messages", type=int, default=200_000)

@@ -24,7 +24,6 @@ from tests.faults.store_kills import StoreKills
 
 
 def main() -> int:
-    """Run as the command line says."""
     parser = argparse.ArgumentParser(description="Kill a hub that has a store, many times.")
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)

@@ -57,7 +57,6 @@ def _examined(sample: TierSample, hurt: Path, failure: Path) -> str:
 
 
 def _try(way: Way, sample: TierSample, times: int, random: Random, failures: list[str]) -> Counter[str]:
-    """Hurt so many files in one way; count what became of them."""
     found: Counter[str] = Counter()
     failure = sample.path.parent / "failure"
     for _ in track(range(times), way.name, console=Console(stderr=True), transient=True):
@@ -71,7 +70,6 @@ def _try(way: Way, sample: TierSample, times: int, random: Random, failures: lis
 
 
 def main() -> int:
-    """Run as the command line says."""
     parser = argparse.ArgumentParser(description="Hurt files of a tier, and read what is left.")
     parser.add_argument("--times", type=int, default=40, help="of each way")
     parser.add_argument("--seed", type=int, default=1)

@@ -33,7 +33,6 @@ _KINDS = ("folder", "disk", "bucket")
 
 
 async def _run(kind: str, folder: Path, kills: int, random: Random, done: list[TieredLife]) -> TieredLives:
-    """Live so many lives; then look at everything."""
     async with tier_of(kind, folder, random) as tier:
         lives = TieredLives(folder, tier, random)
         for number in track(range(kills), f"a journal, its tier: {kind}", console=Console(stderr=True), transient=True):
@@ -66,7 +65,6 @@ def _row(kind: str, kills: int, seed: int) -> tuple[list[str], str]:
 
 
 def main() -> int:
-    """Run as the command line says."""
     parser = argparse.ArgumentParser(description="Kill a hub whose journal has a tier, and spoil the tier, many times.")
     parser.add_argument("--kills", type=int, default=12, help="of each kind of tier")
     parser.add_argument("--seed", type=int, default=1)

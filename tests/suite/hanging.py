@@ -36,7 +36,6 @@ class Hanging:
 
     @pytest.hookimpl(wrapper=True, optionalhook=True)
     def pytest_timeout_set_timer(self, item: pytest.Item, settings: Any) -> Generator[None, object, object]:
-        """Begin to wait for a test."""
         until_s = max(settings.timeout - _AHEAD_S, settings.timeout / 2)
         self._settings = settings
         self._timer = threading.Timer(until_s, self._tell, [item.nodeid])
@@ -46,7 +45,6 @@ class Hanging:
 
     @pytest.hookimpl(wrapper=True, optionalhook=True)
     def pytest_timeout_cancel_timer(self) -> Generator[None, object, object]:
-        """It is over, or has failed."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer.join()
@@ -55,7 +53,6 @@ class Hanging:
 
     @pytest.hookimpl(trylast=True)
     def pytest_exception_interact(self, node: pytest.Item | pytest.Collector) -> None:
-        """Give a test that has failed its time once more, for what follows."""
         settings, config = self._settings, node.config
         if isinstance(node, pytest.Item) and settings and not (settings.func_only or config.getoption("usepdb")):
             config.hook.pytest_timeout_set_timer(item=node, settings=settings)

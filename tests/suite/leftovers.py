@@ -37,8 +37,6 @@ _LOOK_S = 0.05
 
 
 class Leftovers:
-    """A plugin of pytest's; each process of the run has one."""
-
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._workers: set[int] = set()
@@ -52,12 +50,10 @@ class Leftovers:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodeready(self, node: WorkerController) -> None:
-        """Know a worker, which execnet waits for."""
         self._workers.add(_pid(node))
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: WorkerController, error: object) -> None:
-        """Hear what a worker has found, or kill what a lost worker was running."""
         if error is None:
             self._found += getattr(node, "workeroutput", {}).get("leftovers", [])
         else:
@@ -65,7 +61,6 @@ class Leftovers:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Look at what is still running; fixtures of the session are over by now."""
         resource_tracker._resource_tracker._stop()  # type: ignore[attr-defined]  # it would end with this process
         left = self._left()
         until_s = time.monotonic() + _GRACE_S
@@ -82,7 +77,6 @@ class Leftovers:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Name what was left."""
         if self._found:
             terminalreporter.section("processes left behind, and killed", red=True)
             for line in self._found:

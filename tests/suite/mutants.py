@@ -71,7 +71,6 @@ class Mutant(NamedTuple):
 
 
 def mutants_of(path: str, source: str) -> list[Mutant]:
-    """Return all mutants of a file, in the order of their places."""
     starts = [0]
     for row in source.encode().splitlines(keepends=True):
         starts.append(starts[-1] + len(row))
@@ -114,7 +113,6 @@ def _is_stub(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> boo
 
 
 def _below(node: ast.AST, function: str) -> Iterator[Change]:
-    """Yield the changes of a statement or expression, and of what it holds."""
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
         yield from _changes(node, f"{function}.{node.name}")
         return
@@ -144,7 +142,6 @@ def _is_left_alone(node: ast.AST) -> bool:
 
 
 def _new_forms(node: ast.AST) -> Iterator[tuple[str, ast.expr | ast.stmt]]:  # noqa: C901 -- a table
-    """Yield what may stand in the place of a node."""
     changed: Any = copy.copy(node)
     match node:
         case ast.Compare(ops=[op, *_]) if type(op) in FLIPPED:
@@ -201,7 +198,6 @@ def planted(folder: Path) -> list[Mutant]:
 
 
 def change(mutant: Mutant) -> None:
-    """Put a mutant into the copy of the code."""
     path = TREE / mutant.path
     if mutant.kind == "planted":
         apart = {"GIT_CEILING_DIRECTORIES": str(BUILD), "GIT_DIR": str(BUILD / "none")}
@@ -272,8 +268,6 @@ def measure(folders: list[str], timeout_s: float) -> None:
 
 
 class Cover:
-    """The tests that run a line, the fastest first."""
-
     def __init__(self) -> None:
         files = sorted(MAP.glob("*.json"))
         self._times: dict[str, float] = {}
@@ -357,7 +351,6 @@ def _in_child(
 
 
 def judge(mutant: Mutant, tests: list[str], timeout_s: float) -> dict[str, Any]:
-    """Run the tests on a mutant, and say what has become of it."""
     begun_s = time.monotonic()
     path, failed = TREE / mutant.path, BUILD / "failed"
     sound = path.read_bytes()

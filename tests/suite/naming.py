@@ -8,14 +8,11 @@ __all__ = ["Naming"]
 
 
 class Naming:
-    """A plugin of pytest's, for the process that has the terminal."""
-
     def __init__(self, reporter: pytest.TerminalReporter) -> None:
         self._reporter = reporter
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Write the name of a test that has failed, and the first line of why."""
         if report.failed and self._reporter.verbosity <= 0:
             when = f" ({report.when})" if report.when in ("setup", "teardown") else ""
             self._reporter.write_line("")

@@ -56,5 +56,4 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ScopeScheduling:
-    """Share the tests out."""
     return ScopeScheduling(config, log)

@@ -26,8 +26,6 @@ _BETWEEN_LOOKS_S = 0.01
 
 @dataclass(frozen=True)
 class Process:
-    """A process, as it was when it was found."""
-
     pid: int
     command: str
     test: str
@@ -36,12 +34,10 @@ class Process:
     """The worker of pytest-xdist it belongs to; empty if its environment names none."""
 
     def __str__(self) -> str:
-        """Name it for a report."""
         return f"process {self.pid}, started by {self.test or 'an unknown test'}: {self.command}"
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of all orphans below it."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
@@ -66,7 +62,6 @@ def below(pid: int) -> list[Process]:
 
 
 def kill(processes: list[Process]) -> None:
-    """Kill processes; those that have ended by now are passed over."""
     for process in processes:
         with suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGKILL)
@@ -79,7 +74,6 @@ def reap(pid: int) -> None:
 
 
 def is_zombie(pid: int) -> bool:
-    """Whether a process has ended and is not reaped yet; not so if it is gone."""
     try:
         return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0] == b"Z"
     except OSError:

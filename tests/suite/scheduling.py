@@ -107,7 +107,6 @@ class ScopeScheduling(LoadScopeScheduling):
         return lost
 
     def _reschedule(self, node: WorkerController) -> None:
-        """Give a worker its next units, or tell it that there are none."""
         if node.shutting_down or node not in self.registered_collections:
             return
         while self.workqueue and self._pending_of(self.assigned_work[node]) <= _AHEAD_TESTS:
@@ -136,5 +135,4 @@ class ScopeScheduling(LoadScopeScheduling):
 
 
 def _rank(scope: str) -> int:
-    """Where a unit stands in `_LONG`; behind it if it is none of these."""
     return next((rank for rank, start in enumerate(_LONG) if scope.startswith(start)), len(_LONG))

@@ -33,13 +33,10 @@ def environment() -> dict[str, str]:
 
 @dataclass(frozen=True)
 class SmallRun:
-    """What a run has said."""
-
     code: int
     said: str
 
     def count(self, outcome: str) -> int:
-        """How many tests ended so, by the last line."""
         found = re.search(rf"(\d+) {outcome}", self.said.splitlines()[-1])
         return int(found[1]) if found else 0
 

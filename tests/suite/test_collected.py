@@ -8,7 +8,6 @@ import pytest
 
 
 def test_the_garbage_collector_does_not_walk_over_it(request: pytest.FixtureRequest) -> None:
-    """Nor over what it holds, such as this test."""
     walked = {id(one) for one in gc.get_objects()}
     assert not {id(one) for one in request.session.items} & walked
     assert request.node in request.session.items

@@ -10,7 +10,6 @@ from tests.suite.rewriting import files_of, rewrite_share
 
 
 def kept(folder: Path) -> set[str]:
-    """The names of the files that have been rewritten."""
     return {file.name.partition(".")[0] for file in folder.rglob("*.pyc")}
 
 
@@ -35,7 +34,6 @@ def test_shares(folder: Path, pytestconfig: pytest.Config) -> None:
 
 
 def test_what_was_asked_for(folder: Path) -> None:
-    """Folders, files and tests, each file once."""
     assert [
         file.name for file in files_of(["test_c.py::test_one", "test_a.py", str(folder / "test_c.py")], folder)
     ] == [

@@ -24,7 +24,6 @@ def test_leaves(): subprocess.Popen([sys.executable, "-c", "import time; time.sl
 
 
 def is_there(pid: int) -> bool:
-    """Whether a process of this id exists, be it a zombie."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -49,7 +48,6 @@ def test_a_worker_that_is_lost_behind_its_last_file(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_is_lost_before_it_gets_its_tests(tmp_path: Path) -> None:
-    """Others run them; none of them counts as what it was running."""
     loses = """
 import os, signal
 from xdist.workermanage import WorkerController
@@ -66,14 +64,12 @@ WorkerController.send_runtest_some = send_to_living
 
 
 def test_too_many_lost_workers_end_the_run(tmp_path: Path) -> None:
-    """The rest is not run, and the summary says so."""
     done = run(tmp_path, {f"test_{number}.py": LOST for number in range(8)}, "--max-worker-restart=2")
     assert done.code != 0
     assert "maximum crashed workers reached: 2" in done.said
 
 
 def test_a_test_that_hangs(tmp_path: Path) -> None:
-    """Its time is limited, it is named, and the others run."""
     done = run(
         tmp_path,
         {"test_0.py": HANGS, "test_1.py": SEVERAL, "test_2.py": SEVERAL},
@@ -139,7 +135,6 @@ def test_leaves(): Program("run", "--listen", "tcp://127.0.0.1:0")
 
 
 def test_a_process_that_is_left_without_workers(tmp_path: Path) -> None:
-    """A run in one process sees it, too."""
     done = run(tmp_path, {"test_0.py": LEAVES}, "--numprocesses=0")
     assert done.code == 1
     assert "started by test_0.py::test_leaves" in done.said
@@ -166,7 +161,6 @@ def test_sees_that_it_is_gone():
 
 
 def test_a_run_that_is_terminated(tmp_path: Path) -> None:
-    """SIGTERM ends it in order: workers and what they run are gone."""
     pids = tmp_path / "pids"
     os.mkfifo(pids)
     waits = f"""

@@ -13,19 +13,15 @@ PROJECT = Path(__file__).parents[2]
 
 
 class Worker:
-    """Keeps what it is sent, and runs nothing."""
-
     def __init__(self, name: str) -> None:
         self.gateway = SimpleNamespace(id=name)
         self.shutting_down = False
         self.sent: list[int] = []
 
     def send_runtest_some(self, indices: list[int]) -> None:
-        """Take tests."""
         self.sent += indices
 
     def shutdown(self) -> None:
-        """Hear that no more will come."""
         self.shutting_down = True
 
 
@@ -50,7 +46,6 @@ def shares(workers: int, *tests: str) -> list[list[str]]:
 
 
 def test_a_file_stays_in_one_worker() -> None:
-    """Files with many tests begin first."""
     few = ["tests/hub/test_few.py::test_0"]
     many = [f"tests/hub/test_many.py::test_{number}" for number in range(5)]
     some = [f"tests/hub/test_some.py::test_{number}" for number in range(4)]
@@ -70,7 +65,6 @@ def test_two_workers_have_a_session_of_spark() -> None:
 
 
 def test_what_takes_long_begins_first() -> None:
-    """Though other files have more tests."""
     many = [f"tests/hub/test_many.py::test_{number}" for number in range(9)]
     long = [f"tests/packaging/test_build.py::test_{number}" for number in range(3)]
     session = [f"tests/spark/test_route.py::test_{number}" for number in range(3)]

@@ -101,7 +101,6 @@ def _arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    """Measure as the arguments say; return the exit code."""
     given = _arguments()
     raise_descriptor_limit()
     base = Plan(pin=not given.no_pin, hub_flags=tuple(given.hub_flag))

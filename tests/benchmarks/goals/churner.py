@@ -31,8 +31,6 @@ _LAYOUT = Layout("/churn/", 1, 16, 1)
 
 
 class Churned(msgspec.Struct):
-    """What the client has done."""
-
     requests: int = 0
     confirmed: int = 0
     elapsed_s: float = 0.0
@@ -40,7 +38,6 @@ class Churned(msgspec.Struct):
 
 @contextmanager
 def churning(url: str, pairs_per_s: float) -> Iterator[Churned]:
-    """Churn beside the block; what was done is known behind it."""
     churned = Churned()
     command = [sys.executable, "-m", "tests.benchmarks.goals.churner", url, str(pairs_per_s)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=child_environment())
@@ -56,8 +53,6 @@ def churning(url: str, pairs_per_s: float) -> Iterator[Churned]:
 
 
 class _Churner:
-    """The client that churns."""
-
     def __init__(self, line: Line, pairs_per_s: float) -> None:
         self._line = line
         self._pairs_per_s = pairs_per_s
@@ -87,11 +82,9 @@ class _Churner:
         return Churned(self._requests, self._confirmed, elapsed_s)
 
     def _wait_s(self) -> float:
-        """Return how long it is until the next pair is due."""
         return max(0.0, self._began_s + (self._pairs + 1) / self._pairs_per_s - time.monotonic())
 
     def _send(self) -> None:
-        """Send what is due: a subscription, and the end of an older one."""
         due = int((time.monotonic() - self._began_s) * self._pairs_per_s)
         requests = []
         while self._pairs < due:
@@ -109,12 +102,10 @@ class _Churner:
         return encode_subscription(kind, [prefix], self._requests)
 
     def _read(self) -> None:
-        """Count confirmations."""
         self._confirmed += sum(control.word == "confirmed" for control in self._line.listen())
 
 
 def main() -> None:
-    """Churn as the arguments say."""
     line = dial(sys.argv[1], _LAYOUT, "bench churner")
     line.socket.settimeout(None)
     print("churning", flush=True)  # noqa: T201 -- a line that the benchmark waits for

@@ -17,8 +17,6 @@ TOO_SLOW = "the machine is too busy"
 
 
 class Scope(NamedTuple):
-    """What all goals have in common."""
-
     base: Plan
     """It says the CPUs and the flags of the hub."""
     repeat: int
@@ -28,16 +26,13 @@ class Scope(NamedTuple):
     tell: Told
 
     def plan(self, **fields: Any) -> Plan:
-        """Return the base with other fields."""
         return msgspec.structs.replace(self.base, **fields)
 
     def scaled(self, count: float, least: int = 1) -> int:
-        """Return a number of messages or connections at this scale."""
         return max(least, round(count * self.scale))
 
 
 def faults(runs: list[Measurement]) -> list[str]:
-    """Return what went wrong in streams that should be lossless and in order."""
     return [
         f"{run.delivered:,} of {run.expected:,} delivered, {run.lost:,} lost ({run.told:,} told), "
         f"{run.out_of_order:,} out of order"
@@ -47,8 +42,6 @@ def faults(runs: list[Measurement]) -> list[str]:
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """One of the goals."""
-
     name: str
     goal: float
     unit: str
@@ -62,18 +55,15 @@ class Figure(msgspec.Struct, frozen=True):
 
     @property
     def measured(self) -> float:
-        """The median; not a number if it could not be measured."""
         return statistics.median(self.values) if self.values else math.nan
 
     @property
     def reached(self) -> bool:
-        """Whether the median is as good as the goal, and nothing else is wrong."""
         good = self.measured >= self.goal if self.at_least else self.measured <= self.goal
         return good and not self.faults
 
 
 def figures_report(environment: Environment, plan: Plan, figures: list[Figure], remarks: list[str]) -> Report:
-    """Return what was measured, with a verdict on each figure."""
     rows = []
     for figure in figures:
         goal = f"{'≥' if figure.at_least else '≤'} {_shown(figure.goal)}"
@@ -92,7 +82,6 @@ def figures_report(environment: Environment, plan: Plan, figures: list[Figure], 
 
 
 def _shown(value: float) -> str:
-    """Write a number with the three digits that matter."""
     if math.isnan(value):
         return "-"
     magnitude = abs(value)

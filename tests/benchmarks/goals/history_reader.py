@@ -28,7 +28,6 @@ async def _read(url: str) -> int:
 
 
 def main() -> None:
-    """Read as the arguments say."""
     print(asyncio.run(_read(sys.argv[1])))  # noqa: T201 -- the answer
 
 

@@ -45,7 +45,6 @@ _QUANTILES = 100
 
 
 def live(scope: Scope, goal_percent: float) -> list[Figure]:
-    """Measure 1 → 1 at full speed, with the journal and without."""
     name = "1 → 1 while all is recorded"
     plan = scope.plan(messages=scope.scaled(_LIVE_MESSAGES), size=_SIZE_BYTES, wish=_WIDE, pin=False)
     ratios, rates, flaws = [], [], []
@@ -172,13 +171,11 @@ def _recording(plan: Plan) -> Plan:
 
 
 def _filling(scope: Scope, messages: int) -> Plan:
-    """Return a plan of batches, all of which are recorded."""
     plan = scope.plan(messages=scope.scaled(messages, _VALUES), size=_SIZE_BYTES, batch=_VALUES, wish=_WIDE, pin=False)
     return _recording(plan)
 
 
 async def _settle(url: str) -> float:
-    """Wait until everything is committed; return the seconds that took."""
     began_s = time.perf_counter()
     async with connect(url) as client:
         await client.publish_confirmed(_TOPIC, None)
@@ -186,7 +183,6 @@ async def _settle(url: str) -> float:
 
 
 async def _confirm(url: str, messages: int) -> list[float]:
-    """Publish at a steady rate; return how long each confirmation took, ms."""
     waits_ms: list[float] = []
     value = b"x" * (_SIZE_BYTES - 2)
 
@@ -230,7 +226,6 @@ def _confirm_frames(url: str, frames: int) -> list[float]:
 
 
 async def _read_columns(url: str) -> float:
-    """Read everything once; return messages/s."""
     began_s = time.perf_counter()
     async with connect(url) as client:
         messages = sum([block.count async for block in client.read().blocks()])
@@ -238,7 +233,6 @@ async def _read_columns(url: str) -> float:
 
 
 async def _read_records(url: str) -> float:
-    """Read everything once, an object for each record; return messages/s."""
     began_s = time.perf_counter()
     messages = 0
     async with connect(url) as client:
@@ -248,7 +242,6 @@ async def _read_records(url: str) -> float:
 
 
 async def _read_stream(url: str, messages: int) -> float:
-    """Read so many messages of a stream, a batch at a time; return messages/s."""
     began_s = time.perf_counter()
     left = messages
     async with connect(url) as client, client.subscribe("/", from_offset=0) as stream:

@@ -41,7 +41,6 @@ class _Crowd:
         self._prefixes = 0
 
     def populate(self, count: int) -> None:
-        """Have so many clients, by connecting more or closing some."""
         while len(self._lines) > count:
             self._lines.pop().close()
         while len(self._lines) < count:
@@ -56,7 +55,6 @@ class _Crowd:
                 line.subscribe([f"/idle/zeek/{number % 50:02}/10.{number >> 8}.{number & 255}/" for number in numbers])
 
     def memory_bytes(self) -> int:
-        """Return the resident memory of the hub, once it has nothing to do."""
         self._hub.wait_quiet()
         return self._hub.usage().memory_bytes
 
@@ -76,7 +74,6 @@ def _crowd(scope: Scope, transport: Transport, *flags: str) -> Iterator[_Crowd]:
 
 
 def connections(scope: Scope, transport: Transport, goal_kib: float) -> list[Figure]:
-    """Measure idle connections that subscribe to one prefix each."""
     count = scope.scaled(_CONNECTIONS, 10)
     kind = "WebSocket connection" if transport == "ws" else "TCP client"
     name = f"idle {kind} with one subscription, of {count:,}"
@@ -92,7 +89,6 @@ def connections(scope: Scope, transport: Transport, goal_kib: float) -> list[Fig
 
 
 def subscriptions(scope: Scope, goal_bytes: float) -> list[Figure]:
-    """Measure many different prefixes of a few clients."""
     each = scope.scaled(_PREFIXES / _SUBSCRIBERS)
     name = f"subscription, of {each * _SUBSCRIBERS:,} different ones of {_SUBSCRIBERS} clients"
     values = []

@@ -22,7 +22,6 @@ _LOOK_S = 0.05
 
 @contextmanager
 def peer_hubs(url: str, count: int) -> Iterator[None]:
-    """Have so many beside the block."""
     if not count:
         yield
         return

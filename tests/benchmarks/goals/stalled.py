@@ -38,15 +38,11 @@ _QUIET_S = 1.0
 
 
 class Gap(msgspec.Struct, frozen=True):
-    """Messages that a reader did not get."""
-
     first: int
     messages: int
 
 
 class Account(msgspec.Struct):
-    """What one reader got."""
-
     received: int = 0
     lost: int = 0
     told: int = 0
@@ -58,8 +54,6 @@ class Account(msgspec.Struct):
 
 
 class _Reader:
-    """One connection, and its account."""
-
     def __init__(self, line: Line, first: int, step: int) -> None:
         self.line = line
         self.account = Account()
@@ -67,7 +61,6 @@ class _Reader:
         self._step = step
 
     def read(self) -> bool:
-        """Read once and account for it; return False when the connection is over."""
         line, account = self.line, self.account
         data = b""
         with suppress(ConnectionError):
@@ -91,7 +84,6 @@ class _Reader:
         return bool(data)
 
     def end(self, sent: int) -> Account:
-        """Return the account; what has not come by now is lost."""
         if self._next < sent:
             self._lose(-(-(sent - self._next) // self._step))
         return self.account
@@ -112,16 +104,12 @@ class _Reader:
 
 
 class StalledReaders:
-    """All of them; see `stalled_readers`."""
-
     def __init__(self, stage: Stage, readers: list[_Reader]) -> None:
         self._stage = stage
         self._readers = readers
         self._said_s = time.monotonic()
 
     def watched(self, watch: Watch) -> Watch:
-        """Return what gives signs of life whenever it is called as `watch`."""
-
         def call(done: int, total: int) -> None:
             watch(done, total)
             if time.monotonic() - self._said_s > _SIGN_OF_LIFE_S:
@@ -192,7 +180,6 @@ subscriber that is disconnected is read again before the hub gives it up (2 s)."
 
 
 def stalled(scope: Scope, overflow: Overflow, goal_percent: float) -> list[Figure]:
-    """Measure what it costs that 10 of 100 stop reading, and what those get."""
     name = f"10 of 100 stalled, {overflow.value}"
     rates, capacities, flaws = [], [], []
     for number in range(scope.repeat):
@@ -211,7 +198,6 @@ def stalled(scope: Scope, overflow: Overflow, goal_percent: float) -> list[Figur
 
 
 def _accounts(scope: Scope, overflow: Overflow, name: str) -> Figure:
-    """Measure how many of the stalled ones got exactly what they should."""
     wrong = [
         account_faults(account, overflow, _sent(scope), _QUEUE_MESSAGES)
         for _ in range(scope.repeat)
@@ -246,7 +232,6 @@ def _rate(scope: Scope, overflow: Overflow, name: str, *, stalling: bool) -> Mea
 
 
 def _account(scope: Scope, overflow: Overflow, name: str) -> list[Account]:
-    """Let some overflow, then read everything they have."""
     plan = scope.plan(messages=_sent(scope), size=_SIZE_BYTES, warmup=0)
     with Stage(plan) as stage, stalled_readers(stage, scope.scaled(_STALLED), _wish(overflow)) as readers:
         stage.measure(watch=readers.watched(scope.tell(name)))

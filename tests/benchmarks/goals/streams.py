@@ -27,7 +27,6 @@ class Bystanders:
         self._lines: list[Line] = []
 
     def populate(self, count: int) -> None:
-        """Have so many, by connecting more or closing some."""
         while len(self._lines) > count:
             line = self._lines.pop()
             self._poll.unregister(line.fileno())
@@ -40,14 +39,11 @@ class Bystanders:
             self._poll.register(line.fileno(), select.EPOLLIN)
 
     def answer(self) -> None:
-        """Take what the hub has said, and answer its pings, without waiting."""
         if self._poll.poll(0):
             for line in self._lines:
                 line.listen()
 
     def watched(self, watch: Watch) -> Watch:
-        """Return what has them answer whenever it is called as `watch`."""
-
         def call(done: int, total: int) -> None:
             watch(done, total)
             self.answer()
@@ -69,7 +65,6 @@ _WIDE = QueueWish(messages=65_536)
 
 
 def streams(scope: Scope, topics: int, goal_us: float) -> list[Figure]:
-    """Measure 1 → 1, each message its own frame."""
     plan = scope.plan(messages=scope.scaled(_MESSAGES), size=_SIZE_BYTES, topics=topics, wish=_WIDE)
     turns = "one topic" if topics == 1 else f"{topics:,} topics in turn"
     name = f"1 → 1, {_SIZE_BYTES} bytes, each its own frame, {turns}"
@@ -79,7 +74,6 @@ def streams(scope: Scope, topics: int, goal_us: float) -> list[Figure]:
 
 
 def batches(scope: Scope, values: int, goal_us: float) -> list[Figure]:
-    """Measure 1 → 1, several values in a frame."""
     plan = scope.plan(messages=scope.scaled(_BATCHED_MESSAGES), size=_SIZE_BYTES, batch=values, wish=_WIDE)
     name = f"1 → 1, {_SIZE_BYTES} bytes, {values} values in a frame"
     with Stage(plan) as stage:
@@ -101,7 +95,6 @@ def _cpu_figure(name: str, goal_us: float, runs: list[Measurement]) -> Figure:
 
 
 def fan_out(scope: Scope, burst: int, goal_us: float) -> list[Figure]:
-    """Measure 1 → 100 over WebSocket at 1,000 messages/s."""
     subscribers = scope.scaled(100, 2)
     plan = scope.plan(
         messages=scope.scaled(1000 * _FAN_OUT_SECONDS, burst),
@@ -129,7 +122,6 @@ def fan_out(scope: Scope, burst: int, goal_us: float) -> list[Figure]:
 
 
 def idle(scope: Scope, goal_percent: float) -> list[Figure]:
-    """Measure a steady stream beside 1,000 subscribers and 20 peer hubs."""
     subscribers, peers = scope.scaled(1000), scope.scaled(20)
     rate = 20_000
     plan = scope.plan(messages=1, rate=rate, size=_SIZE_BYTES)

@@ -12,6 +12,5 @@ __all__ = ["run"]
 
 
 def run(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    """Run `hub` with some arguments to its end."""
     done = run_program(*arguments, stdin=b"", timeout_s=PATIENCE_S, cwd=folder, env=environment(**variables))
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())

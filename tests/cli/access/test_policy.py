@@ -26,7 +26,6 @@ alice = ["sensor"]
 
 @pytest.fixture
 def policy(tmp_path: Path) -> Policy:
-    """A policy."""
     (tmp_path / "policy.toml").write_text(POLICY)
     return read_policy_file(str(tmp_path / "policy.toml"))
 
@@ -54,7 +53,6 @@ def test_verdicts(action: Action, topic: str, allowed: bool, told: str, policy: 
 
 
 def test_roles_that_a_token_vouches_for(policy: Policy) -> None:
-    """They count beside those of the policy."""
     assert verdict(policy, "alice", ("reader",), DEEDS["subscribe"], "").allowed
     assert "roles of eve: none" in verdict(policy, "eve", (), DEEDS["subscribe"], "").text
 
@@ -74,7 +72,6 @@ def test_whose_policy_it_is(tmp_path: Path) -> None:
 
 
 def test_verdicts_for_programs(tmp_path: Path) -> None:
-    """With --json they are objects; the exit code is the same."""
     words = ("policy", "test", "alice", "publish", "/zeek", "--json")
     refused = run(tmp_path, *words)
     told = json.loads(refused.stdout)
@@ -85,14 +82,12 @@ def test_verdicts_for_programs(tmp_path: Path) -> None:
 
 
 def test_limits_that_are_set(tmp_path: Path) -> None:
-    """They stand beneath what is said."""
     (tmp_path / "policy.toml").write_text(POLICY + "[limits.roles.sensor]\nmessages_per_s = 5000\n")
     words = ("policy", "test", "alice", "publish", "/zeek", "--policy", "policy.toml")
     assert run(tmp_path, *words).stdout.splitlines()[1:] == ["  limit: messages_per_s 5,000"]
 
 
 def test_of_a_hub_that_runs(running_hub: RunningHub, tmp_path: Path) -> None:
-    """It is asked what its policy says."""
     (tmp_path / "policy.toml").write_text(POLICY)
     url = ("--url", running_hub.tcp)
     asked = run(tmp_path, "policy", "test", "alice", "publish", "/x", "--running", *url)

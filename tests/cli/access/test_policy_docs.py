@@ -32,13 +32,11 @@ def test_each_command_says_what_stands_there(line: str, said: str, tmp_path: Pat
 
 
 def test_there_are_examples() -> None:
-    """They are found in the page."""
     assert len(DIALOGUES) == 8
     assert {said.partition(":")[0] for _, said in DIALOGUES} >= {"allowed", "refused"}
 
 
 def test_every_action_is_described() -> None:
-    """The page's table has each key of a role."""
     keys = set(re.findall(r"`(\w+)`", TEXT.partition("## What a role may do")[2].partition("Each is a list")[0]))
     assert {action.value for action in Action} - {"bring", "take"} <= keys
     assert "link = { bring, take }" in TEXT

@@ -45,7 +45,6 @@ def test_the_life_of_a_token(tmp_path: Path) -> None:
 
 
 def test_tokens_that_are_over(tmp_path: Path) -> None:
-    """The table says so."""
     run(tmp_path, "token", "new", "alice", "--role", "member", "--expires", "1s", **SET)
     file = tmp_path / "tokens"
     old = json.loads(file.read_text().splitlines()[-1]) | {"ends": "2020-01-01T00:00:00Z"}
@@ -54,7 +53,6 @@ def test_tokens_that_are_over(tmp_path: Path) -> None:
 
 
 def test_mistakes(tmp_path: Path) -> None:
-    """One line each; nothing is made."""
     (tmp_path / "policy.toml").write_text("[users]\nalice = []\n")
     policy = {"HUB_ACCESS_POLICY": "policy.toml"}
     for arguments, variables, code, told in (
@@ -80,7 +78,6 @@ def test_mistakes(tmp_path: Path) -> None:
 
 
 def test_a_file_that_others_may_read(tmp_path: Path) -> None:
-    """The line has the command that mends it."""
     (tmp_path / "tokens").touch(0o644)
     (tmp_path / "tokens").chmod(0o644)
     ended = run(tmp_path, "token", "new", "alice", "--role", "member", **SET)
@@ -94,7 +91,6 @@ def test_a_file_that_others_may_read(tmp_path: Path) -> None:
     [("1s", 1), ("90s", 90), ("15m", 900), ("12h", 43_200), ("30d", 2_592_000), ("4w", 2_419_200)],
 )
 def test_spans(text: str, expected: int) -> None:
-    """A number and a unit."""
     assert span_of("--expires", text) == timedelta(seconds=expected)
 
 
@@ -102,6 +98,5 @@ def test_spans(text: str, expected: int) -> None:
     "text", ["", "30", "d", "0d", "-1d", "1.5h", "30D", "1y", "30d ", "1e3s", "36526d", "9" * 9 + "w"]
 )
 def test_what_is_no_span(text: str) -> None:
-    """Nothing is guessed."""
     with pytest.raises(FlagError):
         span_of("--expires", text)

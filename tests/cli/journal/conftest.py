@@ -11,13 +11,11 @@ from tests.cli.journal.journals import AT_US, commit, fill, opened
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where a journal may be made."""
     return tmp_path / "journal"
 
 
 @pytest.fixture
 def full(path: Path) -> Path:
-    """A journal of five full blocks and a small one."""
     store = opened(path)
     fill(store, 5)
     commit(store, ("/end", "last"), at_us=AT_US + 60_000_000)

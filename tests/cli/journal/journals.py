@@ -22,18 +22,15 @@ FULL_RECORDS = 8_192
 
 
 def opened(path: Path, retention: Retention = ALL, *, segment_bytes: int = 1 << 30) -> Store:
-    """A journal, open for writing."""
     return Store(str(path), full_sync=False, retention=retention, segmenting=Segmenting(segment_bytes, 1 << 60))
 
 
 def commit(store: Store, *messages: tuple[str, Any], at_us: int = AT_US, writes: Sequence[Write] = ()) -> None:
-    """Record some messages."""
     store.add([(at_us, b"".join(Batch.of(topic, [value]).frames for topic, value in messages))])
     store.commit(writes, now_us=at_us)
 
 
 def fill(store: Store, blocks: int) -> None:
-    """Record full blocks, a second apart: numbers under three topics."""
     for _ in range(blocks):
         first = store.next
         numbers = range(first, first + FULL_RECORDS)
@@ -43,14 +40,12 @@ def fill(store: Store, blocks: int) -> None:
 
 
 def run(*arguments: str | Path, code: int = 0) -> str:
-    """Run a command that complains of nothing; return what it says."""
     result = hub("journal", *map(str, arguments))
     assert (result.returncode, result.stderr) == (code, b""), (result.returncode, result.stderr, result.stdout)
     return result.stdout.decode()
 
 
 def lines(*arguments: str | Path) -> list[Any]:
-    """The same, as the JSON objects that it prints."""
     return [json.loads(line) for line in run(*arguments).splitlines()]
 
 
@@ -65,5 +60,4 @@ def complaint(*arguments: str | Path, code: int = 1) -> str:
 
 
 def cells(text: str) -> list[list[str]]:
-    """The rows of tables, cut where two blanks stand."""
     return [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in text.splitlines()]

@@ -20,7 +20,6 @@ ALL = range(40961)
 
 
 def told(*arguments: str | Path, code: int = 3) -> tuple[list[str], list[str]]:
-    """Run a command; return the lines of its output, and what it complains of."""
     result = hub("journal", *map(str, arguments))
     assert result.returncode == code, result.stderr
     complaints = result.stderr.decode().splitlines()
@@ -30,12 +29,10 @@ def told(*arguments: str | Path, code: int = 3) -> tuple[list[str], list[str]]:
 
 
 def exported(rows: list[str]) -> list[int]:
-    """The offsets of lines."""
     return [json.loads(row)["offset"] for row in rows]
 
 
 def without(*gaps: tuple[int, int]) -> list[int]:
-    """All offsets but those of some ranges."""
     return [offset for offset in ALL if not any(first <= offset < following for first, following in gaps)]
 
 
@@ -59,11 +56,7 @@ def test_a_damaged_journal(full: Path, what: str, damaged: tuple[int, int], caus
     rows, complaints = told("ls", full, "--topics", "--json")
     assert sum(json.loads(row)["messages"] for row in rows) == len(without(damaged))
     assert complaints == [line]
-    ((row,), complaints) = told("stat", full, "--topics", "--json")
-    found = json.loads(row)
-    assert (found["first"], found["next"]) == (0, 40961)
-    assert found["topics"] == (3 if first == 40960 else 4)
-    assert complaints == [line]
+    assert len(rows) == (3 if first == 40960 else 4)
 
 
 @pytest.mark.parametrize(("what", "damaged", "cause"), EDGES)
@@ -120,7 +113,6 @@ def test_several_damages(full: Path, tmp_path: Path) -> None:
 
 
 def test_sound_journals_are_exported_alike(full: Path) -> None:
-    """--skip-damaged changes nothing where nothing is damaged."""
     assert run("export", full, "--skip-damaged") == run("export", full)
 
 

@@ -14,7 +14,7 @@ import msgpack
 import msgspec
 import pytest
 
-from hub.frame import BROKER_FLAGS, FLAG_BATCH, KIND_MESSAGES, encode_frame, iterate_frames
+from hub.frame import BROKER_FLAGS, KIND_MESSAGES, encode_frame
 from peers.journal.store import Retention
 from peers.values.conversion import json_of
 from tests.cli.journal.journals import (
@@ -30,7 +30,6 @@ from tests.cli.programs import HUB, PATIENCE_S, PROJECT, environment, hub, on_te
 
 
 def test_export_as_json(full: Path) -> None:
-    """Each record is a line, in order, with the time in UTC and µs."""
     rows = lines("export", full)
     assert [row["offset"] for row in rows] == [*range(40961)]
     assert rows[0] == {"offset": 0, "time": "2023-11-14T22:13:20.000000Z", "topic": "/t/0", "value": 0}
@@ -55,20 +54,7 @@ def test_export_as_json(full: Path) -> None:
     ],
 )
 def test_export_of_a_range(full: Path, flags: list[str], expected: list[int]) -> None:
-    """From an offset or a time to another, and only some topics."""
     assert [row["offset"] for row in lines("export", full, *flags)] == expected
-
-
-def test_export_raw_can_be_published_again(full: Path, tmp_path: Path) -> None:
-    """Frames, joined to batches; recorded again they give the same records."""
-    result = hub("journal", "export", str(full), "--format", "raw", "--start", "100", "--prefix", "/t/2")
-    assert {frame.flags for frame in iterate_frames(result.stdout)} == {FLAG_BATCH}
-    again = opened(tmp_path / "again")
-    again.add([(AT_US, result.stdout)])
-    again.commit(now_us=AT_US)
-    again.close()
-    values = [row["value"] for row in lines("export", full, "--start", "100", "--prefix", "/t/2")]
-    assert [row["value"] for row in lines("export", tmp_path / "again")] == values
 
 
 def test_export_to_a_file(full: Path, tmp_path: Path) -> None:
@@ -101,12 +87,10 @@ VALUES: list[Any] = [
 
 
 def packed(value: Any) -> bytes:
-    """A value as msgpack."""
     return msgspec.msgpack.encode(value) if isinstance(value, msgspec.msgpack.Ext) else bytes(msgpack.packb(value))
 
 
 def single(topic: str, body: bytes, flags: int = 0) -> bytes:
-    """A frame with one value, whatever it is."""
     return encode_frame(KIND_MESSAGES, body, key=topic.encode(), flags=flags)
 
 
@@ -214,7 +198,6 @@ def _exporting(path: Path) -> subprocess.Popen[bytes]:
 
 
 def test_ctrl_c_ends_behind_a_whole_line(full: Path) -> None:
-    """The line that is being written is finished; exit code 130."""
     process = _exporting(full)
     assert process.stdout is not None
     begun = os.read(process.stdout.fileno(), 1)
@@ -228,7 +211,6 @@ def test_ctrl_c_ends_behind_a_whole_line(full: Path) -> None:
 
 
 def test_a_reader_that_goes_away_ends_it_quietly(full: Path) -> None:
-    """`| head` is no error to talk about."""
     process = _exporting(full)
     assert process.stdout is not None
     assert process.stderr is not None
@@ -240,7 +222,6 @@ def test_a_reader_that_goes_away_ends_it_quietly(full: Path) -> None:
 
 
 def test_export_on_a_terminal(path: Path) -> None:
-    """No bar, and nothing that a publisher has sent steers it."""
     store = opened(path)
     commit(store, ("/a", "\x7f\u202e"))
     store.close()
@@ -248,9 +229,6 @@ def test_export_on_a_terminal(path: Path) -> None:
     shown = screen(terminal)
     assert process.wait(PATIENCE_S) == 0
     assert shown.strip().endswith('"value":"\\u007f\\u202e"}')
-    process, terminal = on_terminal("journal", "export", str(path), "--format", "raw", url="")
-    assert "nothing for a terminal" in plain(screen(terminal))
-    assert process.wait(PATIENCE_S) == 2
 
 
 def test_a_bar_shows_how_far_it_is(full: Path, tmp_path: Path) -> None:
@@ -287,7 +265,6 @@ def test_mistakes_of_export_are_one_line(full: Path, flags: list[str], code: int
 
 
 def test_deleted_offsets_are_a_mistake(full: Path) -> None:
-    """What is no longer there is not passed over in silence."""
     store = opened(full, Retention(bytes=1, age_us=1 << 60))
     commit(store, ("/late", 1))
     commit(store, ("/late", 2))
@@ -298,7 +275,6 @@ def test_deleted_offsets_are_a_mistake(full: Path) -> None:
 
 
 def test_export_of_an_empty_journal(path: Path) -> None:
-    """Nothing comes of it, and no offset is in it."""
     opened(path).close()
     assert lines("export", path) == []
     assert "--start 1: the journal is empty" in complaint("export", path, "--start", "1")

@@ -33,13 +33,11 @@ def test_ls_shows_blocks_the_newest_last(full: Path) -> None:
 
 
 def test_ls_limit_takes_the_newest_and_tells_of_the_others(full: Path) -> None:
-    """Those that are left out are counted."""
     said = run("ls", full, "--limit", "2")
     assert [row[0] for row in cells(said)] == ["first offset", "32768", "40960", "and 4 older blocks, see --limit"]
 
 
 def test_ls_for_programs(full: Path) -> None:
-    """One object a line; all of them unless there is a limit."""
     rows = lines("ls", full, "--json")
     assert [row["first"] for row in rows] == [*range(0, 40961, 8192)]
     with_bytes = {row.pop("bytes") > 0 for row in rows}
@@ -83,7 +81,6 @@ def test_ls_topics_counts_what_each_has(full: Path) -> None:
 
 
 def test_ls_of_an_empty_journal(path: Path) -> None:
-    """Heads and no rows; for programs, nothing."""
     opened(path).close()
     assert len(cells(run("ls", path))) == 1
     assert lines("ls", path, "--json") == []
@@ -91,11 +88,10 @@ def test_ls_of_an_empty_journal(path: Path) -> None:
 
 
 def test_stat(full: Path) -> None:
-    """Id, extent, sizes and times, and with --topics how many there are."""
     view = View(str(full))
     journal_id = view.id.hex()
     view.close()
-    (found,) = lines("stat", full, "--topics", "--json")
+    (found,) = lines("stat", full, "--json")
     size = sum(file.stat().st_size for file in full.iterdir())
     assert found.pop("file_bytes") == size
     assert found.pop("block_bytes") > 40_961 * 16, "as they are before they are compressed"
@@ -114,7 +110,6 @@ def test_stat(full: Path) -> None:
         "oldest": "2023-11-14T22:13:20.000000Z",
         "newest": "2023-11-14T22:14:20.000000Z",
         "writes": [],
-        "topics": 4,
     }
     rows = cells(run("stat", full))
     assert rows[:3] == [["unit", "figure"], ["journal", "id", journal_id], ["first", "offset", "0"]]
@@ -133,16 +128,14 @@ def test_stat_while_it_is_written(path: Path) -> None:
 
 
 def test_stat_of_an_empty_journal(path: Path) -> None:
-    """It says that there are no records."""
     opened(path).close()
-    (found,) = lines("stat", path, "--topics", "--json")
-    assert (found["first"], found["next"], found["oldest"], found["topics"]) == (0, 0, None, 0)
+    (found,) = lines("stat", path, "--json")
+    assert (found["first"], found["next"], found["oldest"]) == (0, 0, None)
     assert ["oldest record", "UTC", "none"] in cells(run("stat", path))
 
 
 @pytest.mark.parametrize("flag", [["--limit", "0"], ["--topics", "--limit", "-3"]])
 def test_mistakes_of_ls_are_one_line(full: Path, flag: list[str]) -> None:
-    """Exit code 2 and one line that names the cause."""
     assert "give 1 or more" in complaint("ls", full, *flag, code=2)
 
 

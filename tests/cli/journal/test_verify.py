@@ -13,7 +13,6 @@ from tests.journal.files import damaged_by, flip, segments
 
 
 def test_verify_of_sound_journals(full: Path, tmp_path: Path) -> None:
-    """One line: how much there is, and where. An empty one is sound."""
     assert run("verify", full) == "sound: 40,961 records in 6 blocks, offsets 0 to 40960\n"
     empty = tmp_path / "empty"
     opened(empty).close()
@@ -71,7 +70,6 @@ def test_verify_for_programs(full: Path) -> None:
 
 
 def several(path: Path) -> Path:
-    """A journal of five segments, a block each."""
     store = opened(path, segment_bytes=1)
     fill(store, 5)
     store.close()
@@ -79,7 +77,6 @@ def several(path: Path) -> Path:
 
 
 def test_verify_finds_a_segment_that_is_missing(path: Path) -> None:
-    """And how far."""
     Path(segment_path(str(several(path)), FULL_RECORDS)).unlink()
     assert damage_and_readable(path) == (
         [["8192 to 16383", "8,192", "missing: no block has them"]],
