@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 from peers.cli.texts import examples
 from peers.connections.zeek_cluster.far_end import need_curve
 from peers.users.curve_keys import write_public, write_secret
-from peers.zeek.zmtp.curve.z85 import encode_key
+from peers.zeek.zmtp.z85 import encode_key
 
 
 def new(
@@ -19,7 +19,7 @@ def new(
 ) -> None:
     """Make a pair of keys: NAME.key has the secret one, NAME.pub the public one, which is written to stdout, too."""
     need_curve()
-    from peers.zeek.zmtp.curve.handshake import KeyPair  # noqa: PLC0415 -- it needs PyNaCl
+    from peers.zeek.zmtp.curve import KeyPair  # noqa: PLC0415 -- it needs PyNaCl
 
     pair = KeyPair.new()
     secret, public = Path(f"{name}.key"), Path(f"{name}.pub")

@@ -32,7 +32,7 @@ from peers.users.access import Proof
 from peers.users.files import read_file
 from peers.users.identity import Identity
 from peers.wire.token import TOKEN_LIMIT_BYTES
-from peers.zeek.zmtp.curve.z85 import encode_key
+from peers.zeek.zmtp.z85 import encode_key
 
 _CREDENTIALS = Struct("3i")
 """SO_PEERCRED: process, user, group."""

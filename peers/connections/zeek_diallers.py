@@ -33,7 +33,7 @@ from peers.node.node import Node
 from peers.transport.backoff import Backoff
 from peers.transport.endpoints import Endpoint, Scheme
 from peers.zeek.broker.messages import BrokerCode
-from peers.zeek.zmtp.handshake import Mechanism
+from peers.zeek.zmtp.session import Mechanism
 
 _REDUNDANT = f"(Broker code {int(BrokerCode.REDUNDANT_CONNECTION)},"
 

@@ -28,7 +28,7 @@ from peers.journal.tiering import TierStatistics
 from peers.node.node import Node
 from peers.users.access import Reason, Tested
 from peers.users.identity import How
-from peers.zeek.zmtp.handshake import Fault
+from peers.zeek.zmtp.session import Fault
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 

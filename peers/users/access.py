@@ -42,7 +42,7 @@ from peers.transport.endpoints import host_of
 from peers.users.identity import How, Identity
 from peers.users.tokens import SCHEME
 from peers.users.users import Users
-from peers.zeek.zmtp.curve.z85 import decode_key
+from peers.zeek.zmtp.z85 import decode_key
 
 FIRST_S = 0.1
 """How long the answer to a first failure waits, s: a hundred times what the slowest way to recognise somebody takes."""

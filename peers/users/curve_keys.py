@@ -1,6 +1,6 @@
 """CURVE keys on the disk: this hub's secret ones, the public ones of nodes that may connect, and those of brokers.
 
-A file has one key a line, in Z85 as libzmq and Zeek write keys (`peers.zeek.zmtp.curve.z85`). What stands behind a key,
+A file has one key a line, in Z85 as libzmq and Zeek write keys (`peers.zeek.zmtp.z85`). What stands behind a key,
 and lines that are empty or begin with `#`, as no key does, are for people.
 
 Invariants: a secret key is readable for nobody but its owner, not for a moment; no error repeats one.
@@ -20,7 +20,7 @@ from hub.settings.config import ConfigError
 from hub.settings.sections import ZeekSettings
 from peers.users.files import read_file
 from peers.users.token_file import check_private
-from peers.zeek.zmtp.curve.z85 import decode_key, encode_key
+from peers.zeek.zmtp.z85 import decode_key, encode_key
 
 _LARGEST_FILE_BYTES: Final = 16 * 1024 * 1024
 """A quarter of a million keys."""

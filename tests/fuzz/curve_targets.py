@@ -12,10 +12,9 @@ from typing import Any, Final
 from nacl.bindings import crypto_box_afternm
 
 from peers.wire.scanner import NEED_DATA
-from peers.zeek.zmtp.curve.handshake import INITIATE_NONCE, NUMBER, READY_NONCE, CurveClient, CurveServer, KeyPair
+from peers.zeek.zmtp.curve import INITIATE_NONCE, NUMBER, READY_NONCE, CurveClient, CurveServer, KeyPair
 from peers.zeek.zmtp.frames import Command, Message, encode_command
-from peers.zeek.zmtp.handshake import Greeting, encode_properties
-from peers.zeek.zmtp.session import Ready, Session, SocketType
+from peers.zeek.zmtp.session import Greeting, Ready, Session, SocketType, encode_properties
 from tests.fuzz.target import Target
 
 __all__ = ["CURVE_TARGETS"]

@@ -12,9 +12,8 @@ from peers.wire.scanner import NEED_DATA
 from peers.zeek.broker.writing import UNREAD_BYTES
 from peers.zeek.zmtp.events import SERIALIZERS, EventSession, EventWriter, to_json
 from peers.zeek.zmtp.frames import Command, encode_command, encode_message
-from peers.zeek.zmtp.handshake import Greeting, encode_properties
 from peers.zeek.zmtp.logs import LogBatch, LogBatchError
-from peers.zeek.zmtp.session import Session, SocketType
+from peers.zeek.zmtp.session import Greeting, Session, SocketType, encode_properties
 from tests.fuzz.target import Target
 from tests.zeek.zmtp.recordings import TO_BROKER, wire
 from tests.zeek.zmtp.test_log_batch import recorded

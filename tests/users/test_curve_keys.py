@@ -14,7 +14,7 @@ from peers.users.access import Access
 from peers.users.curve_keys import read_clients, read_public, read_secret, write_public, write_secret
 from peers.users.identity import Identity
 from peers.users.users import read_users
-from peers.zeek.zmtp.curve.z85 import encode_key
+from peers.zeek.zmtp.z85 import encode_key
 
 KEYS = [bytes((number,)) * 32 for number in (7, 255, 200)]
 

@@ -27,7 +27,7 @@ from peers.node.node import Node
 from peers.values.forms import Form
 from peers.zeek.zmtp.discovery import NODE_ID
 from peers.zeek.zmtp.events import HUB_ID, JSON, EventWriter
-from peers.zeek.zmtp.handshake import Mechanism
+from peers.zeek.zmtp.session import Mechanism
 
 S = TypeVar("S", bound=Hashable)
 

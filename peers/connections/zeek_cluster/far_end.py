@@ -30,8 +30,7 @@ from peers.connections.connection import Connection
 from peers.connections.door import enter_zeek, refuse_zeek, rights_of
 from peers.node.node import Node
 from peers.users.curve_keys import read_public, read_secret
-from peers.zeek.zmtp.handshake import NULL, Fault, Mechanism
-from peers.zeek.zmtp.session import Ended, Session
+from peers.zeek.zmtp.session import NULL, Ended, Fault, Mechanism, Session
 
 
 def need_curve() -> None:
@@ -80,7 +79,7 @@ def _null() -> Mechanism:
 
 def _server(secret: bytes, allows: Callable[[bytes], bool]) -> Callable[[], Mechanism]:
     need_curve()
-    from peers.zeek.zmtp.curve.handshake import CurveServer, KeyPair  # noqa: PLC0415 -- as above
+    from peers.zeek.zmtp.curve import CurveServer, KeyPair  # noqa: PLC0415 -- as above
 
     keys = KeyPair.of_secret(secret)
     return lambda: CurveServer(keys, allows)
@@ -88,7 +87,7 @@ def _server(secret: bytes, allows: Callable[[bytes], bool]) -> Callable[[], Mech
 
 def _client(secret: bytes, server: bytes) -> Callable[[], Mechanism]:
     need_curve()
-    from peers.zeek.zmtp.curve.handshake import CurveClient, KeyPair  # noqa: PLC0415 -- as above
+    from peers.zeek.zmtp.curve import CurveClient, KeyPair  # noqa: PLC0415 -- as above
 
     keys = KeyPair.of_secret(secret)
     return lambda: CurveClient(keys, server)

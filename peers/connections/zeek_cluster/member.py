@@ -30,7 +30,7 @@ from peers.connections.zeek_cluster.far_end import NO_CURVE
 from peers.node.node import Node
 from peers.zeek.zmtp.discovery import LOOK_S, NODE_ID, Discovery, Down, Odd, Say, Up
 from peers.zeek.zmtp.events import BINARY
-from peers.zeek.zmtp.handshake import Mechanism
+from peers.zeek.zmtp.session import Mechanism
 
 if TYPE_CHECKING:
     from peers.connections.zeek_cluster.sockets import Publisher, Subscriber

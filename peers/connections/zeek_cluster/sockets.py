@@ -32,11 +32,11 @@ from peers.connections.zeek_cluster.far_end import NO_CURVE, PROOF_COST, Complai
 from peers.node.node import Node
 from peers.zeek.zmtp.discovery import NODE_ID
 from peers.zeek.zmtp.events import Addressed, EventSession, NoEvent
-from peers.zeek.zmtp.handshake import Mechanism
 from peers.zeek.zmtp.logs import LogSession
 from peers.zeek.zmtp.session import (
     Ended,
     Event,
+    Mechanism,
     Proving,
     Ready,
     Refused,

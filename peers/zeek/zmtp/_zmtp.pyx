@@ -1,5 +1,5 @@
 # cython: language_level=3, wraparound=False, boundscheck=False, cdivision=True
-"""The compiled twin of `peers.zeek.zmtp.event_scan` and `peers.zeek.zmtp.log_records`, which say what they do.
+"""The compiled twins of functions of `peers.zeek.zmtp.events`, `logs` and `curve`, which say what they do.
 
 Both pass the same tests. This one is built where a C compiler is there, and whoever needs them chooses it at import.
 

@@ -7,10 +7,9 @@ Cluster::hello(name, id) from B         ─▶ B is up
 the end of B's subscription             ─▶ B is down: there is no other goodbye
 ```
 
-Nothing is said before this node's own subscription has come back: then the broker has told it to all. While the
-connection to the broker is gone, nodes keep what they know, as libzmq does; a node that is not there again in time when
-it is back is down (`look`, called every `LOOK_S`). Owner: one cluster. `changes` are to be taken after every call.
-Source: section 4 of the notes on Zeek's backend, and recordings.
+Nothing is said before this node's own subscription has come back: then the broker has sent it to all. While the
+connection to the broker is gone, nodes keep what they know, as libzmq does; a node that is not there again in time
+afterwards is down (`look`). The owner takes `changes` after every call. Source: recordings, and Zeek's backend.
 """
 
 from __future__ import annotations
@@ -21,21 +20,17 @@ from peers.values.event import Event, NoEventError
 from peers.values.layout import InvalidDataError
 
 NODE_ID: Final = b"zeek.cluster.nodeid."
-"""What the topics begin with by which nodes find each other: the id follows, and a dot."""
+"""Beginning of the topics by which nodes find each other: the id follows, and a dot."""
 
-NODES_LIMIT: Final = 10_000
-"""Most nodes that are kept; Zeek's largest clusters have some hundreds."""
-
+NODES_LIMIT: Final = 10_000  # Zeek's largest clusters have some hundreds
 GREETING: Final = "Cluster::Backend::ZeroMQ::hello"
-"""What a node says first to another one: its name and its id."""
 
 LOOK_S: Final = 10.0
-"""How long it is waited for the other half of a greeting, and for nodes to be there again, seconds, and up to twice as
-long: Zeek's `hello_expiration`."""
+"""Timeout for the other half of a greeting, and for nodes to be there again; up to twice as long: Zeek's
+`hello_expiration`."""
 
 _ANSWER: Final = "Cluster::hello"
-_SHOWN_LIMIT: Final = 256
-"""Longest name, and longest id, characters."""
+_SHOWN_LIMIT: Final = 256  # characters of a name, and of an id
 _NEVER: Final = -1
 _LOOKS: Final = 2
 
@@ -63,7 +58,7 @@ class Down(NamedTuple):
 
 
 class Odd(NamedTuple):
-    """Something that whoever has set up the cluster wants to know, in one line."""
+    """A line for the operator of the cluster."""
 
     reason: str
 
@@ -72,38 +67,24 @@ Change = Say | Up | Down | Odd
 
 
 class _Node:
-    """Another one."""
-
     __slots__ = ("greeted_in", "has_greeted", "is_answered", "is_there", "is_up", "looks", "name", "was_up")
 
     def __init__(self) -> None:
         self.name = ""
-        # Whether it has subscribed to its own topic, as far as that was told since the connection is there.
-        self.is_there = False
-        # Whether it has said its greeting.
+        self.is_there = False  # it has subscribed to its own topic since the connection is there
         self.has_greeted = False
-        # In which time of this node's own subscription it was greeted.
-        self.greeted_in = _NEVER
-        # Whether it was told that it is up.
+        self.greeted_in = _NEVER  # the period of this node's own subscription in which it was greeted
         self.is_answered = False
-        # Whether it has said so itself; and whether it had, and was not there again in time.
-        self.is_up = self.was_up = False
-        # How often it was looked at while something was missing.
-        self.looks = 0
+        self.is_up = self.was_up = False  # it has answered; it had, and was not there again in time
+        self.looks = 0  # while something was missing
 
     @property
     def is_waited_for(self) -> bool:
-        """Whether something is missing that should come soon."""
         return not self.is_there or not (self.is_up or self.was_up)
 
 
 class Discovery:
-    """The nodes of a cluster, without this one.
-
-    Args:
-        name: Of this node, as it stands in the cluster's layout.
-        own: Its id.
-    """
+    """The other nodes of a cluster; `name` and `own` are this node's name and id."""
 
     __slots__ = ("_changes", "_is_heard", "_name", "_nodes", "_own", "_period")
 
@@ -112,34 +93,33 @@ class Discovery:
         self._own = own
         self._nodes: dict[str, _Node] = {}
         self._changes: list[Change] = []
-        # Whether this node's subscription has come back, so that others know it; and how often it was made.
-        self._is_heard = False
-        self._period = 0
+        self._is_heard = False  # this node's subscription has come back, so others know it
+        self._period = 0  # how often it was made
 
     @property
     def mailbox(self) -> bytes:
-        """The topic to which others say it."""
+        """Topic of events to this node."""
         return _topic(self._own)
 
     @property
     def nodes(self) -> dict[str, str]:
-        """The names of those that are up, by their ids."""
+        """Names of the nodes that are up, by their ids."""
         return {node_id: node.name for node_id, node in self._nodes.items() if node.is_up}
 
     def changes(self) -> list[Change]:
-        """Return and forget what is to be done."""
+        """Return and forget the changes since the last call."""
         changes, self._changes = self._changes, []
         return changes
 
     # What the broker tells.
 
     def subscribing(self) -> None:
-        """This node subscribes to its topic, which it did not: others may greet it again."""
+        """This node subscribes to its topic anew: others may greet it again."""
         self._is_heard = False
         self._period += 1
 
     def subscribed(self, topic: bytes) -> None:
-        """Somebody has asked for a topic that begins with `NODE_ID`; once more, perhaps."""
+        """A topic that begins with `NODE_ID` was subscribed to, perhaps once more."""
         node_id = _id_of(topic)
         if node_id == self._own:
             if not self._is_heard:
@@ -154,7 +134,7 @@ class Discovery:
             self._greet(node_id)
 
     def unsubscribed(self, topic: bytes) -> None:
-        """Nobody asks for it any more."""
+        """The last subscription to it has ended."""
         node_id = _id_of(topic)
         if node_id == self._own:
             self._is_heard = False
@@ -162,7 +142,7 @@ class Discovery:
             self._changes.append(Down(node_id, node.name, "it has gone"))
 
     def interrupted(self) -> None:
-        """The connection is gone by which that is told: all of it will be told again."""
+        """The connection to the broker is gone; it will send all subscriptions again."""
         self._is_heard = False
         for node in self._nodes.values():
             node.is_there, node.looks = False, 0
@@ -170,7 +150,7 @@ class Discovery:
     # What nodes say.
 
     def hear(self, payload: bytes) -> None:
-        """Take an event that came to `mailbox`; others than greetings are for the hub's clients."""
+        """Take an event that came to `mailbox`; only greetings count."""
         try:
             event = Event.decode(payload)
         except (NoEventError, InvalidDataError):
@@ -201,13 +181,13 @@ class Discovery:
     # What is done about it.
 
     def greet_again(self) -> None:
-        """What was said so far has been understood by nobody: say it once more."""
+        """Greet all nodes once more, as they could not read the greetings so far."""
         for node_id, node in self._nodes.items():
             node.greeted_in = _NEVER
             self._greet(node_id)
 
     def _greet(self, node_id: str) -> None:
-        """Say to a node what it can be told now."""
+        """Send a node the greetings that are due."""
         node = self._nodes[node_id]
         if not (self._is_heard and node.is_there):
             return
@@ -236,7 +216,7 @@ class Discovery:
         self._changes.append(Up(node_id, node.name))
 
     def look(self) -> None:
-        """Look who is missing: call it every `LOOK_S`."""
+        """Report missing nodes; call it every `LOOK_S`."""
         for node_id, node in list(self._nodes.items()):
             if not node.is_waited_for or (node.is_there and not self._is_heard):
                 continue
@@ -256,7 +236,7 @@ class Discovery:
             self._changes.append(Odd(f"{node_id} says that it is a node, and has not subscribed to its topic"))
 
     def _node(self, node_id: str) -> _Node | None:
-        """Return what is known of a node, from now on; None where it is one too many."""
+        """Return a node, which is known from now on; None where it is one too many."""
         node = self._nodes.get(node_id)
         if node is None and len(self._nodes) >= NODES_LIMIT:
             self._forget_absent()
@@ -267,7 +247,6 @@ class Discovery:
         return node
 
     def _forget_absent(self) -> None:
-        """Forget those that are down, and might come again."""
         for node_id in [node_id for node_id, node in self._nodes.items() if node.was_up]:
             del self._nodes[node_id]
 
@@ -277,7 +256,6 @@ def _topic(node_id: str) -> bytes:
 
 
 def _id_of(topic: bytes) -> str:
-    """Return the id in a topic: what stands before its last byte. Empty where nobody is meant."""
     try:
         return topic[len(NODE_ID) : -1].decode()
     except UnicodeDecodeError:

@@ -5,13 +5,8 @@ u8 flags: 1 more parts follow, 2 the length has 8 bytes, 4 a command      u8 or 
 ```
 
 Under the mechanism NULL, the frames of a message are the same bytes on every connection, so a message is passed on as
-the slice that came. Under CURVE they stand in boxes, and are the same bytes once these are opened.
-
-Owner of an `Incoming`: one session. Invariants: what is held is the beginning of at most one message beside what was
-fed and not asked for; a message, all its frames together, is no longer than `limit_bytes`, and that is found out by the
-frame that would be too much, before it has come; and it has at most `PARTS_LIMIT` parts.
-
-Cost: 0.3 µs a part.
+the slice that came. Under CURVE they stand in boxes, and are the same bytes once these are opened. A message that is
+too long is refused by the header of the frame that would be too much. Cost: 0.3 µs a part.
 """
 
 from __future__ import annotations
@@ -22,7 +17,7 @@ from typing import NamedTuple
 from hub.errors import CloseCode, ProtocolError
 
 PARTS_LIMIT = 64
-"""Most parts of a message. Those of Zeek have 4; others are skipped, and must not cost more than they have bytes."""
+"""Most parts of a message. Those of Zeek have 4."""
 
 MORE = 1
 LONG = 2
@@ -33,18 +28,17 @@ SHORT_HEADER_BYTES = 2
 SHORT_LIMIT = 255
 
 TAKEN_BYTES = 256 * 1024
-"""What was taken is let go of with the next read, unless it is more than this: a far side may send nothing more."""
+"""What was taken is freed with the next read, at once if it is more than this: a far side may send nothing more."""
 
 
 class Message(NamedTuple):
     """A message as it came."""
 
     frames: bytes
-    """All of it."""
     ends: tuple[int, ...]
-    """Where each of its frames ends."""
+    """Of its frames."""
     starts: tuple[int, ...]
-    """Where the body of each frame begins."""
+    """Of the bodies of its frames."""
 
     @property
     def parts(self) -> list[bytes]:
@@ -78,28 +72,21 @@ def encode_command(command: Command) -> bytes:
 
 
 class Incoming:
-    """Finds messages and commands in what was read.
-
-    Args:
-        limit_bytes: The longest message, headers of its frames included. The owner may change it between messages.
-    """
+    """Finds messages and commands in what was read; `limit_bytes` may be changed between messages."""
 
     __slots__ = ("_ends", "_held", "_position", "_start", "_starts", "limit_bytes")
 
     def __init__(self, limit_bytes: int) -> None:
         self.limit_bytes = limit_bytes
-        # What was read and not taken.
         self._held = bytearray()
-        # Where, in what is held, the message begins that is looked at, and where its next frame does. What lies in
-        # front of it was taken, and is let go of with the next read.
         self._start = self._position = 0
-        # Of the frames of this message so far, relative to its beginning: where their bodies begin, and where they end.
-        self._starts: list[int] = []
+        """Where the message begins that is looked at, and its next frame. What lies in front of it was taken."""
+        self._starts: list[int] = []  # relative to the beginning of the message
         self._ends: list[int] = []
 
     @property
     def held_bytes(self) -> int:
-        """How much was fed and not taken."""
+        """Bytes that were fed and not taken."""
         return len(self._held) - self._start
 
     def feed(self, data: bytes) -> None:
@@ -110,23 +97,22 @@ class Incoming:
 
     @property
     def held(self) -> bytearray:
-        """What was fed, from `start` on; not to be kept."""
+        """Bytes that were fed, from `start` on; not to be kept."""
         return self._held
 
     @property
     def start(self) -> int:
-        """Where the message begins, in `held`, that comes next."""
+        """Where the next message begins in `held`."""
         return self._start
 
     def go_to(self, position: int) -> None:
-        """Whole messages up to there were taken."""
+        """Take whole messages up to there."""
         self._start = self._position = position
         self._starts, self._ends = [], []
         if position > TAKEN_BYTES:
             self._let_go()
 
     def _let_go(self) -> None:
-        """Let go of what was taken."""
         del self._held[: self._start]
         self._position -= self._start
         self._start = 0
@@ -138,27 +124,22 @@ class Incoming:
         self._starts, self._ends = [], []
 
     def take(self, size: int) -> bytes:
-        """Return the next bytes, which are no frame: at most so many as there are, and as `size` says."""
+        """Take at most `size` bytes that are no frame."""
         data = bytes(memoryview(self._held)[self._start : self._start + size])
         self._start += len(data)
         self._position = self._start
         return data
 
     def peek(self, size: int) -> bytes:
-        """Return the next bytes, and leave them there."""
+        """Return at most `size` next bytes."""
         return bytes(memoryview(self._held)[self._start : self._start + size])
 
     def open_more(self) -> bool:
-        """Whether more of what was fed can be read by now; only where it is sealed (`peers.zeek.zmtp.curve`)."""
+        """Whether more of what was fed can be read by now; only where it is sealed."""
         return False
 
     def next_message(self) -> Message | Command | None:
-        """Return what comes next; None if that is not whole.
-
-        Raises:
-            ProtocolError: Flags that there are none of, a command in the midst of a message, one without a name, or a
-                message that is too long, or of too many parts.
-        """
+        """Return what comes next; None if that is not whole. Raises `ProtocolError`."""
         while (frame := self._next_frame()) is not None:
             flags, start, end = frame
             if len(self._ends) == PARTS_LIMIT:
@@ -177,7 +158,7 @@ class Incoming:
         return None
 
     def _next_frame(self) -> tuple[int, int, int] | None:
-        """Return flags of the frame at `_position`, and where its body begins and ends; None if it is not whole."""
+        """Return flags, begin and end of the body of the frame at `_position`; None if it is not whole."""
         held, position = self._held, self._position
         there = len(held) - position
         if there < SHORT_HEADER_BYTES:

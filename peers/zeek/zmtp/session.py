@@ -1,54 +1,188 @@
-"""`Session`: one side of a ZMTP connection, from the first byte to the last. It does no I/O.
+"""`Session`: one side of a ZMTP 3 connection, from the first byte to the last. It does no I/O.
 
 ```
-greeting ── theirs fits ──▶ mechanism ── their metadata name a socket that fits ──▶ Ready, then Message ... ──▶ Ended
+ 0  ff, 7 times 00, 01, 7f   signature                      u8 length  name  u32 length  value    a property of READY
+10  u8 major, u8 minor
+12  20 bytes           mechanism, filled up with zeros      greeting of both ─▶ begin: the first word ─▶ take: command
+32  u8                 whether this side is its server      after command ─▶ Step with the far side's metadata: Ready
+33  31 times 00
 ```
 
 A connection feeds what it has read, acts on each `next_event()` until that is `NEED_DATA`, and writes
-`take_outgoing()`. A far side that does not fit is refused by an end without a word: Zeek ends itself where a handshake
-is answered by an ERROR, or by another mechanism than its own. So a side that `waits` says only as much of its greeting
-as has the far side say all of its own, and its mechanism when it knows that it is the same.
-
-Owner: one connection. Besides what was fed and not asked for, at most one incomplete message is held; a stranger's is
-at most `HANDSHAKE_LIMIT_BYTES` long. Not here: who is told which subscriptions.
+`take_outgoing()`. A far side that does not fit is refused by an end without an answer: Zeek aborts where a handshake is
+answered by an ERROR or by another mechanism. So a side that `waits` says only as much of its greeting as makes the far
+side say all of its own. ZMTP 1 and 2 are refused: libzmq takes what such a side says for messages. Besides what was
+fed, at most one incomplete message is held. Source: RFC 23 and 37 of ZeroMQ, recordings of libzmq 4.3.
 """
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import Any, NamedTuple
+from struct import Struct
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from hub.errors import CloseCode, ProtocolError
 from peers.wire.scanner import NEED_DATA, NeedData
-from peers.zeek.zmtp.frames import Command, Message, encode_command, encode_frame
-from peers.zeek.zmtp.handshake import (
-    GREETING_BYTES,
-    HUB,
-    NULL,
-    OPENING_BYTES,
-    SOCKET_TYPE,
-    Fault,
-    Greeting,
-    HandshakeError,
-    Mechanism,
-    check_beginning,
-    decode_properties,
-    encode_properties,
-)
+from peers.zeek.zmtp.frames import Command, Incoming, Message, encode_command, encode_frame
+
+if TYPE_CHECKING:
+    from peers.zeek.zmtp.curve import CurveClient, CurveServer
+
+GREETING_BYTES = 64
+OPENING_BYTES = 11  # signature and major version: after these, the other side says the rest
+
+_SIGNATURE = b"\xff\0\0\0\0\0\0\0\x01\x7f"
+"""As libzmq writes it: to a side that speaks ZMTP 1, it is the header of a frame of one byte, flags included."""
+_SIGNATURE_END = 0x7F
+_MAJOR = 3
+_MECHANISM = slice(12, 32)
+
+SOCKET_TYPE = "socket-type"
+HUB = "x-topichub"
+"""Property with the id of a hub, so that hubs know each other; RFC 23 leaves names that begin with x- to all."""
 
 HANDSHAKE_LIMIT_BYTES = 4096
-"""Longest command before the far side is ready. Those of libzmq have 28 bytes, or 279 with a key, and a few for an
-identity."""
+"""Longest command before the far side is ready. Those of libzmq have up to 279 bytes, and a few for an identity."""
 
 TOPIC_LIMIT_BYTES = 1024
 """Longest topic that may be subscribed to, as everywhere in the hub."""
 
+_LENGTH = Struct(">I")
 _PING_CONTEXT_BYTES = 16
 _TTL_BYTES = 2
 
 
+def _wrong(text: str) -> ProtocolError:
+    return ProtocolError(CloseCode.PROTOCOL_ERROR, text)
+
+
+class Greeting(NamedTuple):
+    """The first 64 bytes of a side; of minor version 1 on, subscriptions may be commands."""
+
+    mechanism: str
+    minor: int = 1
+    is_server: bool = False
+
+    def encode(self) -> bytes:
+        """Return the greeting as it stands on the wire."""
+        mechanism = self.mechanism.encode("ascii").ljust(20, b"\0")
+        return _SIGNATURE + bytes((_MAJOR, self.minor)) + mechanism + bytes((self.is_server,)) + bytes(31)
+
+    @classmethod
+    def decode(cls, data: bytes) -> Greeting:
+        """Decode 64 bytes; raises `ProtocolError` if they are no greeting of ZMTP 3."""
+        _check_beginning(data)
+        name = data[_MECHANISM].rstrip(b"\0")
+        if not name.isalnum() or not name.isascii():
+            raise _wrong(f"ZMTP: {name!r} is no name of a mechanism")
+        return cls(name.decode(), data[11], bool(data[32]))
+
+
+def _check_beginning(data: bytes) -> None:
+    """Check as much of a greeting as there is, so that nothing waits for the rest of what is none."""
+    if data[:1] and data[0] != _SIGNATURE[0]:
+        raise _wrong(f"the first byte is {data[0]:#04x}: this is no ZMTP 3")
+    # RFC 23 allows anything between the first byte and the last one of the signature.
+    if len(data) > 9 and data[9] != _SIGNATURE_END:
+        raise _wrong(f"byte 9 is {data[9]:#04x}: this is no ZMTP 3")
+    if len(data) > 10 and data[10] != _MAJOR:
+        raise _wrong(f"the far side speaks ZMTP {data[10]}, this side speaks {_MAJOR}")
+
+
+def encode_properties(properties: dict[str, bytes]) -> bytes:
+    """Return properties as the data of a READY command."""
+    parts: list[bytes] = []
+    for name, value in properties.items():
+        parts += (bytes((len(name),)), name.encode("ascii"), _LENGTH.pack(len(value)), value)
+    return b"".join(parts)
+
+
+def decode_properties(data: bytes) -> dict[str, bytes]:
+    """Decode the data of a READY command, names in lower case; raises `ProtocolError`."""
+    properties: dict[str, bytes] = {}
+    position = 0
+    while position < len(data):
+        name_end = position + 1 + data[position]
+        value_start = name_end + _LENGTH.size
+        value_end = value_start + int.from_bytes(data[name_end:value_start])
+        if value_end > len(data):
+            raise _wrong("ZMTP: READY ends within a property")
+        properties[data[position + 1 : name_end].decode("latin-1").lower()] = data[value_start:value_end]
+        position = value_end
+    return properties
+
+
+class Fault(Enum):
+    """Why a handshake has failed, as it is counted."""
+
+    MECHANISM = "mechanism"
+    """The far side uses another one."""
+    KEY = "key"
+    """Its key is not allowed, or not the expected one."""
+    REFUSED = "refused"
+    """It refuses this side."""
+    GARBLED = "garbled"
+    """Its bytes are no ZMTP, or do not fit."""
+    ENDED = "ended"
+    """It has ended the stream."""
+
+
+class HandshakeError(ProtocolError):
+    """A handshake that fails for a reason of its own."""
+
+    def __init__(self, fault: Fault, text: str) -> None:
+        super().__init__(CloseCode.PROTOCOL_ERROR, text)
+        self.fault = fault
+
+
+class Step(NamedTuple):
+    """Result of a command of the far side."""
+
+    said: bytes = b""
+    """The answer."""
+    metadata: bytes | None = None
+    """Properties of the far side, with which the handshake is done; None before."""
+    key: bytes = b""
+    """The long-term public key that the far side has proved to have; empty if it has shown none."""
+
+
+class Null:
+    """The mechanism NULL: nothing is encrypted, and no identity is proved.
+
+    A mechanism gives one side of one connection its name in the greeting, makes the `Incoming` that finds frames, says
+    the first word once both greetings fit (`begin`), takes commands until the handshake is done (`take`), and then
+    seals frames as they are written. `doubt` says what may be wrong if the far side ends the stream now.
+    """
+
+    name: Final = "NULL"
+    is_server: Final = False
+    doubt: Final = ""
+
+    def incoming(self, limit_bytes: int) -> Incoming:
+        """Frames stand as they are."""
+        return Incoming(limit_bytes)
+
+    def begin(self, metadata: bytes) -> bytes:
+        """Say READY, which is all."""
+        return encode_command(Command(b"READY", metadata))
+
+    def take(self, command: Command) -> Step:
+        """Take the far side's READY."""
+        if command.name != b"READY":
+            raise _wrong(f"ZMTP: {command.name!r} before READY")
+        return Step(metadata=command.data)
+
+    def seal(self, frames: bytes) -> bytes:
+        """Frames stand as they are."""
+        return frames
+
+
+NULL: Final = Null()
+Mechanism: TypeAlias = "Null | CurveServer | CurveClient"
+
+
 class SocketType(Enum):
-    """What a side does; its name stands on the wire."""
+    """Type of a socket, by its name on the wire."""
 
     PUB = "PUB"
     SUB = "SUB"
@@ -59,31 +193,33 @@ class SocketType(Enum):
 
     @property
     def publishes(self) -> bool:
-        """Whether the far side tells it what it wants."""
+        """Whether the far side sends it subscriptions."""
         return self in (SocketType.PUB, SocketType.XPUB)
 
     @property
     def counterparts(self) -> tuple[str, ...]:
-        """Names of those that it talks with."""
-        if self.publishes:
-            return ("SUB", "XSUB")
-        if self in (SocketType.SUB, SocketType.XSUB):
-            return ("PUB", "XPUB")
-        return ("PULL",) if self is SocketType.PUSH else ("PUSH",)
+        """Types that it talks with."""
+        return _COUNTERPARTS[self]
+
+
+_COUNTERPARTS = {
+    SocketType.PUB: ("SUB", "XSUB"),
+    SocketType.XPUB: ("SUB", "XSUB"),
+    SocketType.SUB: ("PUB", "XPUB"),
+    SocketType.XSUB: ("PUB", "XPUB"),
+    SocketType.PUSH: ("PULL",),
+    SocketType.PULL: ("PUSH",),
+}
 
 
 class Proving(NamedTuple):
-    """The far side says something in a handshake that takes long to check: it is done when the next event is asked for.
-
-    So whoever asks may put it off.
-    """
+    """The next event takes long to find out, as it is a step of a handshake with CURVE: it may be put off."""
 
 
 class Ready(NamedTuple):
     """The handshake is done."""
 
     socket_type: str
-    """Of the far side."""
     minor: int
     """Of the version of ZMTP that both speak."""
 
@@ -101,12 +237,10 @@ class Unsubscribed(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """Something that the far side has said was not taken; the session goes on."""
+    """A subscription, or a message where none is expected, was rejected; the session goes on."""
 
     reason: str
-    """Why, for a log."""
     is_subscription: bool
-    """Whether it was a subscription; else a message, which nobody gets here."""
 
 
 class Ended(NamedTuple):
@@ -131,11 +265,11 @@ class Session:
     """One side of a connection.
 
     Args:
-        own: What this side is.
-        limit_bytes: The longest message of a far side that is ready, all its parts together.
-        hub: The id of this hub, which other hubs look at; others pass over such a property.
-        mechanism: This side's part of one, of this connection alone if it has a state.
-        waits: Whether this side does not tell its mechanism first; of two sides, at most one may.
+        own: Socket type of this side.
+        limit_bytes: Longest message of a far side that is ready, all its parts together.
+        hub: Id of this hub, for other hubs.
+        mechanism: This side's part of one; of this connection alone if it has a state.
+        waits: Whether this side does not say its mechanism first; of two sides, at most one may.
     """
 
     __slots__ = (
@@ -158,8 +292,8 @@ class Session:
         "rejected_messages",
     )
 
-    rejected_messages: int
-    """How many messages were not taken, as none is expected here, or none of that kind."""
+    unfinished = 0
+    """The frames of a message stand together."""
 
     def __init__(
         self,
@@ -174,13 +308,14 @@ class Session:
         self._mechanism = mechanism
         self._hub = hub
         self.far_hub = b""
-        """The id of the far side, if it is a hub, once it is ready."""
+        """Id of the far side if it is a hub, once it is ready."""
         self.is_sealed = mechanism is not NULL
         """Whether whole messages must be sealed before they are written."""
         self.far_key = b""
-        """The public key that the far side has proved to have, once it is ready; empty if it has shown none."""
+        """Public key that the far side has proved to have."""
         self.fault: Fault | None = None
-        """Why the handshake has failed; None unless it has."""
+        """Why the handshake has failed."""
+        self.rejected_messages = 0
         self._limit_bytes = limit_bytes
         self._incoming = mechanism.incoming(HANDSHAKE_LIMIT_BYTES)
         greeting = Greeting(mechanism.name, is_server=mechanism.is_server)
@@ -188,15 +323,13 @@ class Session:
         said = greeting.encode()
         told = OPENING_BYTES if waits else GREETING_BYTES
         self._outgoing = [said[:told]]
-        # What is said once the far side's greeting fits.
         self._withheld = said[told:]
+        """Said once the far side's greeting fits."""
         self._state = _State.GREETING
-        # What the far side has said in a handshake that takes long to check: it is told before that is done.
         self._step: Message | Command | None = None
+        """A step of the handshake that takes long to check, once `Proving` was returned."""
         self._is_proving = False
-        # Set when the far side has ended the stream.
         self._has_eof = False
-        self.rejected_messages = 0
 
     @property
     def closed(self) -> bool:
@@ -210,18 +343,13 @@ class Session:
 
     @property
     def held_bytes(self) -> int:
-        """How many bytes were fed and not taken."""
+        """Bytes that were fed and not taken."""
         return self._incoming.held_bytes
 
     @property
     def has_more(self) -> bool:
-        """Whether `next_event` may have something to say; behind the last of what was read it says `NEED_DATA`."""
+        """Whether `next_event` may have something to say."""
         return self._has_eof or self._step is not None or bool(self._incoming.held_bytes)
-
-    @property
-    def unfinished(self) -> int:
-        """None: the frames of a message stand together."""
-        return 0
 
     @property
     def has_outgoing(self) -> bool:
@@ -243,18 +371,24 @@ class Session:
         return self._mechanism.seal(frames)
 
     def feed(self, data: bytes) -> None:
-        """Take what was read; ask `next_event` for what it says."""
+        """Take what was read."""
         if not self.closed:
             self._incoming.feed(data)
 
     def feed_eof(self) -> None:
-        """Take note that the far side has ended the stream."""
+        """The far side has ended the stream."""
         self._has_eof = True
 
-    def next_event(self) -> Any:
-        """Return an `Event` that says what the far side says next; `NEED_DATA` if that is all.
+    def end(self) -> None:
+        """End the session from this side."""
+        self._state = _State.ENDED
+        self._step = None
+        self._incoming.forget()
 
-        None stands for what is dealt with already. Bad input becomes `Ended`.
+    def next_event(self) -> Any:
+        """Return the next `Event`, `NEED_DATA`, or None for what the session has dealt with itself.
+
+        Bad input becomes `Ended`.
         """
         if self.closed:
             return NEED_DATA
@@ -265,7 +399,7 @@ class Session:
         except ProtocolError as error:
             if not self.is_open:
                 self.fault = error.fault if isinstance(error, HandshakeError) else Fault.GARBLED
-            self._end()
+            self.end()
             return Ended(error.code, error.text, by_far_side=False)
         if event is NEED_DATA and self._has_eof:
             return self._end_of_stream()
@@ -279,17 +413,8 @@ class Session:
             if self._state is _State.GREETING and not self._withheld:
                 doubt = f"it may use another mechanism than {self._mechanism.name}"
             text += f" in the handshake: {doubt}" if doubt else " in the handshake"
-        self._end()
+        self.end()
         return Ended(CloseCode.DONE, text, by_far_side=True)
-
-    def end(self) -> None:
-        """End the session from this side, without a word."""
-        self._end()
-
-    def _end(self) -> None:
-        self._state = _State.ENDED
-        self._step = None
-        self._incoming.forget()
 
     def _next(self) -> Any:
         if self._state is _State.GREETING:
@@ -303,21 +428,11 @@ class Session:
             return self._obey(found)
         return self._subscription(found) if self._own.publishes else found
 
-    def _next_step(self) -> Any:
-        """Take a step of the handshake; if that takes long, say so first."""
-        found, self._step = self._step or self._incoming.next_message(), None
-        if found is None:
-            return NEED_DATA
-        if self.is_sealed and not self._is_proving:
-            self._step, self._is_proving = found, True
-            return Proving()
-        self._is_proving = False
-        return self._shake_hands(found)
+    # The handshake.
 
     def _greet(self) -> NeedData | None:
-        """Read the far side's greeting, and say the mechanism's first word."""
         beginning = self._incoming.peek(GREETING_BYTES)
-        check_beginning(beginning)
+        _check_beginning(beginning)
         if len(beginning) < GREETING_BYTES:
             return NEED_DATA
         greeting = Greeting.decode(self._incoming.take(GREETING_BYTES))
@@ -334,9 +449,19 @@ class Session:
         self._state = _State.MECHANISM
         return None
 
+    def _next_step(self) -> Any:
+        found, self._step = self._step or self._incoming.next_message(), None
+        if found is None:
+            return NEED_DATA
+        self._is_proving = self.is_sealed and not self._is_proving
+        if self._is_proving:
+            self._step = found
+            return Proving()
+        return self._shake_hands(found)
+
     def _shake_hands(self, found: Message | Command) -> Ready | None:
         if isinstance(found, Message):
-            raise ProtocolError(CloseCode.PROTOCOL_ERROR, "ZMTP: a message before READY")
+            raise _wrong("ZMTP: a message before READY")
         if found.name == b"ERROR":
             reason = found.data[1:].decode("utf-8", "replace")
             raise HandshakeError(Fault.REFUSED, f"ZMTP: the far side refuses this one: {reason!r}")
@@ -344,53 +469,47 @@ class Session:
         if step.metadata is None:
             self._say(step.said)
             return None
-        kind = self._check(decode_properties(step.metadata))
+        properties = decode_properties(step.metadata)
+        kind = properties.get(SOCKET_TYPE, b"").decode("latin-1")
+        if kind not in self._own.counterparts:
+            names, own = " or ".join(self._own.counterparts), self._own.value
+            raise _wrong(f"ZMTP: the far side is a socket of the type {kind!r}, this one ({own}) talks with {names}")
+        self.far_hub = properties.get(HUB, b"")
         self._say(step.said)
         self.far_key = step.key
         self._state = _State.OPEN
         self._incoming.limit_bytes = self._limit_bytes
         return Ready(kind, self._minor)
 
-    def _check(self, properties: dict[str, bytes]) -> str:
-        """See to it that the far side's socket fits; return what it is."""
-        kind = properties.get(SOCKET_TYPE, b"").decode("latin-1")
-        if kind not in self._own.counterparts:
-            names = " or ".join(self._own.counterparts)
-            text = (
-                f"ZMTP: the far side is a socket of the type {kind!r}, this one ({self._own.value}) talks with {names}"
-            )
-            raise ProtocolError(CloseCode.PROTOCOL_ERROR, text)
-        self.far_hub = properties.get(HUB, b"")
-        return kind
-
     def _say(self, data: bytes) -> None:
         if data:
             self._outgoing.append(data)
+
+    # Commands and subscriptions.
 
     def _obey(self, command: Command) -> Event | None:
         if command.name == b"PING":
             context = command.data[_TTL_BYTES : _TTL_BYTES + _PING_CONTEXT_BYTES]
             self.send(encode_command(Command(b"PONG", context)))
         elif self._own.publishes and command.name in (b"SUBSCRIBE", b"CANCEL"):
-            return self._wish(command.data, is_wanted=command.name == b"SUBSCRIBE")
+            return _wish(command.data, is_wanted=command.name == b"SUBSCRIBE")
         return None
 
     def _subscription(self, message: Message) -> Event | None:
         frames, start = message.frames, message.starts[0]
         if len(message.ends) > 1 or start == len(frames) or frames[start] > 1:
             self.rejected_messages += 1
-            return Refused(
-                f"a message of {len(message.ends)} parts, where subscriptions are expected", is_subscription=False
-            )
-        return self._wish(frames[start + 1 :], is_wanted=bool(frames[start]))
+            text = f"a message of {len(message.ends)} parts, where subscriptions are expected"
+            return Refused(text, is_subscription=False)
+        return _wish(frames[start + 1 :], is_wanted=bool(frames[start]))
 
-    def _wish(self, topic: bytes, *, is_wanted: bool) -> Event | None:
-        if len(topic) > TOPIC_LIMIT_BYTES:
-            text = f"a topic of {len(topic)} bytes, the limit is {TOPIC_LIMIT_BYTES}"
-            return Refused(text, is_subscription=True)
-        return Subscribed(topic) if is_wanted else Unsubscribed(topic)
+
+def _wish(topic: bytes, *, is_wanted: bool) -> Event | None:
+    if len(topic) > TOPIC_LIMIT_BYTES:
+        return Refused(f"a topic of {len(topic)} bytes, the limit is {TOPIC_LIMIT_BYTES}", is_subscription=True)
+    return Subscribed(topic) if is_wanted else Unsubscribed(topic)
 
 
 def encode_subscription(topic: bytes, *, is_wanted: bool) -> bytes:
-    """Return the message that tells a publisher what this side wants, in the form that all versions know."""
+    """Return a subscription, or its end, as the message that all versions know."""
     return encode_frame(bytes((is_wanted,)) + topic)

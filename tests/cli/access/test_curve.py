@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from peers.users.curve_keys import read_public, read_secret, write_secret
-from peers.zeek.zmtp.curve.z85 import encode_key
+from peers.zeek.zmtp.z85 import encode_key
 from tests.cli.access.programs import run
 from tests.cli.programs import HUB, PATIENCE_S, PROJECT, environment
 
@@ -18,7 +18,7 @@ from tests.cli.programs import HUB, PATIENCE_S, PROJECT, environment
 def test_a_pair_is_made(tmp_path: Path) -> None:
     """The public key is that of the secret one, and all that is written to the terminal."""
     pytest.importorskip("nacl", reason="part of the extra `test`")
-    from peers.zeek.zmtp.curve.handshake import KeyPair
+    from peers.zeek.zmtp.curve import KeyPair
 
     made = run(tmp_path, "curve", "new", "broker")
     assert (made.returncode, made.stderr) == (0, "")

@@ -15,8 +15,7 @@ from peers.values import Count
 from peers.values.event import Event
 from peers.zeek.zmtp.events import is_event
 from peers.zeek.zmtp.frames import Command, encode_command, encode_frame, encode_message
-from peers.zeek.zmtp.handshake import GREETING_BYTES, Greeting, encode_properties
-from peers.zeek.zmtp.session import encode_subscription
+from peers.zeek.zmtp.session import GREETING_BYTES, Greeting, encode_properties, encode_subscription
 from tests.connections.zeek_cluster.conftest import StartNode
 from tests.connections.zeek_cluster.node import HELLO, ZmqNode
 from tests.fuzz.mutation import Mutator

@@ -14,7 +14,7 @@ from peers.daemon.daemon import Daemon
 from peers.values import Count
 from peers.values.event import Event
 from peers.zeek.zmtp.events import to_json
-from peers.zeek.zmtp.handshake import GREETING_BYTES
+from peers.zeek.zmtp.session import GREETING_BYTES
 from tests.connections.zeek_cluster.conftest import StartNode
 from tests.connections.zeek_cluster.node import HELLO, ZmqNode
 from tests.hubs.eventually import eventually, settle

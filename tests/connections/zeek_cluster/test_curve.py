@@ -22,8 +22,8 @@ from peers.transport.endpoints import Endpoint
 from peers.users.curve_keys import write_public, write_secret
 from peers.values import Count
 from peers.values.event import Event
-from peers.zeek.zmtp.curve.z85 import decode_key, encode_key
-from peers.zeek.zmtp.handshake import GREETING_BYTES, Greeting
+from peers.zeek.zmtp.session import GREETING_BYTES, Greeting
+from peers.zeek.zmtp.z85 import decode_key, encode_key
 from tests.connections.zeek_cluster.node import HELLO, ZmqNode
 from tests.connections.zeek_cluster.zmq_broker import ZmqBroker
 from tests.hubs.eventually import eventually
@@ -359,7 +359,7 @@ async def test_half_handshakes_beside_a_quiet_pair(zeek: dict[str, Any], start_n
 
 def _hello() -> bytes:
     """What a client says until it hears WELCOME."""
-    from peers.zeek.zmtp.curve.handshake import CurveClient, KeyPair
+    from peers.zeek.zmtp.curve import CurveClient, KeyPair
 
     client = CurveClient(KeyPair.new(), decode_key(SERVER_PUBLIC.decode()))
     return Greeting("CURVE").encode() + client.begin(b"")

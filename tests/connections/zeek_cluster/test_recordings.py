@@ -31,7 +31,7 @@ from peers.daemon.daemon import Daemon
 from peers.transport.endpoints import Endpoint, Scheme
 from peers.values.event import Event
 from peers.zeek.zmtp.frames import Command, Incoming, Message, encode_command, encode_message
-from peers.zeek.zmtp.handshake import GREETING_BYTES, decode_properties
+from peers.zeek.zmtp.session import GREETING_BYTES, decode_properties
 from tests.connections.zeek_cluster.hubs import joined, running
 from tests.hubs.eventually import eventually, settle
 from tests.zeek.zmtp.recordings import NODE_ID, STORIES, TO_BROKER, TO_NODE, Step, story, wire

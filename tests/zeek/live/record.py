@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 
 from peers.zeek.zmtp.frames import Command, Incoming
-from peers.zeek.zmtp.handshake import GREETING_BYTES
+from peers.zeek.zmtp.session import GREETING_BYTES
 from tests.zeek.live.cluster import Cluster
 from tests.zeek.live.line import Line
 from tests.zeek.live.trial import replay

@@ -17,15 +17,24 @@ pytest.importorskip("nacl", reason="part of the extra `test`")
 from nacl.bindings import crypto_box_afternm, crypto_box_beforenm
 
 from peers.wire.scanner import NEED_DATA
-from peers.zeek.zmtp.curve.handshake import CurveClient, CurveServer, KeyPair
-from peers.zeek.zmtp.curve.traffic import BOXES_AT_ONCE, SEALED_BYTES, SealedIncoming, Traffic
-from peers.zeek.zmtp.curve.z85 import decode_key, encode_key
+from peers.zeek.zmtp.curve import (
+    BOXES_AT_ONCE,
+    SEALED_BYTES,
+    CurveClient,
+    CurveServer,
+    KeyPair,
+    SealedIncoming,
+    Traffic,
+)
 from peers.zeek.zmtp.events import EventSession
 from peers.zeek.zmtp.frames import Command, Incoming, Message, encode_command, encode_frame, encode_message
-from peers.zeek.zmtp.handshake import GREETING_BYTES, NULL, Fault, Greeting
 from peers.zeek.zmtp.session import (
+    GREETING_BYTES,
     HANDSHAKE_LIMIT_BYTES,
+    NULL,
     Ended,
+    Fault,
+    Greeting,
     Proving,
     Ready,
     Session,
@@ -34,6 +43,7 @@ from peers.zeek.zmtp.session import (
     Unsubscribed,
     encode_subscription,
 )
+from peers.zeek.zmtp.z85 import decode_key, encode_key
 from tests.zeek.zmtp.recordings import TO_BROKER, wire
 
 SERVER = KeyPair.new()

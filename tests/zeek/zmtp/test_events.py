@@ -19,8 +19,7 @@ from peers.values.event import Event
 from peers.wire.scanner import NEED_DATA
 from peers.zeek.zmtp.events import SERIALIZERS, EventHead, EventSession, EventWriter, Keep, NoEvent, is_of_node, to_json
 from peers.zeek.zmtp.frames import Command, Incoming, Message, encode_command, encode_message
-from peers.zeek.zmtp.handshake import Greeting, encode_properties
-from peers.zeek.zmtp.session import Ended, Ready
+from peers.zeek.zmtp.session import Ended, Greeting, Ready, encode_properties
 
 HANDSHAKE = Greeting("NULL").encode() + encode_command(Command(b"READY", encode_properties({"Socket-Type": b"XPUB"})))
 BINARY = b"broker-bin-v1"

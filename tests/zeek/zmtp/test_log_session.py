@@ -19,9 +19,8 @@ from peers.values.conversion import json_of
 from peers.wire.scanner import NEED_DATA
 from peers.zeek.zmtp.events import NoEvent
 from peers.zeek.zmtp.frames import Command, encode_command, encode_message
-from peers.zeek.zmtp.handshake import Greeting, encode_properties
 from peers.zeek.zmtp.logs import RECORDS_AT_ONCE, LogSession
-from peers.zeek.zmtp.session import Ended, Ready
+from peers.zeek.zmtp.session import Ended, Greeting, Ready, encode_properties
 from tests.zeek.zmtp.test_events import Table
 from tests.zeek.zmtp.test_log_batch import batch, recorded, text, value
 

@@ -11,16 +11,17 @@ from hypothesis import strategies as st
 from hub.errors import CloseCode
 from peers.wire.scanner import NEED_DATA
 from peers.zeek.zmtp.frames import PARTS_LIMIT, Command, Incoming, Message, encode_command, encode_frame, encode_message
-from peers.zeek.zmtp.handshake import Greeting, encode_properties
 from peers.zeek.zmtp.session import (
     HANDSHAKE_LIMIT_BYTES,
     TOPIC_LIMIT_BYTES,
     Ended,
+    Greeting,
     Ready,
     Session,
     SocketType,
     Subscribed,
     Unsubscribed,
+    encode_properties,
     encode_subscription,
 )
 from tests.zeek.zmtp.recordings import TO_BROKER, TO_NODE, wire

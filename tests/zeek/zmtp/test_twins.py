@@ -18,8 +18,8 @@ from peers.values import ELEMENTS_LIMIT, Count, Enum, Port, Set, Table, Timespan
 from peers.values.event import Event
 from peers.values.layout import Tag
 from peers.values.msgpack import Code
-from peers.zeek.zmtp import event_scan, frames, log_records
 from peers.zeek.zmtp import events as zeek_events
+from peers.zeek.zmtp import frames, logs
 from peers.zeek.zmtp.events import EVENT_BEGINNING, EventHead, is_event
 from peers.zeek.zmtp.frames import encode_message
 from peers.zeek.zmtp.logs import LogBatch, LogBatchError
@@ -42,16 +42,16 @@ CONSTANTS = {
     "BOX_BYTES": 16,
     "KEY_BYTES": 32,
     "NONCE_BYTES": 24,
-    "HEAD_PARTS": event_scan.HEAD_PARTS,
-    "SHORT_HEADER_BYTES": event_scan._SHORT_HEADER_BYTES,
-    "LONG_HEADER_BYTES": event_scan._LONG_HEADER_BYTES,
-    "LENGTH_BYTES": event_scan._LENGTH.size,
+    "HEAD_PARTS": zeek_events.HEAD_PARTS,
+    "SHORT_HEADER_BYTES": frames.SHORT_HEADER_BYTES,
+    "LONG_HEADER_BYTES": frames.LONG_HEADER.size,
+    "LENGTH_BYTES": zeek_events._LENGTH.size,
     "RUNS_LIMIT": runs.RUNS_LIMIT,
-    "VALUE_HEAD_BYTES": log_records.VALUE_HEAD.size,
-    "DEPTH_LIMIT": log_records.DEPTH_LIMIT,
-    "PROTOCOLS": log_records._PROTOCOLS,
-    "PORT_LIMIT": log_records._PORT_LIMIT,
-    "V4_MAPPED_BITS": log_records._V4_MAPPED_BITS,
+    "VALUE_HEAD_BYTES": logs.VALUE_HEAD.size,
+    "DEPTH_LIMIT": logs.DEPTH_LIMIT,
+    "PROTOCOLS": logs._PROTOCOLS,
+    "PORT_LIMIT": logs._PORT_LIMIT,
+    "V4_MAPPED_BITS": logs._V4_MAPPED_BITS,
     "CODE_ADDRESS": Code.ADDRESS,
     "CODE_SUBNET": Code.SUBNET,
     "CODE_ENUM": Code.ENUM,
@@ -82,14 +82,14 @@ def test_constants_are_those_of_python() -> None:
     assert bytes.fromhex(beginning.replace("\\x", "")) == EVENT_BEGINNING
 
 
-def records_of(twin: Any, data: bytes, count: int) -> tuple[bytes, int] | None:
+def records_of(take_records: Any, data: bytes, count: int) -> tuple[bytes, int] | None:
     """Records of a batch, if they can be read."""
     try:
         batch = LogBatch(data)
     except LogBatchError:
         return None
     try:
-        found: tuple[bytes, int] = twin.take_records(data, batch._position, batch._columns, min(count, batch.left))
+        found: tuple[bytes, int] = take_records(data, batch._position, batch._columns, min(count, batch.left))
     except ValueError as error:
         _, position = error.args
         return None if position <= len(data) else (b"", -1)
@@ -102,7 +102,9 @@ def test_records(number: int, place: int, junk: bytes, count: int) -> None:
     data = bytearray(recorded()[number % len(recorded())])
     place %= len(data)
     data[place : place + len(junk)] = junk
-    assert records_of(compiled, bytes(data), count) == records_of(log_records, bytes(data), count)
+    assert records_of(compiled.take_records, bytes(data), count) == records_of(
+        logs.take_records_in_python, bytes(data), count
+    )
 
 
 @given(st.integers(-(2**63), 2**63 - 1) | st.integers(-70_000, 70_000))
@@ -110,7 +112,7 @@ def test_integers(number: int) -> None:
     """In the shortest form."""
     data = b"\0\0\0\2\0\0\0\0\1" + number.to_bytes(8, "big", signed=True)
     columns = [(b"\xa1i", 2)]
-    assert compiled.take_records(data, 0, columns, 1) == log_records.take_records(data, 0, columns, 1)
+    assert compiled.take_records(data, 0, columns, 1) == logs.take_records_in_python(data, 0, columns, 1)
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 4, 8, 15, 16, 17, 31, 32, 255, 256, 65_535, 65_536])
@@ -122,7 +124,7 @@ def test_lengths(size: int, kind: int, letter: bytes) -> None:
     of_set = b"\0\0\0\x0e\0\0\0\0\1" + (1).to_bytes(8, "big") + text
     for data, expected in ((text, kind), (of_set, 14)):
         columns = [(b"\xa1t", expected)]
-        assert compiled.take_records(data, 0, columns, 1) == log_records.take_records(data, 0, columns, 1)
+        assert compiled.take_records(data, 0, columns, 1) == logs.take_records_in_python(data, 0, columns, 1)
 
 
 def test_many_elements_and_many_fields() -> None:
@@ -130,12 +132,14 @@ def test_many_elements_and_many_fields() -> None:
     one = b"\0\0\0\1\0\0\0\0\1" + (1).to_bytes(8, "big")
     for count in (0, 1, 15, 16, 65_535, 65_536):
         data = b"\0\0\0\x13\0\0\0\0\1" + count.to_bytes(8, "big") + one * count
-        assert compiled.take_records(data, 0, [(b"\xa1v", 19)], 1) == log_records.take_records(
+        assert compiled.take_records(data, 0, [(b"\xa1v", 19)], 1) == logs.take_records_in_python(
             data, 0, [(b"\xa1v", 19)], 1
         )
     for count in (0, 15, 16, 17, 1000):
         columns = [(b"\xa1f", 1)] * count
-        assert compiled.take_records(one * count, 0, columns, 1) == log_records.take_records(one * count, 0, columns, 1)
+        assert compiled.take_records(one * count, 0, columns, 1) == logs.take_records_in_python(
+            one * count, 0, columns, 1
+        )
 
 
 @given(st.lists(events | st.binary(max_size=20)), st.integers(0, 400), st.sampled_from([100, 500, 1 << 20]))
@@ -155,7 +159,7 @@ def test_events(parts: list[Any], cut: int, limit_bytes: int) -> None:
     del wire[max(0, len(wire) - cut) :]
     table = {key: key for key in heads.values()}
     given_ = wire, 0, heads, table, limit_bytes, EVENT_BEGINNING, is_event
-    assert compiled.find_events(*given_) == event_scan.find_events(*given_)
+    assert compiled.find_events(*given_) == zeek_events.find_events_in_python(*given_)
 
 
 @given(st.binary(max_size=100))
@@ -166,7 +170,7 @@ def test_garbage(garbage: bytes) -> None:
     payload = Event("e").encode()
     wire = bytearray(head.encode() + bytes((0, len(payload))) + payload + head.encode() + garbage)
     given_ = wire, 0, heads, {head.routing_key: 1}, 1 << 20, EVENT_BEGINNING, is_event
-    assert compiled.find_events(*given_) == event_scan.find_events(*given_)
+    assert compiled.find_events(*given_) == zeek_events.find_events_in_python(*given_)
 
 
 def deep(levels: int) -> bytes:
@@ -210,12 +214,12 @@ special = (
 )
 
 
-def taken(twin: Any, payload: bytes) -> bool:
+def taken(find_events: Any, payload: bytes) -> bool:
     """Whether a payload behind a known head is taken for an event; whatever it is, nothing is raised."""
     head = EventHead(b"zeek.a", b"x")
     wire = bytearray(encode_message([*head, payload]))
     heads = {head.encode(): head.routing_key}
-    frames_, _, end = twin.find_events(wire, 0, heads, {head.routing_key: 1}, 1 << 24, EVENT_BEGINNING, is_event)
+    frames_, _, end = find_events(wire, 0, heads, {head.routing_key: 1}, 1 << 24, EVENT_BEGINNING, is_event)
     assert (end == len(wire)) == bool(frames_)
     data, start = b"before" + payload + b"behind", len(b"before")
     found = compiled.is_event_at(data, start, start + len(payload), is_event)
@@ -226,20 +230,22 @@ def taken(twin: Any, payload: bytes) -> bool:
 @pytest.mark.parametrize("payload", special, ids=lambda payload: f"{payload[21:34].hex()}-{len(payload)}")
 def test_payloads_that_need_a_further_look(payload: bytes) -> None:
     """They are taken if they are sound events."""
-    assert taken(compiled, payload) == taken(event_scan, payload) == is_event(payload)
+    assert (
+        taken(compiled.find_events, payload) == taken(zeek_events.find_events_in_python, payload) == is_event(payload)
+    )
 
 
 @given(st.lists(values_, max_size=4), st.data())
 def test_payloads(args: list[Any], data: Any) -> None:
     """Sound ones, of all types, are taken; of damaged ones those that are sound all the same."""
     payload = Event("Demo::e", *args).encode()
-    assert taken(compiled, payload)
+    assert taken(compiled.find_events, payload)
     damaged = bytearray(payload)
     place = data.draw(st.integers(len(EVENT_BEGINNING), len(payload) - 1))
     damaged[place] = data.draw(st.integers(0, 255))
     cut = bytes(damaged[: data.draw(st.integers(len(EVENT_BEGINNING), len(payload)))])
     for one in (bytes(damaged), cut):
-        assert taken(compiled, one) == taken(event_scan, one) == is_event(one)
+        assert taken(compiled.find_events, one) == taken(zeek_events.find_events_in_python, one) == is_event(one)
 
 
 def test_plain_events_are_not_looked_at_in_python() -> None:
@@ -277,7 +283,7 @@ frames_ = st.lists(
 @given(frames_, st.integers(0, 2**64 - 7), st.binary(min_size=32, max_size=32))
 def test_boxes(whole: list[bytes], number: int, key: bytes) -> None:
     """The same bytes, and each number once."""
-    traffic = pytest.importorskip("peers.zeek.zmtp.curve.traffic", reason="part of the extra `test`")
+    traffic = pytest.importorskip("peers.zeek.zmtp.curve", reason="part of the extra `test`")
     arguments = (b"".join(whole), number, b"CurveZMQMESSAGES", key, traffic._SEALER)
     sealed, last = compiled.seal_frames(*arguments)
     assert (sealed, last) == traffic.seal_in_python(*arguments)
@@ -287,7 +293,7 @@ def test_boxes(whole: list[bytes], number: int, key: bytes) -> None:
 @given(frames_, st.integers(0, 2**63), st.integers(0, 1 << 20), st.integers(0, 255))
 def test_opening(whole: list[bytes], number: int, place: int, byte: int) -> None:
     """All frames come out; of boxes that were damaged, those in front of the damage, and the rest stays."""
-    traffic = pytest.importorskip("peers.zeek.zmtp.curve.traffic", reason="part of the extra `test`")
+    traffic = pytest.importorskip("peers.zeek.zmtp.curve", reason="part of the extra `test`")
     key, prefix = bytes(32), b"CurveZMQMESSAGES"
     sealed, last = traffic.seal_in_python(b"".join(whole), number, prefix, key, 0)
     further = 1 << 20, number, prefix, key, traffic._OPENER
@@ -307,7 +313,7 @@ def test_opening(whole: list[bytes], number: int, place: int, byte: int) -> None
 
 def test_no_number_is_used_twice() -> None:
     """Behind the last one there is none; and what is no whole frame is not read."""
-    traffic = pytest.importorskip("peers.zeek.zmtp.curve.traffic", reason="part of the extra `test`")
+    traffic = pytest.importorskip("peers.zeek.zmtp.curve", reason="part of the extra `test`")
     for data, number, error in (
         (b"\0\0", 2**64 - 1, OverflowError),
         (b"\0\2x", 0, ValueError),

@@ -1,4 +1,4 @@
-"""Z85: keys of 32 bytes as texts of 40 characters, as libzmq and Zeek have them (RFC 32 of ZeroMQ). No state."""
+"""Z85: keys of 32 bytes as texts of 40 characters, as libzmq and Zeek have them (RFC 32 of ZeroMQ)."""
 
 from __future__ import annotations
 
