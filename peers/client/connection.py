@@ -46,7 +46,7 @@ _FINAL: dict[int, type[PeerError]] = {
 
 
 _NOT_NOW = frozenset({CloseCode.GOING_AWAY, CloseCode.TRY_AGAIN_LATER})
-"""Codes of a hub that may say when to come back."""
+"""Codes whose text may say when to come back."""
 
 
 class Ending(NamedTuple):
@@ -55,9 +55,9 @@ class Ending(NamedTuple):
     code: int = ABNORMAL
     text: str = "the connection was lost"
     overslept: bool = False
-    """Whether this side had not read for so long that the hub could take it for dead."""
+    """Whether this side had not read for so long that the hub could give it up."""
     renewable: bool = False
-    """Whether the hub had let this connection in, and there may be a fresh token, or certificate, for the next."""
+    """Whether the hub had accepted this connection, and there may be a fresh token or certificate."""
 
     @property
     def final(self) -> bool:
@@ -70,7 +70,7 @@ class Ending(NamedTuple):
 
     @property
     def retry_after_s(self) -> float | None:
-        """How long the hub asks to wait before coming back, seconds; None if it does not."""
+        """How long the hub asks to wait before the next attempt, seconds; None if it does not."""
         return retry_after_s(self.text) if self.code in _NOT_NOW else None
 
     def error(self) -> PeerError:
@@ -82,7 +82,7 @@ class Ending(NamedTuple):
 
 
 Told = Notice | Records | Request | Reply | Refusal | Unreadable
-"""What a hub says beside messages, once the conversation is open."""
+"""Events of a conversation that is open, beside messages."""
 
 
 class Connection(asyncio.Protocol):
@@ -184,7 +184,7 @@ class Connection(asyncio.Protocol):
             self._watch(soon_s)
 
     def leave(self, ending: Ending) -> None:
-        """Close because of `ending`, which becomes the reason that `lost` gets."""
+        """Close because of `ending`."""
         self._leaving = True
         self._end(ending)
         self.conversation.close(CloseCode.DONE, "done")

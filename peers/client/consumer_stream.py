@@ -1,17 +1,14 @@
 """`ConsumerStream`: messages of a named consumer, which the hub keeps, for as long as this client shares it.
 
 ```
-open ─▶ join ─▶ take ─▶ messages ─▶ the program ─ ack ─▶ one request at a time, of all that were acknowledged meanwhile
-          ▲       │ connection lost, hub restarted: what was not handed out is forgotten, as it is delivered again
+open ─▶ join ─▶ take ─▶ messages ─▶ the program ─ ack ─▶ one request at a time, for all acknowledgements meanwhile
+          ▲       │ connection lost, hub restarted: messages that were not handed out are forgotten, and come again
           └───────┘
 ```
 
-Owner: whoever has made it. Invariants: at most one `take` and one `acknowledge` are on their way; a message that was
-not acknowledged is delivered again, here or to another client of the consumer. Bound: the hub gives no more than
-`prefetch` messages and 4 MiB that are not acknowledged. Cost: 3 µs a message that is taken in
-batches, requests included.
-
-Not here: who gets what (`hub.consumers` at the hub).
+At most one `take` and one `acknowledge` are on their way. A message that was not acknowledged is delivered again, here
+or to another client of the consumer. The hub gives no more than `prefetch` messages and 4 MiB that are not
+acknowledged.
 """
 
 from __future__ import annotations
@@ -20,7 +17,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple
 
 from hub.errors import (
     CloseCode,
@@ -39,28 +36,8 @@ from hub.errors import (
 from hub.journal.message import RecordedMessage
 from peers.client.reports import Reports
 from peers.client.requests import Requests
-from peers.client.stream import Opened
+from peers.client.stream import Items
 from peers.client.values import BadMessage, decode_body, encode_value
-
-__all__ = [
-    "DELAY_LIMIT_S",
-    "ConsumedMessage",
-    "ConsumerStream",
-    "ConsumerTerms",
-]
-
-
-class _Stream(Protocol):
-    """What a message has come by."""
-
-    async def ack(self, *messages: ConsumedMessage) -> None:
-        """Acknowledge."""
-
-    async def nak(self, *messages: ConsumedMessage, delay_s: float = 0.0) -> None:
-        """Refuse."""
-
-    async def in_progress(self, *messages: ConsumedMessage) -> None:
-        """Ask for more time."""
 
 
 class ConsumedMessage(RecordedMessage):
@@ -69,8 +46,8 @@ class ConsumedMessage(RecordedMessage):
     deliveries: int
     """How often it was delivered, as far as the hub that runs knows: 1 for the first time."""
     session: int
-    """In which membership of its stream it came: it can be acknowledged as long as that lasts."""
-    _stream: _Stream
+    """The membership of its stream in which it came: it can be acknowledged as long as that lasts."""
+    _stream: ConsumerStream
 
     @classmethod
     def of(  # noqa: PLR0913, PLR0917 -- as it came
@@ -81,24 +58,23 @@ class ConsumedMessage(RecordedMessage):
         time_us: int,
         deliveries: int,
         session: int,
-        stream: _Stream,
+        stream: ConsumerStream,
     ) -> ConsumedMessage:
-        """Make a message."""
         made: ConsumedMessage = tuple.__new__(cls, (topic, value))
         made.offset, made.time_us, made.deliveries = offset, time_us, deliveries
         made.session, made._stream = session, stream
         return made
 
     async def ack(self) -> None:
-        """Say that the program is done with it, so that it is not delivered again; as `ConsumerStream.ack`."""
+        """Acknowledge it, so that it is not delivered again; as `ConsumerStream.ack`."""
         await self._stream.ack(self)
 
     async def nak(self, delay_s: float = 0.0) -> None:
-        """Say that the program cannot do it now, so that it is delivered again; as `ConsumerStream.nak`."""
+        """Reject it for now, so that it is delivered again; as `ConsumerStream.nak`."""
         await self._stream.nak(self, delay_s=delay_s)
 
     async def in_progress(self) -> None:
-        """Say that the program still works on it; as `ConsumerStream.in_progress`."""
+        """Ask for more time; as `ConsumerStream.in_progress`."""
         await self._stream.in_progress(self)
 
 
@@ -111,11 +87,11 @@ _ANSWER_S = 60.0
 """How long an answer may take, seconds; without a connection it is asked again."""
 
 _BUSY_S = 0.01
-"""How long it waits where the hub was asked too much at once."""
+"""Pause after `RequestOverflowError`, seconds."""
 
 
 _AWAY_S = 0.5
-"""How long it waits where the hub that records is away from the one that is connected."""
+"""Pause while the hub that records cannot be reached from the one that is connected, seconds."""
 
 
 DELAY_LIMIT_S = 86_400
@@ -123,14 +99,14 @@ DELAY_LIMIT_S = 86_400
 
 
 class _Word(NamedTuple):
-    """What the program has said of messages."""
+    """What the program says of messages."""
 
     what: str
-    """Of what the hub is asked under `$hub/consumers/`."""
+    """The service under `$hub/consumers/`."""
     offsets: dict[int, None]
     delay_s: float
     told: asyncio.Future[None] | None
-    """Done once the hub was told, or will not be; None where nobody waits for that."""
+    """Done once the hub has it, or will not; None where nothing waits for that."""
 
 
 def _settle(word: _Word) -> None:
@@ -139,7 +115,7 @@ def _settle(word: _Word) -> None:
 
 
 class ConsumerTerms(NamedTuple):
-    """What a program says of a consumer."""
+    """The arguments of `Client.consume`."""
 
     name: str
     prefixes: tuple[str, ...]
@@ -150,14 +126,14 @@ class ConsumerTerms(NamedTuple):
     """Those of `hub.consumers.terms.Terms`, but for the prefixes."""
 
 
-class ConsumerStream(Opened):
+class ConsumerStream(Items[ConsumedMessage]):
     """Messages of a named consumer, each to be acknowledged. Made by `Client.consume`.
 
     Args:
-        requests: The asking side of the client.
-        reports: Is told of values that cannot be read.
-        terms: What is consumed.
-        ended: Says whether the client does nothing more.
+        requests: Of the client.
+        reports: Of the client.
+        terms: The consumer.
+        ended: Returns whether the client has ended.
         close_timeout_s: How long closing may take, seconds.
     """
 
@@ -175,41 +151,26 @@ class ConsumerStream(Opened):
         self._client_ended = ended
         self._close_timeout_s = close_timeout_s
         self._loop = asyncio.get_running_loop()
-        # What the hub calls this membership by; 0 while there is none.
+        # The ids of this membership and of the one before, which the hub may not know to be over; 0 for none.
         self._member = 0
-        # The last one before, which the hub may not know to be over; 0 if there is none.
         self._before = 0
-        # Counts memberships: what came in an older one cannot be acknowledged any more.
+        # Counts memberships: messages of an older one cannot be acknowledged.
         self._session = 0
-        # How many messages have come in this membership, as far as the hub must know.
+        # How many messages have come in this membership, for the hub.
         self._got = 0
-        # What has come and was not handed out.
         self._ready: deque[ConsumedMessage] = deque()
-        # What was handed out and not acknowledged, by offset.
+        # Messages that were handed out and not acknowledged, by offset.
         self._seen: dict[int, ConsumedMessage] = {}
-        # What the hub was not told of messages yet, in the order in which the program has said it.
+        # Acknowledgements and the like that the hub does not have yet.
         self._words: deque[_Word] = deque()
-        # Tells the hub of it; None while there is nothing.
         self._telling: asyncio.Task[None] | None = None
-        # Joins and takes; None before `open`.
         self._task: asyncio.Task[None] | None = None
-        # Set when something is ready, and when nothing more comes.
         self._news = asyncio.Event()
-        # Why nothing more comes; None while more may.
         self._end: HubError | None = None
         self.name = terms.name
-        """What the consumer is called."""
+        """Name of the consumer."""
         self.late_acks = 0
         """How many messages were acknowledged too late to count: they were delivered again."""
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> ConsumedMessage:
-        try:
-            return await self.receive()
-        except ClosedError:
-            raise StopAsyncIteration from None
 
     @property
     def ended(self) -> bool:
@@ -219,7 +180,7 @@ class ConsumerStream(Opened):
     # For programs.
 
     async def open(self) -> None:
-        """Become a member; a consumer of that name is made if there is none. It does no harm if that was done.
+        """Become a member; a consumer of that name is made if there is none. Calling it again does nothing.
 
         Raises:
             RejectedError: The hub keeps no consumers: it has no journal.
@@ -238,7 +199,7 @@ class ConsumerStream(Opened):
 
         Raises:
             ClosedError: None will come: the stream or the client is closed.
-            HubError: The same, as something else has happened; the consumer was removed, for example.
+            HubError: None will come, for another reason: the consumer was removed, for example.
         """
         await self._wait()
         return self._hand_out()
@@ -252,25 +213,27 @@ class ConsumerStream(Opened):
         return [self._hand_out() for _ in range(len(self._ready))]
 
     async def ack(self, *messages: ConsumedMessage) -> None:
-        """Say that the program is done with messages, so that they are not delivered again.
+        """Acknowledge messages, so that they are not delivered again.
 
-        It does not wait for the hub: an acknowledgement that is lost with a connection means that the message comes
-        again. Closing the stream waits for all of them.
+        It does not wait for the hub: if the acknowledgement is lost with a connection, the message comes again. Closing
+        the
+        stream waits for all of them.
         """
         self._say("acknowledge", self._finished(messages))
 
     async def ack_up_to(self, message: ConsumedMessage) -> None:
-        """Acknowledge a message, and all that were handed out before it."""
+        """Acknowledge a message, and all that were received before it."""
         await self.ack(*[each for offset, each in self._seen.items() if offset <= message.offset])
 
     async def nak(self, *messages: ConsumedMessage, delay_s: float = 0.0) -> None:
-        """Say that the program cannot do messages now: each comes again, here or elsewhere, and has failed once more.
+        """Reject messages for now: each comes again, here or elsewhere, and has failed once more.
 
-        What this client has behind them of the same keys comes again, too, in its order: it waits for the hub, and what
-        was not handed out by then is dropped here. Work on others may go on.
+        Later messages of the same keys that this client has come again, too, in their order: it waits for the hub, and
+        those
+        that were not received by then are dropped here. Work on others may go on.
 
         Args:
-            messages: Which. What was acknowledged, or has come on a connection that was lost, is passed over.
+            messages: Those that were acknowledged, or came on a connection that was lost, are passed over.
             delay_s: When they are delivered again, 0 to 86,400 s from now; until then nothing of their keys is.
         """
         if not 0 <= delay_s <= DELAY_LIMIT_S:
@@ -282,14 +245,15 @@ class ConsumerStream(Opened):
     async def in_progress(self, *messages: ConsumedMessage) -> None:
         """Say that the program still works on messages: their time (`redeliver_s`) begins again.
 
-        So does that of what this client has behind them of the same keys, and of nothing else: prefetch fewer where
-        messages of other keys wait meanwhile. It does not wait for the hub.
+        So does that of later messages of the same keys, and of no others: prefetch fewer where messages of other keys
+        wait
+        meanwhile. It does not wait for the hub.
         """
         offsets = [each.offset for each in messages if each.session == self._session and each.offset in self._seen]
         self._say("in_progress", offsets)
 
     async def close(self) -> None:
-        """Tell the hub what was acknowledged, and be no member any more; what was not is for others, at once."""
+        """Send all acknowledgements, and be no member any more; other messages are for other members, at once."""
         if self._end is None:
             self._finish(ClosedError("the stream is closed"))
         task, self._task = self._task, None
@@ -351,7 +315,6 @@ class ConsumerStream(Opened):
             self._finish(InternalError(f"a bug of the client, please report it: {error!r}"))
 
     async def _again(self) -> None:
-        """Become a member again."""
         while True:
             try:
                 await self._join({**self._joining(), "terms": None})
@@ -364,7 +327,6 @@ class ConsumerStream(Opened):
                 return
 
     async def _receive(self) -> None:
-        """Take messages for as long as this is a member."""
         while True:
             try:
                 rows = await self._ask_for_more()
@@ -387,7 +349,6 @@ class ConsumerStream(Opened):
                 self._news.set()
 
     async def _ask_for_more(self) -> list[list[Any]] | None:
-        """Take messages; an answer that does not come, as a queue was full, comes again."""
         asked = {"member": self._member, "wait_ms": _WAIT_MS, "got": self._got}
         rows: list[list[Any]] | None = await self._ask("take", asked)
         return rows
@@ -407,7 +368,7 @@ class ConsumerStream(Opened):
             self._ready.append(ConsumedMessage.of(topic, value, offset, time_us, deliveries, session, self))
 
     def _finished(self, messages: tuple[ConsumedMessage, ...]) -> list[int]:
-        """Return the offsets of those that the program has, and has no more from now on."""
+        """Return the offsets of messages that the program has, and has no more from now on."""
         offsets = []
         for message in messages:
             if message.session != self._session or self._seen.pop(message.offset, None) is None:
@@ -417,7 +378,7 @@ class ConsumerStream(Opened):
         return offsets
 
     def _say(self, what: str, offsets: list[int], *, delay_s: float = 0.0) -> asyncio.Future[None] | None:
-        """Have the hub told; return what is done once it was, where somebody waits for that."""
+        """Tell the hub; return a future that is done once it has it, for a `nak`."""
         if not offsets:
             return None
         words = self._words
@@ -431,7 +392,7 @@ class ConsumerStream(Opened):
         return told
 
     async def _tell(self) -> None:
-        """Tell the hub what the program has said, all acknowledgements that come meanwhile together."""
+        """Send what the program has said; acknowledgements that come meanwhile go together."""
         try:
             while self._words and self._member:
                 word = self._words.popleft()
@@ -450,7 +411,7 @@ class ConsumerStream(Opened):
             self._forget_words()
 
     def _drop(self, offsets: list[int]) -> None:
-        """Forget what the hub has taken back."""
+        """Forget messages that the hub has taken back."""
         gone = set(offsets)
         self._ready = deque(message for message in self._ready if message.offset not in gone)
         for offset in gone:
@@ -461,7 +422,7 @@ class ConsumerStream(Opened):
             _settle(self._words.popleft())
 
     async def _ask(self, what: str, value: Any) -> Any:
-        """Ask the hub itself, again where it was asked too much at once.
+        """Ask the hub, again after `RequestOverflowError`.
 
         Raises:
             RejectedError: It keeps no consumers.

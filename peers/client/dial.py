@@ -1,12 +1,8 @@
 """Making a connection to a hub; every failure becomes one error that says what to do.
 
 ```
-Destination ─ connect(make) ─▶ socket and Connection ─▶ the hub's HELLO ─▶ (Connection, Hello)
-     ├── Remote: a URL                                                           or one error
-     └── a hub in this process
+Destination ─ connect(make) ─▶ socket and Connection ─▶ the hub's HELLO ─▶ (Connection, Hello), or one error
 ```
-
-Owner of the state: nobody; a connection belongs to whoever dials. Not here: trying again (`peers.client.exchange`).
 """
 
 from __future__ import annotations
@@ -31,15 +27,13 @@ from peers.transport.endpoints import Endpoint, Scheme
 from peers.transport.tls import TlsError, client_context, explained
 from peers.wire.hello import Hello
 
-__all__ = ["Destination", "Remote", "adopt", "dial"]
-
 Make = Callable[[], Connection]
 
 _NO_REASON = "; is the scheme right? a port with TLS is reached with tls:// or wss://, one without with tcp:// or ws://"
 
 
 class Destination(Protocol):
-    """Where a hub is, and how it is reached. May be used again and again."""
+    """A hub and the way to it: a `Remote`, or a hub in this process. May be used again and again."""
 
     @property
     def location(self) -> str:
@@ -64,15 +58,11 @@ class Destination(Protocol):
         """
 
     def advice(self, error: OSError) -> str:
-        """Say in one line what to do about an error of `connect`."""
+        """Return one line on what to do about an error of `connect`."""
 
 
 class Remote:
     """A hub that is reached by its URL.
-
-    Args:
-        url: The address at which the hub listens.
-        settings: The client's, for what TLS needs.
 
     Raises:
         InvalidEndpointError: The URL is none of a hub.
@@ -85,7 +75,7 @@ class Remote:
         self._endpoint = Endpoint.parse_remote(url)
         self._settings = settings
         self._first_tls: ssl.SSLContext | None = None
-        """Made before the first connection, so that files that cannot be used are told at once; that one takes it."""
+        """Made before the first connection, so that bad files raise at once."""
         if self._endpoint.scheme.is_secure:
             self._first_tls = self._tls()
         elif settings.ca or settings.certificate or settings.key:
@@ -93,16 +83,13 @@ class Remote:
 
     @property
     def location(self) -> str:
-        """The URL, without its query."""
         return self._endpoint.location
 
     @property
     def shares_memory(self) -> bool:
-        """Whether it is a Unix socket, on a system that has memory that can be handed over."""
         return self._endpoint.scheme is Scheme.UNIX and memory.AVAILABLE
 
     def converse(self, introduction: Introduction, routes: LocalRoutes) -> Conversation:
-        """Make the conversation that the URL's scheme stands for."""
         endpoint = self._endpoint
         if not endpoint.scheme.is_websocket:
             return WireConversation(introduction, routes)
@@ -113,12 +100,6 @@ class Remote:
         return WebSocketConversation(url, introduction, routes)
 
     async def connect(self, make: Make) -> Connection:
-        """Make one connection.
-
-        Raises:
-            OSError: There is no connection.
-            ConnectionLostError: A file that TLS needs cannot be used any more.
-        """
         loop = asyncio.get_running_loop()
         endpoint = self._endpoint
         if endpoint.scheme is not Scheme.UNIX:
@@ -144,7 +125,6 @@ class Remote:
         return client_context(settings.ca, settings.certificate, settings.key)
 
     def advice(self, error: OSError) -> str:
-        """Say in one line what to do about an error of `connect`."""
         endpoint, place = self._endpoint, self.location
         if reason := explained(error, endpoint.host):
             return f"{place}: {reason}"
@@ -161,7 +141,7 @@ class Remote:
 
 
 async def adopt(sock: socket.socket, make: Make) -> Connection:
-    """Put a connection around a Unix socket that is connected; it owns the socket from now on.
+    """Make a connection of a connected Unix socket, which it owns from now on.
 
     Raises:
         OSError: The socket cannot be used.
@@ -189,9 +169,6 @@ async def dial(destination: Destination, make: Make, timeout_s: float) -> tuple[
         destination: The hub, and the way to it.
         make: Makes the protocol.
         timeout_s: Time for the connection, and as much for the answer.
-
-    Returns:
-        The connection and what the hub says of itself.
 
     Raises:
         ConnectionLostError: No connection; another attempt may succeed.

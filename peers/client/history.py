@@ -28,7 +28,7 @@ from peers.client.values import BadMessage, decode_body
 from peers.wire.records import FETCH_BYTES, Fetch, Records
 
 _WAIT_MS = 30_000
-"""How long the hub waits for more, before it is asked again, where the end of a range is not there yet."""
+"""How long the hub waits for an end that is to come, before it is asked again."""
 
 
 _LOST = "records before offset {start} were lost when the hub lost power; what has their offsets now begins at {end}"
@@ -45,23 +45,11 @@ class Record(NamedTuple):
 
 
 class History:
-    """A range of the journal, which is read by iterating.
+    """A range of the journal, read by iterating. Made by `Client.read`, whose arguments it has.
 
     Args:
         access: The requests of the client.
-        prefixes: Prefixes of the topics wanted.
-        start: First offset.
-        epoch: The epoch to which `start` belongs; 0 if it is not known.
-        end: The one behind the last; None for what is committed when reading begins.
-        start_time: Instead of `start`: the first record that is not older.
-        piece_bytes: How much one answer of the hub holds, bytes.
-        hub: Whose journal, by name or id; empty for that of the hub that is connected.
-        columns: What of each record is wanted; None for all of it.
         on_bad: Called with values that cannot be read.
-
-    Raises:
-        InvalidTopicError: One of the prefixes is none.
-        UsageError: There is no such column.
     """
 
     def __init__(  # noqa: PLR0913 -- one argument of `Client.read` each
@@ -85,9 +73,9 @@ class History:
         self._piece_bytes = piece_bytes
         self._on_bad = on_bad
         self.columns = _checked(columns)
-        """What of each record is wanted; None for all of it."""
+        """The columns of the records; None for all."""
         self.hub = hub
-        """Whose journal is read; empty for that of the hub that is connected."""
+        """The hub whose journal is read; empty for the one that is connected."""
         self.epoch = epoch
         """The epoch of the journal to which `next` belongs; 0 if it is not known."""
         self.next = start
@@ -145,13 +133,13 @@ class History:
         return asking
 
     async def blocks(self, *, verify: bool = False) -> AsyncIterator[Block]:
-        """Yield blocks, their columns ready to be used. What stands in one that was not asked for means nothing.
+        """Yield blocks with columns to be used as they are; those that were not asked for mean nothing.
 
         Args:
             verify: Whether to compare the checksum here too; the hub did when it read them.
 
         Raises:
-            JournalCorruptError: What came is no block.
+            JournalCorruptError: An answer is no block.
             GoneError, RejectedError, ClosedError, PeerError: As `Client.read`.
         """
         async for found in self.pieces():
@@ -167,30 +155,8 @@ class History:
 def records_of(
     block: Block, on_bad: Callable[[BadMessage], None], columns: tuple[Column, ...] | None = None
 ) -> Iterator[Record]:
-    """Yield the records of a block with their values; tell of those that cannot be read, and leave them out.
-
-    Args:
-        block: As a hub has sent it.
-        on_bad: Called with values that cannot be read.
-        columns: What was asked for: all else is 0, empty, or None. None for all of it.
-    """
-    if columns is not None:
-        yield from _partial_records(block, on_bad, columns)
-        return
-    for offset, at_us, topic, encoding, body in block.records():
-        try:
-            value = decode_body(encoding, body)
-        except ValueError as error:
-            on_bad(BadMessage(topic, body, 1, str(error)))
-        else:
-            yield Record(offset, at_us, topic, value)
-
-
-def _partial_records(
-    block: Block, on_bad: Callable[[BadMessage], None], columns: tuple[Column, ...]
-) -> Iterator[Record]:
-    """Yield what was asked for of records. A hub of an earlier version has sent all of them."""
-    has_offset, has_time, has_topic, has_value = (column in columns for column in COLUMNS)
+    """Yield the records of a block with their values; report those that cannot be read, and leave them out."""
+    has_offset, has_time, has_topic, has_value = (columns is None or column in columns for column in COLUMNS)
     for offset, at_us, topic, encoding, body in block.records():
         try:
             value = decode_body(encoding, body) if has_value else None
@@ -201,11 +167,6 @@ def _partial_records(
 
 
 def _checked(columns: Collection[Column] | None) -> tuple[Column, ...] | None:
-    """Return columns as a FETCH has them.
-
-    Raises:
-        UsageError: There is no such column.
-    """
     unknown = [column for column in columns or () if column not in COLUMNS]
     if unknown:
         raise UsageError(f"there is no column {unknown[0]!r}: there are {', '.join(COLUMNS)}")

@@ -44,7 +44,7 @@ class JournalState(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """What has become of a COMMIT."""
+    """The outcome of a COMMIT."""
 
     first: int
     """Offset of its first message."""
@@ -73,9 +73,9 @@ class JournalAccess:
 
     def __init__(self, on_waiting: Callable[[], None]) -> None:
         self.id = b""
-        """Id of the journal of the hub that is connected, or was last; empty where it has none."""
+        """Id of the journal of the hub that is connected, or was last; empty if it has none."""
         self.streams: set[JournalStream] = set()
-        """The streams that read it, which end with the client."""
+        """End with the client."""
         self._on_waiting = on_waiting
         self._loop = asyncio.get_running_loop()
         self._connection: Connection | None = None
@@ -89,12 +89,10 @@ class JournalAccess:
         return any(not request.patient for request in self._requests.values())
 
     async def fetch(self, fetch: Fetch, *, patient: bool = False) -> Records:
-        """Read a piece.
-
-        Cancellation: a FETCH that waits at the hub is given up there, too.
+        """Read a piece. Cancellation: a FETCH that waits at the hub is given up there, too.
 
         Args:
-            fetch: The order; its request is numbered here.
+            fetch: The request, which is numbered here.
             patient: Whether a full stream of the client may keep the answer from being read.
 
         Raises:
@@ -115,21 +113,11 @@ class JournalAccess:
             await asyncio.sleep(pause_s)
 
     async def stage(self, stage: Stage) -> None:
-        """Bring messages that wait for their COMMIT.
-
-        Raises:
-            RejectedError: The hub refuses.
-            ClosedError, PeerError: The connection is lost, or the client is closed.
-        """
+        """Send messages that wait for their COMMIT; raises as `Client.stage`."""
         await self._done(stage._replace(request=self._numbers.next()))
 
     async def commit(self, commit: Commit) -> Committed:
-        """Have what was staged become messages.
-
-        Raises:
-            RejectedError: The hub refuses, or cannot record it.
-            ClosedError, PeerError: The connection is lost, or the client is closed: nobody knows; ask again.
-        """
+        """Publish and record the staged messages; raises as `Client.commit`."""
         notice = await self._done(msgspec.structs.replace(commit, request=self._numbers.next()))
         return Committed(notice.offset or 0, notice.count, notice.again)
 
@@ -179,7 +167,7 @@ class JournalAccess:
             request.answer.set_result(answer)
 
     def connected(self, connection: Connection, hello: Hello) -> None:
-        """Ask a new connection for what the last one has not answered, if it reaches the same journal."""
+        """Send again what the last connection has not answered, if the hub has the same journal."""
         self._connection = connection
         if self.id not in {b"", hello.journal}:
             self._answer_all(replaced(), own_only=True)
@@ -209,7 +197,6 @@ class JournalAccess:
 
 
 def replaced() -> RejectedError:
-    """Make the exception for offsets that mean other records now."""
     return RejectedError(CloseCode.GONE, REPLACED)
 
 
@@ -220,11 +207,11 @@ def _error(notice: Notice) -> RejectedError:
 
 
 def time_us(time: datetime | None) -> int | None:
-    """Return a time as the journal has it; without a zone it is local time."""
+    """Return a time in µs since 1970; without a zone it is local time."""
     return None if time is None else round(time.timestamp() * 1_000_000)
 
 
 def look_at(asking: asyncio.Future[Records]) -> None:
-    """Look at an outcome that its reader, who has stopped, does not look at: else asyncio complains of it."""
+    """Retrieve the error of a request whose reader has stopped: else asyncio complains of it."""
     if not asking.cancelled():
         asking.exception()

@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from peers.client.connection import Connection
 
 LISTED_UNDER = "$hub/names"
-"""Where a hub answers which names there are."""
+"""The service of a hub that lists names."""
 
 _LIST_LIMIT = 1000
-"""How many names an answer of a hub holds at most; fewer say that there are no more."""
+"""Most names in an answer of a hub; fewer mean that there are no more."""
 
 
 class KnownName(NamedTuple):
-    """A name that has an owner, as a hub tells of it."""
+    """A name that has an owner."""
 
     name: str
     labels: tuple[str, ...]
@@ -44,15 +44,7 @@ class KnownName(NamedTuple):
 
 
 async def list_names(ask: Callable[[dict[str, str]], Awaitable[Any]], prefix: str) -> list[KnownName]:
-    """Ask for a page of names after the other.
-
-    Args:
-        ask: Sends a request to `LISTED_UNDER`.
-        prefix: Prefix of the names wanted.
-
-    Raises:
-        ConnectionLostError: The answer is none of a hub's.
-    """
+    """Ask for one page of names after the other."""
     found: list[KnownName] = []
     while True:
         page = await ask({"prefix": prefix, "after": found[-1].name if found else ""})
@@ -98,15 +90,16 @@ class ServiceName:
 
     @property
     def owned(self) -> bool:
-        """Whether this client owns it now, as far as it was told."""
+        """Whether this client owns it now, as far as it knows."""
         return self._owned
 
     async def wait_owned(self) -> None:
         """Wait until this client owns it.
 
         Raises:
-            RejectedError: It is lost for good: another hub's claim was earlier, or somebody else had it when the
-                connection was made anew, and this claim does not wait.
+            RejectedError: It is lost for good: another hub's claim was earlier, or another client had it after a
+                reconnect,
+                and this claim does not wait.
             ClosedError, PeerError: It was released; the client is closed, or has ended with an error.
         """
         while not self._owned:
@@ -124,7 +117,7 @@ class ServiceName:
         """Announce the name with other labels.
 
         Raises:
-            InvalidNameError: One of them is none.
+            InvalidNameError: One of them is invalid.
             ClosedError: It was released, or lost.
             RejectedError, PeerError: As `Client.claim`.
         """
@@ -157,7 +150,7 @@ class ServiceName:
 
 
 _STANDINGS = frozenset({"owned", "queued", "lost"})
-"""What a hub tells of a claim without being asked."""
+"""Notices of a hub about claims that it was not asked for."""
 
 _log = logging.getLogger("peers.client")
 

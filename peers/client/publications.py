@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from peers.client.connection import Connection
 
 BUFFER_BYTES = 8 * 1024 * 1024
-"""Default of most bytes that wait in a client: 80,000 messages of 100 bytes, or a second of a busy sensor."""
+"""Default: 80,000 messages of 100 bytes, or a second of a busy sensor."""
 
 BATCH_BYTES = 64 * 1024
 """Largest body of a batch: beyond it a frame costs nothing more per message, only latency."""
@@ -50,7 +50,7 @@ _HEAD_BYTES = HEADER_BYTES - _LENGTH.size
 _FLAGS_IN_HEAD = 1
 
 _FRAME_OVERHEAD_BYTES = 48
-"""What a sealed frame costs beside its bytes: the object (33), its place in a deque (8), rounded up."""
+"""Cost of a sealed frame beside its bytes: the object (33), its place in a deque (8), rounded up."""
 
 _TOPICS_LIMIT = 65_536
 """Most topics remembered as checked, by all publishers of a process; about 300 bytes each."""
@@ -74,11 +74,11 @@ def _settle(receipt: Receipt, outcome: int | HubError) -> None:
 
 
 def target(topic: str, labels: Iterable[str], sender: str, to: str) -> Target:
-    """Return where a message goes.
+    """Return the target of a message.
 
     Raises:
         InvalidTopicError: No client may publish to this topic.
-        InvalidNameError: A label or a name is none.
+        InvalidNameError: A label or a name is invalid.
     """
     if not (labels or sender or to):
         return topic
@@ -86,11 +86,7 @@ def target(topic: str, labels: Iterable[str], sender: str, to: str) -> Target:
 
 
 class Publications:
-    """The outbound buffer of one client.
-
-    Args:
-        limit_bytes: Most bytes that are held.
-    """
+    """The outbound buffer of one client."""
 
     __slots__ = (
         "_batch_limit",
@@ -114,7 +110,6 @@ class Publications:
         self.limit_bytes = limit_bytes
         # With the objects around it.
         self.buffered_bytes = 0
-        # Since the beginning.
         self.sealed_messages = 0
         # Frames that are sealed and wait, each with the number of its values and its receipts.
         self._frames: deque[tuple[bytes, int, list[Receipt]]] = deque()
@@ -137,21 +132,14 @@ class Publications:
 
     @property
     def published_messages(self) -> int:
-        """How many values were taken so far."""
         return self.sealed_messages + len(self._open)
 
     @property
     def buffered_messages(self) -> int:
-        """How many values wait."""
         return sum(messages for _, messages, _ in self._frames) + len(self._open)
 
     def append(self, topic: Target, packed: bytes, receipt: Receipt | None = None) -> None:
-        """Take a value that is msgpack already.
-
-        Args:
-            topic: Of the message, perhaps with labels and names.
-            packed: The value.
-            receipt: Gets the offset in the hub's journal.
+        """Take a value that is msgpack already; `receipt` gets its offset in the hub's journal.
 
         Raises:
             InvalidTopicError: No client may publish to this topic.
@@ -180,7 +168,7 @@ class Publications:
             self._receipts.append(receipt)
 
     def check_size(self, topic: Target, size_bytes: int) -> None:
-        """Check whether a value for a topic fits into the hub's frames, and alone into this buffer. Thread-safe.
+        """Check whether a value fits into the hub's frames, and alone into this buffer. Thread-safe.
 
         Raises:
             RejectedError: It does not.
@@ -193,7 +181,6 @@ class Publications:
             raise RejectedError(CloseCode.TOO_BIG, text)
 
     def seal(self) -> None:
-        """Make a frame of what is open, at the end of a turn or of a batch."""
         values = self._open
         if not values:
             return
@@ -211,11 +198,7 @@ class Publications:
         self._open_bytes = 0
 
     def take(self, limit_bytes: int) -> list[bytes]:
-        """Remove and return the oldest frames, at least one if there is any.
-
-        Args:
-            limit_bytes: Stop when this much was taken.
-        """
+        """Remove and return the oldest frames, one or more if there are any, until `limit_bytes` are taken."""
         if self._open:
             self.seal()
         frames = self._frames
@@ -231,11 +214,7 @@ class Publications:
         return taken
 
     def fit(self, frame_limit_bytes: int) -> int:
-        """Obey the limit of the hub that is connected now.
-
-        Returns:
-            How many values that wait are larger than it takes, and were dropped.
-        """
+        """Obey the limit of the hub that is connected now; return how many values were too large, and dropped."""
         self.seal()
         self._frame_limit = frame_limit_bytes
         self._batch_limit = min(BATCH_BYTES, frame_limit_bytes - BATCH_COUNT.size)
@@ -274,7 +253,6 @@ class Publications:
         return lost
 
     def _turn_to(self, topic: Target) -> None:
-        """Begin another batch: from now on values are for another target."""
         head = checked_head(topic)
         self.seal()
         self._topic = topic
@@ -283,23 +261,20 @@ class Publications:
 
 
 def _overhead_bytes(head: bytes) -> int:
-    """Return what the frame of a batch costs beside its values, bytes."""
     return _LENGTH.size + len(head) + BATCH_COUNT.size + _FRAME_OVERHEAD_BYTES
 
 
 _FLAGS_AT = 5
-"""Where the flags stand in a frame."""
 
 
 def _confirmable(frame: bytes) -> bytes:
-    """Return the same frame with CONFIRM set."""
     flags = frame[_FLAGS_AT] | FLAG_CONFIRM
     return b"%b%c%b" % (frame[:_FLAGS_AT], flags, frame[_FLAGS_AT + 1 :])
 
 
 @lru_cache(_TOPICS_LIMIT)
 def checked_head(topic: Target) -> bytes:
-    """Return what stands between the length and the body of a frame with one value of this topic. Thread-safe.
+    """Return the bytes between length and body of a frame with one value of this topic. Thread-safe.
 
     Raises:
         InvalidTopicError: No client may publish to it.
@@ -315,7 +290,7 @@ _WRITE_BYTES = 256 * 1024
 """How many bytes are written in one go; also how much is collected in one turn before it is written early."""
 
 _VALUE_OVERHEAD_BYTES = 32
-"""Counted for a value beside its bytes, so that many tiny ones let others run as often as a few large ones."""
+"""Counted for a value beside its bytes, so that tiny ones let others run as often as large ones."""
 
 _log = logging.getLogger("peers.client")
 
@@ -325,7 +300,7 @@ class Publishing:
 
     Args:
         buffer_bytes: Most that waits.
-        on_refused: Called with the reason, and how many, when values that waited will not be sent to this hub.
+        on_refused: Called with the reason and the number of values that are too large for a new hub.
         on_waiting: Called when `waiting` has changed.
     """
 
@@ -349,12 +324,7 @@ class Publishing:
         self._progress = Waiters()
 
     def put_nowait(self, topic: Target, packed: bytes, receipt: Receipt | None = None) -> None:
-        """Take a value. It leaves at the end of this turn of the loop, or when there is a connection.
-
-        Raises:
-            BusyError, InvalidTopicError, RejectedError: As `Publications.append`.
-            ClosedError, PeerError: The client is closed, or has ended with an error.
-        """
+        """Take a value, as `Client.publish_nowait`."""
         if self._ended is not None:
             raise self._ended.with_traceback(None)
         publications = self.publications
@@ -366,11 +336,7 @@ class Publishing:
             self.write()
 
     async def put(self, topic: Target, packed: bytes, receipt: Receipt | None = None) -> None:
-        """Take a value when there is room; let others run after each 256 KiB.
-
-        Raises:
-            InvalidTopicError, RejectedError, ClosedError, PeerError: As `put_nowait`.
-        """
+        """Take a value when there is room; let others run after each 256 KiB."""
         while True:
             try:
                 self.put_nowait(topic, packed, receipt)
@@ -384,13 +350,7 @@ class Publishing:
             await asyncio.sleep(0)  # let the loop read and others run, a few milliseconds after the last time
 
     async def put_confirmed(self, topic: Target, packed: bytes) -> int:
-        """Take a value when there is room, and wait until it is in the hub's journal; return its offset.
-
-        Raises:
-            RejectedError: It is not recorded; the text says why.
-            ConnectionLostError: Nobody knows.
-            InvalidTopicError, ClosedError, PeerError: As `put_nowait`.
-        """
+        """Take a value, and wait until it is in the hub's journal; return its offset."""
         receipt: Receipt = self._loop.create_future()
         await self.put(topic, packed, receipt)
         outcome = await receipt
@@ -399,11 +359,7 @@ class Publishing:
         return outcome
 
     async def drain(self) -> None:
-        """Wait until the operating system has everything.
-
-        Raises:
-            ClosedError, PeerError: The client is closed, or has ended with an error, before that.
-        """
+        """Wait until the operating system has everything; raises as `Client.drain`."""
         self.write()
         while not self._sent:
             if self._ended is not None:
@@ -441,7 +397,6 @@ class Publishing:
         self._tell_waiting()
 
     def connected(self, connection: Connection, hello: Hello) -> None:
-        """Send what waits; what is larger than this hub takes is refused."""
         too_large = self.publications.fit(hello.frame)
         if too_large:
             text = f"{too_large} values that waited are larger than the {hello.frame} bytes that this hub takes"

@@ -76,7 +76,6 @@ class _Copy(Opened):
         self._is_open = False
         # Why nothing comes any more.
         self._error: HubError | None = None
-        # Set while changes are taken.
         self._room = asyncio.Event()
         self._room.set()
         self._needed = asyncio.Event()
@@ -123,7 +122,7 @@ class _Copy(Opened):
         await self._stream.close()
 
     async def _fill_first(self) -> None:
-        """Get the first state, also where others are before this one."""
+        """Get the first state; the master may be busy with others."""
         async with asyncio.timeout(_FIRST_S):
             while self._replica.needs is not Needs.NOTHING:
                 try:
@@ -171,7 +170,7 @@ class _Copy(Opened):
                 self._needed.set()
 
     def _wanted(self, rows: Sequence[Any]) -> list[Change]:
-        """Return changes, those of entries that are not copied as ones that do nothing."""
+        """Return changes; those of entries that are not copied do nothing."""
         changes = heard(rows, time.time_ns())
         if not self._packed_prefix:
             return changes
@@ -183,7 +182,7 @@ class _Copy(Opened):
         ]
 
     async def _keep(self) -> None:
-        """Ask for what is missing, whenever something is, and how far the master is, from time to time."""
+        """Ask for what is missing, and from time to time for the number of the master's last change."""
         wait_s = CHECK_S
         failures = 0
         while True:
@@ -227,7 +226,7 @@ class _Copy(Opened):
             self._apply(self._replica.hear(epoch, self._wanted(rows)))
 
     async def _load(self) -> None:
-        """Read a snapshot. Where it is lost on the way, the replica goes on needing one."""
+        """Read a snapshot. If it fails, the replica still needs one."""
         ahead: deque[asyncio.Future[Any]] = deque()
         try:
             epoch, reading, first, number, rows = await self._read(["rows", self._prefix, True])
@@ -251,7 +250,7 @@ class _Copy(Opened):
 
 
 def _looked_at(asked: asyncio.Future[Any]) -> None:
-    """Look at the error of a page that was asked for behind the last one: else asyncio complains of it."""
+    """Retrieve the error of a page that was asked for behind the last one: else asyncio complains of it."""
     if not asked.cancelled():
         asked.exception()
 
@@ -262,7 +261,7 @@ class StoreReplica(_Copy):
     _ONCE = "a replica is opened once; make another one"
 
     async def close(self) -> None:
-        """Copy no more. What is there can still be read; it grows old."""
+        """Copy no more. The entries can still be read, and grow old."""
         await super().close()
 
     def get(self, key: Any, default: Any = None) -> Any:
@@ -293,7 +292,7 @@ class StoreReplica(_Copy):
 
     @property
     def age_s(self) -> float:
-        """How long ago the store was as this copy is, at most, seconds: about 1 s at the longest while all is well."""
+        """How old this copy is at most, seconds: about 1 s at the longest while all is well."""
         age_ns = self._replica.age_ns(time.monotonic_ns())
         return float("inf") if age_ns is None else age_ns / _SECOND_NS
 
@@ -340,7 +339,7 @@ class StoreWatch(_Copy, Items[StoreChange]):
         self._is_present = False
 
     async def close(self) -> None:
-        """End it; what was not read is thrown away."""
+        """Stop; unread changes are thrown away."""
         self._changes.clear()
         await super().close()
 
@@ -379,7 +378,6 @@ class StoreWatch(_Copy, Items[StoreChange]):
         return [self._take_first() for _ in range(min(len(self._changes), BATCH_CHANGES))]
 
     async def _some_there(self) -> bool:
-        """Wait for a change; return False once there is none to come."""
         while not self._changes:
             error = self._error
             if isinstance(error, ClosedError):

@@ -25,18 +25,11 @@ from peers.wire.hello import Hello
 
 
 class OriginMessage(Message):
-    """A topic and a value, with the hub beside them where they have entered the mesh.
-
-    Args:
-        topic: Topic of the message.
-        value: Value of the message.
-        origin: Id of the hub.
-    """
+    """A topic and a value, with the id of the hub where they have entered the mesh."""
 
     origin: bytes = b""
 
     def __new__(cls, topic: str, value: Any, origin: bytes = b"") -> OriginMessage:  # noqa: PYI034 -- as `TaggedMessage`
-        """Make the pair."""
         made = tuple.__new__(cls, (topic, value))
         made.origin = origin
         return made

@@ -48,7 +48,7 @@ from peers.wire.hello import FRAME_LIMIT_BYTES, Hello
 from peers.wire.reasons import reason_of
 
 TIMEOUT_S = 30.0
-"""Default of how long an answer may take, as a hub's."""
+"""The default, as a hub's."""
 
 TIMEOUT_LIMIT_S = 3600.0
 """Longest time that a hub waits for an answer, seconds."""
@@ -57,31 +57,25 @@ OVERDUE_S = 10.0
 """How long after its time an answer counts as lost, seconds: a slow hub is waited for, a forgetful one is not."""
 
 _BATCH_VALUES = 4096
-"""Most requests that a turn joins to one frame, as of values that are published."""
+"""Most requests in a frame, as of values that are published."""
 
 _MANY_BYTES = 1024 * 1024
-"""Largest frame of requests that were made together: more is cut, so that others get their turn in between."""
+"""Largest frame of requests that were made together, so that others get their turn in between."""
 
 _WRITE_BYTES = 256 * 1024
 """How many bytes are written in one go; also how much is collected in one turn before it is written early."""
 
 _HEAD_BYTES = 8 + BATCH_COUNT.size
-"""How much stands in a frame before its values, bytes."""
+"""The bytes of a frame before its values."""
 
 _REQUEST_OVERHEAD_BYTES = 64
-"""Counted for a request that waits beside its bytes: the objects for it."""
+"""Counted for the objects of a request that waits."""
 
 _TOPICS_LIMIT = 65_536
-"""Most targets remembered as checked."""
 
 
 class Many:
-    """Collects the answers to several requests of one call, which may stand in several frames.
-
-    Args:
-        future: Gets the list of all answers, in order; an error stands for each that was not answered with a value.
-        requests: How many there are.
-    """
+    """Collects the answers to several requests of one call, which may stand in several frames."""
 
     __slots__ = ("answers", "future", "left")
 
@@ -149,7 +143,7 @@ class Block(Generic[A]):
         timeout_s: Timeout of all of them.
         deadline_s: Time at which that of the first is up.
         askers: Gets the answers.
-        start: Place of the first of them among the answers that `askers` gets.
+        start: Place of the first of them in `askers`.
     """
 
     __slots__ = ("askers", "deadline_s", "first", "flags", "left", "packed", "requests", "size", "start", "target",
@@ -187,7 +181,6 @@ class Pending:
     __slots__ = ("_blocks", "_firsts", "_next", "late", "requests")
 
     def __init__(self) -> None:
-        # Transaction id of the first request → block; a block goes with its last answer.
         self._blocks: dict[int, Block[Any]] = {}
         # The same ids, ascending.
         self._firsts: list[int] = []
@@ -231,7 +224,7 @@ class Pending:
         return [first for first, block in self._blocks.items() if block.deadline_s < before_s]
 
     def refuse(self, first: int, make: Callable[[], HubError]) -> None:
-        """Answer what is open of a whole frame with errors."""
+        """Answer a whole frame with errors."""
         block = self._blocks.get(first)
         if block is not None:
             self._put(block, 0, failures(make, block.requests))
@@ -311,7 +304,6 @@ def another(error: HubError) -> HubError:
 
 
 def readable(answer: Any) -> Any:
-    """Return an answer; the error of a failed request where the answer is what says that it cannot be read."""
     if isinstance(answer, ValueError):
         return RequestFailedError(Status.FAILED, f"the reply cannot be read: {answer}")
     return answer
@@ -337,7 +329,6 @@ class Requests:
         self._batch_limit = BATCH_BYTES
         # Target → the block that requests of this turn join.
         self._open: dict[str, Block[Asked]] = {}
-        # Blocks that are sealed and wait to be sent.
         self._ready: deque[Block[Any]] = deque()
         self._buffered_bytes = 0
         self._pending = Pending()
@@ -356,7 +347,7 @@ class Requests:
 
     @property
     def pending(self) -> int:
-        """How many requests have no answer yet, those that wait to be sent included."""
+        """How many requests have no answer yet, also those that wait to be sent."""
         unsent = sum(block.requests for block in self._ready) + sum(block.requests for block in self._open.values())
         return self._pending.requests + unsent
 
@@ -367,11 +358,11 @@ class Requests:
     # For the client's users.
 
     def ask_nowait(self, target: str, packed: bytes, timeout_s: float, *, named: bool = False) -> asyncio.Future[Any]:
-        """Ask; it leaves at the end of this turn of the loop, or when there is a connection.
+        """Ask; the request leaves at the end of this turn of the loop, or when there is a connection.
 
         Raises:
             BusyError: `buffer_bytes` of requests wait already.
-            InvalidTopicError, InvalidNameError, UsageError: No target, or no time, that makes sense.
+            InvalidTopicError, InvalidNameError, UsageError: The target or the timeout is invalid.
             RequestTooBigError: The value is larger than what the hub takes.
             ClosedError, PeerError: The client is closed, or has ended with an error.
         """
@@ -402,13 +393,7 @@ class Requests:
         return future
 
     async def ask(self, target: str, packed: bytes, timeout_s: float, *, named: bool = False) -> Any:
-        """Ask when there is room, and wait for the answer.
-
-        Raises:
-            RequestError: It was not answered with a value.
-            ConnectionLostError: The connection was lost before the answer.
-            InvalidTopicError, UsageError, ClosedError, PeerError: As `ask_nowait`.
-        """
+        """Ask when there is room, and wait for the answer; raises as `Client.request`."""
         while True:
             try:
                 future = self.ask_nowait(target, packed, timeout_s, named=named)
@@ -418,10 +403,7 @@ class Requests:
                 return await future
 
     async def ask_many(self, target: str, values: list[Any], timeout_s: float, *, named: bool = False) -> list[Any]:
-        """Ask for several things at once, in as few frames as possible.
-
-        Returns:
-            The answers in order; a `HubError` stands for each that was not answered with a value.
+        """Ask several things at once, in as few frames as possible; return the answers or `HubError`s in order.
 
         Raises:
             InvalidTopicError, InvalidValueError, UsageError, ClosedError, PeerError: Nothing was asked.
@@ -517,7 +499,6 @@ class Requests:
     # Inside.
 
     def _begin(self, target: str, size: int, timeout_s: float, *, named: bool) -> Block[Asked]:
-        """Begin another block for this target."""
         if size + _HEAD_BYTES > self._frame_limit:
             text = f"a value of {size} bytes, the hub takes at most {self._frame_limit - _HEAD_BYTES} bytes"
             raise RequestTooBigError(Status.TOO_BIG, text)
@@ -543,7 +524,7 @@ class Requests:
         )
 
     def _pieces(self, values: list[Any]) -> list[tuple[bytes, int]]:
-        """Return what goes into one frame each: values back to back, and how many."""
+        """Return the values of each frame, and how many."""
         limit = min(_MANY_BYTES, self._frame_limit - _HEAD_BYTES)
         packed = encode_values(values)
         if len(packed) <= limit and len(values) <= BATCH_LIMIT_MESSAGES:
@@ -567,7 +548,7 @@ class Requests:
             self._open = {}
 
     def _send(self, block: Block[Any], connection: Connection, now_s: float) -> int:
-        """Send a block; return how many bytes it has."""
+        """Send a block; return its size in bytes."""
         requests, size = block.requests, block.size
         self._buffered_bytes -= size + _REQUEST_OVERHEAD_BYTES * requests
         timeout_ms = math.ceil((block.deadline_s - now_s) * 1000)
@@ -621,9 +602,4 @@ class Requests:
 
 @lru_cache(_TOPICS_LIMIT)
 def _checked(target: str, named: bool) -> bytes:  # noqa: FBT001 -- on or off
-    """Return a target as the key of a frame.
-
-    Raises:
-        InvalidTopicError, InvalidNameError: It is none.
-    """
     return (check_name(target) if named else check_topic(target)).encode()

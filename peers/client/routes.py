@@ -21,17 +21,17 @@ from hub.topics import decode_topic
 _ROUTES_LIMIT = 65_536
 _KEY_HEADER_BYTES = 4
 _READ_FLAGS = 0b111 | FLAG_TAGGED
-"""BATCH, the encoding, and that the key is an envelope; with other flags it is something else."""
+"""BATCH, the encoding, and that the key is an envelope; frames with other flags are unreadable."""
 
 
 class Addressed(NamedTuple):
-    """A wish for what is sent to the owner of a name."""
+    """Messages to the owner of a name."""
 
     name: str
 
 
 Wanted = str | Rule | Addressed
-"""What a subscription asks for: a prefix, a rule, or (of this client alone, the hub need not be asked) a name."""
+"""A prefix, a rule, or a name of this client, for which the hub need not be asked."""
 
 
 class Claim:
@@ -114,7 +114,7 @@ class LocalRoutes:
         self._forget()
 
     def miss(self, key: bytes) -> Route:
-        """Find and remember the route of a key that `table` does not hold. Never raises: a client refuses nothing."""
+        """Find and remember the route of a key that `table` does not hold."""
         if len(self.table) >= _ROUTES_LIMIT:
             self._forget()
         route = self.table[key] = self._find(key)

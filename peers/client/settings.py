@@ -1,4 +1,4 @@
-"""What can be set on a client: the keyword arguments of `connect`."""
+"""The keyword arguments of `connect`."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from peers.transport.backoff import Backoff
 from peers.transport.liveness import PING_AFTER_S, PING_TIMEOUT_S
 from peers.wire.hello import NAME_LIMIT_BYTES, Hello, QueueWish
 
-__all__ = ["PREFETCH", "STREAM_BYTES", "ClientSettings", "Options", "ignore"]
-
 STREAM_BYTES = 1024 * 1024
-"""Default of what a stream holds before its client stops reading: four reads of the most that asyncio reads at once."""
+"""Default: four reads of the most that asyncio reads at once."""
 
 PREFETCH = 256
 """Default of how many messages of a named consumer a client has that are not acknowledged."""
@@ -26,7 +24,7 @@ CONNECT_TIMEOUT_S = 5.0
 CLOSE_TIMEOUT_S = 5.0
 
 RING_BYTES = 64 * 1024 * 1024
-"""Default of the segment that blocks come from: a second of a camera's pictures, and a quarter of what a hub takes."""
+"""Default of the segment of blocks: a second of a camera's pictures, and a quarter of what a hub takes."""
 
 LEASE_S = 1.0
 """Default of how long a reader may hold a block that its publisher needs."""
@@ -37,34 +35,36 @@ class Options(TypedDict, total=False):
 
     Attributes:
         name: For people: logs of the hub, `hub top`. At most 64 bytes.
-        token: What is shown to the hub for who this client is; or a function, plain or async, that gives it: for each
-            connection, and again before the proof ends in one that goes on. A plain one must be quick.
-        narrow: Whether a subscription to more than this client may see is taken, for the part that it may see. If not,
-            it is refused.
-        origins: Whether messages say in `origin` by which hub they have entered the mesh. Hubs tell it over TCP and
-            Unix sockets, and not of what is in their journals.
-        ca: Over TLS, the PEM file of the authorities that may vouch for the hub; the system's where left out.
+        token: Authenticates this client; or a function, plain or async, that returns it: called for each connection,
+            and
+            again before the proof of a connection ends. A plain one must be quick.
+        narrow: Accept subscriptions to more than this client may see, for the part that it may see. If not, they are
+            rejected.
+        origins: Whether messages tell in `origin` by which hub they have entered the mesh. Hubs tell it over TCP and
+            Unix
+            sockets, and not for records of their journals.
+        ca: Over TLS, the PEM file of the authorities that may vouch for the hub; by default those of the system.
         certificate: Over TLS, the PEM file of the client's own certificate, for a hub that asks for it.
-        key: The PEM file of its key; left out where the certificate's file has it.
-        queue: What the hub should hold for this client when it reads too slowly; the hub's default where left out.
-        reconnect: Whether a lost connection is made anew, forever. If not, everything that waits raises.
-        backoff: How long to wait between attempts; 0.1 s doubling up to 30 s, with full jitter.
+        key: The PEM file of its key; not needed if the certificate's file has it.
+        queue: The hub's send queue for this client, for when it reads too slowly; by default the hub's.
+        reconnect: Whether a lost connection is made again, for ever. If not, everything that waits raises.
+        backoff: Pauses between attempts; 0.1 s doubling up to 30 s, with full jitter.
         buffer_bytes: Most that is published and not yet sent.
         stream_bytes: What a stream holds, unread, before the client stops reading from the hub.
         connect_timeout_s: For connecting and for the hub's answer, each.
         close_timeout_s: When the client closes, for sending what is published, and for the hub to have read it, each.
-        ping_after_s: Silence after which the hub is asked for a sign of life.
+        ping_after_s: Silence after which the hub is sent a PING.
         ping_timeout_s: Time for its answer; then the connection counts as lost.
         shared_memory: Over a Unix socket, whether large values travel as memory instead of bytes.
-        views: Whether bytes that come in shared memory are given as a `View`, not copied.
-        ring_bytes: Size of the segment that blocks come from; it is made with the first one.
+        views: Whether bytes that come in shared memory are a `View`, not copied.
+        ring_bytes: Size of the segment of blocks; it is made with the first one.
         lease_s: How long a reader may hold a block when its publisher needs the room.
-        on_connect: Called with what the hub says of itself, after each connection.
+        on_connect: Called with the hub's HELLO, after each connection.
         on_disconnect: Called with the reason after each lost connection.
-        on_dropped: Called with a number when the hub tells that so many messages for this client were lost.
+        on_dropped: Called with a number when the hub has lost so many messages for this client.
         on_cut: Called with the offsets of records that a stream had read, or was to begin behind, and that the journal
             has lost: it goes on with those that have these offsets now.
-        on_rejected: Called when the hub refuses messages of this client, or a buffered one is too large for it.
+        on_rejected: Called when the hub rejects messages of this client, or a buffered one is too large for it.
         on_bad_message: Called with what came and was not msgpack.
     """
 
@@ -97,7 +97,7 @@ class Options(TypedDict, total=False):
 
 
 def ignore(_: object) -> None:
-    """Stand in for a callback that nobody wants."""
+    """The default of callbacks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class ClientSettings:
         """Check what a hub would refuse anyway.
 
         Raises:
-            UsageError: The name or the token is too long, or has no UTF-8 form, so that it cannot be said.
+            UsageError: The name or the token is too long, or is not UTF-8.
         """
         name_bytes = _size_bytes("name", self.name)
         if name_bytes > NAME_LIMIT_BYTES:
@@ -145,11 +145,7 @@ class ClientSettings:
 
 
 def _size_bytes(what: str, text: str) -> int:
-    """Return how long a text is in UTF-8.
-
-    Raises:
-        UsageError: It has no such form, as half of a surrogate pair has none.
-    """
+    """Return the length of a text in UTF-8; raise `UsageError` for half of a surrogate pair."""
     try:
         return len(text.encode())
     except UnicodeEncodeError as error:

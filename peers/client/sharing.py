@@ -49,7 +49,7 @@ from peers.wire.shared import (
 )
 
 _RING_REQUEST = 1
-"""Number with which the hub is asked to take the ring; its answer is told from others by having a segment."""
+"""Request number of the ring; its answer is recognised by its segment."""
 
 _DESCRIPTORS_LIMIT = 64
 """Messages whose memory stays open until they are read; more are copied when they come."""
@@ -68,11 +68,11 @@ class SharingConversation(WireConversation):
     """The state of the protocol over one Unix socket.
 
     Args:
-        introduction: What the client says of itself in HELLO.
-        routes: The table in which routing keys of what the hub delivers are looked up.
-        ring: The ring of the client; None as long as it has none.
+        introduction: As of `WireConversation`.
+        routes: As of `WireConversation`.
+        ring: The ring of the client, if it has one.
         on_room: Called when blocks of it were released.
-        views: Whether bytes that come in shared memory are given as a `View`.
+        views: Whether bytes that come in shared memory are a `View`.
     """
 
     __slots__ = (
@@ -124,7 +124,6 @@ class SharingConversation(WireConversation):
         # How many descriptors were taken since HELLO; of how many the hub was told; and the size of the others.
         self._taken = self._told = 0
         self._untold_bytes = 0
-        # The timer for telling of them.
         self._telling: asyncio.TimerHandle | None = None
 
     def _hello(self, shared: int = 1) -> Hello:
@@ -133,7 +132,6 @@ class SharingConversation(WireConversation):
     # What is said.
 
     def publish(self, frames: list[bytes]) -> None:
-        """Send frames; large values as memory."""
         over = self._over_bytes + HEADER_BYTES if self._over_bytes else 0
         start = 0
         for place, frame in enumerate(frames):
@@ -183,7 +181,7 @@ class SharingConversation(WireConversation):
         return self._large(block.copy())
 
     def _large(self, values: bytes) -> tuple[bytes, Descriptor | None, int]:
-        """Return a handle and the memory with values that are large enough for that; else the values."""
+        """Return values as a handle and memory if they are large enough, else as they are."""
         size = len(values)
         if not self._over_bytes or size <= self._over_bytes:
             return values, None, 0
@@ -238,7 +236,7 @@ class SharingConversation(WireConversation):
             self._tell_taken()
 
     def _tell_taken(self) -> None:
-        """Tell the hub what was taken, at once if it is much, or else a little later, so that not each has a frame."""
+        """Tell the hub of taken descriptors: at once if they are many, else together a little later."""
         if self._taken - self._told >= _TELL_DESCRIPTORS or self._untold_bytes >= _TELL_BYTES:
             self._tell_now()
         elif self._telling is None:
@@ -419,7 +417,7 @@ class Blocks:
     """The blocks of one client.
 
     Args:
-        settings: Settings of the client, with the sizes.
+        settings: Settings of the client.
         shares: Whether memory can be handed over to the hub; if not, blocks travel as bytes.
     """
 
@@ -427,16 +425,13 @@ class Blocks:
         self.shares = shares
         self._settings = settings
         self._loop = asyncio.get_running_loop()
-        # Of the connection that is open, or was last.
         self._conversation: SharingConversation | None = None
-        # Made for the first block.
         self._ring: Ring | None = None
         self._room = asyncio.Event()
         # True once `finish` was called, or there was no memory for a ring.
         self._closed = False
 
     def converse(self, introduction: Introduction, routes: LocalRoutes) -> SharingConversation:
-        """Make the conversation of the next connection."""
         if self._ring is not None:  # blocks sent over the last connection will not be released
             self._ring.released(self._ring.generation)
         self._conversation = SharingConversation(
@@ -445,19 +440,12 @@ class Blocks:
         return self._conversation
 
     def allocate_nowait(self, size_bytes: int) -> Block:
-        """Return a block, without waiting for room.
-
-        Raises:
-            BusyError: There is no room now.
-            UsageError: There never will be.
-        """
         ring = self._ring or self._open()
         if ring is None:
             return Block.alone(size_bytes)
         return ring.allocate(size_bytes, self._loop.time())
 
     async def allocate(self, size_bytes: int) -> Block:
-        """Return a block when there is room; raises `UsageError` as `allocate_nowait`."""
         while True:
             self._room.clear()
             try:

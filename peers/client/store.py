@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 _SECOND_NS = 1_000_000_000
 
 _MISSING: Any = object()
-"""Stands where no value was given: None is one."""
+"""Default of an argument for which None is a value."""
 
 
 class StoreChangeKind(Enum):
-    """What has become of an entry."""
+    """The kind of a change."""
 
     PUT = "put"
     """It has a new value, or is new."""
@@ -145,7 +145,7 @@ class Store:
         self._read_topic, self._write_topic = read_topic(name), write_topic(name)
         self._changes_topic = changes_topic(name)
         self.written = 0
-        """The highest number of a change that this object has made: a replica that is at least as new has them all."""
+        """The highest number of a change that this object has made, for `StoreReplica.at_least`."""
 
     # Commands.
 
@@ -217,25 +217,25 @@ class Store:
         return await self._calculate("decrement", key, by, expires_s)
 
     async def append(self, key: Any, text: str, *, expires_s: float | None = None) -> Any:
-        """Put text behind a string; return the new value."""
+        """Append text to a string; return the new value."""
         return await self._calculate("append", key, text, expires_s)
 
     async def insert(self, key: Any, member: Any, value: Any = _MISSING, *, expires_s: float | None = None) -> Any:
-        """Put a member into a set, or with a value an entry into a table; return the new set or table."""
+        """Insert a member into a set, or with a value an entry into a table; return the new set or table."""
         if value is _MISSING:
             return await self._calculate("insert", key, member, expires_s)
         return await self._calculate("insert_entry", key, [member, value], expires_s)
 
     async def remove(self, key: Any, member: Any, *, expires_s: float | None = None) -> Any:
-        """Take a member out of a set, or the entry of a key out of a table; return the new set or table."""
+        """Remove a member of a set, or the entry of a key of a table; return the new set or table."""
         return await self._calculate("remove", key, member, expires_s)
 
     async def push(self, key: Any, element: Any, *, expires_s: float | None = None) -> Any:
-        """Put an element behind a vector; return the new vector."""
+        """Append an element to a vector; return the new vector."""
         return await self._calculate("push", key, element, expires_s)
 
     async def pop(self, key: Any, *, expires_s: float | None = None) -> Any:
-        """Take the last element off a vector; return the new vector."""
+        """Remove the last element of a vector; return the new vector."""
         return await self._calculate("pop", key, None, expires_s)
 
     # Reads.

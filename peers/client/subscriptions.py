@@ -38,7 +38,7 @@ _PREFIX_OVERHEAD_BYTES = 3
 """msgpack's header of a text of up to 64 KiB."""
 
 _REQUEST_OVERHEAD_BYTES = 128
-"""More than what stands around the prefixes in a frame or a WebSocket message."""
+"""More than a frame or a WebSocket message has around the prefixes."""
 
 _RULE_OVERHEAD_BYTES = 32
 """The names of a rule's fields in a WebSocket message, and their headers."""
@@ -72,7 +72,6 @@ class Subscriptions:
 
     @property
     def prefixes(self) -> int:
-        """How many different prefixes and rules are subscribed."""
         return len(self._claims)
 
     @property
@@ -81,7 +80,6 @@ class Subscriptions:
 
     @property
     def holding(self) -> bool:
-        """Whether a stream is full."""
         return bool(self._full)
 
     # For streams and callbacks.
@@ -91,15 +89,11 @@ class Subscriptions:
 
         Cancellation: takes the subscription back.
 
-        Args:
-            sink: The sink that gets the messages.
-            wants: Prefixes, or rules, or names.
-
         Returns:
             The claims, to be given to `release`.
 
         Raises:
-            InvalidTopicError, InvalidNameError: One of them is none.
+            InvalidTopicError, InvalidNameError: A prefix, rule or name is invalid.
             RejectedError: The hub refuses, or the prefixes are too many for one request.
             ClosedError, PeerError: The client is closed, or has ended with an error.
         """
@@ -134,11 +128,7 @@ class Subscriptions:
         return claims
 
     def release(self, sink: Sink, claims: list[Claim]) -> asyncio.Future[HubError | None] | None:
-        """Unsubscribe; from now on `sink` gets nothing.
-
-        Returns:
-            The future of the hub's answer; None where the hub need not be asked.
-        """
+        """Unsubscribe; return the future of the hub's answer, None where it need not be asked."""
         if sink not in self._sinks:
             return None
         del self._sinks[sink]
@@ -174,7 +164,7 @@ class Subscriptions:
             sink.put(run)
 
     def put_gap(self, lost_messages: int) -> None:
-        """Tell all sinks that messages were lost: the hub does not know of which subscription."""
+        """Tell all sinks of a loss: the hub does not know of which subscription."""
         for sink in self._sinks:
             sink.put_gap(lost_messages)
 
@@ -242,7 +232,7 @@ def _checked(want: Wanted) -> Wanted:
 
 
 def _size_of(want: Wanted) -> int:
-    """Return how many bytes it takes in a request, as JSON, and so rather too many."""
+    """Return the size of a want in a request, as JSON, and so rather too much."""
     match want:
         case Rule():
             labels = sum(len(label.encode()) + _PREFIX_OVERHEAD_BYTES for label in want.labels)
@@ -280,7 +270,7 @@ def _portions(wants: list[Wanted], limit_bytes: int) -> Iterator[list[Wanted]]:
 class CallbackSubscription(Sink):
     """Messages under some prefixes, each given to a function.
 
-    Made by `Client.subscribe_callback`. What the function raises is reported to the event loop's exception handler,
+    Made by `Client.subscribe_callback`. An exception of the function is reported to the event loop's exception handler,
     and the next message is given to it.
     """
 

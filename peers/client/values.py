@@ -1,19 +1,10 @@
 """Values: from Python objects to msgpack and back.
 
-```
-publish   value ─▶ encode_value ─▶ packed bytes            receive   Batch ─▶ decode_batch ─▶ [Message, ...]
-                                                                                        └───▶ [BadMessage, ...]
-```
-
 msgspec does the work, in C. A `datetime` with a zone travels as a timestamp, bytes as `bin`, tuples as arrays,
-dataclasses and structs as maps; what msgspec would convert silently is refused (`peers.client.plain`). Zeek's events
-and values (`peers.values`) travel as extensions 1 to 10 and arrive as what they were, also from a Zeek itself; other
-extensions arrive as `msgspec.msgpack.Ext`.
-
-What is not msgpack never raises here: it becomes a `BadMessage`, and what stands beside it is delivered.
-
-Cost, measured (docs/clients.md): about 0.25 µs a message that has its own frame, 0.1 µs in a batch, and 0.1 to 0.4 µs
-for a value that is a map.
+dataclasses and structs as maps; types that msgspec would convert silently are refused (`peers.client.plain`). Zeek's
+events and values (`peers.values`) travel as extensions 1 to 10; others arrive as `msgspec.msgpack.Ext`. Reading never
+raises: bad msgpack becomes a `BadMessage`, and its neighbours are delivered. Cost, measured (docs/clients.md): about
+0.25 µs a message that has its own frame, 0.1 µs in a batch, and 0.1 to 0.4 µs for a value that is a map.
 """
 
 from __future__ import annotations
@@ -46,23 +37,12 @@ from peers.client.plain import check_convertible, is_plain
 from peers.shm.ring import Block
 from peers.shm.views import SharedRun, ViewValues
 
-__all__ = [
-    "BadMessage",
-    "InvalidValueError",
-    "decode_batch",
-    "decode_body",
-    "encode_value",
-    "encode_values",
-    "read_values",
-]
-
 _ARRAY_32 = b"\xdd"
-"""msgpack's "array, 32 bit count follows". A BATCH body is a count and values back to back: behind this byte it is an
-array, and read with one call."""
+"""msgpack's "array, 32 bit count follows". Behind it a BATCH body, a count and values, is an array."""
 
 
 def _packed(value: Any) -> msgspec.Raw:
-    """Bring into msgpack what msgspec does not know: Zeek's events and values."""
+    """Encode what msgspec does not know: Zeek's events and values."""
     from peers.values import InvalidDataError, encode, to_msgpack, value_of  # noqa: PLC0415 -- rarely needed
     from peers.values.event import Event  # noqa: PLC0415
 
@@ -75,7 +55,6 @@ def _packed(value: Any) -> msgspec.Raw:
 
 
 def _extension(code: int, data: memoryview) -> Any:
-    """Read an extension: one of Zeek's values, or somebody else's."""
     if not 0 < code <= _ZEEK_EXTENSIONS:
         return msgspec.msgpack.Ext(code, bytes(data))
     from peers.values import ext_hook  # noqa: PLC0415 -- rarely needed
@@ -84,7 +63,7 @@ def _extension(code: int, data: memoryview) -> Any:
 
 
 def _value_in(flags: int, body: bytes) -> Any:
-    """Read a value that is not spelled as msgpack.
+    """Read a value that is not msgpack.
 
     Raises:
         ValueError: It is none, or of an encoding that this version does not read.
@@ -101,7 +80,7 @@ def _value_in(flags: int, body: bytes) -> Any:
 
 
 def _view_in(values: bytes) -> Any:
-    """Return what a request or a reply says that came in shared memory: bytes as a view, anything else as it is."""
+    """Read a value of a request or reply in shared memory: bytes as a view."""
     if not isinstance(values, ViewValues):
         raise ValueError("a handle of shared memory that was not granted")  # noqa: TRY004 -- as for all that is no value
     view = values.value()
@@ -124,11 +103,11 @@ class InvalidValueError(UsageError):
 
 
 class BadMessage(NamedTuple):
-    """Something that came and is not what its encoding says."""
+    """Something that came and does not match its encoding."""
 
     topic: str
     body: bytes
-    """The bytes as they came: one value, or where values cannot be told apart the whole body of a batch."""
+    """The bytes as they came: one value, or the whole body of a batch whose values cannot be told apart."""
     messages: int
     """How many values it was said to hold."""
     reason: str
@@ -154,11 +133,7 @@ def encode_value(value: Any) -> bytes:
 
 
 def encode_values(values: Sequence[Any]) -> bytes:
-    """Return the msgpack of values, back to back: the body of a BATCH without its count.
-
-    Raises:
-        InvalidValueError: One of them has no such form.
-    """
+    """Return the msgpack of values, back to back: the body of a BATCH without its count. Raises as `encode_value`."""
     if len(values) == 1:  # it may be a block, which stays one
         return encode_value(values[0])
     array = encode_value(values if type(values) is list else list(values))
@@ -169,8 +144,8 @@ def read_values(flags: int, body: bytes) -> list[Any]:
     """Return the values of a body as that of MESSAGES; a `ValueError` stands for each that cannot be read.
 
     Args:
-        flags: BATCH and the encoding.
-        body: One value; with BATCH, whose count was checked, a count and values.
+        flags: BATCH, whose count was checked, and the encoding.
+        body: One value, or a count and values.
     """
     try:
         if flags == FLAG_BATCH:
@@ -193,11 +168,7 @@ def _read_value(body: bytes) -> Any:
 
 
 def decode_body(encoding: int, body: bytes) -> Any:
-    """Return the value that a body holds.
-
-    Args:
-        encoding: How it is spelled, `hub.frame.Encoding`.
-        body: One value.
+    """Return the value of a body in an encoding (`hub.frame.Encoding`).
 
     Raises:
         ValueError: It is none, or of an encoding that this version does not read; the text says what is wrong.
@@ -215,7 +186,7 @@ def decode_batch(  # noqa: C901 -- one loop
 
     Args:
         batch: The batch.
-        kind: Class of the messages that bear no labels and are not in shared memory.
+        kind: Class of messages without labels that are not in shared memory.
     """
     if isinstance(batch, SharedRun):
         return _decode_shared(batch)
@@ -266,7 +237,7 @@ _envelope_of = lru_cache(1024)(Envelope.decode)
 
 
 def _read_tagged(flags: int, key: bytes, body: bytes, messages: list[Message], bad: list[BadMessage]) -> None:
-    """Read a frame with labels or names: as one without, to whose messages they are given."""
+    """Read a frame with labels or names."""
     envelope = _envelope_of(key)
     frame = encode_frame(KIND_MESSAGES, body, key=envelope.topic.encode(), flags=flags & ~FLAG_TAGGED)
     plain, bad_here = decode_batch(Batch(frame, 1))
@@ -275,7 +246,6 @@ def _read_tagged(flags: int, key: bytes, body: bytes, messages: list[Message], b
 
 
 def _decode_shared(run: SharedRun[Any]) -> tuple[list[Message], list[BadMessage]]:
-    """Return the messages of a run whose values are in shared memory."""
     view = run.view
     if view is not None:
         return [Message(run.topic, view)], []
@@ -302,7 +272,7 @@ def _salvage(  # noqa: PLR0913, PLR0917 -- a part of `decode_batch`
     messages: list[Message],
     bad: list[BadMessage],
 ) -> None:
-    """Deliver what can be read of frames that as a whole cannot."""
+    """Read the values one by one of a frame that cannot be read as a whole."""
     bodies = list(_bodies(frame))
     if not bodies:
         bad.append(BadMessage(topic, frame.body, frame.messages, _reason(error, frame.encoding)))
@@ -327,7 +297,7 @@ def _bodies(frame: Frame) -> Iterator[bytes]:
 
 
 def _array_start(mark: int) -> int:
-    """Return where the first item of a msgpack array begins that begins with `mark`."""
+    """Return where the first item of a msgpack array begins."""
     return 1 if mark & 0xF0 == 0x90 else 3 if mark == 0xDC else 5
 
 

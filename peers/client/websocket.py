@@ -1,21 +1,15 @@
-"""`WebSocketConversation`: a client's side of `hub.v1.msgpack` (docs/websocket.md), for `ws://`.
+"""`WebSocketConversation`: a client's side of `hub.v1.msgpack` (docs/websocket.md), for `ws://`. No I/O.
 
 ```
 publish   MESSAGES frame: key, body ─▶ {"type": "publish", "topic": key, "values": array of body}    one WebSocket
 receive   {"type": "messages", "topic": …, "values": raw} ─▶ MESSAGES frame: key, body               message each
-          {"type": "records", …, "blocks": […]} ─▶ Records
 ```
 
-request   Request ─▶ {"type": "request", "request": id, "topic": …, "values": …}; reply the same way, both ways
-
-Values are not taken apart on either way: a BATCH body is a count and values back to back, which behind one byte is a
-msgpack array, and the other way round.
-
-A frame with CONFIRM bears a request of this side's own. The hub's answers may come in any order; they are told in that
-of the frames, as over TCP.
-
-The websockets library's sans-I/O `ClientProtocol` does the handshake, the masking and the framing. Compression is
-not offered. No I/O.
+Values are not decoded: a BATCH body is a count and values, which behind one byte is a msgpack array. A frame with
+CONFIRM
+bears a request of its own; the hub's answers may come in any order, and are reported in that of the frames, as over
+TCP.
+`ClientProtocol` of the websockets library does the handshake, the masking and the framing.
 """
 
 from __future__ import annotations
@@ -67,13 +61,13 @@ from peers.wire.rules import RuleChange
 from peers.wire.token import Renewal
 
 ENVELOPE_BYTES = 2048
-"""More than a topic (1024) and the names of the fields take: so much smaller than a WebSocket message is its body."""
+"""More than a topic (1024) and the names of the fields: so much smaller than a WebSocket message is its body."""
 
 _ARRAY_16 = Struct(">H")
 
 
 class HubMessage(msgspec.Struct):
-    """Any message of a hub; what a type does not have stays empty."""
+    """Any message of a hub; fields that a type does not have stay empty."""
 
     type: str
     topic: str = ""
@@ -131,7 +125,7 @@ def of_publication(frame: Frame, request: int) -> bytes:
 
 
 def _publication_head(envelope: Envelope, request: int) -> bytes:
-    """Return the map of a `publish` with labels or names, up to its values, which are the last field."""
+    """Return the map of a `publish` with labels or names, without its values, which are the last field."""
     topic, labels, sender, destination = envelope
     fields: dict[str, Any] = {"type": "publish", "topic": topic}
     fields |= {"labels": labels, "sender": sender, "to": destination}
@@ -188,14 +182,12 @@ def _of_fetch(fetch: Fetch) -> dict[str, Any]:
 
 
 def of_request(request: Request) -> bytes:
-    """Return `request`."""
     field = _encode("service") if request.flags & FLAG_NAMED else _TOPIC
     head = (_ASK, _encode(request.first), _encode("timeout_ms"), _encode(request.timeout_ms))
     return b"".join((*head, field, _encode(request.target.decode()), *_packed_values(request.flags, request.values)))
 
 
 def of_reply(reply: Reply) -> bytes:
-    """Return `reply`."""
     if reply.status:
         message = {"type": "reply", "request": reply.first, "status": int(reply.status), "count": reply.requests}
         return _encode(message | {"text": reason_of(reply)})
@@ -203,7 +195,6 @@ def of_reply(reply: Reply) -> bytes:
 
 
 def of_hello(introduction: Introduction) -> bytes:
-    """Return `hello`."""
     hello: dict[str, Any] = {"type": "hello", "name": introduction.name}
     if introduction.queue is not None:
         hello["queue"] = introduction.queue
@@ -215,11 +206,6 @@ def of_hello(introduction: Introduction) -> bytes:
 
 
 def to_message(raw: bytes) -> HubMessage:
-    """Read a message.
-
-    Raises:
-        ProtocolError: It is none.
-    """
     try:
         return _decode(raw)
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
@@ -227,11 +213,6 @@ def to_message(raw: bytes) -> HubMessage:
 
 
 def to_hello(message: HubMessage) -> Hello:
-    """Read `welcome`.
-
-    Raises:
-        ProtocolError: It makes no sense.
-    """
     try:
         hub_id, journal_id = bytes.fromhex(message.hub), bytes.fromhex(message.journal)
     except ValueError:
@@ -252,11 +233,7 @@ def to_hello(message: HubMessage) -> Hello:
 
 
 def to_frame(message: HubMessage) -> tuple[bytes, bytes, int]:
-    """Return routing key, MESSAGES frame and number of values.
-
-    Raises:
-        ProtocolError: `values` is no array, or empty; the topic is longer than any.
-    """
+    """Return routing key, MESSAGES frame and number of values."""
     count, values = _batch(bytes(message.values))
     key = message.topic.encode()
     if not count or len(key) > TOPIC_LIMIT_BYTES:
@@ -276,7 +253,7 @@ def _key(message: HubMessage) -> bytes:
 
 
 def _batch(array: bytes) -> tuple[int, bytes]:
-    """Return how many items a msgpack array has, and the same as the body of a BATCH; 0 if it is none."""
+    """Return how many items a msgpack array has, and the body of a BATCH; 0 if it is none."""
     first = array[0] if array else 0
     if first & 0xF0 == 0x90:
         count, start = first & 0x0F, 1
@@ -290,16 +267,11 @@ def _batch(array: bytes) -> tuple[int, bytes]:
 
 
 def _packed_values(flags: int, values: bytes) -> tuple[bytes, bytes]:
-    """Return the field of a message, and what stands in it."""
     return (_VALUES_ARRAY_32 if flags & FLAG_BATCH else _VALUE), values
 
 
 def _values(message: HubMessage) -> tuple[int, bytes]:
-    """Return flags and values of a `request` or `reply`.
-
-    Raises:
-        ProtocolError: It has neither `value` nor `values`, or a number that makes no sense.
-    """
+    """Return flags and values of a `request` or `reply`."""
     if not 0 <= message.request < TRANSACTIONS:
         raise ProtocolError(CloseCode.BAD_DATA, f"{message.type}: request {message.request}")
     value = bytes(message.value)
@@ -312,11 +284,6 @@ def _values(message: HubMessage) -> tuple[int, bytes]:
 
 
 def to_records(message: HubMessage) -> Records:
-    """Read `records`.
-
-    Raises:
-        ProtocolError: `journal` is no id.
-    """
     try:
         journal = bytes.fromhex(message.journal)
     except ValueError as error:
@@ -327,7 +294,6 @@ def to_records(message: HubMessage) -> Records:
 
 
 def to_request(message: HubMessage) -> Request:
-    """Read `request`; raises as `to_frame`."""
     flags, values = _values(message)
     target = message.service or message.topic
     named = FLAG_NAMED if message.service else 0
@@ -342,7 +308,6 @@ def _failed(message: HubMessage) -> Reply:
 
 
 def to_reply(message: HubMessage) -> Reply:
-    """Read `reply`; raises as `to_frame`."""
     if message.status:
         if not 0 < message.count <= BATCH_LIMIT_MESSAGES:
             raise ProtocolError(CloseCode.BAD_DATA, f"reply: to {message.count} requests")
@@ -357,7 +322,7 @@ PATH = "/v1/hub"
 SUBPROTOCOL = Subprotocol("hub.v1.msgpack")
 
 _FRAME_LIMIT_BYTES = FRAME_LIMIT_BYTES + 64 * 1024
-"""Room for the largest message that a hub takes by default, and what stands around it in `records`."""
+"""Room for the largest message that a hub takes by default, and for the other fields of `records`."""
 
 _FIRST_CONFIRMATION = 1 << 32
 """Smaller numbers are requests of the client's."""
@@ -366,14 +331,7 @@ _SERVER_ERRORS = 500
 
 
 class WebSocketConversation:
-    """The state of the protocol over one WebSocket.
-
-    Args:
-        url: `ws://host:port/path`.
-        introduction: What the client says of itself in `hello`.
-        routes: The table in which routing keys of what the hub delivers are looked up.
-        frame_limit_bytes: Largest message taken from the hub.
-    """
+    """The state of the protocol over one WebSocket."""
 
     __slots__ = (
         "_confirmations",
@@ -398,24 +356,19 @@ class WebSocketConversation:
         )
         self._confirmations = _Confirmations()
         self._fragments = Fragments()
-        # True once the hub has answered the introduction.
         self._welcomed = False
-        # True once the end was yielded, so that it is told once.
         self._reported = False
-        # True once this side has said that it closes.
         self._left = False
 
     @property
     def closed(self) -> bool:
-        """Whether one of the sides has said that it closes, or the handshake failed."""
         return self._reported or self._protocol.state not in {State.CONNECTING, State.OPEN}
 
     def open(self) -> None:
-        """Send the handshake's request."""
         self._protocol.send_request(self._protocol.connect())
 
     def receive(self, data: bytes) -> Iterator[Event]:
-        """Yield what the hub says; messages that go the same way are joined."""
+        """Yield the hub's events; messages with the same route are joined."""
         if self._reported:
             return
         protocol = self._protocol
@@ -449,18 +402,15 @@ class WebSocketConversation:
             yield closing
 
     def publish(self, frames: list[bytes]) -> None:
-        """Send each frame as a `publish` message."""
         for frames_of_one_topic in frames:
             for frame in iterate_frames(frames_of_one_topic):
                 if self._protocol.state is State.OPEN:
                     self._protocol.send_binary(self._publication(frame))
 
     def request(self, request: Request) -> None:
-        """Send `request`."""
         self._send_packed(of_request(request))
 
     def reply(self, reply: Reply) -> None:
-        """Send `reply`."""
         self._send_packed(of_reply(reply))
 
     def _publication(self, frame: Frame) -> bytes:
@@ -470,17 +420,15 @@ class WebSocketConversation:
         self._send_packed(of_verb(verb))
 
     def ping(self) -> None:
-        """Send a WebSocket ping."""
         if self._protocol.state is State.OPEN:
             self._protocol.send_ping(b"")
 
     def pong(self) -> None:
-        """Send a WebSocket pong that nobody has asked for."""
         if self._protocol.state is State.OPEN:
             self._protocol.send_pong(b"")
 
     def close(self, code: int, text: str) -> None:
-        """Send a close frame. What the hub still sends is passed over, up to its own close frame."""
+        """Send a close frame. Later messages of the hub are passed over, up to its own close frame."""
         self._left = True
         self._fail(code, text)
 
@@ -489,17 +437,12 @@ class WebSocketConversation:
             self._protocol.send_close(code, cut_text(text).decode())
 
     def take_outgoing(self) -> bytes:
-        """Return and forget what is to be written now."""
         return b"".join(self._protocol.data_to_send())
 
     # What came.
 
     def _messages(self) -> Iterator[HubMessage]:
-        """Yield the hub's messages, put together from their frames.
-
-        Raises:
-            ProtocolError: A message is not of this protocol.
-        """
+        """Yield the hub's messages, put together from their frames."""
         for event in self._protocol.events_received():
             if isinstance(event, Response):
                 self._check_subprotocol()
@@ -566,7 +509,6 @@ class WebSocketConversation:
             self._protocol.send_binary(message)
 
     def _closing(self) -> Closing | None:
-        """Return the end of the conversation, if it has come."""
         protocol = self._protocol
         if protocol.handshake_exc is not None:
             return _refusal(protocol.handshake_exc)
@@ -575,7 +517,7 @@ class WebSocketConversation:
 
 
 class _Confirmations:
-    """Publications that the hub has not confirmed yet, oldest first; answers that have come too early wait here."""
+    """Publications that the hub has not confirmed, oldest first, and answers that have come too early."""
 
     __slots__ = ("_answers", "_awaited", "_last")
 
@@ -587,7 +529,6 @@ class _Confirmations:
         self._last = _FIRST_CONFIRMATION - 1
 
     def expect(self, messages: int) -> int:
-        """Take note that one more is sent; return its request."""
         self._last += 1
         self._awaited.append((self._last, messages))
         return self._last
@@ -602,7 +543,6 @@ class _Confirmations:
 
 
 def _refusal(error: Exception) -> Closing:
-    """Return the end for a failed handshake: why, and whether it makes sense to try again."""
     if not isinstance(error, InvalidStatus):
         text = f"the far side does not speak WebSocket ({error}): is it a hub's WebSocket port?"
         return Closing(CloseCode.PROTOCOL_ERROR, text, by_far_side=True)

@@ -25,7 +25,7 @@ from peers.wire.session import NEED_DATA, Phase, Session
 from peers.wire.token import Renewal, encode_token
 
 _FRAME_LIMIT_BYTES = FRAME_LIMIT_BYTES + 64 * 1024
-"""Room for the largest message that a hub takes by default, and what stands around it in RECORDS."""
+"""Room for the largest message that a hub takes by default, and for the other fields of RECORDS."""
 
 _COPIED_BYTES = 16 * 1024
 """Values up to this size are joined with their head at once."""
@@ -48,13 +48,7 @@ _ENCODE: dict[type, Callable[[Any], bytes]] = {
 
 
 class WireConversation:
-    """The state of the hub's own protocol over one connection.
-
-    Args:
-        introduction: What the client says of itself in HELLO.
-        routes: The table in which routing keys of what the hub delivers are looked up.
-        frame_limit_bytes: Largest body accepted from the hub.
-    """
+    """The state of the hub's own protocol over one connection."""
 
     __slots__ = ("_frame_limit_bytes", "_introduction", "_origins", "_session", "half_close")
 
@@ -122,7 +116,7 @@ class WireConversation:
         self._send(reply)
 
     def _send(self, item: Request | Reply) -> None:
-        """Send a frame. Many values are copied once only, into what is written."""
+        """Send a frame; large values are copied once only, into what is written."""
         if len(item.values) > _COPIED_BYTES:
             self._session.send(item.head())
             self._session.send(item.values)

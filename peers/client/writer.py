@@ -1,4 +1,4 @@
-"""`Writer`: confirmed publishing that may be repeated: what is published under one sequence number is recorded once.
+"""`Writer`: confirmed publishing that may be repeated: a sequence number is recorded once.
 
 ```
 publish(sequence 7) ┐
@@ -7,12 +7,9 @@ publish(sequence 9) ┘      ▲ connection lost: the same again ──┘
 ```
 
 All that waits while a batch is on its way becomes the next one. A batch bears the number of its last message, and the
-hub remembers the last one of each writer. So that a program which begins anew and repeats itself is recognised message
-by message, whatever was together in a batch before, each message is a batch of its own until the first that is new.
-
-Owner: whoever has made it. Invariants: batches are committed in the order of the calls, one at a time; after a failure
-nothing that waited behind it is recorded, as its number would say that the one that has failed was, too. Cost: two
-round trips and a commit a batch.
+hub remembers the last one of each writer. So that a program which starts again is recognised message by message, each
+message is a batch of its own until the first that is new. After a failure nothing that waited behind it is recorded:
+its number would say that the failed message was, too. Cost: two round trips and a commit a batch.
 """
 
 from __future__ import annotations
@@ -33,27 +30,22 @@ from peers.transport.backoff import LINK_CAP_S, Backoff
 from peers.wire.hello import Hello
 from peers.wire.records import TRANSACTION_LIMIT_BYTES, Commit, Stage
 
-__all__ = ["Writer"]
-
 _BATCH_BYTES = 512 * 1024
-"""How much goes together, bytes."""
 
 _HEAD_BYTES = 1024
-"""Room in a frame for what STAGE says beside the messages."""
+"""Room in a frame for the other fields of STAGE."""
 
 _FIRST_S = 0.02
-"""How long it waits at most before it tries again, the first time, seconds."""
+"""The longest first pause before it tries again, seconds."""
 
 _NAME_BYTES = TRANSACTION_LIMIT_BYTES // 2
 """Longest name of a writer: the hub puts its user's in front."""
 
 _AGAIN = frozenset({CloseCode.TRY_AGAIN_LATER, CloseCode.GOING_AWAY, CloseCode.GONE})
-"""Refusals that say nothing of the messages: GONE is said where the hub was restarted between STAGE and COMMIT."""
+"""Refusals that say nothing of the messages: GONE comes if the hub was restarted between STAGE and COMMIT."""
 
 
 class _Message(NamedTuple):
-    """A message that waits to be recorded."""
-
     sequence: int
     frame: bytes
     offset: asyncio.Future[int | None]
@@ -64,9 +56,9 @@ class Writer:
 
     Args:
         journal: The requests of the client.
-        name: What the hub knows it by; empty draws one, for this writer alone.
-        hub: Returns what the hub that is connected has said of itself.
-        ended: Says whether the client does nothing more.
+        name: Its name at the hub; empty draws one.
+        hub: Returns HELLO of the hub that is connected.
+        ended: Returns whether the client has ended.
     """
 
     def __init__(
@@ -83,14 +75,11 @@ class Writer:
         self._client_ended = ended
         self._backoff = Backoff(base_s=_FIRST_S, cap_s=LINK_CAP_S)
         self.name = name or f"writer-{secrets.token_hex(8)}"
-        """What the hub knows it by."""
-        # The number of what was given last, so that numbers only grow; after a failure that of what is recorded.
+        """Its name at the hub."""
+        # The last number, so that numbers only grow; after a failure the last one recorded.
         self._last = 0
-        # The number of what was recorded last, as far as is known.
         self._recorded = 0
-        # What waits for the batch that is on its way.
         self._waiting: deque[_Message] = deque()
-        # Brings batches; None while nothing waits.
         self._bringing: asyncio.Task[None] | None = None
         # True once a batch was new to the hub: all numbers behind it are, too.
         self._is_new = False
@@ -103,12 +92,12 @@ class Writer:
         Args:
             topic: Topic of the message; the hub must record it.
             value: Anything that has a msgpack form.
-            sequence: Its number, which is above that of the one before. A program that begins anew gives the same
-                numbers to the same messages. Without it the clock gives one: then it is recognised as long as this
-                writer lives.
+            sequence: Its number, above that of the one before. A program that starts again gives the same numbers to
+                the
+                same messages. Without it the clock gives one, which is recognised as long as this writer lives.
 
         Returns:
-            Its offset; None where it was recorded before by a program that did not hear of it, and others since.
+            Its offset; None if it was recorded before, by a program that did not hear of it, and others since.
 
         Raises:
             UsageError: The number does not grow.
@@ -129,18 +118,12 @@ class Writer:
         return await message.offset
 
     def _check_size(self, frame: bytes) -> None:
-        """See to it that a message fits into one STAGE.
-
-        Raises:
-            RejectedError: It does not.
-        """
         hello = self._hub()
         if hello is not None and len(frame) + _HEAD_BYTES > hello.frame:
             text = f"a message of {len(frame)} bytes, the hub takes {hello.frame - _HEAD_BYTES} from a writer"
             raise RejectedError(CloseCode.TOO_BIG, text)
 
     async def _bring(self) -> None:
-        """Bring what waits, batch by batch."""
         try:
             await asyncio.sleep(0)  # what is published in the same turn goes together
             while self._waiting:
@@ -168,14 +151,13 @@ class Writer:
             self._is_new = self._is_new or not committed.again
             self._recorded = batch[-1].sequence
             self._backoff.reset()
-            # Of what was recorded before the last message alone is surely the same.
+            # If it was recorded before, only the last message is surely the same.
             first = committed.first + committed.messages - len(batch) if committed.messages else None
             for place, message in enumerate(batch):
                 if not message.offset.done():
                     message.offset.set_result(None if first is None else first + place)
 
     async def _commit(self, batch: list[_Message]) -> Committed:
-        """Bring a batch until the hub has answered."""
         frames = b"".join([message.frame for message in batch])
         while True:
             transaction = f"{self.name}-{secrets.token_hex(8)}"
@@ -191,7 +173,7 @@ class Writer:
             await asyncio.sleep(self._backoff.next_s())
 
     def _fail(self, batch: list[_Message], error: HubError) -> None:
-        """Tell that a batch, and all that waits behind it, is not recorded, as far as is known."""
+        """Fail a batch, and all that waits behind it."""
         messages = [*batch, *self._waiting]
         self._waiting.clear()
         self._last = self._recorded

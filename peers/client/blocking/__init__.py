@@ -5,13 +5,12 @@ your threads ─ publish ─▶ Mailbox ─▶ │ loop thread │ ─▶ Client
              ◀─ batch ─ one call ─── │             │ ◀─
 ```
 
-Everything here may be called from any thread, except that functions given to the client (`on_dropped`,
-`subscribe_callback`, `serve` ...) are called in the loop thread: they must be quick, and must not call back into the
-client but for `publish_nowait`.
+Everything here may be called from any thread. Functions given to the client (`on_dropped`, `subscribe_callback`,
+`serve`
+...) are called in the loop thread: they must be quick, and must not call the client but for `publish_nowait`.
 
 Cost, measured in docs/clients.md: publishing packs the value in the calling thread and appends it to a list under a
-lock; the loop is woken once for many. Reading crosses threads once per batch, not per message (about 0.1 ms each time).
-One thread and one loop per client.
+lock; the loop is woken once for many. Reading crosses threads once per batch (about 0.1 ms each time).
 """
 
 from __future__ import annotations

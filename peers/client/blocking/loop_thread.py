@@ -221,11 +221,7 @@ class LoopThread:
     # In the loop thread.
 
     async def forward(self) -> None:
-        """Give the client all that was put before.
-
-        Raises:
-            ClosedError, PeerError: The client is closed, or has ended with an error.
-        """
+        """Give the client all that was put before; raises the error with which the client has ended."""
         async with self._forwarding:
             self._mail.clear()
             pending = self._pending
@@ -243,7 +239,7 @@ class LoopThread:
         """Forward what was put before a request; return what is left of the request's time.
 
         Raises:
-            RequestTimeoutError: Nothing.
+            RequestTimeoutError: Nothing is left.
             ClosedError, PeerError: As `forward`.
         """
         if (not self._pending and not self._mail.is_set()) or not timeout_s > 0:
@@ -304,7 +300,7 @@ class LoopThread:
             raise
 
     async def _watch(self) -> None:
-        """Give publishers the error with which the client has ended."""
+        """Close the mailbox with the error with which the client ends."""
         try:
             await self.exchange.wait_closed()
         except HubError as error:
