@@ -1,4 +1,4 @@
-"""Forms: a batch as ready WebSocket frames, made once and written to every connection that wants it.
+"""A batch as ready WebSocket frames, made once and written to every connection; and the values of clients.
 
 ```
 Batch (MESSAGES frames) ── json_form ────▶ Form   {"type":"messages","topic":..,"values":[..]} as text frames
@@ -6,14 +6,9 @@ Batch (MESSAGES frames) ── json_form ────▶ Form   {"type":"message
 ```
 
 Consecutive frames of one topic are merged into one message of up to 64 KiB: a browser pays per message. Values that
-were published together stay together. Where messages stood that have no form (see `peers.values.conversion`) there
-is a `dropped` with their number: the same frame for everybody, so that bad messages cost no more than good ones.
-A msgpack body is merged with others only if it is small and sound, so that a bad one spoils no message but its own;
-all others are passed on as they came.
-
-Owner and bound of memory: `peers.values.forms`.
-
-Cost: made once, about 1.2 µs a message for JSON; shared, one dictionary hit a batch.
+were published together stay together. Messages without a form (see `peers.values.conversion`) become a `dropped` with
+their number, the same frame for all clients, so that bad messages cost no more than good ones. A msgpack body is merged
+only if it is small and sound. A JSON message costs about 1.2 µs, once for all clients.
 """
 
 from __future__ import annotations
@@ -53,7 +48,7 @@ from peers.websocket.framing import encode_message
 from peers.websocket.messages import Dropped, Labels, RefusedError, RequestNumber
 
 MERGED_LIMIT_BYTES = 64 * 1024
-"""Values merged into one message stop here; clients that batch by themselves stop there, too."""
+"""Values merged into one message stop here."""
 
 _MERGED_VALUE_BYTES = 4096
 """Larger msgpack values travel alone, unread: merging saves them nothing."""
@@ -62,10 +57,8 @@ _SINGLY_LIMIT = 4096
 """Most values of one frame that are converted one by one when they cannot be at once: 3 µs each, 12 ms."""
 
 _MAP_OF_TWO = 0x82
-"""Head of a msgpack map."""
 
 _ENCODING = 0b110
-"""Flags that say that a body is not msgpack."""
 
 
 def json_form(_: Batch) -> Form:
@@ -97,19 +90,13 @@ class _Assembly:
         self._message = message
         self._notice = notice
         self._frames: list[bytes] = []
-        """Frames that are done."""
         self._topic = b""
-        """The topic of the message that is being collected."""
         self._values: list[bytes] = []
-        """The values of that message; emptied when a frame is made of them."""
         self._count = 0
-        """How many values these are, as one element may hold several."""
         self._size_bytes = 0
-        """How many bytes they take."""
         self._gap = 0
-        """How many messages were lost since the last frame; 0 while values are being collected."""
+        """Messages lost since the last frame; 0 while values are being collected."""
         self.lost_messages = 0
-        """How many messages of the batch were lost so far."""
 
     def add(self, topic: bytes, count: int, values: bytes) -> None:
         """Take values that must stay together, and merge them with those before if the topic is the same."""
@@ -127,14 +114,14 @@ class _Assembly:
         self.seal()
 
     def lose(self, messages: int) -> None:
-        """Take note that messages are lost in this place."""
+        """Messages are lost in this place."""
         if self._values:
             self.seal()
         self._gap += messages
         self.lost_messages += messages
 
     def seal(self) -> None:
-        """Make a message of what was added, or a notice of the gap."""
+        """Make a message of the values, or a notice of the gap."""
         if self._values:
             self._frames.append(self._message(self._topic, self._count, self._values))
             self._values = []
@@ -144,7 +131,7 @@ class _Assembly:
             self._gap = 0
 
     def finish(self) -> Made:
-        """Return the frames and how many messages are lost."""
+        """Return the frames and the number of lost messages."""
         self.seal()
         return self._frames[0] if len(self._frames) == 1 else b"".join(self._frames), self.lost_messages
 
@@ -204,7 +191,7 @@ def _messages(flags: int, body: bytes) -> int:
 
 
 def _beside(key: _EnvelopeKey) -> dict[str, object]:
-    """What a message with labels or names says beside its values."""
+    """Return the fields of a message with labels or names beside its values."""
     topic, labels, sender, destination = Envelope.decode(key)
     fields = {"topic": topic, "labels": labels, "sender": sender, "to": destination}
     return {name: value for name, value in fields.items() if value}
@@ -223,7 +210,6 @@ def _json_notice(lost_messages: int) -> bytes:
 
 
 def _add_json_values(assembly: _Assembly, topic: bytes, body: bytes) -> None:
-    """Add the values of a BATCH body: all at once, or one by one where some have no form."""
     messages = _messages(FLAG_BATCH, body)
     text = json_of(array_header(messages) + body[BATCH_COUNT.size :])
     if text is not None:

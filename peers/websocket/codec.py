@@ -1,15 +1,12 @@
-"""Codecs: the two encodings of the client's protocol, `hub.v1.json` and `hub.v1.msgpack`.
+"""The two encodings of the client's protocol, `hub.v1.json` and `hub.v1.msgpack`.
 
-What a client sends becomes one of `ClientMessage`; what cannot be is told apart by who can go on:
+A message of a client becomes one of `ClientMessage`, or an error:
 
 * `ProtocolError`: not JSON, not msgpack, not UTF-8, nested too deep. The connection ends with 1007.
-* `RefusedError`: sound, but no message that the hub takes: unknown type, missing or wrong field, too many items. It
-  is answered by an `error` with the same request, and the connection goes on.
+* `RefusedError`: an unknown type, a missing or wrong field, too many items. It is answered by an `error` with the same
+request, and the connection goes on.
 
-Here is which kind of message it is; what is published is made in `peers.websocket.batches`, requests and
-replies in `peers.websocket.codec`, and the reasons of refusals in `peers.websocket.codec`.
-
-No state, no I/O. Cost: one pass of msgspec; a second one only to name what is wrong.
+msgspec passes over a message once, and a second time only to name the error.
 """
 
 from __future__ import annotations
@@ -88,9 +85,7 @@ _Count = Annotated[int, msgspec.Meta(ge=1, le=BATCH_LIMIT_MESSAGES)]
 _Status = Annotated[int, msgspec.Meta(ge=0, le=255)]
 
 
-class JsonRequest(msgspec.Struct, frozen=True, tag="request"):
-    """A `request` in JSON."""
-
+class _JsonRequest(msgspec.Struct, frozen=True, tag="request"):
     request: _Transaction
     topic: str = ""
     service: str = ""
@@ -99,9 +94,7 @@ class JsonRequest(msgspec.Struct, frozen=True, tag="request"):
     values: list[Any] | msgspec.UnsetType = msgspec.UNSET
 
 
-class RawRequest(msgspec.Struct, frozen=True, tag="request"):
-    """A `request` in msgpack, whose values are not looked into."""
-
+class _RawRequest(msgspec.Struct, frozen=True, tag="request"):
     request: _Transaction
     topic: str = ""
     service: str = ""
@@ -110,9 +103,7 @@ class RawRequest(msgspec.Struct, frozen=True, tag="request"):
     values: msgspec.Raw = msgspec.Raw()
 
 
-class JsonReply(msgspec.Struct, frozen=True, tag="reply"):
-    """A `reply` in JSON."""
-
+class _JsonReply(msgspec.Struct, frozen=True, tag="reply"):
     request: _Transaction
     value: Any = msgspec.UNSET
     values: list[Any] | msgspec.UnsetType = msgspec.UNSET
@@ -121,9 +112,7 @@ class JsonReply(msgspec.Struct, frozen=True, tag="reply"):
     count: _Count = 1
 
 
-class RawReply(msgspec.Struct, frozen=True, tag="reply"):
-    """A `reply` in msgpack, whose values are not looked into."""
-
+class _RawReply(msgspec.Struct, frozen=True, tag="reply"):
     request: _Transaction
     value: msgspec.Raw = msgspec.Raw()
     values: msgspec.Raw = msgspec.Raw()
@@ -135,7 +124,7 @@ class RawReply(msgspec.Struct, frozen=True, tag="reply"):
 _pack = msgspec.msgpack.Encoder().encode
 
 
-def request_of(message: JsonRequest | RawRequest) -> Request:
+def request_of(message: _JsonRequest | _RawRequest) -> Request:
     """Return the hub's own request for a `request`.
 
     Raises:
@@ -150,8 +139,8 @@ def request_of(message: JsonRequest | RawRequest) -> Request:
     return Request(target, message.request, message.timeout_ms, values, flags | named)
 
 
-def reply_of(message: JsonReply | RawReply) -> Reply:
-    """Return the hub's own reply for a `reply`; raises what `request_of` raises."""
+def reply_of(message: _JsonReply | _RawReply) -> Reply:
+    """Return the hub's own reply for a `reply`; raises as `request_of`."""
     first = message.request
     if message.status == Status.OK:
         flags, values = _body_of(message, "reply")
@@ -162,8 +151,8 @@ def reply_of(message: JsonReply | RawReply) -> Reply:
     return Reply(first, message.status, BATCH_COUNT.pack(message.count) + reason, FLAG_BATCH)
 
 
-def _body_of(message: JsonRequest | RawRequest | JsonReply | RawReply, kind: str) -> tuple[int, bytes]:
-    """Return the flags and the values as they stand in the body of a frame."""
+def _body_of(message: _JsonRequest | _RawRequest | _JsonReply | _RawReply, kind: str) -> tuple[int, bytes]:
+    """Return the flags and the values as in the body of a frame."""
     single, packed, count = values_of(message, kind)
     return (0, packed) if single else (FLAG_BATCH, BATCH_COUNT.pack(count) + packed)
 
@@ -175,7 +164,7 @@ _json = msgspec.json.Encoder().encode
 
 
 def json_item(item: Item) -> bytes | None:
-    """Return the message for `hub.v1.json`, None if a value has no form in it."""
+    """Return a request or reply as a message of `hub.v1.json`, None if a value has no form."""
     head = _head(item)
     if isinstance(item, Reply) and item.status:
         return _json(head)
@@ -187,7 +176,7 @@ def json_item(item: Item) -> bytes | None:
 
 
 def msgpack_item(item: Item) -> bytes | None:
-    """Return the message for `hub.v1.msgpack`, None if a value has no form in it."""
+    """Return a request or reply as a message of `hub.v1.msgpack`, None if a value has no form."""
     head = _head(item)
     if isinstance(item, Reply) and item.status:
         return _pack(head)
@@ -200,7 +189,7 @@ def msgpack_item(item: Item) -> bytes | None:
 
 
 def singly(item: Item) -> Iterator[Item]:
-    """Cut a batch into its values. Nothing is yielded if they cannot be told apart, or if there are too many."""
+    """Cut a batch into its values; into none if they cannot be told apart, or if there are too many."""
     if not item.flags & FLAG_BATCH or len(item.values) > CONVERTED_LIMIT_BYTES or item.requests > _SINGLY_LIMIT:
         return
     ends = value_ends(Frame(KIND_MESSAGES, FLAG_BATCH, b"", item.values))
@@ -212,7 +201,7 @@ def singly(item: Item) -> Iterator[Item]:
 
 
 def _head(item: Item) -> dict[str, Any]:
-    """Return what stands before the values: fewer than 15 fields, so that one more fits behind."""
+    """Return the fields before the values: fewer than 15, so that one more fits behind."""
     if isinstance(item, Request):
         target = "service" if item.flags & FLAG_NAMED else "topic"
         where = item.target.decode("utf-8", "replace")
@@ -243,18 +232,18 @@ def _itself(values: bytes) -> bytes:
 
 
 _READ_AGAIN_BYTES = 4 * 1024 * 1024
-"""Largest message that, having too many parts, is still looked through for the request that it bears: 5 ms a MiB."""
+"""Largest message with too many parts that is still searched for its request number: 5 ms a MiB."""
 
 
 class _Envelope(msgspec.Struct):
-    """What is read of a message that is refused, to say why."""
+    """The fields that are read of a rejected message."""
 
     type: Any = None
     request: Any = 0
 
 
 class EnvelopeReader(NamedTuple):
-    """Reads what every message has, in one encoding."""
+    """Reads the fields that every message has, in one encoding."""
 
     encoding: str
     decode: Callable[[bytes], _Envelope]
@@ -287,18 +276,18 @@ MSGPACK_ENVELOPE = EnvelopeReader(
 
 
 def too_many(what: str, found: int, limit: int) -> str:
-    """Say that there is too much of something in a message, and what to do."""
+    """Return the text of an error: too much of something in a message, and what to do."""
     return f"{found} {what} in one message, the limit is {limit}: send several smaller ones"
 
 
 def malformed(encoding: str, error: Exception) -> ProtocolError:
-    """Make the error that ends a connection whose client sends what is no JSON, or no msgpack."""
+    """Return the error that ends a connection whose client sends no JSON, or no msgpack."""
     reason = "nested too deep" if isinstance(error, RecursionError) else str(error)
     return ProtocolError(CloseCode.BAD_DATA, f"not {encoding}: {reason}")
 
 
 def refused(reader: EnvelopeReader, payload: bytes, code: int, text: str) -> RefusedError | ProtocolError:
-    """Say what is wrong with a message, with the request that it bore; or that it is worse than it seemed."""
+    """Return the error for a message, with its request number."""
     if len(payload) > _READ_AGAIN_BYTES:
         return RefusedError(code, text)
     try:
@@ -321,13 +310,13 @@ def refused(reader: EnvelopeReader, payload: bytes, code: int, text: str) -> Ref
 
 
 FETCH_LIMIT_BYTES = 4 * 1024 * 1024
-"""Most of what one `fetch` may ask for under `hub.v1.msgpack`; more is taken for this."""
+"""Most of one `fetch` under `hub.v1.msgpack`; more is taken for this."""
 
 JSON_BYTES = 64 * 1024
 """Default of the values in one answer under `hub.v1.json`: 2 ms of work for the reader."""
 
 JSON_LIMIT_BYTES = 1024 * 1024
-"""Most bytes of values in such an answer, whatever is asked for."""
+"""Most bytes of values in such an answer."""
 
 _CONTAINERS_LIMIT = 4 * 1024 * 1024
 """Most bytes of a msgpack message that may begin an array or map. Passing over one costs 7 ns: 28 ms."""
@@ -342,8 +331,8 @@ class Codec:
     Attributes:
         opcode: Kind of its WebSocket messages, both ways.
         form: Gives a batch its ready frames, for `Batch.form`.
-        decode: Reads what a client sent; raises `ProtocolError` or `RefusedError`.
-        encode: Writes what the hub answers.
+        decode: Reads a message of a client; raises `ProtocolError` or `RefusedError`.
+        encode: Writes an answer of the hub.
     """
 
     opcode: Opcode
@@ -373,9 +362,9 @@ class _RawUnserve(msgspec.Struct, frozen=True, tag="unserve"):
 
 
 _Same = Hello | Token | Ping | Claim | Release | SubscribeRules | UnsubscribeRules
-_JsonMessage = _Same | Fetch | Subscribe | Unsubscribe | Serve | Unserve | JsonPublish | JsonRequest | JsonReply
+_JsonMessage = _Same | Fetch | Subscribe | Unsubscribe | Serve | Unserve | JsonPublish | _JsonRequest | _JsonReply
 _RawMessage = (
-    _Same | Fetch | _RawSubscribe | _RawUnsubscribe | _RawServe | _RawUnserve | RawPublish | RawRequest | RawReply
+    _Same | Fetch | _RawSubscribe | _RawUnsubscribe | _RawServe | _RawUnserve | RawPublish | _RawRequest | _RawReply
 )
 
 _from_json = msgspec.json.Decoder(_JsonMessage).decode
@@ -414,9 +403,9 @@ def _decode_text(payload: bytes) -> ClientMessage:
     match message:
         case JsonPublish():
             return publication_of(message)
-        case JsonRequest():
+        case _JsonRequest():
             return request_of(message)
-        case JsonReply():
+        case _JsonReply():
             return reply_of(message)
         case Subscribe() | Unsubscribe() | Serve() | Unserve():
             if len(message.prefixes) > ITEMS_LIMIT:
@@ -443,9 +432,9 @@ def _decode_msgpack(payload: bytes) -> ClientMessage:
     match message:
         case RawPublish():
             return publication_of(message)
-        case RawRequest():
+        case _RawRequest():
             return request_of(message)
-        case RawReply():
+        case _RawReply():
             return reply_of(message)
         case _RawSubscribe() | _RawUnsubscribe() | _RawServe() | _RawUnserve():
             return _CHANGES[type(message)](_prefixes(message.prefixes, message.request), message.request)
@@ -468,7 +457,7 @@ _CHANGES: dict[type, Callable[[list[str], int], SubscriptionChange | ServiceChan
 
 
 def _verb(message: _Same) -> ClientMessage:
-    """Return what looks the same in both encodings as the verbs take it."""
+    """Return a message that looks the same in both encodings as the verbs take it."""
     match message:
         case SubscribeRules() | UnsubscribeRules():
             rules = [(rule.labels, rule.prefix, rule.sender) for rule in message.rules]
@@ -496,7 +485,7 @@ def _checked_token(token: str, request: int = 0) -> str:
 
 
 def _order(fetch: Fetch, form: Form, usual_bytes: int, most_bytes: int) -> Order:
-    """Return what is asked of the journal, with the form that its answer is to have."""
+    """Return the verb of a `fetch`, with the form of its answer."""
     size_bytes = min(usual_bytes if fetch.bytes is None else fetch.bytes, most_bytes)
     time_us = None if fetch.time_ms is None else min(round(fetch.time_ms * 1000), END_OF_TIME_US)
     return Order(

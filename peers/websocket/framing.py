@@ -1,14 +1,7 @@
 """WebSocket frames as a server writes them: whole, final, unmasked, header included (RFC 6455, section 5.2).
 
-```
- 0  FIN, opcode
- 1  length < 126 │ 126, then u16 │ 127, then u64
-    payload
-```
-
-The library makes a frame for one connection and one write. These frames are plain bytes, which are made once and
-written to any number of connections. No state, no I/O. Not here: reading frames, control frames
-(`peers.websocket.session`).
+The library makes a frame for one connection and one write. These are plain bytes, made once and written to any number
+of connections.
 """
 
 from __future__ import annotations

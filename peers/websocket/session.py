@@ -1,25 +1,15 @@
-"""`Session`: the rules of a WebSocket conversation. It does no I/O: it takes bytes and returns events.
+"""`Session`: the rules of a WebSocket conversation, without I/O: bytes in, events out.
 
 ```
 OPENING ──Request──▶ accept()  ─▶ OPEN ─▶ CLOSED     one side has said Close, or the stream made no sense
-                 └─▶ respond() ─────────▶ CLOSED     plain HTTP, or refused
+                 └─▶ respond() ─────────▶ CLOSED     plain HTTP, or rejected
 ```
-
-A codec says what the messages mean. The handshake agrees on one of the hub's own two codecs, or the connection has
-chosen another one by the path of the request (`accept`).
 
 The websockets library's `ServerProtocol` reads the handshake, and its `Protocol` reads frames: these are two objects,
 so that the request is forgotten when it has been answered. This class cuts the handshake from what follows it (the
-library would read on as if it were accepted), puts fragments together, refuses messages of the wrong kind, and answers
-what needs no hub.
-
-A connection feeds what it has read to `feed`, acts on each `next_event` (calling `read` where that says that there is
-something to read), and then writes `take_outgoing()`. When the
-session is `closed`, the connection half-closes after that; what comes later is thrown away.
-
-Owner: one connection. Invariants: before the handshake is over, and until it is known who the client is, at most
-`handshake_limit_bytes` and one read are held, later one message; answers stand in the order of the messages that they
-answer. Not here: who may connect, clocks.
+library would read on as if it were accepted), puts fragments together, and answers pings. Before the handshake is over,
+and until the client is authenticated, at most `handshake_limit_bytes` and one read are held, later one message; answers
+stand in the order of the messages.
 """
 
 from __future__ import annotations
@@ -48,7 +38,6 @@ from peers.websocket.http.head import Head as HttpHead
 from peers.websocket.http.query import is_served
 from peers.websocket.messages import (
     ClientMessage,
-    Confirmed,
     Error,
     Hello,
     HubMessage,
@@ -68,13 +57,13 @@ _BYTES_PER_EVENT = 64
 
 
 class Head(NamedTuple):
-    """A piece of the request is there to be read: ask for `read`."""
+    """A piece of the request is there to be read: call `read`."""
 
     cost: int = _HEAD_COST
 
 
 class Piece(NamedTuple):
-    """A piece of frames is there to be read: ask for `read`."""
+    """A piece of frames is there to be read: call `read`."""
 
     cost: int
 
@@ -84,11 +73,11 @@ Event = Head | Piece | Request | HttpHead | ClientMessage | Closing
 _CODECS = {Subprotocol("hub.v1.json"): JSON, Subprotocol("hub.v1.msgpack"): MSGPACK}
 
 _TLS_HEAD = b"\x16\x03"
-"""What a TLS handshake begins with, where HTTP is expected (RFC 8446, section 5.1)."""
+"""The first bytes of a TLS handshake (RFC 8446, section 5.1)."""
 
 
 class MessageCodec(Shape):
-    """Says what the messages of a conversation mean."""
+    """The meaning of the messages of a conversation."""
 
     @property
     def opcode(self) -> Opcode:
@@ -104,7 +93,7 @@ class MessageCodec(Shape):
 
     @property
     def encode(self) -> Callable[[HubMessage], bytes]:
-        """Writes an answer of the hub; the result is empty if this codec cannot express it, and then it is not sent."""
+        """Writes an answer of the hub; empty if this codec has none for it."""
 
 
 class AnsweredError(ProtocolError):
@@ -124,7 +113,7 @@ class Session:
 
     Args:
         frame_limit_bytes: Largest message that is taken.
-        handshake_limit_bytes: Largest HTTP request that is taken, and largest message of a client that nobody knows.
+        handshake_limit_bytes: Largest HTTP request that is taken, and largest message before authentication.
     """
 
     __slots__ = (
@@ -148,11 +137,11 @@ class Session:
     )
 
     phase: Phase
-    """`accept` leads to OPEN; `respond`, a Close of either side, or an error leads to CLOSED, for good."""
+    """`accept` leads to OPEN; `respond`, a Close of either side, or an error leads to CLOSED."""
     codec: MessageCodec
-    """The codec that is spoken; without a meaning before `accept`."""
+    """Without a meaning before `accept`."""
     rejected_messages: int
-    """How many messages that were to be published were refused; the connection collects the number and sets it to 0."""
+    """Messages to publish that were rejected."""
 
     def __init__(self, frame_limit_bytes: int, handshake_limit_bytes: int) -> None:
         self.phase = Phase.OPENING
@@ -161,66 +150,54 @@ class Session:
         self._frame_limit_bytes = frame_limit_bytes
         self._handshake_limit_bytes = handshake_limit_bytes
         self._head = bytearray()
-        """The beginning of the HTTP request; empty before it, and as soon as the request is complete."""
+        """The beginning of the HTTP request."""
         self._rest = b""
-        """What stands behind a request that is being answered, of the same piece."""
+        """Bytes behind a request that is being answered, of the same piece."""
         self._is_held = False
-        """Becomes True when nothing more of what the client says is looked at, but for the end; and stays so."""
+        """Whether no more events are returned, except the end."""
         self._unread: list[memoryview] = []
-        """Pieces that were fed and not looked at; emptied when the conversation is over. A list, as they are few, and a
-        deque takes 600 bytes, which thousands of idle clients would have for nothing."""
+        """Pieces that were fed. A list, as they are few, and a deque takes 600 bytes in thousands of idle clients."""
         self._events: Iterator[Event | None] = iter(())
-        """The events in the piece that is being looked at."""
+        """The events in the piece that is being read."""
         self._spoken = ""
-        """The name of what is spoken, for error messages: the subprotocol, or the path; empty before `accept`."""
+        """The subprotocol or the path, for error messages."""
         self._is_first = True
-        """Whether `hello` is taken: no message was, but for those that were refused."""
+        """Whether `hello` is taken: no message was, except rejected ones."""
         self._is_known = True
-        """False from `accept` to `let_in` where it is not known who the client is: its messages must be small."""
+        """False from `accept` to `let_in` if the client is not authenticated: its messages must be small."""
         """Whether this side has said Close, and the conversation is open until the client says so, too."""
         self._protocol: Protocol | None = None
-        """The library's reader of frames; None before `accept`."""
+        """The library's reader of frames."""
         self._fragments = Fragments()
         self._replies: list[bytes] = []
-        """The library's own answers to the last piece, the last one first: a Pong for each Ping, and perhaps a Close.
-        Each one leaves when the frame that it answers is acted on."""
+        """The library's answers to the last piece, the last one first: a Pong for each Ping, and perhaps a Close. Each
+        leaves when its frame is acted on."""
         self._outgoing: list[bytes] = []
-        """What waits for `take_outgoing`, which empties it."""
 
     @property
     def closed(self) -> bool:
-        """Whether nothing more is to be said, by either side."""
+        """Whether the conversation is over."""
         return self.phase is Phase.CLOSED
 
     # What the hub says.
 
     def send(self, message: HubMessage) -> None:
-        """Put a message into what goes out next, unless the conversation is over."""
+        """Send a message."""
         if self.phase is Phase.OPEN and (frame := self.encode(message)):
             self._outgoing.append(frame)
 
     def send_ready(self, payload: memoryview) -> None:
-        """Put a message that is encoded already into what goes out next, unless the conversation is over."""
+        """Send a message that is encoded already."""
         if self.phase is Phase.OPEN:
             self._outgoing.append(encode_message(self.codec.opcode, payload))
 
     def encode(self, message: HubMessage) -> bytes:
-        """Return a message as a ready frame of this conversation's codec, empty if that has no words for it."""
+        """Return a message as a ready frame, empty if the codec has no words for it."""
         payload = self.codec.encode(message)
         return encode_message(self.codec.opcode, payload) if payload else b""
 
-    def confirm(self, request: int, offset: int | None = None) -> None:
-        """Tell the client that its request was carried out, if it wants to know.
-
-        Args:
-            request: The number of the request, 0 if the client does not want to know.
-            offset: Where the journal stood when a subscription began; None otherwise.
-        """
-        if request:
-            self.send(Confirmed(request, offset))
-
     def reject(self, error: RefusedError) -> None:
-        """Tell the client that one of its messages was refused."""
+        """Report a rejected message."""
         self.rejected_messages += error.messages
         self.send(Error(error.code, error.text, error.request, about=error.about))
 
@@ -240,13 +217,13 @@ class Session:
             self._end()
 
     def _end(self) -> None:
-        """The conversation is over: hold nothing of what the client has sent."""
+        """The conversation is over: hold nothing of the client."""
         self.phase = Phase.CLOSED
         self._forget()
         self._protocol = None
 
     def _forget(self) -> None:
-        """Let go of what was read. The iterator may be the one that calls this, and then ends with its next event."""
+        """Drop all that was read. The iterator may be the caller, and then ends with its next event."""
         self._head = bytearray()
         self._rest = b""
         self._unread.clear()
@@ -257,12 +234,12 @@ class Session:
             self._protocol.reader.discard()
 
     def accept(self, request: Request, codec: MessageCodec | None = None, *, is_known: bool = True) -> bool:
-        """Answer the request with a handshake; return False if the hub cannot take it, and has refused it.
+        """Answer the request with a handshake; return False if it cannot be one, and was rejected.
 
         Args:
             request: The one that `next_event` has returned.
-            codec: The codec to speak, whatever subprotocols the client offers; None to agree on one of the hub's own.
-            is_known: Whether it is known who the client is; if not, its messages must be small until `let_in`.
+            codec: The codec of the path; None to agree on one of the hub's own subprotocols.
+            is_known: Whether the client is authenticated.
         """
         handshake = ServerProtocol(select_subprotocol=_select if codec is None else _select_none)
         response = handshake.accept(request)
@@ -281,7 +258,7 @@ class Session:
         return True
 
     def let_in(self) -> None:
-        """It is known who the client is: its messages may be as large as any from now on."""
+        """The client is authenticated: its messages may be as large as any from now on."""
         self._is_known = True
 
     def respond(self, response: Response) -> None:
@@ -290,19 +267,19 @@ class Session:
         self._end()
 
     def leave(self) -> bytes:
-        """Say nothing more: another session goes on. Return what stands behind the request that was returned last."""
+        """Let another session go on; return the bytes behind the last request."""
         rest = b"".join((self._rest, *self._unread))
         self._end()
         return rest
 
     def take_outgoing(self) -> bytes:
-        """Return and forget what is to be written now."""
+        """Return and forget the bytes to be written."""
         outgoing, self._outgoing = self._outgoing, []
         return b"".join(outgoing)
 
     @property
     def has_outgoing(self) -> bool:
-        """Whether there is something to be written."""
+        """Whether something waits to be written."""
         return bool(self._outgoing)
 
     def _take_from_library(self) -> None:
@@ -312,26 +289,26 @@ class Session:
     # What the client says.
 
     has_more = True
-    """Whether `next_event` may have something to say. It is not known here before it was asked."""
+    """`next_event` has to be asked."""
 
     @property
     def held_bytes(self) -> int:
-        """How many bytes were read and not acted on: what is incomplete, and what was not looked at yet."""
+        """Bytes that were read and not acted on."""
         return self._incomplete_bytes + len(self._rest) + sum(map(len, self._unread))
 
     @property
     def _incomplete_bytes(self) -> int:
-        """How many bytes of an incomplete request, or of an incomplete message, are held."""
+        """Bytes of an incomplete request, or of an incomplete message."""
         held = len(self._head) + self._fragments.held_bytes
         return held + (len(self._protocol.reader.buffer) if self._protocol is not None else 0)
 
     @property
     def unfinished(self) -> int:
-        """The number of the message of which fragments have come, but not the last one; 0 if there is none."""
+        """The number of the message whose last fragment has not come; 0 if there is none."""
         return self._fragments.unfinished
 
     def feed(self, data: bytes) -> None:
-        """Take what was read; ask `next_event` for what it says. What is not to be looked at is thrown away."""
+        """Take a read."""
         if not (self._is_held or self.phase is Phase.CLOSED):
             self._unread.extend(pieces_of(data))
 
@@ -341,14 +318,11 @@ class Session:
         self._forget()
 
     def next_event(self) -> Event | NeedData | None:
-        """Return what the client says next. Bad input raises nothing: it leads to an answer and a `Closing` event.
+        """Return the next event. Bad input raises nothing: it leads to an answer and a `Closing` event.
 
-        What was fed is read in pieces, which takes long, so that the connection decides when: `Head` and `Piece` say
-        that there is one, until `read` was called.
-
-        A `Request` must be answered by `accept` or `respond` before the next event is asked for. The head of one that
-        is for publishing, or for events, is for another session (`leave`). None stands for something that is dealt with
-        already (a ping, an error) and has cost time.
+        Reading takes long, so the connection decides when: `Head` and `Piece` say that there is a piece, until `read`
+        was called. A `Request` must be answered by `accept` or `respond` before the next event; a `HttpHead` is for
+        another session (`leave`). None stands for something that is dealt with already (a ping, an error).
         """
         for event in self._events:
             return event
@@ -359,7 +333,7 @@ class Session:
         return Piece(1 + len(self._unread[0]) // _BYTES_PER_EVENT)
 
     def read(self) -> None:
-        """Read the next piece of what was fed; `next_event` returns what is in it."""
+        """Read the next piece; `next_event` returns its events."""
         if self._unread:
             self._events = self._read(bytes(self._unread.pop(0)))
 
@@ -376,7 +350,7 @@ class Session:
             yield from self._receive_frames(data)
 
     def _cut_head(self, data: bytes) -> tuple[bytes, bytes] | None:
-        """Return the HTTP request and what follows it, or None if the request is not complete."""
+        """Return the HTTP request and the bytes behind it, or None if the request is not complete."""
         head = self._head
         searched = max(0, len(head) - len(HEAD_END) + 1)
         head += data
@@ -426,10 +400,9 @@ class Session:
             yield self._refuse_size()
 
     def _is_too_much(self, size_bytes: int) -> bool:
-        """Return whether a client that nobody knows may not bring so much.
+        """Return whether a client that is not authenticated may not send so much.
 
-        The library is not told of this limit: it may read the message that says who the client is, and a large one
-        behind that, in one go.
+        The library does not know this limit: it may read `hello` and a large message behind it in one go.
         """
         return not self._is_known and size_bytes > self._handshake_limit_bytes
 
@@ -455,7 +428,7 @@ class Session:
         return None
 
     def _ended(self) -> Event | None:
-        """Return what a Close has said, or None if neither side has sent one."""
+        """Return the end that a Close has told, or None if neither side has sent one."""
         assert self._protocol is not None  # noqa: S101 -- made by accept
         end = end_of(self._protocol)
         if end is None:
@@ -500,7 +473,7 @@ class Session:
 
 
 def _select(_: ServerProtocol, offered: Sequence[Subprotocol]) -> Subprotocol:
-    """Take the first subprotocol that the client offers and this hub speaks."""
+    """Take the first subprotocol of the client that this hub speaks."""
     for name in offered:
         if name in _CODECS:
             return name
@@ -508,7 +481,7 @@ def _select(_: ServerProtocol, offered: Sequence[Subprotocol]) -> Subprotocol:
 
 
 def _select_none(_: ServerProtocol, __: Sequence[Subprotocol]) -> None:
-    """Agree on no subprotocol, since the path has said what is spoken."""
+    """Agree on no subprotocol: the path has chosen."""
 
 
 def _wrong_kind(codec: MessageCodec, spoken: str) -> str:

@@ -49,7 +49,6 @@ class Crowd:
         self.transports: list[PretendTransport] = []
 
     def connect(self, make: Callable[[Node], Connection]) -> Connection:
-        """Let somebody connect, who says nothing yet."""
         connection = make(self.node)
         transport = PretendTransport(self.loop, connection)
         transport.far = PretendTransport(self.loop, connection)
@@ -58,7 +57,6 @@ class Crowd:
         return connection
 
     def client(self) -> Connection:
-        """Let a client connect, and say HELLO."""
         connection = self.connect(_tcp)
         connection.data_received(HELLO)
         while self.loop.ready:
@@ -66,7 +64,6 @@ class Crowd:
         return connection
 
     def most_in_a_turn(self, done: Callable[[], int], total: int) -> int:
-        """Play until a number that has begun at 0 is at its total; return by how much it grew in a turn, at most."""
         most = before = done()
         while before < total:
             assert self.loop.ready, "nothing is going on any more"
@@ -75,7 +72,6 @@ class Crowd:
         return most
 
     def written(self) -> bytes:
-        """What was written to all of them."""
         return b"".join(data for transport in self.transports for data in transport.far.incoming if data is not None)
 
 
@@ -89,12 +85,10 @@ def _websocket(node: Node) -> Connection:
 
 @pytest.fixture
 async def crowd() -> Crowd:
-    """A fresh one."""
     return Crowd()
 
 
 async def test_all_that_subscribe_have_one_share_together(crowd: Crowd) -> None:
-    """However many they are, a turn adds no more prefixes than its share, and the last ones that it began with."""
     clients = [crowd.client() for _ in range(CROWD)]
     core = crowd.node.core
     for number, client in enumerate(clients):
@@ -106,7 +100,6 @@ async def test_all_that_subscribe_have_one_share_together(crowd: Crowd) -> None:
 
 
 async def test_whoever_publishes_does_not_wait_behind_them(crowd: Crowd) -> None:
-    """Messages, and what is done by itself, are done at once while hundreds subscribe."""
     publisher, *clients = [crowd.client() for _ in range(CROWD)]
     for number, client in enumerate(clients):
         client.data_received(encode_subscription(Kind.SUBSCRIBE, [f"/{number}/{n}" for n in range(10)]))
@@ -115,7 +108,6 @@ async def test_whoever_publishes_does_not_wait_behind_them(crowd: Crowd) -> None
 
 
 async def test_each_does_what_it_asks_for_in_its_order(crowd: Crowd) -> None:
-    """What stands behind a subscription that waits comes behind it."""
     clients = [crowd.client() for _ in range(CROWD)]
     for number, client in enumerate(clients):
         prefixes = [f"/{number}/{n}" for n in range(10)]
@@ -126,7 +118,6 @@ async def test_each_does_what_it_asks_for_in_its_order(crowd: Crowd) -> None:
 
 
 async def test_all_that_say_hello_have_one_share_together(crowd: Crowd) -> None:
-    """A thousand clients that were waiting to be let in are taken in over many turns."""
     clients = [crowd.connect(_tcp) for _ in range(CROWD)]
     for client in clients:
         client.data_received(HELLO)
@@ -134,7 +125,6 @@ async def test_all_that_say_hello_have_one_share_together(crowd: Crowd) -> None:
 
 
 async def test_all_that_ask_for_answers_have_one_share_together(crowd: Crowd) -> None:
-    """Sixteen clients that ping without end get as many answers in a turn as one would."""
     clients = [crowd.client() for _ in range(16)]
     for client in clients:
         client.data_received(encode_frame(Kind.PING, b"") * 1000)
@@ -142,7 +132,6 @@ async def test_all_that_ask_for_answers_have_one_share_together(crowd: Crowd) ->
 
 
 async def test_handshakes_of_websockets_have_one_share_together(crowd: Crowd) -> None:
-    """Neither is a request read, nor answered, beyond it."""
     clients = [crowd.connect(_websocket) for _ in range(CROWD)]
     for client in clients:
         client.data_received(upgrade())
@@ -152,7 +141,6 @@ async def test_handshakes_of_websockets_have_one_share_together(crowd: Crowd) ->
 
 @pytest.mark.parametrize("by_far_side", [True, False])
 async def test_all_that_are_closed_leave_in_steps(crowd: Crowd, *, by_far_side: bool) -> None:
-    """A turn's share of them each, whoever has said CLOSE; meanwhile none of them is given anything."""
     publisher, *clients = [crowd.client() for _ in range(CROWD)]
     core = crowd.node.core
     for client in clients:
@@ -174,7 +162,6 @@ async def test_all_that_are_closed_leave_in_steps(crowd: Crowd, *, by_far_side: 
 
 
 async def test_whoever_goes_while_it_waits_changes_nothing(crowd: Crowd) -> None:
-    """The subscriptions of clients that are gone by then are not made; those of the others are."""
     clients = [crowd.client() for _ in range(CROWD)]
     for number, client in enumerate(clients):
         client.data_received(encode_subscription(Kind.SUBSCRIBE, [f"/{number}/{n}" for n in range(10)]))
@@ -187,7 +174,6 @@ async def test_whoever_goes_while_it_waits_changes_nothing(crowd: Crowd) -> None
 
 
 async def test_whoever_goes_before_it_was_let_in(crowd: Crowd) -> None:
-    """Is not let in, and leaves nothing."""
     clients = [crowd.connect(_tcp) for _ in range(CROWD)]
     for client in clients:
         client.data_received(HELLO + encode_subscription(Kind.SUBSCRIBE, ["/a"]) + publication("/a", 1))
@@ -203,7 +189,6 @@ async def test_whoever_goes_before_it_was_let_in(crowd: Crowd) -> None:
 
 @pytest.mark.parametrize("kind", ["tcp", "websocket", "events"])
 async def test_a_message_for_a_crowd(crowd: Crowd, kind: str) -> None:
-    """Whatever is spoken, so many are written to in one turn, and whoever has few readers does not wait for all."""
     for _ in range(2 * WRITES_PER_TURN + 10):
         follower = crowd.connect(_tcp if kind == "tcp" else _websocket)
         for data in FOLLOWING[kind]:

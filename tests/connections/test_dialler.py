@@ -20,7 +20,6 @@ from tests.hubs.raw_client import publication
 
 
 async def test_a_link_heals(start_hub: StartHub) -> None:
-    """The far hub restarts on the same port, with another id: the link is up again, with what is wanted by now."""
     near = await start_hub(name="near")
     watcher = await near.client("$hub/peer/")
     far = await start_hub(name="far")
@@ -44,7 +43,6 @@ async def test_a_link_heals(start_hub: StartHub) -> None:
 
 
 async def test_a_hub_that_comes_later(start_hub: StartHub) -> None:
-    """It is dialled until it is there; the reason why it is not is logged once, not once an attempt."""
     near, far = await start_hub(name="near"), await start_hub(name="far")
     await far.stop()
     with structlog.testing.capture_logs() as logs:
@@ -59,7 +57,6 @@ async def test_a_hub_that_comes_later(start_hub: StartHub) -> None:
 
 
 async def test_over_a_unix_socket(start_hub: StartHub, tmp_path: Path) -> None:
-    """The same, over the other sort of socket."""
     near = await start_hub(name="near")
     far = await start_hub(f"unix://{tmp_path}/far.sock", name="far")
     reader = await far.client("/a")
@@ -79,7 +76,6 @@ UNREACHABLE = {
 
 @pytest.mark.parametrize("url", UNREACHABLE)
 async def test_an_address_that_cannot_be_reached(hub: Hub, url: str) -> None:
-    """The reason is told, and dialling goes on: it may be there later."""
     dialler = hub_dialler(hub.node, Endpoint.parse(url), QueueLimits(), Backoff(0.001, 0.001))
     task = asyncio.ensure_future(dialler.run())
     await eventually(lambda: dialler.attempts > 2 or task.done())
@@ -107,7 +103,6 @@ async def test_a_refusal_is_not_repeated_quickly(start_hub: StartHub) -> None:
 
 
 async def test_success_begins_anew(start_hub: StartHub) -> None:
-    """Once a link was up, the next loss is followed by a quick attempt."""
     near, far = await start_hub(name="near"), await start_hub(name="far")
     await far.stop()
     backoff = Backoff(base_s=0.0001, cap_s=0.01)
@@ -123,7 +118,6 @@ async def test_success_begins_anew(start_hub: StartHub) -> None:
 
 
 async def test_who_stops_dialling_hangs_up(start_hub: StartHub) -> None:
-    """A dialler that is cancelled takes its link with it."""
     near, far = await start_hub(name="near"), await start_hub(name="far")
     dialler = hub_dialler(near.node, far.endpoint, QueueLimits())
     task = asyncio.ensure_future(dialler.run())
@@ -134,7 +128,6 @@ async def test_who_stops_dialling_hangs_up(start_hub: StartHub) -> None:
 
 
 async def test_a_link_drains(start_hub: StartHub) -> None:
-    """When its hub stops in order, what is queued for the peer is written before the link is closed with 1001."""
     near, far = await start_hub(name="near"), await start_hub(name="far")
     reader = await far.client("/a")
     dialler = hub_dialler(near.node, far.endpoint, QueueLimits())
@@ -154,7 +147,6 @@ async def test_a_link_drains(start_hub: StartHub) -> None:
 
 
 async def test_refused_diallers_do_not_wake_each_other(start_hub: StartHub) -> None:
-    """A link that was refused is no link that goes: while the first one stands, all others wait."""
     near, far = await start_hub(name="near"), await start_hub(name="far")
     near.dial(far)
     await eventually(lambda: len(near.node.links) == 1)

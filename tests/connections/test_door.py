@@ -34,37 +34,31 @@ CLIENT = {"protocol": 1, "role": "client"}
 
 @pytest.fixture(params=["tcp", "unix"])
 async def hub(request: pytest.FixtureRequest, start_hub: StartHub, tmp_path: Path) -> Hub:
-    """A hub without users yet, over TCP and over a Unix socket."""
     return await start_hub({"tcp": "tcp://127.0.0.1:0", "unix": f"unix://{tmp_path}/hub.sock"}[request.param])
 
 
 @pytest.fixture
 def known(hub: Hub) -> KnownTokens:
-    """Users of the hub."""
     return KnownTokens(hub)
 
 
 def hello(token: Any = "", **fields: Any) -> bytes:
-    """A HELLO with a token."""
     return Hello(**({"protocol": 1, "role": "client", "token": token} | fields)).encode()
 
 
 async def end_of(client: RawClient) -> tuple[int, str]:
-    """What the hub says last, which must be CLOSE, and nothing before it."""
     frames = [frame async for frame in client.frames()]
     assert [frame.kind for frame in frames] == [Kind.CLOSE], frames
     return decode_close(frames[0].body)
 
 
 def the_connection(hub: Hub) -> Connection:
-    """The one that is open."""
     (found,) = hub.node.connections
     assert isinstance(found, Connection)
     return found
 
 
 async def test_a_known_token(hub: Hub, known: KnownTokens) -> None:
-    """Its user comes in, with his rights; nothing that is kept holds the token."""
     token = known.token("alice")
     with capture_logs() as lines:
         client = await hub.client("/a", name="me", token=token, narrow=True)
@@ -95,7 +89,6 @@ SHOWN: dict[str, str] = {
 
 @pytest.mark.parametrize("token", SHOWN.values(), ids=SHOWN.keys())
 async def test_a_token_that_is_not_known(hub: Hub, known: KnownTokens, token: str) -> None:
-    """Always the same answer; it is counted and logged with the address, and no line shows what was shown."""
     known.token("alice")
     client = await hub.raw()
     with capture_logs() as lines:
@@ -108,7 +101,6 @@ async def test_a_token_that_is_not_known(hub: Hub, known: KnownTokens, token: st
 
 
 async def test_nothing_is_shown(start_hub: StartHub) -> None:
-    """Nobody is let in, unless the settings say who is nobody."""
     hub = await start_hub()
     KnownTokens(hub)
     client = await hub.raw()
@@ -122,7 +114,6 @@ async def test_nothing_is_shown(start_hub: StartHub) -> None:
 
 
 async def test_a_hub_without_users(hub: Hub) -> None:
-    """Everybody may do everything, whatever is shown."""
     for token in ("", SECRET):
         client = await hub.raw()
         assert (await client.greet(token=token, name="me" + token)).until is None
@@ -133,7 +124,6 @@ async def test_a_hub_without_users(hub: Hub) -> None:
 
 
 async def test_the_hubs_own_account(start_hub: StartHub, tmp_path: Path) -> None:
-    """Over a Unix socket the hub's own account, which needs no token, is told by the kernel; over TCP it is nobody."""
     hub = await start_hub(f"unix://{tmp_path}/hub.sock")
     KnownTokens(hub, knows_itself=True)
     tcp = await hub.listen("tcp://127.0.0.1:0")
@@ -151,7 +141,6 @@ async def test_the_hubs_own_account(start_hub: StartHub, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("delay_s", [0.0, 3.0])
 async def test_what_stands_behind_an_unknown_hello(hub: Hub, known: KnownTokens, delay_s: float) -> None:
-    """It is thrown away, whether the answer comes at once or later: nobody gets it, and nothing is subscribed to."""
     witness = await hub.client("", name="witness", token=known.token("alice"))
     known.answer_after(delay_s)
     stranger = await hub.raw()
@@ -167,7 +156,6 @@ async def test_what_stands_behind_an_unknown_hello(hub: Hub, known: KnownTokens,
 
 
 async def test_an_answer_that_waits(hub: Hub, known: KnownTokens) -> None:
-    """Nothing is said before it is due, nothing is read, and the far side is a newcomer as long."""
     known.answer_after(3.0)
     client = await hub.raw()
     await client.send(hello(SECRET))
@@ -185,7 +173,6 @@ async def test_an_answer_that_waits(hub: Hub, known: KnownTokens) -> None:
 
 
 async def test_newcomers_that_wait_give_way(start_hub: StartHub) -> None:
-    """Those who are not recognised and wait for their answer hold no more places than other newcomers."""
     hub = await start_hub(settings=settings_of(newcomers=4))
     known = KnownTokens(hub)
     quiet = await hub.client("/a", token=known.token("alice"))
@@ -201,7 +188,6 @@ async def test_newcomers_that_wait_give_way(start_hub: StartHub) -> None:
 
 
 async def test_a_stranger_who_goes_while_he_waits(hub: Hub, known: KnownTokens) -> None:
-    """His place is free when his answer is due; nothing is left."""
     known.answer_after(3.0)
     client = await hub.raw()
     await client.send(hello(SECRET))
@@ -212,7 +198,6 @@ async def test_a_stranger_who_goes_while_he_waits(hub: Hub, known: KnownTokens) 
 
 
 async def test_the_hub_stops_while_strangers_wait(hub: Hub, known: KnownTokens) -> None:
-    """They hear that, and who connects now with a known token is not taken either."""
     known.answer_after(60.0)
     client = await hub.raw()
     await client.send(hello(SECRET))
@@ -227,7 +212,6 @@ async def test_the_hub_stops_while_strangers_wait(hub: Hub, known: KnownTokens) 
 
 
 async def test_a_token_while_the_hub_stops(hub: Hub, known: KnownTokens) -> None:
-    """A client that is there already is served until its turn to go has come."""
     client = await hub.raw()
     await client.greet(token=known.token("alice"))
     hub.node.draining = True
@@ -239,7 +223,6 @@ async def test_a_token_while_the_hub_stops(hub: Hub, known: KnownTokens) -> None
 
 
 async def test_a_reload_while_strangers_wait(hub: Hub, known: KnownTokens) -> None:
-    """Whoever waits was not known, and hears that, though he would be now; he may come again."""
     known.answer_after(3.0)
     client = await hub.raw()
     await client.send(hello(SECRET))
@@ -254,7 +237,6 @@ async def test_a_reload_while_strangers_wait(hub: Hub, known: KnownTokens) -> No
 
 
 async def test_the_end_of_a_proof(hub: Hub, known: KnownTokens) -> None:
-    """HELLO says when that will be; then the connection ends with 4401 and words of its own."""
     client = await hub.raw()
     introduced = await client.greet(token=known.token("alice", seconds=60.0))
     assert introduced.until is not None
@@ -269,7 +251,6 @@ async def test_the_end_of_a_proof(hub: Hub, known: KnownTokens) -> None:
 
 
 async def test_a_renewal(hub: Hub, known: KnownTokens) -> None:
-    """A fresh token of the same user takes the place of the first; what the client has stays."""
     client = await hub.raw()
     await client.greet(token=known.token("alice", seconds=15.0), name="me")
     await client.subscribe("/a")
@@ -290,7 +271,6 @@ async def test_a_renewal(hub: Hub, known: KnownTokens) -> None:
 
 
 async def test_a_renewal_with_other_roles(hub: Hub, known: KnownTokens) -> None:
-    """What the token vouches for holds from then on."""
     client = await hub.raw()
     await client.greet(token=known.token("carol", roles=("sensor",)), name="me")
     await client.subscribe("/a")
@@ -303,7 +283,6 @@ async def test_a_renewal_with_other_roles(hub: Hub, known: KnownTokens) -> None:
 
 
 async def test_a_token_that_ends_sooner(hub: Hub, known: KnownTokens) -> None:
-    """It counts, too: the client has shown it."""
     client = await hub.raw()
     await client.greet(token=known.token("alice"))
     await client.send(encode_token(Renewal(0, known.token("alice", seconds=2.0))))  # 0: asks for no answer
@@ -313,7 +292,6 @@ async def test_a_token_that_ends_sooner(hub: Hub, known: KnownTokens) -> None:
 
 
 async def test_a_renewal_that_is_refused(hub: Hub, known: KnownTokens) -> None:
-    """Another user's token, one that is not known, garbage: each is refused, and the first one holds to its end."""
     client = await hub.raw()
     await client.greet(token=known.token("alice", seconds=15.0), name="me")
     shown: list[tuple[str, int]] = [
@@ -338,7 +316,6 @@ async def test_a_renewal_that_is_refused(hub: Hub, known: KnownTokens) -> None:
 
 
 async def test_tokens_are_not_tried_quicker_from_within(hub: Hub, known: KnownTokens) -> None:
-    """Behind a token that is not known nothing is acted on for as long as a stranger waits for his answer."""
     client = await hub.raw()
     await client.greet(token=known.token("alice"))
     known.answer_after(0.05)
@@ -358,7 +335,6 @@ async def test_tokens_are_not_tried_quicker_from_within(hub: Hub, known: KnownTo
 
 
 async def test_a_proof_ends_while_the_client_does_not_read(hub: Hub, known: KnownTokens) -> None:
-    """A stalled client is ended all the same: nothing that it gets later was written after the end."""
     stalled = await hub.raw(receive_bytes=4096)
     await stalled.greet(token=known.token("alice", seconds=15.0), name="stalled")
     await stalled.subscribe("/a")
@@ -378,7 +354,6 @@ async def test_a_proof_ends_while_the_client_does_not_read(hub: Hub, known: Know
 
 
 async def test_a_proof_ends_while_the_journal_is_behind(hub: Hub, known: KnownTokens) -> None:
-    """A publisher that is held back is ended all the same."""
     journal = hub.node.journal = SlowJournal(hub.node.core, buffer_bytes=1000)
     client = await hub.raw()
     await client.greet(token=known.token("alice", seconds=15.0))
@@ -389,7 +364,6 @@ async def test_a_proof_ends_while_the_journal_is_behind(hub: Hub, known: KnownTo
 
 
 async def test_many_tokens_at_once(hub: Hub, known: KnownTokens) -> None:
-    """A client that shows one token after the other costs what it costs, and others are served in between."""
     other = await hub.client(token=known.token("bob"))
     client = await hub.raw()
     token = known.token("alice", seconds=1000.0)
@@ -410,7 +384,6 @@ async def test_many_tokens_at_once(hub: Hub, known: KnownTokens) -> None:
     ids=["before HELLO", "a message before HELLO", "HELLO twice"],
 )
 async def test_out_of_turn(start_hub: StartHub, stream: bytes) -> None:
-    """A protocol error, or a stranger; never a way in."""
     hub = await start_hub()
     KnownTokens(hub)
     client = await hub.raw()
@@ -424,7 +397,6 @@ async def test_out_of_turn(start_hub: StartHub, stream: bytes) -> None:
 
 
 async def test_a_hub_needs_a_role_with_link(start_hub: StartHub, tmp_path: Path) -> None:
-    """A peer shows the token of its setting; without one it is nobody, and a user without `link` is told so."""
     hub = await start_hub(name="near")
     known = KnownTokens(hub)
     file = tmp_path / "peer.token"
@@ -452,7 +424,6 @@ async def test_a_hub_needs_a_role_with_link(start_hub: StartHub, tmp_path: Path)
 
 
 async def test_a_link_shows_its_token_afresh(start_hub: StartHub, tmp_path: Path) -> None:
-    """Before it ends, so that the link stays; what is wrong on the way is told, and tried again."""
     hub = await start_hub(name="near")
     known = KnownTokens(hub)
     file = tmp_path / "peer.token"
@@ -481,7 +452,6 @@ async def test_a_link_shows_its_token_afresh(start_hub: StartHub, tmp_path: Path
 
 
 async def test_a_hub_that_was_dialled_shows_nothing(hub: Hub, known: KnownTokens) -> None:
-    """It may show its token as a client would; the user stays the one that has linked."""
     client = await hub.raw()
     await client.send(hello(known.token("far"), role="hub", id=bytes(16)))
     assert (await client.frame()).kind == Kind.HELLO
@@ -494,7 +464,6 @@ async def test_a_hub_that_was_dialled_shows_nothing(hub: Hub, known: KnownTokens
 
 
 async def test_a_client_cannot_say_that_it_is_a_hub(hub: Hub, known: KnownTokens) -> None:
-    """`role` is a claim, and policy decides; what stands behind it is not looked at."""
     client = await hub.raw()
     stream = hello(known.token("alice"), role="hub", id=bytes(16)) + publication("/a", 1)
     await client.send(stream)
@@ -511,7 +480,6 @@ async def test_a_client_cannot_say_that_it_is_a_hub(hub: Hub, known: KnownTokens
 
 @pytest.mark.slow
 async def test_three_thousand_strangers(start_hub: StartHub, caplog: pytest.LogCaptureFixture) -> None:
-    """They come, wait and are refused, and a quiet pair beside them gets everything, in order and without a gap."""
     caplog.set_level(logging.DEBUG)
     hub = await start_hub(settings=settings_of(newcomers=500))
     known = KnownTokens(hub)
@@ -537,7 +505,6 @@ async def test_three_thousand_strangers(start_hub: StartHub, caplog: pytest.LogC
 
 
 async def test_a_link_that_waits_while_the_policy_changes(start_hub: StartHub) -> None:
-    """It is a peer hub only if it still may be one when the link before it has gone."""
     hub = await start_hub()
     known = KnownTokens(hub)
     token = known.token("far")

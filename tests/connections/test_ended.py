@@ -33,13 +33,11 @@ LATE: dict[str, Callable[[Connection], object]] = {
 
 @pytest.fixture
 async def stage() -> Stage:
-    """A fresh one."""
     return Stage()
 
 
 @pytest.mark.parametrize("late", LATE.values(), ids=LATE)
 def test_what_comes_too_late(stage: Stage, late: Callable[[Connection], object]) -> None:
-    """It changes nothing: neither what was said, nor the reason, nor what the hub has counted."""
     one = stage.one
     far = one.transport.far  # type: ignore[attr-defined]
     one.connection_lost(None)

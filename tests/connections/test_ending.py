@@ -11,12 +11,10 @@ LIMITS = Limits(linger_s=80, linger_unread_s=14)
 
 
 def test_who_has_everything_is_let_go() -> None:
-    """Nothing is unread: the look that finds this is the last one."""
     assert Lingering(100.0, 0, LIMITS).check(100.0 + LINGER_S, 0) == math.inf
 
 
 def test_who_reads_slowly_is_waited_for() -> None:
-    """As long as less and less is unread, up to the limit; then the rest is lost."""
     lingering, now_s, unread = Lingering(100.0, 1_000_000, LIMITS), 100.0, 1_000_000
     looks = 0
     while math.isfinite(next_s := lingering.check(now_s, unread)):
@@ -27,7 +25,6 @@ def test_who_reads_slowly_is_waited_for() -> None:
 
 
 def test_who_reads_nothing_is_let_go_earlier() -> None:
-    """A far side that has stalled is given less time, from when it has read last."""
     lingering = Lingering(100.0, 5000, LIMITS)
     assert lingering.check(102.0, 5000) == 104.0
     assert lingering.check(104.0, 4000) == 106.0
@@ -36,7 +33,6 @@ def test_who_reads_nothing_is_let_go_earlier() -> None:
 
 
 def test_who_catches_up_is_let_go() -> None:
-    """The look behind the last byte ends it."""
     lingering = Lingering(100.0, 5000, LIMITS)
     assert lingering.check(102.0, 10) == 104.0
     assert lingering.check(104.0, 0) == math.inf

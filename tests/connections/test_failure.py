@@ -48,19 +48,16 @@ class Stage:
         return connection
 
     def told(self, connection: Connection) -> bytes:
-        """All that a client was told."""
         transport: Any = connection.transport
         return b"".join(data for data in transport.far.incoming if data is not None)
 
 
 @pytest.fixture
 async def stage() -> Stage:
-    """A fresh one, whose log is kept."""
     return Stage()
 
 
 def fail(*_: object) -> Any:
-    """What must never happen."""
     raise ZeroDivisionError("a bug " + "x" * 1000)
 
 
@@ -77,13 +74,11 @@ class Broken:
 
 
 def break_reading(stage: Stage) -> None:
-    """A bug on the way from a frame to the hub, with something else behind it in the same turn."""
     Broken(stage.one, "act")
     stage.one.data_received(publication("/a", 1) + encode_subscription(Kind.SUBSCRIBE, ["/"], 1))
 
 
 def break_writing(stage: Stage) -> None:
-    """A bug on the way from the hub to a client, in the turn of another one."""
     handler = stage.one.handler
     assert handler is not None
     stage.node.core.subscribe(handler, ["/b"])
@@ -92,14 +87,12 @@ def break_writing(stage: Stage) -> None:
 
 
 def break_looking(stage: Stage) -> None:
-    """A bug in keeping the time."""
     Broken(stage.one, "ping")
     stage.one.check(2000.0)
 
 
 @pytest.mark.parametrize("how", [break_reading, break_writing, break_looking])
 async def test_a_bug_ends_one_connection(stage: Stage, how: Callable[[Stage], None]) -> None:
-    """It is told 1011, logged in one line, and counted; what others do in the same turn is done."""
     with structlog.testing.capture_logs() as logs:
         how(stage)
     assert stage.told(stage.one).endswith(SORRY)
@@ -112,7 +105,6 @@ async def test_a_bug_ends_one_connection(stage: Stage, how: Callable[[Stage], No
 
 
 def test_the_line_is_bounded() -> None:
-    """However much was read, and whatever the exception says."""
     try:
         fail()
     except ZeroDivisionError as error:

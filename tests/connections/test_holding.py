@@ -12,7 +12,6 @@ from peers.connections.limits import Holding
 
 
 def test_what_is_small_is_free() -> None:
-    """So that those who send and read small messages cost no addition."""
     account = Memory().account("connections")
     holding = Holding(account)
     assert not holding.begin(FREE_BYTES)
@@ -21,7 +20,6 @@ def test_what_is_small_is_free() -> None:
 
 
 def test_a_frame_is_charged_as_it_grows_until_it_is_complete() -> None:
-    """Only growth is told: whoever sends nothing more is left alone."""
     account = Memory().account("connections")
     holding = Holding(account)
     assert holding.begin(FREE_BYTES + 1)
@@ -33,7 +31,6 @@ def test_a_frame_is_charged_as_it_grows_until_it_is_complete() -> None:
 
 
 def test_both_directions_of_all_connections_are_one_sum() -> None:
-    """And each gives back what is its own."""
     account = Memory().account("connections")
     one, other = Holding(account), Holding(account)
     one.begin(1_000_000)
@@ -47,7 +44,6 @@ def test_both_directions_of_all_connections_are_one_sum() -> None:
 
 
 def test_the_user_pays_from_when_he_is_known() -> None:
-    """What came before is charged then; a frame that is more than he may have is held all the same, and told."""
     account = Memory().account("connections")
     usage = Usage(Whole(Resource.QUEUED_BYTES, 10_000_000), "alice", 1_000_000, lambda: None)
     holding = Holding(account)
@@ -71,7 +67,6 @@ def test_the_user_pays_from_when_he_is_known() -> None:
 
 @pytest.mark.parametrize("room_bytes", [0, 1_000_000])
 def test_a_frame_that_grows_while_memory_is_over_is_refused(room_bytes: int) -> None:
-    """Unless a look finds room meanwhile; a frame that does not grow is asked for nothing."""
     resident_bytes = 2_000_000
     memory = Memory(1_000_000, lambda: resident_bytes)
     holding = Holding(memory.account("connections"))
@@ -84,7 +79,6 @@ def test_a_frame_that_grows_while_memory_is_over_is_refused(room_bytes: int) -> 
 
 
 def test_what_waits_for_its_turn_is_charged_until_all_of_it_was_acted_on() -> None:
-    """An event may hold what the session has let go of."""
     memory = Memory()
     account = memory.account("connections")
     holding = Holding(account)
@@ -97,7 +91,6 @@ def test_what_waits_for_its_turn_is_charged_until_all_of_it_was_acted_on() -> No
 
 @pytest.mark.parametrize("rest_bytes", [0, 250_000])
 def test_a_user_without_room_is_refused_what_is_incomplete(rest_bytes: int) -> None:
-    """A read that waits may hold whole messages, so it is charged, and refused nothing before they were acted on."""
     memory = Memory()
     usage = Usage(Whole(Resource.QUEUED_BYTES, 400_000), "alice", 240_000, lambda: None)
     holding = Holding(memory.account("connections"))
@@ -110,7 +103,6 @@ def test_a_user_without_room_is_refused_what_is_incomplete(rest_bytes: int) -> N
 
 
 def test_without_memory_a_read_that_waits_is_refused_too() -> None:
-    """One read of each of thousands of connections is more than there is."""
     memory = Memory(1_000_000, lambda: 2_000_000)
     holding = Holding(memory.account("connections"))
     assert not holding.grow(FREE_BYTES, memory, waits=True)

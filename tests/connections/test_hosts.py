@@ -19,7 +19,6 @@ from peers.connections.http.gate import Host, is_known, is_loopback, read_host
     ],
 )
 def test_what_a_host_names(text: str, host: Host) -> None:
-    """A name in lower case, and a port if there is one."""
     assert read_host([text], "HTTP/1.1") == host
 
 
@@ -44,12 +43,10 @@ def test_what_a_host_names(text: str, host: Host) -> None:
     ],
 )
 def test_what_names_no_host(hosts: list[str]) -> None:
-    """None, several, and what is no host: to be answered by 400."""
     assert read_host(hosts, "HTTP/1.1") is None
 
 
 def test_an_old_client_names_none() -> None:
-    """HTTP/1.0 has no Host, but no two either."""
     assert read_host([], "HTTP/1.0") == Host("", None)
     assert read_host(["a", "a"], "HTTP/1.0") is None
 
@@ -60,13 +57,11 @@ def test_an_old_client_names_none() -> None:
     ["", "127.0.0.1", "192.168.1.5", "8.8.8.8", "[::1]", "[2001:db8::1]", "localhost", "a.localhost", "listed.org"],
 )
 def test_names_that_no_stranger_can_make(name: str, *, loopback: bool) -> None:
-    """Addresses, loopback names, and what is listed."""
     assert is_known(name, {"listed.org"}, loopback=loopback)
 
 
 @pytest.mark.parametrize("name", ["hub", "printer.local", "hub.corp.internal", "hub.home.arpa"])
 def test_private_names(name: str) -> None:
-    """No public name server has them; yet a hub on loopback has no business with them."""
     assert is_known(name, (), loopback=False)
     assert not is_known(name, (), loopback=True)
 
@@ -77,12 +72,10 @@ def test_private_names(name: str) -> None:
     ["evil.com", "127.0.0.1.evil.com", "localhost.evil.com", "xlocalhost.com", "evil.com.local.org", "a.listed.org"],
 )
 def test_names_that_anybody_can_make(name: str, *, loopback: bool) -> None:
-    """What stands in public DNS, however much it looks like something else; unless any is allowed."""
     assert not is_known(name, {"listed.org"}, loopback=loopback)
     assert is_known(name, {"*"}, loopback=loopback)
 
 
 def test_loopback() -> None:
-    """Every address of the loopback network, and every name below `localhost`."""
     assert [is_loopback(name) for name in ("127.9.9.9", "[::1]", "localhost", "a.localhost")] == [True] * 4
     assert [is_loopback(name) for name in ("10.0.0.1", "[::2]", "localhost.org", "")] == [False] * 4

@@ -20,7 +20,6 @@ NOBODY = 65534
 
 @contextlib.asynccontextmanager
 async def listening(url: str) -> AsyncIterator[Endpoint]:
-    """Listen while the block runs."""
     server, endpoint = await bind(Endpoint.parse(url), asyncio.Protocol, asyncio.get_running_loop())
     try:
         yield endpoint
@@ -30,14 +29,12 @@ async def listening(url: str) -> AsyncIterator[Endpoint]:
 
 
 async def failure(url: str) -> str:
-    """The text of the error that listening there gives."""
     with pytest.raises(ListenError) as error:
         await bind(Endpoint.parse(url), asyncio.Protocol, asyncio.get_running_loop())
     return str(error.value)
 
 
 async def test_port_0_picks_one() -> None:
-    """And the endpoint says which; the rest of the URL stays."""
     async with listening("tcp://127.0.0.1:0?messages=7") as endpoint:
         assert endpoint.port > 0
         assert endpoint.queue.messages == 7
@@ -46,7 +43,6 @@ async def test_port_0_picks_one() -> None:
 
 
 async def test_a_port_in_use() -> None:
-    """The text names the place, the port, and what to do."""
     async with listening("tcp://127.0.0.1:0") as endpoint:
         text = await failure(endpoint.location)
     assert text == (
@@ -60,14 +56,12 @@ async def test_a_port_in_use() -> None:
     [("192.0.2.1", "Cannot assign requested address"), ("a..b", "label empty"), ("x" * 70, "label too long")],
 )
 async def test_no_such_address(host: str, cause: str) -> None:
-    """An address of another machine, and names that no resolver takes."""
     text = await failure(f"tcp://{host}:0")
     assert text.startswith(f"cannot listen on tcp://{host}:0: ")
     assert cause in text
 
 
 async def test_a_unix_socket(tmp_path: Path) -> None:
-    """It is there while the hub listens."""
     path = tmp_path / "hub.sock"
     async with listening(f"unix://{path}") as endpoint:
         assert endpoint.path == str(path)
@@ -75,7 +69,6 @@ async def test_a_unix_socket(tmp_path: Path) -> None:
 
 
 async def test_who_may_connect_to_a_unix_socket(tmp_path: Path) -> None:
-    """Its owner, unless more is set; whatever the mask of the process."""
     loop = asyncio.get_running_loop()
     before = os.umask(0o027)
     try:
@@ -90,7 +83,6 @@ async def test_who_may_connect_to_a_unix_socket(tmp_path: Path) -> None:
 
 
 async def test_a_stale_socket_is_taken_over(tmp_path: Path) -> None:
-    """What a dead process has left is no obstacle."""
     path = tmp_path / "hub.sock"
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))
@@ -101,7 +93,6 @@ async def test_a_stale_socket_is_taken_over(tmp_path: Path) -> None:
 
 
 async def test_a_live_socket_is_left_alone(tmp_path: Path) -> None:
-    """Another hub's socket is refused, and goes on answering."""
     path = tmp_path / "hub.sock"
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(str(path))
@@ -112,7 +103,6 @@ async def test_a_live_socket_is_left_alone(tmp_path: Path) -> None:
 
 
 async def test_a_live_socket_whose_queue_is_full(tmp_path: Path) -> None:
-    """A process that is too busy to accept is still a process: its socket is not taken away."""
     path = tmp_path / "hub.sock"
     with contextlib.ExitStack() as stack:
         other = stack.enter_context(socket.socket(socket.AF_UNIX))
@@ -129,7 +119,6 @@ async def test_a_live_socket_whose_queue_is_full(tmp_path: Path) -> None:
 
 
 async def test_a_plain_file_is_left_alone(tmp_path: Path) -> None:
-    """It is never removed."""
     path = tmp_path / "hub.sock"
     path.write_text("precious")
     text = await failure(f"unix://{path}")
@@ -138,19 +127,16 @@ async def test_a_plain_file_is_left_alone(tmp_path: Path) -> None:
 
 
 async def test_a_directory_is_left_alone(tmp_path: Path) -> None:
-    """The same."""
     assert "no socket" in await failure(f"unix://{tmp_path}")
 
 
 async def test_a_path_below_a_file(tmp_path: Path) -> None:
-    """Cannot be a socket."""
     (tmp_path / "file").touch()
     text = await failure(f"unix://{tmp_path}/file/hub.sock")
     assert text == f"cannot listen on unix://{tmp_path}/file/hub.sock: Not a directory"
 
 
 async def test_a_path_below_nothing(tmp_path: Path) -> None:
-    """No directory is made."""
     text = await failure(f"unix://{tmp_path}/no/hub.sock")
     place, folder = f"unix://{tmp_path}/no/hub.sock", tmp_path / "no"
     assert text == f"cannot listen on {place}: there is no folder {folder}; make it first, writable for the hub"
@@ -159,7 +145,6 @@ async def test_a_path_below_nothing(tmp_path: Path) -> None:
 
 @pytest.fixture
 def locked(tmp_path: Path) -> Iterator[Path]:
-    """A directory that this process, which is not root for a while, may not write to."""
     path = tmp_path / "locked"
     path.mkdir(mode=0o500)
     before = os.geteuid()
@@ -171,7 +156,6 @@ def locked(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.usefixtures("locked")
 async def test_a_port_for_root_alone() -> None:
-    """The text says what to do."""
     with socket.socket() as probe:
         try:
             probe.bind(("127.0.0.1", 80))
@@ -187,7 +171,6 @@ async def test_a_port_for_root_alone() -> None:
 
 
 async def test_an_unwritable_directory(locked: Path) -> None:
-    """The text says so."""
     assert await failure(f"unix://{locked}/hub.sock") == (
         f"cannot listen on unix://{locked}/hub.sock: "
         f"this account may not write in {locked}; choose a folder that it may write in"

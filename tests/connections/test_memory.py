@@ -15,7 +15,6 @@ LARGE = publication("/large", bytes(4 * MIB))
 
 @pytest.fixture
 def small_hub(hub: Hub) -> Hub:
-    """A hub whose budget is 8 MiB of what is charged."""
     hub.node.memory.count_only_charged()
     hub.node.memory.limit_bytes = 8 * MIB
     hub.node.memory.look()
@@ -23,7 +22,6 @@ def small_hub(hub: Hub) -> Hub:
 
 
 async def test_a_frame_is_charged_until_it_is_complete(hub: Hub) -> None:
-    """As far as it has come, if that is much; small ones are not counted."""
     client, reader = await hub.client(), await hub.client("/large")
     await client.send(LARGE[:1000])
     await client.send(LARGE[1000 : 3 * MIB])
@@ -34,7 +32,6 @@ async def test_a_frame_is_charged_until_it_is_complete(hub: Hub) -> None:
 
 
 async def test_what_never_becomes_complete_is_given_back_with_its_connection(hub: Hub) -> None:
-    """Whoever ends it, and however."""
     client = await hub.client()
     await client.send(LARGE[:MIB])
     await eventually(lambda: hub.node.held.size_bytes == MIB)
@@ -44,7 +41,6 @@ async def test_what_never_becomes_complete_is_given_back_with_its_connection(hub
 
 
 async def test_a_frame_that_grows_while_there_is_no_memory_ends_its_connection(small_hub: Hub) -> None:
-    """So many large frames at once do not take more than there is; those who had not sent more go on."""
     clients = [await small_hub.client() for _ in range(3)]
     for number, client in enumerate(clients[:2]):
         await client.send(LARGE[: 7 * MIB // 2])
@@ -60,7 +56,6 @@ async def test_a_frame_that_grows_while_there_is_no_memory_ends_its_connection(s
 
 
 async def test_what_a_transport_has_not_written_is_charged_until_it_is_read(hub: Hub) -> None:
-    """A large message leaves its queue at once, though nobody has read it."""
     reader = await hub.client("/large", receive_bytes=4096)
     publisher = await hub.client()
     await publisher.send(LARGE, publication("/large", "more"))

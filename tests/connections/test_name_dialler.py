@@ -27,7 +27,6 @@ class Names:
         self.addresses = list(addresses)
 
     async def find(self, _: str, __: int) -> list[str]:
-        """As `resolve`."""
         if not self.addresses:
             raise OSError("nobody knows that name")
         return self.addresses
@@ -35,7 +34,6 @@ class Names:
 
 @asynccontextmanager
 async def dialling(hub: Hub, port: int, names: Names) -> AsyncIterator[NameDialler]:
-    """Dial a name; the test calls `look` when time has passed."""
     peer = Endpoint.parse(f"tcp://hubs.example:{port}")
 
     def make(address: str) -> Dialler:
@@ -51,12 +49,10 @@ async def dialling(hub: Hub, port: int, names: Names) -> AsyncIterator[NameDiall
 
 
 def linked(hub: Hub) -> set[str]:
-    """The names of the hubs that a hub is linked with."""
     return {handler.name for handler in hub.node.core.handlers.values()}
 
 
 async def start_on_one_port(start_hub: StartHub, *names: str) -> tuple[list[Hub], int]:
-    """Hubs on 127.0.0.1, 127.0.0.2 and so on, all on the same port."""
     for _ in range(20):
         port = random.randrange(10_000, 30_000)  # noqa: S311 -- below none of it is random
         try:
@@ -70,7 +66,6 @@ async def start_on_one_port(start_hub: StartHub, *names: str) -> tuple[list[Hub]
 
 
 async def test_each_address_of_a_name_is_dialled(start_hub: StartHub) -> None:
-    """The hub that dials is one of them, is left alone, and says so in one line."""
     (near, *_), port = await start_on_one_port(start_hub, "near", "b", "c")
     with structlog.testing.capture_logs() as logs:
         async with dialling(near, port, Names("127.0.0.1", "127.0.0.2", "127.0.0.3")) as dialler:
@@ -83,7 +78,6 @@ async def test_each_address_of_a_name_is_dialled(start_hub: StartHub) -> None:
 
 
 async def test_who_comes_is_dialled_and_who_leaves_is_let_go_once_it_is_lost(start_hub: StartHub) -> None:
-    """A link of an address that the name has no more stays as long as it works."""
     (near, b, c), port = await start_on_one_port(start_hub, "near", "b", "c")
     names = Names("127.0.0.2", "127.0.0.9")
     async with dialling(near, port, names) as dialler:
@@ -103,7 +97,6 @@ async def test_who_comes_is_dialled_and_who_leaves_is_let_go_once_it_is_lost(sta
 
 
 async def test_an_address_that_comes_back_is_kept(start_hub: StartHub) -> None:
-    """It has left the name for a while only: its link is the same one, and is dialled again when it is lost."""
     (near, b, _), port = await start_on_one_port(start_hub, "near", "b", "c")
     names = Names("127.0.0.2", "127.0.0.3")
     async with dialling(near, port, names) as dialler:
@@ -119,7 +112,6 @@ async def test_an_address_that_comes_back_is_kept(start_hub: StartHub) -> None:
 
 
 async def test_a_name_of_one_address_is_dialled_as_such(start_hub: StartHub) -> None:
-    """As a name that nobody knows is: whoever dials it says what is wrong. Further addresses are dialled beside it."""
     near = await start_hub(name="near")
     names = Names()
     async with dialling(near, 7400, names) as dialler:
@@ -133,7 +125,6 @@ async def test_a_name_of_one_address_is_dialled_as_such(start_hub: StartHub) -> 
 
 
 async def test_too_many_addresses(start_hub: StartHub) -> None:
-    """The first ones are dialled, with one line for the others."""
     near = await start_hub(name="near")
     names = Names(*(f"127.0.{number // 250}.{number % 250 + 1}" for number in range(500)))
     with structlog.testing.capture_logs() as logs:
@@ -159,8 +150,6 @@ async def test_too_many_addresses(start_hub: StartHub) -> None:
 async def test_one_family_counts(
     monkeypatch: pytest.MonkeyPatch, found: list[tuple[int, str]], addresses: list[str]
 ) -> None:
-    """A host with an IPv4 and an IPv6 address is one hub."""
-
     async def answer(*_: object, **__: object) -> list[tuple[object, ...]]:
         return [(family, socket.SOCK_STREAM, 6, "", (address, 7400)) for family, address in found]
 
@@ -180,5 +169,4 @@ async def test_one_family_counts(
     ],
 )
 def test_what_is_a_name(url: str, *, named: bool) -> None:
-    """Only what a resolver is asked for."""
     assert is_name(Endpoint.parse(url)) is named

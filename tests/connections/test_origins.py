@@ -10,7 +10,6 @@ HOST = ["127.0.0.1:7401"]
 
 
 def allowed(*origins: str, hosts: list[str] = HOST, listed: tuple[str, ...] = (), loopback: bool = True) -> bool:
-    """Whether a page of these origins may connect."""
     return not why_not(*origins, hosts=hosts, listed=listed, loopback=loopback)
 
 
@@ -21,7 +20,6 @@ def why_not(
     known: tuple[str, ...] = (),
     loopback: bool = True,
 ) -> str:
-    """Why it may not."""
     host = read_host(hosts, "HTTP/1.1")
     if host is None:
         return "no host"
@@ -31,7 +29,6 @@ def why_not(
 
 @pytest.mark.parametrize("loopback", [True, False])
 def test_programs_may(*, loopback: bool) -> None:
-    """A program sends no Origin."""
     assert allowed(loopback=loopback)
     assert allowed(hosts=["evil.com"], loopback=loopback)
 
@@ -39,7 +36,6 @@ def test_programs_may(*, loopback: bool) -> None:
 @pytest.mark.parametrize("loopback", [True, False])
 @pytest.mark.parametrize("origin", ["https://example.org", "https://example.org:8443", "null"])
 def test_listed_pages_may(origin: str, *, loopback: bool) -> None:
-    """What `websocket.origins` names is allowed, and nothing that looks like it."""
     assert allowed(origin, listed=("https://other.org", origin), loopback=loopback)
     for lookalike in (origin + ".evil.com", origin + ":1", origin.upper(), origin + "/", "x" + origin):
         assert not allowed(lookalike, listed=(origin,), loopback=loopback)
@@ -51,7 +47,6 @@ def test_listed_pages_may(origin: str, *, loopback: bool) -> None:
 )
 @pytest.mark.parametrize("host", ["127.0.0.1:7401", "localhost:7401", "[::1]:7401"])
 def test_pages_of_this_machine_may_on_loopback(origin: str, host: str) -> None:
-    """A hub on loopback takes pages at loopback names, at any port: the own page and servers of developers."""
     assert allowed(origin, hosts=[host])
 
 
@@ -68,13 +63,11 @@ def test_pages_of_this_machine_may_on_loopback(origin: str, host: str) -> None:
     ],
 )
 def test_the_own_page_may(origin: str, host: str) -> None:
-    """A hub takes the page whose origin is the host that the browser asked for, if that host is known."""
     assert not why_not(origin, hosts=[host], known=("hub.example.org",), loopback=False)
 
 
 @pytest.mark.parametrize("loopback", [True, False])
 def test_a_foreign_name_for_this_hub_may_not(*, loopback: bool) -> None:
-    """A name that was made to point here (DNS rebinding) is not the own page, though its origin equals `Host`."""
     text = why_not("http://evil.com:7401", hosts=["evil.com:7401"], loopback=loopback)
     assert "websocket.hosts" in text
     assert not why_not("http://evil.com:7401", hosts=["evil.com:7401"], known=("evil.com",), loopback=loopback)
@@ -105,7 +98,6 @@ def test_a_foreign_name_for_this_hub_may_not(*, loopback: bool) -> None:
     ],
 )
 def test_others_may_not(origin: str, *, loopback: bool) -> None:
-    """Foreign origins, `null`, and all sorts of lookalikes."""
     assert not allowed(origin, loopback=loopback)
 
 
@@ -123,17 +115,14 @@ def test_others_may_not(origin: str, *, loopback: bool) -> None:
     ],
 )
 def test_another_host_is_not_the_own_page(origin: str, hosts: list[str]) -> None:
-    """Host and port must be those of the one Host header."""
     assert not allowed(origin, hosts=hosts, loopback=False)
 
 
 def test_several_origins_may_not() -> None:
-    """A browser sends one; which of two would count?"""
     assert why_not("http://localhost", "http://localhost") == "several Origin headers"
 
 
 def test_the_refusal_names_the_setting() -> None:
-    """Who may change it reads what to change; what the page sent is escaped."""
     text = why_not("http://evil\x1b.com")
     assert "websocket.origins" in text
     assert "'http://evil\\x1b.com'" in text

@@ -37,7 +37,6 @@ class Timer:
         self.is_cancelled = False
 
     def cancel(self) -> None:
-        """It is due no more."""
         self.is_cancelled = True
 
 
@@ -50,22 +49,18 @@ class Loop(PretendLoop):
         self.timers: list[Timer] = []
 
     def time(self) -> float:
-        """The time that the test has come to."""
         return self.now_s
 
     def call_later(self, seconds: float, act: Callable[..., object], *arguments: Any) -> Timer:
-        """It is called once so much time has passed."""
         timer = Timer(self.now_s + seconds, lambda: act(*arguments))
         self.timers.append(timer)
         return timer
 
     @property
     def due(self) -> list[Timer]:
-        """What is still to be called, in its order."""
         return sorted([one for one in self.timers if not one.is_cancelled], key=lambda one: one.due_s)
 
     def pass_s(self, seconds: float) -> None:
-        """Let time pass, and call what is due."""
         end_s = self.now_s + seconds
         while self.due and self.due[0].due_s <= end_s:
             timer = self.due[0]
@@ -93,7 +88,6 @@ class Stage:
     def client(
         self, user: str, monkeypatch: pytest.MonkeyPatch, behind: bytes = b""
     ) -> tuple[Connection, PretendTransport]:
-        """Connect somebody, as whom the door has recognised; `behind` comes with the first word."""
         attach = self.core.attach
 
         def attach_user(handler: Handler, *more: Any) -> None:
@@ -110,13 +104,11 @@ class Stage:
         return connection, transport
 
     def play(self) -> None:
-        """Let everything happen that is due now."""
         while self.loop.ready:
             self.loop.ready.popleft()()
 
 
 async def test_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was read too early is routed at once; nothing more is read until its time has come."""
     stage = Stage(alice=RateLimits(messages_per_s=10))
     connection, transport = stage.client("alice", monkeypatch)
     connection.data_received(b"".join(publication("/a", number) for number in range(30)))
@@ -132,7 +124,6 @@ async def test_messages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_bytes_and_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All connections of a user count together; each waits once it has read something. Others are not touched."""
     stage = Stage(alice=RateLimits(bytes_per_s=1000))
     first, first_transport = stage.client("alice", monkeypatch)
     second, second_transport = stage.client("alice", monkeypatch)
@@ -151,7 +142,6 @@ async def test_bytes_and_others(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_whoever_is_held_back_is_not_silent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No ping is due for somebody who is not read, and no frame is too slow."""
     stage = Stage(alice=RateLimits(bytes_per_s=1000))
     connection, transport = stage.client("alice", monkeypatch)
     data = publication("/a", b"." * 500_000)
@@ -168,7 +158,6 @@ async def test_whoever_is_held_back_is_not_silent(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_another_rate_applies_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """To those who are connected, too, whether they had one before or not."""
     stage = Stage()
     connection, transport = stage.client("alice", monkeypatch)
     data = publication("/a", 1) * 30
@@ -187,7 +176,6 @@ async def test_another_rate_applies_at_once(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def test_connecting_anew_is_no_way_round(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What stands behind the first word of a user who was too fast waits, and arrives when its time has come."""
     stage = Stage(alice=RateLimits(messages_per_s=10))
     first, _ = stage.client("alice", monkeypatch)
     first.data_received(publication("/a", 1) * 30)
@@ -216,7 +204,6 @@ async def test_connecting_anew_is_no_way_round(monkeypatch: pytest.MonkeyPatch) 
 
 
 async def test_one_connection_too_many_publishes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It belongs to nobody's share, so that nothing of it would be counted."""
     stage = Stage(alice=RateLimits(messages_per_s=10))
     limits = SetLimits({Resource.CONNECTIONS: 1}, RateLimits(messages_per_s=10))
     stage.core.quotas.adopt(QuotaLimits(users={"alice": limits}))
@@ -231,7 +218,6 @@ async def test_one_connection_too_many_publishes_nothing(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("is_lost", [False, True])
 async def test_the_end_of_one_that_is_held_back(monkeypatch: pytest.MonkeyPatch, *, is_lost: bool) -> None:
-    """Nothing waits for whoever is gone; and whoever is closed can still be heard, so that he reads why."""
     stage = Stage(alice=RateLimits(messages_per_s=1))
     connection, transport = stage.client("alice", monkeypatch)
     connection.data_received(publication("/a", 1) * 100)
@@ -249,7 +235,6 @@ async def test_the_end_of_one_that_is_held_back(monkeypatch: pytest.MonkeyPatch,
 
 
 async def test_who_has_read_nothing_is_not_counted() -> None:
-    """Messages that a handler had published before are not counted again; waiting for nothing is no waiting."""
     loop = Loop()
     handler = handler_of()
     handler.published_messages = 500

@@ -10,27 +10,23 @@ FRAME_S = LIMITS.frame_s
 
 
 def test_a_drip_is_noticed() -> None:
-    """A byte every few seconds is too slow, though each is a sign of life."""
     progress = Progress()
     looks = [progress.is_stuck(100.0 + 10 * number, 20 + number, LIMITS) for number in range(8)]
     assert looks == [False] * 6 + [True, True]
 
 
 def test_a_slow_line_is_not() -> None:
-    """Whoever sends what a bad line takes is let alone, however large the frame is."""
     progress = Progress()
     for number in range(1000):
         assert not progress.is_stuck(100.0 + 10 * number, 20 + 10 * number * LIMITS.frame_bytes_per_s, LIMITS)
 
 
 def test_without_an_incomplete_frame_nothing_is_stuck() -> None:
-    """Silence between frames is the business of pings."""
     progress = Progress()
     assert not any(progress.is_stuck(100.0 + FRAME_S * number, 0, LIMITS) for number in range(5))
 
 
 def test_each_frame_has_its_time() -> None:
-    """What is held after a completed frame, or a time in which this side did not read, is looked at anew."""
     for renew in (Progress.forget, lambda progress: progress.go_on(0)):
         progress = Progress()
         for number in range(5):
@@ -39,7 +35,6 @@ def test_each_frame_has_its_time() -> None:
 
 
 def test_frames_within_a_message_are_no_progress_of_it() -> None:
-    """A message of several frames must get on itself; the next message has its own time."""
     progress = Progress()
     assert not progress.is_stuck(100.0, 20, LIMITS, 1)
     progress.go_on(1)
@@ -51,7 +46,6 @@ def test_frames_within_a_message_are_no_progress_of_it() -> None:
 
 
 def test_the_limits_are_those_of_the_settings() -> None:
-    """How long, and how fast."""
     progress, limits = Progress(), Limits(frame_s=5, frame_bytes_per_s=2)
     assert not progress.is_stuck(100.0, 10, limits)
     assert not progress.is_stuck(104.0, 11, limits)

@@ -18,20 +18,17 @@ End = Callable[[], object]
 
 
 def paced(stage: Stage, connection: Connection) -> End:
-    """Its user publishes faster than he may."""
     connection.data_received(publication("/a", 1) * 11)
     return timer_of(stage)
 
 
 def unanswered(_stage: Stage, connection: Connection) -> End:
-    """It asks for an answer, and reads nothing."""
     connection.pause_writing()
     connection.data_received(encode_frame(Kind.PING, b""))
     return connection.resume_writing
 
 
 def feeding(stage: Stage, connection: Connection) -> End:
-    """It feeds a journal that is behind."""
     ends: list[End] = []
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(stage.node.journal, "wait_room", ends.append)
@@ -40,19 +37,16 @@ def feeding(stage: Stage, connection: Connection) -> End:
 
 
 def waiting(_stage: Stage, connection: Connection) -> End:
-    """Its conversation waits for something elsewhere."""
     connection.hold(100.0)
     return connection.go_on
 
 
 def barred(stage: Stage, connection: Connection) -> End:
-    """It has shown a token that nobody knows."""
     connection.bar(1.0)
     return timer_of(stage)
 
 
 def timer_of(stage: Stage) -> End:
-    """Return the end of what waits for some time."""
     timer = stage.loop.timers.pop()
 
     def end() -> None:
@@ -72,7 +66,6 @@ REASONS = [paced, unanswered, feeding, waiting, barred]
 async def test_each_reason_goes_by_itself(
     pair: tuple[Callable[[Stage, Connection], End], ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is read on when the second one goes, and not when the first one does."""
     stage = Stage(alice=RateLimits(messages_per_s=10))
     connection, transport = stage.client("alice", monkeypatch)
     ends = {reason: reason(stage, connection) for reason in REASONS if reason in pair}

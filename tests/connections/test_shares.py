@@ -38,14 +38,12 @@ RECEIVE_BYTES = 4096
 
 
 async def stalled(hub: Hub, token: str, prefix: str, count: int) -> list[RawClient]:
-    """Clients that have subscribed and read no more."""
     clients = [await hub.client(prefix, token=token, receive_bytes=RECEIVE_BYTES) for _ in range(count)]
     hub.shrink_buffers()
     return clients
 
 
 def held(hub: Hub, user: str, resource: Resource = Resource.QUEUED_BYTES) -> int:
-    """What a user holds."""
     (share,) = [share for share in hub.node.core.quotas.largest(10) if share.user == user]
     return share.held.get(resource.value, 0)
 
@@ -92,7 +90,6 @@ def _fetches(count: int) -> bytes:
 
 
 async def test_reads_of_the_journal_leave_places_for_others(start_hub: StartHub, tmp_path: Path) -> None:
-    """All reads of one user's connections together take half of the places; another user's are all answered."""
     settings = Settings(journal=JournalSettings(path=str(tmp_path / "journal"), readers=1, commit_s=0.001))
     hub = await start_hub(settings=settings)
     known = KnownTokens(hub)
@@ -129,7 +126,6 @@ async def test_reads_of_the_journal_leave_places_for_others(start_hub: StartHub,
 
 
 async def test_one_connection_too_many(start_hub: StartHub) -> None:
-    """It is told why, and closed; so is the next, until one of the others has gone."""
     hub = await start_hub()
     known = KnownTokens(hub)
     token = known.token("alice")
@@ -165,30 +161,25 @@ class Places:
         hub.node.core.quotas.adopt(QuotaLimits(users={"alice": SetLimits({Resource.CONNECTIONS: 2})}))
 
     async def websocket(self, token: str, *lines: str) -> RawWebSocket:
-        """A client that has shaken hands and been welcomed, with a token in its header."""
         client = await self.hub.raw_websocket(await self.hub.listen("ws://127.0.0.1:0"))
         await client.shake_hands("hub.v1.json", *([f"Authorization: Bearer {token}"] if token else []), *lines)
         return client
 
     async def welcomed(self, token: str) -> RawWebSocket:
-        """One that was welcomed, and has said nothing yet."""
         client = await self.websocket(token)
         assert (await client.message())["type"] == "welcome"
         return client
 
     def held(self) -> dict[str, int]:
-        """How many connections each user has."""
         return {share.user: share.held["connections"] for share in self.hub.node.core.quotas.largest(10)}
 
 
 @pytest.fixture
 async def places(start_hub: StartHub) -> Places:
-    """A hub in which alice may have two connections."""
     return Places(await start_hub())
 
 
 async def test_websockets_that_have_said_nothing_are_charged(places: Places) -> None:
-    """From the handshake on, and once; each gives its place back when it goes, whether it has said hello or not."""
     hub = places.hub
     silent, talkative = await places.welcomed(places.alice), await places.welcomed(places.alice)
     assert places.held() == {"alice": 2}
@@ -206,7 +197,6 @@ async def test_websockets_that_have_said_nothing_are_charged(places: Places) -> 
 
 
 async def test_a_websocket_too_many_is_refused_before_it_is_welcomed(places: Places) -> None:
-    """A program by HTTP 503, a page by Close 1013, and one that shows its token in `hello` behind that."""
     taken = [await places.welcomed(places.alice), await places.hub.client(token=places.alice)]
     program = await places.hub.raw_websocket(await places.hub.listen("ws://127.0.0.1:0"))
     await program.send(upgrade("hub.v1.json", f"Authorization: Bearer {places.alice}"))
@@ -223,7 +213,6 @@ async def test_a_websocket_too_many_is_refused_before_it_is_welcomed(places: Pla
 
 
 async def test_a_websocket_that_has_shown_nothing_is_charged_to_nobody(places: Places) -> None:
-    """It may show a token yet, and strangers who hold all their places must not keep it from that."""
     client = await places.welcomed("")
     assert places.held() == {}
     assert places.hub.node.admission.newcomers == 1
@@ -234,7 +223,6 @@ async def test_a_websocket_that_has_shown_nothing_is_charged_to_nobody(places: P
 
 
 async def test_a_websocket_that_becomes_somebody_else(places: Places) -> None:
-    """The token of `hello` counts: whoever was charged before has his place back."""
     client = await places.welcomed(places.bob)
     assert places.held() == {"bob": 1}
     await client.say("hello", name="me", token=places.alice)
@@ -249,7 +237,6 @@ async def test_a_websocket_that_becomes_somebody_else(places: Places) -> None:
 
 
 async def test_a_large_frame_that_is_more_than_the_user_may_have_waiting(start_hub: StartHub) -> None:
-    """It ends its connection, and nobody else's; what it has held is given back."""
     hub = await start_hub(settings=Settings(quotas=QuotaSettings(queued_bytes=4_000_000)))
     known = KnownTokens(hub)
     token = known.token("alice")
@@ -269,7 +256,6 @@ async def test_a_large_frame_that_is_more_than_the_user_may_have_waiting(start_h
 
 
 async def refusal(client: RawClient, kind: Kind, items: list[str]) -> Notice:
-    """What a peer hub is told of what it wants."""
     await client.send(encode_subscription(kind, items, 0))
     while True:
         frame = await client.frame()
@@ -278,7 +264,6 @@ async def refusal(client: RawClient, kind: Kind, items: list[str]) -> Notice:
 
 
 async def test_what_a_granted_peer_can_take(start_hub: StartHub) -> None:
-    """All links of one user together have his share, whatever ids their hubs say they have; it leaves in steps."""
     hub = await start_hub(settings=Settings(quotas=QuotaSettings(prefixes=4000)))
     known = KnownTokens(hub)
     token = known.token("far")
@@ -298,7 +283,6 @@ async def test_what_a_granted_peer_can_take(start_hub: StartHub) -> None:
 
 @pytest.mark.parametrize("role", ["hub", "client"])
 async def test_a_stranger_gets_nothing(start_hub: StartHub, role: str) -> None:
-    """Whatever he says he is: he has no share, and nothing is charged for him."""
     hub = await start_hub()
     KnownTokens(hub)
     client = await hub.raw()

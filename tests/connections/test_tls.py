@@ -19,7 +19,6 @@ ANONYMOUS = ZeekSettings()
 
 
 def certified(name: str) -> ZeekSettings:
-    """Settings with the certificate of that name."""
     files = {kind: str(CERTIFICATES / f"{name}.{ending}") for kind, ending in (("certificate", "pem"), ("key", "key"))}
     return ZeekSettings(**files, ca=str(CERTIFICATES / "ca.pem"))
 
@@ -34,8 +33,6 @@ class Talk:
 
 
 async def talk(server: ZeekSettings, client: ZeekSettings) -> Talk:
-    """Say something to an echoing server."""
-
     async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(await reader.readexactly(5))
         writer.close()
@@ -53,12 +50,10 @@ async def talk(server: ZeekSettings, client: ZeekSettings) -> Talk:
 
 
 async def test_anonymous() -> None:
-    """Broker's way without certificates: its one cipher, TLS 1.2, nobody is asked who they are."""
     assert await talk(ANONYMOUS, ANONYMOUS) == Talk(b"hello", "TLSv1.2", "AECDH-AES256-SHA")
 
 
 async def test_with_certificates() -> None:
-    """Both sides have one that the authority vouches for; names do not matter."""
     said = await talk(certified("hub"), certified("zeek"))
     assert said.heard == b"hello"
     assert said.version == "TLSv1.3"
@@ -74,7 +69,6 @@ async def test_with_certificates() -> None:
     ],
 )
 async def test_who_is_not_vouched_for(server: ZeekSettings, client: ZeekSettings) -> None:
-    """A certificate of nobody's, or the other mode: no byte gets through."""
     heard = b""
     with suppress(ssl.SSLError, ConnectionError):  # TLS 1.3 tells a client behind its handshake, by closing
         heard = (await talk(server, client)).heard
@@ -82,7 +76,6 @@ async def test_who_is_not_vouched_for(server: ZeekSettings, client: ZeekSettings
 
 
 def test_what_is_missing_is_named(tmp_path: Path) -> None:
-    """The key in question, the file, and the cause."""
     whole = certified("hub")
     with pytest.raises(TlsError, match=r"zeek\.ca is missing: TLS with certificates needs"):
         server_context(ZeekSettings(certificate=whole.certificate, key=whole.key))

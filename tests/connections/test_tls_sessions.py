@@ -27,14 +27,12 @@ VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 
 
 def dialling(version: ssl.TLSVersion) -> ssl.SSLContext:
-    """The context of a far side that speaks no newer version."""
     context = broker_tls.client_context(ZEEK)
     context.maximum_version = version
     return context
 
 
 def conversation(listens: ssl.SSLContext, dials: ssl.SSLContext) -> ssl.SSLObject:
-    """Shake hands, say something, and end in order; return the end that has dialled."""
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
     near = listens.wrap_bio(there, back, server_side=True)
     far = dials.wrap_bio(back, there)
@@ -52,7 +50,6 @@ def conversation(listens: ssl.SSLContext, dials: ssl.SSLContext) -> ssl.SSLObjec
 
 @pytest.mark.parametrize("make", LISTENERS.values(), ids=LISTENERS.keys())
 def test_no_tickets(make: Callable[[], ssl.SSLContext]) -> None:
-    """A far side of TLS 1.3 is given nothing to resume with."""
     far = conversation(make(), dialling(ssl.TLSVersion.TLSv1_3))
     assert far.version() == "TLSv1.3"
     assert far.session is not None
@@ -62,7 +59,6 @@ def test_no_tickets(make: Callable[[], ssl.SSLContext]) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("make", LISTENERS.values(), ids=LISTENERS.keys())
 def test_no_sessions_are_kept(make: Callable[[], ssl.SSLContext], version: ssl.TLSVersion) -> None:
-    """The hub holds nothing of connections that have ended in order, so that strangers cannot fill it with that."""
     listens = make()
     for _ in range(3):
         conversation(listens, dialling(version))
@@ -71,7 +67,6 @@ def test_no_sessions_are_kept(make: Callable[[], ssl.SSLContext], version: ssl.T
 
 
 def test_a_zeek_without_certificates() -> None:
-    """The same, in Broker's other mode, which has TLS 1.2 alone."""
     settings = ZeekSettings()
     listens = broker_tls.server_context(settings)
     assert conversation(listens, broker_tls.client_context(settings)).version() == "TLSv1.2"

@@ -19,14 +19,12 @@ HERE, FAR, FARTHER = b"h" * 16, b"f" * 16, b"g" * 16
 
 
 def batch(number: int, hub: bytes | None, epoch: int = 1) -> Batch:
-    """A message that has entered there; None for one that the core says nothing of."""
     made = Batch.of("/a", [number])
     made.origin = None if hub is None else Origin(hub, epoch)
     return made
 
 
 def read(pieces: Sequence[bytes]) -> tuple[list[tuple[int, bytes]], int]:
-    """What a client makes of it: numbers and origins; and how often it was told of one."""
     origin, told = HERE, 0
     found = []
     for frame in iterate_frames(b"".join(pieces)):
@@ -39,7 +37,6 @@ def read(pieces: Sequence[bytes]) -> tuple[list[tuple[int, bytes]], int]:
 
 
 def test_only_what_changes_is_told() -> None:
-    """Not a new epoch, and not the hub itself before another one; a batch without an origin is this hub's."""
     origins = ToldOrigins(HERE, as_they_came)
     hubs = [None, HERE, FAR, FAR, FARTHER, None, HERE]
     batches = [batch(number, hub, epoch=number) for number, hub in enumerate(hubs)]
@@ -49,7 +46,6 @@ def test_only_what_changes_is_told() -> None:
 
 
 def test_what_is_rendered_as_it_came_is_written_as_it_came() -> None:
-    """As few pieces as before where nothing is to be told."""
     asked: list[int] = []
 
     def render(batches: list[Batch]) -> list[bytes]:
@@ -64,7 +60,6 @@ def test_what_is_rendered_as_it_came_is_written_as_it_came() -> None:
 
 
 def test_what_is_written_elsewhere_counts() -> None:
-    """Values in shared memory are: what stood in front of them is not said again."""
     origins = ToldOrigins(HERE, as_they_came)
     assert origins.before(batch(1, HERE)) == b""
     (frame,) = iterate_frames(origins.before(batch(1, FAR)))
@@ -74,7 +69,6 @@ def test_what_is_written_elsewhere_counts() -> None:
 
 @given(st.lists(st.lists(st.sampled_from([None, HERE, FAR, FARTHER]), min_size=1, max_size=6), max_size=6))
 def test_each_message_is_read_with_its_origin(writes: list[list[bytes | None]]) -> None:
-    """However many are written at once; and no more is told than must be."""
     origins = ToldOrigins(HERE, as_they_came)
     pieces: list[bytes] = []
     expected = []

@@ -38,7 +38,6 @@ class Besieged(NamedTuple):
 
 
 async def besieged(start_hub: StartHub, *, secured: bool, count: int) -> Besieged:
-    """Let so many connections of bob subscribe, and read no more."""
     whole = count * WHOLE_PER_CONNECTION
     hub = await start_hub(settings=Settings(quotas=QuotaSettings(queued_bytes=whole)))
     known = KnownTokens(hub)
@@ -59,7 +58,6 @@ async def besieged(start_hub: StartHub, *, secured: bool, count: int) -> Besiege
 
 
 def unwritten(hub: Hub, user: str) -> int:
-    """What the transports of a user hold, as they say it, with what TLS keeps beside it."""
     return sum(
         connection.transport.get_write_buffer_size() + connection.transport.get_extra_info(KEPT_BYTES, 0)
         for connection in hub.connections
@@ -70,7 +68,6 @@ def unwritten(hub: Hub, user: str) -> int:
 
 
 async def small_values(client: RawClient, count: int) -> AsyncIterator[int]:
-    """The next numbers that a client gets, among whatever else it gets and loses."""
     while count:
         frame = await client.frame()
         if frame.kind == Kind.MESSAGES:
@@ -81,7 +78,6 @@ async def small_values(client: RawClient, count: int) -> AsyncIterator[int]:
 
 
 def crowd(hub: Hub) -> list[HandlerStatistics]:
-    """What was done for those who do not read."""
     return [handler.statistics() for handler in hub.node.core.handlers.values() if handler.name == "crowd"]
 
 

@@ -52,7 +52,6 @@ class Stage:
         self.connection.data_received(HELLO)
 
     def client(self) -> Connection:
-        """A further client on a pretend socket."""
         connection = tcp_connection(self.node, QueueLimits())
         transport = PretendTransport(self.loop, connection)
         transport.far = PretendTransport(self.loop, tcp_connection(self.node, QueueLimits()))
@@ -61,12 +60,10 @@ class Stage:
         return connection
 
     def transport_of(self, connection: Connection) -> PretendTransport:
-        """The pretend socket of a client."""
         assert isinstance(connection.transport, PretendTransport)
         return connection.transport
 
     def crowd(self, prefix: str) -> list[Member]:
-        """More subscribers than are written to in one turn."""
         crowd = []
         for _ in range(2 * WRITES_PER_TURN):
             outlet = FakeOutlet()
@@ -77,24 +74,20 @@ class Stage:
         return crowd
 
     def play(self) -> None:
-        """Let everything happen that is due."""
         while self.loop.ready:
             self.loop.ready.popleft()()
 
     @property
     def values(self) -> list[object]:
-        """What the subscriber got."""
         return self.outlet.values
 
 
 @pytest.fixture
 async def stage() -> Stage:
-    """A fresh one."""
     return Stage()
 
 
 async def test_what_is_read_meanwhile_waits(stage: Stage) -> None:
-    """The loop may hand over more although reading was paused (uvloop does): it comes behind what was there first."""
     stage.connection.data_received(publication("/a", 1) + BUSY + publication("/a", 2) + publication("/a", 3)[:5])
     stage.connection.data_received(publication("/a", 3)[5:] + BUSY + publication("/a", 4))
     stage.connection.data_received(publication("/a", 5))
@@ -105,7 +98,6 @@ async def test_what_is_read_meanwhile_waits(stage: Stage) -> None:
 
 
 async def test_a_connection_that_is_lost_meanwhile(stage: Stage) -> None:
-    """What was read before is still published; what it asks for itself is void, and nothing of it stays."""
     stage.connection.data_received(
         BUSY + publication("/a", 1) + encode_frame(Kind.SUBSCRIBE, b"\x92\x01\x91\xa1/") + publication("/a", 2)
     )
@@ -118,7 +110,6 @@ async def test_a_connection_that_is_lost_meanwhile(stage: Stage) -> None:
 
 
 async def test_a_connection_that_is_closed_meanwhile(stage: Stage) -> None:
-    """Once this side has said CLOSE, the rest of the read is thrown away, and nothing stands behind CLOSE."""
     stage.connection.data_received(BUSY + publication("/a", 1) + encode_frame(Kind.PING, b""))
     stage.connection.close(4008, "queue full")
     stage.connection.data_received(publication("/a", 2))
@@ -131,7 +122,6 @@ async def test_a_connection_that_is_closed_meanwhile(stage: Stage) -> None:
 
 
 async def test_a_goodbye_behind_much_work(stage: Stage) -> None:
-    """CLOSE ends the connection when its turn comes, not before."""
     stage.connection.data_received(BUSY + publication("/a", 1) + encode_close(1000, "bye") + publication("/a", 2))
     assert not stage.transport.closing
     stage.play()
@@ -142,7 +132,6 @@ async def test_a_goodbye_behind_much_work(stage: Stage) -> None:
 
 
 async def test_copies_for_many_are_work_too(stage: Stage) -> None:
-    """Large reads that go to a hundred subscribers are one a turn, whoever brings them; small ones go on."""
     for _ in range(100):
         one = handler_of(FakeOutlet(), role=Role.LOCAL)
         stage.node.core.attach(one)
@@ -160,7 +149,6 @@ async def test_copies_for_many_are_work_too(stage: Stage) -> None:
 
 
 async def test_a_publisher_waits_for_its_crowd(stage: Stage) -> None:
-    """Who has brought much for very many is not read on before the last of them was written to; others are."""
     crowd = stage.crowd("/crowd/")
     last, quiet = crowd[-1], stage.client()
     stage.connection.data_received(publication("/crowd/a", bytes(5_000)))
@@ -177,7 +165,6 @@ async def test_a_publisher_waits_for_its_crowd(stage: Stage) -> None:
 
 
 async def test_a_publisher_that_leaves_while_it_waits_for_its_crowd(stage: Stage) -> None:
-    """What it had brought is written, and nothing of it stays, whether it is lost or this side ends it."""
     crowd = stage.crowd("/crowd/")
     ended = stage.client()
     for connection in (stage.connection, ended):
@@ -210,7 +197,6 @@ async def test_answers_stand_behind_what_came_in_earlier_turns(stage: Stage) -> 
 
 
 async def test_the_hub_stops_while_somebody_waits_to_be_written_to(stage: Stage) -> None:
-    """What had come for it is written before it is told so."""
     stage.crowd("/crowd/")
     late = stage.client()
     late.data_received(encode_subscription(Kind.SUBSCRIBE, ["/crowd/"]))
@@ -224,7 +210,6 @@ async def test_the_hub_stops_while_somebody_waits_to_be_written_to(stage: Stage)
 
 
 async def test_many_reads_of_one_turn_have_one_share(stage: Stage) -> None:
-    """A loop that reads a socket again and again before it serves the next one does not multiply the share."""
     half = encode_frame(200, b"") * (TURN_EVENTS // 2)
     stage.connection.data_received(half + publication("/a", 1))
     assert stage.transport.reading
@@ -238,7 +223,6 @@ async def test_many_reads_of_one_turn_have_one_share(stage: Stage) -> None:
 
 
 async def test_each_turn_has_a_new_share(stage: Stage) -> None:
-    """What was used up in one turn is not missing in the next."""
     most = encode_frame(200, b"") * (TURN_EVENTS - 100)
     for _ in range(3):
         stage.connection.data_received(most)
@@ -247,7 +231,6 @@ async def test_each_turn_has_a_new_share(stage: Stage) -> None:
 
 
 async def test_bytes_count_in_a_share(stage: Stage) -> None:
-    """Frames that cost nearly nothing each are not read without end either."""
     read = publication("/a", "x" * 1000) * 250
     reads = 0
     while stage.transport.reading:
@@ -260,7 +243,6 @@ async def test_bytes_count_in_a_share(stage: Stage) -> None:
 
 
 async def test_what_comes_behind_the_end_is_read_once_a_turn(stage: Stage) -> None:
-    """It is thrown away, and its sender gets no more of a turn by that: a loop may read a socket many times in one."""
     stage.connection.close(4008, "queue full")
     for _ in range(3):
         assert stage.transport.reading
@@ -273,7 +255,6 @@ async def test_what_comes_behind_the_end_is_read_once_a_turn(stage: Stage) -> No
 
 
 async def test_many_that_are_lost_at_once_are_given_back_in_several_turns() -> None:
-    """So that those who stay need not wait; in the end nothing is left of them."""
     stage = Stage()
     connections = [tcp_connection(stage.node, QueueLimits()) for _ in range(500)]
     for connection in connections:
@@ -298,7 +279,6 @@ async def test_many_that_are_lost_at_once_are_given_back_in_several_turns() -> N
 
 
 async def test_a_read_is_measured_until_all_of_it_is_done(stage: Stage) -> None:
-    """Also what of it waits for a later turn; a small one is done at once. The clock stands, so one is measured."""
     seconds, sizes = stage.node.read_times.seconds, stage.node.read_times.bytes
     before = sum(seconds.statistics().counts)
     assert before == 1  # the HELLO
@@ -315,7 +295,6 @@ async def test_a_read_is_measured_until_all_of_it_is_done(stage: Stage) -> None:
 
 
 async def test_what_was_read_is_counted_for_good(stage: Stage) -> None:
-    """Also when its connection is over."""
     stage.connection.data_received(publication("/a", 1))
     stage.transport.abort()
     stage.play()

@@ -20,7 +20,6 @@ class _Session(Protocol):
 
 
 def events_of(session: _Session, data: bytes) -> Iterator[Any]:
-    """Feed the bytes, and yield each event when it is asked for; what the session deals with by itself is left out."""
     session.feed(data)
     while (event := session.next_event()) is not NEED_DATA:
         if isinstance(event, Head | Piece):

@@ -30,22 +30,18 @@ ENCODINGS = {"json": json_form, "msgpack": msgpack_form}
 
 
 def packed(topic: str, body: bytes, *, flags: int = 0) -> bytes:
-    """One MESSAGES frame with a body as it is."""
     return encode_frame(KIND_MESSAGES, body, key=topic.encode(), flags=flags)
 
 
 def together(topic: str, *bodies: bytes) -> bytes:
-    """One BATCH frame of packed values."""
     return packed(topic, BATCH_COUNT.pack(len(bodies)) + b"".join(bodies), flags=FLAG_BATCH)
 
 
 def value(topic: str, one: Any) -> bytes:
-    """One MESSAGES frame with one value."""
     return packed(topic, msgpack.packb(one))
 
 
 def payloads(data: bytes) -> list[tuple[Opcode, bytes]]:
-    """The messages in ready frames, read by the library's client."""
     client = ClientProtocol(parse_uri("ws://h/"), state=OPEN, max_size=None)
     client.receive_data(data)
     frames = client.events_received()
@@ -54,7 +50,6 @@ def payloads(data: bytes) -> list[tuple[Opcode, bytes]]:
 
 
 def read(batch: Batch, make: Any) -> list[dict[str, Any]]:
-    """What a client reads of a batch."""
     return [
         json.loads(payload) if opcode is Opcode.TEXT else msgspec.msgpack.decode(payload)
         for opcode, payload in payloads(batch.form(make).frames(batch))
@@ -62,23 +57,19 @@ def read(batch: Batch, make: Any) -> list[dict[str, Any]]:
 
 
 def messages(topic: str, *values: Any) -> dict[str, Any]:
-    """The message that brings these values."""
     return {"type": "messages", "topic": topic, "values": list(values)}
 
 
 @pytest.fixture(params=["json", "msgpack"])
 def make(request: pytest.FixtureRequest) -> Any:
-    """Each encoding."""
     return ENCODINGS[request.param]
 
 
 def test_one_value_is_one_message(make: Any) -> None:
-    """A frame of one value becomes one message with the topic and a list of one."""
     assert read(Batch(value("/a/ü", {"k": [1, None]}), 1), make) == [messages("/a/ü", {"k": [1, None]})]
 
 
 def test_labels_and_names_stand_beside_the_topic(make: Any) -> None:
-    """Where there are any; frames that differ in them are not merged."""
     key = tagged("/a", ["é", "low"], "s.s", "d.d").encode()
     frames = [
         encode_frame(KIND_MESSAGES, b"\1", key=key, flags=FLAG_TAGGED),
@@ -100,21 +91,18 @@ def test_labels_and_names_stand_beside_the_topic(make: Any) -> None:
 
 
 def test_the_kind_is_that_of_the_subprotocol() -> None:
-    """JSON travels as text, msgpack as binary."""
     batch = Batch(value("/a", 1), 1)
     assert [opcode for opcode, _ in payloads(json_form(batch).frames(batch))] == [Opcode.TEXT]
     assert [opcode for opcode, _ in payloads(msgpack_form(batch).frames(batch))] == [Opcode.BINARY]
 
 
 def test_frames_of_one_topic_are_merged(make: Any) -> None:
-    """Consecutive frames of one topic are one message; another topic begins another, in order."""
     frames = [value("/a", 1), value("/a", 2), together("/b", b"\x03", b"\x04"), value("/a", 5)]
     found = read(Batch(b"".join(frames), 5), make)
     assert found == [messages("/a", 1, 2), messages("/b", 3, 4), messages("/a", 5)]
 
 
 def test_merging_stops_at_its_limit(make: Any) -> None:
-    """A merged message holds up to 64 KiB of values, and then a new one begins; nothing is lost or reordered."""
     values = [[number, "x" * 1000] for number in range(200)]
     found = read(Batch(b"".join(value("/a", one) for one in values), 200), make)
     assert [one for message in found for one in message["values"]] == values
@@ -124,7 +112,6 @@ def test_merging_stops_at_its_limit(make: Any) -> None:
 
 
 def test_values_published_together_stay_together(make: Any) -> None:
-    """A BATCH frame is within one message however large it is."""
     big = "x" * (MERGED_LIMIT_BYTES // 2)
     frames = value("/a", 1) + together("/a", *(msgpack.packb(big) for _ in range(4))) + value("/a", 2)
     found = read(Batch(frames, 6), make)
@@ -134,12 +121,10 @@ def test_values_published_together_stay_together(make: Any) -> None:
 
 @pytest.mark.parametrize("count", [1, 15, 16, 4096])
 def test_a_batch_of_any_number(make: Any, count: int) -> None:
-    """Every size of an array header."""
     assert read(Batch.of("/a", range(count)), make) == [messages("/a", *range(count))]
 
 
 def test_msgpack_bodies_are_not_rewritten() -> None:
-    """The bytes of a value are those that were published, also where a shorter spelling exists."""
     odd = b"\xd3\0\0\0\0\0\0\0\x01"  # 1, in nine bytes
     batch = Batch(packed("/a", odd) + packed("/a", odd) + together("/a", odd, odd), 4)
     _, (first, second) = None, [payload for _, payload in payloads(msgpack_form(batch).frames(batch))]
@@ -148,7 +133,6 @@ def test_msgpack_bodies_are_not_rewritten() -> None:
 
 
 def test_a_gap_stands_where_messages_have_no_form() -> None:
-    """What cannot be JSON is told by `dropped` at its place with its number, neighbours in one gap."""
     bad = b"\xd4\x05x"
     frames = [value("/a", 1), packed("/a", bad), packed("/b", b"\xc1"), value("/a", 2), packed("/a", bad)]
     batch = Batch(b"".join(frames), 5)
@@ -162,7 +146,6 @@ def test_a_gap_stands_where_messages_have_no_form() -> None:
 
 
 def test_a_bad_value_in_a_batch_takes_no_others_with_it() -> None:
-    """Values published together that have no JSON form leave gaps between those that have one."""
     bad = b"\xd4\x05x"
     batch = Batch(together("/a", b"\x01", bad, bad, b"\x02", b"\x03", bad), 6)
     assert read(batch, json_form) == [
@@ -175,13 +158,11 @@ def test_a_bad_value_in_a_batch_takes_no_others_with_it() -> None:
 
 
 def test_a_batch_that_cannot_be_told_apart_is_lost_as_a_whole() -> None:
-    """A body that does not hold the values that it says costs all of them."""
     batch = Batch(value("/a", 1) + together("/a", b"\x01", b"\xc1", b"\x02") + value("/a", 2), 5)
     assert read(batch, json_form) == [messages("/a", 1), {"type": "dropped", "count": 3}, messages("/a", 2)]
 
 
 def test_another_encoding_has_no_form(make: Any) -> None:
-    """Broker's encoding is neither JSON nor msgpack: lost, and told, for both."""
     frames = packed("/a", b"??", flags=BROKER) + packed("/a", BATCH_COUNT.pack(4) + b"????", flags=BROKER | FLAG_BATCH)
     batch = Batch(value("/a", 1) + frames, 6)
     assert read(batch, make) == [messages("/a", 1), {"type": "dropped", "count": 5}]
@@ -189,7 +170,6 @@ def test_another_encoding_has_no_form(make: Any) -> None:
 
 
 def test_values_of_zeek() -> None:
-    """Spelled by a Zeek or packed by a client, JSON clients get them plain, msgpack clients with their types."""
     event = Event("Demo::hello", ip_address("192.0.2.7"), Count(3), Port(53, "udp"))
     plain = [1, 1, ["Demo::hello", ["192.0.2.7", 3, "53/udp"]]]
     batch = Batch(packed("/z", event.encode(), flags=BROKER) + packed("/z", event.to_msgpack()), 2)
@@ -200,7 +180,6 @@ def test_values_of_zeek() -> None:
 
 
 def test_what_is_no_value_of_zeek() -> None:
-    """Has no form, as other bad values; what stands beside it is delivered."""
     good = packed("/z", encode(Count(3)), flags=BROKER)
     bad = packed("/z", b"\xff", flags=BROKER)
     large = packed("/z", encode("x" * BROKER_LIMIT_BYTES), flags=BROKER)
@@ -212,7 +191,6 @@ def test_what_is_no_value_of_zeek() -> None:
 
 
 def test_a_body_that_is_too_large_has_no_json_form() -> None:
-    """A value over the limit of the conversion is lost for JSON, and reaches msgpack clients whole."""
     big = "x" * CONVERTED_LIMIT_BYTES
     batch = Batch(value("/a", big), 1)
     assert read(batch, json_form) == [{"type": "dropped", "count": 1}]
@@ -221,7 +199,6 @@ def test_a_body_that_is_too_large_has_no_json_form() -> None:
 
 @pytest.mark.parametrize("bad", [b"\xc1", b"", b"\x01\x02", b"\x92\x01", b"\xa1\xff"])
 def test_a_bad_msgpack_body_spoils_no_other_message(bad: bytes) -> None:
-    """It reaches msgpack clients as it came, in a message of its own; those around it can be read."""
     batch = Batch(value("/a", 1) + value("/a", 2) + packed("/a", bad) + value("/a", 3), 4)
     first, second, third = (payload for _, payload in payloads(msgpack_form(batch).frames(batch)))
     assert msgspec.msgpack.decode(first) == messages("/a", 1, 2)
@@ -232,14 +209,12 @@ def test_a_bad_msgpack_body_spoils_no_other_message(bad: bytes) -> None:
 
 
 def test_a_large_msgpack_body_travels_alone() -> None:
-    """Merging saves a large value nothing: it is not looked into, and not merged."""
     large = "x" * 5000
     batch = Batch(value("/a", 1) + value("/a", large) + value("/a", 2), 3)
     assert read(batch, msgpack_form) == [messages("/a", 1), messages("/a", large), messages("/a", 2)]
 
 
 def test_a_form_is_made_once_and_shared(make: Any) -> None:
-    """All who ask get the very same bytes."""
     batch = Batch(value("/a", 1), 1)
     first = batch.form(make).frames(batch)
     assert batch.form(make) is batch.form(make)
@@ -247,7 +222,6 @@ def test_a_form_is_made_once_and_shared(make: Any) -> None:
 
 
 def test_forms_are_let_go_and_made_again() -> None:
-    """Beyond what is kept for sharing the oldest forms hold no memory; asked again, they are made anew, the same."""
     made = []
 
     def counted(batch: Batch) -> tuple[bytes, int]:
@@ -276,7 +250,6 @@ def test_forms_are_let_go_and_made_again() -> None:
     )
 )
 def test_every_message_is_told_or_delivered_in_order(publications: list[tuple[str, list[bytes]]]) -> None:
-    """Against a naive model: each value stands in its place as JSON, or is counted in the gap there."""
     frames = b"".join(packed(t, b[0]) if len(b) == 1 else together(t, *b) for t, b in publications)
     total = sum(len(bodies) for _, bodies in publications)
     expected: list[Any] = []

@@ -39,22 +39,18 @@ CODECS = {"json": JSON, "msgpack": MSGPACK}
 
 @pytest.fixture(params=["json", "msgpack"])
 def codec(request: pytest.FixtureRequest) -> Codec:
-    """Each encoding."""
     return CODECS[request.param]
 
 
 def encode(codec: Codec, message: Any) -> bytes:
-    """A message as a client sends it."""
     return msgspec.json.encode(message) if codec is JSON else msgspec.msgpack.encode(message)
 
 
 def decode(codec: Codec, payload: bytes) -> Any:
-    """A message as a client reads it."""
     return json.loads(payload) if codec is JSON else msgspec.msgpack.decode(payload)
 
 
 def values_of(publication: Any) -> tuple[str, list[Any]]:
-    """The topic and the values of a publication, read as the core would."""
     assert isinstance(publication, Publication)
     (frame,) = publication.batch.parts()
     assert frame.routing_key == publication.routing_key
@@ -66,7 +62,6 @@ def values_of(publication: Any) -> tuple[str, list[Any]]:
 
 
 def test_hello(codec: Codec) -> None:
-    """Name and queue, both optional, each part of the queue optional too."""
     assert codec.decode(encode(codec, {"type": "hello"})) == Hello()
     queue = {"messages": 5, "overflow": "drop-newest"}
     found = codec.decode(encode(codec, {"type": "hello", "name": "ü" * 32, "queue": queue}))
@@ -75,7 +70,6 @@ def test_hello(codec: Codec) -> None:
 
 @pytest.mark.parametrize("name", ["subscribe", "unsubscribe"])
 def test_subscriptions(codec: Codec, name: str) -> None:
-    """Prefixes, the empty one included, with or without a request, become what a frame of the hub's own does."""
     is_more = name == "subscribe"
     found = codec.decode(encode(codec, {"type": name, "prefixes": ["/a", ""]}))
     assert found == SubscriptionChange(is_more, ["/a", ""], 0)
@@ -84,12 +78,10 @@ def test_subscriptions(codec: Codec, name: str) -> None:
 
 
 def test_ping(codec: Codec) -> None:
-    """A ping bears its request."""
     assert codec.decode(encode(codec, {"type": "ping", "request": 7})) == Ping(7)
 
 
 def test_fetch(codec: Codec) -> None:
-    """Only the request is needed; whole numbers are times too. The answer has the client's encoding."""
     form: Form = "json" if codec is JSON else "msgpack"
     usual_bytes = JSON_BYTES if codec is JSON else FETCH_BYTES
     assert codec.decode(encode(codec, {"type": "fetch", "request": 7})) == Order(7, bytes=usual_bytes, form=form)
@@ -104,21 +96,18 @@ def test_fetch(codec: Codec) -> None:
 
 @pytest.mark.parametrize("fields", [{"hub": "x" * 65}, {"journal": "0f"}, {"journal": "0F" * 16}, {"journal": 1}])
 def test_fetch_of_no_journal(codec: Codec, fields: dict[str, Any]) -> None:
-    """A name that is too long, or an id that is none, is refused."""
     with pytest.raises(RefusedError):
         codec.decode(encode(codec, {"type": "fetch", "request": 7} | fields))
 
 
 @pytest.mark.parametrize(("wanted", "most"), [(JSON, JSON_LIMIT_BYTES), (MSGPACK, FETCH_LIMIT_BYTES)])
 def test_fetch_of_too_much(wanted: Codec, most: int) -> None:
-    """Is taken for the most that one answer holds."""
     found = wanted.decode(encode(wanted, {"type": "fetch", "request": 7, "bytes": 2**40}))
     assert isinstance(found, Order)
     assert found.bytes == most
 
 
 def test_confirmation_asked_for(codec: Codec) -> None:
-    """A publication says whether its publisher wants to know the offset."""
     plain = {"type": "publish", "topic": "/a", "value": 1, "request": 3}
     found = [codec.decode(encode(codec, plain | fields)) for fields in ({}, {"confirm": False}, {"confirm": True})]
     assert [isinstance(one, Publication) and one.confirm for one in found] == [False, False, True]
@@ -126,7 +115,6 @@ def test_confirmation_asked_for(codec: Codec) -> None:
 
 @pytest.mark.parametrize("value", [None, 0, False, "", [], {}, [None], {"values": 1}, -1.5, "ü"])
 def test_one_value(codec: Codec, value: Any) -> None:
-    """Any value may be published, nil and empty ones included, as one message."""
     found = codec.decode(encode(codec, {"type": "publish", "topic": "/a/ü", "value": value, "request": 3}))
     assert values_of(found) == ("/a/ü", [value])
     assert isinstance(found, Publication)
@@ -135,7 +123,6 @@ def test_one_value(codec: Codec, value: Any) -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 15, 16, 300, ITEMS_LIMIT])
 def test_several_values(codec: Codec, count: int) -> None:
-    """A list of values, up to the limit, is that many messages."""
     found = codec.decode(encode(codec, {"type": "publish", "topic": "/a", "values": list(range(count))}))
     assert values_of(found) == ("/a", list(range(count)))
 
@@ -150,7 +137,6 @@ values = st.recursive(
 @pytest.mark.parametrize("name", list(CODECS))
 @given(published=st.lists(values, min_size=1, max_size=5))
 def test_values_arrive_as_they_were_published(name: str, published: list[Any]) -> None:
-    """What a subscriber decodes is what the publisher encoded."""
     codec = CODECS[name]
     if codec is JSON:
         published = json.loads(msgspec.json.encode(published))  # infinities have become null
@@ -159,7 +145,6 @@ def test_values_arrive_as_they_were_published(name: str, published: list[Any]) -
 
 
 def test_msgpack_bodies_are_cut_out_unread() -> None:
-    """The bytes of a value are those that the client sent."""
     odd = b"\xd3\0\0\0\0\0\0\0\x01"
     found = MSGPACK.decode(b"\x83\xa4type\xa7publish\xa5topic\xa2/a\xa5value" + odd)
     assert isinstance(found, Publication)
@@ -170,7 +155,6 @@ def test_msgpack_bodies_are_cut_out_unread() -> None:
 
 
 def test_unknown_fields_are_ignored(codec: Codec) -> None:
-    """Later versions may add fields."""
     assert codec.decode(encode(codec, {"later": [{}, 1], "type": "ping", "request": 7})) == Ping(7)
 
 
@@ -209,7 +193,6 @@ REFUSED: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("message", "reason"), REFUSED)
 def test_a_message_that_is_not_understood_is_refused(codec: Codec, message: Any, reason: str) -> None:
-    """Code 1007, a text that says what is wrong, and the request if the message bore one that is a number."""
     with pytest.raises(RefusedError) as caught:
         codec.decode(encode(codec, message))
     assert caught.value.code == CloseCode.BAD_DATA
@@ -221,7 +204,6 @@ def test_a_message_that_is_not_understood_is_refused(codec: Codec, message: Any,
 
 @pytest.mark.parametrize("field", ["values", "prefixes"])
 def test_too_many_items_are_refused(codec: Codec, field: str) -> None:
-    """One message bears so many values or prefixes and no more; code 1009."""
     message = {"type": "publish" if field == "values" else "subscribe", "topic": "/a", "request": 9}
     with pytest.raises(RefusedError, match=f"{ITEMS_LIMIT + 1} ") as caught:
         codec.decode(encode(codec, message | {field: [""] * (ITEMS_LIMIT + 1)}))
@@ -230,14 +212,12 @@ def test_too_many_items_are_refused(codec: Codec, field: str) -> None:
 
 @pytest.mark.parametrize("value", [b"1e999", b"-1e999", b"18446744073709551616", b"-9223372036854775809", b"9" * 5000])
 def test_json_numbers_that_msgpack_has_not_are_refused(value: bytes) -> None:
-    """Integers beyond 64 bits, numbers beyond a double: refused with the request; the rest of the stream is sound."""
     with pytest.raises(RefusedError, match=r"publish: .*(out of range|64 bits)") as caught:
         JSON.decode(b'{"type":"publish","topic":"/a","value":%b,"request":9}' % value)
     assert (caught.value.code, caught.value.request) == (CloseCode.BAD_DATA, 9)
 
 
 def test_json_of_too_many_parts_is_refused_before_it_is_read() -> None:
-    """What would block the loop is refused by its count of arrays, maps and items: code 1009, with the request."""
     many = b"0," * PARTS_LIMIT + b"0"
     with pytest.raises(RefusedError, match="several smaller ones") as caught:
         JSON.decode(b'{"type":"publish","topic":"/a","value":[%b],"request":9}' % many)
@@ -248,7 +228,6 @@ def test_json_of_too_many_parts_is_refused_before_it_is_read() -> None:
 
 
 def test_msgpack_of_too_many_arrays_is_refused_before_it_is_read() -> None:
-    """The same for msgpack, where only arrays and maps cost."""
     size = 4 * 1024 * 1024
     body = b"\xdd" + size.to_bytes(4, "big")
     with pytest.raises(RefusedError, match="several smaller ones"):
@@ -295,7 +274,6 @@ NO_MSGPACK = [
 
 @pytest.mark.parametrize("payload", NO_JSON)
 def test_what_is_not_json_ends_the_connection(payload: bytes) -> None:
-    """Code 1007 and what is wrong with it."""
     with pytest.raises(ProtocolError) as caught:
         JSON.decode(payload)
     assert caught.value.code == CloseCode.BAD_DATA
@@ -304,7 +282,6 @@ def test_what_is_not_json_ends_the_connection(payload: bytes) -> None:
 
 @pytest.mark.parametrize("payload", NO_MSGPACK)
 def test_what_is_not_msgpack_ends_the_connection(payload: bytes) -> None:
-    """The same for msgpack."""
     with pytest.raises(ProtocolError) as caught:
         MSGPACK.decode(payload)
     assert caught.value.code == CloseCode.BAD_DATA
@@ -314,8 +291,6 @@ def test_what_is_not_msgpack_ends_the_connection(payload: bytes) -> None:
 @pytest.mark.parametrize("name", list(CODECS))
 @pytest.mark.parametrize("kind", ["publish", "request"])
 def test_how_deep_a_value_may_be_is_a_limit_of_the_hub(name: str, kind: str) -> None:
-    """Not of the interpreter's stack: the same in both encodings, on every Python."""
-
     def message(levels: int) -> bytes:
         if name == "json":
             head = f'{{"type":"{kind}","request":1,"topic":"/a","value":'
@@ -332,7 +307,6 @@ def test_how_deep_a_value_may_be_is_a_limit_of_the_hub(name: str, kind: str) -> 
 @pytest.mark.parametrize("name", list(CODECS))
 @given(payload=st.binary(max_size=200))
 def test_no_input_raises_anything_else(name: str, payload: bytes) -> None:
-    """Whatever comes is a message, refused, or the end."""
     try:
         CODECS[name].decode(payload)
     except PeerError as error:
@@ -343,7 +317,6 @@ def test_no_input_raises_anything_else(name: str, payload: bytes) -> None:
 
 
 def test_what_the_hub_says(codec: Codec) -> None:
-    """Each message has the fields of the documentation, and no others."""
     limits = QueueLimits(5, 6, Overflow.DISCONNECT)
     said: dict[HubMessage, dict[str, Any]] = {
         Welcome(hub="ab", name="n", queue=limits, frame=7): {

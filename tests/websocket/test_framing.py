@@ -14,7 +14,6 @@ SIZES = [0, 1, 125, 126, 127, 65_535, 65_536, 70_000]
 
 
 def read(data: bytes) -> Frame:
-    """Read one frame with the library's client."""
     client = ClientProtocol(parse_uri("ws://h/"), state=OPEN, max_size=None)
     client.receive_data(data)
     (frame,) = client.events_received()
@@ -25,7 +24,6 @@ def read(data: bytes) -> Frame:
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("opcode", [Opcode.TEXT, Opcode.BINARY])
 def test_a_client_reads_what_was_written(opcode: Opcode, size: int) -> None:
-    """A payload of any size, with each of the three lengths of a header, arrives whole, final and of its kind."""
     payload = bytes(range(256)) * (size // 256) + bytes(size % 256)
     frame = read(encode_message(opcode, payload))
     assert (frame.opcode, bytes(frame.data), frame.fin) == (opcode, payload, True)
@@ -33,10 +31,8 @@ def test_a_client_reads_what_was_written(opcode: Opcode, size: int) -> None:
 
 @pytest.mark.parametrize("size", SIZES)
 def test_headers_are_the_librarys(size: int) -> None:
-    """The bytes are those that the library would have written."""
     assert encode_message(Opcode.TEXT, bytes(size)) == Frame(Opcode.TEXT, bytes(size)).serialize(mask=False)
 
 
 def test_parts_stand_back_to_back() -> None:
-    """A payload in parts is one frame."""
     assert encode_message(Opcode.BINARY, b"a", b"", b"bc") == encode_message(Opcode.BINARY, b"abc")

@@ -41,7 +41,6 @@ class Conversation:
             assert self.head.startswith(b"HTTP/1.1 101 ")
 
     def say(self, data: bytes) -> list[Event]:
-        """Bring bytes to the session, and what it answers to the client."""
         events = []
         for event in events_of(self.session, data):
             if isinstance(event, Request):
@@ -53,7 +52,6 @@ class Conversation:
         return events
 
     def take(self) -> None:
-        """Read what is outgoing as a client does."""
         data = self.session.take_outgoing()
         if data.startswith(b"HTTP/"):
             head, end, data = data.partition(b"\r\n\r\n")
@@ -66,12 +64,10 @@ class Conversation:
 
     @property
     def messages(self) -> list[Any]:
-        """What the hub said in the protocol."""
         return [decode(opcode, payload) for opcode, payload in self.frames if opcode in {Opcode.TEXT, Opcode.BINARY}]
 
     @property
     def closed_with(self) -> tuple[int, str]:
-        """Code and reason of the Close that the hub sent last of all."""
         opcode, payload = self.frames[-1]
         assert opcode is Opcode.CLOSE
         assert self.session.closed
@@ -80,19 +76,16 @@ class Conversation:
 
 @pytest.mark.parametrize("subprotocol", ["hub.v1.json", "hub.v1.msgpack"])
 def test_a_conversation(subprotocol: str) -> None:
-    """Handshake, messages in, messages out in the encoding agreed on."""
     talk = Conversation(subprotocol)
     message = {"type": "subscribe", "prefixes": ["/a"], "request": 1}
     (found,) = talk.say(text(message) if subprotocol == "hub.v1.json" else binary(message))
     assert found == SubscriptionChange(subscribe=True, prefixes=["/a"], request=1)
-    talk.session.confirm(1)
-    talk.session.confirm(0)
+    talk.session.send(Confirmed(1))
     talk.take()
     assert talk.messages == [{"type": "confirmed", "request": 1}]
 
 
 def test_cut_anywhere_the_events_are_the_same() -> None:
-    """A stream that arrives byte by byte says what it says in one piece, from the request to the Close."""
     stream = b"".join(
         (
             upgrade(),
@@ -136,7 +129,6 @@ STRANGERS = {
 
 @pytest.mark.parametrize("frames", STRANGERS.values(), ids=STRANGERS.keys())
 def test_large_messages_of_somebody_who_is_not_known(frames: list[bytes]) -> None:
-    """They are refused before they are complete: a stranger makes the hub hold no more than a handshake."""
     talk = Conversation(opened=False, is_known=False)
     talk.say(upgrade())
     found = [event for one in frames for event in talk.say(one)]
@@ -147,7 +139,6 @@ def test_large_messages_of_somebody_who_is_not_known(frames: list[bytes]) -> Non
 
 @pytest.mark.parametrize("together", [True, False])
 def test_large_messages_of_somebody_who_was_let_in(together: bool) -> None:  # noqa: FBT001 -- a parameter of a test
-    """They are taken from the message on that says who it is, though both came with one read."""
     talk = Conversation(opened=False, is_known=False)
     talk.say(upgrade())
     padding = " " * (HANDSHAKE_LIMIT + 1)
@@ -158,7 +149,6 @@ def test_large_messages_of_somebody_who_was_let_in(together: bool) -> None:  # n
 
 
 def test_frames_behind_the_request_wait_for_the_answer() -> None:
-    """What a client sends at once behind its request is answered behind the handshake, and not at all if refused."""
     talk = Conversation(opened=False)
     request_, *rest = talk.say(upgrade() + frame(Opcode.PING, b"early") + text({"type": "ping", "request": 1}))
     assert isinstance(request_, Request)
@@ -197,7 +187,6 @@ def test_frames_behind_the_request_wait_for_the_answer() -> None:
     ],
 )
 def test_a_bad_request_is_answered(data: bytes, status: int) -> None:
-    """What is no request gets an HTTP error with a reason, and is never read as frames."""
     talk = Conversation(opened=False)
     (closing,) = talk.say(data + frame(Opcode.PING))
     assert isinstance(closing, Closing)
@@ -208,7 +197,6 @@ def test_a_bad_request_is_answered(data: bytes, status: int) -> None:
 
 
 def test_the_library_answers_long_lines() -> None:
-    """A line over the library's limit is 414, where the handshake may be as large as that."""
     session = Session(FRAME_LIMIT, 64 * 1024)
     (closing,) = events_of(session, b"GET /" + b"x" * 9000 + b" HTTP/1.1\r\n\r\n")
     assert isinstance(closing, Closing)
@@ -216,7 +204,6 @@ def test_the_library_answers_long_lines() -> None:
 
 
 def test_an_unfinished_request_is_bounded() -> None:
-    """A request that never ends is refused when it is over the limit."""
     talk = Conversation(opened=False)
     chunk = b"X-Header: " + b"y" * 88 + b"\r\n"
     events = talk.say(b"GET / HTTP/1.1\r\n")
@@ -244,7 +231,6 @@ def test_an_unfinished_request_is_bounded() -> None:
     ],
 )
 def test_a_handshake_that_cannot_be_is_refused(data: bytes, status: int) -> None:
-    """A wrong subprotocol, key, version or method is an HTTP error."""
     talk = Conversation(opened=False)
     talk.say(data)
     assert talk.head.startswith(f"HTTP/1.1 {status} ".encode())
@@ -252,14 +238,12 @@ def test_a_handshake_that_cannot_be_is_refused(data: bytes, status: int) -> None
 
 
 def test_the_refusal_names_the_subprotocols() -> None:
-    """Who offers none learns what to offer."""
     talk = Conversation(opened=False)
     talk.say(upgrade(""))
     assert b"hub.v1.json, hub.v1.msgpack" in talk.head
 
 
 def test_the_first_known_offer_is_taken() -> None:
-    """Of several subprotocols the client's first that the hub speaks."""
     talk = Conversation("other, hub.v1.msgpack, hub.v1.json")
     assert b"Sec-WebSocket-Protocol: hub.v1.msgpack\r\n" in talk.head
 
@@ -290,7 +274,6 @@ def test_the_first_known_offer_is_taken() -> None:
     ],
 )
 def test_what_makes_no_sense_ends_it(data: bytes, code: int, reason: str) -> None:
-    """The code says who broke what, the reason how; nothing behind it is read; the answers before it stand."""
     talk = Conversation()
     events = talk.say(text({"type": "ping", "request": 1}) + data)
     assert talk.messages == [{"type": "pong", "request": 1}]
@@ -302,14 +285,12 @@ def test_what_makes_no_sense_ends_it(data: bytes, code: int, reason: str) -> Non
 
 
 def test_a_text_message_is_no_msgpack() -> None:
-    """The wrong kind under the other subprotocol."""
     talk = Conversation("hub.v1.msgpack")
     talk.say(frame(Opcode.TEXT, b"{}"))
     assert talk.closed_with[0] == CloseCode.WRONG_KIND
 
 
 def test_a_message_of_the_limit_is_taken() -> None:
-    """Whole or in fragments, empty ones among them."""
     message = b'{"type":"ping","request":1,"x":"' + b"y" * (FRAME_LIMIT - 34) + b'"}'
     assert len(message) == FRAME_LIMIT
     talk = Conversation()
@@ -320,14 +301,12 @@ def test_a_message_of_the_limit_is_taken() -> None:
 
 
 def test_pings_are_answered() -> None:
-    """Each ping of the WebSocket protocol by a pong with the same bytes."""
     talk = Conversation()
     assert talk.say(frame(Opcode.PING, b"a") + frame(Opcode.PING, b"b")) == []
     assert talk.frames == [(Opcode.PONG, b"a"), (Opcode.PONG, b"b")]
 
 
 def test_answers_stand_in_the_order_of_what_they_answer() -> None:
-    """A pong precedes the answer to a message behind its ping, also where one read brings both."""
     talk = Conversation()
     talk.say(
         text({"type": "ping", "request": 1})
@@ -342,14 +321,12 @@ def test_answers_stand_in_the_order_of_what_they_answer() -> None:
 
 @pytest.mark.parametrize("behind", [b"", frame(Opcode.CLOSE, b"\x03\xe8bye"), frame(Opcode.PING, b"late")])
 def test_nothing_stands_behind_a_close(behind: bytes) -> None:
-    """Where a message ends the conversation, one Close is the last frame, whatever came behind that message."""
     talk = Conversation()
     talk.say(frame(Opcode.BINARY, b"x") + behind)
     assert [opcode for opcode, _ in talk.frames] == [Opcode.CLOSE]
 
 
 def test_the_hub_pings() -> None:
-    """A ping goes out while it is open, and not before or after."""
     session = Session(FRAME_LIMIT, HANDSHAKE_LIMIT)
     session.ping()
     assert not session.has_outgoing
@@ -364,7 +341,6 @@ def test_the_hub_pings() -> None:
 
 
 def test_the_client_closes() -> None:
-    """Its Close is answered with the same code, and that is the end."""
     talk = Conversation()
     assert talk.say(frame(Opcode.CLOSE, b"\x0f\xa8done")) == [Closing(4008, "done", by_far_side=True)]
     assert talk.closed_with == (4008, "done")
@@ -376,7 +352,6 @@ def test_the_client_closes() -> None:
 
 
 def test_the_hub_closes() -> None:
-    """A long reason is cut between characters; nothing is said behind it; what comes is thrown away."""
     talk = Conversation()
     talk.session.close(CloseCode.OVERFLOW, "ü" * 100)
     talk.session.close(CloseCode.DONE, "twice")
@@ -389,7 +364,6 @@ def test_the_hub_closes() -> None:
 
 
 def test_a_shell_may_close_between_events() -> None:
-    """What a client said behind the message that ended it is not acted on."""
     talk = Conversation()
     events = events_of(talk.session, text({"type": "subscribe", "prefixes": []}) * 3)
     next(events)
@@ -398,7 +372,6 @@ def test_a_shell_may_close_between_events() -> None:
 
 
 def test_refusals_are_told_and_counted() -> None:
-    """A refused publication is answered by an `error`, and its messages are counted."""
     talk = Conversation()
     talk.say(text({"type": "publish", "topic": "", "values": [1, 2], "request": 4}))
     talk.session.reject(RefusedError(CloseCode.NOT_ALLOWED, "no", 5, 3))
@@ -408,7 +381,6 @@ def test_refusals_are_told_and_counted() -> None:
 
 
 def test_a_message_of_too_many_fragments() -> None:
-    """Ends the conversation with 1009, however small they are."""
     talk = Conversation()
     piece = frame(Opcode.CONT, b"", fin=False)
     first, *rest = [frame(Opcode.TEXT, b"{", fin=False)] + [piece * 1024] * (FRAGMENTS_LIMIT // 1024 + 1)
@@ -420,7 +392,6 @@ def test_a_message_of_too_many_fragments() -> None:
 
 
 def test_nothing_is_held_behind_the_end() -> None:
-    """Neither the beginning of a message nor of a frame: the client may take a while to close its socket."""
     talk = Conversation()
     talk.say(frame(Opcode.TEXT, bytes(3000), fin=False) + frame(Opcode.CONT, bytes(3000))[:2000])
     assert talk.session.held_bytes > 4900
@@ -429,7 +400,6 @@ def test_nothing_is_held_behind_the_end() -> None:
 
 
 def test_what_was_read_is_held_until_it_is_acted_on() -> None:
-    """From the moment of the read, whether it was looked at or not: what is incomplete goes on being held."""
     session = Conversation().session
     whole, part = text({"type": "ping"}), frame(Opcode.TEXT, bytes(9000))[:8000]
     session.feed(whole + part)
@@ -441,7 +411,6 @@ def test_what_was_read_is_held_until_it_is_acted_on() -> None:
 
 
 def test_fragments_are_held_until_the_last_has_come() -> None:
-    """As one message, however many there are."""
     talk = Conversation()
     assert talk.say(frame(Opcode.TEXT, bytes(4000), fin=False) + frame(Opcode.CONT, bytes(4000), fin=False)) == []
     assert talk.session.held_bytes == 8000
@@ -449,7 +418,6 @@ def test_fragments_are_held_until_the_last_has_come() -> None:
 
 @pytest.mark.parametrize("end", ["close", "hold", "closed by the client", "refused"])
 def test_a_session_that_is_over_holds_nothing(end: str) -> None:
-    """Neither what had come, nor what comes afterwards."""
     talk = Conversation(is_known=end != "refused")
     session = talk.session
     session.feed(frame(Opcode.TEXT, bytes(3000), fin=False) + frame(Opcode.CONT, bytes(9000))[:800])

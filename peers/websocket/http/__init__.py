@@ -1,1 +1,1 @@
-"""HTTP without sockets: requests with bodies, what is published in them, and streams of events (docs/http.md)."""
+"""Plain HTTP without sockets: requests, bodies, publications."""

@@ -1,15 +1,13 @@
-r"""What the body of a POST means: one value, or a line for each, as messages that are ready to be published.
+r"""The body of a POST: one value, or a line for each, as messages that are ready to be published.
 
 ```
 application/json       {"a": 1}                      one message, once the body is complete
-application/msgpack    82 a1 61 01 …                 the same, unread but for its form
+application/msgpack    82 a1 61 01 …                 the same, unread except for its form
 application/x-ndjson   {"a": 1}\n{"a": 2}\n …      a message a line, published as the lines come, many in one frame
 ```
 
-JSON becomes msgpack as everywhere in this project, so that a Zeek gets of it what `docs/data-model.md` says.
-
-Owner: one session. Bounds: one value, or one line, of at most `limit_bytes` is held; what is converted in one go has at
-most so many parts as `peers.values.conversion` takes. No I/O. Cost: 0.6 µs a line of 100 bytes.
+JSON becomes msgpack, see `docs/data-model.md`. One value, or one line, of at most `limit_bytes` is held. A line of 100
+bytes costs 0.6 µs.
 """
 
 from __future__ import annotations
@@ -36,7 +34,7 @@ from peers.values.conversion import (
 from peers.verbs.publish import Publication
 
 FRAME_BYTES: Final = 64 * 1024
-"""Values that go into one frame: as much as other publishers gather."""
+"""Values that go into one frame."""
 
 _CONTAINERS_LIMIT: Final = 4 * 1024 * 1024
 """Most bytes of a msgpack value that may begin an array or map; checking one costs 7 ns."""
@@ -46,7 +44,6 @@ _LINES: Final = frozenset({"application/x-ndjson", "application/ndjson", "applic
 _MSGPACK: Final = frozenset({"application/msgpack", "application/x-msgpack", "application/vnd.msgpack"})
 
 TYPES: Final = f"{_JSON}, application/x-ndjson, application/msgpack"
-"""What is taken, for people."""
 
 _MALFORMED = (msgspec.DecodeError, RecursionError, UnicodeDecodeError)
 _UNPACKABLE = (OverflowError, ValueError, TypeError, RecursionError)
@@ -56,12 +53,7 @@ _pack = msgspec.msgpack.Encoder().encode
 
 
 class ContentError(Exception):
-    """The content cannot be published.
-
-    Attributes:
-        code: As of a close.
-        line: Which line is to blame, from 1; 0 where there are no lines.
-    """
+    """The content cannot be published; `line` is the wrong one, from 1, or 0 where there are no lines."""
 
     def __init__(self, code: CloseCode, text: str, line: int = 0) -> None:
         super().__init__(code, text, line)
@@ -71,14 +63,14 @@ class ContentError(Exception):
 
 
 class Target(NamedTuple):
-    """Where messages go."""
+    """The routing key of messages."""
 
     key: bytes
     flags: int
     confirm: bool = False
 
     def publication(self, packed: list[bytes], request: int) -> Publication:
-        """Return values as what is published."""
+        """Return values as a publication."""
         frame = encode_values(self.key, packed, self.flags)
         return Publication(frame, frame[4 : HEADER_BYTES + len(self.key)], len(packed), request, self.confirm)
 
@@ -92,26 +84,21 @@ class Values(NamedTuple):
 
 
 class Content(Protocol):
-    """The content of a body."""
+    """The content of a body; `take` and `finish` raise `ContentError`."""
 
     @property
     def held_bytes(self) -> int:
-        """How much is held that is not complete."""
+        """Bytes of an incomplete value."""
 
     def take(self, data: bytes) -> Iterator[Values]:
-        """Take content; return what is complete. Raises `ContentError`."""
+        """Take content; return its complete values."""
 
     def finish(self) -> Iterator[Values]:
-        """Return the rest: nothing more comes. Raises `ContentError`."""
+        """Return the rest."""
 
 
 def content_of(content_type: str, limit_bytes: int) -> Content | None:
-    """Return what reads content of a type; None for one that is not taken.
-
-    Args:
-        content_type: As the header has it.
-        limit_bytes: Most that a value, or a line, may have.
-    """
+    """Return a reader of content of a type, with a limit for each value or line; None for an unknown type."""
     name, _, parameters = content_type.partition(";")
     name = name.strip().lower()
     if parameters.strip().lower().replace('"', "") not in {"", "charset=utf-8"}:
@@ -124,8 +111,6 @@ def content_of(content_type: str, limit_bytes: int) -> Content | None:
 
 
 class _One:
-    """One value."""
-
     __slots__ = ("_held", "_limit_bytes", "_read")
 
     def __init__(self, read: Any, limit_bytes: int) -> None:
@@ -158,7 +143,6 @@ class _Lines:
         self._held = bytearray()
         """The beginning of a line."""
         self._line = 1
-        """The number of that line."""
 
     @property
     def held_bytes(self) -> int:
@@ -180,7 +164,7 @@ class _Lines:
         return self._read(rest)
 
     def _read(self, whole: bytes) -> Iterator[Values]:
-        """Yield the values of whole lines, so many as go into one frame together."""
+        """Yield the values of whole lines, as many as go into one frame together."""
         packed = self._quickly(whole)
         if packed is not None:
             first = self._line
@@ -194,7 +178,7 @@ class _Lines:
                 yield Values([_json_value(line, number)], number)
 
     def _quickly(self, whole: bytes) -> list[bytes] | None:
-        """Return the values of whole lines; None where one is empty, wrong or large: then each is to be looked at."""
+        """Return the values of whole lines; None where a line is empty, wrong or large: then each is read by itself."""
         if (len(whole) > PARTS_LIMIT and possible_parts(whole) > PARTS_LIMIT) or is_nested_too_deep(whole):
             return None
         try:
@@ -234,7 +218,7 @@ def _json_value(text: bytes, line: int = 0) -> bytes:
 
 
 def _msgpack_value(packed: bytes) -> bytes:
-    """Return a msgpack value as it is, once it is found to be one."""
+    """Check a msgpack value."""
     if len(packed) > _CONTAINERS_LIMIT and possible_containers(packed) > _CONTAINERS_LIMIT:
         text = f"more than {_CONTAINERS_LIMIT} bytes that may begin an array or map"
         raise ContentError(CloseCode.TOO_BIG, text)
@@ -268,7 +252,7 @@ _STATUSES: Final = {
 
 
 def status_of(code: int) -> HTTPStatus:
-    """Return the status that says what a code does; 503, ask again later, for those that say so."""
+    """Return the HTTP status for a code of the hub; 503 for those that ask for another attempt."""
     return _STATUSES.get(CloseCode(code), HTTPStatus.SERVICE_UNAVAILABLE)
 
 
@@ -278,7 +262,7 @@ def json_body(value: Any) -> bytes:
 
 
 def error_body(code: int, text: str, line: int = 0, **beside: Any) -> bytes:
-    """Return the body of an answer that says why something was refused."""
+    """Return the body of an answer with an error."""
     error: dict[str, Any] = {"code": int(code), "text": text}
     if line:
         error["line"] = line

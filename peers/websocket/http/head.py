@@ -1,16 +1,13 @@
 """`read_head`: the one place where an HTTP request is read, for WebSockets, the page, publishing and events.
 
 ```
-head ─▶ lines ─┬─ Content-Length, Transfer-Encoding ─▶ how long the body is, in the strict reading of RFC 9112
+head ─▶ lines ─┬─ Content-Length, Transfer-Encoding ─▶ length of the body, in the strict reading of RFC 9112
                └─ all other lines ─▶ websockets' `Request.parse`, which knows no bodies
 ```
 
-The library that reads the handshake of a WebSocket refuses requests with bodies. A second parser beside it might read
-the same bytes in another way, which is what request smuggling lives on. So the library reads every head, but for the
-two fields that say how long the body is: these are withheld from it and read here, where whatever could be understood
-in two ways is refused.
-
-No state, no I/O. Cost: about 60 µs. Not here: bodies (`peers.websocket.http.head`), who may ask.
+A second parser beside the library's might read the same bytes in another way (request smuggling). So the library reads
+every head, except for the two fields with the length of the body: these are read here, and rejected where they are
+ambiguous. A head costs about 60 µs.
 """
 
 from __future__ import annotations
@@ -27,7 +24,7 @@ from websockets.http11 import Request
 HEAD_END = b"\r\n\r\n"
 
 _SHOWN_CHARACTERS = 200
-"""How much of the library's reason is repeated, as it may quote a whole line of the request."""
+"""Characters of the library's reason that are repeated, as it may quote a whole line."""
 
 _FRAMING = re.compile(rb"(content-length|transfer-encoding):(.*)\r\n", re.IGNORECASE)
 
@@ -35,7 +32,7 @@ _DIGITS = re.compile(rb"[0-9]{1,18}")
 
 
 class BadRequestError(Exception):
-    """What has come is no request that can be answered otherwise."""
+    """No request that can be answered otherwise."""
 
     def __init__(self, status: HTTPStatus, text: str) -> None:
         super().__init__(status, text)
@@ -47,15 +44,14 @@ class Head(NamedTuple):
     """The head of a request."""
 
     request: Request
-    """Without the fields that say how long the body is."""
+    """Without the fields with the length of the body."""
     length: int | None
     """Bytes of the body; None if it comes in chunks."""
     has_length: bool
-    """Whether the request says how long its body is."""
+    """Whether the request gives the length of its body."""
 
     @property
     def has_body(self) -> bool:
-        """Whether a body follows."""
         return self.length != 0
 
 
@@ -63,7 +59,7 @@ def read_head(head: bytes) -> Head:
     """Read the head of a request, up to the empty line at its end.
 
     Raises:
-        BadRequestError: It is none; the text says why, and quotes nothing of a head that may hold a token.
+        BadRequestError: The text says why, and quotes nothing of a head that may hold a token.
     """
     lengths: list[bytes] = []
     codings: list[bytes] = []
@@ -102,14 +98,14 @@ def read_head(head: bytes) -> Head:
 
 
 def _lines(head: bytes) -> list[bytes]:
-    """Return the lines with their ends, as they are cut by LF alone: a line that ends otherwise is refused as one."""
+    """Return the lines with their ends, cut at LF alone: a line without CR is rejected."""
     lines = [line + b"\n" for line in head.split(b"\n")]
     lines[-1] = lines[-1][:-1]
     return lines if lines[-1] else lines[:-1]
 
 
 def _length(request: Request, lengths: list[bytes], codings: list[bytes]) -> int | None:
-    """Return how long the body is; None for chunks."""
+    """Return the length of the body; None for chunks."""
     if codings:
         if lengths:
             raise _ambiguous("Transfer-Encoding and Content-Length exclude each other")
@@ -141,10 +137,10 @@ def keeps_open(request: Request) -> bool:
 
 
 LINE_LIMIT_BYTES: Final = 256
-"""Longest line in front of a chunk: its size takes 8 digits, the rest is for an extension, which nobody sends."""
+"""Longest line in front of a chunk: its size takes 8 digits, the rest is for an extension."""
 
 TRAILERS_LIMIT_BYTES: Final = 8 * 1024
-"""Most behind the last chunk."""
+"""Most bytes behind the last chunk."""
 
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,8})(?:[ \t]*;[\t\x20-\x7e\x80-\xff]*)?")
 
@@ -160,24 +156,18 @@ class _Part(Enum):
 
 
 class Body:
-    """One body.
-
-    Args:
-        length: Its bytes; None for chunks.
-    """
+    """The body of one request: so many bytes, or chunks (RFC 9112, sections 6 and 7.1)."""
 
     __slots__ = ("_is_chunked", "_left", "_line", "_part", "_trailers_bytes", "size_bytes")
 
     def __init__(self, length: int | None) -> None:
         self._is_chunked = length is None
         self._left = length or 0
-        """How much is to come of the body, or of the chunk."""
         self._part = _Part.SIZE if length is None else _Part.CONTENT if length else _Part.DONE
         self._line = bytearray()
-        """What has come of a line; empty between lines."""
         self._trailers_bytes = 0
         self.size_bytes = 0
-        """How much content has come."""
+        """Bytes of content so far."""
 
     @property
     def is_done(self) -> bool:
@@ -186,11 +176,11 @@ class Body:
 
     @property
     def held_bytes(self) -> int:
-        """How much is held of a line that is not complete."""
+        """Bytes of an incomplete line."""
         return len(self._line)
 
     def take(self, data: bytes) -> tuple[bytes, bytes]:
-        """Take what has come; return the content in it, and what stands behind the body.
+        """Take bytes; return their content, and the bytes behind the body.
 
         Raises:
             BadRequestError: The chunks make no sense.

@@ -1,4 +1,4 @@
-"""What a URL asks for: the topic of a publication, and what a stream of events is to hold. No state, no I/O."""
+"""URLs: the topic of a publication, and the contents of a stream of events."""
 
 from __future__ import annotations
 
@@ -29,23 +29,22 @@ _Values = Mapping[str, list[str]]
 
 
 class Wanted(NamedTuple):
-    """What a stream of events is to hold."""
+    """The contents of a stream of events."""
 
     prefixes: list[str]
     start: int | None
-    """The first offset; None for what is live, or for `time_us`."""
+    """The first offset; None for live messages, or for `time_us`."""
     epoch: int
-    """The epoch of the journal in which that was told; 0 where nobody knows."""
+    """The epoch of the journal of that offset; 0 if it is unknown."""
     time_us: int | None
     """The time of the first record, µs since 1970."""
     queue: QueueWish | None
-    """Which queue is wished for; None for none: then it need not be live."""
+    """The wish for a queue; None for none: then it need not be live."""
     name: str
-    """What the client calls itself."""
 
     @property
     def has_start(self) -> bool:
-        """Whether it begins somewhere in the journal."""
+        """Whether it begins in the journal."""
         return self.start is not None or self.time_us is not None
 
 
@@ -55,14 +54,14 @@ def is_served(path: str) -> bool:
 
 
 def target_of(path: str, query: str) -> Target:
-    """Return where a publication goes.
+    """Return the target of a publication.
 
     Args:
-        path: That begins with `PUBLISH`; what follows is a topic, with its slash.
+        path: Begins with `PUBLISH`; a topic follows, with its slash.
         query: `topic` for one without a slash, `confirm`, `label`, `sender`, `to`.
 
     Raises:
-        RejectedError: It names no topic, or what nobody knows.
+        RejectedError: It names no topic, or has unknown fields.
     """
     values = _values(query, {"topic", "confirm", "label", "sender", "to"})
     rest = _decoded(path[len(PUBLISH) :])
@@ -80,11 +79,11 @@ def target_of(path: str, query: str) -> Target:
 
 
 def wanted_of(query: str, last_ids: list[str]) -> Wanted:
-    """Return what a stream is to hold.
+    """Return the contents of a stream.
 
     Args:
         query: `prefix`, any number of times; `from`; `overflow`, `messages`, `bytes`; `name`.
-        last_ids: The `Last-Event-ID` headers: what comes behind is wanted, whatever `from` says.
+        last_ids: The `Last-Event-ID` headers, which take the place of `from`.
 
     Raises:
         RejectedError: It cannot be read.

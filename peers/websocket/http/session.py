@@ -3,15 +3,12 @@
 ```
 HEAD ─Asked─▶ HELD ─ respond ───────────────────────────────▶ HEAD, or CLOSED where one of the sides wants that
                 └─── receive ─▶ BODY ─ Part …, Done ─▶ HELD ┘     └─ Refused ─▶ HELD, to be answered and closed
-                └─── stream ──▶ STREAM ─▶ CLOSED            what comes is thrown away
+                └─── stream ──▶ STREAM ─▶ CLOSED            input is thrown away
 ```
 
-A connection feeds what it has read, acts on each event, and writes `take_outgoing()`. What was fed is read in pieces,
-so that the connection decides when: `Piece` says that there is one, until `read` was called. A request that stands
-behind another is not looked at before that is answered.
-
-Owner: one connection. Invariants: at most a head of `head_limit_bytes`, or one value or line of a body, is held; what
-cannot be read is answered once, and nothing behind it is taken for a request. Not here: who may ask, what is answered.
+Input is read in pieces, so that the connection decides when: `Piece` says that there is one, until `read` was called. A
+request behind another is not read before that is answered. At most a head of `head_limit_bytes`, or one value or line
+of a body, is held; an unreadable request is answered once, and nothing behind it is taken for a request.
 """
 
 from __future__ import annotations
@@ -31,11 +28,11 @@ _BYTES_PER_EVENT = 512
 """Bytes of a body that are read at the cost of an event: 5 lines, about 5 µs."""
 
 _HEAD_COST = 8
-"""What it costs to read a request, events: about 100 µs."""
+"""Events that a request costs: about 100 µs."""
 
 
 class Piece(NamedTuple):
-    """A piece of what was fed is there to be read: ask for `read`."""
+    """A piece is there to be read: call `read`."""
 
     cost: int
 
@@ -50,14 +47,15 @@ class Done(NamedTuple):
     """The body is complete."""
 
 
+
 class Refused(NamedTuple):
-    """What has come makes no sense: answer so, and close."""
+    """A bad request: answer so, and close."""
 
     status: HTTPStatus
     code: CloseCode
     text: str
     line: int = 0
-    """Which line of the body is to blame, from 1; 0 if it is none of them."""
+    """The wrong line of the body, from 1; 0 for none."""
 
 
 Event = Piece | Asked | Values | Done | Refused
@@ -74,12 +72,7 @@ class Phase(Enum):
 
 
 class HttpSession:
-    """The hub's side of a connection.
-
-    Args:
-        head_limit_bytes: Largest head that is taken.
-        body_limit_bytes: Largest body that is taken.
-    """
+    """The hub's side of a connection."""
 
     __slots__ = (
         "_body",
@@ -96,9 +89,8 @@ class HttpSession:
     )
 
     has_more = True
-    """Whether `next_event` may have something to say. It is not known before it was asked."""
+    """`next_event` has to be asked."""
     rejected_messages = 0
-    """They are counted by whoever refuses them."""
     unfinished = 0
 
     def __init__(self, head_limit_bytes: int, body_limit_bytes: int) -> None:
@@ -106,51 +98,50 @@ class HttpSession:
         self._body_limit_bytes = body_limit_bytes
         self.phase = Phase.HEAD
         self._head = bytearray()
-        """The beginning of a request."""
         self._is_head = False
-        """Whether the request that is being answered is HEAD, whose answer has no body."""
+        """Whether the request is HEAD, whose answer has no body."""
         self._is_last = True
-        """Whether this connection ends with the request that is being answered."""
+        """Whether the connection ends with this request."""
         self._body: Body | None = None
         self._content: Content | None = None
         """What is read, and how; None outside of BODY."""
         self._unread: list[bytes | memoryview] = []
-        """What was fed and not looked at."""
+        """Pieces that were fed."""
         self._events: Iterator[Event] = iter(())
-        """The events in the piece that is being looked at."""
+        """The events in the piece that is being read."""
         self._outgoing: list[bytes] = []
 
     # As a connection sees it.
 
     @property
     def closed(self) -> bool:
-        """Whether nothing more is to be said."""
+        """Whether the conversation is over."""
         return self.phase is Phase.CLOSED
 
     @property
     def has_outgoing(self) -> bool:
-        """Whether there is something to be written."""
+        """Whether something waits to be written."""
         return bool(self._outgoing)
 
     def take_outgoing(self) -> bytes:
-        """Return and forget what is to be written now."""
+        """Return and forget the bytes to be written."""
         outgoing, self._outgoing = self._outgoing, []
         return b"".join(outgoing)
 
     @property
     def held_bytes(self) -> int:
-        """How many bytes were read and not acted on: what is incomplete, and what was not looked at yet."""
+        """Bytes that were read and not acted on."""
         body = 0 if self._body is None else self._body.held_bytes
         content = 0 if self._content is None else self._content.held_bytes
         return len(self._head) + body + content + sum(map(len, self._unread))
 
     def feed(self, data: bytes) -> None:
-        """Take what was read; ask `next_event` for what it says. What is not to be looked at is thrown away."""
+        """Take a read, unless input is thrown away."""
         if self.phase is not Phase.STREAM and self.phase is not Phase.CLOSED:
             self._unread.extend(pieces_of(data))
 
     def next_event(self) -> Event | NeedData:
-        """Return what the client says next. Bad input raises nothing: it leads to `Refused`."""
+        """Return the next event. Bad input raises nothing: it leads to `Refused`."""
         for event in self._events:
             return event
         if not self._unread or self.phase is Phase.HELD:
@@ -158,7 +149,7 @@ class HttpSession:
         return Piece(_HEAD_COST if self.phase is Phase.HEAD else 1 + len(self._unread[0]) // _BYTES_PER_EVENT)
 
     def read(self) -> None:
-        """Read the next piece; `next_event` returns what is in it."""
+        """Read the next piece; `next_event` returns its events."""
         if self._unread:
             data = bytes(self._unread.pop(0))
             self._events = self._read_head(data) if self.phase is Phase.HEAD else self._read_body(data)
@@ -166,7 +157,7 @@ class HttpSession:
     # Requests.
 
     def begin(self, head: Head, rest: bytes) -> None:
-        """Go on with a request that another session has read, and with what stands behind it."""
+        """Go on with a request that another session has read, and with the bytes behind it."""
         if rest:
             self._unread.insert(0, rest)
         self._events = iter((self._asked(head),))
@@ -203,7 +194,7 @@ class HttpSession:
         yield self._asked(found)
 
     def receive(self, head: Head, content: Content) -> Refused | None:
-        """Read the body of the request: what it says comes as events. Return what is to be answered instead."""
+        """Read the body of the request; return an answer instead if it is too large."""
         if head.length is not None and head.length > self._body_limit_bytes:
             return self._too_large()
         if head.request.headers.get_all("Expect"):
@@ -245,14 +236,14 @@ class HttpSession:
         return self._refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, CloseCode.TOO_BIG, text)
 
     def _refused(self, status: HTTPStatus, code: CloseCode, text: str, line: int = 0) -> Refused:
-        """Look at nothing more that comes."""
+        """Read nothing more."""
         self._is_last = True
         self._forget()
         self.phase = Phase.HELD
         return Refused(status, code, text, line)
 
     def _forget(self) -> None:
-        """Let go of what was read. The iterator may be the one that calls this, and then ends with its next event."""
+        """Drop all that was read. The iterator may be the caller, and then ends with its next event."""
         self._head = bytearray()
         self._unread.clear()
         self._events = iter(())
@@ -261,7 +252,7 @@ class HttpSession:
     # Answers.
 
     def respond(self, status: HTTPStatus, headers: Mapping[str, str], body: bytes = b"") -> bool:
-        """Answer the request; return whether the client may ask again, which headers may say that it may not."""
+        """Answer the request; return whether the client may ask again, which headers may deny."""
         is_last = self._is_last or self.phase is Phase.BODY or headers.get("Connection") == "close"
         fields = {"Content-Length": str(len(body))} if status is not HTTPStatus.NO_CONTENT else {}
         text = _head(status, fields | dict(headers), is_last=is_last)
@@ -277,18 +268,18 @@ class HttpSession:
         return not is_last
 
     def stream(self, headers: Mapping[str, str]) -> None:
-        """Answer with a stream, whose events are written from now on. It ends with the connection."""
+        """Answer with a stream, which ends with the connection."""
         self._outgoing.append(_head(HTTPStatus.OK, headers, is_last=True))
         self._forget()
         self.phase = Phase.STREAM
 
     def say(self, text: bytes) -> None:
-        """Write something into the stream, unless it is over."""
+        """Write into the stream, unless it is over."""
         if self.phase is Phase.STREAM:
             self._outgoing.append(text)
 
     def close(self) -> None:
-        """Say nothing more."""
+        """End the conversation."""
         self._forget()
         self.phase = Phase.CLOSED
 

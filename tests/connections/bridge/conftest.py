@@ -14,13 +14,11 @@ __all__ = ["pytest_asyncio_loop_factories"]
 
 @pytest.fixture
 def default_url() -> str:
-    """Where hubs listen unless a test says otherwise."""
     return "ws://127.0.0.1:0"
 
 
 @pytest.fixture
 async def zeek() -> AsyncIterator[Zeek]:
-    """A Zeek that listens; it is stopped when the test is over."""
     zeek = Zeek()
     await zeek.start()
     yield zeek

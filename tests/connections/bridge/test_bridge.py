@@ -32,13 +32,11 @@ from tests.websocket.zeek.messages import count
 
 
 def leaf(hub: Hub) -> Handler:
-    """The handler of the only Zeek."""
     (found,) = [handler for handler in hub.node.core.handlers.values() if handler.role is Role.LEAF]
     return found
 
 
 async def test_events_of_a_zeek(hub: Hub, zeek: Zeek) -> None:
-    """What clients of the hub want is asked for; what comes goes to those who want it, of both APIs."""
     reader, other = await ZeekClient.subscribed(hub, "/zeek/"), await hub.websocket("/zeek/dns", "$hub/peer/joined")
     async with Bridged(hub, zeek.endpoint):
         connection, prefixes = await zeek.greet()
@@ -55,7 +53,6 @@ async def test_events_of_a_zeek(hub: Hub, zeek: Zeek) -> None:
 
 
 async def test_nothing_is_sent_unless_listed(hub: Hub, zeek: Zeek) -> None:
-    """A Zeek gets what is published under the prefixes that its endpoint lists, but not its own messages."""
     publisher = await hub.websocket()
     async with Bridged(hub, publishing(zeek, "/to/", "/to/")):
         connection, prefixes = await zeek.greet()
@@ -72,7 +69,6 @@ async def test_nothing_is_sent_unless_listed(hub: Hub, zeek: Zeek) -> None:
 
 
 async def test_an_endpoint_without_a_list_publishes_nothing(hub: Hub, zeek: Zeek) -> None:
-    """The leaf has no subscription at all."""
     async with Bridged(hub, zeek.endpoint):
         await zeek.greet()
         await linked(hub)
@@ -80,7 +76,6 @@ async def test_an_endpoint_without_a_list_publishes_nothing(hub: Hub, zeek: Zeek
 
 
 async def test_what_has_no_form_is_counted(hub: Hub, zeek: Zeek) -> None:
-    """The rest arrives."""
     publisher = await hub.websocket(subprotocol="hub.v1.msgpack")
     async with Bridged(hub, publishing(zeek, "/to")):
         connection, _ = await zeek.greet()
@@ -96,7 +91,6 @@ def _with_extension() -> bytes:
 
 
 async def test_it_heals(hub: Hub, zeek: Zeek) -> None:
-    """The Zeek restarts: it is asked again, for what is wanted by then, and the reason is logged."""
     with structlog.testing.capture_logs() as logs:
         async with Bridged(hub, zeek.endpoint) as bridge:
             await zeek.greet()
@@ -115,7 +109,6 @@ async def test_it_heals(hub: Hub, zeek: Zeek) -> None:
 
 
 async def test_other_wishes_are_asked_for_over_a_new_connection(hub: Hub, zeek: Zeek) -> None:
-    """All that came to be wanted within the interval at once; not again for what is covered, or not wanted any more."""
     reader = await hub.websocket("/a")
     async with Bridged(hub, zeek.endpoint) as bridge:
         first, prefixes = await zeek.greet()
@@ -148,7 +141,6 @@ async def _data_message(reader: RawWebSocket) -> dict[str, object]:
 
 
 async def test_not_more_than_once_in_an_interval(hub: Hub, zeek: Zeek) -> None:
-    """The new connection waits until the old one is old enough."""
     reader = await hub.websocket()
     async with Bridged(hub, zeek.endpoint) as bridge:
         await zeek.greet()
@@ -168,7 +160,6 @@ async def test_not_more_than_once_in_an_interval(hub: Hub, zeek: Zeek) -> None:
 
 
 async def test_wishes_before_the_ack_are_not_forgotten(hub: Hub, zeek: Zeek) -> None:
-    """What comes to be wanted while the Zeek has not answered yet is asked for next."""
     async with Bridged(hub, zeek.endpoint):
         connection = await zeek.connections.get()
         assert await connection.recv() == "[]"
@@ -180,7 +171,6 @@ async def test_wishes_before_the_ack_are_not_forgotten(hub: Hub, zeek: Zeek) -> 
 
 
 async def test_errors_are_logged_with_their_context(hub: Hub, zeek: Zeek) -> None:
-    """What the Zeek refuses, what the hub cannot read, and topics that it does not take; the link stays."""
     reader = await ZeekClient.subscribed(hub, "/a")
     with structlog.testing.capture_logs() as logs:
         async with Bridged(hub, zeek.endpoint) as bridge:
@@ -204,7 +194,6 @@ async def test_errors_are_logged_with_their_context(hub: Hub, zeek: Zeek) -> Non
 
 
 async def test_a_server_that_is_no_zeek(hub: Hub) -> None:
-    """A hub's answer to an unknown path, and an address without anybody: told, and dialled again."""
     with structlog.testing.capture_logs() as logs:
         for url in ("ws://127.0.0.1:1", "ws://a..b:7"):
             async with Bridged(hub, Endpoint.parse(url)) as bridge:
@@ -216,7 +205,6 @@ async def test_a_server_that_is_no_zeek(hub: Hub) -> None:
 
 
 async def test_two_hubs(start_hub: StartHub) -> None:
-    """A hub is a Zeek for another hub: what is published there is heard here."""
     near, far = await start_hub(), await start_hub()
     reader, publisher = await ZeekClient.subscribed(near, "/a"), await ZeekClient.subscribed(far)
     async with Bridged(near, far.endpoint):
@@ -229,7 +217,6 @@ async def test_two_hubs(start_hub: StartHub) -> None:
 
 
 async def test_no_ack(hub: Hub, zeek: Zeek) -> None:
-    """A Zeek that does not acknowledge is given up, and dialled again."""
     async with Bridged(hub, zeek.endpoint) as bridge:
         connection = await zeek.connections.get()
         assert await connection.recv() == "[]"
@@ -242,7 +229,6 @@ async def test_no_ack(hub: Hub, zeek: Zeek) -> None:
 
 
 async def test_silence(hub: Hub, zeek: Zeek) -> None:
-    """A Zeek that is silent is asked for a sign of life, and given up if there is none."""
     async with Bridged(hub, zeek.endpoint) as bridge:
         connection, _ = await zeek.greet()
         await linked(hub)
@@ -263,7 +249,6 @@ async def test_silence(hub: Hub, zeek: Zeek) -> None:
 
 
 async def test_a_zeek_that_does_not_read(hub: Hub, zeek: Zeek) -> None:
-    """Its queue does what the policy says: here the connection ends, and another is made."""
     core = hub.node.core
     limits = QueueLimits(messages=50, overflow=Overflow.DISCONNECT)
     with structlog.testing.capture_logs() as logs:
@@ -281,7 +266,6 @@ async def test_a_zeek_that_does_not_read(hub: Hub, zeek: Zeek) -> None:
 
 
 async def test_the_hub_stops(hub: Hub, zeek: Zeek) -> None:
-    """What is queued is written, then Close with 1001; a new connection is not made."""
     async with Bridged(hub, publishing(zeek, "/to")):
         connection, _ = await zeek.greet()
         await linked(hub)
@@ -297,7 +281,6 @@ async def test_the_hub_stops(hub: Hub, zeek: Zeek) -> None:
 
 
 async def test_cancelled_it_leaves_nothing(hub: Hub, zeek: Zeek) -> None:
-    """The connection is given back, and the leaf is gone."""
     async with Bridged(hub, zeek.endpoint):
         await zeek.greet()
         await linked(hub)
@@ -306,13 +289,11 @@ async def test_cancelled_it_leaves_nothing(hub: Hub, zeek: Zeek) -> None:
 
 
 async def test_prefixes_that_are_none(hub: Hub, zeek: Zeek) -> None:
-    """Told when the bridge is made, not when it dials."""
     with pytest.raises(InvalidTopicError, match="control character"):
         bridge_dialler(hub.node, publishing(zeek, "/a\n"), QueueLimits())  # type: ignore[arg-type]
 
 
 async def test_more_than_one_read(hub: Hub, zeek: Zeek) -> None:
-    """What comes at once is worked on in turns, in order and without a loss."""
     reader = await ZeekClient.subscribed(hub, "/a")
     async with Bridged(hub, zeek.endpoint):
         connection, _ = await zeek.greet()
@@ -323,7 +304,6 @@ async def test_more_than_one_read(hub: Hub, zeek: Zeek) -> None:
 
 
 async def test_a_zeek_that_reads_slowly(hub: Hub, zeek: Zeek) -> None:
-    """What it does not take at once waits in the queue, and all of it arrives."""
     core = hub.node.core
     async with Bridged(hub, publishing(zeek, "/to")):
         connection, _ = await zeek.greet()
@@ -342,7 +322,6 @@ async def test_a_zeek_that_reads_slowly(hub: Hub, zeek: Zeek) -> None:
 
 
 async def test_a_hub_that_is_stopping(hub: Hub, zeek: Zeek) -> None:
-    """It dials nobody any more."""
     hub.node.draining = True
     dialler = bridge_dialler(hub.node, zeek.endpoint, QueueLimits())
     await dialler.run()
@@ -351,7 +330,6 @@ async def test_a_hub_that_is_stopping(hub: Hub, zeek: Zeek) -> None:
 
 
 async def test_given_up_in_the_moment_of_connecting(hub: Hub, zeek: Zeek) -> None:
-    """A connection that is there and not wanted any more is given back."""
     connect = hub.clock.create_connection
 
     async def too_late(*arguments: Any, **named: Any) -> None:
@@ -366,7 +344,6 @@ async def test_given_up_in_the_moment_of_connecting(hub: Hub, zeek: Zeek) -> Non
 
 
 async def test_draining_waits_for_a_zeek_that_reads_slowly(hub: Hub, zeek: Zeek) -> None:
-    """Close stands behind what was queued."""
     core = hub.node.core
     async with Bridged(hub, publishing(zeek, "/to")):
         connection, _ = await zeek.greet()
@@ -390,7 +367,6 @@ async def test_draining_waits_for_a_zeek_that_reads_slowly(hub: Hub, zeek: Zeek)
 
 
 async def test_a_zeek_that_feeds_a_journal_which_is_behind_is_not_read_on(hub: Hub, zeek: Zeek) -> None:
-    """Others are; once the journal has caught up, what the Zeek had to say is taken."""
     journal = hub.node.journal = SlowJournal(hub.node.core, "/recorded", buffer_bytes=1)
     reader = await ZeekClient.subscribed(hub, "/")
     async with Bridged(hub, zeek.endpoint) as bridge:

@@ -11,7 +11,6 @@ from tests.websocket.zeek.messages import count
 
 
 async def bridge_and_part(hub: Hub, zeek: Zeek) -> None:
-    """A bridge comes up, carries a message each way, is lost, comes up again, and is taken down."""
     reader = await ZeekClient.subscribed(hub, "/zeek/")
     publisher = await hub.websocket()
     async with Bridged(hub, publishing(zeek, "/to/")):
@@ -31,7 +30,6 @@ async def bridge_and_part(hub: Hub, zeek: Zeek) -> None:
 
 
 async def test_bridges(hub: Hub, zeek: Zeek) -> None:
-    """No connection, conversation, session or handler waits for the garbage collector."""
     await bridge_and_part(hub, zeek)
     with left_for_the_collector() as left:
         await bridge_and_part(hub, zeek)

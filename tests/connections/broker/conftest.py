@@ -21,7 +21,6 @@ StartHub = Callable[..., Awaitable[ZeekHub]]
 
 @pytest.fixture
 async def start_hub(uncaught: None) -> AsyncIterator[StartHub]:  # noqa: ARG001 -- looks afterwards
-    """Start hubs; all are stopped when the test is over."""
     async with kept_hubs() as hubs:
 
         async def start(url: str = PLAIN, *, settings: Settings | None = None, hub_id: bytes = HIGH) -> ZeekHub:
@@ -36,5 +35,4 @@ async def start_hub(uncaught: None) -> AsyncIterator[StartHub]:  # noqa: ARG001 
 
 @pytest.fixture
 async def hub(start_hub: StartHub) -> ZeekHub:
-    """One hub with default settings, whose id is higher than that of most endpoints."""
     return await start_hub()

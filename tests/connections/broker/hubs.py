@@ -35,7 +35,6 @@ class ZeekHub(Hub):
         self._far_sides: list[Endpointlike] = []
 
     async def listen_for_zeeks(self, url: str) -> None:
-        """Open the listener."""
         endpoint = Endpoint.parse(url)
         tls = server_context(self.node.settings.zeek) if endpoint.scheme is Scheme.ZEEK else None
         queue = endpoint.queue.applied_to(self.node.settings.queue)
@@ -57,14 +56,12 @@ class ZeekHub(Hub):
         return connection
 
     def dial_zeek(self, url: str) -> Dialler:
-        """Peer with an endpoint, again and again."""
         backoff = Backoff(base_s=0.001, cap_s=0.005)
         return self._dialling(
             broker_dialler(self.peerings, Endpoint.parse_peer(url), self.node.settings.queue, backoff)
         )
 
     async def zeek(self, *prefixes: str, own_id: bytes = LOW) -> Endpointlike:
-        """A Broker endpoint that is peered and subscribes to these."""
         far = await Endpointlike.connect(self.zeek_endpoint, own_id)
         self._far_sides.append(far)
         await far.peer(*prefixes)
@@ -74,7 +71,6 @@ class ZeekHub(Hub):
         return far
 
     async def stop(self) -> None:
-        """End everything at once; connections whose TLS has failed were none of the node's."""
         for far in self._far_sides:
             far.close()
         self.peerings.stores.close()

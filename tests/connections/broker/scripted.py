@@ -60,22 +60,18 @@ class Endpointlike:
     async def connect(
         cls, endpoint: Endpoint, own_id: bytes = LOW, *, tls: ssl.SSLContext | None = None, limit: int = 2**20
     ) -> Endpointlike:
-        """Connect, and say nothing."""
         reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port, ssl=tls, limit=limit)
         return cls(reader, writer, own_id)
 
     def close(self) -> None:
-        """Hang up, as a crash does."""
         self._writer.transport.abort()
 
     # Frames.
 
     def write(self, *frames: bytes) -> None:
-        """Send whole frames, or whatever else."""
         self._writer.writelines(frames)
 
     def write_eof(self) -> None:
-        """Say no more, and listen on."""
         self._writer.write_eof()
 
     async def frame(self) -> bytes:
@@ -88,21 +84,17 @@ class Endpointlike:
         return await self._reader.readexactly(size)
 
     async def message(self) -> Message:
-        """Return the next message of the handshake."""
         return decode_message(await self.frame(), _PREFIXES_LIMIT)
 
     async def everything(self) -> bytes:
-        """Return what comes until the hub closes."""
         return await self._reader.read()
 
     async def exactly(self, size: int) -> bytes:
-        """Return so many bytes."""
         return await self._reader.readexactly(size)
 
     # The handshake.
 
     async def peer(self, *prefixes: str, as_connector: bool = True) -> Endpointlike:
-        """Do the whole handshake as a Broker does, and return itself."""
         if as_connector:
             self.write(encode_hello(self.id))
         else:
@@ -134,7 +126,6 @@ class Endpointlike:
     # Operation.
 
     def publish(self, topic: str, *payloads: bytes, receiver: bytes = NIL_ID) -> None:
-        """Send data."""
         self.write(
             *(
                 encode_envelope(Envelope(self.id, receiver, EnvelopeType.DATA, topic.encode(), each))
@@ -143,11 +134,9 @@ class Endpointlike:
         )
 
     def update(self, prefixes: Iterable[str]) -> None:
-        """Subscribe to these and nothing else."""
         self.write(encode_routing_update(self.id, self.hub_id, tuple(prefixes)))
 
     async def envelope(self) -> Envelope:
-        """Return the next envelope. Pings are noted and answered; updates of the hub's filter are taken over."""
         envelope = decode_envelope(await self.frame())
         if envelope.type is EnvelopeType.PING:
             self.pings.append(envelope.payload)
@@ -155,7 +144,6 @@ class Endpointlike:
         return envelope
 
     async def data(self, count: int) -> list[Data]:
-        """Return the next so many messages; other envelopes are passed over."""
         got: list[Data] = []
         while len(got) < count:
             envelope = await self.envelope()
@@ -165,13 +153,11 @@ class Endpointlike:
         return got
 
     async def told(self) -> tuple[str, ...]:
-        """Return the hub's filter of the next routing update."""
         while (envelope := await self.envelope()).type is not EnvelopeType.ROUTING_UPDATE:
             pass
         return decode_filter(envelope.payload, 0, _PREFIXES_LIMIT)[0]
 
     async def barrier(self, token: bytes = b"barrier") -> None:
-        """Wait until the hub has acted on all that was sent; nothing but the answer may come."""
         self.write(encode_ping(self.id, self.hub_id, token))
         envelope = await self.envelope()
         assert (envelope.type, envelope.payload) == (EnvelopeType.PONG, token), envelope

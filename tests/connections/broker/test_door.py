@@ -20,7 +20,6 @@ NAME = "11111111-1111-4111-8111-111111111111"
 
 
 async def test_the_role_of_all_zeeks(start_hub: StartHub) -> None:
-    """`zeek.role` says what they may bring and take; what it does not grant does not pass, either way."""
     hub = await start_hub(settings=Settings(zeek=ZeekSettings(role="zeeks")))
     known = KnownTokens(hub)
     far = await hub.zeek("")
@@ -41,7 +40,6 @@ async def test_the_role_of_all_zeeks(start_hub: StartHub) -> None:
 
 @pytest.mark.parametrize("delay_s", [0.0, 2.0])
 async def test_a_zeek_that_is_nobody(start_hub: StartHub, delay_s: float) -> None:
-    """Without that setting, and without a certificate, it is not peered, and its place is another's."""
     hub = await start_hub()
     known = KnownTokens(hub)
     known.answer_after(delay_s)
@@ -57,14 +55,12 @@ async def test_a_zeek_that_is_nobody(start_hub: StartHub, delay_s: float) -> Non
 
 
 async def test_a_zeek_of_a_hub_without_users(start_hub: StartHub) -> None:
-    """Is peered as always; the role is for hubs with users."""
     hub = await start_hub(settings=Settings(zeek=ZeekSettings(role="zeeks")))
     await hub.zeek("/a")
     assert hub.handler(NAME).rights is None
 
 
 async def test_a_zeek_that_this_hub_dials(start_hub: StartHub) -> None:
-    """Whoever set up the hub has chosen it: it needs neither, and then nothing is denied to it."""
     far = await start_hub(hub_id=bytes.fromhex("22222222222242228222222222222222"))
     near = await start_hub()
     KnownTokens(near)

@@ -11,7 +11,6 @@ from tests.hubs.eventually import eventually, settle
 
 
 async def come_and_go(hub: ZeekHub) -> None:
-    """An endpoint peers, something passes both ways, and it goes without a word; another one says nothing at all."""
     reader = await hub.client("/zeek/")
     far = await hub.zeek("/hub/")
     silent = await Endpointlike.connect(hub.zeek_endpoint)
@@ -29,7 +28,6 @@ async def come_and_go(hub: ZeekHub) -> None:
 
 
 async def test_endpoints_that_connect(hub: ZeekHub) -> None:
-    """No connection, conversation, session or handler waits for the garbage collector."""
     await come_and_go(hub)
     with left_for_the_collector() as left:
         await come_and_go(hub)
@@ -37,7 +35,6 @@ async def test_endpoints_that_connect(hub: ZeekHub) -> None:
 
 
 async def peer_and_part(near: ZeekHub, far: ZeekHub) -> None:
-    """A hub peers with another one as Zeeks do, and hangs up."""
     near.dial_zeek(far.zeek_endpoint.location)
     await eventually(lambda: HIGH in near.peerings.registry and LOW in far.peerings.registry)
     await near.stop_dialling()
@@ -48,7 +45,6 @@ async def peer_and_part(near: ZeekHub, far: ZeekHub) -> None:
 
 
 async def test_endpoints_that_are_dialled(start_hub: StartHub) -> None:
-    """On both sides."""
     near, far = await start_hub(PLAIN, hub_id=LOW), await start_hub(PLAIN, hub_id=HIGH)
     await peer_and_part(near, far)
     with left_for_the_collector() as left:

@@ -23,7 +23,6 @@ _PREFIX = "/zeek/"
 
 
 async def row(start_hub: StartHub, count: int = 2) -> list[ZeekHub]:
-    """Hubs in a row, each linked with the next one."""
     hubs = [await start_hub(hub_id=hub_id) for hub_id in _IDS[:count]]
     for near, far in pairwise(hubs):
         near.dial(far)
@@ -32,30 +31,25 @@ async def row(start_hub: StartHub, count: int = 2) -> list[ZeekHub]:
 
 
 async def reached(*hubs: ZeekHub) -> None:
-    """Wait until each hub can reach each other one."""
     ids = {hub.node.id for hub in hubs}
     await eventually(lambda: all(hub.node.core.mesh.graph.reached >= ids for hub in hubs))
 
 
 async def wanted(*hubs: ZeekHub) -> None:
-    """Wait until each hub knows that all others want what Zeeks publish."""
     await eventually(lambda: all(_PREFIX in near.wanted_by(far) for near, far in permutations(hubs, 2)))
 
 
 def gateways(hubs: list[ZeekHub], endpoint: bytes = LOW) -> set[bytes]:
-    """Which hubs are the gateway of a Zeek, as the hubs of a mesh know it."""
     return {hub.node.core.leaves.gateway_of(endpoint) for hub in hubs}
 
 
 def publish(count: int, *zeeks: Endpointlike, first: int = 0) -> None:
-    """Let a Zeek publish: each hub gets it that has asked for it, as Broker does it."""
     for number in range(first, first + count):
         for zeek in zeeks:
             zeek.publish(_PREFIX, encode(number))
 
 
 async def numbers(reader: RawClient, count: int) -> list[object]:
-    """The next events that a client gets."""
     got: list[object] = []
     async for frame in reader.frames():
         got.append(decode(frame.body))
@@ -65,7 +59,6 @@ async def numbers(reader: RawClient, count: int) -> list[object]:
 
 
 async def nothing_more(hub: ZeekHub, reader: RawClient) -> None:
-    """Nothing else has come to a reader than what was read."""
     publisher = await hub.client()
     await publisher.publish(_PREFIX + "last", "last")
     async for frame in reader.frames():
@@ -74,7 +67,6 @@ async def nothing_more(hub: ZeekHub, reader: RawClient) -> None:
 
 
 async def test_the_first_hub_is_the_gateway(start_hub: StartHub) -> None:
-    """What the Zeek publishes comes once to everybody, and it gets once what others publish, wherever they are."""
     hubs = await row(start_hub, 3)
     readers = [await hub.client(_PREFIX) for hub in hubs]
     await wanted(*hubs)
@@ -96,7 +88,6 @@ async def test_the_first_hub_is_the_gateway(start_hub: StartHub) -> None:
 
 
 async def test_another_hub_takes_over(start_hub: StartHub) -> None:
-    """When the gateway has lost the Zeek, or is gone itself; and the Zeek that comes back is left to the new one."""
     hubs = await row(start_hub, 3)
     reader = await hubs[1].client(_PREFIX)
     await eventually(lambda: all(_PREFIX in hub.wanted_by(hubs[1]) for hub in (hubs[0], hubs[2])))
@@ -125,7 +116,6 @@ async def test_another_hub_takes_over(start_hub: StartHub) -> None:
 
 
 async def test_a_zeek_that_comes_to_two_hubs_at_once(start_hub: StartHub) -> None:
-    """One of them asks it for something."""
     hubs = await row(start_hub)
     for hub in hubs:
         await hub.client(_PREFIX)
@@ -136,7 +126,6 @@ async def test_a_zeek_that_comes_to_two_hubs_at_once(start_hub: StartHub) -> Non
 
 
 async def test_meshes_that_become_one(start_hub: StartHub) -> None:
-    """The hub that had the Zeek first goes on, the other one leaves it."""
     hubs = [await start_hub(hub_id=hub_id) for hub_id in _IDS[:2]]
     readers = [await hub.client(_PREFIX) for hub in hubs]
     first, second = await hubs[1].zeek(), await hubs[0].zeek()
@@ -154,7 +143,6 @@ async def test_meshes_that_become_one(start_hub: StartHub) -> None:
 
 
 async def test_two_zeeks_are_two(start_hub: StartHub) -> None:
-    """Each has a gateway of its own, and gets what the other one publishes."""
     hubs = await row(start_hub)
     zeeks = [await hub.zeek(_PREFIX, own_id=own_id) for hub, own_id in zip(hubs, (LOW, OTHER), strict=True)]
     client = await hubs[0].client(_PREFIX)
@@ -195,7 +183,6 @@ async def test_zeeks_that_forward_to_each_other(start_hub: StartHub) -> None:
 
 
 async def test_a_link_that_may_not_bring_everything(start_hub: StartHub) -> None:
-    """What the Zeek publishes would not come through it: so the Zeek is not left to a hub beyond it."""
     hubs = await row(start_hub)
     (link,) = hubs[0].node.core.mesh.links
     policy = {"roles": {"near": {"link": {"bring": ["/site"], "take": ["*"]}}}, "users": {"far": ["near"]}}
@@ -206,7 +193,6 @@ async def test_a_link_that_may_not_bring_everything(start_hub: StartHub) -> None
 
 
 async def test_a_handshake_that_ends_while_others_are_asked(start_hub: StartHub) -> None:
-    """Nothing is left of the claim."""
     hubs = await row(start_hub)
     far = await Endpointlike.connect(hubs[0].zeek_endpoint)
     far.write(encode_hello(LOW), encode_version_select(LOW))

@@ -32,7 +32,6 @@ from tests.hubs.settings import settings_of
 
 
 async def statuses(watcher: RawClient, count: int) -> list[tuple[str, str, str, int]]:
-    """The next so many statuses: what, Broker's name of it, the endpoint, and the hub's code."""
     seen = []
     while len(seen) < count:
         ((topic, value),) = await watcher.values(1)
@@ -41,7 +40,6 @@ async def statuses(watcher: RawClient, count: int) -> list[tuple[str, str, str, 
 
 
 async def bodies(client: RawClient, count: int) -> list[tuple[str, Any]]:
-    """The next so many messages of a hub's client, as Broker values."""
     got: list[tuple[str, Any]] = []
     async for frame in client.frames():
         got.append((frame.key.decode(), decode(frame.body)))
@@ -52,7 +50,6 @@ async def bodies(client: RawClient, count: int) -> list[tuple[str, Any]]:
 
 @pytest.mark.parametrize("far_id", [LOW, bytes.fromhex("ff" * 16)])
 async def test_both_orders_of_ids(hub: ZeekHub, far_id: bytes) -> None:
-    """Whoever has the lower id leads; messages go both ways as the filters say, and nothing comes back."""
     reader = await hub.client("/zeek/")
     far = await hub.zeek("/hub/", own_id=far_id)
     assert (far.hub_id, far.hub_filter) == (HIGH, ("/zeek/",))
@@ -70,7 +67,6 @@ async def test_both_orders_of_ids(hub: ZeekHub, far_id: bytes) -> None:
 
 
 async def test_the_filter_follows_the_subscribers(hub: ZeekHub) -> None:
-    """It is minimal, grows, and shrinks again when they leave; what only Zeeks want is not asked of Zeeks."""
     far = await hub.zeek("/far/")
     other = await hub.zeek("/other/", own_id=OTHER)
     assert far.hub_filter == other.hub_filter == ()
@@ -83,7 +79,6 @@ async def test_the_filter_follows_the_subscribers(hub: ZeekHub) -> None:
 
 
 async def test_what_is_asked_for_in_any_case(start_hub: StartHub) -> None:
-    """So that a hub may carry what passes between Zeeks, without a subscriber of its own."""
     hub = await start_hub(settings=Settings(zeek=ZeekSettings(topics=("/always/",))))
     far, other = await hub.zeek(), await hub.zeek("/always/on", own_id=OTHER)
     assert far.hub_filter == ("/always/",)
@@ -93,7 +88,6 @@ async def test_what_is_asked_for_in_any_case(start_hub: StartHub) -> None:
 
 
 async def test_forwarding_between_zeeks_may_be_off(start_hub: StartHub) -> None:
-    """Where they are peered with each other themselves, they would get everything twice."""
     hub = await start_hub(settings=Settings(zeek=ZeekSettings(forwarding="off")))
     reader = await hub.client("/a")
     far, other = await hub.zeek("/a"), await hub.zeek("/a", own_id=OTHER)
@@ -106,7 +100,6 @@ async def test_forwarding_between_zeeks_may_be_off(start_hub: StartHub) -> None:
 
 
 async def test_a_filter_that_changes(hub: ZeekHub) -> None:
-    """A routing update replaces what was wanted; the hub's own topics are not to be had."""
     far = await hub.zeek("/a", "$hub/")
     publisher = await hub.client()
     assert set(hub.handler("11111111-1111-4111-8111-111111111111").prefixes) == {"/a"}
@@ -120,7 +113,6 @@ async def test_a_filter_that_changes(hub: ZeekHub) -> None:
 
 
 async def test_a_large_filter_is_taken_in_bit_by_bit(hub: ZeekHub) -> None:
-    """The loop goes round meanwhile; a later update waits its turn."""
     prefixes = [f"/p/{number:05}/" for number in range(20_000)]
     far = await hub.zeek()
     far.update(prefixes)
@@ -136,7 +128,6 @@ async def test_a_large_filter_is_taken_in_bit_by_bit(hub: ZeekHub) -> None:
 
 
 async def test_statuses(hub: ZeekHub) -> None:
-    """Added, lost and removed are told to who subscribes, with Broker's names and the hub's codes; not to Zeeks."""
     watcher = await hub.client("$hub/peers/")
     text = "11111111-1111-4111-8111-111111111111"
     far = await hub.zeek("")
@@ -157,7 +148,6 @@ async def test_statuses(hub: ZeekHub) -> None:
 
 
 async def test_goodbye(hub: ZeekHub) -> None:
-    """When the hub stops, all that is queued is written before its goodbye, and it closes when that is answered."""
     publisher = await hub.client()
     far = await hub.zeek("/a")
     for number in range(50):
@@ -172,7 +162,6 @@ async def test_goodbye(hub: ZeekHub) -> None:
 
 
 async def test_a_goodbye_that_is_not_answered(hub: ZeekHub) -> None:
-    """Three seconds, then it is closed."""
     far = await hub.zeek("/a")
     hub.zeeks[0].drain()
     await far.frame()
@@ -183,7 +172,6 @@ async def test_a_goodbye_that_is_not_answered(hub: ZeekHub) -> None:
 
 
 async def test_stopping_in_the_handshake(hub: ZeekHub) -> None:
-    """Whoever is not peered yet is told that the hub is shutting down."""
     far = await Endpointlike.connect(hub.zeek_endpoint)
     assert (await far.message()).tag is Tag.PROBE
     hub.zeeks[0].drain()
@@ -194,7 +182,6 @@ async def test_stopping_in_the_handshake(hub: ZeekHub) -> None:
 
 
 async def test_a_second_connection_is_redundant(hub: ZeekHub) -> None:
-    """One to the same endpoint that comes later is dropped, whoever leads; the first one stays."""
     far = await hub.zeek("/a")
     again = await Endpointlike.connect(hub.zeek_endpoint, LOW)
     again.write(encode_hello(LOW), encode_version_select(LOW))
@@ -217,7 +204,6 @@ async def test_a_second_connection_is_redundant(hub: ZeekHub) -> None:
 
 
 async def test_connecting_to_itself(hub: ZeekHub) -> None:
-    """Never gives a peering."""
     far = await Endpointlike.connect(hub.zeek_endpoint, HIGH)
     far.write(encode_hello(HIGH))
     assert (await far.message()).tag is Tag.PROBE
@@ -229,7 +215,6 @@ async def test_connecting_to_itself(hub: ZeekHub) -> None:
 
 
 async def test_a_stranger_that_says_nothing(hub: ZeekHub) -> None:
-    """Broker would wait forever."""
     far = await Endpointlike.connect(hub.zeek_endpoint)
     assert (await far.message()).tag is Tag.PROBE
     hub.later(6.0)
@@ -240,7 +225,6 @@ async def test_a_stranger_that_says_nothing(hub: ZeekHub) -> None:
 
 
 async def test_a_peer_that_is_silent_is_pinged(hub: ZeekHub) -> None:
-    """Who answers stays, who does not goes."""
     far = await hub.zeek("/a")
     hub.later(21.0)
     assert (await far.envelope()).payload == b"hub"
@@ -254,7 +238,6 @@ async def test_a_peer_that_is_silent_is_pinged(hub: ZeekHub) -> None:
 
 @pytest.mark.parametrize("overflow", list(Overflow))
 async def test_a_peer_that_never_reads(start_hub: StartHub, overflow: Overflow) -> None:
-    """It is bounded like any handler, by the policy of its URL; the others get everything."""
     hub = await start_hub(f"{PLAIN}?messages=100&overflow={overflow.value}")
     reader, publisher = await hub.client("/a"), await hub.client()
     slow = await hub.zeek("/a")
@@ -276,7 +259,6 @@ async def test_a_peer_that_never_reads(start_hub: StartHub, overflow: Overflow) 
 
 
 async def test_what_has_no_form_is_counted(hub: ZeekHub) -> None:
-    """A message that is no Broker value is lost for Zeeks only."""
     far, reader, publisher = await hub.zeek("/a"), await hub.client("/a"), await hub.client()
     await publisher.send(
         Batch.of("/a", [1]).frames, b"\x00\x00\x00\x01\x02\x00\x00\x02/a\xc1", Batch.of("/a", [2]).frames
@@ -288,7 +270,6 @@ async def test_what_has_no_form_is_counted(hub: ZeekHub) -> None:
 
 
 async def take(client: RawClient, count: int) -> Any:
-    """The next so many frames."""
     async for frame in client.frames():
         yield frame
         count -= 1
@@ -299,7 +280,6 @@ async def take(client: RawClient, count: int) -> Any:
 @pytest.mark.parametrize("far_id", [LOW, bytes.fromhex("ff" * 16)])
 @pytest.mark.parametrize("scheme", ["zeek+tcp", "zeek"])
 async def test_dialling(start_hub: StartHub, scheme: str, far_id: bytes) -> None:
-    """The hub peers with an endpoint that listens, with TLS or without, tells when it cannot, and comes back."""
     hub = await start_hub()
     watcher = await hub.client("$hub/peers/")
     came: asyncio.Queue[Endpointlike] = asyncio.Queue()
@@ -332,7 +312,6 @@ async def test_dialling(start_hub: StartHub, scheme: str, far_id: bytes) -> None
 
 
 async def test_tls_on_a_listener(start_hub: StartHub) -> None:
-    """Broker's default: encrypted, and nobody is asked who they are."""
     hub = await start_hub("zeek://127.0.0.1:0")
     far = await Endpointlike.connect(hub.zeek_endpoint, LOW, tls=client_context(ZeekSettings()))
     await far.peer("/a")
@@ -344,7 +323,6 @@ async def test_tls_on_a_listener(start_hub: StartHub) -> None:
 
 
 async def test_over_the_limit_of_connections(start_hub: StartHub) -> None:
-    """It is dropped with a reason, and the dialler of a Broker tries again later."""
     hub = await start_hub(settings=settings_of(connections=1, queue=QueueLimits()))
     far = await hub.zeek("/a")
     second = await Endpointlike.connect(hub.zeek_endpoint, OTHER)
@@ -358,7 +336,6 @@ async def test_over_the_limit_of_connections(start_hub: StartHub) -> None:
 
 
 async def test_who_wants_everything_leaves_stores_alone(start_hub: StartHub) -> None:
-    """A client's empty prefix is not asked of a Zeek, which could attach no store then; narrower ones are."""
     hub = await start_hub(settings=Settings(zeek=ZeekSettings(topics=("/set/",))))
     await hub.client("", "$hub/peers/")
     far = await hub.zeek()
@@ -370,7 +347,6 @@ async def test_who_wants_everything_leaves_stores_alone(start_hub: StartHub) -> 
 
 
 async def test_a_tls_handshake_that_fails(start_hub: StartHub) -> None:
-    """A far side without TLS, and one that goes away within it, are counted, and the log says who and why."""
     hub = await start_hub("zeek://127.0.0.1:0")
     with structlog.testing.capture_logs() as logs:
         for said in (encode_hello(LOW), b""):
@@ -387,7 +363,6 @@ async def test_a_tls_handshake_that_fails(start_hub: StartHub) -> None:
 
 
 async def test_tls_where_none_is_expected(hub: ZeekHub) -> None:
-    """The reason names TLS, not the length that its first bytes would be."""
     _, writer = await asyncio.open_connection(hub.zeek_endpoint.host, hub.zeek_endpoint.port)
     writer.write(bytes.fromhex("16030100c4010000c003034717e1c3"))
     await eventually(lambda: bool(hub.zeeks) and bool(hub.zeeks[0].reason))

@@ -27,7 +27,6 @@ CLOSED_HERE = {12, 13}
 
 
 async def texts(reader: RawClient, count: int) -> list[str]:
-    """The next so many messages, as the recordings write them."""
     got: list[str] = []
     async for frame in reader.frames():
         got.append(f"recv data({frame.key.decode()}, {to_text(decode(frame.body))})")
@@ -38,7 +37,6 @@ async def texts(reader: RawClient, count: int) -> list[str]:
 
 @pytest.mark.parametrize("case", errors(), ids=lambda case: f"{case['stream']}: {case['what']}")
 async def test_all_that_is_wrong(hub: ZeekHub, case: dict[str, Any]) -> None:
-    """The recorded answer byte for byte, the connection closed or open as recorded, and what is good is delivered."""
     reader = await hub.client("/a")
     far = await Endpointlike.connect(hub.zeek_endpoint)
     far.write(bytes.fromhex(case["c2s"]))
@@ -69,7 +67,6 @@ TLS = {
 
 @pytest.mark.parametrize("mode", TLS)
 async def test_a_whole_conversation(start_hub: StartHub, mode: str) -> None:
-    """All types both ways: a client gets every value as it was sent, the endpoint gets the recorded bytes."""
     url, settings, far_settings = TLS[mode]
     hub = await start_hub(url, settings=Settings(zeek=settings))
     recorded = connection("n01-low-connects-to-high")
@@ -111,7 +108,6 @@ async def test_a_whole_conversation(start_hub: StartHub, mode: str) -> None:
 
 
 async def test_every_cut(hub: ZeekHub) -> None:
-    """A handshake and a message that come byte by byte are the same to the hub."""
     reader = await hub.client("/test/server")
     recorded = connection("n01-low-connects-to-high")["connector"]
     first = next(each for each in recorded.of_type(EnvelopeType.DATA))

@@ -57,14 +57,12 @@ class Zeek:
         self._listening = asyncio.ensure_future(self._listen())
 
     def serve(self) -> ServedStore:
-        """Attach a master."""
         served = ServedStore(self.far.id, self._sender(CLONE))
         self.masters[MASTER] = served.master
         self._announce()
         return served
 
     def copy(self) -> ClonedStore:
-        """Attach a clone."""
         cloned = ClonedStore(self.far.id, self._sender(MASTER), first=1000)
         self.clones[CLONE] = cloned.clone
         self._announce()
@@ -97,12 +95,10 @@ class Zeek:
                         end[1].hear(command, len(envelope.payload))
 
     def tick(self) -> None:
-        """100 ms pass."""
         for end in (*self.masters.values(), *self.clones.values()):
             end.tick()
 
     def end(self) -> None:
-        """Listen no more."""
         self._listening.cancel()
 
 
@@ -114,13 +110,11 @@ class Zeeks:
         self.all: list[Zeek] = []
 
     async def peer(self, own_id: bytes = LOW) -> Zeek:
-        """One more."""
         zeek = Zeek(await self.hub.zeek(own_id=own_id))
         self.all.append(zeek)
         return zeek
 
     async def until(self, condition: Callable[[], object]) -> None:
-        """Let their time pass until something is the case."""
         while not condition():
             for zeek in self.all:
                 zeek.tick()
@@ -132,7 +126,6 @@ Peer = Callable[[ZeekHub], Zeeks]
 
 @pytest.fixture
 async def zeeks_of() -> AsyncIterator[Peer]:
-    """Zeeks that listen until the test is over."""
     made: list[Zeeks] = []
 
     def make(hub: ZeekHub) -> Zeeks:
@@ -146,7 +139,6 @@ async def zeeks_of() -> AsyncIterator[Peer]:
 
 
 async def test_a_master_and_a_clone_at_different_zeeks(hub: ZeekHub, zeeks_of: Peer) -> None:
-    """The clone has the content, then every change, and what it wishes is granted."""
     zeeks = zeeks_of(hub)
     one, two = await zeeks.peer(), await zeeks.peer(OTHER)
     served, cloned = one.serve(), two.copy()
@@ -168,7 +160,6 @@ async def test_a_master_and_a_clone_at_different_zeeks(hub: ZeekHub, zeeks_of: P
 
 
 async def test_a_zeek_that_comes_again(hub: ZeekHub, zeeks_of: Peer) -> None:
-    """Its master goes on with the clone at the other one, which had missed something."""
     zeeks = zeeks_of(hub)
     one, two = await zeeks.peer(), await zeeks.peer(OTHER)
     served, cloned = one.serve(), two.copy()
@@ -188,7 +179,6 @@ async def test_a_zeek_that_comes_again(hub: ZeekHub, zeeks_of: Peer) -> None:
 
 
 async def test_peers_that_are_peered_themselves(start_hub: StartHub, zeeks_of: Peer) -> None:
-    """Without forwarding, nobody is told of the stores of others, and commands are dropped and counted."""
     hub = await start_hub(settings=Settings(zeek=ZeekSettings(forwarding="off")))
     zeeks = zeeks_of(hub)
     one, two = await zeeks.peer(), await zeeks.peer(OTHER)
@@ -205,7 +195,6 @@ async def test_peers_that_are_peered_themselves(start_hub: StartHub, zeeks_of: P
 
 
 def say(far: Endpointlike, content: Put, topic: str = CLONE) -> None:
-    """Send one command to all."""
     payload = encode_command(StoreCommand(2, entity(far.id, 1), NIL_ENTITY, content))
     far.write(encode_envelope(Envelope(far.id, NIL_ID, EnvelopeType.COMMAND, topic.encode(), payload)))
 
@@ -217,7 +206,6 @@ POLICY = {
 
 
 async def test_who_may_write(start_hub: StartHub, zeeks_of: Peer) -> None:
-    """Whoever may take a store's topic may copy it; to change it, a Zeek must be let bring it. The log tells, once."""
     hub = await start_hub(settings=Settings(zeek=ZeekSettings(role="copier")))
     zeeks = zeeks_of(hub)
     KnownTokens(hub)
@@ -238,7 +226,6 @@ async def test_who_may_write(start_hub: StartHub, zeeks_of: Peer) -> None:
 
 
 async def test_a_zeek_that_does_not_read(hub: ZeekHub, zeeks_of: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands wait for it, so many; then the newest are dropped and counted, and go out when it reads on."""
     monkeypatch.setattr(broker_stores, "QUEUE_COMMANDS", 3)
     zeeks = zeeks_of(hub)
     one, two = await zeeks.peer(), await zeeks.peer(OTHER)
@@ -261,7 +248,6 @@ async def test_a_zeek_that_does_not_read(hub: ZeekHub, zeeks_of: Peer, monkeypat
 
 
 async def test_what_stores_the_log_names(hub: ZeekHub, zeeks_of: Peer) -> None:
-    """One line, whenever a Zeek's stores are others than before."""
     zeeks = zeeks_of(hub)
     one = await zeeks.peer()
     with structlog.testing.capture_logs() as logs:
@@ -274,7 +260,6 @@ async def test_what_stores_the_log_names(hub: ZeekHub, zeeks_of: Peer) -> None:
 
 
 async def test_ticks_come_while_they_mean_anything(hub: ZeekHub) -> None:
-    """The hub forgets Zeeks that are gone, and then does nothing by itself any more."""
     stores = hub.peerings.stores
     far = await hub.zeek(CLONE)
     await eventually(lambda: hub.node.zeek_stores.topics_for(OTHER))
@@ -296,19 +281,16 @@ SERVED = Settings(
 
 
 def packed(value: object) -> bytes:
-    """As stores have it."""
     return to_msgpack(encode(value))
 
 
 def change(hub: ZeekHub, *commands: Command) -> None:
-    """Change the store of the hub, as its clients do."""
     owner = hub.node.stores.get("hosts")
     assert owner is not None
     owner.apply(list(commands), lambda *_: None, "alice")
 
 
 async def test_a_clone_of_a_store_of_the_hub(start_hub: StartHub, zeeks_of: Peer) -> None:
-    """It has what clients put there, and its wishes are granted there, also where Zeeks do not hear of each other."""
     hub = await start_hub(settings=SERVED)
     change(hub, Command("put", packed("a"), packed(Count(1))))
     zeeks = zeeks_of(hub)
@@ -343,7 +325,6 @@ async def test_a_clone_of_a_store_of_the_hub(start_hub: StartHub, zeeks_of: Peer
 
 
 async def test_what_zeeks_write_is_charged_to_them(start_hub: StartHub, zeeks_of: Peer) -> None:
-    """All Zeeks of a role are one user, who may have as much as any other; the log says once why no more is taken."""
     hub = await start_hub(
         settings=Settings(
             stores=StoresSettings(open=("hosts=:memory:",), user_entries=3, entries=5),
@@ -387,7 +368,6 @@ async def test_what_zeeks_write_is_charged_to_them(start_hub: StartHub, zeeks_of
 
 
 async def test_a_zeek_with_a_master_of_the_same_store(start_hub: StartHub, zeeks_of: Peer) -> None:
-    """The hub has it, and says so to the log, once."""
     hub = await start_hub(settings=SERVED)
     zeeks = zeeks_of(hub)
     one = await zeeks.peer()
@@ -411,14 +391,12 @@ FOLLOWING = Settings(
 
 
 def content(hub: ZeekHub) -> dict[bytes, bytes]:
-    """What the store of the hub holds."""
     owner = hub.node.stores.get("hosts")
     assert owner is not None
     return {key: value for key, (value, _, _) in owner.store.entries.items()}
 
 
 async def test_a_store_of_the_hub_that_follows_a_zeeks(start_hub: StartHub, zeeks_of: Peer) -> None:
-    """It has the content of the Zeek's, then every change."""
     hub = await start_hub(settings=FOLLOWING)
     zeeks = zeeks_of(hub)
     one = await zeeks.peer()
@@ -435,7 +413,6 @@ async def test_a_store_of_the_hub_that_follows_a_zeeks(start_hub: StartHub, zeek
 
 
 async def test_clients_write_to_a_store_that_follows_a_zeeks(start_hub: StartHub, zeeks_of: Peer) -> None:
-    """The Zeek's master does what they ask for; they are answered when that has come back, watchers told who asked."""
     hub = await start_hub(settings=FOLLOWING)
     zeeks = zeeks_of(hub)
     async with connect(hub.url, name="alice") as client:
@@ -473,7 +450,6 @@ async def test_clients_write_to_a_store_that_follows_a_zeeks(start_hub: StartHub
 
 
 async def test_what_waits_for_a_zeeks_master_is_charged(start_hub: StartHub, zeeks_of: Peer) -> None:
-    """One user cannot take all the room of the way to a master that does not answer; what is there is his, too."""
     hub = await start_hub(settings=FOLLOWING)
     zeeks = zeeks_of(hub)
     zeek = await zeeks.peer()
@@ -508,7 +484,6 @@ async def test_what_waits_for_a_zeeks_master_is_charged(start_hub: StartHub, zee
 
 
 async def test_a_store_whose_master_is_gone(start_hub: StartHub, zeeks_of: Peer) -> None:
-    """What was there stays; after 50 s of silence it looks for a master again, and follows another one."""
     hub = await start_hub(settings=FOLLOWING)
     zeeks = zeeks_of(hub)
     one = await zeeks.peer()
@@ -533,7 +508,6 @@ async def test_a_store_whose_master_is_gone(start_hub: StartHub, zeeks_of: Peer)
 
 
 async def test_writes_while_the_zeek_with_the_master_is_gone(start_hub: StartHub, zeeks_of: Peer) -> None:
-    """Of what is under way nobody knows what came of it, and more is refused: both at once. The copy may be read."""
     hub = await start_hub(settings=FOLLOWING)
     zeeks = zeeks_of(hub)
     one = await zeeks.peer()

@@ -22,11 +22,9 @@ class Stage:
 
     @property
     def prefixes(self) -> set[str]:
-        """What the peer is subscribed to."""
         return set(self.handler.prefixes)
 
     def go_round(self) -> int:
-        """Do what is due, until nothing is; return how many turns that took."""
         turns = 0
         while self.due:
             self.due.pop(0)()
@@ -35,7 +33,6 @@ class Stage:
 
 
 def test_a_small_filter_is_taken_at_once() -> None:
-    """It replaces the one before; the hub's own topics are left out."""
     stage = Stage()
     stage.far.replace(("/a", "/b", "$hub/"))
     assert stage.prefixes == {"/a", "/b"}
@@ -47,7 +44,6 @@ def test_a_small_filter_is_taken_at_once() -> None:
 
 
 def test_a_large_filter_takes_turns() -> None:
-    """No turn takes more than its share; what comes meanwhile waits, and the last filter is what counts."""
     stage = Stage()
     large = tuple(f"/p/{number}/" for number in range(20_000))
     stage.far.replace(large)
@@ -60,7 +56,6 @@ def test_a_large_filter_takes_turns() -> None:
 
 
 def test_a_peer_that_is_gone() -> None:
-    """What was still to be done is not done."""
     stage = Stage()
     stage.far.replace(tuple(f"/p/{number}/" for number in range(20_000)))
     stage.turn.core.detach(stage.handler, "lost")
@@ -70,7 +65,6 @@ def test_a_peer_that_is_gone() -> None:
 
 
 def test_a_filter_of_too_many_prefixes_ends_the_peering() -> None:
-    """Broker has no word for refusing a part of it; the text says why."""
     stage = Stage(CoreLimits(peer=HandlerLimits(prefixes=3)))
     stage.far.replace(tuple(f"/{number}" for number in range(4)))
     assert stage.outlet.closed == [(CloseCode.NOT_ALLOWED, "4 prefixes, the limit for a peer is 3")]

@@ -22,14 +22,11 @@ StartRecording = Callable[..., Awaitable[Hub]]
 
 @pytest.fixture
 def default_url() -> str:
-    """Where hubs listen unless a test says otherwise."""
     return "ws://127.0.0.1:0"
 
 
 @pytest.fixture
 def start_recording(start_hub: StartHub, tmp_path: Path) -> StartRecording:
-    """Start hubs with a journal."""
-
     async def start(*topics: str, settings: Settings | None = None, **journal: Any) -> Hub:
         path = str(tmp_path / "journal.db")
         recording = JournalSettings(path=path, topics=topics or ("/",), commit_s=0.001, **journal)

@@ -27,11 +27,9 @@ class QuietPair:
 
     @classmethod
     async def at(cls, hub: Hub) -> QuietPair:
-        """A pair at this hub."""
         return cls(await http(hub), await follow(hub, "prefix=/quiet"))
 
     async def talk(self) -> None:
-        """One says something, which the other hears, and nothing else."""
         self._number += 1
         assert (await self._publisher.publish("/quiet", self._number)).status == 200
         assert await self._reader.values(1) == [self._number]
@@ -56,7 +54,6 @@ class QuietPair:
     ],
 )
 async def test_nothing_is_smuggled(hub: Hub, attack: bytes) -> None:
-    """What stands behind a request that is refused is never taken for another one."""
     pair, reader = await QuietPair.at(hub), await hub.websocket("/t")
     client = await http(hub)
     await client.send(attack, b"1")
@@ -67,7 +64,6 @@ async def test_nothing_is_smuggled(hub: Hub, attack: bytes) -> None:
 
 
 async def test_requests_drop_by_drop(hub: Hub) -> None:
-    """Heads and bodies that come a byte at a time do not hold anybody up, and are ended when their time is over."""
     pair = await QuietPair.at(hub)
     heads, bodies = [await http(hub) for _ in range(30)], [await http(hub) for _ in range(30)]
     for client in bodies:
@@ -89,7 +85,6 @@ async def test_requests_drop_by_drop(hub: Hub) -> None:
 
 
 async def test_a_body_without_end(start_hub: StartHub) -> None:
-    """Whatever its type, no more of it is held than a value may have; lines are passed on, and not held at all."""
     hub = await start_hub(settings=settings_of(frame_bytes=200_000))
     pair = await QuietPair.at(hub)
     block = b"%x\r\n" % 50_000 + b" " * 50_000 + b"\r\n"
@@ -116,7 +111,6 @@ async def test_a_body_without_end(start_hub: StartHub) -> None:
 
 
 async def test_a_crowd_of_streams(hub: Hub) -> None:
-    """Those who read hear everything; those who stop lose what is theirs, and nobody else's."""
     pair = await QuietPair.at(hub)
     stopped = [await follow(hub, "prefix=/t&overflow=disconnect&messages=5", receive_bytes=4096) for _ in range(40)]
     reading = [await follow(hub, "prefix=/t") for _ in range(40)]
@@ -133,7 +127,6 @@ async def test_a_crowd_of_streams(hub: Hub) -> None:
 
 
 async def test_a_flood_of_requests(hub: Hub) -> None:
-    """Requests behind one another whose answers are not read: the hub does not read on, and holds little."""
     pair, client = await QuietPair.at(hub), await http(hub, receive_bytes=4096)
     await client.publish("/t", 1)
     hub.shrink_buffers()
@@ -151,7 +144,6 @@ async def test_a_flood_of_requests(hub: Hub) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 async def test_mutated_requests(hub: Hub, seed: int) -> None:
-    """Whatever comes is answered, or waits for more; the hub has no error, and the pair hears what it says."""
     source = random.Random(seed)  # noqa: S311 -- the same inputs each time
     pair = await QuietPair.at(hub)
     chunks = b"2\r\n1\n\r\n0\r\n\r\n"

@@ -26,7 +26,6 @@ pytestmark = pytest.mark.skipif(shutil.which("curl") is None, reason="there is n
 
 @pytest.fixture
 async def daemon(tmp_path: Path) -> AsyncIterator[Daemon]:
-    """A hub with a journal."""
     listen = ["ws://127.0.0.1:0", f"unix://{tmp_path}/hub.sock"]
     loaded = load({"listen": listen, "journal": {"path": str(tmp_path / "journal.db")}}, {})
     daemon = Daemon(loaded, "hub")
@@ -38,7 +37,6 @@ async def daemon(tmp_path: Path) -> AsyncIterator[Daemon]:
 
 
 async def started(daemon: Daemon, line: str) -> asyncio.subprocess.Process:
-    """A line of the page, with the places of this hub."""
     web, unix = daemon.endpoints
     text = line.replace("127.0.0.1:7401", f"127.0.0.1:{web.port}").replace("/run/hub.sock", unix.path)
     text = text.replace("curl ", "curl -sS --fail-with-body ", 1)
@@ -47,7 +45,6 @@ async def started(daemon: Daemon, line: str) -> asyncio.subprocess.Process:
 
 
 def test_there_are_examples() -> None:
-    """Of both kinds."""
     assert len(PUBLISHING) + len(FOLLOWING) == len(LINES)
     assert len(PUBLISHING) >= 4
     assert len(FOLLOWING) >= 4
@@ -55,7 +52,6 @@ def test_there_are_examples() -> None:
 
 @pytest.mark.parametrize("line", PUBLISHING)
 async def test_publishing(daemon: Daemon, line: str) -> None:
-    """The answer says how many messages were published."""
     process = await started(daemon, line)
     told, _ = await process.communicate()
     assert process.returncode == 0, told
@@ -65,14 +61,12 @@ async def test_publishing(daemon: Daemon, line: str) -> None:
 
 
 async def publish_until(daemon: Daemon, is_enough: asyncio.Event) -> None:
-    """Again and again."""
     while not is_enough.is_set():
         await (await started(daemon, PUBLISHING[0])).communicate()
 
 
 @pytest.mark.parametrize("line", FOLLOWING)
 async def test_following(daemon: Daemon, line: str) -> None:
-    """What is published meanwhile comes, with an id unless there is a queue."""
     for _ in range(2):  # what is there already
         await (await started(daemon, PUBLISHING[0])).communicate()
     process = await started(daemon, line)
@@ -93,7 +87,6 @@ async def test_following(daemon: Daemon, line: str) -> None:
 
 
 def test_numbers() -> None:
-    """As the page says."""
     assert HttpSettings().body_bytes == 1 << 30
     limits = Limits()
     assert (limits.handshake_bytes, limits.handshake_s, limits.frame_bytes) == (64 << 10, 5.0, 16 << 20)

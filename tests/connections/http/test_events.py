@@ -22,7 +22,6 @@ HELD = 50
 
 
 async def test_messages_are_events(hub: Hub) -> None:
-    """Of each prefix, in their order, batches one by one; they have no ids, as nothing is recorded."""
     client = await follow(hub, "prefix=/a&prefix=/b")
     publisher = await hub.websocket()
     await publisher.publish("/a/x", 1, [2])
@@ -34,7 +33,6 @@ async def test_messages_are_events(hub: Hub) -> None:
 
 
 async def test_values_without_a_form_are_told(hub: Hub) -> None:
-    """What has no JSON form is a loss, in its place."""
     client = await follow(hub, "prefix=/a")
     publisher = await hub.client(endpoint=await hub.listen())
     await publisher.publish("/a", 1)
@@ -50,7 +48,6 @@ async def test_values_without_a_form_are_told(hub: Hub) -> None:
 
 
 async def test_publishing_and_following_over_one_connection(hub: Hub) -> None:
-    """A GET behind a POST begins a stream, which is the last of the connection."""
     client = await http(hub)
     await client.publish("/a", 1)
     await client.send(b"GET /v1/events?prefix=/a HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -72,7 +69,6 @@ async def test_publishing_and_following_over_one_connection(hub: Hub) -> None:
     ],
 )
 async def test_no_stream(start_hub: StartHub, query: str, status: int, text: str) -> None:
-    """Each is refused by what it lacks, in JSON."""
     hub = await start_hub(settings=settings_of(prefixes_per_client=10))
     client = await http(hub)
     answer = await client.ask("GET", f"/v1/events?{query}")
@@ -84,14 +80,12 @@ async def test_no_stream(start_hub: StartHub, query: str, status: int, text: str
 
 
 async def stalled(hub: Hub, query: str) -> RawHttp:
-    """A client that reads nothing from now on."""
     client = await follow(hub, f"prefix=/flood&name=stalled&{query}", receive_bytes=4096)
     hub.shrink_buffers()
     return client
 
 
 async def told(client: RawHttp, total: int) -> list[int | Event]:
-    """Numbers, and what else is told, until so many are accounted for or the stream ends."""
     found: list[int | Event] = []
     counted = 0
     while counted < total:
@@ -107,7 +101,6 @@ async def told(client: RawHttp, total: int) -> list[int | Event]:
 
 
 async def test_the_newest_stay(hub: Hub) -> None:
-    """Drop-oldest: the loss is told where it stands, and what the queue holds follows."""
     client = await stalled(hub, f"overflow=drop-oldest&messages={HELD}")
     handler = hub.handler("stalled")
     total = await flood(await hub.websocket(), handler, 150)
@@ -119,7 +112,6 @@ async def test_the_newest_stay(hub: Hub) -> None:
 
 
 async def test_the_oldest_stay(hub: Hub) -> None:
-    """Drop-newest: the loss is told behind what was queued."""
     client = await stalled(hub, f"overflow=drop-newest&messages={HELD}")
     handler = hub.handler("stalled")
     total = await flood(await hub.websocket(), handler, 150)
@@ -128,7 +120,6 @@ async def test_the_oldest_stay(hub: Hub) -> None:
 
 
 async def test_disconnect(hub: Hub) -> None:
-    """The stream ends, and says why."""
     client = await stalled(hub, f"overflow=disconnect&messages={HELD}")
     handler = hub.handler("stalled")
     await flood(await hub.websocket(), handler, 150)
@@ -139,7 +130,6 @@ async def test_disconnect(hub: Hub) -> None:
 
 
 async def test_who_is_there_and_who_is_not(hub: Hub) -> None:
-    """A comment is said from time to time. Who takes it stays, however silent; who does not is given up."""
     reads, stops = await follow(hub, "prefix=/a&name=reads"), await stalled(hub, "overflow=drop-oldest&messages=10")
     await flood(await hub.websocket(), hub.handler("stalled"), 20)
     for _ in range(4):
@@ -157,7 +147,6 @@ async def test_who_is_there_and_who_is_not(hub: Hub) -> None:
 
 
 async def test_the_hub_stops(hub: Hub) -> None:
-    """The stream says so, behind all that was queued."""
     client = await follow(hub, "prefix=/a")
     await (await http(hub)).publish("/a", 1)
     for connection in list(hub.node.connections):
@@ -168,7 +157,6 @@ async def test_the_hub_stops(hub: Hub) -> None:
 
 
 async def test_a_token_that_ends(hub: Hub) -> None:
-    """The stream ends, with what other clients are told."""
     known = KnownTokens(hub)
     token = known.token("alice", seconds=30)
     client = await follow(hub, "prefix=/a", f"Authorization: Bearer {token}")
@@ -179,7 +167,6 @@ async def test_a_token_that_ends(hub: Hub) -> None:
 
 
 async def test_a_right_that_is_taken(hub: Hub) -> None:
-    """The stream ends as the policy does not cover it any more, and says so."""
     known = KnownTokens(hub)
     client = await follow(hub, "prefix=/a&name=alice", f"Authorization: Bearer {known.token('alice')}")
     policy = read_policy({"users": {"alice": ["writer"]}, "roles": {"writer": {"publish": ["/b"]}}}, "test")
@@ -191,7 +178,6 @@ async def test_a_right_that_is_taken(hub: Hub) -> None:
 
 
 async def test_a_user_with_too_many_connections(hub: Hub) -> None:
-    """He is told so, as at other doors."""
     known = KnownTokens(hub)
     token = f"Authorization: Bearer {known.token('alice')}"
     hub.node.core.quotas.adopt(QuotaLimits(users={"alice": SetLimits({Resource.CONNECTIONS: 1})}))
@@ -201,7 +187,6 @@ async def test_a_user_with_too_many_connections(hub: Hub) -> None:
 
 
 async def test_rights(hub: Hub) -> None:
-    """Who may not subscribe is refused with 403, in the words of other doors."""
     known = KnownTokens(hub)
     client = await http(hub)
     answer = await client.ask("GET", "/v1/events?prefix=/a", f"Authorization: Bearer {known.token('watcher')}")
@@ -209,7 +194,6 @@ async def test_rights(hub: Hub) -> None:
 
 
 async def test_no_room(start_hub: StartHub) -> None:
-    """One connection too many is told so."""
     hub = await start_hub(settings=settings_of(connections=1))
     await follow(hub, "prefix=/a")
     client = await http(hub)
@@ -218,7 +202,6 @@ async def test_no_room(start_hub: StartHub) -> None:
 
 
 async def test_a_unix_socket(start_hub: StartHub, tmp_path: object) -> None:
-    """As over TCP."""
     hub = await start_hub(f"unix://{tmp_path}/hub.sock", settings=Settings())
     client = await follow(hub, "prefix=/a")
     await (await hub.client()).publish("/a", 1)

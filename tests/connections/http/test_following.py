@@ -6,7 +6,6 @@ from peers.connections.http.stream import LEAST_PAUSE_S, MOST_PAUSE_S, Following
 
 
 def test_from_a_place_in_the_past() -> None:
-    """Piece by piece up to the end, and then at each ring."""
     stream = Following(3, 10)
     assert stream.is_due
     stream.asked()
@@ -21,7 +20,6 @@ def test_from_a_place_in_the_past() -> None:
 
 
 def test_a_ring_while_it_reads() -> None:
-    """It is read behind that piece."""
     stream = Following(0, 5)
     stream.asked()
     assert stream.ring(9)
@@ -31,7 +29,6 @@ def test_a_ring_while_it_reads() -> None:
 
 
 def test_a_piece_that_failed() -> None:
-    """It is asked for again, from the same place."""
     stream = Following(2, 5)
     stream.asked()
     stream.failed()
@@ -39,7 +36,6 @@ def test_a_piece_that_failed() -> None:
 
 
 def test_a_piece_that_reaches_farther() -> None:
-    """What was told already is not told again: a ring for it changes nothing."""
     stream = Following(0, 5)
     stream.asked()
     stream.reached(8)
@@ -48,13 +44,11 @@ def test_a_piece_that_reaches_farther() -> None:
 
 
 def test_a_journal_that_has_lost_what_it_promised() -> None:
-    """Offsets go on where they were given before: nobody knows what a stream would miss."""
     stream = Following(0, 5)
     assert not stream.ring(4)
 
 
 def test_where_nobody_knows_the_end() -> None:
-    """What may be there is asked for; what the answer tells of the end counts, and nothing that is nearer."""
     stream = Following(3, 3)
     assert not stream.is_due
     stream.extend(4)
@@ -70,7 +64,6 @@ def test_where_nobody_knows_the_end() -> None:
 
 
 def test_looks_become_rare_until_something_rings() -> None:
-    """Each pause is twice the one before, up to a limit; a ring begins anew."""
     looks = Looks()
     pauses = []
     for _ in range(20):
@@ -85,7 +78,6 @@ def test_looks_become_rare_until_something_rings() -> None:
 
 
 def test_many_rings_are_one_look() -> None:
-    """Until it was taken; what was planned before is void."""
     looks = Looks()
     before, _ = looks.plan()
     look = looks.ring()

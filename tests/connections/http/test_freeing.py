@@ -11,7 +11,6 @@ from tests.hubs.raw_websocket import request
 
 
 async def come_and_go(hub: Hub) -> None:
-    """Clients publish, follow, are refused, and leave in the middle of what they do."""
     done, busy, refused = await http(hub), await http(hub), await http(hub)
     await done.publish("/a?confirm=1", 1)
     await busy.send(request("/v1/publish/a", "POST", NDJSON, "Transfer-Encoding: chunked"), b"2\r\n1\n\r\n")
@@ -27,7 +26,6 @@ async def come_and_go(hub: Hub) -> None:
 
 
 async def test_clients(start_recording: StartRecording) -> None:
-    """No connection, conversation or handler waits for the garbage collector."""
     hub = await start_recording()
     await come_and_go(hub)
     with left_for_the_collector() as left:

@@ -19,7 +19,6 @@ from tests.hubs.settings import settings_of
 
 
 async def test_json_becomes_a_message(hub: Hub) -> None:
-    """As what a WebSocket client publishes; one connection serves many requests."""
     reader, client = await hub.websocket("/t"), await http(hub)
     for value in (None, 1.5, "\u00e9", {"a": [1, {}]}):
         answer = await client.publish("/t/a", value)
@@ -30,7 +29,6 @@ async def test_json_becomes_a_message(hub: Hub) -> None:
 
 
 async def test_msgpack_is_passed_on(hub: Hub) -> None:
-    """Also what JSON has no words for."""
     reader, client = await hub.websocket("/t", subprotocol="hub.v1.msgpack"), await http(hub)
     kind = "Content-Type: application/msgpack"
     body = msgspec.msgpack.encode({"a": b"\x00\xff"})
@@ -39,7 +37,6 @@ async def test_msgpack_is_passed_on(hub: Hub) -> None:
 
 
 async def test_a_topic_without_a_slash_and_labels(hub: Hub) -> None:
-    """The query says what a path cannot."""
     reader, client = await hub.websocket("t"), await http(hub)
     assert (await client.publish("?topic=t/x&label=l", 1)).status == 200
     message = await reader.message()
@@ -47,7 +44,6 @@ async def test_a_topic_without_a_slash_and_labels(hub: Hub) -> None:
 
 
 async def test_lines_are_published_as_they_come(hub: Hub) -> None:
-    """A body in chunks need not end: what is complete of it is on its way."""
     reader, client = await hub.websocket("/t"), await http(hub)
     await client.send(request("/v1/publish/t", "POST", NDJSON, "Transfer-Encoding: chunked"))
     for number in range(3):
@@ -60,7 +56,6 @@ async def test_lines_are_published_as_they_come(hub: Hub) -> None:
 
 
 async def test_a_line_that_is_wrong(hub: Hub) -> None:
-    """The answer names it, and how many were published before; nothing behind it is."""
     reader, client = await hub.websocket("/t"), await http(hub)
     answer = await client.publish_lines("/t", b'1\n2\n{"a":\n4\n')
     assert (answer.status, answer.headers["Connection"]) == (400, "close")
@@ -73,7 +68,6 @@ async def test_a_line_that_is_wrong(hub: Hub) -> None:
 
 
 async def test_offsets(start_recording: StartRecording) -> None:
-    """With `confirm` the answer comes when all is recorded, and says where."""
     hub = await start_recording()
     client, other = await http(hub), await http(hub)
     assert (await client.publish("/t?confirm=1", 1)).value == {"messages": 1, "offsets": [[0, 1]]}
@@ -84,7 +78,6 @@ async def test_offsets(start_recording: StartRecording) -> None:
 
 
 async def test_offsets_where_nothing_is_recorded(hub: Hub, start_recording: StartRecording) -> None:
-    """It is an error that says why, and the message was published."""
     recording = await start_recording("/r")
     for where, text in ((hub, "no journal"), (recording, "not recorded here")):
         reader, client = await where.websocket("/t"), await http(where)
@@ -118,7 +111,6 @@ async def test_offsets_where_nothing_is_recorded(hub: Hub, start_recording: Star
 async def test_what_is_refused(  # noqa: PLR0917 -- a request
     hub: Hub, method: str, path: str, lines: tuple[str, ...], body: bytes | None, status: int
 ) -> None:
-    """One JSON object that says why; nobody hears anything."""
     reader, client = await hub.websocket("/t"), await http(hub)
     answer = await client.ask(method, path, *lines, body=body)
     assert answer.status == status
@@ -128,7 +120,6 @@ async def test_what_is_refused(  # noqa: PLR0917 -- a request
 
 
 async def test_a_body_that_is_too_large(start_hub: StartHub) -> None:
-    """It is refused by what it says, or as soon as it is."""
     hub = await start_hub(settings=Settings(http=HttpSettings(body_bytes=100)))
     client = await http(hub)
     await client.send(request("/v1/publish/t", "POST", JSON, "Content-Length: 101"))
@@ -140,7 +131,6 @@ async def test_a_body_that_is_too_large(start_hub: StartHub) -> None:
 
 
 async def test_a_value_that_is_too_large(start_hub: StartHub) -> None:
-    """A line is at most as large as any other message."""
     hub = await start_hub(settings=settings_of(frame_bytes=2000))
     client = await http(hub)
     answer = await client.publish_lines("/t", b"1\n" + b'"' + b"x" * 3000 + b'"\n')
@@ -148,7 +138,6 @@ async def test_a_value_that_is_too_large(start_hub: StartHub) -> None:
 
 
 async def test_what_stands_behind_a_websocket_request(hub: Hub) -> None:
-    """A body where none belongs is refused, and never read as a request."""
     reader, client = await hub.websocket("/t"), await http(hub)
     post = request("/v1/publish/t", "POST", JSON, "Content-Length: 1") + b"1"
     await client.send(upgrade("hub.v1.json", f"Content-Length: {len(post)}"), post)
@@ -160,7 +149,6 @@ async def test_what_stands_behind_a_websocket_request(hub: Hub) -> None:
 
 
 async def test_tokens(hub: Hub) -> None:
-    """A token that is not known is refused as at other doors; one that is, is its user; a connection is one user's."""
     known = KnownTokens(hub)
     alice = f"Authorization: Bearer {known.token('alice')}"
     bob = f"Authorization: Bearer {known.token('bob')}"
@@ -175,7 +163,6 @@ async def test_tokens(hub: Hub) -> None:
 
 
 async def test_rights(hub: Hub) -> None:
-    """Who may not publish is told what is said everywhere."""
     known = KnownTokens(hub)
     client = await http(hub)
     answer = await client.publish("/t", 1, f"Authorization: Bearer {known.token('watcher')}")
@@ -184,13 +171,11 @@ async def test_rights(hub: Hub) -> None:
 
 
 async def test_strangers(hub: Hub) -> None:
-    """Who shows nothing has the role of strangers, if there is one."""
     KnownTokens(hub, anonymous="sensor")
     assert (await (await http(hub)).publish("/t", 1)).status == 200
 
 
 async def test_foreign_pages(start_hub: StartHub) -> None:
-    """Only those that are listed; the answer tells a browser so. A preflight asks for nobody's token."""
     hub = await start_hub(settings=settings_of(origins=("https://good.example",)), loopback=False)
     good = "Origin: https://good.example"
     answer = await (await http(hub)).publish("/t", 1, good)
@@ -206,7 +191,6 @@ async def test_foreign_pages(start_hub: StartHub) -> None:
 
 
 async def test_pages_of_this_hub(hub: Hub) -> None:
-    """Their connection ends with the answer: the browser would ask for files of the page over it, and get none."""
     client = await http(hub)
     answer = await client.publish("/t", 1, "Origin: http://127.0.0.1:7401")  # the host that requests name here
     assert (answer.status, answer.headers["Connection"]) == (200, "close")
@@ -217,8 +201,6 @@ async def test_pages_of_this_hub(hub: Hub) -> None:
 
 
 async def test_a_name_that_was_made_to_point_here(hub: Hub) -> None:
-    """It is not answered to, unless a token is recognised; a hub without users recognises none."""
-
     async def status(first: str, *lines: str) -> int:
         client = await http(hub)
         head = "\r\n".join((f"{first} HTTP/1.1", "Host: evil.example", JSON, "Content-Length: 1", *lines, "", ""))
@@ -239,7 +221,6 @@ async def test_a_name_that_was_made_to_point_here(hub: Hub) -> None:
 
 
 async def test_it_is_shown_and_closed_as_others_are(hub: Hub) -> None:
-    """It is a client with a name; while it asks nothing, its end is the end of the stream."""
     client = await http(hub)
     await client.publish("/t", 1, "User-Agent: curl/8")
     handler = hub.handler("curl/8")
@@ -249,7 +230,6 @@ async def test_it_is_shown_and_closed_as_others_are(hub: Hub) -> None:
 
 
 async def test_closed_within_a_body(hub: Hub) -> None:
-    """The answer says how much was published."""
     client = await http(hub)
     await client.send(
         request("/v1/publish/t", "POST", NDJSON, "Transfer-Encoding: chunked", "User-Agent: x"), b"2\r\n1\n\r\n"
@@ -262,7 +242,6 @@ async def test_closed_within_a_body(hub: Hub) -> None:
 
 
 async def test_the_hub_stops(hub: Hub) -> None:
-    """Who is being read is answered 503; who asks nothing is closed."""
     idle, busy = await http(hub), await http(hub)
     await idle.publish("/t", 1)
     await busy.send(request("/v1/publish/t", "POST", NDJSON, "Transfer-Encoding: chunked", "User-Agent: x"))
@@ -275,7 +254,6 @@ async def test_the_hub_stops(hub: Hub) -> None:
 
 @pytest.mark.parametrize("start", [b"POST /v1/publ", request("/v1/publish/t", "POST", JSON, "Content-Length: 9")])
 async def test_who_does_not_go_on(hub: Hub, start: bytes) -> None:
-    """A request that is not finished is ended: the second one of a connection like the first, and a body."""
     client = await http(hub)
     await client.publish("/t", 1)
     await client.send(start)
@@ -287,7 +265,6 @@ async def test_who_does_not_go_on(hub: Hub, start: bytes) -> None:
 
 
 async def test_the_page_is_on_a_connection_of_its_own(hub: Hub) -> None:
-    """What is not served here is refused behind a publication, and not mistaken."""
     client = await http(hub)
     await client.publish("/t", 1)
     assert (await client.ask("GET", "/metrics")).status == 404
@@ -295,7 +272,6 @@ async def test_the_page_is_on_a_connection_of_its_own(hub: Hub) -> None:
 
 
 async def test_a_unix_socket(start_hub: StartHub, tmp_path: object) -> None:
-    """HTTP is spoken on it beside the hub's own protocol, under any host."""
     hub = await start_hub(f"unix://{tmp_path}/hub.sock")
     reader = await hub.client("/t")
     client: RawHttp = await http(hub)

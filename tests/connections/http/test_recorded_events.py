@@ -26,13 +26,11 @@ AHEAD = 200
 
 
 async def record(hub: Hub, topic: str, *values: object) -> None:
-    """Publish, and wait until it is on the disk."""
     lines = b"".join(msgspec.json.encode(value) + b"\n" for value in values)
     assert (await (await http(hub)).publish_lines(f"{topic}?confirm=1", lines)).status == 200
 
 
 async def numbered(client: RawHttp, count: int) -> list[tuple[int | None, object]]:
-    """Read so many messages: id and value of each."""
     found = []
     for _ in range(count):
         event = await client.event()
@@ -43,7 +41,6 @@ async def numbered(client: RawHttp, count: int) -> list[tuple[int | None, object
 
 
 async def test_live_events_have_ids(start_recording: StartRecording) -> None:
-    """Without `from` a stream begins with what comes; the id is the offset of the record."""
     hub = await start_recording()
     await record(hub, "/a", "before")
     client = await follow(hub, "prefix=/a")
@@ -55,7 +52,6 @@ async def test_live_events_have_ids(start_recording: StartRecording) -> None:
 
 
 async def test_a_stream_begins_where_it_is_asked_to(start_recording: StartRecording) -> None:
-    """At an offset, at a time, and then goes on live."""
     hub = await start_recording()
     await record(hub, "/a", *range(10))
     for query in ("from=7", "from=2001-01-01", "from=0"):
@@ -67,7 +63,6 @@ async def test_a_stream_begins_where_it_is_asked_to(start_recording: StartRecord
 
 
 async def test_whoever_comes_back_misses_nothing(start_recording: StartRecording) -> None:
-    """However often a client is cut off while others publish: it gets each record once, in order."""
     hub = await start_recording()
     publisher = await hub.websocket()
     found: list[int] = []
@@ -92,7 +87,6 @@ async def test_whoever_comes_back_misses_nothing(start_recording: StartRecording
 async def test_whoever_has_read_what_a_power_loss_took_gets_all_that_comes_since(
     start_recording: StartRecording, tmp_path: Path
 ) -> None:
-    """Although it has other records of the same offsets; it is told. Who has read less than was lost is not."""
     hub = await start_recording()
     journal = tmp_path / "journal.db"
     await record(hub, "/a", 0, 1)
@@ -119,7 +113,6 @@ async def test_whoever_has_read_what_a_power_loss_took_gets_all_that_comes_since
 
 @pytest.mark.parametrize("overflow", list(Overflow))
 async def test_a_slow_reader_loses_nothing(start_recording: StartRecording, overflow: Overflow) -> None:
-    """What it has not read waits in the journal, and takes no memory of the hub, whatever the queues of others are."""
     settings = Settings(queue=QueueLimits(messages=1, overflow=overflow))
     hub = await start_recording(settings=settings)
     client = await follow(hub, "prefix=/flood&name=slow", receive_bytes=4096)
@@ -135,7 +128,6 @@ async def test_a_slow_reader_loses_nothing(start_recording: StartRecording, over
 
 
 async def test_a_slow_reader_that_retention_overtakes(start_recording: StartRecording) -> None:
-    """It is told which offsets are gone, where they would have stood, and goes on with what is kept."""
     hub = await start_recording(keep_bytes=64 * 1024, compression="none")
     client = await follow(hub, "prefix=/a&name=slow", receive_bytes=4096)
     hub.shrink_buffers()
@@ -158,7 +150,6 @@ async def test_a_slow_reader_that_retention_overtakes(start_recording: StartReco
 
 
 async def test_a_queue_makes_it_live(start_recording: StartRecording) -> None:
-    """Who wishes for a queue has one, with its policy, and no ids."""
     hub = await start_recording()
     client = await follow(hub, "prefix=/flood&overflow=drop-oldest&messages=10&name=live", receive_bytes=4096)
     hub.shrink_buffers()
@@ -168,7 +159,6 @@ async def test_a_queue_makes_it_live(start_recording: StartRecording) -> None:
 
 
 async def test_what_is_not_recorded(start_recording: StartRecording) -> None:
-    """Live, without ids; and refused where somebody wants to begin in the journal."""
     hub = await start_recording("/a")
     client = await follow(hub, "prefix=/a&prefix=/b")
     await (await http(hub)).publish("/a", 1)
@@ -179,7 +169,6 @@ async def test_what_is_not_recorded(start_recording: StartRecording) -> None:
 
 
 async def test_another_journal(start_recording: StartRecording) -> None:
-    """An offset that is not there yet is that of another journal: 410."""
     hub = await start_recording()
     client = await http(hub)
     answer = await client.ask("GET", "/v1/events?prefix=/a&name=late", "Last-Event-ID: 5")
@@ -189,7 +178,6 @@ async def test_another_journal(start_recording: StartRecording) -> None:
 
 
 async def test_rights(start_recording: StartRecording) -> None:
-    """Who may not read the journal hears what is live, and is refused what was."""
     hub = await start_recording()
     known = KnownTokens(hub)
     token = f"Authorization: Bearer {known.token('alice')}"  # may subscribe to everything
@@ -201,7 +189,6 @@ async def test_rights(start_recording: StartRecording) -> None:
 
 
 async def test_records_without_a_form(start_recording: StartRecording) -> None:
-    """They are told in their place."""
     hub = await start_recording()
     publisher = await hub.client(endpoint=await hub.listen())
     await publisher.publish("/a", 1)
@@ -214,7 +201,6 @@ async def test_records_without_a_form(start_recording: StartRecording) -> None:
 
 
 async def test_what_was_deleted_is_told(start_recording: StartRecording, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The stream says which offsets are gone, and goes on with what is there."""
     hub = await start_recording()
     await record(hub, "/a", *range(5))
     assert hub.journal is not None
@@ -238,7 +224,6 @@ async def test_what_was_deleted_is_told(start_recording: StartRecording, monkeyp
 async def test_a_reader_that_is_busy_is_asked_again(
     start_recording: StartRecording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The stream waits, and misses nothing."""
     monkeypatch.setattr("peers.connections.http.stream.AGAIN_S", 0.01)
     hub = await start_recording()
     await record(hub, "/a", 0)
@@ -260,7 +245,6 @@ async def test_a_reader_that_is_busy_is_asked_again(
 
 
 async def test_one_piece_for_all_who_want_it(start_recording: StartRecording, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Streams that are equally far are given the same piece, which is read once."""
     hub = await start_recording()
     clients = [await follow(hub, "prefix=/a") for _ in range(20)]
     assert hub.journal is not None
@@ -274,7 +258,6 @@ async def test_one_piece_for_all_who_want_it(start_recording: StartRecording, mo
 
 
 async def test_a_journal_that_fails(start_recording: StartRecording) -> None:
-    """The streams end, since nobody knows what they would miss; later ones are told to come back."""
     hub = await start_recording()
     client = await follow(hub, "prefix=/a")
     assert hub.journal is not None
@@ -289,7 +272,6 @@ async def test_a_journal_that_fails(start_recording: StartRecording) -> None:
 
 
 async def test_streams_are_freed(start_recording: StartRecording) -> None:
-    """Whatever a client was waiting for when it went: nothing of it stays."""
     hub = await start_recording()
     await record(hub, "/a", *range(100))
     for query in ("prefix=/a&from=0", "prefix=/a", "prefix=/a&overflow=disconnect"):

@@ -68,24 +68,20 @@ class Guarded:
 
     @property
     def seen(self) -> list[str]:
-        """The topics of what has come, in its order, without what the hub says of itself."""
         self.core.flush()
         topics = [frame.topic.decode() for frame in self._watcher.frames for _ in range(frame.messages)]
         return [topic for topic in topics if not topic.startswith(RESERVED)]
 
     @property
     def refused(self) -> int:
-        """How many messages and requests were refused because their user may not do that."""
         return self.hub.node.audit.refused_total
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until something is so."""
         await eventually(condition)
 
 
 @pytest.fixture
 async def guarded(start_hub: StartHub, tmp_path: Path) -> Guarded:
-    """One such hub."""
     hub = await start_hub("ws://127.0.0.1:0", settings=shared_settings())
     await hub.listen()
     await hub.listen(f"unix://{tmp_path}/hub.sock")

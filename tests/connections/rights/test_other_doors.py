@@ -42,7 +42,6 @@ FIRST = tuple(sorted({topic[0] for topic in RECORDED}))
 
 @pytest.mark.parametrize("door", ["tcp", "unix", "web"])
 async def test_requests(guarded: Guarded, door: str) -> None:
-    """What is granted is asked, also where nobody answers; what is not is no way to find out who serves it."""
     endpoint = {"tcp": guarded.tcp, "unix": guarded.unix, "web": guarded.web}[door]
     asked: list[str] = []
 
@@ -67,7 +66,6 @@ async def test_requests(guarded: Guarded, door: str) -> None:
 
 
 async def test_requests_in_one_read(guarded: Guarded) -> None:
-    """Each has its own answer."""
     client = await guarded.hub.client(endpoint=guarded.tcp, name="alice")
     topics = [*ALLOWED, *DENIED]
     await client.send(b"".join(asking(topic, number, 1) for number, topic in enumerate(topics)))
@@ -78,7 +76,6 @@ async def test_requests_in_one_read(guarded: Guarded) -> None:
 
 
 async def test_requests_of_a_page(guarded: Guarded) -> None:
-    """Are answered by an error with the request's number."""
     async with dial(guarded.hub, "hub.v1.json") as socket:
         await hear(socket)
         await say(socket, type="hello", name="alice")
@@ -90,7 +87,6 @@ async def test_requests_of_a_page(guarded: Guarded) -> None:
 
 
 async def test_serving(guarded: Guarded) -> None:
-    """No prefix that is wider than the grant is served, nor one that only looks like it."""
     client = await guarded.hub.client(endpoint=guarded.tcp, name="alice")
     prefixes = ["", "/", "/zeek", "/zeek/", "/zeek/secret", "/status/", "/status/alice", "/status/bob/", *REFUSED]
     for number, prefix in enumerate(prefixes, 1):
@@ -103,7 +99,6 @@ async def test_serving(guarded: Guarded) -> None:
 
 
 async def test_a_peer_hub_asks_and_serves(guarded: Guarded) -> None:
-    """Requests are among what it brings, and services among what it takes."""
     link = await guarded.hub.client(endpoint=guarded.tcp, role="hub", id=b"east" * 4, name="alice")
     await link.send(b"".join(asking(topic, number, 1) for number, topic in enumerate(DENIED)))
     statuses = []
@@ -125,7 +120,6 @@ async def test_a_peer_hub_asks_and_serves(guarded: Guarded) -> None:
 
 @pytest.fixture
 async def recording(guarded: Guarded, tmp_path: Path) -> AsyncIterator[Guarded]:
-    """A hub with a journal of everything, in which there is a message under every topic."""
     settings = JournalSettings(path=str(tmp_path / "journal"), commit_s=0.001, topics=FIRST)
     journal = guarded.hub.node.journal = Journal(guarded.core, settings, Limits())
     async with connect(guarded.tcp.location, name="free") as client:
@@ -137,7 +131,6 @@ async def recording(guarded: Guarded, tmp_path: Path) -> AsyncIterator[Guarded]:
 
 @pytest.mark.parametrize("door", ["tcp", "unix", "web"])
 async def test_history(recording: Guarded, door: str) -> None:
-    """Who narrows reads exactly what is granted, by whatever prefixes; who does not is refused."""
     endpoint = {"tcp": recording.tcp, "unix": recording.unix, "web": recording.web}[door]
     async with connect(endpoint.location, name="alice", narrow=True) as client:
         for prefix in ("", "/", "/zeek", "/z"):
@@ -158,7 +151,6 @@ async def test_history(recording: Guarded, door: str) -> None:
 
 
 async def test_history_in_json(recording: Guarded) -> None:
-    """The form in which a page reads it has the same bounds."""
     async with dial(recording.hub, "hub.v1.json") as socket:
         await hear(socket)
         await say(socket, type="hello", name="alice", narrow=True)
@@ -169,7 +161,6 @@ async def test_history_in_json(recording: Guarded) -> None:
 
 
 async def test_staging(recording: Guarded) -> None:
-    """A batch with one message that is not granted is not staged; nothing of it is seen."""
     seen = len(recording.seen)
     async with connect(recording.tcp.location, name="alice") as client:
         for topic in set(REFUSED).intersection(RECORDED):
@@ -183,7 +174,6 @@ async def test_staging(recording: Guarded) -> None:
 
 
 async def test_confirmed_publishing(recording: Guarded) -> None:
-    """Is refused by name, and recorded where it is granted."""
     async with connect(recording.tcp.location, name="alice") as client:
         for topic in REFUSED:
             with pytest.raises(RejectedError, match="not granted to user 'alice'"):
@@ -195,7 +185,6 @@ async def test_confirmed_publishing(recording: Guarded) -> None:
 
 
 async def test_a_peer_hub(start_hub: StartHub) -> None:
-    """What its clients publish comes over the link as far as it may bring it; the peer is told of the rest."""
     west, east = await start_hub(name="west"), await start_hub(name="alice")
     recognise(west)
     watcher = Watcher(west, "")
@@ -214,7 +203,6 @@ async def test_a_peer_hub(start_hub: StartHub) -> None:
 
 
 async def test_what_a_peer_hub_takes(start_hub: StartHub) -> None:
-    """It hears of what clients publish here as far as it may take it, though its clients want everything."""
     west, east = await start_hub(name="west"), await start_hub(name="alice")
     recognise(west)
     reader = await east.client("")
@@ -233,7 +221,6 @@ async def test_what_a_peer_hub_takes(start_hub: StartHub) -> None:
 
 @pytest.fixture
 async def zeek() -> AsyncIterator[Zeek]:
-    """A Zeek that listens for bridges."""
     zeek = Zeek()
     await zeek.start()
     yield zeek
@@ -241,7 +228,6 @@ async def zeek() -> AsyncIterator[Zeek]:
 
 
 async def test_a_zeek_over_its_websocket(hub: Hub, zeek: Zeek) -> None:
-    """What it sends is taken as far as it may bring it, and the rest is counted and logged."""
     recognise(hub)
     watcher = Watcher(hub, "")
     async with Bridged(hub, zeek.endpoint):
@@ -257,7 +243,6 @@ async def test_a_zeek_over_its_websocket(hub: Hub, zeek: Zeek) -> None:
 
 @pytest.fixture
 async def zeek_hub(uncaught: None) -> AsyncIterator[ZeekHub]:  # noqa: ARG001 -- looks afterwards
-    """A hub that peers with Zeeks."""
     async with kept_hubs() as hubs:
         hub = ZeekHub(Settings(), "hub", HIGH)
         hubs.append(hub)
@@ -267,7 +252,6 @@ async def zeek_hub(uncaught: None) -> AsyncIterator[ZeekHub]:  # noqa: ARG001 --
 
 
 async def test_a_zeek_over_broker(zeek_hub: ZeekHub) -> None:
-    """The same both ways: it subscribes to everything, and gets what it may take."""
     hub = zeek_hub
     recognise(hub)
     watcher = Watcher(hub, "")

@@ -27,12 +27,10 @@ Door = Callable[[Guarded, str], Awaitable[None]]
 
 
 async def raw(guarded: Guarded, user: str) -> RawClient:
-    """A client that sends frames."""
     return await guarded.hub.client(endpoint=guarded.tcp, name=user)
 
 
 async def read_by_read(guarded: Guarded, user: str) -> None:
-    """A frame a read."""
     client = await raw(guarded, user)
     for topic in BRINGABLE:
         await client.publish(topic, topic)
@@ -40,7 +38,6 @@ async def read_by_read(guarded: Guarded, user: str) -> None:
 
 
 async def at_once(guarded: Guarded, user: str) -> None:
-    """All frames in one read; notices say how many were refused."""
     client = await raw(guarded, user)
     await client.send(b"".join(publication(topic, topic) for topic in BRINGABLE))
     told = [decode_notice(frame.body) for frame in await client.ping() if frame.kind == Kind.NOTICE]
@@ -49,7 +46,6 @@ async def at_once(guarded: Guarded, user: str) -> None:
 
 
 async def labelled(guarded: Guarded, user: str) -> None:
-    """With labels, in one read."""
     client = await raw(guarded, user)
     keys = [Envelope(topic, ("zeek",)).encode() for topic in BRINGABLE]
     await client.send(b"".join(Batch.under(key, [1], FLAG_TAGGED).frames for key in keys))
@@ -57,7 +53,6 @@ async def labelled(guarded: Guarded, user: str) -> None:
 
 
 async def over_a_unix_socket(guarded: Guarded, user: str) -> None:
-    """By a program, in shared memory."""
     async with connect(guarded.unix.location, name=user) as client:
         for topic in BRINGABLE:
             await client.publish(topic, topic.encode().ljust(200_000))
@@ -65,7 +60,6 @@ async def over_a_unix_socket(guarded: Guarded, user: str) -> None:
 
 
 async def by_a_program(guarded: Guarded, user: str) -> None:
-    """By a program, which is told."""
     told: list[RejectedError] = []
     async with connect(guarded.tcp.location, name=user, on_rejected=told.append) as client:
         for topic in BRINGABLE:
@@ -75,15 +69,12 @@ async def by_a_program(guarded: Guarded, user: str) -> None:
 
 
 async def by_a_program_over_websocket(guarded: Guarded, user: str) -> None:
-    """The same over a WebSocket."""
     async with connect(guarded.web.location, name=user) as client:
         for topic in BRINGABLE:
             client.publish_nowait(topic, topic)
 
 
 async def by_a_blocking_client(guarded: Guarded, user: str) -> None:
-    """By a program with threads."""
-
     def publish() -> None:
         with connect_blocking(guarded.tcp.location, name=user) as client:
             for topic in BRINGABLE:
@@ -93,12 +84,10 @@ async def by_a_blocking_client(guarded: Guarded, user: str) -> None:
 
 
 async def by_a_page(guarded: Guarded, user: str) -> None:
-    """In JSON, each answered."""
     await _over_websocket(guarded, user, "hub.v1.json")
 
 
 async def in_msgpack(guarded: Guarded, user: str) -> None:
-    """In msgpack, each answered."""
     await _over_websocket(guarded, user, "hub.v1.msgpack")
 
 
@@ -119,7 +108,6 @@ async def _over_websocket(guarded: Guarded, user: str, subprotocol: str) -> None
 
 
 async def by_a_program_for_zeek(guarded: Guarded, user: str) -> None:
-    """Over Zeek's JSON API, each refusal answered."""
     client = await ZeekClient.connect(guarded.hub, f"X-Application-Name: {user}")
     await client.say(b"[]")
     await client.reply()
@@ -150,13 +138,11 @@ class TestEachDoor:
     """What is granted goes through, and nothing else."""
 
     async def test_tricks(self, guarded: Guarded, door: Door) -> None:
-        """Exactly what is granted arrives, in its order; all else is counted."""
         await door(guarded, "alice")
         await guarded.until(lambda: guarded.refused == REFUSED)
         assert guarded.seen == ALLOWED
 
     async def test_nothing(self, guarded: Guarded, door: Door) -> None:
-        """Who is granted nothing brings nothing."""
         await door(guarded, "bob")
         await guarded.until(lambda: guarded.refused == len(BRINGABLE))
         assert guarded.seen == []

@@ -31,7 +31,6 @@ Door = Callable[[Guarded], Awaitable[list[str]]]
 
 
 async def publish_all(guarded: Guarded, value: object = None) -> None:
-    """Somebody without bounds publishes under every topic."""
     client = await guarded.hub.client(endpoint=guarded.tcp, name="free")
     frames = [publication(topic, topic if value is None else value) for topic in (*BRINGABLE, LAST)]
     await client.send(b"".join(frames))
@@ -39,7 +38,6 @@ async def publish_all(guarded: Guarded, value: object = None) -> None:
 
 
 async def topics_to_last(client: RawClient) -> list[str]:
-    """Read messages to the last one."""
     topics: list[str] = []
     while LAST not in topics:
         frame = await client.frame()
@@ -49,14 +47,12 @@ async def topics_to_last(client: RawClient) -> list[str]:
 
 
 async def by_frames(guarded: Guarded) -> list[str]:
-    """A client that reads frames."""
     client = await guarded.hub.client("", endpoint=guarded.tcp, name="alice", narrow=True)
     await publish_all(guarded)
     return await topics_to_last(client)
 
 
 async def by_a_rule(guarded: Guarded) -> list[str]:
-    """A client with a rule that has no prefix, so that it matches everywhere."""
     client = await guarded.hub.client(endpoint=guarded.tcp, name="alice", narrow=True)
     await client.send(encode_rules(Kind.RULE, [Rule(("red",))], 5))
     await client.ping()
@@ -67,21 +63,18 @@ async def by_a_rule(guarded: Guarded) -> list[str]:
 
 
 async def over_a_unix_socket(guarded: Guarded) -> list[str]:
-    """A program that shares memory."""
     async with connect(guarded.unix.location, name="alice", narrow=True) as client, client.subscribe("") as messages:
         await publish_all(guarded, bytes(200_000))
         return [topic async for topic in _topics(messages)]
 
 
 async def by_a_program(guarded: Guarded) -> list[str]:
-    """A program."""
     async with connect(guarded.tcp.location, name="alice", narrow=True) as client, client.subscribe("") as messages:
         await publish_all(guarded)
         return [topic async for topic in _topics(messages)]
 
 
 async def by_a_program_over_websocket(guarded: Guarded) -> list[str]:
-    """A program, over a WebSocket."""
     async with connect(guarded.web.location, name="alice", narrow=True) as client, client.subscribe("") as messages:
         await publish_all(guarded)
         return [topic async for topic in _topics(messages)]
@@ -95,8 +88,6 @@ async def _topics(messages: MessageStream) -> AsyncIterator[str]:
 
 
 async def by_a_blocking_client(guarded: Guarded) -> list[str]:
-    """A program with threads."""
-
     def read() -> list[str]:
         topics: list[str] = []
         with (
@@ -118,7 +109,6 @@ async def by_a_blocking_client(guarded: Guarded) -> list[str]:
 
 
 async def by_a_page(guarded: Guarded) -> list[str]:
-    """A client that reads JSON."""
     async with dial(guarded.hub, "hub.v1.json") as socket:
         await hear(socket)
         await say(socket, type="hello", name="alice", narrow=True)
@@ -133,7 +123,6 @@ async def by_a_page(guarded: Guarded) -> list[str]:
 
 
 async def by_a_program_for_zeek(guarded: Guarded) -> list[str]:
-    """A client of Zeek's JSON API."""
     client = await ZeekClient.subscribed(guarded.hub, "", lines=("X-Application-Name: narrow-alice",))
     await publish_all(guarded)
     topics: list[str] = []
@@ -143,7 +132,6 @@ async def by_a_program_for_zeek(guarded: Guarded) -> list[str]:
 
 
 async def by_a_link(guarded: Guarded) -> list[str]:
-    """A peer hub."""
     hello = {"role": "hub", "id": b"east" * 4, "name": "alice"}
     link = await guarded.hub.client(endpoint=guarded.tcp, **hello)
     await link.send(encode_subscription(Kind.SUBSCRIBE, [""], 0))
@@ -172,7 +160,6 @@ async def by_a_link(guarded: Guarded) -> list[str]:
     ],
 )
 async def test_who_narrows_sees_what_is_granted(guarded: Guarded, door: Door) -> None:
-    """Of all that there is exactly that, and nothing that the hub says of itself."""
     assert await door(guarded) == [*ALLOWED, LAST]
 
 
@@ -182,7 +169,6 @@ TEXT = (
 
 
 async def test_who_does_not_narrow_is_refused(guarded: Guarded) -> None:
-    """With the same text at every door; a connection that is for more than one subscription goes on."""
     client = await guarded.hub.client(endpoint=guarded.tcp, name="alice")
     await client.send(encode_subscription(Kind.SUBSCRIBE, ["/zeek/dns", ""], 7))
     assert await client.notice() == Notice("error", request=7, code=CloseCode.NOT_ALLOWED, text=TEXT)
@@ -206,7 +192,6 @@ async def test_who_does_not_narrow_is_refused(guarded: Guarded) -> None:
 
 
 async def test_a_program_for_zeek_is_refused(guarded: Guarded) -> None:
-    """Its connection ends, as for everything else that is wrong with its first message."""
     client = await ZeekClient.connect(guarded.hub, "X-Application-Name: alice")
     await client.say(json.dumps(["/zeek/dns", ""]).encode())
     answer = await client.reply()
@@ -217,7 +202,6 @@ async def test_a_program_for_zeek_is_refused(guarded: Guarded) -> None:
 
 
 async def test_what_is_taken_away_is_told(guarded: Guarded) -> None:
-    """At every door, while the connection goes on; a program is told as of other refusals."""
     text = "no longer granted to user 'alice', and taken away: subscribe '/zeek/dns'"
     told: list[RejectedError] = []
     raw = await guarded.hub.client("/zeek/dns", endpoint=guarded.tcp, name="alice")

@@ -17,7 +17,6 @@ LARGE = bytes(200_000)
 
 @pytest.fixture
 def given(monkeypatch: pytest.MonkeyPatch) -> list[type[Shared]]:
-    """What clients were handed, by its kind."""
     handed: list[type[Shared]] = []
     give = Sharing.give
 
@@ -30,7 +29,6 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[type[Shared]]:
 
 
 async def fill_block(guarded: Guarded, client: Client) -> Block:
-    """Fill a block of a ring that the hub knows."""
     client.allocate_nowait(1)
     await guarded.until(lambda: client._exchange.blocks._conversation._ring_number > 0)  # type: ignore[union-attr]
     block = await client.allocate(len(LARGE))
@@ -39,7 +37,6 @@ async def fill_block(guarded: Guarded, client: Client) -> Block:
 
 
 async def test_blocks(guarded: Guarded, given: list[type[Shared]]) -> None:
-    """Whoever may see all gets them as they are; whoever may not gets bytes; memory with one message goes to both."""
     async with (
         connect(guarded.unix.location, name="free") as source,
         connect(guarded.unix.location, name="free") as other,
@@ -56,7 +53,6 @@ async def test_blocks(guarded: Guarded, given: list[type[Shared]]) -> None:
 
 
 async def _topics(messages: MessageStream, count: int) -> list[str]:
-    """Read so many messages, and pass over what the hub says of itself."""
     topics: list[str] = []
     while len(topics) < count:
         message = await anext(messages)
@@ -66,7 +62,6 @@ async def _topics(messages: MessageStream, count: int) -> list[str]:
 
 
 async def test_requests_in_blocks(guarded: Guarded, given: list[type[Shared]]) -> None:
-    """Go as bytes in a hub with a policy, whoever serves."""
     asked: list[int] = []
 
     def answer(request: ServiceRequest) -> int:
@@ -84,7 +79,6 @@ async def test_requests_in_blocks(guarded: Guarded, given: list[type[Shared]]) -
 
 
 async def test_rights_that_change(guarded: Guarded, given: list[type[Shared]]) -> None:
-    """What comes afterwards goes as bytes."""
     everything = policy_of('[roles.all]\nsubscribe = ["*"]\n[users]\nalice = ["all"]')
     async with (
         connect(guarded.unix.location, name="free") as source,
@@ -106,7 +100,6 @@ async def test_rights_that_change(guarded: Guarded, given: list[type[Shared]]) -
 
 @pytest.mark.parametrize("by", ["message", "block", "request"])
 async def test_what_is_shared_counts_for_the_rate(guarded: Guarded, by: str) -> None:
-    """Bytes in shared memory are bytes of the user, though the socket carries a handle only."""
     limits = SetLimits(rate=RateLimits(bytes_per_s=100_000))
     guarded.hub.node.core.quotas.adopt(QuotaLimits(users={"alice": limits}))
     async with connect(guarded.unix.location, name="alice") as alice:

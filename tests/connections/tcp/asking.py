@@ -12,7 +12,6 @@ from tests.hubs.raw_client import RawClient
 
 
 def asking(topic: str, first: int, *values: object, timeout_ms: int = 0) -> bytes:
-    """One REQUEST frame: a batch, unless it is one value."""
     packed = b"".join(msgpack.packb(value) for value in values)
     if len(values) == 1:
         return Request(topic.encode(), first, timeout_ms, packed).encode()
@@ -20,7 +19,6 @@ def asking(topic: str, first: int, *values: object, timeout_ms: int = 0) -> byte
 
 
 def answering(first: int, *values: object, status: int = Status.OK) -> bytes:
-    """One REPLY frame: a batch, unless it is one value."""
     packed = b"".join(msgpack.packb(value) for value in values)
     if len(values) == 1:
         return Reply(first, status, packed).encode()
@@ -28,27 +26,23 @@ def answering(first: int, *values: object, status: int = Status.OK) -> bytes:
 
 
 def values_in(item: Request | Reply) -> list[object]:
-    """The values of a frame."""
     unpacker = msgpack.Unpacker()
     unpacker.feed(item.values[BATCH_COUNT.size :] if item.flags & FLAG_BATCH else item.values)
     return list(unpacker)
 
 
 async def asked(client: RawClient) -> Request:
-    """The next frame, which must be a request."""
     frame = await client.frame()
     assert frame.kind == KIND_REQUEST, frame
     return Request.decode(frame)
 
 
 async def answered(client: RawClient) -> Reply:
-    """The next frame, which must be a reply."""
     frame = await client.frame()
     assert frame.kind == KIND_REPLY, frame
     return Reply.decode(frame)
 
 
 async def serve(client: RawClient, *prefixes: str) -> None:
-    """Serve, and wait until that is confirmed."""
     await client.send(encode_subscription(Kind.SERVE, list(prefixes), 99))
     assert await client.notice() == Notice("confirmed", request=99)

@@ -25,7 +25,6 @@ HELLO = Hello(protocol=1, role="client").encode()
 
 
 def messages(topic: bytes, body: bytes = b"\xc0", flags: int = 0) -> bytes:
-    """One MESSAGES frame under any topic."""
     return encode_frame(Kind.MESSAGES, body, key=topic, flags=flags)
 
 
@@ -145,7 +144,6 @@ class Others:
     subscriber: RawClient
 
     async def are_unaffected(self) -> None:
-        """What one publishes the other gets, and nothing else."""
         await self.publisher.publish("/others", "still here")
         assert await self.subscriber.values(1) == [("/others", "still here")]
         assert await self.publisher.ping() == []
@@ -154,13 +152,11 @@ class Others:
 
 @pytest.fixture
 async def others(hub: Hub) -> Others:
-    """Two clients of the same hub."""
     return Others(await hub.client(name="publisher"), await hub.client("/", name="subscriber"))
 
 
 @pytest.mark.parametrize("name", FATAL)
 async def test_what_ends_the_connection(hub: Hub, others: Others, name: str) -> None:
-    """CLOSE with the code and a text that names the cause is the last that comes; then the stream ends in order."""
     bad = FATAL[name]
     client = await hub.raw()
     if bad.greeted:
@@ -177,7 +173,6 @@ async def test_what_ends_the_connection(hub: Hub, others: Others, name: str) -> 
 
 @pytest.mark.parametrize("name", ["garbage", "an unknown kind", "a body over the limit", "HELLO twice"])
 async def test_the_reason_arrives_while_the_client_sends_on(hub: Hub, others: Others, name: str) -> None:
-    """What comes behind the error is thrown away, not answered by a reset that would destroy the reason."""
     bad = FATAL[name]
     client = await hub.raw()
     if bad.greeted:
@@ -194,7 +189,6 @@ async def test_the_reason_arrives_while_the_client_sends_on(hub: Hub, others: Ot
 
 @pytest.mark.parametrize("name", REFUSED)
 async def test_what_is_refused(hub: Hub, others: Others, name: str) -> None:
-    """A notice with the code and the cause; what stands before and behind is taken, the connection goes on."""
     bad = REFUSED[name]
     client = await hub.client("/mine")
     await client.send(publication("/mine", 1), bad.stream, publication("/mine", 2))
@@ -214,7 +208,6 @@ async def test_what_is_refused(hub: Hub, others: Others, name: str) -> None:
 
 
 async def test_refused_messages_are_counted(hub: Hub) -> None:
-    """For the client in its notice, for the hub in the node's counter once the client is gone."""
     client = await hub.client()
     await client.send(messages(b"") * 3 + messages(b"$hub/x", BATCH_COUNT.pack(4) + b"\xc0" * 4, 1))
     notices = [await client.notice(), await client.notice()]
@@ -225,7 +218,6 @@ async def test_refused_messages_are_counted(hub: Hub) -> None:
 
 
 async def test_refused_messages_go_nowhere(hub: Hub) -> None:
-    """Not even to who wants everything."""
     client = await hub.client()
     everything = await hub.client("")
     await client.send(*(bad.stream for bad in REFUSED.values()))
@@ -234,8 +226,6 @@ async def test_refused_messages_go_nowhere(hub: Hub) -> None:
 
 
 async def test_bad_clients_all_at_once(hub: Hub, others: Others) -> None:
-    """Many of them, of every sort, together, some gone before they could read the reason."""
-
     async def misbehave(bad: Bad, *, rude: bool) -> None:
         client = await hub.raw()
         if bad.greeted:
@@ -252,7 +242,6 @@ async def test_bad_clients_all_at_once(hub: Hub, others: Others) -> None:
 
 
 async def test_half_a_frame_and_gone(hub: Hub, others: Others) -> None:
-    """A client that leaves in the middle of a frame leaves nothing."""
     for size in (1, 7, 9, len(HELLO) - 1):
         client = await hub.raw()
         await client.send(HELLO[:size])
@@ -264,7 +253,6 @@ async def test_half_a_frame_and_gone(hub: Hub, others: Others) -> None:
 
 
 async def test_the_hub_reads_no_more_than_a_handshake(start_hub: StartHub) -> None:
-    """The limit is that of the settings."""
     hub = await start_hub(settings=settings_of(handshake_bytes=4096, frame_bytes=8192))
     client = await hub.raw()
     await client.send(HEADER.pack(4097, Kind.HELLO, 0, 0))
@@ -275,7 +263,6 @@ async def test_the_hub_reads_no_more_than_a_handshake(start_hub: StartHub) -> No
 
 
 async def test_a_frame_of_eight_million_prefixes(hub: Hub, others: Others) -> None:
-    """It is refused as a whole, before it costs seconds."""
     client = await hub.client(name="greedy")
     body = b"\x92\x00\xdd" + (8_000_000).to_bytes(4) + b"\xa1/" * 8_000_000
     await client.send(encode_frame(Kind.SUBSCRIBE, body))
@@ -286,7 +273,6 @@ async def test_a_frame_of_eight_million_prefixes(hub: Hub, others: Others) -> No
 
 
 async def test_urgent_data_is_no_trouble(hub: Hub, others: Others) -> None:
-    """A byte out of band, which is another one's idea of TCP, is passed over."""
     client = await hub.client()
     client._sock.send(b"!", socket.MSG_OOB)
     assert await client.ping() == []

@@ -28,7 +28,6 @@ ROOMY = QueueLimits(messages=1_000_000)
 
 
 async def test_hello_is_answered(start_hub: StartHub) -> None:
-    """With the hub's name, its id, the frame it takes, and the queue that was granted."""
     hub = await start_hub(name="north", hub_id=bytes(range(16)))
     client = await hub.raw()
     assert await client.greet(name="reader") == Hello(
@@ -44,7 +43,6 @@ async def test_hello_is_answered(start_hub: StartHub) -> None:
 
 
 async def test_publish_and_subscribe(hub: Hub) -> None:
-    """A message reaches who wants it, as it was sent, and nobody else."""
     wanting, other = await hub.client("/a"), await hub.client("/b")
     publisher = await hub.client()
     await publisher.publish("/a/x", {"k": [1, 2.5, None, b"\x00"]})
@@ -55,7 +53,6 @@ async def test_publish_and_subscribe(hub: Hub) -> None:
 
 
 async def test_frames_go_on_as_they_came(hub: Hub) -> None:
-    """The hub does not look into bodies: batches stay batches, what is no msgpack stays what it is."""
     subscriber, publisher = await hub.client("/"), await hub.client()
     sent = [
         Frame(Kind.MESSAGES, 1, b"/a", b"\x00\x00\x00\x03\xc0\xc1\xff"),
@@ -68,7 +65,6 @@ async def test_frames_go_on_as_they_came(hub: Hub) -> None:
 
 
 async def test_everything_in_one_packet(hub: Hub) -> None:
-    """A client need not wait: HELLO, SUBSCRIBE and messages at once; the confirmation precedes the messages."""
     client = await hub.raw()
     await client.send(
         Hello(protocol=1, role="client").encode(),
@@ -84,14 +80,12 @@ async def test_everything_in_one_packet(hub: Hub) -> None:
 
 
 async def test_a_publisher_gets_its_own_messages(hub: Hub) -> None:
-    """If it subscribes to them."""
     client = await hub.client("/a")
     await client.publish("/a", 1, 2, 3)
     assert await client.values(3) == [("/a", 1), ("/a", 2), ("/a", 3)]
 
 
 async def test_confirmation_precedes_messages(hub: Hub) -> None:
-    """Also while the topic is busy: nothing of it comes before the confirmation, everything behind it comes."""
     publisher = await hub.client("/a")
     subscriber = await hub.client()
     for first in range(0, 2000, 100):
@@ -105,7 +99,6 @@ async def test_confirmation_precedes_messages(hub: Hub) -> None:
 
 
 async def test_unsubscribing(hub: Hub) -> None:
-    """After its confirmation nothing more comes."""
     client = await hub.client("/a", "/b")
     await client.publish("/a", 1)
     assert await client.values(1) == [("/a", 1)]
@@ -116,7 +109,6 @@ async def test_unsubscribing(hub: Hub) -> None:
 
 
 async def test_subscriptions_are_counted(hub: Hub) -> None:
-    """Twice subscribed is twice to unsubscribe; once is each message, however many prefixes match."""
     client = await hub.client("/a", "/a", "/", "/a/b")
     await client.publish("/a/b", 1)
     await client.unsubscribe("/a", "/", "/a/b")
@@ -129,7 +121,6 @@ async def test_subscriptions_are_counted(hub: Hub) -> None:
 
 
 async def test_who_has_unsubscribed_what_came_before(hub: Hub) -> None:
-    """The same, seen from the messages."""
     client = await hub.client("/a", "/a")
     await client.publish("/a", 1)
     assert await client.values(1) == [("/a", 1)]
@@ -139,7 +130,6 @@ async def test_who_has_unsubscribed_what_came_before(hub: Hub) -> None:
 
 
 async def test_many_messages_in_order(start_hub: StartHub) -> None:
-    """50,000 messages in 300 topics, single and in batches, cut anywhere: all arrive, in the order they were sent."""
     hub = await start_hub(settings=settings_of(queue=ROOMY))
     source = random.Random(7)  # noqa: S311 -- repeatable
     sent: list[tuple[str, Any]] = []
@@ -169,7 +159,6 @@ async def test_many_messages_in_order(start_hub: StartHub) -> None:
 
 
 async def test_fan_out(hub: Hub) -> None:
-    """Each of many subscribers gets everything, in order."""
     subscribers = [await hub.client("/a", name=f"reader {number}") for number in range(30)]
     publisher = await hub.client()
     await publisher.send(*(publication("/a", number) for number in range(500)))
@@ -179,7 +168,6 @@ async def test_fan_out(hub: Hub) -> None:
 
 
 async def test_a_frame_in_many_pieces(hub: Hub) -> None:
-    """However slowly a frame comes, it is one frame."""
     subscriber, publisher = await hub.client("/a"), await hub.client()
     for byte in publication("/a", "slowly"):
         await publisher.send(bytes([byte]))
@@ -188,7 +176,6 @@ async def test_a_frame_in_many_pieces(hub: Hub) -> None:
 
 
 async def test_a_large_message(hub: Hub) -> None:
-    """The largest body that fits goes through, whole."""
     subscriber, publisher = await hub.client("/a"), await hub.client()
     value = bytes(range(256)) * (1 << 16)
     value = value[:-5]  # the value's own header
@@ -198,7 +185,6 @@ async def test_a_large_message(hub: Hub) -> None:
 
 
 async def test_unix_sockets(start_hub: StartHub, tmp_path: Path) -> None:
-    """Speak the same protocol."""
     hub = await start_hub(f"unix://{tmp_path}/hub.sock")
     subscriber, publisher = await hub.client("/a", name="reader"), await hub.client()
     await publisher.publish("/a", 1)
@@ -210,7 +196,6 @@ async def test_unix_sockets(start_hub: StartHub, tmp_path: Path) -> None:
 
 
 async def test_clients_are_announced(hub: Hub) -> None:
-    """Under `$hub/client/`, with their name and, when they leave, the reason."""
     watcher = await hub.client("$hub/client/")
     client = await hub.client(name="guest")
     await client.send(encode_close(CloseCode.DONE, "had enough"))
@@ -221,22 +206,18 @@ async def test_clients_are_announced(hub: Hub) -> None:
 
 
 async def say_goodbye(client: RawClient) -> None:
-    """With CLOSE and a text."""
     await client.send(encode_close(CloseCode.DONE, "bye"))
 
 
 async def say_little(client: RawClient) -> None:
-    """With CLOSE and no text."""
     await client.send(encode_close(CloseCode.GOING_AWAY, ""))
 
 
 async def hang_up(client: RawClient) -> None:
-    """Without CLOSE."""
     client.finish()
 
 
 async def drop_dead(client: RawClient) -> None:
-    """With a reset."""
     client.reset()
 
 
@@ -250,7 +231,6 @@ LEAVING: dict[Callable[[RawClient], Coroutine[Any, Any, None]], str] = {
 
 @pytest.mark.parametrize("leave", LEAVING)
 async def test_who_leaves_leaves_nothing(hub: Hub, leave: Callable[[RawClient], Coroutine[Any, Any, None]]) -> None:
-    """Handlers, subscriptions, routes and deadlines are gone with the connection, whichever way it ended."""
     watcher = await hub.client("$hub/client/left")
     client = await hub.client("/a", "/b", name="guest")
     await client.publish("/a", 1)
@@ -268,7 +248,6 @@ async def test_who_leaves_leaves_nothing(hub: Hub, leave: Callable[[RawClient], 
 
 
 async def test_messages_before_the_end_are_delivered(hub: Hub) -> None:
-    """Who publishes and closes at once has published."""
     subscriber = await hub.client("/a")
     publisher = await hub.raw()
     await publisher.send(
@@ -278,7 +257,6 @@ async def test_messages_before_the_end_are_delivered(hub: Hub) -> None:
 
 
 async def test_messages_before_the_end_of_the_stream_are_delivered(hub: Hub) -> None:
-    """The same without CLOSE, and with more frames than one turn's share."""
     subscriber = await hub.client("/a")
     publisher = await hub.raw()
     await publisher.send(Hello(protocol=1, role="client").encode(), encode_frame(200, b"") * 5000, publication("/a", 1))
@@ -287,7 +265,6 @@ async def test_messages_before_the_end_of_the_stream_are_delivered(hub: Hub) -> 
 
 
 async def test_who_is_gone_before_its_turn_is_not_taken_in(hub: Hub) -> None:
-    """A HELLO behind more frames than one turn's share, of a client that is gone by then, leaves no handler."""
     bystander = await hub.client()
     for _ in range(5):
         stranger = await hub.raw()
@@ -300,7 +277,6 @@ async def test_who_is_gone_before_its_turn_is_not_taken_in(hub: Hub) -> None:
 
 
 async def test_messages_to_one_that_has_gone(hub: Hub) -> None:
-    """Publishing to a client whose socket is dead already disturbs nobody."""
     reader, publisher = await hub.client("/a"), await hub.client()
     for _ in range(10):
         dead = await hub.client("/a")
@@ -310,7 +286,6 @@ async def test_messages_to_one_that_has_gone(hub: Hub) -> None:
 
 
 async def test_many_requests_at_once(start_hub: StartHub) -> None:
-    """More than a turn's share is worked off over several turns, in order, and nothing of it is lost."""
     hub = await start_hub(settings=settings_of(prefixes_per_client=10_000))
     client = await hub.client()
     requests = range(1, 5001)
@@ -336,7 +311,6 @@ async def test_many_requests_at_once(start_hub: StartHub) -> None:
     ],
 )
 async def test_wishes_for_a_queue(hub: Hub, wish: QueueWish | None, granted: QueueWish) -> None:
-    """They are granted up to `queue_max`, told in the answer, and in force."""
     client = await hub.raw()
     assert (await client.greet(name="reader", queue=wish)).queue == granted
     limits = hub.handler("reader").limits
@@ -344,14 +318,12 @@ async def test_wishes_for_a_queue(hub: Hub, wish: QueueWish | None, granted: Que
 
 
 async def test_a_listener_has_a_queue_of_its_own(start_hub: StartHub) -> None:
-    """What its URL says is the default of its clients."""
     hub = await start_hub("tcp://127.0.0.1:0?messages=10&overflow=disconnect", settings=Settings())
     client = await hub.raw()
     assert (await client.greet()).queue == QueueWish(10, 64 << 20, Overflow.DISCONNECT)
 
 
 async def test_a_confirmation_of_a_refused_subscription(hub: Hub) -> None:
-    """It is an error notice with the same request, and nothing of the list is subscribed."""
     client = await hub.client(name="reader")
     await client.send(encode_subscription(Kind.SUBSCRIBE, ["/good", "/bad\n"], 9))
     notice = await client.notice()
@@ -361,12 +333,10 @@ async def test_a_confirmation_of_a_refused_subscription(hub: Hub) -> None:
 
 
 async def drained(client: RawClient) -> list[Notice]:
-    """All notices that have come so far."""
     return [decode_notice(frame.body) for frame in await client.ping() if frame.kind == Kind.NOTICE]
 
 
 async def test_too_many_prefixes(start_hub: StartHub) -> None:
-    """One over the limit is refused, with the numbers; those before it stay."""
     hub = await start_hub(settings=settings_of(prefixes_per_client=3))
     client = await hub.client("/1", "/2", "/3", name="reader")
     await client.send(encode_subscription(Kind.SUBSCRIBE, ["/4"], 5))

@@ -18,7 +18,6 @@ from tests.hubs.hub import Hub
 
 
 async def come_and_go(hub: Hub) -> None:
-    """A client does what it may, and leaves without a word; another one says nothing."""
     reader, publisher, stranger = await hub.client("/a"), await hub.client(), await hub.raw()
     await publisher.publish("/a", 1)
     await reader.values(1)
@@ -31,7 +30,6 @@ async def come_and_go(hub: Hub) -> None:
 
 
 async def test_clients_over_tcp(hub: Hub) -> None:
-    """No connection, conversation, session or handler waits for the garbage collector."""
     await come_and_go(hub)
     with left_for_the_collector() as left:
         await come_and_go(hub)
@@ -39,7 +37,6 @@ async def test_clients_over_tcp(hub: Hub) -> None:
 
 
 async def leave_in_the_middle(hub: Hub) -> None:
-    """Clients that hold names, rules and services, and wait for names and answers, leave all at once."""
     owner, waiting = await hub.client(), await hub.client()
     for client in (owner, waiting):
         await client.send(
@@ -59,7 +56,6 @@ async def leave_in_the_middle(hub: Hub) -> None:
 
 
 async def test_clients_that_hold_something(hub: Hub) -> None:
-    """Names, rules, services and requests without an answer do not know who had them."""
     await leave_in_the_middle(hub)
     with left_for_the_collector() as left:
         await leave_in_the_middle(hub)
@@ -67,7 +63,6 @@ async def test_clients_that_hold_something(hub: Hub) -> None:
 
 
 async def test_clients_over_unix_sockets(start_hub: StartHub, tmp_path: Path) -> None:
-    """As over TCP."""
     hub = await start_hub(f"unix://{tmp_path}/hub.sock")
     await come_and_go(hub)
     with left_for_the_collector() as left:
@@ -76,7 +71,6 @@ async def test_clients_over_unix_sockets(start_hub: StartHub, tmp_path: Path) ->
 
 
 async def link_and_part(dialling: Hub, dialled: Hub) -> None:
-    """Two hubs link, carry a message each way, and the link is cut; the one that dials tries again, in vain."""
     readers = [await hub.client("/a") for hub in (dialling, dialled)]
     dialling.dial(dialled)
     for hub, far in ((dialling, dialled), (dialled, dialling)):
@@ -94,7 +88,6 @@ async def link_and_part(dialling: Hub, dialled: Hub) -> None:
 
 
 async def test_links(start_hub: StartHub) -> None:
-    """On both sides, also those that were dialled."""
     dialling, dialled = await start_hub(name="dialling"), await start_hub(name="dialled")
     await link_and_part(dialling, dialled)
     with left_for_the_collector() as left:
@@ -103,7 +96,6 @@ async def test_links(start_hub: StartHub) -> None:
 
 
 async def test_attempts_that_fail(start_hub: StartHub) -> None:
-    """A dialler that is refused for hours leaves nothing behind either."""
     dialling, dialled = await start_hub(name="dialling"), await start_hub(name="dialled")
     dialled.node.draining = True
     with left_for_the_collector() as left:

@@ -1,7 +1,4 @@
-"""What one client asks of the journal: one answer each, in the right order, within limits, and no more after it left.
-
-The journal is a fake, so that the test says when what is committed; the last part goes over sockets to a real one.
-"""
+"""Requests to the journal over TCP: confirmations, FETCH, STAGE, COMMIT, and what becomes of them at an end."""
 
 from __future__ import annotations
 
@@ -73,7 +70,6 @@ class FakeJournal:
         publish: Callable[[Batch], object],
         answer: Callable[[int | RejectedError], None],
     ) -> None:
-        """Answer later, or at once what is not recorded."""
         publish(batch)
         if not route.handlers:
             answer(RejectedError(CloseCode.NOT_ALLOWED, "not recorded here"))
@@ -81,7 +77,6 @@ class FakeJournal:
             self.confirmations.append((batch.messages, answer))
 
     def fetch(self, fetch: Fetch, deliver: Callable[[Any], None], _: object = None) -> Callable[[], None]:
-        """Read later, or at once."""
         if self.at_once is not None:
             deliver(self.at_once)
         else:
@@ -89,11 +84,9 @@ class FakeJournal:
         return lambda: self.cancelled.append(fetch.request)
 
     def stage(self, _: object, stage: Stage, answer: Callable[[RejectedError | None], None]) -> None:
-        """Check later."""
         self.staged.append((stage, answer))
 
     def commit(self, _: object, commit: Commit, answer: Callable[[Committed | RejectedError], None]) -> None:
-        """Commit later."""
         self.commits.append((commit, answer))
 
 
@@ -118,11 +111,9 @@ class Bench:
         self.requests = Verbs(self.node, self.handler, self.far)  # type: ignore[arg-type]
 
     def write_later(self) -> None:
-        """Hear what the session has to say."""
         self.said += iterate_frames(self.session.take_outgoing())
 
     def write(self, pieces: list[bytes]) -> None:
-        """Hear frames that are ready."""
         self.write_later()
         self.said += iterate_frames(b"".join(pieces))
 
@@ -131,18 +122,15 @@ class Bench:
 
     @property
     def notices(self) -> list[Notice]:
-        """What was said, behind what was said at once."""
         said, self.said = [*iterate_frames(self.session.take_outgoing()), *self.said], []
         return [decode_notice(frame.body) for frame in said]
 
     def publish(self, *values: Any, topic: str = "/a") -> None:
-        """Publish with CONFIRM."""
         (frame,) = iterate_frames(Batch.of(topic, values).frames)
         self.requests.act(Confirmable(frame))
         self.turn.core.flush()
 
     def commit_all(self, offset: int) -> None:
-        """The journal commits, from that offset on."""
         waiting, self.journal.confirmations[:] = list(self.journal.confirmations), []
         for messages, answer in waiting:
             answer(offset)
@@ -151,7 +139,6 @@ class Bench:
 
 @pytest.fixture
 def bench() -> Bench:
-    """A client."""
     return Bench()
 
 
@@ -159,7 +146,6 @@ def bench() -> Bench:
 
 
 def test_a_confirmation(bench: Bench) -> None:
-    """The messages are routed at once; the offset is told when it is known."""
     bench.publish(1, 2)
     assert bench.outlet.values == [1, 2]
     assert bench.notices == []
@@ -168,7 +154,6 @@ def test_a_confirmation(bench: Bench) -> None:
 
 
 def test_confirmations_in_the_order_of_the_messages(bench: Bench) -> None:
-    """Also where one is refused at once while those before it wait: a client tells them by their order."""
     bench.publish(1)
     bench.publish(2, topic="/nobody")
     bench.publish(3, topic="$hub/x")
@@ -185,20 +170,17 @@ def test_confirmations_in_the_order_of_the_messages(bench: Bench) -> None:
 
 
 def test_a_refusal_with_nothing_before_it(bench: Bench) -> None:
-    """Is told at once."""
     bench.publish(1, topic="/nobody")
     assert [notice.kind for notice in bench.notices] == ["unrecorded"]
 
 
 def test_a_journal_that_fails(bench: Bench) -> None:
-    """Tells why."""
     bench.publish(1)
     bench.journal.confirmations[0][1](RejectedError(CloseCode.JOURNAL_FAILED, "full"))
     assert bench.notices == [Notice("unrecorded", count=1, code=4012, text="full")]
 
 
 def test_confirmations_of_who_has_left(bench: Bench) -> None:
-    """Are of no interest."""
     bench.publish(1)
     bench.requests.close()
     bench.commit_all(0)
@@ -210,7 +192,6 @@ def test_confirmations_of_who_has_left(bench: Bench) -> None:
 
 
 def test_fetching(bench: Bench) -> None:
-    """The answer is handed on as it is."""
     bench.requests.act(Fetch(5, 7))
     ((fetch, deliver),) = bench.journal.fetches
     assert (fetch.request, fetch.start) == (5, 7)
@@ -220,7 +201,6 @@ def test_fetching(bench: Bench) -> None:
 
 
 def test_fetching_what_cannot_be_read(bench: Bench) -> None:
-    """The refusal bears the number; also where it comes at once."""
     bench.requests.act(Fetch(5))
     bench.journal.fetches[0][1](RejectedError(CloseCode.TRY_AGAIN_LATER, "busy"))
     bench.journal.at_once = RejectedError(CloseCode.NOT_ALLOWED, "none")
@@ -233,7 +213,6 @@ def test_fetching_what_cannot_be_read(bench: Bench) -> None:
 
 
 def test_an_answer_for_which_its_user_has_no_room(bench: Bench) -> None:
-    """Many FETCHes of many connections that do not read are much: what is too much for their user is refused."""
     bench.handler.share = Quotas({Resource.QUEUED_BYTES: 1_000_000}).join("alice", frozenset())
     for request, size_bytes in enumerate((500_000, 1_000, 400_000), 5):
         bench.requests.act(Fetch(request))
@@ -246,7 +225,6 @@ def test_an_answer_for_which_its_user_has_no_room(bench: Bench) -> None:
 
 
 def test_too_many_fetches(bench: Bench) -> None:
-    """One over the limit is refused, and taken when another was answered."""
     for request in range(1, FETCHES_LIMIT + 2):
         bench.requests.act(Fetch(request))
     (notice,) = bench.notices
@@ -257,7 +235,6 @@ def test_too_many_fetches(bench: Bench) -> None:
 
 
 def test_a_number_that_waits_already(bench: Bench) -> None:
-    """Is not taken twice: the answers could not be told apart."""
     bench.requests.act(Fetch(1))
     bench.requests.act(Fetch(1))
     assert bench.notices[0].code == CloseCode.TRY_AGAIN_LATER
@@ -276,7 +253,6 @@ def test_a_number_that_waits_already(bench: Bench) -> None:
     ],
 )
 def test_what_is_asked_for_fits(bench: Bench, asked: int, far_limit: int, taken: int) -> None:
-    """Into the memory that an answer may take, and into a frame that the far side takes."""
     bench.far.frame_limit_bytes = far_limit
     bench.requests.act(Fetch(1, bytes=asked))
     ((fetch, _),) = bench.journal.fetches
@@ -285,7 +261,6 @@ def test_what_is_asked_for_fits(bench: Bench, asked: int, far_limit: int, taken:
 
 
 def test_an_answer_that_the_far_side_does_not_take(bench: Bench) -> None:
-    """One record alone may be too large: told, instead of a frame that would end the connection."""
     bench.far.frame_limit_bytes = 1000
     bench.requests.act(Fetch(5))
     bench.journal.fetches[0][1](bytearray(encode_frame(Kind.RECORDS, bytes(1001))))
@@ -295,7 +270,6 @@ def test_an_answer_that_the_far_side_does_not_take(bench: Bench) -> None:
 
 
 def test_fetches_of_who_has_left(bench: Bench) -> None:
-    """Are taken back."""
     bench.requests.act(Fetch(5))
     bench.requests.act(Fetch(6))
     bench.journal.fetches[0][1](RejectedError(CloseCode.TRY_AGAIN_LATER, "busy"))
@@ -316,7 +290,6 @@ bob = []
 
 
 def restrict(bench: Bench, user: str, text: str = POLICY) -> None:
-    """Let the client be a user from now on."""
     policy = policy_of(text)
     bench.handler.rights = policy.rights(user)
     bench.turn.core.authority.adopt(policy)
@@ -334,7 +307,6 @@ def restrict(bench: Bench, user: str, text: str = POLICY) -> None:
     ],
 )
 def test_history_of_what_is_not_granted(bench: Bench, prefixes: tuple[str, ...], told: str) -> None:
-    """Is refused with the request's number; the journal is not asked."""
     restrict(bench, "alice")
     bench.requests.act(Fetch(5, prefixes=prefixes))
     assert bench.notices == [Notice("error", request=5, code=CloseCode.NOT_ALLOWED, text=told)]
@@ -342,7 +314,6 @@ def test_history_of_what_is_not_granted(bench: Bench, prefixes: tuple[str, ...],
 
 
 def test_history_of_what_is_granted(bench: Bench) -> None:
-    """Is read as it was asked for."""
     restrict(bench, "alice")
     bench.requests.act(Fetch(5, prefixes=("/a/b", "/mail/alice/")))
     ((fetch, _),) = bench.journal.fetches
@@ -351,7 +322,6 @@ def test_history_of_what_is_granted(bench: Bench) -> None:
 
 
 def test_narrowed_history(bench: Bench) -> None:
-    """The reader is told what this user may read, in paths with his name."""
     restrict(bench, "alice")
     bench.handler.narrows = True
     bench.requests.act(Fetch(5, 7, prefixes=("", "/a")))
@@ -364,7 +334,6 @@ def test_narrowed_history(bench: Bench) -> None:
 
 
 def test_narrowed_history_for_who_may_read_nothing(bench: Bench) -> None:
-    """Is refused: an answer would tell how far the journal reaches."""
     restrict(bench, "bob")
     bench.handler.narrows = True
     bench.requests.act(Order(5, form="json"))
@@ -374,7 +343,6 @@ def test_narrowed_history_for_who_may_read_nothing(bench: Bench) -> None:
 
 
 def test_narrowing_to_too_many_grants(bench: Bench) -> None:
-    """Is refused: each topic would be compared with all of them."""
     many = ", ".join(f'"/x/{number}"' for number in range(NARROWED_PATHS))
     restrict(bench, "alice", f'[roles.a]\njournal = [{many}]\n[users]\nalice = ["a"]')
     bench.handler.narrows = True
@@ -384,7 +352,6 @@ def test_narrowing_to_too_many_grants(bench: Bench) -> None:
 
 
 def test_how_far_the_journal_reaches(bench: Bench) -> None:
-    """Is told to everybody who may read something of it."""
     restrict(bench, "alice")
     bench.requests.act(Fetch(5, bytes=0))
     assert len(bench.journal.fetches) == 1
@@ -394,13 +361,11 @@ def test_how_far_the_journal_reaches(bench: Bench) -> None:
 
 
 def test_a_client_cannot_say_itself_what_is_granted_to_it() -> None:
-    """The wire has no such field."""
     order = Order(5, granted=(("*", True),))
     assert decode_fetch(encode_fetch(order)[HEADER_BYTES:]) == Fetch(5)
 
 
 def test_rights_that_change_while_a_piece_is_read(bench: Bench) -> None:
-    """What was read for the ones before is not handed on."""
     restrict(bench, "alice")
     bench.requests.act(Fetch(5, prefixes=("/a/b",), wait_ms=60_000))
     ((_, deliver),) = bench.journal.fetches
@@ -410,7 +375,6 @@ def test_rights_that_change_while_a_piece_is_read(bench: Bench) -> None:
 
 
 def test_confirmed_messages_that_are_not_granted(bench: Bench) -> None:
-    """Are told as not recorded, in their order, and reach nobody."""
     restrict(bench, "alice")
     bench.publish(1)
     bench.publish(2, topic="/ab")
@@ -427,7 +391,6 @@ def test_confirmed_messages_that_are_not_granted(bench: Bench) -> None:
 
 
 def test_staging(bench: Bench) -> None:
-    """Is confirmed or refused, with its number; without one, a refusal alone is told."""
     for request in (1, 2, 0, 0):
         bench.requests.act(Stage(request, "t", 0, b""))
     for (_, answer), error in zip(
@@ -442,7 +405,6 @@ def test_staging(bench: Bench) -> None:
 
 
 def test_committing(bench: Bench) -> None:
-    """Tells where, how many, and whether it was there."""
     for request in (1, 2, 3):
         bench.requests.act(Commit(request, "t"))
     outcomes = [Committed(7, 3, again=False), Committed(7, 3, again=True), RejectedError(4011, "not staged")]
@@ -462,7 +424,6 @@ LIMITS: dict[str, Any] = {"ping_after_s": 3600.0}
 
 @pytest.fixture
 async def hub(start_hub: StartHub, tmp_path: Path) -> AsyncIterator[Hub]:
-    """A hub with a journal that holds little before it is behind."""
     hub = await start_hub(settings=settings_of(**LIMITS))
     defaults = JournalSettings(path=str(tmp_path / "journal"), commit_s=0.001, buffer_bytes=100_000)
     journal = Journal(hub.node.core, defaults, Limits())
@@ -472,20 +433,17 @@ async def hub(start_hub: StartHub, tmp_path: Path) -> AsyncIterator[Hub]:
 
 
 def confirmable(topic: str, *values: Any) -> bytes:
-    """A frame with CONFIRM."""
     (frame,) = iterate_frames(Batch.of(topic, values).frames)
     return encode_frame(frame.kind, frame.body, key=frame.key, flags=frame.flags | FLAG_CONFIRM)
 
 
 async def test_hello_names_the_journal(hub: Hub) -> None:
-    """So that whoever reads by offset sees that it is another one."""
     client = await hub.raw()
     hello = await client.greet()
     assert (hello.journal, len(hello.journal)) == (hub.node.journal.id, 16)
 
 
 async def test_everything_in_one_packet(hub: Hub) -> None:
-    """HELLO, messages, FETCH of them, STAGE and COMMIT: all are answered."""
     client = await hub.raw()
     frames = Batch.of("/b", [4, 5]).frames
     await client.send(
@@ -527,7 +485,6 @@ async def test_everything_in_one_packet(hub: Hub) -> None:
     ],
 )
 async def test_a_request_that_cannot_be_read(hub: Hub, frame: bytes) -> None:
-    """Is refused with its number, and the connection goes on."""
     client = await hub.client()
     await client.send(frame)
     notice = await client.notice()
@@ -536,7 +493,6 @@ async def test_a_request_that_cannot_be_read(hub: Hub, frame: bytes) -> None:
 
 
 async def test_a_malformed_batch_with_confirm(hub: Hub) -> None:
-    """Is refused as without; one that cannot be told apart is recorded as it is, with all its offsets."""
     client = await hub.client()
     await client.send(encode_frame(KIND_MESSAGES, b"\0\0\0\7x", key=b"/a", flags=FLAG_BATCH | FLAG_CONFIRM))
     assert (await client.notice()).code == CloseCode.BAD_DATA
@@ -548,7 +504,6 @@ async def test_a_malformed_batch_with_confirm(hub: Hub) -> None:
 
 
 async def test_the_largest_message(hub: Hub) -> None:
-    """Beside small ones: confirmed, and read back by who takes frames of that size."""
     client = await hub.client(frame=(16 << 20) + 65_536)
     large = b"x" * ((16 << 20) - 5)
     await client.send(confirmable("/a", 1), confirmable("/a", large), confirmable("/a", 2))
@@ -565,7 +520,6 @@ async def test_the_largest_message(hub: Hub) -> None:
 
 
 async def test_small_frames(hub: Hub) -> None:
-    """A client that takes little reads everything, in more pieces; what does not fit into one it is told."""
     client = await hub.client(frame=20_000)
     values = [b"x" * 1000] * 100
     await client.send(confirmable("/a", *values), confirmable("/a", b"x" * 25_000))
@@ -583,7 +537,6 @@ async def test_small_frames(hub: Hub) -> None:
 
 
 async def test_who_does_not_read_is_not_read_on(hub: Hub) -> None:
-    """What a client makes the hub answer waits in its own socket, not in the hub's memory."""
     writer = await hub.client()
     await writer.send(*[confirmable("/a", b"x" * 60_000) for _ in range(30)])
     for _ in range(30):
@@ -603,7 +556,6 @@ async def test_who_does_not_read_is_not_read_on(hub: Hub) -> None:
 
 
 async def test_who_feeds_a_journal_that_is_behind_is_not_read(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where a read is more than a turn's share; others are, and all goes on when it has caught up."""
     journal: Any = hub.node.journal
     held: list[Any] = []
     monkeypatch.setattr(journal._recorder, "_submit", held.append)
@@ -627,7 +579,6 @@ async def test_who_feeds_a_journal_that_is_behind_is_not_read(hub: Hub, monkeypa
 
 
 async def test_who_is_held_back_is_not_given_up(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is the hub that does not read; and when it leaves, nobody waits for it."""
     journal: Any = hub.node.journal
     held: list[Any] = []
     monkeypatch.setattr(journal._recorder, "_submit", held.append)
@@ -647,7 +598,6 @@ async def test_who_is_held_back_is_not_given_up(hub: Hub, monkeypatch: pytest.Mo
 
 
 async def test_a_fetch_that_is_given_up(hub: Hub) -> None:
-    """Another one under its number takes its place, and has one answer; the first one waits no longer."""
     client = await hub.client()
     for _ in range(FETCHES_LIMIT):
         await client.send(encode_fetch(Fetch(1, wait_ms=60_000)))
@@ -658,7 +608,6 @@ async def test_a_fetch_that_is_given_up(hub: Hub) -> None:
 
 
 async def test_who_leaves_while_it_waits(hub: Hub) -> None:
-    """Leaves nothing behind."""
     client = await hub.client()
     await client.send(*[encode_fetch(Fetch(number, wait_ms=60_000)) for number in range(1, 17)])
     await eventually(lambda: hub.node.journal.statistics().fetches == 16)  # type: ignore[union-attr]

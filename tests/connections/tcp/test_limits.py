@@ -1,7 +1,4 @@
-"""Limits of time and number: handshake, silence, lingering, connections, and what a client makes the hub write.
-
-The clock is put forward by the test; nothing waits.
-"""
+"""Limits of time and number: handshake, silence, lingering, connections, and what a client makes the hub write."""
 
 from __future__ import annotations
 
@@ -36,7 +33,6 @@ HELLO = Hello(protocol=1, role="client").encode()
 
 @pytest.mark.parametrize("said", [b"", HELLO[:3], HELLO[:-1], encode_frame(200, b"")])
 async def test_half_a_handshake(hub: Hub, said: bytes) -> None:
-    """Whoever has not said HELLO within 5 s is told so and closed."""
     client = await hub.raw()
     await client.send(said)
     await eventually(lambda: hub.node.connections)
@@ -48,7 +44,6 @@ async def test_half_a_handshake(hub: Hub, said: bytes) -> None:
 
 
 async def test_a_handshake_in_small_steps_gets_no_more_time(hub: Hub) -> None:
-    """Each byte is a sign of life, but life is not what was asked for."""
     client = await hub.raw()
     await eventually(lambda: hub.node.connections)
     for byte in HELLO[:6]:
@@ -59,14 +54,12 @@ async def test_a_handshake_in_small_steps_gets_no_more_time(hub: Hub) -> None:
 
 
 async def test_who_has_shaken_hands_has_time(hub: Hub) -> None:
-    """The limit is over with the HELLO."""
     client = await hub.client()
     hub.later(6)
     assert await client.ping() == []
 
 
 async def say(hub: Hub, client: RawClient, data: bytes) -> None:
-    """Let the one client that there is say something, and the hub hear it."""
     (connection,) = hub.node.connections
     liveness = cast("Connection", connection).liveness
     heard_s = liveness.heard_s
@@ -79,7 +72,6 @@ async def say(hub: Hub, client: RawClient, data: bytes) -> None:
 
 
 async def test_silence_is_broken_by_a_ping(hub: Hub) -> None:
-    """After 20 s; who answers is left in peace for another 20."""
     client = await hub.client()
     hub.later(19)
     assert await client.ping(b"1") == []
@@ -93,7 +85,6 @@ async def test_silence_is_broken_by_a_ping(hub: Hub) -> None:
 
 
 async def test_a_frame_that_drips(hub: Hub) -> None:
-    """A frame that gets on by a byte now and then is ended, though each byte is a sign of life."""
     client = await hub.client(name="me")
     (connection,) = hub.connections
     session = connection.session
@@ -111,7 +102,6 @@ async def test_a_frame_that_drips(hub: Hub) -> None:
 
 
 async def test_no_answer_is_the_end(hub: Hub) -> None:
-    """10 s after the PING, with CLOSE 1002."""
     client = await hub.client(name="silent")
     hub.later(21)
     assert await client.frame() == PING
@@ -124,7 +114,6 @@ async def test_no_answer_is_the_end(hub: Hub) -> None:
 
 
 async def test_anything_is_an_answer(hub: Hub) -> None:
-    """Messages, or half of one, say as much as a PONG."""
     for said in (publication("/a", 1), publication("/a", 1)[:5]):
         client = await hub.client()
         hub.later(21)
@@ -138,7 +127,6 @@ async def test_anything_is_an_answer(hub: Hub) -> None:
 
 
 async def test_who_talks_is_not_asked(hub: Hub) -> None:
-    """A busy connection gets no PING at all."""
     client = await hub.client()
     for _ in range(10):
         hub.later(15)
@@ -146,7 +134,6 @@ async def test_who_talks_is_not_asked(hub: Hub) -> None:
 
 
 async def test_who_reads_slowly_is_alive(start_hub: StartHub, tmp_path: Path) -> None:
-    """A subscriber that reads, if slowly, may be minutes away from the PING behind what was written before it."""
     hub = await start_hub(f"unix://{tmp_path}/hub.sock")
     client, handler = await stalled(hub), hub.handler("stalled")
     for _ in range(4):
@@ -164,7 +151,6 @@ async def test_who_reads_slowly_is_alive(start_hub: StartHub, tmp_path: Path) ->
 
 
 async def refill(hub: Hub) -> None:
-    """Publish until the stalled client is behind again."""
     publisher = await hub.client()
     while hub.handler("stalled").writable:
         await publisher.send(publication("/flood", bytes(10_000)) * 20)
@@ -174,7 +160,6 @@ async def refill(hub: Hub) -> None:
 
 
 async def test_times_are_those_of_the_settings(start_hub: StartHub) -> None:
-    """Each of the three can be set."""
     hub = await start_hub(settings=settings_of(handshake_s=2.0, ping_after_s=3.0, ping_timeout_s=1.5))
     stranger, client = await hub.raw(), await hub.client()
     await eventually(lambda: len(hub.node.connections) == 2)
@@ -190,7 +175,6 @@ async def test_times_are_those_of_the_settings(start_hub: StartHub) -> None:
 
 
 async def test_who_does_not_close_is_closed(hub: Hub) -> None:
-    """A connection that was closed here may read on for 2 s; then it is over, whatever the client does."""
     client = await hub.client()
     await client.send(encode_frame(99, b""))
     assert await client.end() == (CloseCode.PROTOCOL_ERROR, "unknown kind 99")
@@ -206,7 +190,6 @@ async def test_who_does_not_close_is_closed(hub: Hub) -> None:
 
 
 async def test_who_does_not_read_the_reason_is_closed(hub: Hub) -> None:
-    """Also a client that never reads, so that CLOSE cannot be written."""
     client, publisher = await stalled(hub), await hub.client()
     await publisher.ping()
     await client.send(encode_frame(99, b""))
@@ -221,7 +204,6 @@ async def test_who_does_not_read_the_reason_is_closed(hub: Hub) -> None:
 
 
 async def stalled(hub: Hub) -> RawClient:
-    """A client that has read nothing until the hub could write no more to it."""
     client = await hub.client("/flood", name="stalled", receive_bytes=4096)
     await refill(hub)
     return client
@@ -231,7 +213,6 @@ async def stalled(hub: Hub) -> RawClient:
 
 
 async def test_one_connection_too_many(start_hub: StartHub) -> None:
-    """It is told 1013 and why, before or behind its HELLO; the others stay; a place that becomes free is given."""
     hub = await start_hub(settings=settings_of(connections=2))
     hub.node.admission.limit = 2
     first, second = await hub.client("/a"), await hub.client()
@@ -252,7 +233,6 @@ async def test_one_connection_too_many(start_hub: StartHub) -> None:
 
 
 async def test_refused_connections_are_closed(start_hub: StartHub) -> None:
-    """Who is refused and does not close is closed after lingering, too."""
     hub = await start_hub(settings=settings_of(connections=1))
     await hub.client()
     third = await hub.raw()
@@ -268,12 +248,10 @@ async def test_refused_connections_are_closed(start_hub: StartHub) -> None:
 
 
 def is_at_work(connection: Connection) -> bool:
-    """Whether the hub still reads from this client, or has work of its left for a later turn."""
     return connection.transport.is_reading() or bool(connection.unread_for & PUT_OFF)
 
 
 async def test_pings_of_a_client_that_never_reads(start_hub: StartHub, tmp_path: Path) -> None:
-    """The hub stops reading from it: what it must write is bounded. Once the client reads, each PING is answered."""
     hub = await start_hub(f"unix://{tmp_path}/hub.sock")
     client, other = await hub.client(), await hub.client("/a")
     connection = next(one for one in hub.connections if one.handler is hub.node.core.handlers[1])
@@ -297,7 +275,6 @@ async def test_pings_of_a_client_that_never_reads(start_hub: StartHub, tmp_path:
 
 
 async def test_the_end_of_a_client_that_never_reads(start_hub: StartHub, tmp_path: Path) -> None:
-    """It may send on and is read on while it lingers, so that it comes to read why it was closed."""
     hub = await start_hub(f"unix://{tmp_path}/hub.sock")
     client, other = await hub.client(), await hub.client()
     connection = next(one for one in hub.connections if one.handler is hub.node.core.handlers[1])
@@ -312,7 +289,6 @@ async def test_the_end_of_a_client_that_never_reads(start_hub: StartHub, tmp_pat
 
 
 async def test_refused_requests_of_a_client_that_never_reads(start_hub: StartHub, tmp_path: Path) -> None:
-    """The same for notices, which are larger than what asks for them."""
     hub = await start_hub(f"unix://{tmp_path}/hub.sock")
     client, other = await hub.client(), await hub.client("/a")
     connection = next(one for one in hub.connections if one.handler is hub.node.core.handlers[1])
@@ -331,7 +307,6 @@ async def test_refused_requests_of_a_client_that_never_reads(start_hub: StartHub
 
 
 async def most_in_a_turn(done: Callable[[], int], total: int) -> int:
-    """Watch a number grow to its total; return by how much at most it grew in one turn of the loop."""
     most = before = 0
     while before < total:
         await asyncio.sleep(0)
@@ -340,7 +315,6 @@ async def most_in_a_turn(done: Callable[[], int], total: int) -> int:
 
 
 async def test_one_greedy_client_does_not_hold_up_the_others(start_hub: StartHub) -> None:
-    """A read full of requests is worked off over many turns, so that others come in between."""
     hub = await start_hub(settings=settings_of(prefixes_per_client=20_000))
     client = await hub.client(name="greedy")
     prefixes = hub.handler("greedy").prefixes
@@ -349,14 +323,12 @@ async def test_one_greedy_client_does_not_hold_up_the_others(start_hub: StartHub
 
 
 async def test_messages_of_many_topics_do_not_hold_up_the_others(hub: Hub) -> None:
-    """The same for a read full of messages whose topics are all new."""
     client = await hub.client()
     await client.send(b"".join(encode_frame(Kind.MESSAGES, b"", key=b"/%d" % number) for number in range(15_000)))
     assert await most_in_a_turn(lambda: hub.node.core.routes.misses, 15_000) <= 2 * TURN_EVENTS
 
 
 async def test_refused_messages_do_not_hold_up_the_others(hub: Hub) -> None:
-    """The same for a read full of messages that are refused."""
     client = await hub.client(name="greedy")
     await client.send(encode_frame(Kind.MESSAGES, b"") * 15_000)
     assert await most_in_a_turn(lambda: hub.node.rejected_messages, 15_000) <= 2 * TURN_EVENTS

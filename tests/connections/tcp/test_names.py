@@ -32,24 +32,20 @@ NAME = "org.example.Player"
 
 
 def claim(request: int, name: str = NAME, *labels: str, queue: bool = False) -> bytes:
-    """A CLAIM frame."""
     return encode_claim(NameClaim(request, Wish(name, labels, queue)))
 
 
 def release(request: int, name: str = NAME) -> bytes:
-    """A RELEASE frame."""
     return encode_release(NameRelease(request, name))
 
 
 async def notice(client: RawClient) -> Notice:
-    """The next frame, which is a NOTICE."""
     frame = await client.frame()
     assert frame.kind == Kind.NOTICE, frame
     return decode_notice(frame.body)
 
 
 async def test_claim_and_release(start_hub: StartHub) -> None:
-    """Confirmed; a second claimant is refused, or waits; and is told when the name is its own."""
     hub = await start_hub()
     one, two, three = [await hub.client(name=f"client-{number}") for number in range(3)]
     await one.send(claim(1))
@@ -74,7 +70,6 @@ async def test_claim_and_release(start_hub: StartHub) -> None:
 
 
 async def test_all_in_one_packet() -> None:
-    """HELLO, a subscription, a claim, a list of names and a request: answered in order, with one write."""
     node, loop = Node(Settings()), PretendLoop()
     node.loop = loop  # type: ignore[assignment]
     connection = tcp_connection(node, QueueLimits())
@@ -103,7 +98,6 @@ async def test_all_in_one_packet() -> None:
 
 
 async def test_lists(start_hub: StartHub) -> None:
-    """By prefix, and behind a name; anything else that is asked is no question."""
     hub = await start_hub()
     client = await hub.client()
     await client.send(*(claim(0, name) for name in ("a.a", "a.b", "b.a")))
@@ -126,7 +120,6 @@ async def test_lists(start_hub: StartHub) -> None:
 
 
 async def test_too_many_lists_at_once(start_hub: StartHub) -> None:
-    """Those over sixteen in one read are told so, and do not hold up others; a later read is answered again."""
     hub = await start_hub()
     client = await hub.client()
     asked = [Request(b"$hub/names", number, 0, encode_value(None)).encode() for number in range(20)]
@@ -137,7 +130,6 @@ async def test_too_many_lists_at_once(start_hub: StartHub) -> None:
 
 
 async def test_requests_to_a_name(start_hub: StartHub) -> None:
-    """Reach its owner; without one there is nobody to answer."""
     hub = await start_hub()
     service, client = await hub.client(), await hub.client()
     request = Request(NAME.encode(), 7, 0, b"\x01", flags=0b1000)
@@ -153,7 +145,6 @@ async def test_requests_to_a_name(start_hub: StartHub) -> None:
 
 
 async def test_bad_names(start_hub: StartHub) -> None:
-    """One clear notice each to the culprit; the connection goes on."""
     settings = Settings(names=NamesSettings(per_client=1, total=2))
     hub = await start_hub(settings=settings)
     client, other = await hub.client("$hub/names/"), await hub.client()
@@ -169,7 +160,6 @@ async def test_bad_names(start_hub: StartHub) -> None:
 
 
 async def test_who_does_not_read_is_told_once(start_hub: StartHub) -> None:
-    """How a name stands at last, not how it stood meanwhile."""
     hub = await start_hub()
     client = await hub.client(name="slow")
     await client.send(claim(1, NAME, queue=True))
@@ -192,7 +182,6 @@ async def test_who_does_not_read_is_told_once(start_hub: StartHub) -> None:
 
 
 async def test_peers_know_names(start_hub: StartHub) -> None:
-    """Those that are there when the link comes up, and changes; with the link they go."""
     here, there = await start_hub(), await start_hub()
     owner = await here.client()
     await owner.send(claim(0, "a.a"), claim(0, "a.b", "x"))
@@ -212,7 +201,6 @@ async def test_peers_know_names(start_hub: StartHub) -> None:
 
 
 async def test_requests_to_a_name_cross_a_link(start_hub: StartHub) -> None:
-    """To the peer that announced it, and from there to its owner."""
     here, there = await start_hub(), await start_hub()
     owner, client = await here.client(), await there.client()
     await owner.send(claim(0))
@@ -227,7 +215,6 @@ async def test_requests_to_a_name_cross_a_link(start_hub: StartHub) -> None:
 
 
 async def test_the_first_claim_of_two_hubs_wins(start_hub: StartHub) -> None:
-    """The other one is told."""
     here, there = await start_hub(), await start_hub()
     early, late = await here.client(), await there.client()
     await early.send(claim(1))
@@ -242,14 +229,12 @@ async def test_the_first_claim_of_two_hubs_wins(start_hub: StartHub) -> None:
 
 
 async def peer(hub: Hub, **hello: Any) -> RawClient:
-    """A pretended peer hub."""
     link = await hub.raw()
     await link.greet(role="hub", id=b"\x07" * 16, **hello)
     return link
 
 
 async def names_frames(link: RawClient, count: int) -> list[Frame]:
-    """NAMES frames until they hold so many names."""
     frames: list[Frame] = []
     while count > 0:
         frame = await link.frame()
@@ -261,7 +246,6 @@ async def names_frames(link: RawClient, count: int) -> list[Frame]:
 
 
 async def test_many_names_come_in_portions(start_hub: StartHub) -> None:
-    """Of 500 at most, and as large as the peer takes them; what is too large alone is not announced."""
     hub = await start_hub()
     client = await hub.client(name="owner")
     handler = hub.handler("owner")
@@ -280,7 +264,6 @@ async def test_many_names_come_in_portions(start_hub: StartHub) -> None:
 
 
 async def test_bad_announcements(start_hub: StartHub) -> None:
-    """The peer is told; what was good is taken, and the link goes on."""
     hub = await start_hub()
     link = await peer(hub)
     await link.send(encode_names([Announced("bad", (), 1, 1), Announced("a.b", (), 1, 1)], []))

@@ -1,8 +1,4 @@
-"""A client that does not read: what it loses is what its policy says, told in number and place; nobody else loses any.
-
-The queue of the stalled client takes over when its socket takes no more. What was written before that arrives in any
-case; behind it stand exactly the messages that the queue holds, and the gap.
-"""
+"""Overflow over TCP: policies, the queue a client asks for, and the notice in place of what was dropped."""
 
 from __future__ import annotations
 
@@ -27,12 +23,10 @@ ROOMY = QueueWish(messages=1_000_000)
 
 @pytest.fixture(params=["unix", "tcp"])
 async def any_hub(request: pytest.FixtureRequest, start_hub: StartHub, tmp_path: Path) -> Hub:
-    """A hub on either sort of socket."""
     return await start_hub(f"unix://{tmp_path}/hub.sock" if request.param == "unix" else "tcp://127.0.0.1:0")
 
 
 async def stalled(hub: Hub, wish: QueueWish) -> tuple[RawClient, Handler]:
-    """A client that reads nothing from now on."""
     client = await hub.client("/flood", name="stalled", queue=wish, receive_bytes=4096)
     return client, hub.handler("stalled")
 
@@ -59,7 +53,6 @@ async def flood(hub: Hub, start: int = 0, *, together: int = 1, padding: int = P
 
 @pytest.mark.parametrize("together", [1, 7, 210])
 async def test_the_newest_stay(any_hub: Hub, together: int) -> None:
-    """Drop-oldest: behind the gap come exactly the newest messages that the queue holds, also out of batches."""
     client, handler = await stalled(any_hub, QueueWish(messages=HELD, overflow=Overflow.DROP_OLDEST))
     total = await flood(any_hub, together=together)
     statistics = handler.statistics()
@@ -74,7 +67,6 @@ async def test_the_newest_stay(any_hub: Hub, together: int) -> None:
 
 @pytest.mark.parametrize("together", [1, 7, 210])
 async def test_the_oldest_stay(any_hub: Hub, together: int) -> None:
-    """Drop-newest: what was queued first arrives without a gap; the gap stands where the lost ones would have stood."""
     client, handler = await stalled(any_hub, QueueWish(messages=HELD, overflow=Overflow.DROP_NEWEST))
     total = await flood(any_hub, together=together)
     statistics = handler.statistics()
@@ -89,7 +81,6 @@ async def test_the_oldest_stay(any_hub: Hub, together: int) -> None:
 
 
 async def test_disconnected(any_hub: Hub) -> None:
-    """Disconnect: CLOSE 4008 with a text that says what was lost, behind what had been written before."""
     client, handler = await stalled(any_hub, QueueWish(messages=HELD, overflow=Overflow.DISCONNECT))
     total = await flood(any_hub)
     assert handler.closed
@@ -105,7 +96,6 @@ async def test_disconnected(any_hub: Hub) -> None:
 
 
 async def test_many_that_stall_for_a_while_all_read_why(any_hub: Hub) -> None:
-    """Readers that are disconnected together, and read on only seconds later: no torn frame, each exact count."""
     names = [f"stalled {number}" for number in range(16)]
     wish = QueueWish(messages=HELD, overflow=Overflow.DISCONNECT)
     clients = [await any_hub.client("/flood", name=name, queue=wish, receive_bytes=4096) for name in names]
@@ -129,7 +119,6 @@ async def test_many_that_stall_for_a_while_all_read_why(any_hub: Hub) -> None:
 
 
 async def test_a_disconnected_client_is_announced(any_hub: Hub) -> None:
-    """Its leaving names the reason."""
     watcher = await any_hub.client("$hub/client/left")
     await stalled(any_hub, QueueWish(messages=HELD, overflow=Overflow.DISCONNECT))
     await flood(any_hub)
@@ -141,7 +130,6 @@ async def test_a_disconnected_client_is_announced(any_hub: Hub) -> None:
 
 @pytest.mark.parametrize("overflow", Overflow)
 async def test_others_get_everything(any_hub: Hub, overflow: Overflow) -> None:
-    """Readers beside a stalled client lose nothing, whatever its policy."""
     reader = await any_hub.client("/flood", queue=ROOMY, name="reader")
     await stalled(any_hub, QueueWish(messages=HELD, overflow=overflow))
     total = await flood(any_hub)
@@ -151,7 +139,6 @@ async def test_others_get_everything(any_hub: Hub, overflow: Overflow) -> None:
 
 @pytest.mark.parametrize("overflow", [Overflow.DROP_OLDEST, Overflow.DROP_NEWEST])
 async def test_the_bound_in_bytes(any_hub: Hub, overflow: Overflow) -> None:
-    """A queue bounded in bytes never holds more, and loses no more than it must."""
     limit_bytes = 30_000
     client, handler = await stalled(any_hub, QueueWish(bytes=limit_bytes, overflow=overflow))
     total = await flood(any_hub)
@@ -167,7 +154,6 @@ async def test_the_bound_in_bytes(any_hub: Hub, overflow: Overflow) -> None:
 
 @pytest.mark.parametrize("overflow", [Overflow.DROP_OLDEST, Overflow.DROP_NEWEST])
 async def test_stalling_again_and_again(any_hub: Hub, overflow: Overflow) -> None:
-    """Each stall has its own gap, in its own place; all numbers that ever were are accounted for."""
     client, handler = await stalled(any_hub, QueueWish(messages=HELD, overflow=overflow))
     total = 0
     for _ in range(3):
@@ -180,7 +166,6 @@ async def test_stalling_again_and_again(any_hub: Hub, overflow: Overflow) -> Non
 
 
 async def test_overflow_is_announced(any_hub: Hub) -> None:
-    """Under `$hub/overflow`, once for each report, with what was lost since the last."""
     watcher = await any_hub.client("$hub/overflow")
     _, handler = await stalled(any_hub, QueueWish(messages=HELD, overflow=Overflow.DROP_OLDEST))
     await flood(any_hub)
@@ -196,7 +181,6 @@ async def test_overflow_is_announced(any_hub: Hub) -> None:
 
 
 async def test_what_a_stalled_client_asks_for_is_answered(any_hub: Hub) -> None:
-    """Its requests count while it does not read; the answers stand before what its queue holds."""
     client, handler = await stalled(any_hub, QueueWish(messages=HELD, overflow=Overflow.DROP_OLDEST))
     await flood(any_hub)
     await client.unsubscribe("/flood")

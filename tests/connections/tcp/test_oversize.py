@@ -29,7 +29,6 @@ frames = st.one_of(
     limit_bytes=st.integers(1, 200),
 )
 def test_only_values_over_the_limit_are_lost(batches: list[list[tuple[list[bytes], bool]]], limit_bytes: int) -> None:
-    """Everything else arrives, in order, in bodies within the limit; each lost value is told where it would stand."""
     made = [
         Batch(
             b"".join(frame(inside, packed=packed) for inside, packed in one),
@@ -55,14 +54,12 @@ def test_only_values_over_the_limit_are_lost(batches: list[list[tuple[list[bytes
     limit_bytes=st.integers(1, 200),
 )
 def test_gaps_are_merged(sizes: list[int], limit_bytes: int) -> None:
-    """Lost messages next to each other are one gap."""
     pieces = fitting([Batch.of("/t", [bytes(size)]) for size in sizes], limit_bytes)
     for one, other in pairwise(pieces):
         assert not (isinstance(one, int) and isinstance(other, int))
 
 
 def test_what_fits_is_left_alone() -> None:
-    """The very same batches, not copies; also several frames that are over the limit only together."""
     batches = [Batch.of("/t", [1]), Batch(frame([bytes(50)]) * 10, 10)]
     first, second = fitting(batches, 60)
     assert first is batches[0]
@@ -73,7 +70,6 @@ def test_what_fits_is_left_alone() -> None:
 
 @pytest.mark.parametrize("large", [opaque_frame(5, b"\xc1" * 100), opaque_frame(5, b"\xc0" * 100, flags=FLAG_BROKER)])
 def test_what_cannot_be_split_is_lost_alone(large: bytes) -> None:
-    """A frame whose values cannot be told apart goes as a whole; its neighbours in the batch stay."""
     small = frame([1])
     first, lost, second = fitting([Batch(small + large + small, 7)], 50)
     assert isinstance(first, Batch)
@@ -82,7 +78,6 @@ def test_what_cannot_be_split_is_lost_alone(large: bytes) -> None:
 
 
 def test_a_value_that_fits_only_alone() -> None:
-    """It travels without the count that a batch has; the encoding is kept."""
     (piece,) = fitting([Batch(frame([bytes(58)], packed=True), 1)], 60)
     assert isinstance(piece, Batch)
     (part,) = iterate_frames(piece.frames)
@@ -91,7 +86,6 @@ def test_a_value_that_fits_only_alone() -> None:
 
 
 async def test_a_client_that_takes_small_frames(hub: Hub) -> None:
-    """Batches are split for it, values over its limit are lost and told in their place; another client gets all."""
     small, large = await hub.client("/a", frame=1000, name="small"), await hub.client("/a")
     publisher = await hub.client()
     batch = [bytes([number]) * 300 for number in range(20)]
@@ -119,7 +113,6 @@ async def test_a_client_that_takes_small_frames(hub: Hub) -> None:
 
 
 async def test_a_client_that_takes_hardly_anything(hub: Hub) -> None:
-    """A limit of one byte is one value of one byte."""
     client, publisher = await hub.client("/a", frame=1), await hub.client()
     await publisher.send(publication("/a", 1, 300, 2), publication("/a", "x", "y"), publication("/a", 3))
     assert await client.values(1) == [("/a", 1)]

@@ -25,7 +25,6 @@ from tests.hubs.settings import settings_of
 
 
 async def test_one_request(hub: Hub) -> None:
-    """It reaches the service under an id of the hub's; the answer comes back under the requester's own."""
     requester, service = await hub.client(), await hub.client()
     await serve(service, "/add")
     await requester.send(asking("/add/ints", 4_000_000_000, [1, 2], timeout_ms=500))
@@ -37,7 +36,6 @@ async def test_one_request(hub: Hub) -> None:
 
 
 async def test_a_batch(hub: Hub) -> None:
-    """It is one frame each way."""
     requester, service = await hub.client(), await hub.client()
     await serve(service, "/")
     await requester.send(asking("/square", 2**32 - 2, 1, 2, 3))
@@ -49,7 +47,6 @@ async def test_a_batch(hub: Hub) -> None:
 
 
 async def test_a_failure(hub: Hub) -> None:
-    """A service may say that it has failed, and why."""
     requester, service = await hub.client(), await hub.client()
     await serve(service, "/")
     await requester.send(asking("/a", 1, None))
@@ -59,7 +56,6 @@ async def test_a_failure(hub: Hub) -> None:
 
 
 async def test_nobody(hub: Hub) -> None:
-    """The answer is there at once where nobody serves the topic, or nothing could."""
     requester = await hub.client()
     await requester.send(asking("/a", 7, 1, 2), asking("/\n", 9, 1), asking("", 10, 1), asking("$hub/nothing", 11, 1))
     reply = await answered(requester)
@@ -71,7 +67,6 @@ async def test_nobody(hub: Hub) -> None:
 
 
 async def test_no_service_any_more(hub: Hub) -> None:
-    """Who has taken it back is not asked again, but may still answer what it was asked."""
     requester, service = await hub.client(), await hub.client()
     await serve(service, "/a")
     await requester.send(asking("/a", 1, 1))
@@ -85,7 +80,6 @@ async def test_no_service_any_more(hub: Hub) -> None:
 
 
 async def test_a_service_that_is_lost(hub: Hub) -> None:
-    """Whoever has asked it knows at once."""
     requester, service = await hub.client(), await hub.client()
     await serve(service, "/a")
     await requester.send(asking("/a", 5, 1, 2, 3), asking("/a", 8, 4))
@@ -98,7 +92,6 @@ async def test_a_service_that_is_lost(hub: Hub) -> None:
 
 
 async def test_a_requester_that_is_lost(hub: Hub) -> None:
-    """Its service hears that it was too late, and goes on."""
     requester, service = await hub.client(), await hub.client()
     await serve(service, "/a")
     await requester.send(asking("/a", 5, 1))
@@ -111,7 +104,6 @@ async def test_a_requester_that_is_lost(hub: Hub) -> None:
 
 
 async def test_a_time_out(hub: Hub) -> None:
-    """It comes when it is due; what comes later is told to the service, summed up."""
     requester, service = await hub.client(), await hub.client()
     await serve(service, "/a")
     await requester.send(asking("/a", 5, 1, 2, timeout_ms=3000), asking("/a", 7, 3, timeout_ms=20_000))
@@ -128,7 +120,6 @@ async def test_a_time_out(hub: Hub) -> None:
 
 @pytest.mark.parametrize(("timeout_s", "timed_out"), [(0.02, [5, 6]), (3600.0, [6])])
 async def test_the_hub_keeps_the_time_itself(start_hub: StartHub, timeout_s: float, timed_out: list[int]) -> None:
-    """Nobody need do anything for a request to be timed out: after its own time, or the hub's if it names none."""
     hub = await start_hub(settings=Settings(requests=RequestLimits(timeout_s=timeout_s)))
     requester, service = await hub.client(), await hub.client()
     await serve(service, "/a")
@@ -137,7 +128,6 @@ async def test_the_hub_keeps_the_time_itself(start_hub: StartHub, timeout_s: flo
 
 
 async def test_the_same_id_twice(hub: Hub) -> None:
-    """The second is refused, and harms nobody; once the first is answered the id is free again."""
     requester, other, service = await hub.client(), await hub.client(), await hub.client()
     await serve(service, "/a")
     await requester.send(asking("/a", 5, "first"), asking("/a", 4, "x", "y"), asking("/a", 5, "second"))
@@ -154,7 +144,6 @@ async def test_the_same_id_twice(hub: Hub) -> None:
 
 
 async def test_a_reply_by_another(hub: Hub) -> None:
-    """Only the service that was asked can answer: the id means nothing in the mouth of another."""
     requester, service, stranger = await hub.client(), await hub.client(), await hub.client()
     await serve(service, "/a")
     await requester.send(asking("/a", 5, 1))
@@ -168,7 +157,6 @@ async def test_a_reply_by_another(hub: Hub) -> None:
 
 
 async def test_services_take_turns(hub: Hub) -> None:
-    """The one with the fewest pending requests is asked; where they are equal, each in turn."""
     requester, *services = [await hub.client() for _ in range(4)]
     for service in services:
         await serve(service, "/a")
@@ -178,7 +166,6 @@ async def test_services_take_turns(hub: Hub) -> None:
 
 
 async def test_too_big_for_the_service(hub: Hub) -> None:
-    """It does not get what is larger than it takes, and the requester learns why; nor does the requester."""
     requester, service = await hub.client(frame=2000), await hub.client(frame=1000)
     await serve(service, "/a")
     await requester.send(asking("/a", 5, bytes(1500)), asking("/a", 6, bytes(10)))
@@ -189,7 +176,6 @@ async def test_too_big_for_the_service(hub: Hub) -> None:
 
 
 async def test_too_many_pending(start_hub: StartHub) -> None:
-    """One more than a client may have is an overflow; others are not hindered by that."""
     hub = await start_hub(settings=Settings(requests=RequestLimits(pending=3, pending_total=5)))
     requester, other, service = await hub.client(), await hub.client(), await hub.client()
     await serve(service, "/a")
@@ -202,7 +188,6 @@ async def test_too_many_pending(start_hub: StartHub) -> None:
 
 
 async def test_a_service_that_does_not_read(start_hub: StartHub) -> None:
-    """What waits for it is bounded by its queue; the rest is told at once."""
     hub = await start_hub(settings=settings_of(queue=QueueLimits(messages=3)))
     requester, service = await hub.client(), await hub.client(receive_bytes=4096, name="service")
     await serve(service, "/a")
@@ -219,7 +204,6 @@ async def test_a_service_that_does_not_read(start_hub: StartHub) -> None:
 
 
 async def test_prefixes_that_cannot_be_served(start_hub: StartHub) -> None:
-    """The hub's own, what is no prefix, and too many; the error bears the request's number."""
     hub = await start_hub(settings=settings_of(services_per_client=2))
     service = await hub.client()
     for number, prefixes, code in (
@@ -234,7 +218,6 @@ async def test_prefixes_that_cannot_be_served(start_hub: StartHub) -> None:
 
 
 async def test_order_with_messages(hub: Hub) -> None:
-    """A request stands among the messages of its sender as it was sent."""
     requester, service = await hub.client(), await hub.client("/m")
     await serve(service, "/a")
     await requester.send(publication("/m", 1), asking("/a", 1, 1), publication("/m", 2), asking("/a", 2, 2))
@@ -243,7 +226,6 @@ async def test_order_with_messages(hub: Hub) -> None:
 
 
 async def test_all_in_one_packet() -> None:
-    """Whoever says HELLO, subscribes, serves and asks in one packet has all answers in one write, in order."""
     node, loop = Node(Settings()), PretendLoop()
     node.loop = loop  # type: ignore[assignment]
     connection = tcp_connection(node, QueueLimits())
@@ -268,7 +250,6 @@ async def test_all_in_one_packet() -> None:
 
 
 async def test_garbage(hub: Hub) -> None:
-    """Frames that are none are refused with a text; the connection goes on, and nobody else hears of it."""
     client = await hub.client()
     await client.send(encode_frame(Kind.REQUEST, b"\0", key=b"/a"), encode_frame(Kind.REPLY, b"\0\0\0\0\0"))
     await client.send(encode_frame(Kind.SERVE, b"\xc1"))

@@ -26,25 +26,21 @@ NAME = "org.example.Door"
 
 
 def labelled(value: Any, *labels: str, topic: str = "/t", sender: str = "", to: str = "") -> bytes:
-    """A TAGGED frame."""
     return Batch.under(tagged(topic, labels, sender, to).encode(), [value], FLAG_TAGGED).frames
 
 
 async def rule(client: RawClient, *labels: str, prefix: str = "", sender: str = "", kind: Kind = Kind.RULE) -> Notice:
-    """Subscribe by a rule; return the answer."""
     fields = (labels, prefix, sender)
     await client.send(encode_frame(kind, msgpack.packb((9, [fields]))))
     return await client.notice()
 
 
 def values_of(frames: list[Frame]) -> list[Any]:
-    """The values of frames, all of which are messages."""
     assert all(frame.kind == Kind.MESSAGES for frame in frames)
     return [value for frame in frames for value in decode_values(frame)]
 
 
 async def test_a_message_reaches_all_who_want_it_once(start_hub: StartHub) -> None:
-    """By label, by topic, by both; as it was sent."""
     hub = await start_hub()
     source = await hub.client()
     by_topic = await hub.client("/t")
@@ -63,7 +59,6 @@ async def test_a_message_reaches_all_who_want_it_once(start_hub: StartHub) -> No
 
 
 async def test_a_prefix_and_a_sender_narrow_a_rule(start_hub: StartHub) -> None:
-    """A sender is who owns the name; others are told that it is not theirs."""
     hub = await start_hub()
     owner, other, reader = await hub.client(), await hub.client(), await hub.client()
     await owner.send(encode_claim(NameClaim(0, Wish(NAME))))
@@ -81,7 +76,6 @@ async def test_a_prefix_and_a_sender_narrow_a_rule(start_hub: StartHub) -> None:
 
 
 async def test_one_refused_message_is_told_at_once(start_hub: StartHub) -> None:
-    """Not with the next read."""
     hub = await start_hub()
     client = await hub.client()
     for number in range(2):
@@ -90,7 +84,6 @@ async def test_one_refused_message_is_told_at_once(start_hub: StartHub) -> None:
 
 
 async def test_a_destination_alone_gets_it(start_hub: StartHub) -> None:
-    """And while nobody has the name, the publisher is told."""
     hub = await start_hub()
     source, owner, bystander = await hub.client(), await hub.client(), await hub.client("")
     await source.send(labelled(1, to=NAME))
@@ -106,7 +99,6 @@ async def test_a_destination_alone_gets_it(start_hub: StartHub) -> None:
 
 
 async def test_what_is_refused_goes_on(start_hub: StartHub) -> None:
-    """Rules that are none, too many, or unreadable; with the request that asked."""
     hub = await start_hub(settings=settings_of(rules_per_client=2))
     client = await hub.client()
     assert (await rule(client, prefix="/a")).text.startswith("a rule has a label or a sender")
@@ -123,7 +115,6 @@ async def test_what_is_refused_goes_on(start_hub: StartHub) -> None:
 
 
 async def test_bad_envelopes(start_hub: StartHub) -> None:
-    """A message whose key is none is refused, and the connection goes on."""
     hub = await start_hub()
     client = await hub.client("/")
     await client.send(
@@ -134,7 +125,6 @@ async def test_bad_envelopes(start_hub: StartHub) -> None:
 
 
 async def test_confirm_without_a_journal_and_a_name_that_is_not_ones_own(start_hub: StartHub) -> None:
-    """The answer is that it is not recorded, because of the name."""
     hub = await start_hub()
     client = await hub.client()
     key = tagged("/t", sender=NAME).encode()
@@ -144,7 +134,6 @@ async def test_confirm_without_a_journal_and_a_name_that_is_not_ones_own(start_h
 
 
 async def test_a_client_that_goes_takes_its_rules_along(start_hub: StartHub) -> None:
-    """Nothing of them stays."""
     hub = await start_hub()
     client = await hub.client()
     await rule(client, "a")
@@ -156,7 +145,6 @@ async def test_a_client_that_goes_takes_its_rules_along(start_hub: StartHub) -> 
 
 
 async def linked(start_hub: StartHub) -> tuple[Hub, Hub]:
-    """Two hubs with a link between them."""
     north = await start_hub(name="north", hub_id=b"\1" * 16)
     south = await start_hub(name="south", hub_id=b"\2" * 16)
     north.dial(south)
@@ -167,7 +155,6 @@ async def linked(start_hub: StartHub) -> tuple[Hub, Hub]:
 
 
 async def test_rules_cross_a_link(start_hub: StartHub) -> None:
-    """Those of the peer's own clients, each told once; and taken back when the last of them goes."""
     north, south = await linked(start_hub)
     one, two, source = await north.client(), await north.client("/t"), await south.client()
     for client in (one, two):
@@ -187,7 +174,6 @@ async def test_rules_cross_a_link(start_hub: StartHub) -> None:
 
 
 async def test_rules_cross_several_links(start_hub: StartHub) -> None:
-    """Of three hubs in a row, those at one end are known at the other, and what matches arrives once."""
     north, south = await linked(start_hub)
     east = await start_hub(name="east", hub_id=b"\3" * 16)
     east.dial(south)
@@ -206,7 +192,6 @@ async def test_rules_cross_several_links(start_hub: StartHub) -> None:
 
 
 async def test_rules_that_were_there_before_the_link(start_hub: StartHub) -> None:
-    """Are told when it comes up, in several frames if they are many; when it goes, they lead nowhere."""
     north = await start_hub(name="north", hub_id=b"\1" * 16)
     south = await start_hub(name="south", hub_id=b"\2" * 16)
     clients = [await north.client() for _ in range(3)]
@@ -228,7 +213,6 @@ async def test_rules_that_were_there_before_the_link(start_hub: StartHub) -> Non
 
 
 async def test_senders_and_destinations_cross_a_link(start_hub: StartHub) -> None:
-    """A name is known on both sides; its bearer may publish here, and is heard there."""
     north, south = await linked(start_hub)
     door, reader, source = await north.client(), await south.client(), await south.client()
     await rule(reader, sender=NAME)

@@ -29,16 +29,13 @@ class Scene:
         """Write soon."""
 
     def write(self, pieces: list[bytes]) -> None:
-        """Write ready frames."""
         self.written += pieces
 
     def wait_for_reader(self) -> None:
-        """Do not read on before the far side does."""
         self.waits += 1
 
 
 def test_confirmations_only_where_asked_for() -> None:
-    """Request 0 is no request."""
     scene = Scene()
     scene.far.confirm(0)
     scene.far.confirm(5)
@@ -47,7 +44,6 @@ def test_confirmations_only_where_asked_for() -> None:
 
 
 def test_records_are_kept_for_whoever_has_asked() -> None:
-    """They are written as they are, and nothing is read from a far side that does not read them."""
     scene = Scene()
     frame = encode_frame(Kind.RECORDS, b"records")
     scene.far.send_records(frame, 7)
@@ -55,7 +51,6 @@ def test_records_are_kept_for_whoever_has_asked() -> None:
 
 
 def test_nothing_is_written_behind_the_end() -> None:
-    """Records that come too late are thrown away."""
     scene = Scene()
     scene.session.close(CloseCode.DONE, "that was all")
     scene.far.send_records(encode_frame(Kind.RECORDS, b"records"), 7)

@@ -24,7 +24,6 @@ ANSWERS_BYTES = 512 * 1024
 
 @pytest.fixture
 async def bystander(hub: Hub) -> AsyncIterator[RawWebSocket]:
-    """Somebody else, who must not notice anything."""
     client = await hub.websocket("/t", name="bystander")
     yield client
     await client.publish("/t", "still here")
@@ -49,7 +48,6 @@ async def bystander(hub: Hub) -> AsyncIterator[RawWebSocket]:
     ],
 )
 async def test_what_makes_no_sense_ends_the_connection(hub: Hub, data: bytes, code: int, reason: str) -> None:
-    """With a code, a reason that names the cause, and an end in order."""
     client = await hub.websocket("/t", name="bad")
     await client.send(data)
     found_code, found_reason = await client.end()
@@ -69,7 +67,6 @@ async def test_what_makes_no_sense_ends_the_connection(hub: Hub, data: bytes, co
     ],
 )
 async def test_msgpack_bombs(hub: Hub, payload: bytes) -> None:
-    """Nesting and lengths that are claimed cost nothing: 1007."""
     client = await hub.websocket(subprotocol=MSGPACK, name="bad")
     await client.send(frame(Opcode.BINARY, payload))
     code, reason = await client.end()
@@ -79,7 +76,6 @@ async def test_msgpack_bombs(hub: Hub, payload: bytes) -> None:
 
 @pytest.mark.usefixtures("bystander")
 async def test_the_connection_goes_on_behind_what_is_refused(hub: Hub) -> None:
-    """Sound messages that the hub does not take are answered, each, and the stream goes on."""
     client = await hub.websocket("/mine")
     bad: list[Any] = [{"type": "nope"}, [], {"type": "publish", "topic": "/mine"}, {"type": "subscribe", "prefixes": 5}]
     for message in bad:
@@ -104,7 +100,6 @@ async def test_the_connection_goes_on_behind_what_is_refused(hub: Hub) -> None:
     ],
 )
 async def test_requests_that_are_refused(hub: Hub, data: bytes, status: int) -> None:
-    """An HTTP error, and what follows is never read as frames."""
     client = await hub.raw_websocket()
     await client.send(data + text({"type": "publish", "topic": "/t", "value": "smuggled"}))
     assert (await client.response()).status == status
@@ -124,7 +119,6 @@ async def test_requests_that_are_refused(hub: Hub, data: bytes, status: int) -> 
     ],
 )
 async def test_who_makes_the_hub_answer_must_read(hub: Hub, data: bytes) -> None:
-    """A flood of pings, requests or bad messages that never reads is not read on: what is to be written is bounded."""
     client = await hub.websocket(name="flood", receive_bytes=4096)
     hub.shrink_buffers()
     (connection,) = hub.connections
@@ -144,7 +138,6 @@ async def test_who_makes_the_hub_answer_must_read(hub: Hub, data: bytes) -> None
 
 
 async def test_empty_fragments_cost_nothing(hub: Hub) -> None:
-    """A message of endlessly many empty fragments holds no memory, and can still be finished."""
     client = await hub.websocket()
     await client.barrier()
     tracemalloc.start()
@@ -162,7 +155,6 @@ async def test_empty_fragments_cost_nothing(hub: Hub) -> None:
 
 
 async def test_fragments_are_bounded_together(start_hub: StartHub) -> None:
-    """The limit is that of the message, not of its fragments."""
     hub = await start_hub(settings=settings_of(frame_bytes=100_000))
     client = await hub.websocket()
     await client.send(frame(Opcode.TEXT, b"[" * 60_000, fin=False), frame(Opcode.CONT, b"[" * 60_000))
@@ -170,7 +162,6 @@ async def test_fragments_are_bounded_together(start_hub: StartHub) -> None:
 
 
 async def test_a_large_message_takes_its_time_and_nobody_elses(hub: Hub) -> None:
-    """Megabytes arrive in pieces of one read each, others are served between them."""
     big, other = await hub.websocket("/big", subprotocol=MSGPACK), await hub.websocket("/t")
     value = bytes(range(256)) * 16 * 1024
     message = binary({"type": "publish", "topic": "/big", "value": value})
@@ -185,7 +176,6 @@ async def test_a_large_message_takes_its_time_and_nobody_elses(hub: Hub) -> None
 
 
 async def test_a_client_that_talks_on_after_the_end(hub: Hub) -> None:
-    """What comes behind a Close is thrown away while the client reads why; nothing of it counts."""
     client = await hub.websocket()
     await client.send(
         frame(Opcode.TEXT, b"{"), *(text({"type": "publish", "topic": "/t", "value": 1}) for _ in range(500))

@@ -29,13 +29,11 @@ MSGPACK = "hub.v1.msgpack"
 
 @pytest.fixture(params=[JSON, MSGPACK])
 def subprotocol(request: pytest.FixtureRequest) -> str:
-    """Each subprotocol."""
     found: str = request.param
     return found
 
 
 async def say(socket: ClientConnection, **message: Any) -> None:
-    """Send one message in the encoding of the connection."""
     if socket.subprotocol == JSON:
         await socket.send(json.dumps(message))
     else:
@@ -43,19 +41,16 @@ async def say(socket: ClientConnection, **message: Any) -> None:
 
 
 async def hear(socket: ClientConnection) -> Any:
-    """Read one message."""
     data = await socket.recv()
     assert isinstance(data, str) is (socket.subprotocol == JSON)
     return json.loads(data) if isinstance(data, str) else msgspec.msgpack.decode(data)
 
 
 def dial(hub: Hub, subprotocol: str, **options: Any) -> connect:
-    """Connect with the library's client."""
     return connect(f"{hub.url}/v1/hub", subprotocols=[Subprotocol(subprotocol)], **options)
 
 
 async def test_the_example_of_the_documentation(hub: Hub, subprotocol: str) -> None:
-    """Welcome, subscribe, publish, and the message comes back."""
     async with dial(hub, subprotocol) as socket:
         assert await hear(socket) == {
             "type": "welcome",
@@ -74,7 +69,6 @@ async def test_the_example_of_the_documentation(hub: Hub, subprotocol: str) -> N
 
 
 async def test_hello_names_the_client_and_grants_a_queue(start_hub: StartHub, subprotocol: str) -> None:
-    """What was wished for is granted up to the hub's maximum; what was left out is the default."""
     hub = await start_hub()
     async with dial(hub, subprotocol) as socket:
         await hear(socket)
@@ -88,7 +82,6 @@ async def test_hello_names_the_client_and_grants_a_queue(start_hub: StartHub, su
 
 
 async def test_hello_is_the_first_message_or_none(hub: Hub) -> None:
-    """Later it is refused; a hello that was refused may be said again."""
     client = await hub.websocket()
     await client.say("hello", name="x" * 65)
     assert (await client.message())["code"] == 1007
@@ -104,7 +97,6 @@ async def test_hello_is_the_first_message_or_none(hub: Hub) -> None:
 
 
 async def test_joining_and_leaving_are_announced(hub: Hub) -> None:
-    """By name; who says nothing is not announced at all."""
     watcher = await hub.websocket("$hub/client/", name="watcher")
     silent = await hub.websocket()
     silent.close()
@@ -117,7 +109,6 @@ async def test_joining_and_leaving_are_announced(hub: Hub) -> None:
 
 
 async def test_counted_subscriptions(hub: Hub) -> None:
-    """Subscribed twice, a prefix must be taken back twice; a message comes once."""
     client = await hub.websocket("/a", "/a", "/a/b")
     await client.publish("/a/b/c", 1)
     assert await client.messages(1) == [("/a/b/c", 1)]
@@ -133,7 +124,6 @@ async def test_counted_subscriptions(hub: Hub) -> None:
 
 
 async def test_both_encodings_talk_to_each_other(hub: Hub) -> None:
-    """What one publishes the other reads, in order and together as published."""
     one, other = await hub.websocket("/t", subprotocol=JSON), await hub.websocket("/t", subprotocol=MSGPACK)
     await one.publish("/t", {"n": 1}, None, "ü")
     expected: list[tuple[str, Any]] = [("/t", {"n": 1}), ("/t", None), ("/t", "ü")]
@@ -146,7 +136,6 @@ async def test_both_encodings_talk_to_each_other(hub: Hub) -> None:
 
 
 async def test_values_together_arrive_together(hub: Hub, subprotocol: str) -> None:
-    """One message of several values is one message at the other end."""
     client = await hub.websocket("/t", subprotocol=subprotocol)
     await client.publish("/t", 1, 2, 3)
     found = await client.message()
@@ -156,7 +145,6 @@ async def test_values_together_arrive_together(hub: Hub, subprotocol: str) -> No
 
 
 async def test_requests_are_confirmed_if_they_bear_a_number(hub: Hub) -> None:
-    """Subscribe, unsubscribe and publish; request 0 and none are not."""
     client = await hub.websocket()
     for request in ({"request": 5}, {"request": 0}, {}):
         await client.say("subscribe", prefixes=["/a"], **request)
@@ -166,7 +154,6 @@ async def test_requests_are_confirmed_if_they_bear_a_number(hub: Hub) -> None:
 
 
 async def test_a_confirmation_precedes_the_messages(hub: Hub, subprotocol: str) -> None:
-    """What a subscription lets through comes behind its confirmation, however large."""
     client = await hub.websocket(subprotocol=subprotocol)
     padding = "x" * 100_000
     await client.say("subscribe", prefixes=["/t"], request=3)
@@ -177,7 +164,6 @@ async def test_a_confirmation_precedes_the_messages(hub: Hub, subprotocol: str) 
 
 
 async def test_a_confirmation_precedes_an_early_write(hub: Hub) -> None:
-    """Also when the same read fills what a turn may collect, so that the hub writes at once."""
     client = await hub.websocket("/old")
     publish(hub.node.core, "/old", "x" * (WRITE_LIMIT_BYTES - 1000))
     (connection,) = hub.connections
@@ -190,7 +176,6 @@ async def test_a_confirmation_precedes_an_early_write(hub: Hub) -> None:
 
 
 async def test_nothing_is_written_to_a_connection_that_is_gone(hub: Hub) -> None:
-    """Between the end of a connection and the news of it, what is offered goes nowhere, without an error."""
     await hub.websocket("/t", name="me")
     (connection,) = hub.connections
     publish(hub.node.core, "/t", 1)
@@ -205,7 +190,6 @@ async def test_nothing_is_written_to_a_connection_that_is_gone(hub: Hub) -> None
 
 
 async def test_a_subscription_acts_on_what_follows_it(hub: Hub) -> None:
-    """In one read: what is published before is not delivered, what is published behind is."""
     client = await hub.websocket()
     one, two = ({"type": "publish", "topic": "/t", "value": n} for n in (1, 2))
     await client.send(text(one) + text({"type": "subscribe", "prefixes": ["/t"]}) + text(two))
@@ -213,7 +197,6 @@ async def test_a_subscription_acts_on_what_follows_it(hub: Hub) -> None:
 
 
 async def test_refused_publications(hub: Hub) -> None:
-    """The hub's own topics and topics that are none: an `error` with the request, counted; the connection goes on."""
     client = await hub.websocket("", name="me")
     await client.say("publish", topic=RESERVED + "x", values=[1, 2, 3], request=7)
     error = await client.message()
@@ -228,7 +211,6 @@ async def test_refused_publications(hub: Hub) -> None:
 
 
 async def test_refused_subscriptions(start_hub: StartHub) -> None:
-    """Too many prefixes are 1008, a bad one 1007; all of a message or none."""
     hub = await start_hub(settings=settings_of(prefixes_per_client=2))
     client = await hub.websocket("/1", name="me")
     await client.say("subscribe", prefixes=["/2", "/3"], request=7)
@@ -244,7 +226,6 @@ async def test_refused_subscriptions(start_hub: StartHub) -> None:
 
 
 async def test_a_value_that_grows_over_the_limit_is_refused(start_hub: StartHub) -> None:
-    """JSON that is larger as msgpack than a frame may be would end every link: `error` 1009 instead."""
     hub = await start_hub(settings=settings_of(frame_bytes=4096))
     client = await hub.websocket("/t")
     await client.send(text({"type": "publish", "topic": "/t", "value": [0.5] * 700, "request": 3}))
@@ -254,7 +235,6 @@ async def test_a_value_that_grows_over_the_limit_is_refused(start_hub: StartHub)
 
 
 async def test_the_largest_message_is_that_of_the_welcome(start_hub: StartHub) -> None:
-    """`frame` in the welcome: a message of that size is taken, a larger one ends the connection with 1009."""
     hub = await start_hub(settings=settings_of(frame_bytes=5000))
     client = await hub.websocket("/t", subprotocol=MSGPACK)
     padding = "x" * (5000 - 40)
@@ -267,7 +247,6 @@ async def test_the_largest_message_is_that_of_the_welcome(start_hub: StartHub) -
 
 
 async def test_frames_are_made_once_and_shared(hub: Hub) -> None:
-    """However many clients get a batch, it is converted once for each encoding."""
     clients = [await hub.websocket("/t", subprotocol=kind) for kind in (JSON, JSON, MSGPACK, MSGPACK)]
     batch = Batch.of("/t", [{"n": 1}, 2])
     made = []
@@ -284,7 +263,6 @@ async def test_frames_are_made_once_and_shared(hub: Hub) -> None:
 
 
 async def test_what_has_no_form_is_told_in_place(hub: Hub) -> None:
-    """A JSON client reads `dropped` where a message stood that JSON has not; a msgpack client reads the message."""
     one, other = await hub.websocket("/t", name="json"), await hub.websocket("/t", subprotocol=MSGPACK, name="msgpack")
     ext = b"\xd4\x05x"
     core = hub.node.core
@@ -304,7 +282,6 @@ async def test_what_has_no_form_is_told_in_place(hub: Hub) -> None:
 
 
 async def test_one_turn_is_one_write(hub: Hub) -> None:
-    """What a turn brings leaves with one write, however many batches it is."""
     client = await hub.websocket("/t", name="me")
     (connection,) = hub.connections
     writes: list[bytes] = []
@@ -331,7 +308,6 @@ async def test_one_turn_is_one_write(hub: Hub) -> None:
 
 
 async def test_the_client_closes(hub: Hub) -> None:
-    """Its handler is gone, with the code as the reason; nobody else notices."""
     watcher = await hub.websocket("$hub/client/left")
     async with dial(hub, JSON) as socket:
         await say(socket, type="hello", name="me")
@@ -343,7 +319,6 @@ async def test_the_client_closes(hub: Hub) -> None:
 
 @pytest.mark.parametrize("how", ["close", "reset", "finish"])
 async def test_the_client_vanishes(hub: Hub, how: str) -> None:
-    """Without a Close, or in the middle of a frame: everything is given back."""
     client = await hub.websocket("/a", name="me")
     await client.send(text({"type": "ping"})[:5])
     getattr(client, how)()
@@ -353,7 +328,6 @@ async def test_the_client_vanishes(hub: Hub, how: str) -> None:
 
 
 async def test_foreign_pages_are_refused(hub: Hub) -> None:
-    """HTTP 403 before the upgrade, with the setting that would allow it."""
     for lines in (("Origin: https://evil.com",), ("Origin: null",), ("Origin: http://localhost",) * 2):
         client = await hub.raw_websocket()
         await client.send(upgrade(JSON, *lines))
@@ -364,7 +338,6 @@ async def test_foreign_pages_are_refused(hub: Hub) -> None:
 
 
 async def test_pages_that_may_connect(start_hub: StartHub) -> None:
-    """The own page, pages of this machine, and listed ones."""
     hub = await start_hub(settings=settings_of(origins=("https://dashboard.example.org",)))
     own = f"http://127.0.0.1:{hub.endpoint.port}"
     for origin in (own, "http://localhost:3000", "https://dashboard.example.org"):
@@ -373,7 +346,6 @@ async def test_pages_that_may_connect(start_hub: StartHub) -> None:
 
 
 async def test_a_listener_on_all_addresses(start_hub: StartHub) -> None:
-    """There, a page of this machine is as foreign as any other; only the own page may connect."""
     hub = await start_hub(loopback=False)
     async with dial(hub, JSON, origin=Origin(f"http://127.0.0.1:{hub.endpoint.port}")) as socket:
         assert (await hear(socket))["type"] == "welcome"
@@ -383,7 +355,6 @@ async def test_a_listener_on_all_addresses(start_hub: StartHub) -> None:
 
 
 async def test_a_wrong_subprotocol(hub: Hub) -> None:
-    """HTTP 400 that names those which the hub speaks."""
     with pytest.raises(InvalidStatus) as caught:
         await dial(hub, "other")
     assert caught.value.response.status_code == 400
@@ -391,7 +362,6 @@ async def test_a_wrong_subprotocol(hub: Hub) -> None:
 
 
 async def test_publishers_that_only_publish(hub: Hub) -> None:
-    """A long stream without any answer arrives whole and in order."""
     reader = await hub.websocket("/t")
     writer = await hub.websocket()
 

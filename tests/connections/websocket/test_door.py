@@ -23,7 +23,6 @@ UNKNOWN = (4401, NotRecognisedError().text)
 
 @pytest.fixture
 async def hub(start_hub: StartHub) -> AsyncIterator[Hub]:
-    """A hub whose log shows no secret, whatever the test does."""
     hub = await start_hub()
     with capture_logs() as lines:
         yield hub
@@ -32,17 +31,14 @@ async def hub(start_hub: StartHub) -> AsyncIterator[Hub]:
 
 @pytest.fixture
 def known(hub: Hub) -> KnownTokens:
-    """Its users."""
     return KnownTokens(hub)
 
 
 def authorization(token: str) -> str:
-    """The header with a token."""
     return f"Authorization: Bearer {token}"
 
 
 async def shaken(hub: Hub, *lines: str) -> tuple[RawWebSocket, dict[str, object]]:
-    """A client that has shaken hands, and its first `welcome`."""
     client = await hub.raw_websocket()
     await client.shake_hands("hub.v1.json", *lines)
     welcome = await client.message()
@@ -51,7 +47,6 @@ async def shaken(hub: Hub, *lines: str) -> tuple[RawWebSocket, dict[str, object]
 
 
 def user_of(handler: Handler) -> str:
-    """Whose rights a handler has."""
     assert handler.rights is not None
     return handler.rights.user.name
 
@@ -74,7 +69,6 @@ async def test_a_known_header(hub: Hub, known: KnownTokens) -> None:
 
 
 async def test_who_one_is_is_told(hub: Hub, known: KnownTokens) -> None:
-    """By the `welcome` behind which it is known; a hub that asks nobody tells nothing."""
     client, welcome = await shaken(hub, authorization(known.token("alice")))
     assert welcome["user"] == "alice"
     assert "strangers" not in welcome
@@ -85,7 +79,6 @@ async def test_who_one_is_is_told(hub: Hub, known: KnownTokens) -> None:
 
 
 async def test_a_known_header_and_no_hello(hub: Hub, known: KnownTokens) -> None:
-    """The first message may be any."""
     client, welcome = await shaken(hub, authorization(known.token("alice")))
     assert "until" not in welcome
     await client.say("subscribe", prefixes=["/a"], request=1)
@@ -109,7 +102,6 @@ BAD_HEADERS = {
 @pytest.mark.parametrize("lines", BAD_HEADERS.values(), ids=BAD_HEADERS.keys())
 @pytest.mark.parametrize("path", ["/v1/hub", "/v1/messages/json", "/metrics"])
 async def test_a_bad_header(hub: Hub, known: KnownTokens, path: str, lines: list[str]) -> None:
-    """HTTP 401, with the one text that there is; where somebody who shows nothing is let in, too."""
     for anonymous in ("", "sensor"):
         known = KnownTokens(hub, anonymous)
         client = await hub.raw_websocket()
@@ -125,7 +117,6 @@ async def test_a_bad_header(hub: Hub, known: KnownTokens, path: str, lines: list
 
 
 async def test_two_tokens_that_are_known(hub: Hub, known: KnownTokens) -> None:
-    """Two headers are no token, whatever each of them is."""
     token = known.token("alice")
     client = await hub.raw_websocket()
     await client.send(upgrade("hub.v1.json", authorization(token), authorization(token)))
@@ -133,7 +124,6 @@ async def test_two_tokens_that_are_known(hub: Hub, known: KnownTokens) -> None:
 
 
 async def test_a_header_at_a_hub_without_users(hub: Hub) -> None:
-    """It is not looked at: a proxy in front of the hub may put one there."""
     for line in ("Authorization: Basic Zm9vOmJhcg==", authorization(SECRET)):
         await shaken(hub, line)
     client = await hub.raw_websocket()
@@ -142,7 +132,6 @@ async def test_a_header_at_a_hub_without_users(hub: Hub) -> None:
 
 
 async def test_a_header_that_cannot_be_read(hub: Hub, known: KnownTokens) -> None:
-    """The line that is wrong is not repeated, in the log neither."""
     known.token("alice")
     client = await hub.raw_websocket()
     await client.send(upgrade("hub.v1.json", f"Authorization: Bearer {SECRET}\0x"))
@@ -153,7 +142,6 @@ async def test_a_header_that_cannot_be_read(hub: Hub, known: KnownTokens) -> Non
 
 @pytest.mark.parametrize("path", ["/v1/hub?token=", "/v1/hub?access_token=", "/metrics?token="])
 async def test_a_token_in_the_url(hub: Hub, known: KnownTokens, path: str) -> None:
-    """It is not looked at: addresses stand in logs and histories."""
     token = known.token("alice")
     client = await hub.raw_websocket()
     if path.startswith("/metrics"):
@@ -172,7 +160,6 @@ async def test_a_token_in_the_url(hub: Hub, known: KnownTokens, path: str) -> No
 
 @pytest.mark.parametrize("subprotocol", ["hub.v1.json", "hub.v1.msgpack"])
 async def test_a_known_first_message(hub: Hub, known: KnownTokens, subprotocol: str) -> None:
-    """What a browser does; until then its client is a newcomer."""
     client = await hub.raw_websocket()
     await client.shake_hands(subprotocol)
     assert "until" not in await client.message()
@@ -186,7 +173,6 @@ async def test_a_known_first_message(hub: Hub, known: KnownTokens, subprotocol: 
 
 @pytest.mark.parametrize("first", [{"type": "ping"}, {"type": "token", "token": "x"}])
 async def test_hello_behind_another_message(hub: Hub, known: KnownTokens, first: dict[str, str]) -> None:
-    """It does not make the connection another user's."""
     client, welcome = await shaken(hub, authorization(known.token("bob")))
     assert welcome["user"] == "bob"
     await client.send(text(first))
@@ -212,7 +198,6 @@ FIRST = {
 @pytest.mark.parametrize("message", FIRST.values(), ids=FIRST.keys())
 @pytest.mark.parametrize("delay_s", [0.0, 2.0])
 async def test_a_stranger(hub: Hub, known: KnownTokens, message: dict[str, object], delay_s: float) -> None:
-    """Whatever the first message is, without a known token it is the last; what stands behind it is thrown away."""
     token = known.token("alice")
     witness, _ = await shaken(hub, authorization(token))
     await witness.say("subscribe", prefixes=[""], request=1)
@@ -231,7 +216,6 @@ async def test_a_stranger(hub: Hub, known: KnownTokens, message: dict[str, objec
 
 @pytest.mark.parametrize("anonymous", ["", "sensor"])
 async def test_large_messages_of_strangers(start_hub: StartHub, anonymous: str) -> None:
-    """A stranger's are as small as his handshake; whoever has shown who he is sends what everybody may."""
     hub = await start_hub(settings=settings_of(handshake_bytes=4096, frame_bytes=100_000))
     token = KnownTokens(hub, anonymous).token("alice")
     large = {"type": "publish", "topic": "/a", "value": "x" * 5000, "request": 1}
@@ -247,7 +231,6 @@ async def test_large_messages_of_strangers(start_hub: StartHub, anonymous: str) 
 
 
 async def test_tokens_that_are_none(hub: Hub, known: KnownTokens) -> None:
-    """One that is no text, or too long, is refused alone; the client may still say who it is."""
     client, _ = await shaken(hub)
     for token in (7, None, ["x"], "x" * (TOKEN_LIMIT_BYTES + 1)):
         await client.say("hello", token=token)
@@ -259,7 +242,6 @@ async def test_tokens_that_are_none(hub: Hub, known: KnownTokens) -> None:
 
 
 async def test_somebody_who_says_nothing(hub: Hub, known: KnownTokens) -> None:
-    """A client that only pings is not waited for for ever."""
     known.token("alice")
     client, _ = await shaken(hub)
     assert await client.barrier() == []
@@ -270,7 +252,6 @@ async def test_somebody_who_says_nothing(hub: Hub, known: KnownTokens) -> None:
 
 
 async def test_nobody_in_particular(hub: Hub) -> None:
-    """Where the settings let strangers in, they are known with the handshake, and a token makes a user of one."""
     known = KnownTokens(hub, anonymous="sensor")
     client, _ = await shaken(hub)
     assert hub.node.admission.newcomers == 1
@@ -290,7 +271,6 @@ async def test_nobody_in_particular(hub: Hub) -> None:
 
 
 async def test_a_renewal(hub: Hub, known: KnownTokens) -> None:
-    """A `token` message takes the place of what was shown; one of somebody else, or of nobody, is refused."""
     client, _ = await shaken(hub)
     await client.say("hello", name="me", token=known.token("alice", seconds=15.0))
     await client.message()
@@ -315,7 +295,6 @@ async def test_a_renewal(hub: Hub, known: KnownTokens) -> None:
 
 
 async def test_a_token_message_to_a_hub_without_users(hub: Hub) -> None:
-    """It is confirmed, as a client need not know whether there are users."""
     client, _ = await shaken(hub)
     await client.say("token", token=SECRET, request=9)
     assert await client.message() == {"type": "confirmed", "request": 9}
@@ -325,7 +304,6 @@ async def test_a_token_message_to_a_hub_without_users(hub: Hub) -> None:
 
 
 async def test_zeeks_path(hub: Hub, known: KnownTokens) -> None:
-    """The header is its only way in: its protocol has no word for a token."""
     client = await hub.raw_websocket()
     await client.send(upgrade("", path="/v1/messages/json"))
     assert (await client.response()).status == 401
@@ -346,7 +324,6 @@ async def test_zeeks_path(hub: Hub, known: KnownTokens) -> None:
     [("/", 200), ("/hub.js", 200), ("/healthz", 200), ("/readyz", 200), ("/metrics", 401), ("/other", 401)],
 )
 async def test_plain_http_without_a_token(hub: Hub, known: KnownTokens, path: str, status: int) -> None:
-    """The page and health are for everybody; nothing else is, also where strangers are let in."""
     for anonymous in ("", "sensor"):
         known = KnownTokens(hub, anonymous)
         client = await hub.raw_websocket()
@@ -358,7 +335,6 @@ async def test_plain_http_without_a_token(hub: Hub, known: KnownTokens, path: st
 
 
 async def test_plain_http_with_a_token(hub: Hub, known: KnownTokens) -> None:
-    """Is answered as always."""
     token = known.token("alice", roles=("admin",))
     for path, status in (("/metrics", 200), ("/other", 404)):
         client = await hub.raw_websocket()
@@ -375,7 +351,6 @@ async def test_plain_http_with_a_token(hub: Hub, known: KnownTokens) -> None:
 async def test_metrics_are_for_those_who_may_hear_the_statistics(
     hub: Hub, known: KnownTokens, user: str, roles: tuple[str, ...], status: int
 ) -> None:
-    """And for admins: they tell of all users. `*` does not cover the hub's own topics."""
     client = await hub.raw_websocket()
     await client.send(request("/metrics", "GET", authorization(known.token(user, roles=roles))))
     response = await client.response()
@@ -387,7 +362,6 @@ async def test_metrics_are_for_those_who_may_hear_the_statistics(
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "HEAD"])
 async def test_other_methods_are_no_way_round(hub: Hub, known: KnownTokens, method: str) -> None:
-    """They are asked for a token, too."""
     known.token("alice")
     client = await hub.raw_websocket()
     await client.send(request("/metrics", method))
@@ -395,7 +369,6 @@ async def test_other_methods_are_no_way_round(hub: Hub, known: KnownTokens, meth
 
 
 async def test_a_second_request_behind_an_unknown_one(hub: Hub, known: KnownTokens) -> None:
-    """A connection has one request: what stands behind one that waits for its refusal is not looked at."""
     known.answer_after(2.0)
     client = await hub.raw_websocket()
     await client.send(upgrade("hub.v1.json", authorization(SECRET)) + request("/metrics", "GET"))
@@ -414,13 +387,11 @@ async def test_a_second_request_behind_an_unknown_one(hub: Hub, known: KnownToke
     ],
 )
 def test_bearer(headers: list[str], token: str) -> None:
-    """The scheme may be written in any case."""
     assert bearer(headers) == token
 
 
 @pytest.mark.parametrize("headers", [["Bearer"], ["Bearer "], [""], ["Basic abc"], ["abc"], ["Bearer a", "Bearer a"]])
 def test_no_bearer(headers: list[str]) -> None:
-    """Something that no token is, and not nothing."""
     shown = bearer(headers)
     assert shown
     assert shown.startswith(" ") or ", " in shown

@@ -23,7 +23,6 @@ HELD: tuple[tuple[str, dict[str, Any]], ...] = (
 
 
 async def come_and_go(hub: Hub, subprotocol: str = "hub.v1.json") -> None:
-    """Clients subscribe and hold whatever can be held, and leave without a word; others ask for a page, or nothing."""
     holding = [await hub.websocket("/a", subprotocol=subprotocol) for _ in range(2)]
     for client in holding:
         for kind, fields in HELD:
@@ -44,7 +43,6 @@ async def come_and_go(hub: Hub, subprotocol: str = "hub.v1.json") -> None:
 
 @pytest.mark.parametrize("subprotocol", ["hub.v1.json", "hub.v1.msgpack"])
 async def test_clients(hub: Hub, subprotocol: str) -> None:
-    """No connection, conversation or handler waits for the garbage collector."""
     await come_and_go(hub, subprotocol)
     with left_for_the_collector() as left:
         await come_and_go(hub, subprotocol)

@@ -14,7 +14,6 @@ from tests.hubs.settings import settings_of
 
 
 async def get(hub: Hub, path: str, method: str = "GET", *lines: str, version: str = "HTTP/1.1") -> Response:
-    """One request on a connection of its own."""
     client = await hub.raw_websocket()
     await client.send(request(path, method, *lines, version=version))
     return await client.response()
@@ -22,7 +21,6 @@ async def get(hub: Hub, path: str, method: str = "GET", *lines: str, version: st
 
 @pytest.mark.parametrize("path", ["/", "/hub.js", "/hub.d.ts"])
 async def test_the_page(hub: Hub, path: str) -> None:
-    """The page's files are served with their types, and with a policy that lets them load nothing foreign."""
     found = page(path)
     assert found is not None
     answer = await get(hub, path)
@@ -48,7 +46,6 @@ async def test_the_page(hub: Hub, path: str) -> None:
     ],
 )
 async def test_the_page_is_compressed_for_who_takes_that(hub: Hub, accepted: str, *, is_compressed: bool) -> None:
-    """What has a hash in its name is kept by browsers for good."""
     index = await get(hub, "/")
     for path in re.findall(rb'(?:src|href)="(/[^"]*)"', index.body):
         answer = await get(hub, path.decode(), "GET", f"Accept-Encoding: {accepted}")
@@ -61,26 +58,22 @@ async def test_the_page_is_compressed_for_who_takes_that(hub: Hub, accepted: str
 
 
 async def test_any_page_may_load_the_client_and_nothing_else(hub: Hub) -> None:
-    """`/hub.js` may be imported from foreign pages; the hub's own page and its figures may not be read by them."""
     assert (await get(hub, "/hub.js")).headers["Access-Control-Allow-Origin"] == "*"
     for path in ("/", "/healthz", "/metrics", "/nothing"):
         assert "Access-Control-Allow-Origin" not in (await get(hub, path)).headers
 
 
 async def test_a_query_does_not_matter(hub: Hub) -> None:
-    """What stands behind the question mark is for the page's own scripts."""
     assert (await get(hub, "/healthz?x=1")).status == 200
 
 
 async def test_health(hub: Hub) -> None:
-    """Alive is alive, ready or not, and is not cached."""
     hub.node.ready = False
     answer = await get(hub, "/healthz")
     assert (answer.status, answer.body, answer.headers["Cache-Control"]) == (200, b"ok\n", "no-store")
 
 
 async def test_readiness(hub: Hub) -> None:
-    """Ready only between start and stop, with the reason."""
     assert (await get(hub, "/readyz")).status == 200
     hub.node.ready = False
     answer = await get(hub, "/readyz")
@@ -91,7 +84,6 @@ async def test_readiness(hub: Hub) -> None:
 
 
 async def test_metrics(hub: Hub) -> None:
-    """The counters of this hub, as Prometheus text."""
     await hub.websocket("/a")
     answer = await get(hub, "/metrics")
     assert answer.status == 200
@@ -114,14 +106,12 @@ async def test_metrics(hub: Hub) -> None:
     ],
 )
 async def test_nothing_else_is_there(hub: Hub, path: str) -> None:
-    """Any other path is 404; paths are not interpreted."""
     answer = await get(hub, path)
     assert answer.status == 404
     assert b"/v1/hub" in answer.body
 
 
 async def test_head(hub: Hub) -> None:
-    """HEAD is GET without the body."""
     answer = await get(hub, "/hub.js", "HEAD")
     found = page("/hub.js")
     assert found is not None
@@ -130,7 +120,6 @@ async def test_head(hub: Hub) -> None:
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "get", "X\x7f"])
 async def test_other_methods(hub: Hub, method: str) -> None:
-    """Nothing can be changed over HTTP."""
     answer = await get(hub, "/", method)
     assert (answer.status, answer.headers["Allow"]) == (405, "GET, HEAD")
     assert answer.body.strip().decode().isprintable()
@@ -139,7 +128,6 @@ async def test_other_methods(hub: Hub, method: str) -> None:
 @pytest.mark.parametrize("loopback", [True, False])
 @pytest.mark.parametrize("path", ["/", "/hub.js", "/metrics", "/nothing"])
 async def test_a_foreign_host(start_hub: StartHub, path: str, *, loopback: bool) -> None:
-    """A page that has made its own name point here reads nothing; the answer names the setting."""
     hub = await start_hub(loopback=loopback)
     answer = await ask(hub, path, "Host: evil.example:7401")
     assert answer.status == 421
@@ -147,13 +135,11 @@ async def test_a_foreign_host(start_hub: StartHub, path: str, *, loopback: bool)
 
 
 async def test_health_is_told_to_every_host(hub: Hub) -> None:
-    """Load balancers ask by names of their own."""
     for path in ("/healthz", "/readyz"):
         assert (await ask(hub, path, "Host: pool-17.example")).status == 200
 
 
 async def test_hosts_that_may(start_hub: StartHub) -> None:
-    """Addresses and private names without a setting, what is listed, and the names of this machine."""
     hub = await start_hub(settings=settings_of(hosts=("hub.example.org",)), loopback=False)
     hub.node.host_names = frozenset({"box.example.org"})
     for name in ("192.168.1.5:7401", "[2001:db8::1]:7401", "hub:7401", "Hub.Example.ORG", "box.example.org:1"):
@@ -163,24 +149,20 @@ async def test_hosts_that_may(start_hub: StartHub) -> None:
 @pytest.mark.parametrize("hosts", [(), ("Host: a", "Host: a"), ("Host:",), ("Host: a b",)])
 @pytest.mark.parametrize("path", ["/healthz", "/v1/hub", "/v1/messages/json"])
 async def test_one_host(hub: Hub, hosts: tuple[str, ...], path: str) -> None:
-    """A request without Host, with two, or with one that is none is answered by 400 (RFC 9112, 3.2)."""
     assert (await ask(hub, path, *hosts)).status == 400
 
 
 async def ask(hub: Hub, path: str, *lines: str) -> Response:
-    """One request with these headers and no others."""
     client = await hub.raw_websocket()
     await client.send("\r\n".join((f"GET {path} HTTP/1.1", *lines, "", "")).encode())
     return await client.response()
 
 
 async def test_an_old_client(hub: Hub) -> None:
-    """HTTP/1.0 is enough for health checks."""
     assert (await get(hub, "/healthz", version="HTTP/1.0")).status == 200
 
 
 async def test_a_client_that_half_closes(hub: Hub) -> None:
-    """A client that has sent all it will still gets its answer."""
     client = await hub.raw_websocket()
     await client.send(request("/hub.js"))
     client.finish()
@@ -188,14 +170,12 @@ async def test_a_client_that_half_closes(hub: Hub) -> None:
 
 
 async def test_one_request_a_connection(hub: Hub) -> None:
-    """What follows the request is not read as another one, nor as frames."""
     client = await hub.raw_websocket()
     await client.send(request("/healthz") + request("/metrics") + b"\x81\x80" + bytes(4))
     assert (await client.response()).body == b"ok\n"
 
 
 async def test_health_is_told_when_the_hub_is_full(start_hub: StartHub) -> None:
-    """A hub at its limit is alive: who restarts what does not answer must not restart it."""
     hub = await start_hub(settings=settings_of(connections=1))
     await hub.websocket("/a")
     assert (await get(hub, "/healthz")).status == 200

@@ -34,14 +34,11 @@ StartRecording = Callable[..., Awaitable[Hub]]
 
 @pytest.fixture(params=[JSON, MSGPACK])
 def subprotocol(request: pytest.FixtureRequest) -> str:
-    """Each encoding."""
     return str(request.param)
 
 
 @pytest.fixture
 def start_recording(start_hub: StartHub, tmp_path: Path) -> StartRecording:
-    """Start hubs with a journal."""
-
     async def start(*topics: str) -> Hub:
         path = str(tmp_path / "journal")
         return await start_hub(
@@ -52,14 +49,12 @@ def start_recording(start_hub: StartHub, tmp_path: Path) -> StartRecording:
 
 
 def slow(hub: Hub, *topics: str, buffer_bytes: int = 1_000_000) -> SlowJournal:
-    """Give a hub a journal that the test writes and reads."""
     journal = SlowJournal(hub.node.core, *topics, buffer_bytes=buffer_bytes)
     hub.node.journal = journal
     return journal
 
 
 async def record(client: RawWebSocket, *messages: tuple[str, Any]) -> int:
-    """Publish, wait for the disk, and return the offset behind the last."""
     offset = 0
     for topic, value in messages:
         await client.say("publish", topic=topic, value=value, confirm=True, request=77)
@@ -70,7 +65,6 @@ async def record(client: RawWebSocket, *messages: tuple[str, Any]) -> int:
 
 
 def records_of(answer: dict[str, Any]) -> list[tuple[int, str, Any]]:
-    """Offset, topic and value of each record in an answer, in either encoding."""
     if "records" in answer:
         return [(one["offset"], one["topic"], one["value"]) for one in answer["records"]]
     return [
@@ -84,7 +78,6 @@ def records_of(answer: dict[str, Any]) -> list[tuple[int, str, Any]]:
 
 
 async def test_welcome_bears_the_journal(hub: Hub, subprotocol: str) -> None:
-    """Its id, 32 hexadecimal digits; a hub without one does not speak of it."""
     without = await hub.raw_websocket()
     await without.shake_hands(subprotocol)
     assert "journal" not in await without.message()
@@ -96,7 +89,6 @@ async def test_welcome_bears_the_journal(hub: Hub, subprotocol: str) -> None:
 
 
 async def test_a_subscription_knows_where_it_begins(hub: Hub, subprotocol: str) -> None:
-    """What is recorded before the offset of `confirmed` was routed before; what comes later is delivered."""
     slow(hub)
     client, other = await hub.websocket(subprotocol=subprotocol), await hub.websocket()
     await other.publish("/a", 1, 2, 3)
@@ -110,7 +102,6 @@ async def test_a_subscription_knows_where_it_begins(hub: Hub, subprotocol: str) 
 
 
 async def test_a_subscription_between_publications_of_one_read(hub: Hub) -> None:
-    """The offset stands exactly between what one client says before and behind it, in whatever pieces it comes."""
     slow(hub)
     client = await hub.websocket()
     messages = [text({"type": "publish", "topic": f"/{number % 3}", "value": number}) for number in range(9)]
@@ -121,7 +112,6 @@ async def test_a_subscription_between_publications_of_one_read(hub: Hub) -> None
 
 
 async def test_a_journal_that_fails_has_no_offset(hub: Hub) -> None:
-    """As a hub without one: a subscription holds, and nothing can be said of where it begins."""
     journal = slow(hub)
     journal.recorder.on_failed(JournalUnavailableError("the disk is full"), 100)
     client = await hub.websocket()
@@ -133,7 +123,6 @@ async def test_a_journal_that_fails_has_no_offset(hub: Hub) -> None:
 
 
 async def test_recorded(hub: Hub, subprotocol: str) -> None:
-    """`recorded` comes with the commit, once a message: the offset of its first value, and how many they are."""
     journal = slow(hub)
     client = await hub.websocket(subprotocol=subprotocol)
     await client.say("publish", topic="/a", value=1, confirm=True, request=1)
@@ -149,7 +138,6 @@ async def test_recorded(hub: Hub, subprotocol: str) -> None:
 
 
 async def test_not_recorded(hub: Hub, subprotocol: str) -> None:
-    """An `error` with the request says why: a topic that is not recorded, one that is the hub's, a full disk."""
     journal = slow(hub, "/recorded")
     client = await hub.websocket(subprotocol=subprotocol)
     await client.say("publish", topic="/other", value=1, confirm=True, request=1)
@@ -167,7 +155,6 @@ async def test_not_recorded(hub: Hub, subprotocol: str) -> None:
 
 
 async def test_without_a_journal_nothing_is_recorded(hub: Hub, subprotocol: str) -> None:
-    """It is published all the same; the error says what is missing."""
     client = await hub.websocket("/a", subprotocol=subprotocol)
     await client.say("publish", topic="/a", value=1, confirm=True, request=1)
     error = await client.message()
@@ -177,7 +164,6 @@ async def test_without_a_journal_nothing_is_recorded(hub: Hub, subprotocol: str)
 
 
 async def test_what_is_to_be_confirmed_bears_a_request(hub: Hub, subprotocol: str) -> None:
-    """Else nobody would know which is meant; nothing is published."""
     client = await hub.websocket("/a", subprotocol=subprotocol)
     await client.say("publish", topic="/a", value=1, confirm=True)
     error = await client.message()
@@ -186,7 +172,6 @@ async def test_what_is_to_be_confirmed_bears_a_request(hub: Hub, subprotocol: st
 
 
 async def test_who_has_gone_is_not_answered(hub: Hub) -> None:
-    """The commit comes, and the client that wanted to know of it is no more."""
     journal = slow(hub)
     client = await hub.websocket(name="me")
     await client.say("publish", topic="/a", value=1, confirm=True, request=1)
@@ -201,7 +186,6 @@ async def test_who_has_gone_is_not_answered(hub: Hub) -> None:
 
 
 async def test_fetching(start_recording: StartRecording, subprotocol: str) -> None:
-    """A range, of some prefixes; where to go on, how far the journal reaches, and when each record was taken."""
     hub = await start_recording()
     client = await hub.websocket(subprotocol=subprotocol)
     await record(client, ("/a", {"n": 1}), ("/b", 2), ("/ab", [3]), ("/a", 4))
@@ -217,7 +201,6 @@ async def test_fetching(start_recording: StartRecording, subprotocol: str) -> No
 
 
 async def test_fetching_some_columns(start_recording: StartRecording, subprotocol: str) -> None:
-    """Nothing else is sent."""
     hub = await start_recording()
     client = await hub.websocket(subprotocol=subprotocol)
     await record(client, ("/a", "value"), ("/b", "value"))
@@ -232,7 +215,6 @@ async def test_fetching_some_columns(start_recording: StartRecording, subprotoco
 
 
 async def test_by_time(start_recording: StartRecording, subprotocol: str) -> None:
-    """From the first record that is not older; the time of a record, given back, finds it again."""
     hub = await start_recording()
     client = await hub.websocket()
     await record(client, *(("/a", number) for number in range(3)))
@@ -250,7 +232,6 @@ async def test_by_time(start_recording: StartRecording, subprotocol: str) -> Non
 
 
 async def test_piece_by_piece(start_recording: StartRecording, subprotocol: str) -> None:
-    """Each answer says where to go on: together they are everything, once, however few bytes are asked for."""
     hub = await start_recording()
     client = await hub.websocket(subprotocol=subprotocol)
     values = ["x" * number for number in range(100)]
@@ -269,7 +250,6 @@ async def test_piece_by_piece(start_recording: StartRecording, subprotocol: str)
 
 
 async def test_json_answers_are_small_by_default(start_recording: StartRecording) -> None:
-    """64 KiB of values, so that a page is not busy for long; at most 1 MiB, whatever is asked for."""
     hub = await start_recording()
     client = await hub.websocket()
     await client.say("publish", topic="/a", values=["x" * 10_000] * 150, confirm=True, request=1)
@@ -281,7 +261,6 @@ async def test_json_answers_are_small_by_default(start_recording: StartRecording
 
 
 async def test_waiting_for_more(start_recording: StartRecording, subprotocol: str) -> None:
-    """With `wait_ms` the answer comes with the next record; without, at once and empty."""
     hub = await start_recording()
     client, other = await hub.websocket(subprotocol=subprotocol), await hub.websocket()
     end = await record(other, ("/a", 1))
@@ -294,7 +273,6 @@ async def test_waiting_for_more(start_recording: StartRecording, subprotocol: st
 
 
 async def test_what_has_no_json_form(start_recording: StartRecording) -> None:
-    """It is counted, and its offset is missing; msgpack clients get it."""
     hub = await start_recording()
     client, other = await hub.websocket(), await hub.websocket(subprotocol=MSGPACK)
     extension = msgspec.msgpack.Ext(0x70, b"x")
@@ -307,7 +285,6 @@ async def test_what_has_no_json_form(start_recording: StartRecording) -> None:
 
 
 async def test_an_offset_that_is_not_there(start_recording: StartRecording, subprotocol: str) -> None:
-    """4011, with the oldest offset that is."""
     hub = await start_recording()
     client = await hub.websocket(subprotocol=subprotocol)
     await client.say("fetch", request=4, start=5)
@@ -316,7 +293,6 @@ async def test_an_offset_that_is_not_there(start_recording: StartRecording, subp
 
 
 async def test_no_journal_to_fetch_from(hub: Hub, subprotocol: str) -> None:
-    """An error with the request, and what to do."""
     client = await hub.websocket(subprotocol=subprotocol)
     await client.say("fetch", request=4)
     error = await client.message()
@@ -340,7 +316,6 @@ async def test_no_journal_to_fetch_from(hub: Hub, subprotocol: str) -> None:
     ],
 )
 async def test_what_cannot_be_fetched(hub: Hub, subprotocol: str, fields: dict[str, Any], said: str) -> None:
-    """1007, and what is wrong with it."""
     slow(hub)
     client = await hub.websocket(subprotocol=subprotocol)
     await client.say("fetch", **fields)
@@ -351,7 +326,6 @@ async def test_what_cannot_be_fetched(hub: Hub, subprotocol: str, fields: dict[s
 
 
 async def test_prefixes_that_are_none(start_recording: StartRecording, subprotocol: str) -> None:
-    """The journal refuses them; nobody waits for an answer."""
     hub = await start_recording()
     client = await hub.websocket(subprotocol=subprotocol)
     for request in range(1, 20):
@@ -361,7 +335,6 @@ async def test_prefixes_that_are_none(start_recording: StartRecording, subprotoc
 
 
 async def test_too_many_fetches(hub: Hub, subprotocol: str) -> None:
-    """One over the limit is told to try again; an answer makes room for another."""
     journal = slow(hub)
     client = await hub.websocket(subprotocol=subprotocol)
     for request in range(1, FETCHES_LIMIT + 2):
@@ -381,7 +354,6 @@ async def test_too_many_fetches(hub: Hub, subprotocol: str) -> None:
 
 
 async def test_a_number_that_is_waited_for(hub: Hub, subprotocol: str) -> None:
-    """One number, one answer: it may be used again once it was answered."""
     journal = slow(hub)
     client = await hub.websocket(subprotocol=subprotocol)
     for _ in range(2):
@@ -396,7 +368,6 @@ async def test_a_number_that_is_waited_for(hub: Hub, subprotocol: str) -> None:
 
 
 async def test_what_readers_are_told(hub: Hub) -> None:
-    """Prefixes, times in µs, and the form that the hub needs only to wrap."""
     journal = slow(hub)
     one, other = await hub.websocket(), await hub.websocket(subprotocol=MSGPACK)
     await one.say("fetch", request=1, time_ms=1.5, prefixes=["/a", "/b"], wait_ms=5)
@@ -416,7 +387,6 @@ async def test_what_readers_are_told(hub: Hub) -> None:
 
 
 async def test_answers_of_readers(hub: Hub) -> None:
-    """A ready payload is passed on as it is; one that is too large, and a notice, become errors."""
     journal = slow(hub)
     client = await hub.websocket()
     for request in (1, 2, 3):
@@ -433,7 +403,6 @@ async def test_answers_of_readers(hub: Hub) -> None:
 
 
 async def test_who_does_not_read_the_answers_is_not_read_on(hub: Hub) -> None:
-    """Answers pile up for as long as those take that were asked for already; then the client has to read first."""
     journal = slow(hub)
     client = await hub.websocket(receive_bytes=4096)
     hub.shrink_buffers()
@@ -458,7 +427,6 @@ async def test_who_does_not_read_the_answers_is_not_read_on(hub: Hub) -> None:
 
 
 async def test_who_feeds_a_journal_that_is_behind_is_not_read_on(hub: Hub) -> None:
-    """Nobody else is held up; once the journal has caught up, everything is taken."""
     journal = slow(hub, "/recorded", buffer_bytes=20_000)
     feeder, other = await hub.websocket(name="feeder"), await hub.websocket("/", name="other")
     connection, _ = hub.connections
@@ -475,7 +443,6 @@ async def test_who_feeds_a_journal_that_is_behind_is_not_read_on(hub: Hub) -> No
 
 
 async def test_who_waits_for_the_journal_and_has_gone_is_no_trouble(hub: Hub) -> None:
-    """The journal catches up when the connection is gone already."""
     journal = slow(hub, buffer_bytes=1)
     feeder = await hub.websocket()
     (connection,) = hub.connections
@@ -489,7 +456,6 @@ async def test_who_waits_for_the_journal_and_has_gone_is_no_trouble(hub: Hub) ->
 
 
 async def test_who_waits_for_the_journal_is_not_taken_for_dead(hub: Hub) -> None:
-    """A client that is not read on cannot answer to pings; it is not asked, and not given up."""
     journal = slow(hub, buffer_bytes=1)
     feeder = await hub.websocket()
     (connection,) = hub.connections

@@ -18,7 +18,6 @@ JSON = "hub.v1.json"
 
 @pytest.mark.parametrize("sent", [b"", b"G", upgrade()[:-1]])
 async def test_half_a_handshake(hub: Hub, sent: bytes) -> None:
-    """Who has not finished its request within the time is told so, and closed."""
     client = await hub.raw_websocket()
     await client.send(sent)
     await eventually(lambda: hub.node.connections)
@@ -32,7 +31,6 @@ async def test_half_a_handshake(hub: Hub, sent: bytes) -> None:
 
 
 async def test_who_stays_after_the_end_is_cut_off(hub: Hub) -> None:
-    """A client that was answered and does not go is cut off soon."""
     client = await hub.raw_websocket()
     await client.send(request("/healthz"))
     assert (await client.response()).status == 200
@@ -43,7 +41,6 @@ async def test_who_stays_after_the_end_is_cut_off(hub: Hub) -> None:
 
 
 async def test_silence(hub: Hub) -> None:
-    """After 20 s a ping; whoever answers lives on, for as long as it answers."""
     client = await hub.websocket(name="me")
     for _ in range(3):
         hub.later(21)
@@ -55,7 +52,6 @@ async def test_silence(hub: Hub) -> None:
 
 
 async def test_silence_without_an_answer(hub: Hub) -> None:
-    """10 s after an unanswered ping the connection is closed with 1002."""
     client = await hub.websocket(name="me")
     hub.later(21)
     hub.later(11)
@@ -74,7 +70,6 @@ async def test_silence_without_an_answer(hub: Hub) -> None:
     ids=["bytes", "fragments", "fragments and pings"],
 )
 async def test_a_message_that_drips(hub: Hub, begun: bytes, piece: bytes) -> None:
-    """A message that gets on by a byte now and then is ended, however it is cut, and whatever stands between."""
     client = await hub.websocket(name="me")
     (connection,) = hub.connections
     session = connection.session
@@ -95,7 +90,6 @@ async def test_a_message_that_drips(hub: Hub, begun: bytes, piece: bytes) -> Non
 
 
 async def test_messages_that_are_always_begun(hub: Hub) -> None:
-    """Whoever completes a message and begins the next one goes on for ever, though something is always incomplete."""
     client = await hub.websocket(name="me")
     begun = frame(Opcode.TEXT, b'{"type":"ping",', fin=False)
     await client.send(begun)
@@ -107,7 +101,6 @@ async def test_messages_that_are_always_begun(hub: Hub) -> None:
 
 
 async def test_traffic_is_a_sign_of_life(hub: Hub) -> None:
-    """Who says something within the time is not asked."""
     client = await hub.websocket(name="me")
     for _ in range(4):
         hub.later(15)
@@ -116,7 +109,6 @@ async def test_traffic_is_a_sign_of_life(hub: Hub) -> None:
 
 
 async def test_one_connection_too_many(start_hub: StartHub) -> None:
-    """A program is refused by HTTP 503, a page by Close 1013 (it cannot read an HTTP error); both with the reason."""
     hub = await start_hub(settings=settings_of(connections=1))
     first = await hub.websocket("/a")
     program = await hub.raw_websocket()
@@ -135,7 +127,6 @@ async def test_one_connection_too_many(start_hub: StartHub) -> None:
 
 
 async def test_stopping(hub: Hub) -> None:
-    """What the turn has brought is written, then Close 1001; half a handshake gets 503; new ones too."""
     client = await hub.websocket("/a", name="me")
     silent = await hub.websocket()
     half = await hub.raw_websocket()
@@ -156,7 +147,6 @@ async def test_stopping(hub: Hub) -> None:
 
 
 async def test_stopping_with_a_slow_client(hub: Hub) -> None:
-    """What is queued is written while the hub waits, then the Close."""
     client = await hub.websocket("/flood", name="slow", receive_bytes=4096)
     hub.shrink_buffers()
     publisher = await hub.websocket()

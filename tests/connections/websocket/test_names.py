@@ -20,13 +20,11 @@ NAME = "org.example.Player"
 
 @pytest.fixture(params=["hub.v1.json", "hub.v1.msgpack"])
 def subprotocol(request: pytest.FixtureRequest) -> str:
-    """Each subprotocol."""
     found: str = request.param
     return found
 
 
 async def test_claim_and_release(start_hub: StartHub, subprotocol: str) -> None:
-    """Confirmed, queued or refused; who waits is told when its turn has come, and a subscriber what happens."""
     hub = await start_hub()
     one = await hub.websocket(subprotocol=subprotocol, name="one")
     two = await hub.websocket("$hub/names/", subprotocol=subprotocol, name="two")
@@ -58,7 +56,6 @@ async def test_claim_and_release(start_hub: StartHub, subprotocol: str) -> None:
     ],
 )
 async def test_bad_names(hub: Hub, subprotocol: str, claim: dict[str, Any]) -> None:
-    """One error, with the request; the connection goes on."""
     client = await hub.websocket(subprotocol=subprotocol)
     await client.say("claim", request=7, **claim)
     refused = await client.message()
@@ -68,7 +65,6 @@ async def test_bad_names(hub: Hub, subprotocol: str, claim: dict[str, Any]) -> N
 
 
 async def test_who_does_not_read_is_told_once(hub: Hub) -> None:
-    """How a name stands at last, not how it stood meanwhile."""
     client = await hub.websocket(name="slow")
     await client.say("claim", name=NAME, request=1)
     assert await client.message() == {"type": "confirmed", "request": 1}
@@ -89,7 +85,6 @@ async def test_who_does_not_read_is_told_once(hub: Hub) -> None:
 
 
 async def test_names_go_with_their_owner(hub: Hub) -> None:
-    """Also when the connection just ends."""
     one = await hub.websocket(name="one")
     two = await hub.websocket()
     await one.say("claim", name=NAME)

@@ -20,13 +20,11 @@ BEYOND = 150
 
 @pytest.fixture(params=["hub.v1.json", "hub.v1.msgpack"])
 def subprotocol(request: pytest.FixtureRequest) -> str:
-    """Each subprotocol."""
     found: str = request.param
     return found
 
 
 async def stalled(hub: Hub, subprotocol: str, **queue: Any) -> tuple[RawWebSocket, Handler]:
-    """A client that reads nothing from now on."""
     client = await hub.websocket("/flood", subprotocol=subprotocol, receive_bytes=4096, name="stalled", queue=queue)
     hub.shrink_buffers()
     return client, hub.handler("stalled")
@@ -34,7 +32,6 @@ async def stalled(hub: Hub, subprotocol: str, **queue: Any) -> tuple[RawWebSocke
 
 @pytest.mark.parametrize("together", [1, 7])
 async def test_the_newest_stay(hub: Hub, subprotocol: str, together: int) -> None:
-    """Drop-oldest: behind the gap come exactly the newest messages that the queue holds, also out of batches."""
     client, handler = await stalled(hub, subprotocol, messages=HELD, overflow="drop-oldest")
     total = await flood(await hub.websocket(), handler, BEYOND, together=together)
     lost = handler.dropped_messages
@@ -49,7 +46,6 @@ async def test_the_newest_stay(hub: Hub, subprotocol: str, together: int) -> Non
 
 @pytest.mark.parametrize("together", [1, 7])
 async def test_the_oldest_stay(hub: Hub, subprotocol: str, together: int) -> None:
-    """Drop-newest: what was queued first arrives without a gap; the gap stands where the lost ones would have stood."""
     client, handler = await stalled(hub, subprotocol, messages=HELD, overflow="drop-newest")
     total = await flood(await hub.websocket(), handler, BEYOND, together=together)
     lost = handler.dropped_messages
@@ -59,7 +55,6 @@ async def test_the_oldest_stay(hub: Hub, subprotocol: str, together: int) -> Non
 
 
 async def test_disconnect(hub: Hub, subprotocol: str) -> None:
-    """The queue is thrown away, the connection closed with 4008 and what was lost; what was written arrives."""
     client, handler = await stalled(hub, subprotocol, messages=HELD, overflow="disconnect")
     await flood(await hub.websocket(), handler, BEYOND)
     assert handler.closed
@@ -72,7 +67,6 @@ async def test_disconnect(hub: Hub, subprotocol: str) -> None:
 
 
 async def test_many_that_stall_for_a_while_all_read_why(hub: Hub, subprotocol: str) -> None:
-    """Readers that are disconnected together, and read on only seconds later, find whole frames and then the reason."""
     queue = {"messages": HELD, "overflow": "disconnect"}
     stalled = [
         await hub.websocket("/flood", subprotocol=subprotocol, receive_bytes=4096, name=str(number), queue=queue)
@@ -99,7 +93,6 @@ async def test_many_that_stall_for_a_while_all_read_why(hub: Hub, subprotocol: s
 
 
 async def test_a_client_that_disconnects_itself(hub: Hub) -> None:
-    """A client whose own publications overflow its queue is closed in the middle of its read; the rest is not read."""
     client, handler = await stalled(hub, "hub.v1.json", messages=HELD, overflow="disconnect")
     await flood(await hub.websocket(), handler, 1)
     published = handler.published_messages
@@ -112,7 +105,6 @@ async def test_a_client_that_disconnects_itself(hub: Hub) -> None:
 
 
 async def test_it_goes_on_afterwards(hub: Hub, subprotocol: str) -> None:
-    """A client that reads on gets everything from then on, and may stall again."""
     client, handler = await stalled(hub, subprotocol, messages=HELD, overflow="drop-oldest")
     publisher = await hub.websocket()
     total = 0
@@ -128,7 +120,6 @@ async def test_it_goes_on_afterwards(hub: Hub, subprotocol: str) -> None:
 
 
 async def test_others_lose_nothing(hub: Hub) -> None:
-    """Beside stalled clients of each policy, those that read get everything in order."""
     handlers = []
     for overflow in ("drop-oldest", "drop-newest", "disconnect"):
         name = f"stalled {overflow}"
@@ -149,7 +140,6 @@ async def test_others_lose_nothing(hub: Hub) -> None:
 
 
 async def test_queued_messages_share_no_memory_with_forms(start_hub: StartHub) -> None:
-    """What waits for a slow client is charged as it is: forms made for others are let go."""
     hub = await start_hub()
     _, handler = await stalled(hub, "hub.v1.json", messages=10**6)
     reader = await hub.websocket("/flood")

@@ -24,18 +24,15 @@ pack = msgspec.msgpack.encode
 
 
 def packed(*values: Any) -> bytes:
-    """Values as in the body of a BATCH."""
     return BATCH_COUNT.pack(len(values)) + b"".join(map(pack, values))
 
 
 @pytest.fixture(params=[JSON_NAME, MSGPACK_NAME])
 def subprotocol(request: pytest.FixtureRequest) -> str:
-    """Each encoding."""
     return str(request.param)
 
 
 async def serving(hub: Hub, *prefixes: str, subprotocol: str = JSON_NAME) -> RawWebSocket:
-    """A client that serves, as the hub has confirmed."""
     client = await hub.websocket(subprotocol=subprotocol)
     await client.say("serve", prefixes=list(prefixes), request=5)
     assert await client.message() == {"type": "confirmed", "request": 5}
@@ -43,7 +40,6 @@ async def serving(hub: Hub, *prefixes: str, subprotocol: str = JSON_NAME) -> Raw
 
 
 async def test_a_request_and_its_reply(hub: Hub, subprotocol: str) -> None:
-    """The service gets the hub's number and the topic; whoever asked gets its own number back."""
     service = await serving(hub, "/sum", subprotocol=subprotocol)
     asker = await hub.websocket(subprotocol=subprotocol)
     await asker.say("request", request=70, topic="/sum/x", value=[1, 2], timeout_ms=60_000)
@@ -61,7 +57,6 @@ async def test_a_request_and_its_reply(hub: Hub, subprotocol: str) -> None:
 
 
 async def test_between_the_encodings(hub: Hub) -> None:
-    """A batch of requests is one message on each side; replies may come in parts and in any order."""
     service = await serving(hub, "/sum", subprotocol=MSGPACK_NAME)
     asker = await hub.websocket(subprotocol=JSON_NAME)
     await asker.say("request", request=2**32 - 2, topic="/sum", values=[1, "two", None])
@@ -76,7 +71,6 @@ async def test_between_the_encodings(hub: Hub) -> None:
 
 
 async def test_statuses(hub: Hub, subprotocol: str) -> None:
-    """Nobody serves it, or nobody any more: one message for all requests of one."""
     service = await serving(hub, "/gone", subprotocol=subprotocol)
     asker = await hub.websocket(subprotocol=subprotocol)
     await asker.say("request", request=1, topic="/nobody", values=[1, 2, 3])
@@ -92,7 +86,6 @@ async def test_statuses(hub: Hub, subprotocol: str) -> None:
 
 
 async def test_serving_ends(hub: Hub) -> None:
-    """What is no longer served is nobody's; what was asked before is still to be answered."""
     service = await serving(hub, "/a", "/b")
     asker = await hub.websocket()
     await asker.say("request", request=1, topic="/a", value=1)
@@ -106,7 +99,6 @@ async def test_serving_ends(hub: Hub) -> None:
 
 
 async def test_what_a_client_does_wrong(hub: Hub, subprotocol: str) -> None:
-    """It is told, nobody else is, and goes on: prefixes of the hub's own, replies unasked, numbers used twice."""
     service = await serving(hub, "/a", subprotocol=subprotocol)
     asker = await hub.websocket(subprotocol=subprotocol)
     await service.say("serve", prefixes=["$hub/x"], request=7)
@@ -129,7 +121,6 @@ async def test_what_a_client_does_wrong(hub: Hub, subprotocol: str) -> None:
 
 
 async def test_what_has_no_form_in_json(hub: Hub) -> None:
-    """A request is answered for the service that cannot be told it, a reply becomes a failure; the others pass."""
     service = await serving(hub, "/json", subprotocol=JSON_NAME)
     other = await serving(hub, "/msgpack", subprotocol=MSGPACK_NAME)
     odd = msgspec.msgpack.Ext(99, b"")
@@ -150,7 +141,6 @@ async def test_what_has_no_form_in_json(hub: Hub) -> None:
 
 
 async def test_names_and_subscriptions_and_requests_in_one_packet(hub: Hub) -> None:
-    """A client need not wait for one answer before it says the next."""
     service = await serving(hub, "/a")
     client = await hub.websocket()
     messages = [
@@ -176,12 +166,10 @@ async def test_names_and_subscriptions_and_requests_in_one_packet(hub: Hub) -> N
 
 @pytest.fixture(params=["json", "msgpack"])
 def codec(request: pytest.FixtureRequest) -> Codec:
-    """Each encoding."""
     return {"json": JSON, "msgpack": MSGPACK}[request.param]
 
 
 def decode(codec: Codec, message: dict[str, Any]) -> Any:
-    """Read what a client sends."""
     return codec.decode(json.dumps(message).encode() if codec is JSON else pack(message))
 
 
@@ -202,7 +190,6 @@ def decode(codec: Codec, message: dict[str, Any]) -> Any:
     ],
 )
 def test_requests_that_are_understood(codec: Codec, message: dict[str, Any], expected: Request) -> None:
-    """They become the hub's own."""
     assert decode(codec, {"type": "request"} | message) == expected
 
 
@@ -216,12 +203,10 @@ def test_requests_that_are_understood(codec: Codec, message: dict[str, Any], exp
     ],
 )
 def test_replies_that_are_understood(codec: Codec, message: dict[str, Any], expected: Reply) -> None:
-    """They become the hub's own."""
     assert decode(codec, {"type": "reply"} | message) == expected
 
 
 def test_services_that_are_understood(codec: Codec) -> None:
-    """As subscriptions are."""
     found = decode(codec, {"type": "serve", "prefixes": ["/a", ""], "request": 3})
     assert found == ServiceChange(serve=True, prefixes=["/a", ""], request=3)
     found = decode(codec, {"type": "unserve", "prefixes": ["/a"]})
@@ -246,7 +231,6 @@ def test_services_that_are_understood(codec: Codec) -> None:
     ],
 )
 def test_requests_that_are_refused(codec: Codec, message: dict[str, Any], text: str) -> None:
-    """The error says that it is about a request: its number may be that of another kind of message, too."""
     with pytest.raises(RefusedError, match=text) as caught:
         decode(codec, {"type": "request"} | message)
     number = message.get("request", 0)
@@ -264,14 +248,12 @@ def test_requests_that_are_refused(codec: Codec, message: dict[str, Any], text: 
     ],
 )
 def test_replies_that_are_refused(codec: Codec, message: dict[str, Any], text: str) -> None:
-    """The service is told."""
     with pytest.raises(RefusedError, match=text) as caught:
         decode(codec, {"type": "reply"} | message)
     assert caught.value.about == ""
 
 
 def test_values_without_msgpack() -> None:
-    """JSON knows integers that msgpack has no form for."""
     with pytest.raises(RefusedError, match="64 bits"):
         decode(JSON, {"type": "request", "request": 7, "topic": "/a", "value": 2**70})
 
@@ -280,7 +262,6 @@ def test_values_without_msgpack() -> None:
 
 
 def test_forms() -> None:
-    """One value, several, a service name, a failure, a value as Zeek spells it; what has no form is none."""
     several = Request(b"/a", 7, 9, packed(1, b"\0"), FLAG_BATCH)
     head = {"type": "request", "request": 7, "topic": "/a", "timeout_ms": 9}
     assert json.loads(json_item(several) or b"") == head | {"values": [1, "AA=="]}
@@ -298,7 +279,6 @@ def test_forms() -> None:
 
 
 def test_singly() -> None:
-    """A batch is cut where its values can be told apart; numbers wrap."""
     several = Reply(2**32 - 1, Status.OK, packed(1, 2), FLAG_BATCH)
     assert list(singly(several)) == [Reply(2**32 - 1, Status.OK, b"\x01"), Reply(0, Status.OK, b"\x02")]
     assert list(singly(Reply(7, Status.OK, b"\x01"))) == []

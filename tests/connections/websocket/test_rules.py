@@ -13,13 +13,11 @@ NAME = "org.example.Door"
 
 @pytest.fixture(params=[JSON, MSGPACK])
 def subprotocol(request: pytest.FixtureRequest) -> str:
-    """Each subprotocol."""
     found: str = request.param
     return found
 
 
 async def test_rules_and_labels(hub: Hub, subprotocol: str) -> None:
-    """Subscribed to, matched, and taken back."""
     async with dial(hub, subprotocol) as socket:
         await hear(socket)
         await say(socket, type="rule", rules=[{"labels": ["b", "a"], "prefix": "/t"}], request=1)
@@ -42,7 +40,6 @@ async def test_rules_and_labels(hub: Hub, subprotocol: str) -> None:
 
 
 async def test_names(hub: Hub, subprotocol: str) -> None:
-    """A sender that is one's own, and one that is not; a destination."""
     async with dial(hub, subprotocol) as socket, dial(hub, subprotocol) as other:
         for one in (socket, other):
             await hear(one)
@@ -73,7 +70,6 @@ async def test_names(hub: Hub, subprotocol: str) -> None:
     ],
 )
 async def test_what_is_refused(hub: Hub, subprotocol: str, message: dict[str, object], text: str) -> None:
-    """With the request; and the connection goes on."""
     async with dial(hub, subprotocol) as socket:
         await hear(socket)
         await say(socket, **message, request=5)

@@ -10,7 +10,6 @@ from peers.websocket.http.head import LINE_LIMIT_BYTES, TRAILERS_LIMIT_BYTES, Ba
 
 
 def read(body: Body, *pieces: bytes) -> tuple[bytes, bytes]:
-    """Content, and what stands behind the body."""
     content, rest = b"", b""
     for piece in pieces:
         assert not rest
@@ -20,12 +19,10 @@ def read(body: Body, *pieces: bytes) -> tuple[bytes, bytes]:
 
 
 def chunked(*chunks: bytes, trailers: bytes = b"") -> bytes:
-    """A body in chunks."""
     return b"".join(b"%x\r\n%b\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n" + trailers + b"\r\n"
 
 
 def test_a_length() -> None:
-    """The body ends behind so many bytes; what follows is another request."""
     body = Body(5)
     assert read(body, b"he", b"lloGET") == (b"hello", b"GET")
     assert (body.is_done, body.size_bytes) == (True, 5)
@@ -34,7 +31,6 @@ def test_a_length() -> None:
 
 @given(st.lists(st.binary(min_size=1, max_size=40), max_size=6), st.integers(1, 30), st.binary(max_size=9))
 def test_chunks_cut_anywhere(chunks: list[bytes], step: int, behind: bytes) -> None:
-    """The content is that of all chunks, however the stream is cut; what stands behind is left."""
     stream = chunked(*chunks, trailers=b"X: 1\r\n") + behind
     body, content, rest = Body(None), b"", b""
     for at in range(0, len(stream), step):
@@ -49,7 +45,6 @@ def test_chunks_cut_anywhere(chunks: list[bytes], step: int, behind: bytes) -> N
 
 
 def test_an_extension_is_passed_over() -> None:
-    """Nobody needs one."""
     assert read(Body(None), b'3 ;x="y"\r\nabc\r\n000\r\n\r\nrest') == (b"abc", b"rest")
 
 
@@ -77,14 +72,12 @@ def test_an_extension_is_passed_over() -> None:
     ],
 )
 def test_chunks_that_make_no_sense(stream: bytes) -> None:
-    """Each is refused, whole or byte by byte, and nothing behind is taken for a request."""
     for pieces in ([stream], [stream[at : at + 1] for at in range(len(stream))]):
         with pytest.raises(BadRequestError):
             read(Body(None), *pieces)
 
 
 def test_little_is_held() -> None:
-    """Of a body without end no more than a line."""
     body = Body(None)
     body.take(b"ffffffff\r\n")
     for _ in range(100):

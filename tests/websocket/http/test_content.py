@@ -17,20 +17,17 @@ LIMIT = 1_000_000
 
 
 def content(kind: str = "application/x-ndjson", limit: int = LIMIT) -> Content:
-    """What reads such a body."""
     found = content_of(kind, limit)
     assert found is not None
     return found
 
 
 def all_of(reader: Content, *pieces: bytes) -> list[Values]:
-    """All that is in pieces of a body."""
     found = [values for piece in pieces for values in reader.take(piece)]
     return found + list(reader.finish())
 
 
 def unpacked(found: list[Values]) -> list[Any]:
-    """The values in it."""
     return [msgspec.msgpack.decode(packed) for values in found for packed in values.packed]
 
 
@@ -38,7 +35,6 @@ def unpacked(found: list[Values]) -> list[Any]:
     "kind", ["application/json", "Application/JSON; charset=UTF-8", "application/msgpack", "application/x-ndjson"]
 )
 def test_types_that_are_taken(kind: str) -> None:
-    """In any case, and in UTF-8."""
     assert content_of(kind, LIMIT) is not None
 
 
@@ -46,12 +42,10 @@ def test_types_that_are_taken(kind: str) -> None:
     "kind", ["", "text/plain", "application/json; charset=latin-1", "application/json, application/json", "a/b;c=d"]
 )
 def test_types_that_are_not(kind: str) -> None:
-    """Nobody guesses what is meant."""
     assert content_of(kind, LIMIT) is None
 
 
 def test_one_value() -> None:
-    """Once all of it has come, and unread if it is msgpack."""
     assert unpacked(all_of(content("application/json"), b'{"a":', b" [1.5]}\n")) == [{"a": [1.5]}]
     packed = msgspec.msgpack.encode({"a": b"\x00"})
     (found,) = all_of(content("application/msgpack"), packed[:2], packed[2:])
@@ -60,7 +54,6 @@ def test_one_value() -> None:
 
 @given(st.lists(st.recursive(st.none() | st.integers(-9, 9) | st.text(), st.lists, max_leaves=4)), st.integers(1, 50))
 def test_lines_cut_anywhere(values: list[Any], step: int) -> None:
-    """Each line is a message, whatever pieces come; a last line needs no end."""
     for end in ("\n", "\r\n", "\n\n"):
         text = end.join(json.dumps(value) for value in values).encode()
         pieces = [text[at : at + step] for at in range(0, len(text), step)]
@@ -69,7 +62,6 @@ def test_lines_cut_anywhere(values: list[Any], step: int) -> None:
 
 
 def test_lines_go_together() -> None:
-    """As many as fit into a frame, each frame with the number of its first line."""
     line = json.dumps("x" * 1000).encode() + b"\n"
     found = all_of(content(), line * 200)
     assert sum(len(values.packed) for values in found) == 200
@@ -91,7 +83,6 @@ def test_lines_go_together() -> None:
     ],
 )
 def test_a_line_that_is_wrong(text: bytes, line: int, before: int) -> None:
-    """The error names it; those before it are told."""
     reader = content()
     found: list[Values] = []
     with pytest.raises(ContentError) as refused:  # noqa: PT012 -- what came before the error counts
@@ -104,7 +95,6 @@ def test_a_line_that_is_wrong(text: bytes, line: int, before: int) -> None:
 
 @pytest.mark.parametrize("kind", ["application/json", "application/msgpack", "application/x-ndjson"])
 def test_what_is_too_large(kind: str) -> None:
-    """A value without end is held up to the limit, and refused."""
     reader = content(kind, 1000)
     with pytest.raises(ContentError) as refused:  # noqa: PT012 -- how much is held is looked at meanwhile
         for _ in range(1001):
@@ -130,14 +120,12 @@ def test_what_is_too_large(kind: str) -> None:
     ],
 )
 def test_what_is_no_value(kind: str, body: bytes) -> None:
-    """It is refused, and nothing is told of it."""
     with pytest.raises(ContentError) as refused:
         all_of(content(kind), body)
     assert refused.value.code == CloseCode.BAD_DATA
 
 
 def test_too_many_parts() -> None:
-    """What would block the others is refused before it is read."""
     for kind, line in (("application/json", 0), ("application/x-ndjson", 2)):
         with pytest.raises(ContentError) as refused:
             all_of(content(kind), b"\n" if line else b"", b"[" + b"0," * 200_000 + b"0]")

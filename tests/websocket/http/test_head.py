@@ -22,7 +22,6 @@ from tests.hubs.raw_websocket import request, upgrade
     ],
 )
 def test_how_long_the_body_is(lines: tuple[str, ...], length: int | None) -> None:
-    """As one of the two fields says; without either there is none."""
     head = read_head(request("/v1/publish/a?x=1", "POST", "X-Other: 1", *lines))
     assert (head.length, head.has_length, head.has_body) == (length, bool(lines), length != 0)
     assert (head.request.method, head.request.path) == ("POST", "/v1/publish/a?x=1")
@@ -63,7 +62,6 @@ SMUGGLED = [
 
 @pytest.mark.parametrize(("lines", "status"), SMUGGLED)
 def test_what_two_readers_could_understand_differently(lines: tuple[str, ...], status: HTTPStatus) -> None:
-    """It is refused: between this hub and a proxy there is never one request more or less."""
     head = "\r\n".join(("POST /v1/publish/a HTTP/1.1", "Host: a", *lines, "", "")).encode("utf-8")
     with pytest.raises(BadRequestError) as refused:
         read_head(head)
@@ -86,14 +84,12 @@ def test_what_two_readers_could_understand_differently(lines: tuple[str, ...], s
     ],
 )
 def test_no_requests(head: bytes, status: HTTPStatus) -> None:
-    """Each is refused with the status that says why."""
     with pytest.raises(BadRequestError) as refused:
         read_head(head)
     assert refused.value.status is status
 
 
 def test_a_line_that_may_hold_a_token_is_not_repeated() -> None:
-    """Errors are logged; tokens are not."""
     with pytest.raises(BadRequestError) as refused:
         read_head(b"GET / HTTP/1.1\r\nAuthorization Bearer secret\r\n\r\n")
     assert "secret" not in refused.value.text
@@ -110,10 +106,8 @@ def test_a_line_that_may_hold_a_token_is_not_repeated() -> None:
     ],
 )
 def test_who_may_ask_again(line: str, version: str, *, keeps: bool) -> None:
-    """A client of HTTP/1.1 that has not said `close`."""
     assert keeps_open(read_head(request("/", "GET", line, version=version)).request) is keeps
 
 
 def test_a_handshake_of_a_websocket() -> None:
-    """It is read by the same function."""
     assert read_head(upgrade()).request.headers["Upgrade"] == "websocket"

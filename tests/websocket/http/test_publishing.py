@@ -25,11 +25,9 @@ class Hub:
         return 0
 
     def publish(self, count: int, line: int = 1) -> None:
-        """Publish so many values together."""
         self.post.publish(Values([b"\x01"] * count, line))
 
     def answer(self) -> tuple[int, Any]:
-        """Status and value."""
         self.post.is_done = True
         assert self.post.is_settled
         status, body = self.post.answer()
@@ -37,7 +35,6 @@ class Hub:
 
 
 def test_what_was_published_is_counted() -> None:
-    """Frames and messages."""
     hub = Hub()
     hub.publish(2)
     hub.publish(3)
@@ -46,7 +43,6 @@ def test_what_was_published_is_counted() -> None:
 
 
 def test_nothing_behind_a_refusal() -> None:
-    """It names the line; what is published later counts nothing."""
     hub = Hub()
     hub.publish(2, 1)
     hub.post.refuse(CloseCode.BAD_DATA, "no JSON", 3)
@@ -57,7 +53,6 @@ def test_nothing_behind_a_refusal() -> None:
 
 
 def test_it_waits_for_the_journal() -> None:
-    """The answer has the ranges of offsets; ranges that touch are one."""
     hub = Hub(confirm=True)
     for _ in range(3):
         hub.publish(2)
@@ -69,7 +64,6 @@ def test_it_waits_for_the_journal() -> None:
 
 
 def test_what_is_not_recorded() -> None:
-    """The first reason is told, when all is decided."""
     hub = Hub(confirm=True)
     hub.publish(1, 1)
     hub.publish(1, 2)
@@ -82,7 +76,6 @@ def test_what_is_not_recorded() -> None:
 
 
 def test_many_ranges() -> None:
-    """An answer is bounded, whoever publishes between."""
     hub = Hub(confirm=True)
     for number in range(RANGES_LIMIT + 5):
         hub.publish(1)

@@ -20,13 +20,11 @@ from peers.wire.hello import QueueWish
     ],
 )
 def test_topics(path: str, query: str, key: bytes) -> None:
-    """What stands behind `/v1/publish`, with its slash, or in the query."""
     target = target_of(path, query)
     assert (target.key, target.flags, target.confirm) == (key, 0, "confirm" in query)
 
 
 def test_labels_and_names() -> None:
-    """They make an envelope of the topic."""
     target = target_of("/v1/publish/a", "label=x&label=y&sender=org.example.Me&to=org.example.You")
     assert target.flags
     assert target.publication([b"\x01"], 1).messages == 1
@@ -48,13 +46,11 @@ def test_labels_and_names() -> None:
     ],
 )
 def test_no_target(path: str, query: str) -> None:
-    """One error each, and nothing is guessed."""
     with pytest.raises(RejectedError):
         target_of(path, query)
 
 
 def test_paths() -> None:
-    """Those that are served here."""
     assert all(map(is_served, ("/v1/publish", "/v1/publish/a", "/v1/events")))
     assert not any(map(is_served, ("/v1/publisher", "/v1/events/", "/v1/hub", "/")))
 
@@ -72,13 +68,11 @@ def test_paths() -> None:
     ],
 )
 def test_where_to_begin(query: str, last_ids: list[str], start: int | None, time_us: int | None) -> None:
-    """At an offset, at a time, or behind the last event that was heard."""
     wanted = wanted_of(query, last_ids)
     assert (wanted.start, wanted.time_us, wanted.has_start) == (start, time_us, (start, time_us) != (None, None))
 
 
 def test_a_queue() -> None:
-    """As in `hello`."""
     wanted = wanted_of("prefix=/a&prefix=&overflow=disconnect&messages=10&name=x", [])
     assert (wanted.prefixes, wanted.name) == (["/a", ""], "x")
     assert wanted.queue == QueueWish(messages=10, overflow=Overflow.DISCONNECT)
@@ -104,6 +98,5 @@ def test_a_queue() -> None:
     ],
 )
 def test_no_stream(query: str, last_ids: list[str]) -> None:
-    """One error each."""
     with pytest.raises(RejectedError):
         wanted_of(query, last_ids)

@@ -20,12 +20,10 @@ BODY_LIMIT = 100_000
 
 
 def post(body: bytes, *lines: str, kind: str = "application/json") -> bytes:
-    """A request with a body of this length."""
     return request("/v1/publish/a", "POST", f"Content-Type: {kind}", f"Content-Length: {len(body)}", *lines) + body
 
 
 def content(kind: str) -> Content:
-    """What reads a body of that type."""
     found = content_of(kind, BODY_LIMIT)
     assert found is not None
     return found
@@ -38,7 +36,6 @@ class Talk:
         self.session = HttpSession(HEAD_LIMIT, BODY_LIMIT)
 
     def say(self, data: bytes) -> list[Event]:
-        """Bring bytes to the session; return what they say."""
         self.session.feed(data)
         found = []
         while (event := self.session.next_event()) is not NEED_DATA:
@@ -63,7 +60,6 @@ class Talk:
 
 
 def test_requests_behind_one_another() -> None:
-    """Each is answered, in their order, on one connection."""
     talk = Talk()
     found = talk.say(post(b"1") + post(b'"two"') + request("/v1/events"))
     assert [type(event) for event in found] == [Asked, Values, Done, Asked, Values, Done, Asked]
@@ -72,7 +68,6 @@ def test_requests_behind_one_another() -> None:
 
 
 def test_a_request_waits_for_the_answer_to_the_one_before() -> None:
-    """What stands behind a request is not looked at before that is answered."""
     session = HttpSession(HEAD_LIMIT, BODY_LIMIT)
     session.feed(request("/v1/events") + request("/v1/publish"))
     assert isinstance(session.next_event(), Piece)
@@ -90,7 +85,6 @@ def test_a_request_waits_for_the_answer_to_the_one_before() -> None:
 
 @given(st.integers(1, 70))
 def test_cut_anywhere_the_events_are_the_same(step: int) -> None:
-    """A stream that arrives in pieces says what it says as a whole."""
     lines = b'{"a":1}\n[2]\n'
     chunks = b"5\r\n" + lines[:5] + b"\r\n7\r\n" + lines[5:] + b"\r\n0\r\n\r\n"
     kind = "Content-Type: application/x-ndjson"
@@ -106,7 +100,6 @@ def test_cut_anywhere_the_events_are_the_same(step: int) -> None:
 
 
 def test_a_client_that_waits_to_be_told() -> None:
-    """`Expect: 100-continue` is answered once the body is wanted."""
     talk = Talk()
     head, body = post(b"1", "Expect: 100-continue")[:-1], b"1"
     talk.say(head)
@@ -131,7 +124,6 @@ def test_a_client_that_waits_to_be_told() -> None:
     ],
 )
 def test_what_makes_no_sense_is_the_last(stream: bytes, status: int, code: CloseCode) -> None:
-    """It is answered once, the connection closes, and nothing behind it is taken for a request."""
     talk = Talk()
     found = talk.say(stream + post(b"1"))
     (refused,) = [event for event in found if isinstance(event, Refused)]
@@ -145,7 +137,6 @@ def test_what_makes_no_sense_is_the_last(stream: bytes, status: int, code: Close
 
 
 def test_a_body_that_says_that_it_is_too_large() -> None:
-    """It is refused before any of it is read."""
     session = HttpSession(HEAD_LIMIT, BODY_LIMIT)
     session.feed(request("/v1/publish/a", "POST", f"Content-Length: {BODY_LIMIT + 1}"))
     session.next_event()
@@ -159,7 +150,6 @@ def test_a_body_that_says_that_it_is_too_large() -> None:
 
 
 def test_an_answer_before_the_body_closes() -> None:
-    """What has not been read cannot be told from the next request."""
     session = HttpSession(HEAD_LIMIT, BODY_LIMIT)
     session.feed(post(b"GET / HTTP/1.1\r\n\r\n"))
     session.next_event()
@@ -170,7 +160,6 @@ def test_an_answer_before_the_body_closes() -> None:
 
 
 def test_an_answer_to_head() -> None:
-    """It has no body, which the client would take for the next answer; the length is that of the body."""
     session = HttpSession(HEAD_LIMIT, BODY_LIMIT)
     session.begin(read_head(request("/v1/events", "HEAD")), b"")
     assert isinstance(session.next_event(), Asked)
@@ -179,7 +168,6 @@ def test_an_answer_to_head() -> None:
 
 
 def test_a_stream() -> None:
-    """Events follow the answer, and what the client says is thrown away."""
     session = HttpSession(HEAD_LIMIT, BODY_LIMIT)
     session.feed(request("/v1/events") + b"more")
     session.next_event()
@@ -199,7 +187,6 @@ def test_a_stream() -> None:
     st.lists(st.binary(max_size=60) | st.sampled_from([post(b"1"), b"\r\n\r\n", b"POST /v1/publish/a HTTP/1.1\r\n"]))
 )
 def test_any_input(pieces: list[bytes]) -> None:
-    """Whatever comes, nothing is raised, and no more is held than a head and a value."""
     talk = Talk()
     for piece in pieces:
         talk.say(piece)
@@ -208,7 +195,6 @@ def test_any_input(pieces: list[bytes]) -> None:
 
 
 def test_what_was_read_is_held_until_it_is_acted_on() -> None:
-    """From the moment of the read, whether it was looked at or not."""
     talk = Talk()
     session = talk.session
     head, half = post(bytes(60_000)).partition(b"\r\n\r\n")[0] + b"\r\n\r\n", bytes(30_000)
@@ -222,7 +208,6 @@ def test_what_was_read_is_held_until_it_is_acted_on() -> None:
 
 @pytest.mark.parametrize("end", ["closed", "answered", "refused", "stream"])
 def test_a_session_that_is_over_holds_nothing(end: str) -> None:
-    """Neither what had come, nor what comes afterwards."""
     talk = Talk()
     session = talk.session
     talk.say(post(bytes(60_000))[:30_000])
