@@ -7,7 +7,7 @@ else is for admins. A user who is kicked and may connect can come back at once.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import Any, Final
 
 import msgspec
@@ -20,9 +20,8 @@ from hub.policy.grants import User
 from hub.policy.policy import Action
 from hub.policy.verdict import DEEDS, Verdict, withheld
 from hub.requests.directed import AT
-from hub.requests.hub_services import Function
 from hub.topics import RESERVED, printable
-from peers.admin.steps import in_steps
+from peers.admin.steps import in_steps, service
 from peers.node.audit import By
 from peers.node.node import Node
 from peers.users.question import Question, asked_deed, decide, is_stranger, own_roles, told
@@ -41,28 +40,22 @@ _OWN_TOPICS: Final = (STATISTICS_TOPIC, AUDIT_TOPIC)
 """Topics of the hub's own that a grant is needed for, and that programs wait for in vain without one."""
 
 
-def rights(node: Node) -> Function:
-    """Return the service.
+@service("null")
+def rights(node: Node, handler: Handler, _: None) -> dict[str, Any]:
+    """Answer null with a map about the asker: `user`, `roles`, `admin`.
 
-    It takes null, and gives a map: `user`, `roles`, `admin`; `may`, the actions that are granted to him for anything at
-    all; `asks`, what the hub itself would answer him; `hears`, of the topics of the hub's own those that he may hear.
+    Beside these `may`, the actions that are granted for anything at all; `asks`, the services of the hub that would be
+    answered; and `hears`, of the hub's own topics those that may be heard.
     """
-    services = node.core.requests.hub_services
-
-    def answer(handler: Handler, value: Any) -> dict[str, Any]:
-        if value is not None:
-            raise UsageError("expected null")
-        held = handler.rights
-        return {
-            "user": "" if held is None else held.user.name,
-            "roles": [] if held is None else sorted(held.user.roles),
-            "admin": held is None or held.is_admin,
-            "may": [action.value for action in _FOR_CLIENTS if held is None or held.may_any(action)],
-            "asks": services.open_to(handler),
-            "hears": [topic for topic in _OWN_TOPICS if held is None or held.may(Action.SUBSCRIBE, topic)],
-        }
-
-    return answer
+    held = handler.rights
+    return {
+        "user": "" if held is None else held.user.name,
+        "roles": [] if held is None else sorted(held.user.roles),
+        "admin": held is None or held.is_admin,
+        "may": [action.value for action in _FOR_CLIENTS if held is None or held.may_any(action)],
+        "asks": node.core.requests.hub_services.open_to(handler),
+        "hears": [topic for topic in _OWN_TOPICS if held is None or held.may(Action.SUBSCRIBE, topic)],
+    }
 
 
 class _Asked(msgspec.Struct, forbid_unknown_fields=True):
@@ -72,20 +65,13 @@ class _Asked(msgspec.Struct, forbid_unknown_fields=True):
     roles: tuple[str, ...] = ()
 
 
-def policy_test(node: Node) -> Function:
-    """Return the service; what it takes and gives is in docs/observability.md."""
-
-    def answer(_: Handler, value: Any) -> dict[str, Any]:
-        try:
-            asked = msgspec.convert(value, _Asked)
-        except msgspec.ValidationError as error:
-            raise UsageError(f"expected a map with `action`, `topic`, `user` and `roles`: {error}") from error
-        question = Question(asked.user, asked.roles, asked.action, asked.topic)
-        found = _verdict(node, question)
-        node.access.tested["allowed" if found.allowed else "refused"] += 1
-        return {"verdict": told(question, found)}
-
-    return answer
+@service("a map with `action`, `topic`, `user` and `roles`", _Asked)
+def policy_test(node: Node, _: Handler, asked: _Asked) -> dict[str, Any]:
+    """Answer what the policy says; question and answer are in docs/observability.md."""
+    question = Question(asked.user, asked.roles, asked.action, asked.topic)
+    found = _verdict(node, question)
+    node.access.tested["allowed" if found.allowed else "refused"] += 1
+    return {"verdict": told(question, found)}
 
 
 def _verdict(node: Node, question: Question) -> Verdict:
@@ -147,21 +133,14 @@ class _Seen:
         self.dropped += handler.dropped_messages
 
 
-def users(node: Node) -> Function:
-    """Return the service.
+@service("null, or a map with `after`", _UsersPage)
+def users(node: Node, _: Handler, page: _UsersPage) -> Any:
+    """Answer null, or a map with `after`, a user, with a list of maps, by name.
 
-    It takes null, or a map with `after`, the user behind whom to go on. It gives a list of maps, by name: those whom
-    the policy names, and those who are connected. The user is empty for all who have no rights of their own.
+    They are of users that the policy names, or that are connected. The name is empty for all without rights of their
+    own.
     """
-
-    def answer(_: Handler, value: Any) -> Any:
-        try:
-            page = msgspec.convert({} if value is None else value, _UsersPage)
-        except msgspec.ValidationError as error:
-            raise UsageError(f"expected null, or a map with `after`: {error}") from error
-        return in_steps(node, _users(node, page.after))
-
-    return answer
+    return in_steps(node, _users(node, page.after))
 
 
 def _users(node: Node, after: str | None) -> Generator[None, None, list[dict[str, Any]]]:
@@ -207,23 +186,15 @@ class _Order(msgspec.Struct, forbid_unknown_fields=True):
     text: str = _TEXT
 
 
-def kick(node: Node) -> Callable[[By, Any], Any]:
-    """Return the service.
+@service("a map with `id` or `user`, and `text`", _Order)
+def kick(node: Node, by: By, order: _Order) -> Any:
+    """Answer a map with `id` or `user`, and perhaps `text`, with `kicked`, how many connections were closed.
 
-    It takes a map with `id` or `user`, and perhaps `text`. It gives a map with `kicked`, how many were closed, and
-    fails if there is nobody of that kind. Whoever asks for a user is not closed himself: he could not be answered.
+    It fails if there is no such connection. The asker's own one stays open where a user is kicked, for the answer.
     """
-
-    def answer(by: By, value: Any) -> Any:
-        try:
-            order = msgspec.convert(value, _Order)
-        except msgspec.ValidationError as error:
-            raise UsageError(f"expected a map with `id` or `user`, and `text`: {error}") from error
-        if (order.id is None) is (order.user is None):
-            raise UsageError("expected a map with either `id` or `user`, and `text`")
-        return in_steps(node, _closed(node, by, order))
-
-    return answer
+    if (order.id is None) is (order.user is None):
+        raise UsageError("expected a map with either `id` or `user`, and `text`")
+    return in_steps(node, _closed(node, by, order))
 
 
 def _closed(node: Node, by: By, order: _Order) -> Generator[None, None, dict[str, int]]:
@@ -259,21 +230,13 @@ class _EventsPage(msgspec.Struct, forbid_unknown_fields=True):
     limit: int = EVENTS
 
 
-def audited(node: Node) -> Function:
-    """Return the service.
+@service("null, or a map with `before` and `limit`", _EventsPage)
+def audited(node: Node, _: Any, page: _EventsPage) -> list[dict[str, Any]]:
+    """Answer null, or a map with `before` (s since 1970) and `limit`, with a list of events, the newest first.
 
-    It takes null, or a map with `before` (s since 1970) and `limit`. It gives a list of events, the newest first: fewer
-    than the limit say that nothing older is kept.
+    Fewer than the limit say that nothing older is kept.
     """
-
-    def answer(_: Any, value: Any) -> list[dict[str, Any]]:
-        try:
-            page = msgspec.convert({} if value is None else value, _EventsPage)
-        except msgspec.ValidationError as error:
-            raise UsageError(f"expected null, or a map with `before` and `limit`: {error}") from error
-        return node.audit.before(page.before, events_limit(value))
-
-    return answer
+    return node.audit.before(page.before, min(max(1, page.limit), EVENTS))
 
 
 def events_limit(value: Any) -> int:

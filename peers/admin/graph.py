@@ -22,9 +22,8 @@ from hub.errors import UsageError
 from hub.handler import Handler
 from hub.mesh.record import Record
 from hub.mesh.tree import passed
-from hub.requests.hub_services import Function
 from hub.topics import RESERVED, check_topic
-from peers.admin.steps import Work, in_steps
+from peers.admin.steps import Work, in_steps, service
 from peers.node.node import Node, connection_of
 from peers.node.pulse import counters_of
 from peers.node.traffic import Standing
@@ -41,23 +40,13 @@ class _Page(msgspec.Struct, forbid_unknown_fields=True):
     after: str = ""
 
 
-def graph(node: Node) -> Function:
-    """Return the service.
-
-    It takes null, or a map with `after`, the id of the hub behind which to go on. It gives a list of maps, by id; an
-    empty one says that there are no more.
-    """
-
-    def answer(_: Handler, value: Any) -> Any:
-        try:
-            after = bytes.fromhex(msgspec.convert({} if value is None else value, _Page).after)
-        except (msgspec.ValidationError, ValueError) as error:
-            raise UsageError(f"expected null, or a map with `after`, the id of a hub: {error}") from error
-        if node.whole is None:
-            return _page(node, after, links_here(node))
-        return in_steps(node, _of_all(node, after))
-
-    return answer
+@service("null, or a map with `after`, the id of a hub", _Page)
+def graph(node: Node, _: Handler, page: _Page) -> Any:
+    """Answer null, or a map with `after`, the id of a hub, with a list of maps, by id; an empty list is the last."""
+    after = bytes.fromhex(page.after)
+    if node.whole is None:
+        return _page(node, after, links_here(node))
+    return in_steps(node, _of_all(node, after))
 
 
 def links_here(node: Node) -> Links:
@@ -131,24 +120,16 @@ class _Question(msgspec.Struct, forbid_unknown_fields=True):
     after: str = ""
 
 
-def trace(node: Node) -> Function:
-    """Return the service.
+@service("a map with `topic`, and `after`, the id of a hub", _Question)
+def trace(node: Node, _: Handler, question: _Question) -> list[dict[str, Any]]:
+    """Answer a map with `topic`, and `after`, the id of a hub, with a list of maps, by id; an empty list is the last.
 
-    It takes a map with `topic`, and perhaps `after`, the id of the hub behind which to go on. It gives a list of maps,
-    by id: of the hubs that want the topic, and of those on the way there; an empty one says that there are no more.
+    They are of the hubs that want the topic, and of those on the way there.
     """
-
-    def answer(_: Handler, value: Any) -> list[dict[str, Any]]:
-        try:
-            question = msgspec.convert(value, _Question)
-            after = bytes.fromhex(question.after)
-        except (msgspec.ValidationError, ValueError) as error:
-            raise UsageError(f"expected a map with `topic`, and `after`, the id of a hub: {error}") from error
-        if question.topic.startswith(RESERVED):
-            raise UsageError(f"topics under {RESERVED} are each hub's own: they do not cross links")
-        return _rows(node, check_topic(question.topic), after)
-
-    return answer
+    after = bytes.fromhex(question.after)
+    if question.topic.startswith(RESERVED):
+        raise UsageError(f"topics under {RESERVED} are each hub's own: they do not cross links")
+    return _rows(node, check_topic(question.topic), after)
 
 
 def _rows(node: Node, topic: str, after: bytes) -> list[dict[str, Any]]:

@@ -16,11 +16,10 @@ from typing import Any, Final
 import msgspec
 
 from hub.delivery import Role
-from hub.errors import UsageError
 from hub.handler import Handler
-from hub.requests.hub_services import Function, Later
+from hub.requests.hub_services import Later
 from hub.topics import RESERVED
-from peers.admin.steps import Work, in_steps
+from peers.admin.steps import Work, in_steps, service
 from peers.node.node import Node
 
 SERVED_TOPIC: Final = RESERVED + "services"
@@ -38,20 +37,10 @@ class _Page(msgspec.Struct, forbid_unknown_fields=True):
     after: str = ""
 
 
-def served(node: Node) -> Function:
-    """Return the service.
-
-    It takes null, or a map with `after`, the prefix behind which to go on. It gives a list of maps, by prefix.
-    """
-
-    def answer(_: Handler, value: Any) -> Later:
-        try:
-            after = msgspec.convert({} if value is None else value, _Page).after
-        except msgspec.ValidationError as error:
-            raise UsageError(f"expected null, or a map with `after`, a prefix: {error}") from error
-        return in_steps(node, _answered(node, after))
-
-    return answer
+@service("null, or a map with `after`, a prefix", _Page)
+def served(node: Node, _: Handler, page: _Page) -> Later:
+    """Answer null, or a map with `after`, a prefix, with a list of maps, by prefix."""
+    return in_steps(node, _answered(node, page.after))
 
 
 def _answered(node: Node, after: str) -> Work[list[dict[str, Any]]]:

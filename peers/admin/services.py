@@ -5,16 +5,14 @@ Where the hub is several processes, the core answers for all of them (`peers.wor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from heapq import nsmallest
 from typing import Any, Final
 
 import msgspec
 
-from hub.errors import UsageError
 from hub.events import AUDIT_TOPIC
 from hub.handler import Handler
-from hub.requests.hub_services import Function
 from hub.settings.config import told
 from hub.settings.keys import KEYS
 from hub.topics import RESERVED
@@ -22,6 +20,7 @@ from peers.admin.access import audited, kick, policy_test, rights, users
 from peers.admin.graph import graph, trace
 from peers.admin.served import SERVED_TOPIC, served
 from peers.admin.state import history, losses, state
+from peers.admin.steps import Service, service
 from peers.admin.topics import topics
 from peers.admin.who import who
 from peers.journal.recorder import JOURNAL_TOPIC
@@ -30,22 +29,13 @@ from peers.journal.tiering import TierStatistics
 from peers.node.node import Node
 
 
-def settings(node: Node) -> Function:
-    """Return the service.
-
-    It takes null, and gives a list of maps: the fields of `told`; `live`, whether a reload changes it, and
-    `description`.
-    """
-
-    def answer(_: Handler, value: Any) -> list[dict[str, Any]]:
-        if value is not None:
-            raise UsageError("expected null")
-        return [
-            row | {"live": KEYS[row["setting"]].live, "description": KEYS[row["setting"]].description}
-            for row in told(node.settings, node.origins)
-        ]
-
-    return answer
+@service("null")
+def settings(node: Node, _: Handler, __: None) -> list[dict[str, Any]]:
+    """Answer null with a list of maps: `told`, `live`, whether a reload changes it, and `description`."""
+    return [
+        row | {"live": KEYS[row["setting"]].live, "description": KEYS[row["setting"]].description}
+        for row in told(node.settings, node.origins)
+    ]
 
 
 _OF_RECORDER: Final = (
@@ -60,16 +50,11 @@ _OF_RECORDER: Final = (
 )
 
 
-def journal(node: Node) -> Function:
-    """Return the service: it takes null, and gives a map; null where this hub records nothing."""
-
-    def answer(_: Handler, value: Any) -> dict[str, Any] | None:
-        if value is not None:
-            raise UsageError("expected null")
-        statistics = node.journal.statistics()
-        return None if statistics is None else _journal(node, statistics)
-
-    return answer
+@service("null")
+def journal(node: Node, _: Handler, __: None) -> dict[str, Any] | None:
+    """Answer null with a map; with null where this hub records nothing."""
+    statistics = node.journal.statistics()
+    return None if statistics is None else _journal(node, statistics)
 
 
 def _journal(node: Node, statistics: JournalStatistics) -> dict[str, Any]:
@@ -108,31 +93,19 @@ class _NodesPage(msgspec.Struct, forbid_unknown_fields=True):
     after: str = ""
 
 
-def nodes(node: Node) -> Function:
-    """Return the service.
-
-    It takes null, or a map with `after`, the id of the node behind which to go on. It gives a list of maps, by id.
-    """
-
-    def answer(_: Handler, value: Any) -> list[dict[str, Any]]:
-        try:
-            after = msgspec.convert({} if value is None else value, _NodesPage).after
-        except msgspec.ValidationError as error:
-            raise UsageError(f"expected null, or a map with `after`, the id of a node: {error}") from error
-        found = (
-            {"id": node_id, "name": name, "cluster": cluster}
-            for cluster, discovery in node.zeek_clusters.items()
-            for node_id, name in discovery.nodes.items()
-            if node_id > after
-        )
-        return nsmallest(NODES, found, key=lambda one: one["id"])
-
-    return answer
+@service("null, or a map with `after`, the id of a node", _NodesPage)
+def nodes(node: Node, _: Handler, page: _NodesPage) -> list[dict[str, Any]]:
+    """Answer null, or a map with `after`, the id of a node, with a list of maps, by id."""
+    found = (
+        {"id": node_id, "name": name, "cluster": cluster}
+        for cluster, discovery in node.zeek_clusters.items()
+        for node_id, name in discovery.nodes.items()
+        if node_id > page.after
+    )
+    return nsmallest(NODES, found, key=lambda one: one["id"])
 
 
-_Service = Callable[[Node], Callable[[Any, Any], Any]]
-
-_BY_GRANT: Mapping[str, _Service] = {
+_BY_GRANT: Mapping[str, Service] = {
     RESERVED + "history": history,
     RESERVED + "state": state,
     RESERVED + "losses": losses,
@@ -143,7 +116,7 @@ _BY_GRANT: Mapping[str, _Service] = {
 }
 """Whom the policy grants it."""
 
-_FOR_ADMINS: Mapping[str, _Service] = {
+_FOR_ADMINS: Mapping[str, Service] = {
     RESERVED + "who": who,
     RESERVED + "users": users,
     RESERVED + "kick": kick,
@@ -153,7 +126,7 @@ _FOR_ADMINS: Mapping[str, _Service] = {
     RESERVED + "mesh/trace": trace,
 }
 
-_FOR_EVERYBODY: Mapping[str, _Service] = {
+_FOR_EVERYBODY: Mapping[str, Service] = {
     RESERVED + "topics": topics,
     RESERVED + "rights": rights,
 }
@@ -163,9 +136,9 @@ _FOR_EVERYBODY: Mapping[str, _Service] = {
 def add_services(node: Node) -> None:
     """Let a node answer them."""
     services = node.core.requests.hub_services
-    for topic, service in _BY_GRANT.items():
-        services.add(topic, service(node))
-    for topic, service in _FOR_ADMINS.items():
-        services.add(topic, service(node), for_admins=True)
-    for topic, service in _FOR_EVERYBODY.items():
-        services.add(topic, service(node), judges_itself=True)
+    for topic, made in _BY_GRANT.items():
+        services.add(topic, made(node))
+    for topic, made in _FOR_ADMINS.items():
+        services.add(topic, made(node), for_admins=True)
+    for topic, made in _FOR_EVERYBODY.items():
+        services.add(topic, made(node), judges_itself=True)

@@ -6,17 +6,17 @@ nobody; the node's pulse keeps it, as of the last second. Cost: some 10 µs; up 
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from hub.errors import UsageError
+from hub.events import STATISTICS_TOPIC, Event
 from hub.handler import Handler
 from hub.losses import KEPT
 from hub.quotas.quotas import USERS_SHOWN
-from hub.requests.hub_services import Function, Later
-from peers.admin.steps import in_steps
+from hub.requests.hub_services import Later
+from peers.admin.steps import in_steps, service
 from peers.node.node import Node
 
 
@@ -25,42 +25,29 @@ class _Question(msgspec.Struct, forbid_unknown_fields=True):
     limit: int = KEPT
 
 
-def state(node: Node) -> Function:
-    """Return the service: it takes null, and gives the fields of `hub.losses.State`, and `text`, the sentence."""
-
-    def answer(_: Handler, value: Any) -> dict[str, Any]:
-        if value is not None:
-            raise UsageError("expected null")
-        return node.pulse.state.fields()
-
-    return answer
+@service("null")
+def state(node: Node, _: Handler, __: None) -> dict[str, Any]:
+    """Answer null with the fields of `hub.losses.State`, and `text`, the sentence."""
+    return node.pulse.state.fields()
 
 
-def losses(node: Node) -> Function:
-    """Return the service.
+@service("null, or a map with `id` and `limit`", _Question)
+def losses(node: Node, _: Handler, question: _Question) -> list[dict[str, Any]]:
+    """Answer null, or a map with `id`, of a handler, and `limit`, with a list of maps, the newest first.
 
-    It takes null, or a map with `id`, of the handler that is asked for, and `limit`, how many. It gives a list of maps,
-    the newest first: what one handler has lost in one second: `at` (s since 1970), `id`, `label`, `messages`, `why`.
+    Each is what one handler has lost in one second: `at` (s since 1970), `id`, `label`, `messages`, `why`.
     """
-
-    def answer(_: Handler, value: Any) -> list[dict[str, Any]]:
-        try:
-            question = msgspec.convert({} if value is None else value, _Question)
-        except msgspec.ValidationError as error:
-            raise UsageError(f"expected null, or a map with `id` and `limit`: {error}") from error
-        began_s = node.wall_us() / 1e6 - node.loop.time()
-        return [
-            {
-                "at": round(began_s + one.second, 3),
-                "id": one.id,
-                "label": one.label,
-                "messages": one.messages,
-                "why": one.why,
-            }
-            for one in node.pulse.losses.last(question.id, max(0, question.limit))
-        ]
-
-    return answer
+    began_s = node.wall_us() / 1e6 - node.loop.time()
+    return [
+        {
+            "at": round(began_s + one.second, 3),
+            "id": one.id,
+            "label": one.label,
+            "messages": one.messages,
+            "why": one.why,
+        }
+        for one in node.pulse.losses.last(question.id, max(0, question.limit))
+    ]
 
 
 # What `$hub/statistics` tells: each handler with its counters, and what the process takes.
@@ -112,24 +99,73 @@ class _HistoryQuestion(msgspec.Struct, forbid_unknown_fields=True):
     after: int | None = None
 
 
-def history(node: Node) -> Function:
-    """Return the service.
-
-    It takes null, or a map with `after`, the number of the point behind which to go on. It gives what
-    `hub.history.Ring.behind` does, and `now_s`, the time at the hub in seconds since 1970, and
-    `clock_s`, the same moment by the clock that numbers the points.
-    """
-
-    def answer(_: Handler, value: Any) -> dict[str, Any]:
-        try:
-            question = msgspec.convert({} if value is None else value, _HistoryQuestion)
-        except msgspec.ValidationError as error:
-            raise UsageError(f"expected null, or a map with `after`: {error}") from error
-        return node.pulse.history.behind(question.after) | clock_of(node)
-
-    return answer
+@service("null, or a map with `after`", _HistoryQuestion)
+def history(node: Node, _: Handler, question: _HistoryQuestion) -> dict[str, Any]:
+    """Answer null, or a map with `after`, the number of a point, with `Ring.behind` and `clock_of`."""
+    return node.pulse.history.behind(question.after) | clock_of(node)
 
 
 def clock_of(node: Node) -> dict[str, float]:
     """Return one moment, since 1970 and by the clock that numbers points."""
     return {"now_s": node.wall_us() / 1e6, "clock_s": node.loop.time()}
+
+
+class Telling:
+    """Announces `$hub/statistics` once a second while it has subscribers, a message a turn.
+
+    Where the hub is several processes, each tells its own subscribers of all of them.
+    """
+
+    __slots__ = ("_is_asking", "_node", "_telling")
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        # Set while the messages of one look are told.
+        self._telling: Iterator[int] | None = None
+        # Whether the other processes of the hub are asked.
+        self._is_asking = False
+
+    def tick(self) -> None:
+        """Begin, if somebody wants to know, and the last look is over."""
+        node = self._node
+        if self._telling is not None or self._is_asking or not node.core.own_events.is_wanted(STATISTICS_TOPIC):
+            return
+        if node.whole is None:
+            handlers = list(node.core.handlers.values())
+            self._begin(totals(node), len(handlers), lambda first, stop: rows(handlers[first:stop]))
+        else:
+            self._is_asking = True
+            later = node.whole.ask("statistics")
+            later.then(lambda: self._take(later))
+
+    def _take(self, later: Later) -> None:
+        """The processes of the hub have answered; if they have not, the next second asks again."""
+        self._is_asking = False
+        if later.error is None:
+            found = dict(later.value)
+            some = found.pop("some")
+            self._begin(found, len(some), lambda first, stop: some[first:stop])
+
+    def _begin(self, head: dict[str, Any], count: int, look: Callable[[int, int], list[Any]]) -> None:
+        self._telling = self._messages(head | {"handlers": count}, count, look)
+        self._next()
+
+    def _next(self) -> None:
+        """Tell of some handlers, and of the next ones in the next turn: thousands take 0.1 s."""
+        if self._telling is None:
+            return
+        if next(self._telling, None) is None:
+            self._telling = None
+        else:
+            self._node.after_turn(self._next)
+
+    def _messages(self, head: dict[str, Any], count: int, look: Callable[[int, int], list[Any]]) -> Iterator[int]:
+        """Announce one message in each step."""
+        for first in range(0, max(1, count), HANDLERS_PER_STEP):
+            if first:
+                head.pop("users", None)
+                head.pop("links", None)
+                head.pop("state", None)
+            some = look(first, first + HANDLERS_PER_STEP)
+            self._node.core.own_events.announce(Event(STATISTICS_TOPIC, head | {"first": first, "some": some}))
+            yield first

@@ -1,24 +1,50 @@
-"""`in_steps`: an answer that is worked out in steps, one a turn of the loop, so that nobody waits for it.
-
-Work may wait for another answer, as that of other processes of the hub: it yields the `Later`, and gets its value.
-
-Owner: the loop's next turn. Cost: a callback a step. Not here: how the answer is sent (`hub.requests.hub_services`).
-"""
+"""What services of the hub share: a check of the question (`service`), and answers in steps (`in_steps`)."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
-from hub.errors import HubError, InternalError
+import msgspec
+
+from hub.errors import HubError, InternalError, UsageError
 from hub.requests.hub_services import Later
 from peers.node.node import Node
 
 T = TypeVar("T")
+Q = TypeVar("Q")
 
+Answer = Callable[[Any, Any], Any]
+Service = Callable[[Node], Answer]
 
 Work = Generator[Later | None, Any, T]
 """Work in steps, and what it returns."""
+
+
+def service(expected: str, kind: type[Q] | None = None) -> Callable[[Callable[[Node, Any, Q], Any]], Service]:
+    """Make a service of a function that gets the node, the asker and the question.
+
+    Args:
+        expected: The right questions, for the error of a wrong one.
+        kind: Type of the question, of which null has the defaults; None where null alone is right.
+    """
+
+    def made(answer: Callable[[Node, Any, Q], Any]) -> Service:
+        def of_node(node: Node) -> Answer:
+            def checked(asker: Any, value: Any) -> Any:
+                if kind is None and value is not None:
+                    raise UsageError("expected null")
+                try:
+                    question: Any = None if kind is None else msgspec.convert({} if value is None else value, kind)
+                    return answer(node, asker, question)
+                except ValueError as error:
+                    raise UsageError(f"expected {expected}: {error}") from error
+
+            return checked
+
+        return of_node
+
+    return made
 
 
 def in_steps(node: Node, work: Work[Any]) -> Later:

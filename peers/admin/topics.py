@@ -24,14 +24,13 @@ from typing import Annotated, Any, Final
 import msgspec
 
 from hub.delivery import Role
-from hub.errors import UsageError
 from hub.handler import Handler
 from hub.history import merged
-from hub.requests.hub_services import Function, Later, is_admin
+from hub.requests.hub_services import Later, is_admin
 from hub.topic_rates import Node as TreeNode
 from hub.topic_rates import Rate, first_of, found, nodes_under
 from peers.admin.state import clock_of
-from peers.admin.steps import Work, in_steps
+from peers.admin.steps import Work, in_steps, service
 from peers.node.node import Node
 
 ROWS: Final = 256
@@ -50,22 +49,14 @@ class _Question(msgspec.Struct, forbid_unknown_fields=True):
     search: Annotated[str, msgspec.Meta(max_length=_LONGEST_TEXT)] = ""
 
 
-def topics(node: Node) -> Function:
-    """Return the service.
+@service("null, or a map with `under` and `search`", _Question)
+def topics(node: Node, asker: Handler, question: _Question) -> Later:
+    """Answer null, or a map with `under`, a prefix, and `search`, a text, with rows of the tree.
 
-    It takes null, or a map with `under`, a prefix, and `search`, a text: with it the topics under the prefix that have
-    the text in them are told, without it what stands right under the prefix. If `under` is a topic, it gives what that
-    brought in the last ten minutes, too, where that is kept (`hub.history`).
+    With a text these are the topics under the prefix that have it in them, without it the level right under the prefix.
+    If `under` is a topic, its figures of the last ten minutes are there, too, where they are kept (`hub.history`).
     """
-
-    def answer(asker: Handler, value: Any) -> Later:
-        try:
-            question = msgspec.convert({} if value is None else value, _Question)
-        except msgspec.ValidationError as error:
-            raise UsageError(f"expected null, or a map with `under` and `search`: {error}") from error
-        return in_steps(node, _answered(node, asker, question))
-
-    return answer
+    return in_steps(node, _answered(node, asker, question))
 
 
 def counted_here(node: Node, under: str) -> Work[dict[str, Any]]:

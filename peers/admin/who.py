@@ -15,11 +15,9 @@ from typing import Any, Final
 import msgspec
 
 from hub.delivery import Role
-from hub.errors import UsageError
 from hub.handler import Handler
-from hub.requests.hub_services import Function
 from peers.admin.state import clock_of
-from peers.admin.steps import in_steps
+from peers.admin.steps import in_steps, service
 from peers.node.node import Node, connection_of
 from peers.node.pulse import counters_of
 
@@ -36,37 +34,25 @@ PREFIXES: Final = 1000
 class _Page(msgspec.Struct, forbid_unknown_fields=True):
     after: int = 0
     user: str | None = None
-    limit: int = PAGE
+    limit: int | None = None
     id: int | None = None
     history: bool = False
 
 
-def who(node: Node) -> Function:
-    """Return the service.
+@service("null, or a map with `after`, `limit`, `user`, `id` and `history`", _Page)
+def who(node: Node, _: Handler, page: _Page) -> Any:
+    """Answer with a list of maps, by id; fewer than the limit say that there are no more.
 
-    It takes null, or a map with `after`, the id behind which to go on, `limit`, how many at most, and `user`, for the
-    connections of one user; or `id`, for one connection alone, and `history`, whether to tell what it did before. It
-    gives a list of maps, by id; fewer than the limit say
-    that there are no more.
+    The question is null, or a map with `after`, an id, `limit`, and `user`, for the connections of one user; or `id`,
+    for one connection alone, and `history`, whether to tell what it did before.
     """
-
-    def answer(_: Handler, value: Any) -> Any:
-        try:
-            page = msgspec.convert({} if value is None else value, _Page)
-        except msgspec.ValidationError as error:
-            raise UsageError(
-                f"expected null, or a map with `after`, `limit`, `user`, `id` and `history`: {error}"
-            ) from error
-        handlers = node.core.handlers
-        if page.id is not None:
-            one = handlers.get(page.id)
-            return [] if one is None or one.role is Role.LOCAL else [_in_full(node, one, with_history=page.history)]
-        limit = limit_of(value)
-        if limit > PAGE:
-            return in_steps(node, _in_steps(node, page, limit))
-        return _rows(node, page, page.after, limit)
-
-    return answer
+    if page.id is not None:
+        one = node.core.handlers.get(page.id)
+        return [] if one is None or one.role is Role.LOCAL else [_in_full(node, one, with_history=page.history)]
+    limit = limit_of({} if page.limit is None else {"limit": page.limit})
+    if limit > PAGE:
+        return in_steps(node, _in_steps(node, page, limit))
+    return _rows(node, page, page.after, limit)
 
 
 def limit_of(value: Any) -> int:

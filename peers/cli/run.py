@@ -125,7 +125,7 @@ def _announce(daemon: Daemon) -> None:
     import structlog  # noqa: PLC0415 -- as above
 
     from peers.transport.endpoints import url_host  # noqa: PLC0415
-    from peers.users.admin_token import AdminToken  # noqa: PLC0415
+    from peers.users.tokens import AdminToken  # noqa: PLC0415
 
     access = daemon.node.settings.access
     shown = f"#token={AdminToken(access.admin_token).secret()}" if daemon.has_new_admin else ""

@@ -21,8 +21,7 @@ from hub.topics import printable
 from peers.cli.flag_values import FlagError
 from peers.cli.texts import escaped, examples, print_json, show
 from peers.daemon.sources import flag, load, variable
-from peers.users.token_file import TokenFile
-from peers.users.tokens import LABEL_CHARACTERS, Token
+from peers.users.tokens import LABEL_CHARACTERS, Token, TokenFile
 from peers.users.users import policy_of
 
 _KEY = "access.tokens"

@@ -32,6 +32,7 @@ from hub.quotas.resource import Resource
 from hub.settings.config import reloaded
 from hub.settings.settings import Settings
 from peers.admin.services import add_services
+from peers.admin.state import Telling
 from peers.connections import broker_tls
 from peers.connections.broker import broker_connection
 from peers.connections.broker_peerings import Peerings
@@ -47,7 +48,6 @@ from peers.connections.zeek_cluster.sockets import logger_connection, publisher_
 from peers.connections.zeek_diallers import bridge_dialler, broker_dialler, cluster_diallers
 from peers.daemon.reviewing import Vouching, judge_certificate, review
 from peers.daemon.sources import Loaded, guarded, is_loopback, reaches_strangers
-from peers.daemon.telling import Telling
 from peers.journal.folder import JournalFullError
 from peers.journal.journal import Journal
 from peers.journal.recording import NoJournal

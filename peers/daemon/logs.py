@@ -31,7 +31,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from hub.settings.sections import LogSettings
 from peers.daemon.output_queue import OutputQueue
-from peers.node.log_statistics import LogStatistics
+from peers.node.node import LogStatistics
 
 _HANDLER_NAME = "topichub"
 

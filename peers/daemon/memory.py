@@ -10,8 +10,10 @@ count; everything is walked over once after `CLOSED_LEAST` closed connections, a
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
+from collections.abc import Iterator
 
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
@@ -63,3 +65,24 @@ class GarbageWatch:
         else:
             gc.collect(_YOUNG)
         gc.freeze()
+
+
+_entered = [0]  # How many blocks are under way
+
+
+@contextlib.contextmanager
+def undisturbed() -> Iterator[None]:
+    """Collect nothing while the block makes something large, in whichever thread; freeze what is there then.
+
+    A policy of 100,000 rules is 300,000 objects, over which the collector would walk again and again: half a second in
+    all, up to 120 ms at once, in which nothing else runs. Blocks may overlap; they are entered and left in the loop.
+    """
+    _entered[0] += 1
+    gc.disable()
+    try:
+        yield
+    finally:
+        _entered[0] -= 1
+        if not _entered[0]:
+            gc.freeze()
+            gc.enable()

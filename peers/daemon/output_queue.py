@@ -23,7 +23,7 @@ from logging.handlers import QueueListener
 from queue import SimpleQueue
 from typing import Any, Final, TextIO
 
-from peers.node.log_statistics import LogStatistics
+from peers.node.node import LogStatistics
 
 END_S: Final = 1.0
 """How long a process waits for its last lines to be written, seconds: less than the core lets a worker take to end."""

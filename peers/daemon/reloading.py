@@ -25,11 +25,11 @@ from hub.errors import BusyError, HubError, InternalError, UsageError
 from hub.policy.policy import Policy
 from hub.requests.hub_services import Later
 from peers.daemon.daemon import Daemon, Prepared
+from peers.daemon.memory import undisturbed
 from peers.daemon.reviewing import identities, would_close
 from peers.daemon.service_manager import ServiceManager
 from peers.daemon.sources import Loaded
 from peers.node.audit import By
-from peers.node.undisturbed import undisturbed
 from peers.node.whole import awaited
 
 MANY: Final = 10

@@ -23,8 +23,8 @@ from hub.settings.config import ConfigError, merge
 from hub.settings.keys import KEYS, Key, closest
 from hub.settings.settings import Settings
 from peers.transport.endpoints import Endpoint, InvalidEndpointError, Scheme
-from peers.users.admin_token import AdminToken, usual_place
 from peers.users.files import read_toml
+from peers.users.tokens import AdminToken, usual_place
 
 DEFAULT_FILE = "hub.toml"
 """Read from the working directory if it exists and no other file is named."""

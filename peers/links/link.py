@@ -211,7 +211,7 @@ class Link:
             self._session.reject(error)
         left_out = mesh.left_out - left_out_before
         if left_out and isinstance(told, AnnouncementPart):
-            self._node.surplus.tell(told.hub, mesh.records[told.hub].name, left_out)
+            self._node.tell_surplus(told.hub, mesh.records[told.hub].name, left_out)
 
     def hear_answer(self, body: bytes) -> bool:
         """The peer answers a PING; return False if it is none that stood behind news of the mesh."""

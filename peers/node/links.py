@@ -30,6 +30,7 @@ each hub there are at most one link that stands and one that waits for its place
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable, Iterable
 from itertools import count
@@ -222,3 +223,37 @@ class Links:
 
 def _already(hub_id: bytes) -> str:
     return f"already connected: one link between two hubs is enough, hub {hub_id.hex()} has one"
+
+
+class Vacancies:
+    """Diallers that were refused, because their peer is connected already, wait here until some peer has gone.
+
+    Two hubs may dial each other, and one link is enough: the dialler that is refused does not ask again and again, and
+    dials at once when the other link is lost.
+    """
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: list[asyncio.Future[None]] = []
+        """One future for each dialler that waits; removed when a peer goes, or when the dialler's time is up."""
+
+    def tell(self) -> None:
+        """Wake everybody who waits, since a peer has gone."""
+        waiting, self._waiting = self._waiting, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    async def wait(self, limit_s: float) -> None:
+        """Wait until a peer goes, but no longer than `limit_s`, which may be infinite.
+
+        Cancellation: harmless.
+        """
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
+        try:
+            await asyncio.wait((future,), timeout=None if math.isinf(limit_s) else limit_s)
+        finally:
+            if future in self._waiting:
+                self._waiting.remove(future)

@@ -11,7 +11,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 import structlog
 
@@ -36,15 +36,12 @@ from peers.node.admission import Admission, Handshakes
 from peers.node.audit import Audit
 from peers.node.common_share import CHANGES_PER_TURN, EVENTS_PER_TURN, CommonShare
 from peers.node.keepalive import Keepalive
-from peers.node.links import Links
-from peers.node.log_statistics import LogStatistics
+from peers.node.links import Links, Vacancies
 from peers.node.memory import budget, memory_limit_bytes
-from peers.node.mesh_clock import MeshClock
-from peers.node.minute_lines import Clashes, MinuteLines, Surplus
+from peers.node.minute_lines import MinuteLines
 from peers.node.pulse import Pulse
 from peers.node.read_times import QUEUE_S_BOUNDS, ReadTimes
 from peers.node.traffic import Traffic
-from peers.node.vacancies import Vacancies
 from peers.node.whole import Whole
 from peers.shm.sharing import SharedMemory
 from peers.stores.stores import Stores
@@ -66,6 +63,16 @@ _BROKER_URLS: Final = ("zeek://", "zeek+tcp://", "zeek+ws://")
 
 HUB_STOPS: Final = "the hub stops"
 """What everybody is told who is closed because of that."""
+
+
+class LogStatistics(NamedTuple):
+    """The log of a process at one moment; a hub within a program has no queue for it."""
+
+    queued_bytes: int = 0
+    limit_bytes: int = 0  # Of the queue; 0 without one
+    dropped_lines_total: int = 0  # For which there was no room
+    suppressed_lines_total: int = 0  # That were left out, as their event had many of them
+    trouble: str = ""  # In words that go on a sentence
 
 
 class Connected(Protocol):
@@ -139,6 +146,8 @@ class Node:
         self.memory = budget(memory_limit_bytes(settings.limits.memory_bytes, settings.workers))
         self.held = self.memory.account("connections")
         """What connections hold beside queues: frames that are not complete, and what transports have not written."""
+        self._mesh_timer: asyncio.TimerHandle | None = None
+        self._is_mesh_asked = False
         self.core = self._make_core()
         self.keepalive = Keepalive(self.loop.time())
         self.events = CommonShare(EVENTS_PER_TURN, self.after_turn)
@@ -159,8 +168,8 @@ class Node:
         """The clusters of Zeek in which this hub is a node with a name, by where their brokers are."""
         self.zeek_failed_handshakes: Counter[str] = Counter()
         """How many handshakes with nodes of Zeek clusters, and with their brokers, have failed, by why."""
-        self.zeek_handshake_lines = MinuteLines()
-        """Which of them are logged: libzmq dials again ten times a second."""
+        self.lines = MinuteLines()
+        """Lines of what may happen all the time: libzmq dials again ten times a second."""
         self.zeek_stores = Forwarder(self.id, between_peers=settings.zeek.forwarding == "on")
         """Lets the data stores of Zeeks find each other."""
         self.zeek_masters: dict[str, BrokerMaster] = {}
@@ -186,8 +195,6 @@ class Node:
         self.host_names: frozenset[str] = frozenset()
         """Names under which browsers may reach this hub, beside `websocket.hosts`: those of this machine and of its
         listeners, in lower case. The daemon sets them when it listens."""
-        self.surplus = Surplus(self._loop_s)
-        """Tells of hubs that want more than is kept here."""
         self.access = Access(read_users(settings.access, settings.zeek), self._loop_s, time.time)
         """Who is who, and who may do what. A reload changes what it holds."""
         self.core.authority.adopt(self.access.policy)
@@ -214,7 +221,7 @@ class Node:
         """When the daemon last did what is due once a second, of the loop's clock; infinity before the first time."""
         # Set by the end of the last connection; None unless `wait_released` waits for that.
         self._released: asyncio.Event | None = None
-        # The timer for the request that times out first; None before the first request.
+        # The timers for the request that times out first, and for what is due next in the mesh.
         self._expiry: asyncio.TimerHandle | None = None
         self.pulse = Pulse(self, self.after_turn)
         """Looks at everything once a second, and knows what was before."""
@@ -302,23 +309,54 @@ class Node:
     def _make_core(self) -> Core:
         """Return the core, with a clock for what it must do by time."""
         settings = self.settings
-        clock = MeshClock(self.loop, self.after_turn)
-        core = Core(
+        return Core(
             self._wake,
             core_limits(settings, self.memory.limit_bytes),
             asked_of_leaves=settings.zeek.topics,
             may_ask_leaves=self._may_ask_zeeks,
             wake_at=self._expire_at,
-            check_mesh=clock.ask,
-            on_clash=Clashes(self.id, self._loop_s).tell,
+            check_mesh=self._ask_mesh,
+            on_clash=self._tell_clash,
             on_stranded=self._tell_stranded,
             hub_id=self.id,
             hub_name=self.name,
             memory=self.memory,
             quotas=Quotas(totals(settings, self.memory.limit_bytes)),
         )
-        clock.watch(core.mesh)
-        return core
+
+    def _ask_mesh(self) -> None:
+        """Have the mesh look at what has come once this turn is over."""
+        if not self._is_mesh_asked:
+            self._is_mesh_asked = True
+            self.after_turn(self._check_mesh)
+
+    def _check_mesh(self) -> None:
+        self._is_mesh_asked = False
+        if self._mesh_timer is not None:
+            self._mesh_timer.cancel()
+            self._mesh_timer = None
+        due_s = self.core.mesh.check(self.loop.time())
+        if due_s < math.inf:
+            self._mesh_timer = self.loop.call_at(due_s, self._check_mesh)
+
+    def _tell_clash(self, number: int) -> None:
+        if self.lines.add("clash", self.loop.time()):
+            self.log.warning(
+                "another hub has the id of this one, as a cloned process has: start one of them anew",
+                hub=self.id.hex(),
+                number=number,
+            )
+
+    def tell_surplus(self, hub: bytes, name: str, prefixes: int) -> None:
+        """Log that so many prefixes of another hub of the mesh are not kept here, once a minute."""
+        if self.lines.add("surplus", self.loop.time()):
+            self.log.warning(
+                "another hub wants more than is kept here, and is sent everything: see limits.prefixes_per_peer"
+                " and mesh.prefixes",
+                hub=hub.hex(),
+                name=name,
+                left_out=prefixes,
+            )
 
     def _make_audit(self) -> Audit:
         """Return what tells admins who was refused what; the core tells it of requests."""

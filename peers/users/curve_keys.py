@@ -19,7 +19,7 @@ from typing import Final
 from hub.settings.config import ConfigError
 from hub.settings.sections import ZeekSettings
 from peers.users.files import read_file
-from peers.users.token_file import check_private
+from peers.users.tokens import check_private
 from peers.zeek.zmtp.z85 import decode_key, encode_key
 
 _LARGEST_FILE_BYTES: Final = 16 * 1024 * 1024

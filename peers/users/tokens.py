@@ -15,24 +15,31 @@ reads the file can do nothing with it, and a token is checked in a microsecond.
 
 Owner: nobody, a `Tokens` never changes. Cost: 3 µs a line to read; one hash for each token that is shown.
 
-Not here: how the file is changed (`peers.users.token_file`).
+Not here: how the file is changed (`peers.users.tokens`).
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import hmac
 import math
+import os
+import re
 import secrets
+import stat
+import tempfile
 from collections.abc import Iterator, Mapping
-from datetime import datetime
-from typing import Annotated
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, NoReturn
 
 import msgspec
 from msgspec import Meta
 
 from hub.errors import UsageError
-from hub.policy.policy import RESERVED_USERS, check_user
+from hub.policy.policy import ADMIN, RESERVED_USERS, check_user
 from hub.settings.config import ConfigError
 from hub.topics import printable
 
@@ -178,3 +185,238 @@ def _token(line: bytes, source: str, place: str) -> Token:
     if not token.label.isprintable():
         raise ConfigError(source, place, "a label with characters that do not print")
     return token
+
+
+# A file of hashed tokens on the disk: reading it, adding a token, taking one away.
+
+
+_LARGEST_FILE_BYTES = 64 * 1024 * 1024
+"""A quarter of a million tokens."""
+
+_MODE = 0o600
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+_HEAD = b"# Tokens of a topichub, hashed. Written by `hub token`; a running hub takes changes at `hub reload`.\n"
+
+
+def check_private(descriptor: int, path: Path) -> None:
+    """See to it that nobody but its owner, and root, can read or write a file.
+
+    Raises:
+        ConfigError: Others can; the text says how to mend it.
+    """
+    mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
+    if mode & _OTHERS:
+        reason = f"others may read or write it (mode {mode:04o}); take that from them: chmod {_MODE:o} {path}"
+        raise ConfigError(str(path), "", reason)
+
+
+class TokenFile:
+    """A file of tokens.
+
+    Args:
+        path: Where it is, or is to be.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+
+    def read(self) -> Tokens:
+        """Return the tokens that it holds.
+
+        Raises:
+            ConfigError: There is none, others may read it, or a line is no token.
+        """
+        try:
+            with self._path.open("rb") as file:
+                return read_tokens(self._content(file.fileno()), str(self._path))
+        except FileNotFoundError as error:
+            reason = "there is no such file; `hub token new USER` makes it"
+            raise ConfigError(str(self._path), "", reason) from error
+        except OSError as error:
+            self._fail("read", error)
+
+    def add(
+        self,
+        user: str,
+        created: datetime,
+        *,
+        ends: datetime | None = None,
+        roles: tuple[str, ...] = (),
+        label: str = "",
+    ) -> tuple[str, Token]:
+        """Make a token, and the file if there is none.
+
+        Args:
+            user: Whose it is, a name as `check_user` takes it.
+            created: Now.
+            ends: When it ends; None for never.
+            roles: What it vouches for.
+            label: What it is for.
+
+        Returns:
+            Its text, which is nowhere else, and what stands in the file.
+
+        Raises:
+            ConfigError: The file cannot be read or written, or the token could not be read from it.
+        """
+        secret = new_secret()
+        token = Token(hash_of(secret), user, created, ends, roles, label)
+        line = msgspec.json.encode(token)
+        read_tokens(line, "the token")
+        with self._locked() as content:
+            read_tokens(content, str(self._path))
+            whole = content if not content or content.endswith(b"\n") else content + b"\n"
+            self._replace((whole or _HEAD) + line + b"\n")
+        return secret, token
+
+    def revoke(self, token_id: str) -> Token:
+        """Take a token away.
+
+        Raises:
+            ConfigError: There is none with this id, or the file cannot be read or written.
+        """
+        if not self._path.exists():
+            self.read()
+        with self._locked() as content:
+            token = read_tokens(content, str(self._path)).of_id(token_id)
+            if token is None:
+                raise ConfigError(str(self._path), "", f"there is no token {token_id!a}; see `hub token list`")
+            self._replace(without(content, token))
+        return token
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[bytes]:
+        """Hold the lock of the file, made if it is not there, for as long as the block lasts; yield what it holds."""
+        try:
+            descriptor = self._lock()
+        except OSError as error:
+            self._fail("written", error)
+        try:
+            yield self._content(descriptor)
+        except OSError as error:
+            self._fail("written", error)
+        finally:
+            os.close(descriptor)
+
+    def _lock(self) -> int:
+        """Return a descriptor of the file that is there, locked, and not of one that was replaced meanwhile."""
+        while True:
+            descriptor = os.open(self._path, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, _MODE)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                if os.path.samestat(os.fstat(descriptor), self._path.stat()):
+                    return descriptor
+            except FileNotFoundError:
+                pass
+            except BaseException:
+                os.close(descriptor)
+                raise
+            os.close(descriptor)
+
+    def _content(self, descriptor: int) -> bytes:
+        check_private(descriptor, self._path)
+        with open(descriptor, "rb", closefd=False) as file:
+            content = file.read(_LARGEST_FILE_BYTES + 1)
+        if len(content) > _LARGEST_FILE_BYTES:
+            raise ConfigError(str(self._path), "", f"larger than {_LARGEST_FILE_BYTES} bytes, not a file of tokens")
+        return content
+
+    def _replace(self, content: bytes) -> None:
+        """Put a file with this content in the place of the one that is there, with the same owner."""
+        target = self._path.resolve()  # a symbolic link stays one
+        was = target.stat()
+        descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)  # with mode 0600
+        try:
+            with open(descriptor, "wb") as file:  # noqa: PTH123 -- a descriptor is no path
+                file.write(content)
+                if was.st_uid != os.geteuid():  # root works on the file of the hub's own account
+                    os.fchown(descriptor, was.st_uid, was.st_gid)
+                file.flush()
+                os.fsync(descriptor)
+            Path(name).replace(target)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+
+    def _fail(self, verb: str, error: OSError) -> NoReturn:
+        raise ConfigError(str(self._path), "", f"cannot be {verb}: {error.strerror or error}") from error
+
+
+# The file with the admin's token, in clear, which is made where there is none.
+
+
+_MODE = 0o600
+_FOLDER_MODE = 0o700
+_MOST_BYTES = 1024
+_SECRET = re.compile(r"hub_[A-Za-z0-9_-]{43,60}", re.ASCII)
+
+
+def usual_place(environment: Mapping[str, str]) -> str:
+    """Return where the file is if nobody says: in the folder where programs of this account keep what they must.
+
+    Raises:
+        ConfigError: There is no such folder.
+    """
+    state = environment.get("XDG_STATE_HOME", "")
+    if not Path(state).is_absolute():  # the specification says that others are to be passed over
+        home = environment.get("HOME", "")
+        if not Path(home).is_absolute():
+            raise ConfigError("", "access.admin_token", "no HOME to keep the admin's token in; name a file for it")
+        state = f"{home}/.local/state"
+    return f"{state}/topichub/admin-token"
+
+
+class AdminToken:
+    """The file.
+
+    Args:
+        path: Where it is, or is to be.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+
+    def ensure(self) -> bool:
+        """Make it if it is not there; return whether it was made.
+
+        Raises:
+            ConfigError: It cannot be made.
+        """
+        if self._path.exists():
+            return False
+        try:
+            self._path.parent.mkdir(mode=_FOLDER_MODE, parents=True, exist_ok=True)
+            descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _MODE)
+        except OSError as error:
+            reason = f"the admin's token cannot be kept here: {error.strerror}; name another file by access.admin_token"
+            raise ConfigError(str(self._path), "", reason) from error
+        with open(descriptor, "w", encoding="ascii") as file:  # noqa: PTH123 -- a descriptor is no path
+            file.write(new_secret() + "\n")
+        return True
+
+    def secret(self) -> str:
+        """Return its text.
+
+        Raises:
+            ConfigError: There is no such file, others may read it, or it holds no token.
+        """
+        try:
+            with self._path.open("rb") as file:
+                check_private(file.fileno(), self._path)
+                content = file.read(_MOST_BYTES)
+        except OSError as error:
+            raise ConfigError(str(self._path), "", f"cannot be read: {error.strerror}") from error
+        text = content.decode("ascii", "replace").strip()
+        if not _SECRET.fullmatch(text):
+            reason = "holds no token of a hub; remove it, and the next start makes one"
+            raise ConfigError(str(self._path), "", reason)
+        return text
+
+    def token(self) -> Token:
+        """Return what the hub knows of it: whoever shows it is the admin.
+
+        Raises:
+            ConfigError: As `secret`.
+        """
+        return Token(hash_of(self.secret()), ADMIN, datetime.fromtimestamp(0, UTC), roles=(ADMIN,), label="first")

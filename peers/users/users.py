@@ -2,7 +2,7 @@
 
 Owner: `peers.users.access`, which swaps it whole. Invariants: a `Users` never changes; it was read from files that were
 all right, or there is none. Cost: `read_users` reads and compiles files, 0.9 s of CPU for 100,000 rules: a running hub
-calls it in a thread, within `peers.node.undisturbed`.
+calls it in a thread, within `peers.daemon.memory.undisturbed`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,9 @@ from hub.policy.policy import Policy
 from hub.settings.config import ConfigError
 from hub.settings.sections import AccessSettings, ZeekSettings
 from hub.topics import printable
-from peers.users.admin_token import AdminToken
 from peers.users.curve_keys import read_clients
 from peers.users.files import decoded, parse_toml, read_file
-from peers.users.token_file import TokenFile
-from peers.users.tokens import NO_TOKENS, Tokens
+from peers.users.tokens import NO_TOKENS, AdminToken, TokenFile, Tokens
 
 if TYPE_CHECKING:
     from peers.users.jwts import Jwts
@@ -159,8 +157,7 @@ def _jwts(settings: AccessSettings) -> Jwts | None:
         if not getattr(settings, key):
             raise ConfigError("", f"access.{key}", "empty, which would take tokens that are not for this hub; set it")
     # Only who uses JWTs pays for the imports: 50 ms and 11 MB.
-    from peers.users.jwt_keys import read_keys  # noqa: PLC0415
-    from peers.users.jwts import Jwts  # noqa: PLC0415
+    from peers.users.jwts import Jwts, read_keys  # noqa: PLC0415
 
     return Jwts(read_keys(Path(settings.jwt_keys)), settings)
 

@@ -15,7 +15,6 @@ __all__ = ["default_url", "pytest_asyncio_loop_factories", "start_hub", "uncaugh
 
 @pytest.fixture
 async def hub(start_hub: StartHub) -> Hub:
-    """One hub, as the daemon sets it up."""
     hub = await start_hub()
     add_services(hub.node)
     return hub
@@ -25,7 +24,6 @@ POLICY = read_policy({"users": {"ada": ["admin"], "bob": ["member"], "eve": ["re
 
 
 def give_rights(hub: Hub, **users: str) -> None:
-    """Say who the clients of a hub are, by their names."""
     for handler in hub.node.core.handlers.values():
         if handler.name in users:
             handler.rights = POLICY.rights(users[handler.name])

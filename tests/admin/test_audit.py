@@ -12,7 +12,6 @@ from tests.hubs.hub import Hub
 
 
 async def test_pages(hub: Hub) -> None:
-    """An admin goes back from the newest to the oldest that is kept, and misses nothing."""
     moments = iter(range(1, 10_000))
     hub.node.audit._now_s = lambda: float(next(moments))
     async with connect(hub.endpoint.location, name="ada") as client:
@@ -33,7 +32,6 @@ async def test_pages(hub: Hub) -> None:
 
 
 async def test_who_may_ask(hub: Hub) -> None:
-    """Admins; and what makes no sense is told so."""
     async with connect(hub.endpoint.location, name="eve") as client:
         for senseless in (7, {"after": 1}, {"before": "x"}, {"limit": "x"}):
             with pytest.raises(RequestFailedError, match="expected null, or a map"):

@@ -24,7 +24,6 @@ from tests.hubs.hub import Hub
 
 
 async def whole(client: Client) -> list[dict[str, Any]]:
-    """All pages."""
     rows: list[dict[str, Any]] = []
     while page := await client.request("$hub/mesh/graph", {"after": rows[-1]["hub"]} if rows else None):
         rows += page
@@ -74,7 +73,6 @@ async def test_a_row_of_hubs_as_its_end_knows_it(start_hub: StartHub) -> None:
 
 
 async def test_zeeks_of_hubs(start_hub: StartHub) -> None:
-    """Their ids, each with whether the hub is its gateway."""
     near, far = [await start_hub(name=name) for name in ("near", "far")]
     add_services(near.node)
     near.dial(far)
@@ -130,7 +128,6 @@ async def test_pages_hold_about_so_many_hubs_and_links(hub: Hub, monkeypatch: py
 
 @pytest.mark.parametrize("value", [7, {"before": ""}, {"after": 1}, {"after": "no id"}])
 async def test_what_makes_no_sense(hub: Hub, value: Any) -> None:
-    """It fails, with one line that says what is expected."""
     async with connect(hub.url) as client:
         with pytest.raises(RequestFailedError, match="expected null, or a map with `after`") as failed:
             await client.request("$hub/mesh/graph", value)
@@ -148,7 +145,6 @@ POLICY = read_policy(
 
 @pytest.mark.parametrize(("user", "may"), [("ada", True), ("wes", True), ("bob", False)])
 async def test_who_may_ask(hub: Hub, user: str, may: bool) -> None:  # noqa: FBT001 -- of a table
-    """Admins, and those whom the policy grants it."""
     async with connect(hub.url, name=user) as client:
         (handler,) = hub.node.core.handlers.values()
         handler.rights = POLICY.rights(user)

@@ -36,7 +36,6 @@ async def test_of_a_hub_that_records(start_hub: StartHub, tmp_path: Path) -> Non
 
 
 async def test_of_a_hub_that_records_nothing(hub: Hub) -> None:
-    """There is nothing to tell; a question that makes no sense is told so."""
     async with connect(hub.endpoint.location) as client:
         assert await client.request("$hub/journal", None) is None
         with pytest.raises(RequestFailedError, match="expected null"):
@@ -44,7 +43,6 @@ async def test_of_a_hub_that_records_nothing(hub: Hub) -> None:
 
 
 async def test_who_may_ask(hub: Hub) -> None:
-    """An admin; nobody else without a grant."""
     async with connect(hub.endpoint.location, name="ada") as client:
         give_rights(hub, ada="ada")
         assert await client.request("$hub/journal", None) is None

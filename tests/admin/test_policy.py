@@ -56,8 +56,6 @@ ASK = {"action": "publish", "topic": "/zeek/dns", "user": "bob"}
 
 
 class Site:
-    """A hub with users, and clients of it by their names."""
-
     def __init__(self, hub: Hub) -> None:
         self.hub = hub
         now = datetime.now(UTC)
@@ -71,7 +69,6 @@ class Site:
 
     @contextlib.asynccontextmanager
     async def client(self, user: str, *prefixes: str, name: str = "") -> AsyncIterator[Client]:
-        """Connect as somebody who subscribes to prefixes."""
         async with connect(self.hub.endpoint.location, name=name or user, token=f"hub_{user}") as client:
             if not prefixes:
                 yield client
@@ -80,19 +77,16 @@ class Site:
                 yield client
 
     async def ask(self, **question: Any) -> Any:
-        """Ask as the admin."""
         async with self.client("ada") as ada:
             return await ada.request("$hub/policy/test", question)
 
     @property
     def tested(self) -> dict[str, int]:
-        """What came of all questions."""
         return dict(self.hub.node.access.tested)
 
 
 @pytest.fixture
 def site(hub: Hub) -> Site:
-    """A hub with four users, who have tokens."""
     return Site(hub)
 
 
@@ -182,7 +176,6 @@ ACTIONS = ("publish", "subscribe", "request", "serve")
 
 
 def random_policy(chance: random.Random) -> dict[str, Any]:
-    """A policy in which bob has one or two roles, that say something of the same paths."""
     roles: dict[str, Any] = {
         role: {
             action: {verdict: chance.sample(PATHS, chance.randint(0, 3)) for verdict in ("allow", "deny")}
@@ -195,7 +188,6 @@ def random_policy(chance: random.Random) -> dict[str, Any]:
 
 
 async def is_let(client: Client, action: str, topic: str, seen: MessageStream) -> bool:
-    """Do something, and return whether the hub has let it happen; `seen` gets all that is published."""
     if action == "publish":
         with contextlib.suppress(InvalidTopicError):  # what is the hub's own a client does not even send
             client.publish_nowait(topic, 1)
@@ -232,7 +224,6 @@ async def test_verdicts_of_random_policies_are_what_happens(site: Site, seed: in
 
 
 async def test_roles_alone(site: Site) -> None:
-    """Whoever has them is asked about; his name stands as it does in paths."""
     told = (await site.ask(action="publish", topic="/status/{user}", roles=["sensor"]))["verdict"]
     assert (told["allowed"], told["rule"]["path"]) == (True, "/status/{user}")
     told = (await site.ask(action="publish", topic="/status/bob", roles=["sensor"]))["verdict"]
@@ -242,7 +233,6 @@ async def test_roles_alone(site: Site) -> None:
 
 
 async def test_questions_that_make_no_sense(site: Site) -> None:
-    """Each is told what was expected."""
     for question, said in (
         ({}, "expected a map"),
         ({"nothing": 1}, "expected a map"),
@@ -264,7 +254,6 @@ async def test_questions_that_make_no_sense(site: Site) -> None:
 
 
 async def test_it_is_for_admins(site: Site) -> None:
-    """Nobody else is told, whatever he may ask."""
     async with site.client("bob") as bob:
         with pytest.raises(NotAllowedError):
             await bob.request("$hub/policy/test", ASK)
@@ -273,7 +262,6 @@ async def test_it_is_for_admins(site: Site) -> None:
 
 
 async def test_a_hub_without_users(hub: Hub) -> None:
-    """Everything is allowed to everybody there."""
     async with connect(hub.endpoint.location) as client:
         told = await client.request("$hub/policy/test", ASK)
         assert told["verdict"]["text"] == "this hub has no users: everybody may do everything"

@@ -13,7 +13,6 @@ EVERYTHING = ["publish", "subscribe", "request", "serve", "claim", "journal"]
 
 
 async def test_without_users(hub: Hub) -> None:
-    """Everybody may do everything, and is nobody in particular."""
     async with connect(hub.endpoint.location) as client:
         told = await client.request("$hub/rights", None)
         assert (told["user"], told["roles"], told["admin"], told["may"]) == ("", [], True, EVERYTHING)
@@ -22,7 +21,6 @@ async def test_without_users(hub: Hub) -> None:
 
 
 async def test_of_an_admin(hub: Hub) -> None:
-    """The hub answers him everything; what is not its own he has to be granted."""
     async with connect(hub.endpoint.location, name="ada") as client:
         give_rights(hub, ada="ada")
         told = await client.request("$hub/rights", None)
@@ -31,7 +29,6 @@ async def test_of_an_admin(hub: Hub) -> None:
 
 
 async def test_what_is_told_is_what_holds(hub: Hub) -> None:
-    """What the hub says that it would answer it answers, and nothing else of what it has."""
     async with connect(hub.endpoint.location) as client:
         everything = (await client.request("$hub/rights", None))["asks"]
     for user in ("ada", "bob", "eve"):
@@ -50,7 +47,6 @@ async def test_what_is_told_is_what_holds(hub: Hub) -> None:
 
 
 async def test_of_a_reader(hub: Hub) -> None:
-    """He may subscribe and is no admin; that he cannot publish is known without trying."""
     async with connect(hub.endpoint.location, name="eve") as client:
         give_rights(hub, eve="eve")
         told = await client.request("$hub/rights", None)
@@ -63,7 +59,6 @@ async def test_of_a_reader(hub: Hub) -> None:
 
 
 async def test_what_makes_no_sense(hub: Hub) -> None:
-    """It is asked without a value."""
     async with connect(hub.endpoint.location) as client:
         with pytest.raises(RequestFailedError, match="expected null"):
             await client.request("$hub/rights", {"user": "eve"})

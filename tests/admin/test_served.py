@@ -64,7 +64,6 @@ async def test_who_serves_what(start_hub: StartHub) -> None:
 
 
 async def test_pages(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They follow one another by prefix, in steps where there are many."""
     monkeypatch.setattr(served_module, "PAGE", 4)
     monkeypatch.setattr(served_module, "_PREFIXES_PER_STEP", 3)
     async with connect(hub.endpoint.location) as client:
@@ -79,7 +78,6 @@ async def test_pages(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def part(hub: str, prefix: str, *names: str, hubs: tuple[str, ...] = ()) -> dict[str, Any]:
-    """What one process of a hub knows of one prefix."""
     connections = [{"id": number, "name": name, "pending": 1} for number, name in enumerate(names)]
     sums = {"connections_total": len(names), "pending": len(names), "hubs": list(hubs)}
     return {"hub": hub, "rows": [{"prefix": prefix, "connections": connections} | sums]}
@@ -100,7 +98,6 @@ def test_what_several_processes_know() -> None:
 
 
 async def test_who_may_ask(hub: Hub) -> None:
-    """Whom the policy grants it; others are refused, and what makes no sense is."""
     policy = read_policy(
         {"roles": {"seer": {"request": ["$hub/services"]}, "other": {}}, "users": {"ada": ["seer"], "eve": ["other"]}},
         "a test",

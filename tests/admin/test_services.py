@@ -42,7 +42,6 @@ async def test_who(hub: Hub) -> None:
 
 
 async def test_pages(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One answer holds so many; the next begins behind the last id."""
     monkeypatch.setattr(who_module, "PAGE", 2)
     clients = [await connect(hub.endpoint.location, name=str(number)) for number in range(3)]
     give_rights(hub, **{"0": "ada", "1": "bob", "2": "bob"})
@@ -90,7 +89,6 @@ async def test_what_a_connection_does(hub: Hub) -> None:
 
 
 async def test_what_a_browser_runs(hub: Hub) -> None:
-    """It stands in the handshake; a part of it is kept."""
     websocket = await hub.listen("ws://127.0.0.1:0")
     browser = connect_websocket(
         f"{websocket.location.rstrip('/')}/v1/hub",
@@ -113,7 +111,6 @@ BAD: dict[str, list[Any]] = {
 
 @pytest.mark.parametrize("topic", BAD)
 async def test_what_makes_no_sense(hub: Hub, topic: str) -> None:
-    """It fails, with one line that says what is expected, or whom there is not."""
     async with connect(hub.endpoint.location) as client:
         for value in BAD[topic]:
             with pytest.raises(RequestFailedError, match=r"expected|there is no connection") as failed:
@@ -124,7 +121,6 @@ async def test_what_makes_no_sense(hub: Hub, topic: str) -> None:
 
 @pytest.mark.parametrize("topic", BAD)
 async def test_who_is_no_admin(hub: Hub, topic: str) -> None:
-    """It is refused, whatever it asks."""
     async with connect(hub.endpoint.location, name="bob") as client:
         give_rights(hub, bob="bob")
         for value in [None, *BAD[topic]]:
@@ -151,7 +147,6 @@ async def test_users(hub: Hub) -> None:
 
 
 async def closed_with(client: Client) -> tuple[int, str]:
-    """How a client has ended."""
     with pytest.raises(RejectedError) as ended:
         await client.wait_closed()
     return ended.value.code, ended.value.text
@@ -174,7 +169,6 @@ async def test_kicking(hub: Hub) -> None:
 
 
 async def test_kicking_in_steps(hub: Hub) -> None:
-    """Many connections are closed over several turns, and all of them are."""
     for number in range(120):
         handler = Handler(_Silent(), role=Role.CLIENT, limits=QueueLimits(), name=f"n{number}")
         hub.node.core.attach(handler)
@@ -187,8 +181,6 @@ async def test_kicking_in_steps(hub: Hub) -> None:
 
 
 class _Silent:
-    """Where nothing is written."""
-
     def send(self, batches: list[Any]) -> None: ...
 
     def send_gap(self, lost_messages: int) -> None: ...
@@ -197,8 +189,6 @@ class _Silent:
 
 
 async def test_a_service_with_a_bug(hub: Hub) -> None:
-    """Whoever asks is told, and the loop goes on."""
-
     def broken() -> Any:
         yield
         raise ZeroDivisionError

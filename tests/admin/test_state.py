@@ -16,13 +16,11 @@ TOPICS = ("$hub/state", "$hub/losses", "$hub/history")
 
 
 async def look(hub: Hub, second: int) -> None:
-    """Look at a hub once, and wait until that is over."""
     hub.node.pulse.beat(float(second), 0.0)
     await eventually(lambda: not hub.node.pulse.is_looking)
 
 
 async def test_the_state(hub: Hub) -> None:
-    """It is that of the last look: figures, and the sentence that people read."""
     async with connect(hub.endpoint.location) as client, client.subscribe("/a"):
         await eventually(lambda: any(one.prefixes for one in hub.node.core.handlers.values()))
         await look(hub, 1)
@@ -32,7 +30,6 @@ async def test_the_state(hub: Hub) -> None:
 
 
 async def test_losses(hub: Hub) -> None:
-    """The newest first, with the time of day; of one handler where it is asked for."""
     async with connect(hub.endpoint.location) as client:
         now = int(hub.node.loop.time())
         for second, number in [(now - 2, 4), (now - 1, 5), (now, 4)]:
@@ -70,7 +67,6 @@ async def test_history(hub: Hub) -> None:
     ],
 )
 async def test_what_makes_no_sense(hub: Hub, topic: str, value: object) -> None:
-    """It fails, with one line that says what is expected."""
     async with connect(hub.endpoint.location) as client:
         with pytest.raises(RequestFailedError, match="expected") as failed:
             await client.request(topic, value)
@@ -79,7 +75,6 @@ async def test_what_makes_no_sense(hub: Hub, topic: str, value: object) -> None:
 
 @pytest.mark.parametrize("topic", TOPICS)
 async def test_who_may_ask(hub: Hub, topic: str) -> None:
-    """Admins, and nobody else who was not granted it."""
     async with connect(hub.endpoint.location, name="ada") as ada, connect(hub.endpoint.location, name="eve") as eve:
         give_rights(hub, ada="ada", eve="eve")
         assert await ada.request(topic, None) is not None

@@ -12,7 +12,6 @@ from tests.hubs.hub import Hub
 
 
 async def test_work_that_waits(hub: Hub) -> None:
-    """It goes on with what it has waited for; the answer comes once it is done."""
     asked = Later()
 
     def work() -> Work[int]:
@@ -30,7 +29,6 @@ async def test_work_that_waits(hub: Hub) -> None:
 
 @pytest.mark.parametrize("goes_on", [True, False])
 async def test_work_that_waits_in_vain(hub: Hub, *, goes_on: bool) -> None:
-    """It gets the reason, and may do without; if it does not, that is the answer."""
     asked = Later()
 
     def work() -> Work[str]:

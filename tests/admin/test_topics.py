@@ -15,14 +15,12 @@ from tests.hubs.hub import Hub
 
 
 async def publish(client: Client, *topics: str) -> None:
-    """Publish one message to each topic, and wait until the hub has them."""
     for topic in topics:
         client.publish_nowait(topic, 1)
     await client.drain()
 
 
 def prefixes(answer: dict[str, Any]) -> list[tuple[str, int]]:
-    """Return the rows of an answer, each with how many messages there were."""
     return [(row["prefix"], row["messages"]) for row in answer["rows"]]
 
 
@@ -55,7 +53,6 @@ async def test_a_tree_with_rates_and_subscribers(hub: Hub) -> None:
 
 
 async def test_what_a_topic_brought_before(hub: Hub) -> None:
-    """It is told of the topic that is asked for, and of no prefix; to whom may see it."""
     async with connect(hub.endpoint.location, name="bob") as client:
         await publish(client, "/open/a", "/open/a/b", "/shut")
         await eventually(lambda: len(hub.node.core.topic_rates) == 3)
@@ -123,7 +120,6 @@ async def test_who_may_see_a_part_is_told_of_that_part(hub: Hub) -> None:
 
 @pytest.mark.parametrize("value", [7, {"over": "/"}, {"under": 1}, {"search": "x" * 1_025}])
 async def test_what_makes_no_sense(hub: Hub, value: Any) -> None:
-    """It fails, with one line that says what is expected."""
     async with connect(hub.endpoint.location) as client:
         with pytest.raises(RequestFailedError, match="expected null, or a map"):
             await client.request("$hub/topics", value)

@@ -19,7 +19,6 @@ from tests.hubs.hub import Hub
 
 
 async def row_of_hubs(start_hub: StartHub) -> list[Hub]:
-    """Three in a row, of which the first answers admins; the last wants /far, each /all."""
     hubs = [await start_hub(name=name, hub_id=bytes([number]) * 16) for number, name in enumerate(("a", "b", "c"), 1)]
     near, middle, far = hubs
     add_services(near.node)
@@ -33,7 +32,6 @@ async def row_of_hubs(start_hub: StartHub) -> list[Hub]:
 
 
 def row(hub: Hub, before: Hub | None, cost: int | None, **fields: bool) -> dict[str, Any]:
-    """What is told of a hub."""
     told: dict[str, Any] = {"hub": hub.node.id.hex(), "name": hub.node.name, "own": before is None, "wants": False}
     return told | {"before": before and before.node.id.hex(), "cost": cost, "barred": False} | fields
 
@@ -54,7 +52,6 @@ async def test_a_row_of_hubs(start_hub: StartHub, monkeypatch: pytest.MonkeyPatc
 
 
 async def test_a_hub_that_cannot_be_reached(start_hub: StartHub) -> None:
-    """It wants the topic, as far as is known, and there is no way."""
     near, middle, far = await row_of_hubs(start_hub)
     await middle.stop_dialling()
     await far.crash()
@@ -65,7 +62,6 @@ async def test_a_hub_that_cannot_be_reached(start_hub: StartHub) -> None:
 
 
 async def test_a_link_that_may_not_take_it(start_hub: StartHub) -> None:
-    """The hub behind it is marked: nothing of this topic is sent there."""
     near, middle, far = await row_of_hubs(start_hub)
     policy = read_policy({"roles": {"site": {"link": {"bring": ["*"], "take": ["/all"]}}}}, "a test")
     (link,) = (one for one in near.node.core.handlers.values() if one.role is Role.LINK)
@@ -82,7 +78,6 @@ BAD = [None, "/a", {}, {"topic": ""}, {"topic": "$hub/mesh"}, {"topic": "/a", "a
 
 @pytest.mark.parametrize("value", BAD)
 async def test_what_makes_no_sense(hub: Hub, value: Any) -> None:
-    """It fails, with one line that says why."""
     async with connect(hub.url) as client:
         with pytest.raises(RequestFailedError, match=r"expected a map|topic is empty|do not cross links") as failed:
             await client.request("$hub/mesh/trace", value)
@@ -90,7 +85,6 @@ async def test_what_makes_no_sense(hub: Hub, value: Any) -> None:
 
 
 async def test_who_is_no_admin(hub: Hub) -> None:
-    """It is refused: what somebody wants elsewhere is not for everybody."""
     async with connect(hub.url, name="bob") as client:
         give_rights(hub, bob="bob")
         with pytest.raises(NotAllowedError):

@@ -23,7 +23,7 @@ from websockets.asyncio.client import connect as connect_websocket
 
 from hub.errors import RejectedError
 from peers.client import Client, MessageStream, connect
-from peers.users.token_file import TokenFile
+from peers.users.tokens import TokenFile
 from tests.console.browser import Browser, Chromium, Page, chromium_path
 from tests.console.real_hub import RealHub, run_hub
 from tests.console.seeing import wait_connected, wait_messages, wait_shown, wait_view

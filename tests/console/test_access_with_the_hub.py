@@ -13,7 +13,7 @@ import pytest
 
 from hub.errors import HubError, NotAllowedError, RejectedError
 from peers.client import Client, connect
-from peers.users.token_file import TokenFile
+from peers.users.tokens import TokenFile
 from tests.console.browser import Browser, Page
 from tests.console.real_hub import RealHub, run_hub
 from tests.console.seeing import text, wait_shown

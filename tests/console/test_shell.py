@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from peers.users.admin_token import AdminToken
+from peers.users.tokens import AdminToken
 from tests.console.browser import Browser, Page
 from tests.console.real_hub import RealHub, run_hub
 from tests.console.scripted_hub import RIGHTS, ScriptedHub

@@ -21,7 +21,6 @@ _FOLDER = Path(__file__).parent
 
 
 def check(name: str, lines: Iterable[str]) -> None:
-    """Compare lines with the golden `name`, without those that `dropped.txt` names."""
     patterns = _dropped(name)
     found = sorted({line for line in lines if not any(fnmatchcase(line, pattern) for pattern in patterns)})
     path = _FOLDER / name
@@ -35,7 +34,6 @@ def check(name: str, lines: Iterable[str]) -> None:
 
 
 def _dropped(name: str) -> list[str]:
-    """Read the patterns of one golden: what follows its name in brackets."""
     patterns: list[str] = []
     section = ""
     for line in (_FOLDER / "dropped.txt").read_text().splitlines():
@@ -47,7 +45,6 @@ def _dropped(name: str) -> list[str]:
 
 
 def fields_of(value: Any, path: str = "") -> Iterator[str]:
-    """Yield the paths of all fields in a JSON value, those of objects too; a list is `[]`, whatever lists are in it."""
     if isinstance(value, dict):
         if path and not path.endswith("[]"):
             yield path

@@ -89,7 +89,6 @@ def _rules(kind: Kind) -> Example:
 
 
 def _messages(topic: str, *values: Any, flags: int = 0, **around: Any) -> Example:
-    """Messages are sent on as they came; what is read of them is the key, and the values one by one."""
     key, tagged = key_of(topic, **around)
     made = Batch.under(key, values, tagged).frames if not flags & BROKER_FLAGS else b""
     if flags:
@@ -267,13 +266,11 @@ def test_frames_have_the_recorded_bytes() -> None:
 
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_what_is_read_is_written_again(name: str) -> None:
-    """Nothing of a frame is lost or changed between reading and writing."""
     example = EXAMPLES[name]
     (frame,) = iterate_frames(example.frame)
     assert example.again(frame) == example.frame
 
 
 def test_every_kind_has_an_example() -> None:
-    """Kinds that only hubs of earlier versions say are left out."""
     shown = {iterated.kind for example in EXAMPLES.values() for iterated in iterate_frames(example.frame)}
     assert {kind.name for kind in Kind if kind not in shown} <= {"NAMES"}

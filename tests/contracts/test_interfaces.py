@@ -26,7 +26,6 @@ HUB_JS = Path(__file__).parents[2] / "peers" / "console" / "static" / "hub.js"
 
 
 def test_settings() -> None:
-    """Each has the recorded name, default and unit, as `hub check-config` tells them."""
     shown = hub("check-config", "--json")
     assert (shown.returncode, shown.stderr) == (0, b"")
     settings = map(json.loads, shown.stdout.splitlines())
@@ -34,7 +33,6 @@ def test_settings() -> None:
 
 
 def test_commands() -> None:
-    """Each command takes the recorded flags; those of `hub run` are the settings."""
     check("commands.txt", _flags(app, "hub"))
 
 
@@ -108,13 +106,11 @@ def _described(path: str, value: Any) -> Iterator[str]:
 
 
 def _item(owner: type) -> str:
-    """Return the name of what a generic stream gives."""
     arguments = [each for base in getattr(owner, "__orig_bases__", ()) for each in get_args(base)]
     return str(getattr(arguments[-1], "__name__", "T")) if arguments else "T"
 
 
 def _attributes(owner: type) -> set[str]:
-    """Return the public names of a class: members, and what its own and inherited constructors set."""
     own = [each for each in owner.__mro__ if each.__module__.startswith(("hub", "peers"))]
     found = set(dir(owner)) | set(getattr(owner, "__annotations__", ()))
     found |= {name for each in own for name in re.findall(r"self\.(\w+)(?:: [^=]+)? = ", inspect.getsource(each))}
@@ -123,7 +119,6 @@ def _attributes(owner: type) -> set[str]:
 
 
 def _signature(value: Any) -> str:
-    """Return names, kinds and defaults of the parameters; annotations as they stand, "async" for what is awaited."""
     signature = inspect.signature(value)
     kept = [each for each in signature.parameters.values() if each.name not in {"self", "cls"}]
     if inspect.isclass(value):

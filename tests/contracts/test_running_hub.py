@@ -44,7 +44,6 @@ class Site(NamedTuple):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    """One for all tests of the file."""
     folder = tmp_path_factory.mktemp("site")
     with run_hub(folder, *_flags(folder)) as running:
         yield Site(running, folder)
@@ -79,7 +78,6 @@ def test_metrics(tmp_path: Path) -> None:
 
 
 def _documented(heading: str) -> set[str]:
-    """Return the topics of the first column of a table in the page."""
     table = PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     found: set[str] = set()
     for row in re.findall(r"^\| (`\$hub/[^|]*) \|", table, re.MULTILINE):
@@ -92,7 +90,6 @@ def _documented(heading: str) -> set[str]:
 
 
 async def _until(stream: MessageStream, seen: dict[str, set[str]], *topics: str) -> None:
-    """Take what the hub publishes until something was published under each of these topics since now."""
     missing = set(topics)
     while missing:
         topic, value = await stream.receive()
@@ -124,7 +121,6 @@ async def test_topics(site: Site, tmp_path: Path) -> None:
 
 
 async def _lose(site: Site, client: Client, stream: MessageStream, seen: dict[str, set[str]]) -> None:
-    """Let a slow client and one that cannot read a value lose something."""
     page = await RawWebSocket.connect(Endpoint.parse(site.hub.ws))
     await page.shake_hands("hub.v1.json")
     await page.say("subscribe", prefixes=["/lose/packed"], request=1)
@@ -167,7 +163,6 @@ ASKED: dict[str, list[Any]] = {
 
 @contextlib.asynccontextmanager
 async def _busy(site: Site) -> AsyncIterator[Client]:
-    """Give a hub a client that does everything, and wait for its peer, so that no list is empty."""
     async with (
         connect(site.hub.tcp, name="busy") as client,
         client.subscribe("/app/"),
@@ -184,7 +179,6 @@ async def _busy(site: Site) -> AsyncIterator[Client]:
 
 
 async def _is_known(client: Client) -> bool:
-    """Return whether the hub tells the rates of its link and of the client, which it does from the second look on."""
     links = [one["link"] for one in await client.request("$hub/mesh/graph", None)]
     clients = [one for one in await client.request("$hub/who", None) if one["name"] == "busy"]
     return any(link and link["rates"] for link in links) and all(one["rates"] for one in clients)
@@ -235,7 +229,6 @@ JSON = {
 
 
 async def test_json(site: Site, tmp_path: Path) -> None:
-    """What commands write for programs has the recorded fields."""
     (site.folder / "policy.toml").write_text(POLICY)
     paths = {name: str(site.folder / file) for name, file in
              {"JOURNAL": "journal", "POLICY": "policy.toml", "CONFIG": "hub.toml"}.items()}  # fmt: skip
@@ -327,7 +320,6 @@ def test_exit_codes(site: Site) -> None:
 
 
 def _damage(folder: Path) -> None:
-    """Copy the journal, and change a byte in the middle of what it holds."""
     shutil.copytree(folder / "journal", folder / "damaged")
     largest = max((folder / "damaged").rglob("*"), key=lambda path: path.stat().st_size if path.is_file() else 0)
     data = bytearray(largest.read_bytes())

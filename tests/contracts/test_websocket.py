@@ -85,8 +85,6 @@ CONVERSATION = [
 
 
 class Recorder:
-    """Writes down who says what, and who hears what."""
-
     def __init__(self, opcode: Opcode) -> None:
         self.lines: list[str] = []
         self._opcode = opcode
@@ -94,13 +92,11 @@ class Recorder:
         self._decode = json.loads if opcode is Opcode.TEXT else msgspec.msgpack.decode
 
     async def say(self, who: str, client: RawWebSocket, message: dict[str, Any]) -> None:
-        """Let a client say something."""
         payload = self._encode(message)
         self._note(f"{who} > ", payload)
         await client.send(frame(self._opcode, payload))
 
     async def hear(self, who: str, client: RawWebSocket) -> None:
-        """Wait for the next message of the hub for a client."""
         opcode, payload = await client.frame()
         assert opcode == self._opcode
         self._note(f"{who} < ", payload)

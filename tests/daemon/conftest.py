@@ -24,7 +24,6 @@ StartProcess = Callable[..., Awaitable[HubProcess]]
 
 @pytest.fixture(autouse=True)
 def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty working directory, no HUB_ variables, no token of an admin: nothing but the test decides."""
     for name in list(os.environ):
         if name.startswith("HUB_"):
             monkeypatch.delenv(name)
@@ -34,7 +33,6 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 async def start_daemon() -> AsyncIterator[StartDaemon]:
-    """Start daemons from flags; all are stopped when the test is over."""
     daemons: list[Daemon] = []
 
     async def start(*listen: str, **flags: Any) -> Daemon:
@@ -52,7 +50,6 @@ async def start_daemon() -> AsyncIterator[StartDaemon]:
 
 @pytest.fixture
 async def connect() -> AsyncIterator[Connect]:
-    """Connect clients and say HELLO; all are closed when the test is over."""
     with contextlib.ExitStack() as stack:
 
         async def connect(
@@ -70,7 +67,6 @@ async def connect() -> AsyncIterator[Connect]:
 
 @pytest.fixture
 def is_new() -> bool:
-    """Whether hubs that are processes are new interpreters, as for users: tests of processes say so."""
     return False
 
 
@@ -80,7 +76,6 @@ NEW = pytest.mark.parametrize("is_new", [True], ids=["new"])
 
 @pytest.fixture
 async def start_process(*, is_new: bool) -> AsyncIterator[StartProcess]:
-    """Start hubs as processes; those that still run when the test is over are killed."""
     processes: list[HubProcess] = []
 
     async def start(

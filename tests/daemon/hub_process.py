@@ -22,8 +22,6 @@ OUTPUT_BYTES = 1 << 30
 
 
 class HubProcess:
-    """`hub run` with its output read line by line."""
-
     def __init__(self, process: asyncio.subprocess.Process | AwaitedProgram) -> None:
         self._process = process
         self.name = ""
@@ -70,11 +68,9 @@ class HubProcess:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
         return self._process.pid
 
     async def wait_up(self, endpoints: int = 1) -> HubProcess:
-        """Read what it announces: its name, so many endpoints, and a page for each of them that is a WebSocket's."""
         assert self._process.stdout is not None
         up = (await self._process.stdout.readline()).decode()
         assert up.startswith("topichub "), (up, await self.wait_ended())
@@ -89,12 +85,10 @@ class HubProcess:
         return self
 
     async def next_line(self) -> str:
-        """Read one more line of what it announces."""
         assert self._process.stdout is not None
         return (await self._process.stdout.readline()).decode().rstrip("\n")
 
     async def wait_logged(self, event: str) -> dict[str, Any]:
-        """Read the log until a line of that event."""
         assert self._process.stderr is not None
         while True:
             line = json.loads(await self._process.stderr.readline())
@@ -103,11 +97,9 @@ class HubProcess:
                 return dict(line)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal."""
         self._process.send_signal(number)
 
     async def wait_ended(self) -> tuple[int, str]:
-        """Wait for the end; return the exit code and what is left of standard error."""
         rest = await self._rest_of_stderr() if self._process.stderr is not None else ""
         return await self._process.wait(), rest
 
@@ -116,7 +108,6 @@ class HubProcess:
         return (await self._process.stderr.read()).decode()
 
     async def kill(self) -> None:
-        """End it now, if it still runs."""
         if self._process.returncode is None:
             self._process.kill()
         await self._process.communicate()

@@ -27,25 +27,21 @@ alice = ["member"]
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Vouches for the hub and for its users."""
     return Authority(tmp_path_factory.mktemp("authority"))
 
 
 @pytest.fixture(scope="module")
 def alice(authority: Authority) -> Files:
-    """What a user shows that the policy knows."""
     return authority.issue("alice.example.org")
 
 
 @pytest.fixture(scope="module")
 def eve(authority: Authority) -> Files:
-    """What somebody shows for whom the authority vouches, and whom the policy does not know."""
     return authority.issue("eve.example.org")
 
 
 @pytest.fixture
 async def hub(start_daemon: StartDaemon, authority: Authority, tmp_path: Path) -> Daemon:
-    """A hub that asks who comes, and takes those who have no certificate as far as its policy does."""
     policy = tmp_path / "policy.toml"
     policy.write_text(POLICY)
     files = authority.issue("localhost", "127.0.0.1")
@@ -61,7 +57,6 @@ async def hub(start_daemon: StartDaemon, authority: Authority, tmp_path: Path) -
 
 @pytest.mark.parametrize("place", [0, 1], ids=["tls", "wss"])
 async def test_a_certificate(hub: Daemon, authority: Authority, alice: Files, place: int) -> None:
-    """Its user is in, with his rights, until the certificate ends."""
     url = hub.endpoints[place].location
     async with (
         connect(url, ca=authority.ca, certificate=alice.certificate, key=alice.key, name="me") as client,
@@ -82,7 +77,6 @@ async def test_a_certificate(hub: Daemon, authority: Authority, alice: Files, pl
 
 @pytest.mark.parametrize("place", [0, 1], ids=["tls", "wss"])
 async def test_the_end_of_a_certificate(hub: Daemon, authority: Authority, alice: Files, place: int) -> None:
-    """It ends the connection, and the client comes back with what is in its files by then."""
     url = hub.endpoints[place].location
     ends: asyncio.Queue[str] = asyncio.Queue()
     async with (
@@ -108,7 +102,6 @@ async def test_the_end_of_a_certificate(hub: Daemon, authority: Authority, alice
 async def test_the_wrong_thing(  # noqa: PLR0917 -- fixtures
     hub: Daemon, authority: Authority, alice: Files, eve: Files, place: int, shown: str
 ) -> None:
-    """Whatever it is, both clients are told the same, and stop."""
     files = {"another certificate": eve, "a token beside the certificate": alice}.get(shown, Files("", ""))
     token = "hub_c2VjcmV0" if "token" in shown else ""
     url = hub.endpoints[place].location
@@ -119,7 +112,6 @@ async def test_the_wrong_thing(  # noqa: PLR0917 -- fixtures
 
 
 async def test_the_hubs_own_account(hub: Daemon) -> None:
-    """Over its Unix socket it needs nothing; a token that is wrong is wrong there, too."""
     url = hub.endpoints[2].location
     async with connect(url, name="me"):
         (connection,) = hub.node.connections

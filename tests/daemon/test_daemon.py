@@ -39,7 +39,6 @@ from tests.users.keys import public_pem
 
 
 def is_listening(endpoint: Endpoint) -> bool:
-    """Whether somebody accepts there."""
     with socket.socket() as probe:
         return probe.connect_ex((endpoint.host, endpoint.port)) == 0
 
@@ -57,7 +56,6 @@ async def test_it_listens_everywhere(start_daemon: StartDaemon, connect: Connect
 
 
 async def test_an_address_that_fails_closes_the_others(start_daemon: StartDaemon) -> None:
-    """A hub that cannot listen everywhere listens nowhere."""
     other = await start_daemon()
     daemon = Daemon(load({"listen": ["tcp://127.0.0.1:0", other.endpoints[0].location]}, {}), "hub")
     with pytest.raises(ListenError, match=f"port {other.endpoints[0].port} is in use"):
@@ -68,7 +66,6 @@ async def test_an_address_that_fails_closes_the_others(start_daemon: StartDaemon
 
 
 async def test_listeners_have_queues_of_their_own(start_daemon: StartDaemon) -> None:
-    """Each as its URL says, else as the settings do."""
     daemon = await start_daemon(
         "tcp://127.0.0.1:0", "tcp://127.0.0.1:0?messages=7&overflow=disconnect", queue={"messages": 99}
     )
@@ -84,7 +81,6 @@ async def test_listeners_have_queues_of_their_own(start_daemon: StartDaemon) -> 
 
 
 async def test_it_dials_its_peers(start_daemon: StartDaemon, connect: Connect) -> None:
-    """And stops dialling when it stops."""
     far = await start_daemon()
     near = await start_daemon(peers=[far.endpoints[0].location])
     reader = await connect(far.endpoints[0], "/a")
@@ -136,7 +132,6 @@ async def test_stopping_in_order(start_daemon: StartDaemon, connect: Connect) ->
 
 
 async def test_stopping_does_not_wait_for_who_does_not_read(start_daemon: StartDaemon, connect: Connect) -> None:
-    """At the end of the grace period what is left is cut off."""
     daemon = await start_daemon(limits={"drain_s": 0})
     (endpoint,) = daemon.endpoints
     await connect(endpoint, "/flood", receive_bytes=4096)
@@ -151,7 +146,6 @@ async def test_stopping_does_not_wait_for_who_does_not_read(start_daemon: StartD
 
 
 async def test_stopping_twice_is_harmless(start_daemon: StartDaemon) -> None:
-    """Also without any client."""
     daemon = await start_daemon()
     await daemon.stop()
     await daemon.stop()
@@ -161,7 +155,6 @@ async def test_stopping_twice_is_harmless(start_daemon: StartDaemon) -> None:
 
 
 async def test_a_reload_is_for_those_who_come(start_daemon: StartDaemon, connect: Connect) -> None:
-    """New clients get the new queue; those that are there keep theirs."""
     daemon = await start_daemon()
     listen = daemon.endpoints[0]
     old = await connect(listen, "/a", name="old")
@@ -211,7 +204,6 @@ BESIDE: dict[str, dict[str, dict[str, Any]]] = {
 
 
 def another_value(path: str) -> Any:
-    """A value other than the default; what it names is there."""
     key = KEYS[path]
     if path in OTHERS:
         return OTHERS[path]
@@ -264,7 +256,6 @@ EFFECTS: dict[str, Callable[[Daemon], object]] = {
 
 
 async def test_users_share_the_connections_that_there_are(start_daemon: StartDaemon) -> None:
-    """However many that are: as set, as a reload says, or as the process may open."""
     daemon = await start_daemon()
     total = daemon.node.core.quotas.wholes[Resource.CONNECTIONS]
     assert total.total == daemon.node.admission.limit
@@ -277,7 +268,6 @@ async def test_users_share_the_connections_that_there_are(start_daemon: StartDae
 
 
 async def test_statistics(start_daemon: StartDaemon, connect: Connect) -> None:
-    """While somebody subscribes: every handler, with what it has and what it lost."""
     daemon = await start_daemon()
     (endpoint,) = daemon.endpoints
     reader = await connect(endpoint, "/a", "/b", name="reader")
@@ -300,7 +290,6 @@ async def test_statistics(start_daemon: StartDaemon, connect: Connect) -> None:
 
 
 async def test_statistics_of_many(start_daemon: StartDaemon, connect: Connect) -> None:
-    """In several messages, which together list every handler once."""
     daemon = await start_daemon()
     watcher = await connect(daemon.endpoints[0], "$hub/statistics")
     for _ in range(600):
@@ -325,7 +314,6 @@ async def test_time_passes_for_topics(start_daemon: StartDaemon) -> None:
 
 
 async def test_drops_are_announced(start_daemon: StartDaemon, connect: Connect) -> None:
-    """Under `$hub/overflow`, once a second for each handler that lost messages."""
     daemon = await start_daemon()
     (endpoint,) = daemon.endpoints
     await connect(endpoint, "/flood", name="stalled", queue=QueueWish(messages=10), receive_bytes=4096)
@@ -352,12 +340,9 @@ async def test_the_clock_goes_on(start_daemon: StartDaemon, connect: Connect) ->
     """A bug in what happens once a second stops neither the rest of that second, nor the next one."""
 
     class Broken:
-        """Raises when it is looked at."""
-
         due_s = -1
 
         def check(self, now_s: float) -> float:
-            """Fail."""
             raise ZeroDivisionError(now_s)
 
     daemon = await start_daemon()
@@ -376,16 +361,11 @@ async def test_a_timer_that_is_due_already(start_daemon: StartDaemon, connect: C
     """Where the loop is late, uvloop returns a handle that does not know its time: the clock goes on."""
 
     class Handle:
-        """All that such a handle can do."""
-
         def __init__(self, handle: asyncio.Handle) -> None:
             self.cancel = handle.cancel
 
     class Late(ShiftedLoop):
-        """A loop that is late each time."""
-
         def call_at(self, when_s: float, act: Callable[..., object], *arguments: Any) -> Any:
-            """As it says."""
             return Handle(super().call_at(when_s, act, *arguments))
 
     daemon = await start_daemon()
@@ -395,13 +375,8 @@ async def test_a_timer_that_is_due_already(start_daemon: StartDaemon, connect: C
 
 
 async def test_a_clock_that_has_stopped(start_daemon: StartDaemon) -> None:
-    """Health checks of each kind say so, and say that all is well once it goes on."""
-
     class Stopped(ShiftedLoop):
-        """A loop that calls nothing."""
-
         def call_at(self, when_s: float, act: Callable[..., object], *arguments: Any) -> Any:
-            """Call nothing."""
             handle = super().call_at(when_s, act, *arguments)
             handle.cancel()
             return handle
@@ -441,5 +416,4 @@ async def test_a_clock_that_has_stopped(start_daemon: StartDaemon) -> None:
 
 
 def test_freed_memory_is_kept() -> None:
-    """Where the C library is glibc, malloc is told so; elsewhere nothing happens."""
     assert keep_freed_memory() == (platform.libc_ver()[0] == "glibc")

@@ -27,14 +27,11 @@ FAST: dict[str, Any] = {"clients_per_s": 10_000, "retry_after_s": 0.1}
 
 
 class Drained:
-    """A hub that drains."""
-
     def __init__(self, daemon: Daemon) -> None:
         self.stopped = asyncio.Event()
         self.draining = Draining(daemon.node, self.stopped.set, daemon.settle, random.Random(1))  # noqa: S311 -- spread
 
     def begin(self) -> None:
-        """As an admin asks for it."""
         self.draining.begin(None)
 
 
@@ -57,7 +54,6 @@ async def test_everybody_is_moved_off(start_daemon: StartDaemon, connect: Connec
 
 
 async def test_a_few_at_a_time(start_daemon: StartDaemon, connect: Connect) -> None:
-    """Who is not told yet is served; what it publishes arrives."""
     daemon = await start_daemon(drain={"clients_per_s": 1})
     reader = await connect(daemon.endpoints[0], "/a")
     publishers = [await connect(daemon.endpoints[0]) for _ in range(2)]
@@ -90,7 +86,6 @@ async def test_nobody_new_is_taken(start_daemon: StartDaemon, connect: Connect) 
 
 
 async def test_queues_run_out(start_daemon: StartDaemon, connect: Connect) -> None:
-    """Who reads slowly gets all of its queue, and only then the end; the hub waits for it."""
     daemon = await start_daemon(queue_max={"messages": 100_000}, drain=FAST)
     (endpoint,) = daemon.endpoints
     slow = await connect(endpoint, "/flood", queue=QueueWish(messages=100_000), receive_bytes=4096)
@@ -169,7 +164,6 @@ async def test_what_was_taken_is_confirmed(
 
 
 async def test_the_time_is_over(start_daemon: StartDaemon, connect: Connect) -> None:
-    """Who does not read does not keep the hub for longer than `drain.time_s`."""
     daemon = await start_daemon(drain=FAST | {"time_s": 0.1}, limits={"drain_s": 0})
     (endpoint,) = daemon.endpoints
     await connect(endpoint, "/flood", receive_bytes=4096)

@@ -17,7 +17,7 @@ from hub.settings.settings import Settings
 from peers.client import connect
 from peers.daemon.sources import guarded, load, reaches_strangers
 from peers.transport.endpoints import Endpoint
-from peers.users.admin_token import AdminToken
+from peers.users.tokens import AdminToken
 from tests.daemon.conftest import StartDaemon, StartProcess
 
 LOCAL = ["tcp://127.0.0.1:0", "ws://localhost:0", "tcp://[::1]:0", "unix:///tmp/hub.sock", "zeek://127.0.0.1:0"]
@@ -26,12 +26,10 @@ OPEN = ["tcp://0.0.0.0:0", "ws://[::]:0", "tls://192.0.2.1:0", "wss://hub.exampl
 
 @pytest.mark.parametrize("url", [*LOCAL, *OPEN])
 def test_who_reaches_a_listener(url: str) -> None:
-    """This machine, or strangers."""
     assert reaches_strangers(Endpoint.parse(url), Settings()) is (url in OPEN)
 
 
 def test_listeners_that_take_only_whom_an_authority_vouches_for() -> None:
-    """These are no strangers."""
     vouched = Settings(tls=TlsSettings(clients="required"), zeek=ZeekSettings(ca="ca.pem", curve_key="hub.key"))
     for url in (
         "tls://0.0.0.0:0",
@@ -46,7 +44,6 @@ def test_listeners_that_take_only_whom_an_authority_vouches_for() -> None:
 
 @pytest.mark.parametrize("url", LOCAL)
 def test_this_machine_needs_no_set_up(url: str, tmp_path: Path) -> None:
-    """Nothing is made, and everything is allowed."""
     loaded = load({"listen": [url]}, {})
     assert guarded(loaded, {"XDG_STATE_HOME": str(tmp_path)}) == (loaded, False)
     assert not list(tmp_path.iterdir())
@@ -56,14 +53,12 @@ def test_this_machine_needs_no_set_up(url: str, tmp_path: Path) -> None:
     "access", [{"anonymous": "reader"}, {"policy": "policy.toml"}, {"tokens": "tokens"}, {"jwt_keys": "keys"}]
 )
 def test_what_somebody_has_said_holds(access: dict[str, str], tmp_path: Path) -> None:
-    """Whoever has said who may come in needs no token of an admin."""
     loaded = load({"listen": ["tcp://0.0.0.0:0"], "access": access}, {})
     assert guarded(loaded, {"XDG_STATE_HOME": str(tmp_path)}) == (loaded, False)
 
 
 @pytest.mark.parametrize("url", OPEN)
 def test_a_token_is_made_at_the_first_start(url: str, tmp_path: Path) -> None:
-    """Once, and not again."""
     loaded = load({"listen": ["tcp://127.0.0.1:0", url]}, {})
     for is_first in (True, False, False):
         found, is_new = guarded(loaded, {"XDG_STATE_HOME": str(tmp_path)})
@@ -73,7 +68,6 @@ def test_a_token_is_made_at_the_first_start(url: str, tmp_path: Path) -> None:
 
 
 def test_a_place_for_it(tmp_path: Path) -> None:
-    """Whoever names one has users, wherever the hub listens."""
     place = str(tmp_path / "here")
     loaded = load({"listen": ["tcp://127.0.0.1:0"], "access": {"admin_token": place}}, {})
     assert guarded(loaded, {}) == (loaded, True)
@@ -81,7 +75,6 @@ def test_a_place_for_it(tmp_path: Path) -> None:
 
 
 async def test_a_reload_opens_nothing(start_daemon: StartDaemon) -> None:
-    """What the first start has closed stays closed, until somebody says who may come in."""
     daemon = await start_daemon("tcp://0.0.0.0:0")
     assert daemon.has_new_admin
     assert not daemon.node.access.is_open

@@ -9,28 +9,23 @@ from collections.abc import Iterator
 
 import pytest
 
-from peers.daemon.memory import CLOSED_LEAST, GarbageWatch
-from peers.node.undisturbed import undisturbed
+from peers.daemon.memory import CLOSED_LEAST, GarbageWatch, undisturbed
 from tests.garbage import set_aside
 
 
 class Cycle:
-    """What no count of references ever frees."""
-
     def __init__(self) -> None:
         self.itself = self
 
 
 @pytest.fixture(autouse=True)
 def _thaw() -> Iterator[None]:
-    """What the tests freeze stays frozen no longer than they take, and what pytest holds is set aside again."""
     yield
     gc.unfreeze()
     set_aside()
 
 
 def test_what_survives_a_second_is_not_walked_over_again() -> None:
-    """A hundred thousand objects that stay are in no generation after the tick."""
     watch = GarbageWatch()
     alive = [[number] for number in range(100_000)]
     assert len(gc.get_objects()) > 100_000
@@ -59,7 +54,6 @@ def test_cycles_of_closed_connections_go_when_many_were_closed() -> None:
 
 
 def test_young_garbage_is_not_frozen() -> None:
-    """It goes with the tick that follows it."""
     watch = GarbageWatch()
     cycle = Cycle()
     seen = weakref.ref(cycle)

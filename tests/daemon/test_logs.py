@@ -29,27 +29,20 @@ HOSTILE = "\x1b[31m\r\n2026-01-01 00:00:00 [info     ] forged\x00\u202e\u2028\x9
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
-
     def isatty(self) -> bool:
-        """Say so."""
         return True
 
 
 class Clock:
-    """Time that a test sets."""
-
     def __init__(self) -> None:
         self.now_s = 0.0
 
     def __call__(self) -> float:
-        """Tell the time, seconds."""
         return self.now_s
 
 
 @pytest.fixture(autouse=True)
 def _global_state() -> Iterator[None]:
-    """Put back what `configure` changes in the process."""
     names = ("", "hub", "peers")
     levels = {name: logging.getLogger(name).level for name in names}
     yield
@@ -62,14 +55,12 @@ def _global_state() -> Iterator[None]:
 
 
 def logger(name: str = "peers.test") -> structlog.stdlib.BoundLogger:
-    """Make a logger of the hub's own."""
     log: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(name)
     return log
 
 
 @contextmanager
 def own_handlers() -> Iterator[None]:
-    """Take the handlers of pytest away for a while: they format each line in their own way, however large it is."""
     root = logging.getLogger()
     others = list(root.handlers)
     root.handlers.clear()
@@ -80,12 +71,10 @@ def own_handlers() -> Iterator[None]:
 
 
 def json_lines(stream: io.StringIO) -> list[dict[str, Any]]:
-    """Read what was logged."""
     return [json.loads(line) for line in stream.getvalue().splitlines()]
 
 
 def logged(**fields: object) -> dict[str, Any]:
-    """Log one line as JSON and read it."""
     stream = io.StringIO()
     with own_handlers():
         configure(LogSettings(format="json"), stream)
@@ -95,14 +84,12 @@ def logged(**fields: object) -> dict[str, Any]:
 
 
 def raised(text: str) -> ValueError:
-    """Make an exception with a traceback."""
     with pytest.raises(ValueError) as caught:  # noqa: PT011 -- the text is hostile
         raise ValueError(text)
     return caught.value
 
 
 def shown(**fields: object) -> str:
-    """Log one line as text without colours."""
     stream = io.StringIO()
     with own_handlers():
         configure(LogSettings(format="text"), stream)
@@ -130,7 +117,6 @@ def test_forms(form: Any, stream: io.StringIO, *, is_json: bool) -> None:
 
 
 def test_standard_error_is_the_default(capsys: pytest.CaptureFixture[str]) -> None:
-    """Without a stream, lines go to standard error."""
     configure(LogSettings(format="json"))
     logger().info("connected")
     out, err = capsys.readouterr()
@@ -139,7 +125,6 @@ def test_standard_error_is_the_default(capsys: pytest.CaptureFixture[str]) -> No
 
 
 def test_json_line() -> None:
-    """A line has time, level, event and logger first, then the fields in the order given."""
     line = logged(peer="tcp://h:1", tries=3)
     assert list(line) == ["timestamp", "level", "event", "logger", "peer", "tries"]
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", line.pop("timestamp"))
@@ -147,7 +132,6 @@ def test_json_line() -> None:
 
 
 def test_text_line() -> None:
-    """A line of text has the same parts; values are quoted where they would not be clear."""
     text = shown(peer="tcp://h:1", tries=3, reason="it left", empty="", policy=Overflow.DROP_OLDEST, ratio=0.5)
     assert re.fullmatch(
         r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d \[info +\] event +logger=peers.test peer=tcp://h:1 tries=3"
@@ -157,7 +141,6 @@ def test_text_line() -> None:
 
 
 def test_colours() -> None:
-    """Text has colours on a terminal, but none elsewhere and none if NO_COLOR is set."""
     terminal, quiet, file = Terminal(), Terminal(), io.StringIO()
     for stream, environ in ((terminal, {"NO_COLOR": ""}), (quiet, {"NO_COLOR": "1"}), (file, {})):
         configure(LogSettings(format="text"), stream, environ=environ)
@@ -176,7 +159,6 @@ def test_colours() -> None:
     ],
 )
 def test_levels(level: Any, expected: list[str]) -> None:
-    """Lines below the level are not written, of either package."""
     for name in ("hub.core", "peers.connections"):
         stream = io.StringIO()
         configure(LogSettings(level=level, format="json"), stream)
@@ -190,7 +172,6 @@ def test_levels(level: Any, expected: list[str]) -> None:
 
 @pytest.mark.parametrize(("level", "expected"), [("debug", 3), ("info", 1), ("warning", 1), ("error", 0)])
 def test_levels_of_libraries(level: Any, expected: int) -> None:
-    """Libraries are heard from warning up, unless the level is debug."""
     stream = io.StringIO()
     configure(LogSettings(level=level, format="json"), stream)
     library = logging.getLogger("library")
@@ -230,7 +211,6 @@ def test_configure_again_replaces() -> None:
 
 
 def test_handlers_of_others_stay() -> None:
-    """A handler that somebody else put on the root logger stays there."""
     other = logging.NullHandler()
     logging.getLogger().addHandler(other)
     configure(LogSettings(), io.StringIO())
@@ -240,7 +220,6 @@ def test_handlers_of_others_stay() -> None:
 
 
 def test_library_line() -> None:
-    """A line of the standard library's logging has the same form, its arguments put in."""
     stream = io.StringIO()
     configure(LogSettings(format="json"), stream)
     logging.getLogger("websockets.server").error("handshake of %s failed", "10.0.0.1")
@@ -289,7 +268,6 @@ def test_hostile_exception_in_text() -> None:
 
 
 def test_hostile_values_in_json() -> None:
-    """In JSON the value arrives as it was, but the line itself is printable ASCII."""
     stream = io.StringIO()
     configure(LogSettings(format="json"), stream)
     logger().warning(HOSTILE, value=HOSTILE)
@@ -301,7 +279,6 @@ def test_hostile_values_in_json() -> None:
 
 
 def test_plain_values() -> None:
-    """What JSON has stays what it is; anything else becomes text."""
     line = logged(a=None, b=True, c=2**63, d=0.5, e=[1, {"x": (2,)}], f={1: 2}, g=b"\x00", h=Overflow.DISCONNECT)
     assert [line[field] for field in "abcdefgh"] == [
         None, True, 2**63, 0.5, [1, {"x": [2]}], {"1": 2}, "b'\\x00'", "disconnect",
@@ -335,13 +312,11 @@ def test_long_values_are_shortened(value: object) -> None:
 
 
 def test_long_lists_say_how_much_is_missing() -> None:
-    """A list or map shows its first items and the number of the others."""
     assert logged(value=list(range(40)))["value"][-1] == "... 8 more"
     assert logged(value={str(number): 1 for number in range(40)})["value"]["..."] == "8 more"
 
 
 def test_long_event_and_traceback_are_shortened() -> None:
-    """Also an event of a library and the text of an exception are bounded."""
     for form in ("text", "json"):
         stream = io.StringIO()
         configure(LogSettings(format=form), stream)
@@ -351,7 +326,6 @@ def test_long_event_and_traceback_are_shortened() -> None:
 
 
 def test_stacks() -> None:
-    """A stack that was asked for is shown, be it by structlog or by the standard library."""
     for form in ("text", "json"):
         stream = io.StringIO()
         configure(LogSettings(format=form), stream)
@@ -372,7 +346,6 @@ def test_stacks() -> None:
     )
 )
 def test_any_fields_make_one_line(fields: dict[str, Any]) -> None:
-    """Any values make exactly one printable line of text, and one line of valid JSON."""
     assert shown(**fields).isprintable()
     assert set(fields) < set(logged(**fields))
 
@@ -389,7 +362,6 @@ def test_rate_limit_of_one_event() -> None:
 
 
 def test_rate_limit_tells_events_apart() -> None:
-    """A storm of one event does not silence another."""
     limit = RateLimit(lines_per_s=1, burst_lines=1)
     assert (limit.admit("a", 0.0), limit.admit("a", 0.0), limit.admit("b", 0.0)) == (0, None, 0)
 
@@ -404,7 +376,6 @@ def test_rate_limit_after_silence() -> None:
 
 
 def test_suppressed_lines_are_told_once() -> None:
-    """The end of a storm is told although its event never comes again, and told only once."""
     limit = RateLimit(lines_per_s=1, burst_lines=1)
     for _ in range(4):
         limit.admit("a", 0.0)
@@ -426,7 +397,6 @@ def test_rate_limit_is_bounded_in_events() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.floats(0, 0.5)), max_size=60))
 def test_no_line_is_lost_uncounted(steps: list[tuple[str, float]]) -> None:
-    """Lines admitted and lines told as dropped are together all lines, whatever the order."""
     limit = RateLimit(lines_per_s=3, burst_lines=2, names=3)
     now_s, admitted, told = 0.0, 0, 0
     for event, passed_s in steps:
@@ -470,7 +440,6 @@ def test_storm_of_a_library() -> None:
 
 
 def test_debug_lines_are_not_limited() -> None:
-    """Who asks for lines of level debug gets all of them."""
     stream = io.StringIO()
     limit = configure(LogSettings(level="debug", format="json"), stream, RateLimit(1, 1), Clock())
     for _ in range(5):

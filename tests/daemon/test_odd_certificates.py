@@ -42,8 +42,6 @@ umlaut = ["member"]
 
 
 class Issuer:
-    """An authority that signs whatever it is asked to."""
-
     def __init__(self, folder: Path) -> None:
         self._folder, self._number = folder, 0
         self._key = ec.generate_private_key(ec.SECP256R1())
@@ -60,7 +58,6 @@ class Issuer:
         return builder.not_valid_before(now - day).not_valid_after(now + day)
 
     def issue(self, subject: list[tuple[x509.ObjectIdentifier, str]], names: bytes = b"") -> Files:
-        """Sign a certificate with this subject, and with alternative names as DER has them."""
         key = ec.generate_private_key(ec.SECP256R1())
         attributes = [x509.NameAttribute(oid, value, _validate=False) for oid, value in subject]
         builder = self._build(x509.Name(attributes), key)
@@ -77,13 +74,11 @@ class Issuer:
 
 
 def alternative(tag: int, *names: bytes) -> bytes:
-    """Alternative names of one kind: 0x81 is an address of mail, 0x82 a host, 0x86 a URI."""
     entries = b"".join(bytes([tag]) + length(name) + name for name in names)
     return b"\x30" + length(entries) + entries
 
 
 def length(content: bytes) -> bytes:
-    """The length of DER."""
     if len(content) < 128:
         return bytes([len(content)])
     size = (len(content).bit_length() + 7) // 8
@@ -94,8 +89,6 @@ CN, ORGANISATION = NameOID.COMMON_NAME, NameOID.ORGANIZATION_NAME
 
 
 class Odd(NamedTuple):
-    """A certificate, and whose it is; nobody's if that is empty."""
-
     subject: list[tuple[x509.ObjectIdentifier, str]]
     names: bytes = b""
     user: str = ""
@@ -144,23 +137,18 @@ CASES = {
 
 
 class AtOnce(Failures):
-    """Whoever is not known is told so at once."""
-
     def note(self, address: str, now_s: float) -> float:
-        """Take note of a failure."""
         super().note(address, now_s)
         return 0.0
 
 
 @pytest.fixture(scope="module")
 def issuer(tmp_path_factory: pytest.TempPathFactory) -> Issuer:
-    """Signs everything."""
     return Issuer(tmp_path_factory.mktemp("issuer"))
 
 
 @pytest.fixture
 async def hub(start_daemon: StartDaemon, issuer: Issuer, tmp_path: Path) -> Daemon:
-    """A hub that believes the authority."""
     policy = tmp_path / "policy.toml"
     policy.write_text(POLICY)
     own = Authority(tmp_path).issue("localhost", "127.0.0.1")

@@ -25,19 +25,15 @@ LINE = "x" * 99 + "\n"
 
 
 class Pipe:
-    """A small pipe; the end that is written to is a stream."""
-
     def __init__(self) -> None:
         self.reader, writer = os.pipe()
         fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
         self.stream: TextIO = os.fdopen(writer, "w")
 
     def read(self) -> str:
-        """Take what there is; wait if there is nothing."""
         return os.read(self.reader, 1 << 20).decode()
 
     def read_until(self, text: str) -> str:
-        """Take everything up to where some text is."""
         found = ""
         while text not in found:
             found += self.read()
@@ -46,7 +42,6 @@ class Pipe:
 
 @pytest.fixture
 def pipe() -> Iterator[Pipe]:
-    """A small pipe."""
     pipe = Pipe()
     yield pipe
     pipe.stream.close()
@@ -55,7 +50,6 @@ def pipe() -> Iterator[Pipe]:
 
 @pytest.fixture
 def queue(pipe: Pipe) -> Iterator[OutputQueue]:
-    """A small queue in front of it."""
     queue = OutputQueue(pipe.stream)
     queue.adopt(LIMIT_BYTES, lambda lines: f"{lines} missing")
     yield queue
@@ -65,13 +59,11 @@ def queue(pipe: Pipe) -> Iterator[OutputQueue]:
 
 
 def until(condition: Callable[[], object]) -> None:
-    """Wait for the thread."""
     while not condition():
         time.sleep(0.001)
 
 
 def fill(queue: OutputQueue) -> int:
-    """Write numbered lines of 100 bytes until the first ones are dropped; return how many there are."""
     lines = 0
     while not queue.statistics().dropped_lines_total:
         queue.write(f"{lines:<99}\n")
@@ -80,7 +72,6 @@ def fill(queue: OutputQueue) -> int:
 
 
 def test_lines_come_as_they_were_written(queue: OutputQueue, pipe: Pipe) -> None:
-    """In their order, and with nothing between them."""
     for number in range(20):
         print(number, "\u00e9\udcff", file=queue)
     found = pipe.read_until("19 ")
@@ -106,7 +97,6 @@ def test_lines_are_dropped_while_nobody_reads(queue: OutputQueue, pipe: Pipe) ->
 
 
 def test_nothing_is_taken_before_half_of_the_room_is_free(queue: OutputQueue, pipe: Pipe) -> None:
-    """Else a slow reader would get a line, a gap, a line, a gap."""
     fill(queue)
     found = ""
     while queue.statistics().queued_bytes > LIMIT_BYTES // 2:
@@ -132,7 +122,6 @@ def test_pieces_of_a_line_stay_together(queue: OutputQueue, pipe: Pipe) -> None:
 
 
 def test_a_piece_is_bounded(queue: OutputQueue, pipe: Pipe) -> None:
-    """What never ends a line is written all the same."""
     for _ in range(70):
         queue.write("y" * 1024)
     assert "y" * PIPE_BYTES in pipe.read()
@@ -146,7 +135,6 @@ def test_a_line_may_be_longer_than_the_queue(queue: OutputQueue, pipe: Pipe) -> 
 
 
 def test_a_full_disk_keeps_what_it_does_not_take(tmp_path: Path) -> None:
-    """It is tried again, and nothing is lost that fits into the queue."""
     with Path("/dev/full").open("w") as stream, (tmp_path / "log").open("w") as file:
         queue = OutputQueue(stream)
         queue.write("first\n")
@@ -160,7 +148,6 @@ def test_a_full_disk_keeps_what_it_does_not_take(tmp_path: Path) -> None:
 
 
 def test_the_end_waits_for_the_last_lines(queue: OutputQueue, pipe: Pipe) -> None:
-    """What is queued when the process ends is written, where somebody reads."""
     for _ in range(20):
         queue.write(LINE)
     assert queue.end()
@@ -168,7 +155,6 @@ def test_the_end_waits_for_the_last_lines(queue: OutputQueue, pipe: Pipe) -> Non
 
 
 def test_the_end_does_not_wait_for_ever(queue: OutputQueue, pipe: Pipe) -> None:  # noqa: ARG001 -- nobody reads it
-    """Neither for a reader that does not read, nor for a descriptor that takes nothing."""
     fill(queue)
     assert not queue.end()
     with Path("/dev/full").open("w") as stream:
@@ -213,7 +199,6 @@ def test_a_traceback_is_the_last_that_is_said() -> None:
 
 
 def test_a_process_ends_though_nobody_reads(pipe: Pipe) -> None:
-    """Its traceback has no room, and is not waited for for ever."""
     command = [sys.executable, "-c", _ENDS]
     done = subprocess.run(command, stdout=pipe.stream, stderr=pipe.stream, check=False, env=os.environ | python_path())
     assert done.returncode == 1

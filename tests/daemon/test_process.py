@@ -27,12 +27,10 @@ ROOMY = ("--queue-messages", "1000000", "--queue-max-messages", "1000000")
 
 @pytest.fixture
 def is_new() -> bool:
-    """Hubs are what users start."""
     return True
 
 
 async def test_it_says_where_it_is(start_process: StartProcess, connect: Connect, tmp_path: Path) -> None:
-    """Each endpoint with its port, and the page; then it serves."""
     unix = f"unix://{tmp_path}/hub.sock"
     process = await start_process(*TCP, "--listen", unix, "--listen", "ws://127.0.0.1:0", "--name", "north")
     hub = await process.wait_up(3)
@@ -48,13 +46,11 @@ async def test_it_says_where_it_is(start_process: StartProcess, connect: Connect
 
 
 async def test_the_page_at_an_ipv6_address(start_process: StartProcess) -> None:
-    """Is a URL that a browser takes."""
     hub = await (await start_process("--listen", "ws://[::1]:0")).wait_up(1)
     assert hub.page == f"http://[::1]:{hub.endpoints[0].port}/"
 
 
 async def test_missing_twins_are_told_in_the_log(start_process: StartProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In its format, as whoever reads it expects."""
     monkeypatch.setattr(twins, "find_spec", lambda _: None)
     without = {"PYTHONPATH": f"{ROOT}:{ROOT}/tests/without", "WITHOUT": ",".join(twins.TWINS)}
     hub = await start_process("--listen", "tcp://127.0.0.1:0", "--log-format", "json", **without)
@@ -134,7 +130,6 @@ async def test_a_signal_while_publishers_go_on(start_process: StartProcess, conn
 
 
 async def test_a_link_is_drained(start_process: StartProcess, connect: Connect) -> None:
-    """What is queued for a peer hub is written as well, before the link is closed."""
     far = await (await start_process(*TCP, *ROOMY)).wait_up()
     near = await (await start_process(*TCP, *ROOMY, "--peer", far.endpoints[0].location)).wait_up()
     watcher = await connect(near.endpoints[0], "$hub/statistics")
@@ -159,7 +154,6 @@ async def test_a_link_is_drained(start_process: StartProcess, connect: Connect) 
 
 
 async def granted(client: RawClient) -> QueueWish | None:
-    """The queue that a new client gets."""
     hello = await client.greet()
     client.close()
     return hello.queue
@@ -206,7 +200,6 @@ async def test_a_hangup_reloads(start_process: StartProcess, connect: Connect, t
 
 
 async def failure(start_process: StartProcess, *arguments: str, **variables: str) -> str:
-    """The one line that is left of a hub that does not start."""
     code, text = await (await start_process(*arguments, **variables)).wait_ended()
     assert code == 1
     assert text.startswith("hub: ")
@@ -215,7 +208,6 @@ async def failure(start_process: StartProcess, *arguments: str, **variables: str
 
 
 async def test_a_port_in_use(start_process: StartProcess) -> None:
-    """One line that says which and what to do."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         text = await failure(start_process, "--listen", f"tcp://127.0.0.1:{port}")
@@ -223,7 +215,6 @@ async def test_a_port_in_use(start_process: StartProcess) -> None:
 
 
 async def test_a_socket_path_that_is_a_file(start_process: StartProcess, tmp_path: Path) -> None:
-    """It is not overwritten."""
     path = tmp_path / "file"
     path.write_text("precious")
     assert "there is a file that is no socket" in await failure(start_process, "--listen", f"unix://{path}")
@@ -231,7 +222,6 @@ async def test_a_socket_path_that_is_a_file(start_process: StartProcess, tmp_pat
 
 
 async def test_a_config_that_cannot_be_used(start_process: StartProcess, tmp_path: Path) -> None:
-    """An unknown key, an unknown variable, a file that is not there."""
     config = tmp_path / "bad.toml"
     config.write_text("[queue]\nmesages = 1\n")
     assert "queue.mesages: unknown key in [queue]; did you mean queue.messages?" in await failure(
@@ -242,7 +232,6 @@ async def test_a_config_that_cannot_be_used(start_process: StartProcess, tmp_pat
 
 
 async def test_a_socket_of_a_hub_that_was_killed(start_process: StartProcess, connect: Connect, tmp_path: Path) -> None:
-    """Is taken over by the next; while it runs, a second hub is refused."""
     url = f"unix://{tmp_path}/hub.sock"
     first = await (await start_process("--listen", url)).wait_up()
     assert "another process listens there" in await failure(start_process, "--listen", url)
@@ -282,7 +271,6 @@ async def test_a_flood_of_silent_strangers(start_process: StartProcess, connect:
 
 
 async def test_bad_input_does_not_reach_the_log_as_it_is(start_process: StartProcess, connect: Connect) -> None:
-    """A client's name full of control characters stays on its line."""
     hub = await (await start_process(*TCP, "--log-format", "json")).wait_up()
     client = await connect(hub.endpoints[0], name='x\n{"event":"forged"}\x1b[2J')
     line = await hub.wait_logged("client connected")

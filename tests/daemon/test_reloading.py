@@ -48,16 +48,13 @@ class Files:
         self.loads = 0
 
     def write(self, user: str, *, queue: int = 100, policy: str = POLICY, more: str = "") -> None:
-        """Write a policy in which this account is a user, and settings with a queue of so many messages."""
         self.policy.write_text(policy.format(uid=os.geteuid(), user=user))
         self.write_settings(f'[queue]\nmessages = {queue}\n[access]\npolicy = "{self.policy}"\n{more}')
 
     def write_settings(self, text: str) -> None:
-        """Write the settings alone."""
         self.settings.write_text(f"listen = {self.listen!r}\n{text}")
 
     def load(self) -> Loaded:
-        """Read the settings, as `hub run` does."""
         self.loads += 1
         return load({}, {}, str(self.settings))
 
@@ -78,25 +75,21 @@ class Reloads:
         self.applied += 1
 
     async def ask(self, value: Any = None) -> Any:
-        """Reload, as a request does; return the answer."""
         return await awaited(self.reloading.answer(None, value))  # type: ignore[arg-type]
 
 
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
-    """One that vouches for the hub."""
     return Authority(tmp_path)
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> Files:
-    """Files in a folder of the test."""
     return Files(tmp_path)
 
 
 @pytest.fixture
 async def start(files: Files) -> Any:
-    """Start a daemon of these files, and stop it when the test is over."""
     begun: list[Reloads] = []
 
     async def start() -> Reloads:
@@ -112,7 +105,6 @@ async def start(files: Files) -> Any:
 
 
 async def test_what_has_changed(files: Files, start: Callable[..., Any]) -> None:
-    """Keys that are in force, keys that need a restart, and how many were closed."""
     files.write("ada")
     hub = await start()
     assert await hub.ask() == {"changed": [], "needs_restart": [], "closed": 0}
@@ -155,7 +147,6 @@ async def test_the_settings_in_force(files: Files, start: Callable[..., Any]) ->
 
 
 async def test_a_policy_that_would_close_most(files: Files, start: Callable[..., Any], connect: Connect) -> None:
-    """Needs a word more."""
     files.write("ada")
     hub = await start()
     for _ in range(MANY + 1):
@@ -173,7 +164,6 @@ async def test_a_policy_that_would_close_most(files: Files, start: Callable[...,
 async def test_a_reload_that_may_close_all(
     files: Files, start: Callable[..., Any], connect: Connect, connections: int, more: str
 ) -> None:
-    """A few connections, or as the setting says: so it can be for SIGHUP, too."""
     files.write("ada")
     hub = await start()
     for _ in range(connections):
@@ -220,7 +210,6 @@ async def test_all_or_nothing(files: Files, start: Callable[..., Any], connect: 
 async def test_certificates_are_a_part_of_it(
     files: Files, start: Callable[..., Any], connect: Connect, authority: Authority
 ) -> None:
-    """One that cannot be used keeps the users as they were."""
     shown = authority.issue("localhost")
     tls = f'[tls]\ncertificate = "{shown.certificate}"\nkey = "{shown.key}"\n'
     files.listen[0] = "tls://127.0.0.1:0"
@@ -236,7 +225,6 @@ async def test_certificates_are_a_part_of_it(
 
 
 async def test_who_is_gone(files: Files, start: Callable[..., Any], connect: Connect) -> None:
-    """Is closed with 4403; who comes back is the one that he is now."""
     files.write("ada")
     hub = await start()
     client = await connect(hub.daemon.endpoints[1])
@@ -252,7 +240,6 @@ async def test_who_is_gone(files: Files, start: Callable[..., Any], connect: Con
 
 
 async def test_rights_that_have_changed(files: Files, start: Callable[..., Any], connect: Connect) -> None:
-    """They hold for those who are connected, at once."""
     files.write("ada")
     hub = await start()
     client = await connect(hub.daemon.endpoints[1], "/a")
@@ -266,7 +253,6 @@ async def test_rights_that_have_changed(files: Files, start: Callable[..., Any],
 
 
 async def test_a_peer_hub_that_may_be_none_any_more(files: Files, start: Callable[..., Any]) -> None:
-    """Is closed with 4403; one that still may goes on."""
     site = (
         POLICY.replace('ada = ["member"]', 'ada = ["site"]')
         + '[roles.site]\nlink = {{ bring = ["*"], take = ["*"] }}\n'
@@ -303,7 +289,6 @@ async def test_a_hub_that_gets_users(files: Files, start: Callable[..., Any], co
 
 
 async def test_one_at_a_time(files: Files, start: Callable[..., Any]) -> None:
-    """A request meanwhile is told so; signals meanwhile are one reload more."""
     files.write("ada")
     hub = await start()
     loads = files.loads
@@ -321,7 +306,6 @@ async def test_one_at_a_time(files: Files, start: Callable[..., Any]) -> None:
 
 
 async def test_a_bug(files: Files, start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever has asked is told, and the next reload is one."""
     files.write("ada")
     hub = await start()
     with monkeypatch.context() as patched:
@@ -332,7 +316,6 @@ async def test_a_bug(files: Files, start: Callable[..., Any], monkeypatch: pytes
 
 
 async def test_many_connections(files: Files, start: Callable[..., Any]) -> None:
-    """All of them are looked at, over several turns."""
     files.write("ada")
     hub = await start()
     clients = [await RawClient.connect(hub.daemon.endpoints[1]) for _ in range(250)]
@@ -345,7 +328,6 @@ async def test_many_connections(files: Files, start: Callable[..., Any]) -> None
 
 
 async def test_as_an_admin_asks_for_it(files: Files, start: Callable[..., Any]) -> None:
-    """By a request; it is told to the audit, with what has changed or why nothing has."""
     files.write("ada", policy=POLICY.replace('ada = ["member"]', 'ada = ["admin"]'))
     hub = await start()
     services = hub.daemon.node.core.requests.hub_services

@@ -15,14 +15,12 @@ from peers.daemon.reloading import Remains
 
 
 def large() -> Policy:
-    """A policy of some thousand nodes."""
     paths = [f"/a{number % 10}/b{number % 100}/c{number}" for number in range(2_000)]
     role = {"publish": [*paths, "/status/{user}/x"], "subscribe": {"allow": ["*"], "deny": paths}}
     return read_policy({"roles": {"r": role}}, "policy")
 
 
 def test_each_piece_frees_little() -> None:
-    """From the top, one after the other: none takes others with it."""
     policy = large()
     pieces = list(policy.pieces())
     pieces.reverse()
@@ -37,7 +35,6 @@ def test_each_piece_frees_little() -> None:
 
 
 async def test_it_waits_until_nobody_holds_the_policy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Handlers and routes let go of it in steps, too."""
     monkeypatch.setattr(module, "_LOOK_S", 0.001)
     policy = large()
     gone = weakref.ref(policy)
@@ -55,7 +52,6 @@ async def test_it_waits_until_nobody_holds_the_policy(monkeypatch: pytest.Monkey
 
 
 async def test_somebody_holds_it_for_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then it goes when he lets go of it."""
     monkeypatch.setattr(module, "_LOOK_S", 0.001)
     monkeypatch.setattr(module, "_PATIENCE_S", 0.005)
     policy = large()

@@ -12,7 +12,7 @@ import pytest
 
 from hub.errors import PeerError
 from peers.client import connect
-from peers.users.token_file import TokenFile
+from peers.users.tokens import TokenFile
 from peers.wire.hello import Hello
 from peers.wire.token import Renewal, encode_token
 from tests.daemon.conftest import StartProcess
@@ -25,7 +25,6 @@ WORDS = ("Bearer", "bearer", "Basic")
 
 
 def pieces(token: str) -> Iterator[str]:
-    """What must not stand anywhere: the token, a good part of it, and both as hexadecimal digits."""
     for part in (token, token[8:30]):
         yield part
         yield part.encode().hex()
@@ -33,7 +32,6 @@ def pieces(token: str) -> Iterator[str]:
 
 @pytest.fixture
 def token(tmp_path: Path) -> str:
-    """A token that the hub knows."""
     secret, _ = TokenFile(str(tmp_path / "tokens")).add("alice", datetime.now(UTC), roles=("member",))
     return secret
 
@@ -41,7 +39,6 @@ def token(tmp_path: Path) -> str:
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["json", "text"])
 async def test_no_token_is_written(start_process: StartProcess, tmp_path: Path, token: str, form: str) -> None:
-    """By headers, first messages, HELLO, TOKEN, URLs, and in what is no HTTP; known or not."""
     hub = await start_process(
         "--listen",
         "tcp://127.0.0.1:0",

@@ -17,7 +17,7 @@ from cyclopts import CycloptsError
 from hub.errors import PeerError
 from peers.cli.commands import app
 from peers.client import connect
-from peers.users.admin_token import AdminToken
+from peers.users.tokens import AdminToken
 from tests.daemon.conftest import StartProcess
 from tests.daemon.hub_process import ROOT, HubProcess
 from tests.hubs.eventually import eventually
@@ -37,23 +37,19 @@ BROWSERS = PARTS["Browsers with JWTs of your own login"]
 
 
 def blocks(part: str, kind: str = "sh") -> list[str]:
-    """The examples of a part."""
     return re.findall(rf"^```{kind}\n(.*?)^```$", part, re.MULTILINE | re.DOTALL)
 
 
 def commands(part: str, beginning: str = "hub ") -> list[str]:
-    """The commands of a part that begin so."""
     return [line for block in blocks(part) for line in block.splitlines() if line.startswith(beginning)]
 
 
 async def start(start_process: StartProcess, line: str, *more: str, port: int = 0) -> HubProcess:
-    """Start a hub as a line says, on ports that are free, dialling `localhost` at `port`."""
     line = re.sub(r"0\.0\.0\.0:\d+", "0.0.0.0:0", line).replace("near.example.org:7400", f"localhost:{port}")
     return await start_process(*shlex.split(line)[2:], *more)
 
 
 async def shell(line: str, **variables: str) -> tuple[int, str]:
-    """Run a line as a shell does; return its exit code and all that it says."""
     words = [sys.executable, "-m", "peers.cli"]
     process = await asyncio.create_subprocess_exec(
         "bash",
@@ -69,7 +65,6 @@ async def shell(line: str, **variables: str) -> tuple[int, str]:
 
 @pytest.mark.parametrize("line", sorted({line for part in PARTS.values() for line in commands(part)}))
 def test_every_command_is_understood(line: str) -> None:
-    """Command and flags exist, and take what they are given."""
     try:
         app.parse_args(shlex.split(line)[1:], print_error=False, exit_on_error=False)
     except CycloptsError as error:
@@ -77,7 +72,6 @@ def test_every_command_is_understood(line: str) -> None:
 
 
 def test_every_link_leads_somewhere() -> None:
-    """To a document that is there, and a heading in it."""
     for file, _, heading in re.findall(r"\]\(([a-z-]+\.md)(#([a-z-]+))?\)", TEXT):
         text = (ROOT / "docs" / file).read_text()
         found = re.findall(r"^#+ (.*)$", text, re.MULTILINE)
@@ -96,7 +90,6 @@ def test_the_image_listens_as_the_page_says() -> None:
 
 
 async def test_a_laptop(start_process: StartProcess, tmp_path: Path) -> None:
-    """A Unix socket, without any set-up."""
     _, run, publish = (line.replace("unix:///tmp/", f"unix://{tmp_path}/") for line in commands(LAPTOP))
     await (await start(start_process, run)).wait_up()
     assert await shell(publish) == (0, "")
@@ -125,7 +118,6 @@ async def test_a_container(start_process: StartProcess) -> None:
 
 
 async def test_tokens_for_others(start_process: StartProcess, tmp_path: Path) -> None:
-    """Each has its role, beside the admin's own."""
     new, run = commands(blocks_behind(CONTAINER, "Tokens for others"))
     code, said = await shell(new)
     assert code == 0
@@ -146,12 +138,10 @@ async def test_tokens_for_others(start_process: StartProcess, tmp_path: Path) ->
 
 
 def blocks_behind(part: str, words: str) -> str:
-    """What follows in a part behind some words."""
     return part[part.index(words) :]
 
 
 async def certificates() -> None:
-    """Make those of the page; hosts are this machine, too."""
     if shutil.which("openssl") is None:
         pytest.skip("OPENSSL IS MISSING: the certificates of docs/security.md were NOT made")
     make = blocks(SITES)[0].replace("DNS:$site.example.org", "DNS:$site.example.org,DNS:localhost")

@@ -28,13 +28,10 @@ TCP = ("--listen", "tcp://127.0.0.1:0")
 
 @pytest.fixture
 def is_new() -> bool:
-    """Hubs are what users start."""
     return True
 
 
 class Manager:
-    """What systemd has at its end."""
-
     def __init__(self, address: str) -> None:
         self.address = address
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -42,7 +39,6 @@ class Manager:
         self.socket.setblocking(False)
 
     async def told(self) -> str:
-        """The next message."""
         return (await asyncio.get_running_loop().run_in_executor(None, self._receive)).decode()
 
     def _receive(self) -> bytes:
@@ -52,7 +48,6 @@ class Manager:
             return waiting.recv(4096)
 
     def told_so_far(self) -> list[str]:
-        """All that has come."""
         found = []
         while True:
             try:
@@ -63,7 +58,6 @@ class Manager:
 
 @pytest.fixture(params=["path", "abstract"])
 def manager(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Manager]:
-    """One with an address of either kind."""
     made = Manager(str(tmp_path / "notify") if request.param == "path" else f"@topichub-{os.getpid()}-{id(request)}")
     yield made
     made.socket.close()
@@ -74,7 +68,6 @@ Tell = Callable[..., ServiceManager]
 
 @pytest.fixture
 async def tell() -> AsyncIterator[Tell]:
-    """Make what tells a manager, by variables."""
     made: list[ServiceManager] = []
 
     def tell(**variables: str) -> ServiceManager:
@@ -89,7 +82,6 @@ async def tell() -> AsyncIterator[Tell]:
 
 
 async def test_what_is_said(manager: Manager, tell: Tell) -> None:
-    """In its order, with the time of a reload; nothing is said that was not asked for."""
     told = tell(NOTIFY_SOCKET=manager.address, OTHER="1")
     told.ready()
     before_us = time.monotonic_ns() // 1000
@@ -105,7 +97,6 @@ async def test_what_is_said(manager: Manager, tell: Tell) -> None:
 
 
 async def test_signs_of_life(manager: Manager, tell: Tell) -> None:
-    """They come again and again, from the loop; after the end there are none."""
     told = tell(NOTIFY_SOCKET=manager.address, WATCHDOG_USEC="2000", WATCHDOG_PID=str(os.getpid()))
     for _ in range(3):
         assert await manager.told() == "WATCHDOG=1"
@@ -116,7 +107,6 @@ async def test_signs_of_life(manager: Manager, tell: Tell) -> None:
 
 
 async def test_a_hub_that_is_not_well_gives_no_sign(manager: Manager) -> None:
-    """Until it is well again."""
     told = ServiceManager.taken_from({"NOTIFY_SOCKET": manager.address, "WATCHDOG_USEC": "2000"})
     seen: list[bool] = []
 
@@ -134,14 +124,12 @@ async def test_a_hub_that_is_not_well_gives_no_sign(manager: Manager) -> None:
 
 @pytest.mark.parametrize("variables", [{}, {"WATCHDOG_USEC": "2000", "WATCHDOG_PID": "1"}, {"WATCHDOG_USEC": "soon"}])
 async def test_nobody_expects_signs_of_life(manager: Manager, tell: Tell, variables: dict[str, str]) -> None:
-    """Without a time, or where they are another process's: nothing comes of itself."""
     tell(NOTIFY_SOCKET=manager.address, **variables).ready()
     assert manager.told_so_far() == ["READY=1"]
 
 
 @pytest.mark.parametrize("address", ["", "relative/path", "/nonexistent/notify", "vsock:2:1"])
 async def test_nobody_listens(tell: Tell, address: str) -> None:
-    """Without a manager, or with one that cannot be reached, the hub goes on."""
     told = tell(NOTIFY_SOCKET=address, WATCHDOG_USEC="2000")
     told.ready()
     told.stopping()
@@ -166,7 +154,6 @@ async def test_a_socket_that_is_full(manager: Manager, tell: Tell) -> None:
 
 
 async def state_of(manager: Manager) -> str:
-    """The next message that is no sign of life."""
     while (told := await manager.told()) == "WATCHDOG=1":
         pass
     return told.splitlines()[0]
@@ -196,7 +183,6 @@ async def test_a_hub(start_process: StartProcess, connect: Connect, tmp_path: Pa
 
 
 async def test_a_reload_that_fails_is_over(start_process: StartProcess, tmp_path: Path) -> None:
-    """The manager must not wait for it."""
     manager = Manager(str(tmp_path / "notify"))
     file = tmp_path / "hub.toml"
     file.write_text('listen = ["tcp://127.0.0.1:0"]\n')
@@ -210,7 +196,6 @@ async def test_a_reload_that_fails_is_over(start_process: StartProcess, tmp_path
 
 
 async def test_a_hub_that_cannot_start_is_never_ready(start_process: StartProcess, tmp_path: Path) -> None:
-    """The manager sees its end instead."""
     manager = Manager(str(tmp_path / "notify"))
     process = await start_process("--listen", "unix:///nonexistent/hub.sock", NOTIFY_SOCKET=manager.address)
     code, _ = await process.wait_ended()
@@ -220,7 +205,6 @@ async def test_a_hub_that_cannot_start_is_never_ready(start_process: StartProces
 
 
 def unit() -> configparser.SectionProxy:
-    """The service of the example."""
     parser = configparser.ConfigParser(strict=False, interpolation=None)
     parser.optionxform = str  # type: ignore[assignment,method-assign]
     parser.read(EXAMPLE / "topichub.service")
@@ -240,7 +224,6 @@ def test_the_unit() -> None:
 
 
 def test_its_settings() -> None:
-    """They are right, and need no folder but those that the unit makes."""
     settings = load({}, {}, str(EXAMPLE / "hub.toml")).settings
     assert settings.journal.path == "journal"
     (path,) = [url.removeprefix("unix://") for url in settings.listen if url.startswith("unix://")]
@@ -249,7 +232,6 @@ def test_its_settings() -> None:
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
 def test_systemd_understands_the_unit(tmp_path: Path) -> None:
-    """Each directive is known, and has a value that it takes."""
     file = tmp_path / "topichub.service"
     text = (EXAMPLE / "topichub.service").read_text()
     file.write_text(text.replace("/opt/topichub/bin/hub", shutil.which("true") or "/bin/true"))

@@ -22,13 +22,11 @@ DOCUMENT = Path(__file__).parents[2] / "docs" / "configuration.md"
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Work in an empty directory, so that no hub.toml of anybody is found."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
 
 
 def write(path: Path, text: str | bytes) -> str:
-    """Write a file of settings."""
     path.write_bytes(text.encode() if isinstance(text, str) else text)
     return str(path)
 
@@ -36,7 +34,6 @@ def write(path: Path, text: str | bytes) -> str:
 def refusal(
     flags: Mapping[str, object] | None = None, environ: Mapping[str, str] | None = None, config_path: str | None = None
 ) -> ConfigError:
-    """Load settings that must be refused."""
     with pytest.raises(ConfigError) as caught:
         load(flags or {}, environ or {}, config_path)
     assert str(caught.value).isprintable()
@@ -88,12 +85,10 @@ def test_file_that_is_named_must_exist(folder: Path) -> None:
 
 
 def test_unreadable_file(folder: Path) -> None:
-    """A directory is an error that tells the system's reason."""
     assert "cannot be read: Is a directory" in str(refusal(config_path=str(folder)))
 
 
 def test_forbidden_file(folder: Path) -> None:
-    """A file that may not be read is an error that tells the system's reason."""
     secret = write(folder / "secret.toml", "")
     Path(secret).chmod(0)
     if os.access(secret, os.R_OK):
@@ -116,7 +111,6 @@ def test_forbidden_file(folder: Path) -> None:
     ids=["value", "table", "twice", "encoding", "binary", "deep", "digits", "large"],
 )
 def test_not_toml(folder: Path, content: bytes, cause: str) -> None:
-    """What is not TOML is an error with the file's name and, where there is one, the line."""
     path = write(folder / "bad.toml", content)
     error = refusal(config_path=path)
     assert error.source == path
@@ -124,7 +118,6 @@ def test_not_toml(folder: Path, content: bytes, cause: str) -> None:
 
 
 def test_wrong_key_and_value_in_file(folder: Path) -> None:
-    """An unknown key and a wrong value are told with the file's name."""
     path = write(folder / "hub.toml", "[limits]\nconections = 5\n")
     assert str(refusal(config_path=path)) == (
         f"{path}: limits.conections: unknown key in [limits]; did you mean limits.connections?"
@@ -201,7 +194,6 @@ def test_lists_on_the_command_line() -> None:
 
 
 def test_unknown_variable() -> None:
-    """An unknown HUB_ variable is an error with its name and the nearest known one."""
     error = refusal(environ={"HUB_QUEUE_MESAGES": "5"})
     assert str(error) == "environment HUB_QUEUE_MESAGES: unknown variable; did you mean HUB_QUEUE_MESSAGES?"
     assert "did you mean HUB_TOKEN?" in str(refusal(environ={"HUB_TOKENS": "x"}))
@@ -214,7 +206,6 @@ def test_variables_of_kubernetes(name: str) -> None:
 
 
 def test_variables_of_the_command_line() -> None:
-    """HUB_TOKEN and HUB_URL are for the command line's clients and no error."""
     assert load({}, {"HUB_TOKEN": "secret", "HUB_URL": "tcp://h:1"}).settings == Settings()
 
 
@@ -229,14 +220,12 @@ def test_variables_of_the_command_line() -> None:
     ],
 )
 def test_wrong_value_in_the_environment(name: str, text: str, key: str) -> None:
-    """A wrong value is told with variable, key and what was expected."""
     error = refusal(environ={name: text})
     assert (error.source, error.key) == (f"environment {name}", key)
     assert KEYS[key].expected in error.reason
 
 
 def test_wrong_flag() -> None:
-    """A wrong value of a flag is told with the flag's name, an unknown key as well."""
     assert str(refusal({"queue": {"overflow": "x"}})).startswith("flag --queue-overflow: queue.overflow: 'x' given")
     assert "unknown key" in str(refusal({"queue": {"size": 1}}))
 
@@ -252,7 +241,6 @@ def test_wrong_flag() -> None:
     ],
 )
 def test_wrong_listener(url: str, cause: str) -> None:
-    """A URL that cannot be listened at is told with source, key, URL and cause."""
     error = refusal({"listen": [url]})
     assert (error.source, error.key) == ("flag --listen", "listen")
     assert url in error.reason
@@ -269,7 +257,6 @@ def test_wrong_listener(url: str, cause: str) -> None:
     ],
 )
 def test_wrong_peer(url: str, cause: str) -> None:
-    """A URL that cannot be peered with is told with source, key, URL and cause."""
     error = refusal(environ={"HUB_PEERS": url})
     assert (error.source, error.key) == ("environment HUB_PEERS", "peers")
     assert url in error.reason
@@ -277,21 +264,18 @@ def test_wrong_peer(url: str, cause: str) -> None:
 
 
 def test_queue_of_a_listener() -> None:
-    """A listener's query within the limits is kept with its endpoint."""
     loaded = load({"listen": ["tcp://h:0?messages=5&overflow=disconnect"]}, {})
     assert loaded.listen[0].queue.messages == 5
     assert loaded.listen[0].queue.overflow is Overflow.DISCONNECT
 
 
 def example() -> str:
-    """Take the example file out of the documentation."""
     found = re.search(r"```toml\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
     assert found
     return found[1]
 
 
 def test_documented_example(folder: Path) -> None:
-    """The example of the documentation loads, and sets every key that there is."""
     write(folder / "hub.toml", example())
     loaded = load({}, {})
     assert set(loaded.origins.values()) == {"hub.toml"}
@@ -299,7 +283,6 @@ def test_documented_example(folder: Path) -> None:
 
 
 def shown(value: object, kind: Kind) -> str:
-    """Write a default as the documentation does."""
     match kind:
         case Kind.SIZE:
             assert isinstance(value, int)

@@ -18,7 +18,6 @@ STOPS = (CloseCode.GOING_AWAY, "the hub stops")
 
 @pytest.mark.parametrize("turns", range(6))
 async def test_while_somebody_is_being_accepted(start_daemon: StartDaemon, turns: int) -> None:
-    """In whatever turn of the loop it comes: stopping does not fail, and nobody is left."""
     daemon = await start_daemon(limits={"drain_s": 0})
     (endpoint,) = daemon.endpoints
     with contextlib.ExitStack() as stack:
@@ -51,7 +50,6 @@ async def test_what_is_queued_is_written_before_the_end(start_daemon: StartDaemo
 
 
 async def test_a_client_that_does_not_read_its_end(start_daemon: StartDaemon, connect: Connect) -> None:
-    """It is cut off when the time is over, and the hub has stopped."""
     daemon = await start_daemon(limits={"drain_s": 0.2})
     idle = await connect(daemon.endpoints[0], "/a")
     await daemon.stop()

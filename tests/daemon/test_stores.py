@@ -15,7 +15,6 @@ LIVES = 4
 
 
 async def _count(url: str, key: str, counts: dict[str, int]) -> None:
-    """Increment an entry until the hub is gone; remember the last value that was confirmed."""
     with contextlib.suppress(HubError):
         async with connect(url) as client:
             store = client.store("s")

@@ -33,30 +33,25 @@ BOTH = ["tls", "wss"]
 
 @pytest.fixture(scope="session")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Vouches for hubs and clients."""
     return Authority(tmp_path_factory.mktemp("authority"))
 
 
 @pytest.fixture(scope="session")
 def stranger(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Another authority, which no hub here knows."""
     return Authority(tmp_path_factory.mktemp("stranger"))
 
 
 @pytest.fixture(scope="session")
 def hub_files(authority: Authority) -> Files:
-    """What a hub on this machine shows."""
     return authority.issue("localhost", "127.0.0.1")
 
 
 async def start(start_daemon: StartDaemon, files: Files, *schemes: str, **tls: str) -> Daemon:
-    """Start a hub that shows a certificate."""
     urls = [f"{scheme}://127.0.0.1:0" for scheme in schemes]
     return await start_daemon(*urls, tls={"certificate": files.certificate, "key": files.key, **tls})
 
 
 async def say_and_hear(url: str, **options: Any) -> Any:
-    """Publish a value with one client and return it as another one hears it."""
     async with (
         connect(url, **options) as publisher,
         connect(url, **options) as reader,
@@ -79,7 +74,6 @@ async def test_a_client(start_daemon: StartDaemon, authority: Authority, hub_fil
 async def test_a_blocking_client(
     start_daemon: StartDaemon, authority: Authority, hub_files: Files, scheme: str
 ) -> None:
-    """The blocking client takes the same options."""
     url = (await start(start_daemon, hub_files, scheme)).endpoints[0].location
 
     def talk() -> Any:
@@ -96,7 +90,6 @@ async def test_a_blocking_client(
 
 @pytest.mark.parametrize("scheme", BOTH)
 async def test_much_at_once(start_daemon: StartDaemon, authority: Authority, hub_files: Files, scheme: str) -> None:
-    """Messages larger than a record of TLS, and many small ones, arrive whole and in order."""
     hub = await start(start_daemon, hub_files, scheme)
     values = [bytes([number % 256]) * 100_000 for number in range(40)] + list(range(20_000))
     url = hub.endpoints[0].location
@@ -111,7 +104,6 @@ async def test_much_at_once(start_daemon: StartDaemon, authority: Authority, hub
 
 
 async def test_links(start_daemon: StartDaemon, authority: Authority, hub_files: Files) -> None:
-    """Hubs peer over TLS, each vouched for by the other's authority."""
     required = {"ca": authority.ca, "clients": "required"}
     near = await start(start_daemon, hub_files, "tls", "wss", **required)
     tls = {"certificate": hub_files.certificate, "key": hub_files.key, "ca": authority.ca}
@@ -129,7 +121,6 @@ async def test_links(start_daemon: StartDaemon, authority: Authority, hub_files:
 
 
 async def test_a_page(start_daemon: StartDaemon, authority: Authority, hub_files: Files) -> None:
-    """The page and the metrics come over HTTPS from the port of `wss://`."""
     port = (await start(start_daemon, hub_files, "wss")).endpoints[0].port
     context = ssl.create_default_context(cafile=authority.ca)
 
@@ -143,7 +134,6 @@ async def test_a_page(start_daemon: StartDaemon, authority: Authority, hub_files
 
 
 async def command(*arguments: str) -> tuple[int, str]:
-    """Run a command of `hub`; return its exit code and all that it says."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -199,7 +189,6 @@ async def test_clients_that_must_have_a_certificate(
 async def test_clients_that_may_have_a_certificate(
     start_daemon: StartDaemon, authority: Authority, stranger: Authority, hub_files: Files
 ) -> None:
-    """With `tls.clients = asked`, none will do, but not one of another authority."""
     hub = await start(start_daemon, hub_files, "tls", ca=authority.ca, clients="asked")
     url = hub.endpoints[0].location
     assert await say_and_hear(url, ca=authority.ca) == "over TLS"
@@ -238,7 +227,6 @@ async def test_hubs_that_a_client_does_not_trust(
 
 
 async def test_the_system_does_not_know_the_authority(start_daemon: StartDaemon, hub_files: Files) -> None:
-    """Without `ca` the system's authorities decide, and they do not know this one."""
     hub = await start(start_daemon, hub_files, "tls")
     with pytest.raises(ConnectionLostError, match="give the authority's file as ca"):
         await say_and_hear(hub.endpoints[0].location)
@@ -256,7 +244,6 @@ async def test_the_system_does_not_know_the_authority(start_daemon: StartDaemon,
 async def test_one_side_without_tls(  # noqa: PLR0917 -- fixtures and parameters
     start_daemon: StartDaemon, authority: Authority, hub_files: Files, listens: str, dials: str, told: str
 ) -> None:
-    """Neither side waits, and a client that expects TLS says that there is none."""
     hub = await start(start_daemon, hub_files, listens)
     options = {"ca": authority.ca} if dials in BOTH else {}
     url = hub.endpoints[0].location.replace(listens, dials, 1)
@@ -268,7 +255,6 @@ async def test_one_side_without_tls(  # noqa: PLR0917 -- fixtures and parameters
 
 
 async def test_a_silent_handshake(start_daemon: StartDaemon, authority: Authority, hub_files: Files) -> None:
-    """Whoever says nothing is closed after its time, is counted, and keeps nobody waiting."""
     # Long enough for the one who speaks, on a busy machine, too.
     hub = await start_daemon("tls://127.0.0.1:0", tls=hub_files._asdict(), limits={"tls_handshake_s": 3.0})
     silent = [await asyncio.open_connection("127.0.0.1", hub.endpoints[0].port) for _ in range(20)]
@@ -305,7 +291,6 @@ async def test_a_far_side_that_wants_to_shake_hands_again(
 async def test_silent_handshakes_keep_nobody_out(
     start_daemon: StartDaemon, authority: Authority, hub_files: Files
 ) -> None:
-    """However many say nothing, whoever speaks gets in; those that gave way are counted."""
     hub = await start_daemon("tls://127.0.0.1:0", tls=hub_files._asdict(), limits={"tls_handshakes": 8})
     silent = [await asyncio.open_connection("127.0.0.1", hub.endpoints[0].port) for _ in range(50)]
     await eventually(lambda: hub.node.handshakes.evicted == 42)
@@ -320,7 +305,6 @@ async def test_silent_handshakes_keep_nobody_out(
 
 
 async def test_the_hub_stops_within_handshakes(start_daemon: StartDaemon, hub_files: Files) -> None:
-    """They end, and nothing is left of them: no task, no timer, no socket."""
     hub = await start(start_daemon, hub_files, "tls")
     silent = [await asyncio.open_connection("127.0.0.1", hub.endpoints[0].port) for _ in range(3)]
     silent[0][1].write(b"\x16\x03\x01\x02")
@@ -405,7 +389,6 @@ async def test_an_authority_that_is_taken_away(
 async def test_a_certificate_that_is_revoked(
     start_daemon: StartDaemon, authority: Authority, hub_files: Files, tmp_path: Path
 ) -> None:
-    """A reload reads the lists: who is on one is closed, and does not come in again."""
     crl = tmp_path / "crl.pem"
     crl.write_bytes(authority.revoke())
     tls = hub_files._asdict() | {"ca": authority.ca, "crl": str(crl), "clients": "required"}
@@ -452,7 +435,6 @@ async def test_a_peer_whose_certificate_is_revoked(
 
 @pytest.fixture
 def locked_key(hub_files: Files, tmp_path: Path) -> str:
-    """The hub's key, encrypted."""
     key = serialization.load_pem_private_key(Path(hub_files.key).read_bytes(), None)
     pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
     locked = tmp_path / "locked.key"
@@ -476,14 +458,12 @@ def locked_key(hub_files: Files, tmp_path: Path) -> str:
 async def test_a_hub_that_cannot_start(
     start_daemon: StartDaemon, hub_files: Files, change: dict[str, str], told: str
 ) -> None:
-    """The error names the key of the settings, the file, and the cause."""
     Path("empty").touch()  # noqa: ASYNC240 -- nobody waits
     with pytest.raises(TlsError, match=told):
         await start_daemon("tls://127.0.0.1:0", tls=hub_files._asdict() | change)
 
 
 async def test_a_key_with_a_pass_phrase(start_daemon: StartDaemon, hub_files: Files, locked_key: str) -> None:
-    """It is refused with what to do; nobody is asked at a terminal that is not there."""
     with pytest.raises(TlsError, match="the key is encrypted; give one without a pass phrase"):
         await start_daemon("tls://127.0.0.1:0", tls={"certificate": hub_files.certificate, "key": locked_key})
 

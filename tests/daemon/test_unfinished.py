@@ -30,33 +30,28 @@ HELLO = text({"type": "hello", "name": "unfinished"})
 
 
 def one_frame() -> Iterator[bytes]:
-    """A message of 16 MiB in one frame."""
     yield upgrade() + HELLO
     yield frame(Opcode.TEXT, bytes(16 * MIB - 1))[:14]
     yield from repeat(PIECE)
 
 
 def fragments() -> Iterator[bytes]:
-    """A message in frames, none of which is the last."""
     yield upgrade() + HELLO
     yield frame(Opcode.TEXT, PIECE, fin=False)
     yield from repeat(frame(Opcode.CONT, PIECE, fin=False))
 
 
 def body() -> Iterator[bytes]:
-    """The body of a POST."""
     length = f"Content-Length: {16 * MIB - 1}"
     return chain([request("/v1/publish/a", "POST", "Content-Type: application/json", length)], repeat(PIECE))
 
 
 def own_frame() -> Iterator[bytes]:
-    """A frame of the hub's own protocol."""
     whole = encode_frame(KIND_MESSAGES, bytes(16 * MIB - 1), key=b"/a")
     return chain([Hello(1, "client").encode() + whole[:1000]], repeat(PIECE))
 
 
 async def begin(endpoint: Endpoint, pieces: Iterator[bytes]) -> asyncio.StreamWriter:
-    """Send so much of it as the hub takes; return what keeps the connection open."""
     _, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
     sent_bytes = 0
     with contextlib.suppress(ConnectionError):
@@ -69,7 +64,6 @@ async def begin(endpoint: Endpoint, pieces: Iterator[bytes]) -> asyncio.StreamWr
 
 
 def most_mib(pid: int) -> int:
-    """Most memory that was ever resident of a process."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return int(next(line for line in lines if line.startswith("VmHWM:")).split()[1]) // 1024
 

@@ -36,13 +36,10 @@ REFUSED = 70
 
 @pytest.fixture
 def is_new() -> bool:
-    """Hubs are what users start."""
     return True
 
 
 class Pipe:
-    """Where the log goes; nobody reads it unless the test does."""
-
     def __init__(self) -> None:
         self.reader, self.writer = os.pipe()
         fcntl.fcntl(self.writer, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
@@ -50,11 +47,9 @@ class Pipe:
         self._read = b""
 
     def events(self) -> list[str]:
-        """Of these lines."""
         return [line["event"] for line in self.lines()]
 
     def lines(self) -> list[dict[str, Any]]:
-        """Read what there is now; return all whole lines of the log since the start."""
         with contextlib.suppress(BlockingIOError):
             while read := os.read(self.reader, 1 << 16):
                 self._read += read
@@ -63,7 +58,6 @@ class Pipe:
 
 @pytest.fixture
 def pipe() -> Iterator[Pipe]:
-    """A small pipe."""
     pipe = Pipe()
     yield pipe
     for descriptor in (pipe.reader, pipe.writer):
@@ -71,7 +65,6 @@ def pipe() -> Iterator[Pipe]:
 
 
 async def be_refused(endpoint: Endpoint) -> None:
-    """Let the hub log a line: a stranger comes who speaks something else."""
     stranger = await RawClient.connect(endpoint)
     await stranger.send(b"nobody speaks so" * 4)
     with contextlib.suppress(EOFError, ConnectionResetError):
@@ -81,7 +74,6 @@ async def be_refused(endpoint: Endpoint) -> None:
 
 
 async def counted_lines(endpoint: Endpoint, why: str) -> float:
-    """Ask Prometheus' page how many lines of its log the hub has left out: "dropped" or "suppressed"."""
     client = await RawHttp.connect(endpoint)
     body = (await client.ask("GET", "/metrics")).body.decode()
     client.close()
@@ -90,7 +82,6 @@ async def counted_lines(endpoint: Endpoint, why: str) -> float:
 
 
 async def until_heard(publisher: RawClient, subscriber: RawClient) -> None:
-    """Publish until a message arrives: another worker than the subscriber's knows within a second what it wants."""
     heard = asyncio.create_task(subscriber.values(1))
     while not heard.done():
         await publisher.publish("/quiet", "first")
@@ -102,7 +93,6 @@ async def until_heard(publisher: RawClient, subscriber: RawClient) -> None:
 
 
 async def exchange_while_strangers_come(hub: HubProcess, connect: Connect) -> None:
-    """Let the hub log more than there is room for; a quiet pair of clients has its messages all the time."""
     endpoint = hub.endpoints[0]
     subscriber = await connect(endpoint, "/quiet")
     publisher = await connect(endpoint)
@@ -169,7 +159,6 @@ async def test_nobody_takes_what_it_announces(
 
 
 async def test_the_last_lines_are_there(start_process: StartProcess) -> None:
-    """Somebody who reads has all of them when the process has ended."""
     hub = await (await start_process(*TCP)).wait_up()
     hub.signal(signal.SIGTERM)
     code, log = await hub.wait_ended()
@@ -177,7 +166,6 @@ async def test_the_last_lines_are_there(start_process: StartProcess) -> None:
 
 
 async def test_a_full_disk(start_process: StartProcess, connect: Connect) -> None:
-    """It takes no line, and the hub serves on, and ends in order."""
     full = os.open("/dev/full", os.O_WRONLY)
     hub = await (await start_process(*TCP, stderr=full)).wait_up()
     os.close(full)
@@ -187,7 +175,6 @@ async def test_a_full_disk(start_process: StartProcess, connect: Connect) -> Non
 
 
 async def test_a_reader_that_is_gone(start_process: StartProcess, connect: Connect) -> None:
-    """The same where nobody is at the other end of the pipe any more."""
     reader, writer = os.pipe()
     hub = await (await start_process(*TCP, stderr=writer)).wait_up()
     os.close(reader)
@@ -198,7 +185,6 @@ async def test_a_reader_that_is_gone(start_process: StartProcess, connect: Conne
 
 
 async def test_workers_serve_on(start_process: StartProcess, connect: Connect, pipe: Pipe) -> None:
-    """They have the pipe of the core, and queues of their own."""
     hub = await (await start_process(*TCP, "--workers", "2", stderr=pipe.writer)).wait_up()
     await exchange_while_strangers_come(hub, connect)
     hub.signal(signal.SIGTERM)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hub.errors import CloseCode, NotRecognisedError
-from peers.users.token_file import TokenFile
+from peers.users.tokens import TokenFile
 from peers.wire.control import decode_close
 from peers.wire.hello import Hello
 from peers.wire.kinds import Kind
@@ -61,7 +61,6 @@ class Site:
         )
 
     def broken(self) -> Iterator[tuple[Path, str, str]]:
-        """Each file with each of its lines broken, and what it was before."""
         for file in (self.policy, self.tokens, self.keys):
             whole = file.read_text()
             lines = whole.splitlines()
@@ -76,12 +75,10 @@ class Site:
 
 @pytest.fixture
 def site(nowhere: None, tmp_path: Path) -> Site:  # noqa: ARG001 -- it changes the working directory
-    """The files of a hub."""
     return Site(tmp_path)
 
 
 async def is_let_in(hub: HubProcess, shown: str) -> bool:
-    """Whether somebody with this token gets an answer to HELLO; all others are told the same."""
     client = await RawClient.connect(hub.endpoints[0])
     try:
         await client.send(Hello(protocol=1, role="client", token=shown).encode())

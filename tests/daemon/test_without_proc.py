@@ -19,7 +19,6 @@ HIDDEN = ("sh", "-c", 'mount -t tmpfs none /proc && exec "$@"', "sh")
 
 @pytest.fixture
 def hidden() -> tuple[str, ...]:
-    """A command that runs another one without `/proc`."""
     if shutil.which("unshare") is None:
         pytest.skip("unshare is missing")
     for privileges in ((), ("--map-root-user",)):
@@ -31,7 +30,6 @@ def hidden() -> tuple[str, ...]:
 
 @pytest.fixture
 async def hub(hidden: tuple[str, ...], tmp_path: Path) -> AsyncIterator[HubProcess]:
-    """A hub with all that looks at the machine: a journal, a store in a file, a Unix socket."""
     folder = str(tmp_path)
     flags = ("--listen", "tcp://127.0.0.1:0", "--listen", f"unix://{folder}/hub.sock", "--journal", f"{folder}/journal")
     process = await HubProcess.start((*flags, "--store", f"a={folder}/a.db"), {}, before=hidden)

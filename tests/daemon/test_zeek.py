@@ -23,13 +23,11 @@ EVENT = Event("Demo::hello", "text", Count(3))
 
 
 def zeeks(daemon: Daemon) -> list[str]:
-    """Prefixes that the Zeeks of a hub subscribe to."""
     handlers = daemon.node.core.handlers.values()
     return [prefix for handler in handlers if handler.role.value == "leaf" for prefix in handler.prefixes]
 
 
 def wanted(daemon: Daemon) -> set[str]:
-    """Prefixes that anybody at a hub subscribes to."""
     return {prefix for handler in daemon.node.core.handlers.values() for prefix in handler.prefixes}
 
 
@@ -108,7 +106,6 @@ async def test_a_websocket_server_closes_first(start_daemon: StartDaemon) -> Non
 
 
 async def test_tls_that_cannot_be_set_up(start_daemon: StartDaemon, tmp_path: Path) -> None:
-    """Keeps the hub from starting, with the key and the file."""
     with pytest.raises(TlsError, match=r"zeek\.key is missing"):
         await start_daemon("zeek://127.0.0.1:0", zeek={"certificate": str(tmp_path / "none.pem")})
     names = ("certificate", "key", "ca")

@@ -36,14 +36,12 @@ class Zeek:
         self._listening: asyncio.Future[None] | None = None
 
     async def peer(self, hub: HubProcess) -> None:
-        """Dial the hub."""
         far = await Endpointlike.connect(hub.endpoints[0], self.id)
         await far.peer(CLONE if self.served is None else MASTER)
         self.far, self._filter = far, far.hub_filter
         self._listening = asyncio.ensure_future(self._listen(far))
 
     def part(self) -> None:
-        """Lose the connection."""
         if self._listening is not None:
             self._listening.cancel()
         if self.far is not None:
@@ -51,7 +49,6 @@ class Zeek:
             self.far = None
 
     def serve(self) -> ServedStore:
-        """Have a master, and no clone."""
         self.served = ServedStore(self.id, self._sender(CLONE))
         return self.served
 
@@ -81,14 +78,12 @@ class Zeek:
                     self.served.master.hear(command, len(envelope.payload))
 
     def tick(self) -> None:
-        """100 ms pass."""
         if self.served is None:
             self.clone.tick()
         else:
             self.served.master.tick()
 
     def add(self) -> None:
-        """Wish that the sum becomes one more."""
         self.clone.write(Add(SUM, encode(Count(1)), Tag.COUNT, None, self.clone.own))
 
 
@@ -97,7 +92,6 @@ Start = Callable[..., Awaitable[HubProcess]]
 
 @pytest.fixture
 async def zeeks() -> AsyncIterator[tuple[Zeek, Zeek]]:
-    """Two of them."""
     both = Zeek(LOW), Zeek(OTHER)
     yield both
     for zeek in both:
@@ -106,7 +100,6 @@ async def zeeks() -> AsyncIterator[tuple[Zeek, Zeek]]:
 
 @pytest.fixture
 async def start(tmp_path: Path) -> AsyncIterator[Start]:
-    """Starts a hub with a store that Zeeks may clone: in a file, if nothing else is said."""
     hubs: list[HubProcess] = []
 
     async def start_hub(
@@ -125,7 +118,6 @@ async def start(tmp_path: Path) -> AsyncIterator[Start]:
 
 
 async def until(zeeks: tuple[Zeek, ...], condition: Callable[[], object], *, quicker: float = 4) -> None:
-    """Let the time of the Zeeks pass until something is the case; they are a little quicker than the hub."""
     async with asyncio.timeout(WAIT_S):
         while not condition():
             for zeek in zeeks:

@@ -19,7 +19,6 @@ KEY = "rq:rM>}U?@Lns47E1%kR.o@n%FcmmsL/@{H8]yf7\n"
 
 @pytest.mark.parametrize("line", COMMANDS)
 async def test_commands_start(line: str, start_process: StartProcess, tmp_path: Path) -> None:
-    """A hub starts with these flags."""
     curve = tmp_path / "spool" / "zeromq" / "curve"
     curve.mkdir(parents=True)
     for name in ("server_secretkey", "client_publickey"):

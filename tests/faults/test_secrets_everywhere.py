@@ -20,7 +20,7 @@ from hub.errors import HubError
 from peers.client import connect
 from peers.client.client import Client
 from peers.transport.endpoints import Endpoint
-from peers.users.token_file import TokenFile
+from peers.users.tokens import TokenFile
 from peers.wire.hello import Hello
 from peers.wire.token import Renewal, encode_token
 from tests.daemon.hub_process import HubProcess

@@ -35,7 +35,6 @@ nasty_texts = st.lists(st.sampled_from(PIECES), max_size=5).map("".join)
 
 
 def frame(values: Sequence[Any], *, topic: str = "/t", packed: bool = False, flags: int = 0) -> bytes:
-    """One MESSAGES frame: BATCH where `packed` or where the values are not exactly one."""
     body = b"".join(encode_value(value) for value in values)
     if packed or len(values) != 1:
         flags |= FLAG_BATCH
@@ -44,12 +43,10 @@ def frame(values: Sequence[Any], *, topic: str = "/t", packed: bool = False, fla
 
 
 def opaque_frame(messages: int, garbage: bytes = b"\xc1", *, flags: int = 0) -> bytes:
-    """One BATCH frame that says it holds so many messages, and cannot be split."""
     return encode_frame(KIND_MESSAGES, BATCH_COUNT.pack(messages) + garbage, key=b"/t", flags=FLAG_BATCH | flags)
 
 
 def values_of(batches: Iterable[Batch]) -> list[Any]:
-    """All values, in order."""
     return [value for batch in batches for part in batch.parts() for value in decode_values(part)]
 
 
@@ -62,18 +59,15 @@ class Shape:
 
     @property
     def messages(self) -> int:
-        """Values in all frames together."""
         return sum(count for count, _ in self.frames)
 
     def values(self, first: int) -> list[list[list[Any]]]:
-        """The values of each frame: `[number, padding]`, the numbers counting up from `first`."""
         starts = [first]
         for count, _ in self.frames:
             starts.append(starts[-1] + count)
         return [[[number, b"." * self.padding] for number in range(start, end)] for start, end in pairwise(starts)]
 
     def batch(self, first: int) -> Batch:
-        """A batch of that shape."""
         parts = zip(self.values(first), self.frames, strict=True)
         return Batch(b"".join(frame(values, packed=packed) for values, (_, packed) in parts), self.messages)
 
@@ -91,7 +85,6 @@ shapes = st.builds(
 
 
 def numbers_of(batches: Iterable[Batch]) -> list[int]:
-    """The numbers in batches that a `Shape` made."""
     return [number for number, _ in values_of(batches)]
 
 
@@ -110,7 +103,6 @@ class FakeOutlet:
     closed: list[tuple[int, str]] = field(default_factory=list)
 
     def send(self, batches: list[Batch]) -> None:
-        """Take batches one by one."""
         assert batches, "a write of nothing"
         self.writes += 1
         for batch in batches:
@@ -118,34 +110,28 @@ class FakeOutlet:
             self.act()
 
     def send_gap(self, lost_messages: int) -> None:
-        """Take a gap."""
         assert lost_messages > 0, "a gap of nothing"
         self.told.append(lost_messages)
         self.act()
 
     def close(self, code: int, text: str) -> None:
-        """Take the end."""
         self.closed.append((code, text))
         self.on_close()
 
     @property
     def batches(self) -> list[Batch]:
-        """What was written, without the gaps."""
         return [item for item in self.told if isinstance(item, Batch)]
 
     @property
     def gaps(self) -> list[int]:
-        """The gaps alone."""
         return [item for item in self.told if isinstance(item, int)]
 
     @property
     def values(self) -> list[Any]:
-        """All values that were written."""
         return values_of(self.batches)
 
     @property
     def messages(self) -> list[tuple[str, Any]]:
-        """All values that were written, with their topics."""
         return [
             (part.key.decode(), value)
             for batch in self.batches
@@ -164,7 +150,6 @@ def handler_of(
     name: str = "",
     rights: Rights | None = None,
 ) -> Handler:
-    """A handler that belongs to no core yet."""
     limits = QueueLimits(messages=messages, bytes=limit_bytes, overflow=overflow)
     return Handler(outlet or FakeOutlet(), role=role, limits=limits, name=name, address="nowhere", rights=rights)
 
@@ -183,7 +168,6 @@ def publish(core: Core, topic: str, *values: Any, source: Handler | None = None)
 
 
 def at_once(steps: Iterator[None]) -> None:
-    """Do all steps of a change that a connection spreads over its turns."""
     for _ in steps:
         pass
 
@@ -207,7 +191,6 @@ class Turn:
         name: str = "",
         rights: Rights | None = None,
     ) -> tuple[Handler, FakeOutlet]:
-        """Attach a handler and subscribe it."""
         outlet = FakeOutlet()
         handler = handler_of(outlet, role=role, messages=messages, overflow=overflow, name=name, rights=rights)
         self.core.attach(handler)
@@ -215,11 +198,9 @@ class Turn:
         return handler, outlet
 
     def publish(self, source: Handler, topic: str, *values: Any) -> None:
-        """As the function `publish`, into this core."""
         publish(self.core, topic, *values, source=source)
 
     def read(self, source: Handler, messages: Sequence[tuple[str, Any]]) -> None:
-        """Do what a connection does with a read: one message a frame, whatever their topics, then the write."""
         data = b"".join(Batch.of(topic, [value]).frames for topic, value in messages)
         routes = self.core.routes
         position = 0
@@ -235,7 +216,6 @@ class Turn:
 
 
 def place_after(told: list[Told], place: int) -> int:
-    """Where the stream stands after what was told: every number must be due, a gap moves on by what it says."""
     for item in told:
         if isinstance(item, int):
             place += item
@@ -268,7 +248,6 @@ class Bench:
         self.drops += 1
 
     def offer(self, shape: Shape | int = 1) -> None:
-        """Offer the next messages."""
         if isinstance(shape, int):
             shape = Shape(((shape, True),))
         first, self.offered = self.offered, self.offered + shape.messages
@@ -278,18 +257,15 @@ class Bench:
         assert not paused or self.pending_messages <= pending, "only the queue is bounded"
 
     def flush(self) -> None:
-        """End the turn as the core does."""
         while self.dirty:
             self.dirty = 0
             self.handler.flush()
 
     @property
     def pending_messages(self) -> int:
-        """What waits for the end of the turn."""
         return self.handler.held_messages - self.handler.queued_messages
 
     def check(self) -> None:
-        """Order, gaps and counters as far as the stream has come."""
         place_after(self.outlet.told, 0)
         seen = self.handler.statistics()
         assert seen.delivered_messages == len(numbers_of(self.outlet.batches))
@@ -298,7 +274,6 @@ class Bench:
         assert self.offered == seen.delivered_messages + seen.dropped_messages + held
 
     def check_end(self) -> None:
-        """Let everything out: then all that was offered was either written or told as lost."""
         self.outlet.act = lambda: None
         self.handler.resume()
         self.flush()
@@ -316,7 +291,6 @@ class FarSide:
         self.known: set[str] = set()
 
     def __call__(self, change: Change) -> None:
-        """Replay a change."""
         self.changes.append(change)
         self.known |= set(change.added)
         self.known -= set(change.removed)

@@ -21,12 +21,10 @@ limits_bytes = st.integers(0, 2500)
 
 
 def cuts_of(batch: Batch) -> list[tuple[int, Batch, Batch | None]]:
-    """Every way to cut a batch in two, made by cutting it."""
     return [(messages, *batch.split(messages)) for messages in range(1, batch.messages + 1)]
 
 
 def test_a_batch_is_charged_for_its_frames_and_itself() -> None:
-    """The bound of a queue is real memory, so small batches are not free."""
     batch = Batch.of("/a", [1])
     assert batch.frames_bytes == len(batch.frames)
     assert batch.size_bytes == batch.frames_bytes + BATCH_OVERHEAD_BYTES
@@ -45,7 +43,6 @@ VALUES: list[list[Any]] = [
 
 @pytest.mark.parametrize("values", VALUES)
 def test_values_come_out_as_they_went_in(values: list[Any]) -> None:
-    """One value is its own frame, several are a BATCH; both decode to what was given."""
     batch = Batch.of("/é", values)
     assert batch.messages == len(values)
     (part,) = batch.parts()
@@ -63,13 +60,11 @@ for _ in range(1100):
 
 @pytest.mark.parametrize("value", [*NO_MSGPACK, DEEP], ids=lambda value: type(value).__name__)
 def test_values_without_a_msgpack_form_are_refused(value: object) -> None:
-    """The publisher is told, by the errors that the docstring names."""
     with pytest.raises((TypeError, ValueError, OverflowError)):
         Batch.of("/a", [1, value])
 
 
 def test_the_number_of_values_is_limited() -> None:
-    """None at all, or more than a frame may hold, is refused; the limit itself is taken."""
     for count in (0, BATCH_LIMIT_MESSAGES + 1):
         with pytest.raises(RejectedError, match=f"a batch of {count} values") as refused:
             encode_values(b"/a", [b"\xc0"] * count)
@@ -100,7 +95,6 @@ def test_other_forms_are_made_once() -> None:
 
 
 def test_a_form_that_fails_is_tried_again() -> None:
-    """An error is not kept in place of a form."""
     batch = Batch.of("/a", [1])
 
     def fail(_: Batch) -> None:
@@ -116,7 +110,6 @@ def test_a_form_that_fails_is_tried_again() -> None:
 
 @given(shapes)
 def test_split_cuts_after_any_message(shape: Shape) -> None:
-    """Head and rest are batches of the asked size that hold the same messages in order."""
     batch = shape.batch(0)
     numbers = list(range(shape.messages))
     assert numbers_of([batch]) == numbers
@@ -135,14 +128,12 @@ def test_split_cuts_after_any_message(shape: Shape) -> None:
 
 @given(shapes, st.integers(1, 30))
 def test_split_beyond_the_end_takes_all(shape: Shape, more: int) -> None:
-    """Nothing is left."""
     batch = shape.batch(0)
     assert batch.split(shape.messages + more) == (batch, None)
 
 
 @given(shapes)
 def test_frames_keep_topic_and_flags_when_cut(shape: Shape) -> None:
-    """What is cut is routed and read as before."""
     batch = shape.batch(0)
     kept = {(part.kind, part.key, part.encoding) for part in batch.parts()}
     for _, head, rest in cuts_of(batch):
@@ -152,7 +143,6 @@ def test_frames_keep_topic_and_flags_when_cut(shape: Shape) -> None:
 
 @given(shapes, st.integers(0, 30), limits_bytes)
 def test_messages_within_is_the_largest_head_that_fits(shape: Shape, limit_messages: int, limit: int) -> None:
-    """As found by cutting everywhere and measuring."""
     batch = shape.batch(0)
     fitting = [
         messages for messages, head, _ in cuts_of(batch) if head.messages <= limit_messages and head.size_bytes <= limit
@@ -162,7 +152,6 @@ def test_messages_within_is_the_largest_head_that_fits(shape: Shape, limit_messa
 
 @given(shapes, limits_bytes)
 def test_messages_beyond_is_the_smallest_loss_after_which_the_rest_fits(shape: Shape, limit: int) -> None:
-    """As found by cutting everywhere and measuring."""
     batch = shape.batch(0)
     enough = [messages for messages, _, rest in cuts_of(batch) if rest is None or rest.size_bytes <= limit]
     assert batch.messages_beyond(limit) == min(enough)
@@ -170,13 +159,11 @@ def test_messages_beyond_is_the_smallest_loss_after_which_the_rest_fits(shape: S
 
 @given(shapes)
 def test_cutting_further_never_makes_the_rest_larger(shape: Shape) -> None:
-    """Otherwise dropping one more message could break a bound that was kept."""
     sizes = [rest.size_bytes for _, _, rest in cuts_of(shape.batch(0)) if rest is not None]
     assert sizes == sorted(sizes, reverse=True)
 
 
 def test_cutting_a_mixed_run() -> None:
-    """Single frames and BATCH frames of several topics in one batch."""
     frames = [frame([0]), frame([1, 2, 3], topic="/u"), frame([4], packed=True), frame([5])]
     head, rest = Batch(b"".join(frames), 6).split(3)
     assert head.frames == frames[0] + frame([1, 2], topic="/u")
@@ -201,7 +188,6 @@ OPAQUE = {
 
 @pytest.mark.parametrize("opaque", OPAQUE.values(), ids=OPAQUE)
 def test_what_cannot_be_told_apart_is_not_cut(opaque: bytes) -> None:
-    """It goes to the head as a whole; the numbers still add up."""
     inside = BATCH_COUNT.unpack_from(opaque, 10)[0]
     before, behind = frame([0, 1]), frame([2, 3])
     batch = Batch(before + opaque + behind, inside + 4)
@@ -219,7 +205,6 @@ def test_what_cannot_be_told_apart_is_not_cut(opaque: bytes) -> None:
 
 @pytest.mark.parametrize("opaque", OPAQUE.values(), ids=OPAQUE)
 def test_measuring_passes_over_what_cannot_be_told_apart(opaque: bytes) -> None:
-    """It is kept or dropped as a whole."""
     inside = BATCH_COUNT.unpack_from(opaque, 10)[0]
     before = frame([0, 1])
     batch = Batch(before + opaque, inside + 2)
@@ -243,7 +228,6 @@ def test_measuring_passes_over_what_cannot_be_told_apart(opaque: bytes) -> None:
     st.integers(1, 40),
 )
 def test_whatever_the_bodies_are_nothing_is_lost_in_cutting(frames: list[bytes], messages: int) -> None:
-    """Head and rest hold all messages together, the head at least those asked for."""
     raw = b"".join(frames)
     batch = Batch(raw, sum(part.messages for part in Batch(raw, 1).parts()))
     head, rest = batch.split(messages)
@@ -258,7 +242,6 @@ def test_whatever_the_bodies_are_nothing_is_lost_in_cutting(frames: list[bytes],
 
 
 def body_of(count: int, values: bytes) -> bytes:
-    """A BATCH body."""
     return BATCH_COUNT.pack(count) + values
 
 
@@ -291,7 +274,6 @@ MALFORMED = {
 
 @pytest.mark.parametrize(("flags", "body", "text"), MALFORMED.values(), ids=MALFORMED)
 def test_a_bad_body_is_a_value_error_that_says_why(flags: int, body: bytes, text: str) -> None:
-    """Truncated, trailing, nested, huge, wrong count, of another encoding."""
     with pytest.raises(ValueError, match=text):
         decode_values(Frame(KIND_MESSAGES, flags, b"/a", body))
 
@@ -313,7 +295,6 @@ def test_any_body_is_read_or_refused(flags: int, body: bytes) -> None:
     )
 )
 def test_any_mixture_of_hard_msgpack_is_read_or_refused(pieces: list[bytes]) -> None:
-    """Timestamps out of range, keys that cannot be keys: the same."""
     try:
         values = decode_values(Frame(KIND_MESSAGES, 0, b"/a", b"".join(pieces)))
     except ValueError:
@@ -342,12 +323,10 @@ def test_value_ends_agrees_with_decoding(count: int, values: bytes) -> None:
 
 
 def test_a_batch_of_no_values_is_refused() -> None:
-    """A BATCH holds one value or more."""
     with pytest.raises(ValueError, match="no values"):
         decode_values(Frame(KIND_MESSAGES, FLAG_BATCH, b"/a", struct.pack(">I", 0)))
 
 
 def test_map_keys_need_not_be_text() -> None:
-    """Binary and nil too: msgpack allows what JSON does not."""
     (value,) = values_of([Batch.of("/a", [{1: "a", None: "b", b"c": 2}])])
     assert value == {1: "a", None: "b", b"c": 2}

@@ -18,25 +18,21 @@ NUMBERS = [key for key in KEYS.values() if key.kind in {Kind.COUNT, Kind.SIZE, K
 
 
 def tree(path: str, value: object) -> dict[str, Any]:
-    """Nest one value as a TOML file would."""
     section, _, name = path.rpartition(".")
     return {section: {name: value}} if section else {name: value}
 
 
 def refusal(*layers: tuple[str, dict[str, Any]]) -> ConfigError:
-    """Merge layers that must be refused."""
     with pytest.raises(ConfigError) as caught:
         merge(layers)
     return caught.value
 
 
 def by_path(key: Key) -> str:
-    """Name the cases of a parametrized test."""
     return key.path
 
 
 def test_what_is_shown() -> None:
-    """Each setting with its source; a URL without user name and password."""
     layer = {"peers": ["tcp://ada:secret@127.0.0.1:7400"], "stores": {"open": ["a=:memory:"]}}
     shown = {row["setting"]: row for row in told(*merge([("hub.toml", layer)]))}
     assert list(shown) == list(KEYS)
@@ -46,7 +42,6 @@ def test_what_is_shown() -> None:
 
 
 def test_defaults() -> None:
-    """Without layers every value is the default, and says so."""
     settings, origins = merge([])
     assert settings == Settings()
     assert settings.listen == ("tcp://127.0.0.1:7400", "ws://127.0.0.1:7401")
@@ -95,14 +90,12 @@ def test_wrong_type_of_number(path: str, value: object) -> None:
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0, "5", True])
 def test_wrong_seconds(value: object) -> None:
-    """Seconds are a finite number: TOML's nan and inf are refused as well as texts."""
     assert "expected a number from 0.1 to 3600 (seconds)" in str(
         refusal(("hub.toml", {"limits": {"handshake_s": value}}))
     )
 
 
 def test_whole_seconds() -> None:
-    """A whole number of seconds is fine."""
     settings, _ = merge([("hub.toml", {"limits": {"handshake_s": 3}})])
     assert settings.limits.handshake_s == 3.0
 
@@ -139,12 +132,10 @@ def test_section_that_is_no_table() -> None:
 
 @pytest.mark.parametrize("value", [int("f" * 100_000, 16), "x" * 100_000, [[[[]]]] * 1000], ids=type)
 def test_monstrous_values(value: object) -> None:
-    """A value of any size gives one short error."""
     assert len(str(refusal(("hub.toml", {"queue": {"messages": value}})))) < 300
 
 
 def test_nested_beyond_reason() -> None:
-    """Tables in tables by the thousand give one short error."""
     value: dict[str, Any] = {}
     for _ in range(20_000):
         value = {"a": value}
@@ -152,14 +143,12 @@ def test_nested_beyond_reason() -> None:
 
 
 def test_names() -> None:
-    """A name has up to 64 bytes of UTF-8 and no control characters."""
     assert merge([("x", {"name": "ä" * 32})])[0].name == "ä" * 32
     for name in ("ä" * 33, "a\nb", "a\x00", "\x9b", "\ud800", 5):
         assert "text of at most 64 bytes" in str(refusal(("x", {"name": name})))
 
 
 def test_choices() -> None:
-    """A choice takes its texts, in exactly that writing."""
     settings, _ = merge([("x", {"queue": {"overflow": "disconnect"}, "log": {"level": "debug", "format": "json"}})])
     assert settings.queue.overflow is Overflow.DISCONNECT
     assert (settings.log.level, settings.log.format) == ("debug", "json")
@@ -178,13 +167,11 @@ def test_lists() -> None:
 
 
 def test_a_hub_listens() -> None:
-    """An empty list of listeners is refused: nobody could reach the hub."""
     assert "one or more" in str(refusal(("a", {"listen": []})))
 
 
 @pytest.mark.parametrize("origin", ["https://example.org", "http://localhost:8000", "http://[::1]:80", "null"])
 def test_origins(origin: str) -> None:
-    """Origins are taken as browsers send them."""
     assert merge([("a", {"websocket": {"origins": [origin]}})])[0].websocket.origins == (origin,)
 
 
@@ -192,7 +179,6 @@ def test_origins(origin: str) -> None:
     "origin", ["https://example.org/", "example.org", "https://Example.org", "https://u@h", "*", ""]
 )
 def test_origins_that_never_match(origin: str) -> None:
-    """What no browser ever sends as its origin is refused."""
     assert "such as 'https://example.org'" in str(refusal(("a", {"websocket": {"origins": [origin]}})))
 
 
@@ -215,7 +201,6 @@ def test_later_layers_win_key_by_key() -> None:
 
 
 def test_every_layer_is_checked() -> None:
-    """A wrong value is an error also where a later layer would have overruled it."""
     error = refusal(("hub.toml", {"queue": {"messages": 0}}), ("flag --queue-messages", {"queue": {"messages": 5}}))
     assert error.source == "hub.toml"
 
@@ -228,7 +213,6 @@ def test_two_journals() -> None:
 
 
 def test_a_tier_without_a_journal() -> None:
-    """There is nothing to copy, and the culprit is named."""
     error = refusal(("hub.toml", {"journal": {"tier": "/mnt/tier"}}))
     assert (error.source, error.key) == ("hub.toml", "journal.tier")
     assert "set journal.path" in str(error)
@@ -245,7 +229,6 @@ def test_a_tier_without_a_journal() -> None:
     ],
 )
 def test_stores_that_zeeks_may_clone(masters: list[str], reason: str) -> None:
-    """Each is a store of this hub, by a name of its own."""
     stores = {"stores": {"open": ["a=:memory:"]}}
     good = merge([("hub.toml", stores | {"zeek": {"masters": ["a", "zeek/known/hosts=a"]}})])[0]
     assert good.zeek.masters == ("a", "zeek/known/hosts=a")
@@ -263,7 +246,6 @@ def test_stores_that_zeeks_may_clone(masters: list[str], reason: str) -> None:
     ],
 )
 def test_stores_that_are_fed(feed: str, reason: str) -> None:
-    """Each is a store of this hub, and fed from no topics of stores."""
     stores = {"open": ["a=:memory:"]}
     good = merge([("hub.toml", {"stores": stores | {"feeds": ["a=/status/", "a="]}})])[0]
     assert good.stores.feeds == ("a=/status/", "a=")
@@ -273,7 +255,6 @@ def test_stores_that_are_fed(feed: str, reason: str) -> None:
 
 
 def test_stores_that_follow_those_of_zeeks() -> None:
-    """Each follows one, and is not what Zeeks may clone."""
     stores = {"stores": {"open": ["a=:memory:", "b=:memory:", "fed=:memory:"], "feeds": ["fed=/x"]}}
     good = merge([("hub.toml", stores | {"zeek": {"masters": ["a"], "clones": ["x/y=b"]}})])[0]
     assert good.zeek.clones == ("x/y=b",)
@@ -321,6 +302,5 @@ def test_any_tree_is_taken_or_refused(value: Any) -> None:
 
 
 def test_config_error_is_the_callers() -> None:
-    """Whoever runs the hub must act."""
     assert issubclass(ConfigError, UsageError)
     assert str(ConfigError("hub.toml", "", "not TOML")) == "hub.toml: not TOML"

@@ -38,7 +38,6 @@ def test_a_message_reaches_every_handler_that_matches_once() -> None:
 
 
 def test_order_is_kept_over_all_topics() -> None:
-    """Each handler gets what one publisher sent in the order in which it was sent."""
     turn = Turn()
     source, _ = turn.join()
     _, all_of_it = turn.join("")
@@ -52,7 +51,6 @@ def test_order_is_kept_over_all_topics() -> None:
 
 
 def test_each_handler_writes_once_a_turn_and_the_shell_is_woken_once() -> None:
-    """Whatever the turn brought; a turn that brought nothing for anybody wakes nobody."""
     turn = Turn()
     source, _ = turn.join()
     outlets = [turn.join("/a")[1] for _ in range(3)]
@@ -102,7 +100,6 @@ def test_what_is_published_within_the_write_of_a_read_wakes() -> None:
 
 
 def test_a_paused_handler_wakes_nobody() -> None:
-    """What goes to a queue needs no end of turn."""
     turn = Turn()
     source, _ = turn.join()
     slow, outlet = turn.join("/a")
@@ -179,7 +176,6 @@ def test_subscriptions_are_counted_per_handler() -> None:
 
 
 def test_a_subscription_takes_effect_at_once() -> None:
-    """On the next message, although the route was remembered before."""
     turn = Turn()
     source, _ = turn.join()
     handler, outlet = turn.join()
@@ -191,7 +187,6 @@ def test_a_subscription_takes_effect_at_once() -> None:
 
 
 def test_all_prefixes_or_none() -> None:
-    """One bad prefix refuses the request, whole."""
     turn = Turn()
     handler, _ = turn.join("/kept")
     with pytest.raises(InvalidTopicError):
@@ -237,7 +232,6 @@ def test_peers_have_limits_of_their_own(role: Role) -> None:
 
 
 def test_local_subscribers_have_no_limit() -> None:
-    """They are part of the program that sets the limits."""
     turn = Turn(CoreLimits(HandlerLimits(prefixes=1), HandlerLimits(prefixes=1)))
     handler, _ = turn.join("/1", "/2", role=Role.LOCAL)
     assert len(handler.prefixes) == 2
@@ -259,7 +253,6 @@ def test_many_prefixes_are_subscribed_to_in_steps() -> None:
 
 
 def test_what_is_done_in_steps_ends_when_its_handler_leaves() -> None:
-    """Nothing is added for one that is gone: prefixes, rules and services alike."""
     turn = Turn()
     outlet = FakePoster()
     handler = Handler(outlet, role=Role.CLIENT, limits=QueueLimits(), poster=outlet)
@@ -279,7 +272,6 @@ def test_what_is_done_in_steps_ends_when_its_handler_leaves() -> None:
 
 
 def test_only_attached_handlers_subscribe() -> None:
-    """A request that arrives when its connection is gone changes nothing."""
     turn = Turn()
     handler, _ = turn.join("/a")
     turn.core.detach(handler, "gone")
@@ -346,7 +338,6 @@ def test_a_handler_with_many_prefixes_leaves_over_several_turns() -> None:
 
 
 def test_all_that_leave_at_once_have_one_share_of_a_turn_together() -> None:
-    """However many they are: so those who stay wait no longer for ninety than for one."""
     turn = Turn()
     many = [turn.join(*(f"/{who}/{number}/" for number in range(100)))[0] for who in range(90)]
     for handler in many:
@@ -398,7 +389,6 @@ def test_queues_of_all_that_leave_at_once_have_a_share_of_a_turn() -> None:
 
 
 def test_queues_that_go_for_want_of_memory_are_let_go_at_once() -> None:
-    """There the memory is needed now, and it must be seen what is left."""
     memory = Memory(1 << 20, lambda: 2 << 20)
     turn = Turn(memory=memory)
     source, _ = turn.join()
@@ -435,7 +425,6 @@ def test_the_shell_is_woken_once_a_turn_whoever_asks_for_it() -> None:
 
 
 def test_what_a_handler_counted_stays() -> None:
-    """Totals do not fall when somebody leaves."""
     turn = Turn()
     source, _ = turn.join()
     slow, _ = turn.join("/a", messages=1)
@@ -458,7 +447,6 @@ def test_what_a_handler_counted_stays() -> None:
 
 
 def test_statistics() -> None:
-    """Counts of handlers, routes and messages as they are now."""
     turn = Turn(CoreLimits(routes=RouteLimits(2)))
     source, _ = turn.join("/a", "/a/b")
     turn.join("/c", role=Role.LINK)
@@ -492,7 +480,6 @@ def test_statistics() -> None:
 
 
 def test_ids_are_given_once() -> None:
-    """A number that a handler had is never given to another."""
     turn = Turn()
     ids = []
     for _ in range(3):
@@ -504,7 +491,6 @@ def test_ids_are_given_once() -> None:
 
 @pytest.mark.parametrize("leave", [True, False])
 def test_a_handler_may_leave_while_a_turn_is_written(leave: bool) -> None:  # noqa: FBT001
-    """From within its own write or another's; the others are written all the same."""
     turn = Turn()
     source, _ = turn.join()
     joined: list[tuple[Handler, FakeOutlet]] = [turn.join("/a") for _ in range(3)]

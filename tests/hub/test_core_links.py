@@ -20,7 +20,6 @@ HERE, THERE = b"h" * 16, b"t" * 16
 
 
 def test_nothing_goes_from_link_to_link() -> None:
-    """What came over a link stays here: neither back, nor on (one hop)."""
     turn = Turn()
     near, near_outlet = turn.join("/")
     link, link_outlet = turn.join("/", role=Role.LINK)
@@ -60,7 +59,6 @@ def test_links_are_told_the_filter_and_its_changes() -> None:
 
 
 def test_a_link_that_joins_an_idle_hub_is_told_so() -> None:
-    """The first announcement is made even if it is empty."""
     turn = Turn()
     told = FarSide()
     turn.core.attach(handler_of(role=Role.LINK), told)
@@ -68,7 +66,6 @@ def test_a_link_that_joins_an_idle_hub_is_told_so() -> None:
 
 
 def test_a_route_that_somebody_keeps_does_not_keep_old_ways() -> None:
-    """Whoever asks again after the mesh has changed gets a route that knows the new ways."""
     turn = Turn(hub_id=HERE)
     link = handler_of(role=Role.LINK)
     turn.core.attach(link)
@@ -194,7 +191,6 @@ def test_what_the_far_side_cannot_read_is_no_overflow() -> None:
 
 
 def test_a_handler_that_lost_and_left_is_still_reported() -> None:
-    """Losses of a connection that ended before the report are not silent."""
     turn = Turn()
     source, _ = turn.join()
     slow, outlet = turn.join("/a", messages=2, overflow=Overflow.DISCONNECT)
@@ -206,7 +202,6 @@ def test_a_handler_that_lost_and_left_is_still_reported() -> None:
 
 
 def test_leaves_hear_links_and_are_heard_over_links() -> None:
-    """Like clients; but not themselves, unless they want that."""
     turn = Turn()
     link, over_link = turn.join("", role=Role.LINK)
     leaf, in_leaf = turn.join("/", role=Role.LEAF)
@@ -220,7 +215,6 @@ def test_leaves_hear_links_and_are_heard_over_links() -> None:
 
 
 def test_what_leaves_publish_may_be_kept_from_leaves() -> None:
-    """Where they have a network of their own that brings it to them already."""
     turn = Turn()
     leaf, in_leaf = turn.join("/", role=Role.LEAF)
     _, other_leaf = turn.join("/", role=Role.LEAF)
@@ -267,7 +261,6 @@ def test_leaves_are_not_asked_for_what_is_not_theirs() -> None:
 
 
 def test_leaves_that_come_and_go_find_the_filter_as_it_is() -> None:
-    """Also when somebody with many subscriptions is on its way out."""
     turn = Turn()
     many, _ = turn.join(*(f"/{number}" for number in range(1_500)), role=Role.LOCAL)
     told = FarSide()

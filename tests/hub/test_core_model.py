@@ -29,13 +29,11 @@ class Member:
     known: set[str] = field(default_factory=set)
 
     def on_filter(self, change: Change) -> None:
-        """Replay a change."""
         self.known |= set(change.added)
         self.known -= set(change.removed)
 
     @property
     def got(self) -> list[tuple[str, int]]:
-        """What it got, without the hub's own messages."""
         return [message for message in self.outlet.messages if not message[0].startswith("$hub/")]
 
 
@@ -46,7 +44,6 @@ class CoreAgainstNaive(RuleBasedStateMachine):
 
     @initialize(target=members, routes_limit=st.sampled_from((1, 4, 1000)))
     def start(self, routes_limit: int) -> Member:
-        """A hub with one client."""
         self.turn = Turn(CoreLimits(routes=RouteLimits(routes_limit)))
         self.present: list[Member] = []
         self.number = 0
@@ -54,11 +51,9 @@ class CoreAgainstNaive(RuleBasedStateMachine):
 
     @rule(target=members, role=st.sampled_from(Role))
     def join(self, role: Role) -> Member:
-        """Somebody comes."""
         return self.new(role)
 
     def new(self, role: Role) -> Member:
-        """Attach a handler."""
         outlet = FakeOutlet()
         member = Member(handler_of(outlet, role=role), outlet)
         self.turn.core.attach(member.handler, member.on_filter if role in {Role.LINK, Role.LEAF} else None)
@@ -67,13 +62,11 @@ class CoreAgainstNaive(RuleBasedStateMachine):
 
     @rule(member=members, wanted=st.lists(prefixes, min_size=1, max_size=5))
     def subscribe(self, member: Member, wanted: list[str]) -> None:
-        """Somebody wants more."""
         self.turn.core.subscribe(member.handler, wanted)
         member.wanted.update(wanted)
 
     @rule(member=members, data=st.data())
     def unsubscribe(self, member: Member, data: st.DataObject) -> None:
-        """Somebody wants less, or takes back what it never wanted."""
         held = sorted(member.wanted)
         unwanted = data.draw(st.lists(st.sampled_from(held) if held else prefixes, max_size=5))
         self.turn.core.unsubscribe(member.handler, unwanted)
@@ -81,7 +74,6 @@ class CoreAgainstNaive(RuleBasedStateMachine):
 
     @rule(member=members, sent=st.lists(topics, min_size=1, max_size=8))
     def publish(self, member: Member, sent: list[str]) -> None:
-        """Somebody publishes."""
         for topic in sent:
             self.number += 1
             self.turn.publish(member.handler, topic, self.number)
@@ -89,7 +81,6 @@ class CoreAgainstNaive(RuleBasedStateMachine):
 
     @rule(member=members, sent=st.lists(topics, min_size=1, max_size=12))
     def read(self, member: Member, sent: list[str]) -> None:
-        """Somebody publishes much at once: it is written to everybody before anything else happens."""
         messages = []
         for topic in sent:
             self.number += 1
@@ -100,14 +91,12 @@ class CoreAgainstNaive(RuleBasedStateMachine):
             assert each.got == each.due
 
     def expect(self, topic: str, source: Member) -> None:
-        """Ask everybody."""
         for member in self.present:
             if any(topic.startswith(prefix) for prefix in member.wanted) and not self.is_kept_from(member, source):
                 member.due.append((topic, self.number))
 
     @staticmethod
     def is_kept_from(member: Member, source: Member) -> bool:
-        """From link to link, from leaf to the same leaf, and from whoever is restricted, nothing goes."""
         roles = member.handler.role, source.handler.role
         restricted = source.handler.role is not Role.LINK and (
             (member is source and not source.handler.delivery.hears_itself)
@@ -117,12 +106,10 @@ class CoreAgainstNaive(RuleBasedStateMachine):
 
     @rule(member=members, itself=st.booleans(), leaves=st.booleans())
     def restrict(self, member: Member, *, itself: bool, leaves: bool) -> None:
-        """Somebody is told who gets what it publishes."""
         member.handler.restrict(itself=itself, leaves=leaves)
 
     @rule(member=consumes(members))
     def leave(self, member: Member) -> None:
-        """Somebody goes; what was not written is not written any more."""
         before = member.got
         self.turn.core.detach(member.handler, "done")
         self.present.remove(member)
@@ -131,14 +118,12 @@ class CoreAgainstNaive(RuleBasedStateMachine):
 
     @rule()
     def flush(self) -> None:
-        """The turn ends: everybody has what was due, in order, once."""
         self.turn.core.flush()
         for member in self.present:
             assert member.got == member.due
 
     @invariant()
     def peers_know_the_filter(self) -> None:
-        """Every link knows the smallest set of prefixes that covers what is wanted here."""
         for role in (Role.LINK, Role.LEAF):
             wanted = {prefix for member in self.present if member.handler.role is not role for prefix in member.wanted}
             cover = {one for one in wanted if not any(one != other and one.startswith(other) for other in wanted)}
@@ -150,14 +135,12 @@ class CoreAgainstNaive(RuleBasedStateMachine):
 
     @invariant()
     def counts(self) -> None:
-        """What is counted is what is there."""
         seen = self.turn.core.statistics()
         assert seen.routing.subscriptions == sum(len(member.wanted) for member in self.present)
         assert all(member.handler.prefixes == member.wanted for member in self.present)
         assert seen.published_messages_total == self.number
 
     def teardown(self) -> None:
-        """When all have gone, nothing is left."""
         self.flush()
         for member in list(self.present):
             self.leave(member)

@@ -15,7 +15,6 @@ CLIENT, LOCAL, LEAF, LINK = Role.CLIENT, Role.LOCAL, Role.LEAF, Role.LINK
 
 
 def who_gets(source: Handler, *others: Handler) -> tuple[Handler, ...]:
-    """Those of a publisher and others who get what it publishes, where all of them want it."""
     wanting = (source, *others)
     if source.is_plain:
         return wanting
@@ -56,7 +55,6 @@ def test_who_gets_what_is_restricted() -> None:
 
 
 def test_without_links_is_the_same_tuple_where_there_is_none() -> None:
-    """A route of clients alone takes no further memory."""
     wanting = (handler_of(), handler_of(role=LEAF))
     assert without_links(wanting) is wanting
 
@@ -83,7 +81,6 @@ def test_who_is_asked(asks: Callable[[Delivery, str], bool], never: Role) -> Non
 
 
 def test_shared_memory_is_taken_where_that_was_said() -> None:
-    """And what else was said of the handler stays."""
     handler = handler_of()
     handler.restrict(itself=False)
     assert not handler.delivery.takes_shared

@@ -57,7 +57,6 @@ from hub.errors import (
     ],
 )
 def test_the_tree_is_the_one_in_the_docstring(parent: type[HubError], children: set[type[HubError]]) -> None:
-    """Callers may catch by who must act."""
     assert {child for child in parent.__subclasses__() if child.__module__ == "hub.errors"} == children
     assert errors.__doc__ is not None
     for child in children:
@@ -65,13 +64,11 @@ def test_the_tree_is_the_one_in_the_docstring(parent: type[HubError], children: 
 
 
 def test_an_error_of_the_far_side_bears_a_code_and_a_text() -> None:
-    """Both cross the wire; people read both in one line."""
     error = RejectedError(CloseCode.NOT_ALLOWED, "no room")
     assert (error.code, error.text, str(error)) == (1008, "no room", "no room (1008)")
 
 
 def test_an_error_of_the_far_side_survives_pickling() -> None:
-    """It may cross from one process to another."""
     error = pickle.loads(pickle.dumps(ProtocolError(CloseCode.BAD_DATA, "not UTF-8")))  # noqa: S301 -- our own bytes
     assert type(error) is ProtocolError
     assert (error.code, error.text, str(error)) == (1007, "not UTF-8", "not UTF-8 (1007)")
@@ -92,7 +89,6 @@ def test_whoever_is_not_recognised_learns_nothing_else() -> None:
 
 
 def test_close_codes_are_those_of_the_wire() -> None:
-    """The numbers are fixed by the protocol: other programs know them."""
     assert {code.name: int(code) for code in CloseCode} == {
         "DONE": 1000,
         "GOING_AWAY": 1001,

@@ -31,7 +31,6 @@ from tests.hub.fakes import handler_of, values_of
 
 
 def handler(role: Role) -> Handler:
-    """Handler 5, named."""
     made = handler_of(role=role, name="zeek-1", messages=1, overflow=Overflow.DROP_NEWEST)
     made.attach(5, lambda _: None, lambda _: None)
     return made
@@ -48,7 +47,6 @@ def handler(role: Role) -> Handler:
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_comings_and_goings(event: Event, topic: str, more: dict[str, Any]) -> None:
-    """They say who, and at the end why."""
     assert event == Event(topic, {"id": 5, "name": "zeek-1", "address": "nowhere"} | more)
     assert values_of([Batch.of(event.topic, [event.value])]) == [event.value]
 
@@ -71,13 +69,11 @@ def test_the_mesh_has_changed() -> None:
 
 @pytest.mark.parametrize("what", ["appeared", "gone"])
 def test_names_come_and_go(what: str) -> None:
-    """With their labels, and who owns them at which hub."""
     event = name_event(what, Claim("a.b", handler(Role.CLIENT), ("x", "y"), 7, b"\x0a" * 16, 5))
     assert event == Event(f"$hub/names/{what}", {"name": "a.b", "labels": ["x", "y"], "owner": 5, "hub": "0a" * 16})
 
 
 def test_overflow_says_what_was_lost_and_what_is_held() -> None:
-    """Since the last event, in total, by which policy, and by whom: prefixes too."""
     slow = handler(Role.CLIENT)
     slow.prefixes = {"/a": 1, "/b": 2}
     slow.pause()
@@ -98,7 +94,6 @@ def test_overflow_says_what_was_lost_and_what_is_held() -> None:
 
 
 def test_all_topics_are_the_hubs_own_and_documented() -> None:
-    """Clients may subscribe to them and not publish; the module's table lists them."""
     documented = events.__doc__ or ""
     made = [client_joined, peer_joined]
     topics = [make(handler(Role.CLIENT)).topic for make in made]

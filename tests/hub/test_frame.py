@@ -21,7 +21,6 @@ frames = st.builds(Frame, st.integers(0, 255), st.integers(0, 255), st.binary(ma
 
 
 def test_layout() -> None:
-    """Eight bytes of header, big-endian, then the key, then the body."""
     raw = encode_frame(KIND_MESSAGES, b"\xc0", key=b"/a", flags=FLAG_BATCH)
     assert raw == bytes([0, 0, 0, 1, 2, 1, 0, 2]) + b"/a" + b"\xc0"
     assert HEADER_BYTES == 8
@@ -29,7 +28,6 @@ def test_layout() -> None:
 
 @given(st.lists(frames, max_size=6))
 def test_frames_back_to_back_come_out_as_they_went_in(parts: list[Frame]) -> None:
-    """Encoding frames one after the other and taking them apart is the identity."""
     raw = b"".join(encode_frame(part.kind, part.body, key=part.key, flags=part.flags) for part in parts)
     assert list(iterate_frames(raw)) == parts
 
@@ -43,18 +41,15 @@ def test_the_routing_key_is_cut_from_the_frame(part: Frame) -> None:
 
 
 def test_the_topic_of_a_key() -> None:
-    """The key itself; with TAGGED what stands behind its length."""
     assert Frame(KIND_MESSAGES, FLAG_BATCH, b"\0\x02/a", b"").topic == b"\0\x02/a"
     assert Frame(KIND_MESSAGES, FLAG_BATCH | FLAG_TAGGED, b"\0\x02/a\0\0\x01b", b"").topic == b"/a"
 
 
 def test_messages_counts_values() -> None:
-    """One value without BATCH; with it, as many as the body says."""
     assert Frame(KIND_MESSAGES, 0, b"", b"\0\0\0\x05").messages == 1
     assert Frame(KIND_MESSAGES, FLAG_BATCH, b"", b"\0\0\0\x05").messages == 5
 
 
 def test_encoding_is_bits_one_and_two() -> None:
-    """Numbers without a name stay numbers."""
     found = [Frame(KIND_MESSAGES, flags, b"", b"").encoding for flags in (0b1, 0b11, 0b101, 0b111, 0b11111001)]
     assert found == [Encoding.MSGPACK, Encoding.BROKER, 2, 3, Encoding.MSGPACK]

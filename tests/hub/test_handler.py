@@ -28,7 +28,6 @@ KIB = 1024
 
 
 def test_one_write_a_turn() -> None:
-    """What a turn brought leaves together at its end, and the core is told of it once."""
     bench = Bench()
     for count in (1, 3, 2):
         bench.offer(count)
@@ -44,14 +43,12 @@ def test_one_write_a_turn() -> None:
 
 
 def test_a_turn_without_messages_writes_nothing() -> None:
-    """Flushing a handler that was written early, or offered nothing, is harmless."""
     bench = Bench()
     bench.handler.flush()
     assert bench.outlet.writes == 0
 
 
 def test_a_large_turn_is_written_early() -> None:
-    """A handler does not collect more than one read's worth."""
     bench = Bench()
     for _ in range(8):
         bench.offer(Shape(((1, False),), padding=64 * KIB))
@@ -88,7 +85,6 @@ def test_what_is_offered_after_a_pause_is_queued() -> None:
 
 
 def test_what_the_turn_brought_goes_before_the_queue() -> None:
-    """An outlet that pauses and resumes before the turn ends gets everything in order."""
     bench = Bench()
     bench.offer()
     bench.handler.pause()
@@ -99,7 +95,6 @@ def test_what_the_turn_brought_goes_before_the_queue() -> None:
 
 
 def test_a_pause_in_the_middle_of_the_queue_stops_it() -> None:
-    """The rest waits; what is offered meanwhile stands behind it."""
     bench = Bench()
     bench.handler.pause()
     for _ in range(5):
@@ -260,7 +255,6 @@ def test_losses_that_show_when_the_queue_is_taken_are_counted() -> None:
 
 
 def test_what_has_no_form_for_this_outlet_is_told_and_counted() -> None:
-    """An outlet that cannot bring a message into its form says so from within its write."""
     bench = Bench()
     bench.outlet.act = lambda: bench.handler.lose(2) if not bench.outlet.gaps else None
     bench.offer(3)
@@ -314,7 +308,6 @@ def test_overflow_with_disconnect_counts_what_the_turn_had_brought() -> None:
 
 
 def test_overflow_in_bytes_disconnects_too() -> None:
-    """Both bounds are in force."""
     bench = Bench(limit_bytes=1000, overflow=Overflow.DISCONNECT)
     bench.handler.pause()
     bench.offer(Shape(((1, False),), padding=2000))
@@ -371,7 +364,6 @@ def test_losses_are_remembered_when_the_handler_is_shut() -> None:
 
 
 def test_shutting_from_within_a_write() -> None:
-    """The connection may break in the middle of emptying the queue."""
     bench = Bench(messages=3)
     bench.handler.pause()
     for _ in range(4):
@@ -384,7 +376,6 @@ def test_shutting_from_within_a_write() -> None:
 
 
 def test_shutting_when_the_last_of_the_queue_is_written() -> None:
-    """Nothing is counted twice."""
     bench = Bench(messages=1)
     bench.handler.pause()
     bench.offer(4)
@@ -398,7 +389,6 @@ def test_shutting_when_the_last_of_the_queue_is_written() -> None:
 
 
 def test_statistics_name_everything() -> None:
-    """A frozen view of the handler; a sample of its prefixes, not all."""
     outlet = FakeOutlet()
     limits = QueueLimits(2, 10_000, Overflow.DROP_NEWEST)
     handler = Handler(outlet, role=Role.LINK, limits=limits, name="hub-2", address="tcp://127.0.0.1:7400")
@@ -432,7 +422,6 @@ def test_statistics_name_everything() -> None:
 
 
 def test_without_a_core_nobody_is_told() -> None:
-    """A handler may be used before it is attached."""
     handler = handler_of(messages=1)
     handler.pause()
     handler.offer(Batch.of("/a", [1, 2]))
@@ -443,7 +432,6 @@ def test_without_a_core_nobody_is_told() -> None:
 
 
 def test_a_handler_may_do_everything_unless_it_is_told_otherwise() -> None:
-    """No rights are no bounds; those that are given stay with the handler."""
     rights = Policy({}, {}).rights("nobody")
     limits = QueueLimits(messages=1, bytes=1)
     assert handler_of().rights is None

@@ -26,20 +26,17 @@ class HandlerAndOutlet(RuleBasedStateMachine):
         overflow=st.sampled_from((Overflow.DROP_OLDEST, Overflow.DROP_NEWEST)),
     )
     def start(self, messages: int, limit_bytes: int, overflow: Overflow) -> None:
-        """Begin with a handler that nothing was offered to."""
         self.bench = Bench(messages, limit_bytes, overflow)
         self.lossless = messages == ROOMY.messages and limit_bytes == ROOMY.bytes
         self.plan: list[Callable[[], None]] = []
         self.bench.outlet.act = self.act
 
     def act(self) -> None:
-        """What the outlet does in the middle of a write."""
         if self.plan:
             self.plan.pop()()
 
     @rule(actions=st.lists(st.sampled_from(("nothing", "pause", "resume", "offer", "offer much")), min_size=1))
     def plan_actions(self, actions: list[str]) -> None:
-        """Lay down what the outlet will do."""
         bench = self.bench
         doing: dict[str, Callable[[], None]] = {
             "nothing": lambda: None,
@@ -52,42 +49,35 @@ class HandlerAndOutlet(RuleBasedStateMachine):
 
     @rule(shape=shapes)
     def offer(self, shape: Shape) -> None:
-        """A batch."""
         self.bench.offer(shape)
 
     @rule(shape=shapes)
     def offer_two(self, shape: Shape) -> None:
-        """Two batches in one turn."""
         self.bench.offer(shape)
         self.bench.offer(shape)
 
     @rule()
     def flush(self) -> None:
-        """The turn ends."""
         self.bench.flush()
         if self.bench.handler.writable:
             assert not self.bench.pending_messages
 
     @rule()
     def pause(self) -> None:
-        """The outlet takes no more."""
         self.bench.handler.pause()
         assert not self.bench.handler.writable
 
     @rule()
     def resume(self) -> None:
-        """The outlet takes bytes again."""
         self.bench.handler.resume()
 
     @invariant()
     def consistent(self) -> None:
-        """Order, gaps and counters at every moment; no loss where the limits are not reached."""
         self.bench.check()
         assert not (self.lossless and self.bench.handler.dropped_messages)
         assert (self.bench.drops > 0) == (self.bench.handler.dropped_messages > 0)
 
     def teardown(self) -> None:
-        """In the end all is told."""
         self.bench.check_end()
 
 

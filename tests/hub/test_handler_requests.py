@@ -27,7 +27,6 @@ class Teller(FakeOutlet):
         self.said: list[int] = []
 
     def send(self, batches: list[Batch]) -> None:
-        """Take messages."""
         self.writes += 1
         for batch in batches:
             self.said += [value for part in batch.parts() for value in decode_values(part)]
@@ -37,7 +36,6 @@ class Teller(FakeOutlet):
         """Take note of a gap: as nothing that was said."""
 
     def post(self, items: list[Item]) -> None:
-        """Take replies."""
         assert items, "a write of nothing"
         self.writes += 1
         for item in items:
@@ -48,7 +46,6 @@ class Teller(FakeOutlet):
 def asking_handler(
     messages: int = 1000, limit_bytes: int = 1 << 30, frame_limit_bytes: int = ANY_FRAME_BYTES
 ) -> tuple[Handler, Teller]:
-    """A handler that takes requests."""
     outlet = Teller()
     limits = QueueLimits(messages=messages, bytes=limit_bytes)
     handler = Handler(outlet, role=Role.CLIENT, limits=limits, poster=outlet, frame_limit_bytes=frame_limit_bytes)
@@ -56,12 +53,10 @@ def asking_handler(
 
 
 def message(value: Any) -> Batch:
-    """One message."""
     return Batch.of("/t", [value])
 
 
 def test_the_order_of_a_turn() -> None:
-    """What was posted stands among the messages as it came."""
     handler, outlet = asking_handler()
     handler.offer(message(1))
     handler.post(reply(0, -1))
@@ -75,7 +70,6 @@ def test_the_order_of_a_turn() -> None:
 
 
 def test_replies_alone_are_one_write() -> None:
-    """However many there are; a turn without anything is none."""
     handler, outlet = asking_handler()
     for number in range(1, 6):
         handler.post(reply(number, -number))
@@ -85,7 +79,6 @@ def test_replies_alone_are_one_write() -> None:
 
 
 def test_much_is_written_early() -> None:
-    """A turn does not collect more than a write's worth."""
     handler, outlet = asking_handler()
     handler.post(Reply(0, 0, bytes(WRITE_LIMIT_BYTES)))
     assert outlet.writes == 1
@@ -124,7 +117,6 @@ def test_what_waits_is_bounded_in_requests() -> None:
 
 
 def test_what_waits_is_bounded_in_bytes() -> None:
-    """Values and what an item costs beside them."""
     handler, _ = asking_handler(limit_bytes=1000)
     handler.pause()
     assert not handler.post(Reply(0, 0, bytes(1000)))
@@ -146,7 +138,6 @@ def test_what_the_far_side_does_not_take(paused: bool) -> None:  # noqa: FBT001 
 
 
 def test_whoever_cannot_post() -> None:
-    """Says so at once, whether it reads or not."""
     handler = handler_of()
     assert not handler.post(reply(0, -1), keep=True)
     handler.pause()
@@ -154,7 +145,6 @@ def test_whoever_cannot_post() -> None:
 
 
 def test_a_closed_handler() -> None:
-    """It takes nothing, and says nothing more."""
     handler, outlet = asking_handler()
     handler.post(reply(0, -1))
     handler.shut()
@@ -164,7 +154,6 @@ def test_a_closed_handler() -> None:
 
 
 def test_a_pause_within_what_waits() -> None:
-    """What is left of it waits; what comes then goes behind it."""
     handler, outlet = asking_handler()
     handler.pause()
     handler.post(Reply(0, 0, b"\xff" + b"\xc0" * WRITE_LIMIT_BYTES))
@@ -184,7 +173,6 @@ class LaneAndQueue(RuleBasedStateMachine):
 
     @initialize(messages=st.sampled_from((2, 1000)))
     def start(self, messages: int) -> None:
-        """Begin with a handler that nothing was said to."""
         self.handler, self.outlet = asking_handler(messages)
         self.outlet.act = self.act
         self.plan: list[Callable[[], object]] = []
@@ -193,13 +181,11 @@ class LaneAndQueue(RuleBasedStateMachine):
         self.numbers = 0
 
     def act(self) -> None:
-        """What the outlet does in the middle of a write."""
         if self.plan:
             self.plan.pop()()
 
     @rule(names=st.lists(st.sampled_from(("nothing", "pause", "resume", "offer", "post")), min_size=1))
     def plan_actions(self, names: list[str]) -> None:
-        """Lay down what the outlet will do."""
         doing: dict[str, Callable[[], object]] = {
             "nothing": lambda: None,
             "pause": self.handler.pause,
@@ -211,13 +197,11 @@ class LaneAndQueue(RuleBasedStateMachine):
 
     @rule()
     def offer(self) -> None:
-        """A message."""
         self.offered += 1
         self.handler.offer(message(self.offered))
 
     @rule(keep=st.booleans())
     def post(self, *, keep: bool) -> None:
-        """A reply."""
         self.numbers -= 1
         taken = self.handler.post(reply(0, self.numbers), keep=keep)
         assert taken or not keep
@@ -226,22 +210,18 @@ class LaneAndQueue(RuleBasedStateMachine):
 
     @rule()
     def flush(self) -> None:
-        """The turn ends."""
         self.handler.flush()
 
     @rule()
     def pause(self) -> None:
-        """The outlet takes no more."""
         self.handler.pause()
 
     @rule()
     def resume(self) -> None:
-        """The outlet takes bytes again."""
         self.handler.resume()
 
     @invariant()
     def in_order(self) -> None:
-        """Messages in their order, replies in theirs, and of these none was lost that was taken."""
         said = self.outlet.said
         messages = [number for number in said if number > 0]
         assert messages == sorted(messages)
@@ -249,7 +229,6 @@ class LaneAndQueue(RuleBasedStateMachine):
         assert replies == self.posted[: len(replies)]
 
     def teardown(self) -> None:
-        """In the end all is said."""
         self.plan.clear()
         self.handler.resume()
         self.handler.flush()

@@ -18,14 +18,12 @@ LARGE = Shape(((1, False),), padding=FREE_BYTES)
 
 
 def charged(handler: Handler) -> Quotas:
-    """Let a handler be of a user who may have some MiB waiting."""
     quotas = Quotas({Resource.QUEUED_BYTES: 2 * PART})
     handler.share = quotas.join("alice", frozenset())
     return quotas
 
 
 def fill(handler: Handler) -> None:
-    """Let other connections of the user hold all there is room for."""
     assert handler.share is not None
     usage = handler.share[Resource.QUEUED_BYTES]
     usage.add(usage.room)
@@ -47,7 +45,6 @@ def test_a_message_that_there_is_no_room_for_is_lost_and_told() -> None:
 
 
 def test_with_room_large_ones_are_written_at_once() -> None:
-    """One that is larger than all room is not."""
     bench = Bench()
     charged(bench.handler)
     bench.offer(LARGE)
@@ -61,7 +58,6 @@ def test_with_room_large_ones_are_written_at_once() -> None:
 
 
 def test_what_has_waited_is_charged_already() -> None:
-    """It is written as the outlet takes bytes again, however little room there is."""
     bench = Bench()
     charged(bench.handler)
     bench.handler.pause()
@@ -74,7 +70,6 @@ def test_what_has_waited_is_charged_already() -> None:
 
 
 def test_a_policy_to_disconnect_disconnects() -> None:
-    """With the code of a full queue, and a text that says what was too much."""
     bench = Bench(overflow=Overflow.DISCONNECT)
     charged(bench.handler)
     fill(bench.handler)
@@ -87,7 +82,6 @@ def test_a_policy_to_disconnect_disconnects() -> None:
 
 
 def test_a_request_that_there_is_no_room_for_is_not_taken() -> None:
-    """Its requester is told so; one that must be told, and a small one, are taken."""
     handler, outlet = asking_handler()
     charged(handler)
     fill(handler)
@@ -103,7 +97,6 @@ def test_a_request_that_there_is_no_room_for_is_not_taken() -> None:
 
 
 def test_what_is_free_shrinks_with_the_connections_of_a_user() -> None:
-    """What is free for all of them stays about what the user may have waiting."""
     quotas = Quotas({Resource.QUEUED_BYTES: 2 * PART, Resource.CONNECTIONS: 1 << 20})
     free = [quotas.join("alice", frozenset()).free_bytes() for _ in range(1000)]
     assert (free[0], free[-1]) == (FREE_BYTES, 1024)

@@ -20,7 +20,6 @@ def test_values_fall_into_the_first_bucket_that_holds_them() -> None:
 
 
 def test_what_was_told_does_not_change() -> None:
-    """A snapshot stays what it was."""
     histogram = Histogram((1.0,))
     before = histogram.statistics()
     histogram.observe(5)

@@ -11,19 +11,16 @@ from hub.history import COUNTED, FIGURES, HEIGHTS, STEP_S, Counters, Recent, Rin
 
 
 def sample(value: float) -> Sample:
-    """A second in which every figure was the same."""
     return Sample(*[value] * len(FIGURES))
 
 
 def told(history: Ring, after: int | None = None) -> tuple[int, list[float | None]]:
-    """The number of the first point, and the points of a rate."""
     found = history.behind(after)
     assert {len(values) for values in found["figures"].values()} == {len(found["figures"]["in_messages"])}
     return found["first"], found["figures"]["in_messages"]
 
 
 def test_nothing_is_known_at_first() -> None:
-    """There are names and steps, and no points."""
     found = Ring().behind()
     assert (found["step_s"], found["points"]) == (1, 600)
     assert list(found["figures"]) == list(FIGURES)
@@ -40,7 +37,6 @@ def test_seconds_become_points() -> None:
 
 
 def test_a_ring_forgets_what_is_older() -> None:
-    """It has as many points as it has, however long it goes on."""
     history = Ring()
     for second in range(900):
         history.add(second, sample(second))
@@ -69,7 +65,6 @@ def test_rates_have_the_mean_and_heights_the_largest() -> None:
 
 
 def test_seconds_that_are_missing_are_not_known() -> None:
-    """A hub that stood still says so, and a point with some seconds has the mean of these."""
     history = Ring()
     history.add(100, sample(3))
     history.add(104, sample(5))
@@ -80,7 +75,6 @@ def test_seconds_that_are_missing_are_not_known() -> None:
 
 
 def test_a_clock_that_goes_back_changes_nothing() -> None:
-    """What is newer stays."""
     history = Ring()
     history.add(100, sample(3))
     history.add(90, sample(9))
@@ -99,7 +93,6 @@ def test_what_one_has_is_left_out() -> None:
 
 
 def test_a_second_may_be_told_in_parts() -> None:
-    """Two looks in one second are one point."""
     history = Ring()
     history.add(7, sample(1))
     history.add(7, sample(2))
@@ -107,13 +100,11 @@ def test_a_second_may_be_told_in_parts() -> None:
 
 
 def part(first: int, *values: float | None, points: int = 60) -> dict[str, Any]:
-    """What one process tells of a minute."""
     figures = {name: list(values) for name in FIGURES}
     return {"step_s": 1, "points": points, "first": first, "figures": figures}
 
 
 def test_processes_are_added_up_by_number() -> None:
-    """What nobody knows is not known; how late the loop is is that of the latest one."""
     found = merged([part(10, 1, 2, None, 3), part(11, 5, None, 7), part(0)])
     assert found["first"] == 10
     assert found["figures"]["in_messages"] == [1, 7, None, 10]
@@ -132,7 +123,6 @@ def test_processes_wait_for_each_other() -> None:
 
 
 def test_processes_together_have_no_more_points_than_one() -> None:
-    """Where one is ahead, the oldest of the others are left out."""
     found = merged([part(0, 1, 2, 3, points=3), part(1, 4, 5, 6, points=3)])
     assert (found["first"], found["figures"]["in_messages"]) == (0, [1, 6, 8])
     found = merged([part(0, 1, 2, 3, points=3), part(3, 4, 5, 6, points=3)])
@@ -141,22 +131,18 @@ def test_processes_together_have_no_more_points_than_one() -> None:
 
 @pytest.mark.parametrize("parts", [1, 3])
 def test_processes_that_know_nothing(parts: int) -> None:
-    """Together they know nothing."""
     assert merged([part(0)] * parts) == part(0)
 
 
 def counters(published: int = 0, delivered: int = 0, dropped: int = 0, queued: int = 0) -> Counters:
-    """What a connection has counted."""
     return (published, delivered, dropped, 10 * delivered, queued, 100 * queued)
 
 
 def mark(recent: Recent, now_s: float, **counted: Counters) -> int:
-    """Mark connections, called `c1` and so on; return how many steps that took."""
     return len(list(recent.mark(now_s, [(int(name[1:]), one) for name, one in counted.items()])))
 
 
 def figures(recent: Recent, key: int) -> dict[str, list[float]]:
-    """The points of a connection that are known."""
     found = recent.rings.behind(key)
     assert found is not None
     assert list(found["figures"]) == list(COUNTED)
@@ -164,7 +150,6 @@ def figures(recent: Recent, key: int) -> dict[str, list[float]]:
 
 
 def test_rates_are_those_since_the_mark_before_the_last() -> None:
-    """So there are always 5 to 10 seconds in them, from the first look of a page on."""
     recent = Recent()
     mark(recent, 100.0, c1=counters(published=1000))
     mark(recent, 105.0, c1=counters(published=1050))
@@ -182,7 +167,6 @@ def test_rates_are_those_since_the_mark_before_the_last() -> None:
 
 
 def test_who_has_come_since_then_is_measured_from_then_on() -> None:
-    """Also before any mark; in its first second nothing is told of it."""
     recent = Recent()
     assert recent.rates(1, 50.0, counters(published=5), 50.9) is None
     told = recent.rates(1, 50.0, counters(published=10), 52.0)
@@ -247,7 +231,6 @@ def test_those_that_do_most_have_a_ring(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_topics_have_rings_of_their_own_figures() -> None:
-    """What is kept of each is worked out for the busiest alone."""
     rings: Rings[str] = Rings(("in_messages", "in_bytes"))
     made: list[Any] = []
 

@@ -23,17 +23,14 @@ ITEMS = ("", "/a", "/a/long/one")
 
 
 def allowance(memory: Memory | None = None) -> Allowance[str]:
-    """Two items a client, three a peer."""
     return Allowance("prefixes", Resource.PREFIXES, 2, 3, memory or Memory(), len)
 
 
 def take(one: Allowance[str], handler: Handler, held: dict[str, int], *wanted: str) -> list[str]:
-    """Take all that is wanted; return what is new."""
     return list(one.taking(handler, held, wanted))
 
 
 def charged(*items: str) -> int:
-    """What an account is charged while these are held."""
     memory = Memory()
     one = allowance(memory)
     for item in items:
@@ -63,7 +60,6 @@ def test_counts_and_charges(steps: list[tuple[str, str]]) -> None:
 
 
 def test_longer_items_cost_more() -> None:
-    """An item is charged for its text."""
     assert 0 < charged("") < charged("/a") < charged("/a/long/one") < charged("/a", "/a/long/one")
 
 
@@ -97,7 +93,6 @@ def test_no_memory() -> None:
 
 
 def shared(most: int) -> tuple[Allowance[str], list[Handler], Usage]:
-    """Two handlers of one user who may hold so many items."""
     handlers = [handler_of(), handler_of()]
     share = Quotas(limits=QuotaLimits(users={"alice": SetLimits({Resource.PREFIXES: most})})).join("alice", frozenset())
     for handler in handlers:
@@ -106,7 +101,6 @@ def shared(most: int) -> tuple[Allowance[str], list[Handler], Usage]:
 
 
 def test_the_limit_of_a_user() -> None:
-    """What all handlers of a user hold counts, each by itself; all of it is taken, or none."""
     one, (first, second), usage = shared(3)
     held: list[dict[str, int]] = [{}, {}]
     assert take(one, first, held[0], "a", "b", "a") == ["a", "b"]

@@ -15,7 +15,6 @@ NUMBERS = [key for key in KEYS.values() if key.kind in {Kind.COUNT, Kind.SIZE, K
 
 
 def by_path(key: Key) -> str:
-    """Name the cases of a parametrized test."""
     return key.path
 
 
@@ -31,20 +30,17 @@ def test_keys_are_complete() -> None:
 
 @pytest.mark.parametrize("key", KEYS.values(), ids=by_path)
 def test_defaults_are_in_range(key: Key) -> None:
-    """Each default passes its own check unchanged and is the one that `Settings` has."""
     assert key.convert(msgspec.to_builtins(key.default)) == key.default
     assert value_at(Settings(), key.path) == key.default
 
 
 @pytest.mark.parametrize("text", ["999", "rw-", "06600", ""])
 def test_what_is_no_mode(text: str) -> None:
-    """A text that must have a form says which."""
     with pytest.raises(ValueError, match="expected three octal digits such as '0660'"):
         KEYS["unix.mode"].convert(text)
 
 
 def test_sizes_as_texts() -> None:
-    """Every size takes a text with a unit; a count does not."""
     for key in NUMBERS:
         if key.kind is Kind.SIZE:
             assert key.convert("64KiB") == 65_536
@@ -54,7 +50,6 @@ def test_sizes_as_texts() -> None:
 
 
 def test_choices_are_the_types_own() -> None:
-    """The table tells exactly the texts that the types have."""
     assert KEYS["queue.overflow"].choices == tuple(policy.value for policy in Overflow)
     fields = {field.name: field.type for field in msgspec.structs.fields(type(Settings().log))}
     for name in ("level", "format"):
@@ -78,5 +73,4 @@ def test_choices_are_the_types_own() -> None:
     ],
 )
 def test_from_text(path: str, text: str, value: object) -> None:
-    """Texts become plain values; those that cannot stay texts, for the check to refuse."""
     assert KEYS[path].from_text(text) == value

@@ -12,7 +12,6 @@ from hub.names.grammar import LABEL_LIMIT_BYTES, LABELS_LIMIT, check_label, chec
 
 @pytest.mark.parametrize("label", ["a", "type=dns", "ä" * 64, "a" * LABEL_LIMIT_BYTES, "with a space", "/a/b"])
 def test_labels(label: str) -> None:
-    """Any short text without control characters is one."""
     assert check_label(label) == label
 
 
@@ -28,7 +27,6 @@ def test_labels(label: str) -> None:
     ],
 )
 def test_no_labels(label: str, cause: str) -> None:
-    """The text of the error says what is wrong, and where."""
     with pytest.raises(InvalidNameError, match=cause):
         check_label(label)
 

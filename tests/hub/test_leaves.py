@@ -19,8 +19,6 @@ _A, _B, _C = (letter * 16 for letter in (b"a", b"b", b"c"))
 
 
 class Party:
-    """The leaves of hub B, with what was told of them."""
-
     def __init__(self) -> None:
         self.leaves = Leaves(_B)
         self.gateways: list[bytes] = []
@@ -28,12 +26,10 @@ class Party:
         self.leaves.tell(self.announced.append)
 
     def claim(self, now_us: int = 10) -> bytes:
-        """Claim the leaf."""
         return self.leaves.claim(_LEAF, now_us, self.gateways.append)
 
 
 def test_alone() -> None:
-    """A hub is the gateway of its leaves, and says so to a mesh that comes later."""
     leaves = Leaves(_B)
     assert leaves.claim(_LEAF, 10, lambda _: None) == _B
     told: list[Interests] = []
@@ -45,7 +41,6 @@ def test_alone() -> None:
 
 @pytest.mark.parametrize("held", [*permutations([(_A, 7), (_B, 5), (_C, 5)])])
 def test_the_first_one(held: list[tuple[bytes, int]]) -> None:
-    """By time, then by id, in whatever order they are heard."""
     leaves = Leaves(_A)
     for hub, since_us in held:
         leaves.hear(hub, [(_LEAF, since_us)], [])
@@ -55,7 +50,6 @@ def test_the_first_one(held: list[tuple[bytes, int]]) -> None:
 
 
 def test_who_comes_later_is_no_gateway() -> None:
-    """Even if its clock is slow, and although its id is lower."""
     party = Party()
     party.leaves.hear(_C, [(_LEAF, 1_000)], [])
     assert party.claim() == _C
@@ -64,7 +58,6 @@ def test_who_comes_later_is_no_gateway() -> None:
 
 
 def test_turns() -> None:
-    """Whoever claims it is told of each change, once, and of nothing else."""
     party = Party()
     assert party.claim() == _B
     party.leaves.hear(_C, [(_LEAF, 12), (_ELSE, 1)], [])
@@ -81,7 +74,6 @@ def test_turns() -> None:
 
 
 def test_the_latest_time() -> None:
-    """Behind a claim of the latest time that there is, another one has the same."""
     party = Party()
     party.leaves.hear(_C, [(_LEAF, LATEST_US)], [])
     assert party.claim() == _B
@@ -89,7 +81,6 @@ def test_the_latest_time() -> None:
 
 
 def test_what_is_not_taken_is_counted() -> None:
-    """As long as it is not, and after that."""
     party = Party()
     leaf = Handler(FakeOutlet(), role=Role.LEAF, limits=QueueLimits())
     party.claim()

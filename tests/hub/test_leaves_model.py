@@ -31,11 +31,9 @@ class Party:
         self.gateways: dict[bytes, bytes] = {}
 
     def claim(self, leaf: bytes, now_us: int) -> None:
-        """Have a leaf."""
         self.gateways[leaf] = self.core.leaves.claim(leaf, now_us, lambda hub: self.gateways.update({leaf: hub}))
 
     def release(self, leaf: bytes) -> None:
-        """Have it no more."""
         del self.gateways[leaf]
         self.core.leaves.release(leaf)
 
@@ -50,7 +48,6 @@ class LeavesModel(RuleBasedStateMachine):
 
     @rule(one=_hubs, other=_hubs)
     def link(self, one: int, other: int) -> None:
-        """Link two hubs, or cut their link."""
         ends = (one, other), (other, one)
         if one == other:
             return
@@ -65,7 +62,6 @@ class LeavesModel(RuleBasedStateMachine):
 
     @rule(hub=_hubs, leaf=_leaves, now_us=st.integers(0, 3))
     def leaf(self, hub: int, leaf: bytes, now_us: int) -> None:
-        """A leaf comes to a hub, by whatever its clock says, or leaves it."""
         party = self.parties[hub]
         if leaf in party.gateways:
             party.release(leaf)
@@ -74,12 +70,10 @@ class LeavesModel(RuleBasedStateMachine):
 
     @rule()
     def tell(self) -> None:
-        """Let hubs tell each other what they have to tell now."""
         self._carry()
 
     @rule()
     def settle(self) -> None:
-        """Let all be quiet for as long as it takes until all know the same, and look at who is the gateway of what."""
         for _ in range(2):
             self.now_s += _QUIET_S
             while self._carry():
@@ -93,14 +87,12 @@ class LeavesModel(RuleBasedStateMachine):
 
     @invariant()
     def told(self) -> None:
-        """Each hub has been told who is the gateway of its leaves, as far as it knows; no other one is left out."""
         for party in self.parties:
             leaves = party.core.leaves
             assert party.gateways == {leaf: leaves.gateway_of(leaf) for leaf in party.gateways}
             assert leaves.left == sum(gateway != party.id for gateway in party.gateways.values())
 
     def teardown(self) -> None:
-        """At last it is settled."""
         self.settle()
 
     def _carry(self) -> bool:

@@ -6,19 +6,16 @@ from hub.losses import KEPT, NAMED, Loss, Losses
 
 
 def loss(second: int, number: int = 1, messages: int = 1, label: str = "") -> Loss:
-    """What a handler has lost."""
     return Loss(second, number, label or f"n{number}", messages, "drop-oldest")
 
 
 def test_nothing_is_lost_at_first() -> None:
-    """Nobody is named."""
     losses = Losses()
     assert losses.minute(1000) == (0, {}, {}, 0)
     assert losses.last() == []
 
 
 def test_losses_of_a_minute_are_added_up() -> None:
-    """Of each handler, with what people call it."""
     losses = Losses()
     for second, number, messages in [(100, 1, 5), (101, 1, 6), (130, 2, 7), (159, 1, 1)]:
         losses.add(loss(second, number, messages))
@@ -27,7 +24,6 @@ def test_losses_of_a_minute_are_added_up() -> None:
 
 
 def test_what_is_older_counts_no_more() -> None:
-    """It is let go with its name, a slot at a time; a second of the last 55 always counts."""
     losses = Losses()
     losses.add(loss(100, 1, 5))
     losses.add(loss(130, 2, 7))
@@ -46,7 +42,6 @@ def test_a_handler_has_the_name_that_it_had() -> None:
 
 
 def test_very_many_are_counted_together() -> None:
-    """No message is missing from the sum; those beyond the limit have no name."""
     losses = Losses()
     for number in range(NAMED + 10):
         losses.add(loss(100, number, 2))
@@ -56,7 +51,6 @@ def test_very_many_are_counted_together() -> None:
 
 
 def test_the_last_ones_are_told_newest_first() -> None:
-    """Of everybody, or of one; as many as are kept."""
     losses = Losses()
     for second in range(KEPT + 5):
         losses.add(loss(second, second % 2))

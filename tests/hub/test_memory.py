@@ -36,17 +36,14 @@ class Machine:
         return self.memory.charged_bytes + self.beside_bytes
 
     def stalled(self, *prefixes: str, overflow: Overflow = Overflow.DROP_OLDEST) -> tuple[Handler, FakeOutlet]:
-        """A reader that takes nothing any more."""
         handler, outlet = self.turn.join(*prefixes, overflow=overflow)
         handler.pause()
         return handler, outlet
 
     def publish(self, topic: str, size_bytes: int) -> None:
-        """One read with one message."""
         self.turn.read(self.source, [(topic, "x" * size_bytes)])
 
     def fill(self) -> None:
-        """Take all memory for something that cannot be dropped."""
         self.beside_bytes = LIMIT_BYTES + 1
         self.memory.look()
 
@@ -78,7 +75,6 @@ def test_the_largest_queues_drop_first_and_each_by_its_policy() -> None:
 
 
 def test_a_hub_with_many_stalled_readers_stays_within_the_budget() -> None:
-    """Each with a queue that alone would take all of it, and messages of its own."""
     machine = Machine()
     for number in range(12):
         machine.stalled(f"/{number}/")
@@ -89,7 +85,6 @@ def test_a_hub_with_many_stalled_readers_stays_within_the_budget() -> None:
 
 
 def test_what_waits_in_many_queues_is_charged_once() -> None:
-    """As it is there once; and nothing stays charged when all have left."""
     machine = Machine()
     readers = [machine.stalled("/")[0] for _ in range(50)]
     before = machine.memory.charged_bytes
@@ -134,7 +129,6 @@ def test_where_nothing_can_be_dropped_new_state_is_refused() -> None:
 
 
 def test_routes_that_make_up_much_are_forgotten_before_messages_are() -> None:
-    """Nobody loses anything by it."""
     machine = Machine()
     stalled, _ = machine.stalled("/slow")
     machine.publish("/slow", 1000)
@@ -211,7 +205,6 @@ def test_what_relief_has_freed_is_not_freed_again_while_malloc_keeps_it() -> Non
 
 
 def test_a_program_around_the_hub_may_hold_as_much_as_it_likes() -> None:
-    """There only what the hub itself holds counts."""
     memory = Memory(LIMIT_BYTES, lambda: LIMIT_BYTES * 2)
     memory.look()
     assert memory.is_over
@@ -224,7 +217,6 @@ def test_a_program_around_the_hub_may_hold_as_much_as_it_likes() -> None:
 
 
 def test_a_look_that_is_due_is_asked_for_once() -> None:
-    """The shell is woken for it where no read ends."""
     turn = Turn(memory=Memory(1000))
     account = turn.core.memory.account("test")
     for _ in range(3):
@@ -262,7 +254,6 @@ def test_a_batch_in_the_place_of_another_one(exchanges: list[tuple[int, int]]) -
 
 
 def test_held_batches_are_forgotten_with_their_last_queue() -> None:
-    """They are kept alive no longer than that."""
     memory = Memory()
     held = HeldBatches(memory.account("queues"))
     batch = Batch.of("/a", [1])

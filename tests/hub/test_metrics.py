@@ -13,7 +13,6 @@ ROUTING = RoutingStatistics(subscriptions=1, routes=2, misses_total=3, clears_to
 
 
 def busy(role: Role, overflow: Overflow, published: int) -> Handler:
-    """A handler that has written 1 message, holds 2 and lost 3."""
     handler = handler_of(role=role, overflow=overflow, messages=2)
     handler.published_messages = published
     handler.offer(Batch.of("/a", [0]))
@@ -24,12 +23,10 @@ def busy(role: Role, overflow: Overflow, published: int) -> Handler:
 
 
 def test_nothing_yet() -> None:
-    """A new hub counts from zero."""
     assert Counters().statistics([], ROUTING) == CoreStatistics(0, 0, 0, ROUTING, 0, 0, 0, {}, 0, 0, 0, 0)
 
 
 def test_present_handlers_are_summed_up() -> None:
-    """By role and by policy."""
     handlers = [
         busy(Role.CLIENT, Overflow.DROP_OLDEST, 10),
         busy(Role.CLIENT, Overflow.DROP_NEWEST, 20),

@@ -21,7 +21,6 @@ class Naive:
         self.pairs: dict[tuple[str, int], None] = {}
 
     def find(self, topic: str) -> set[int]:
-        """Values of every prefix of `topic`."""
         return {value for prefix, value in self.pairs if topic.startswith(prefix)}
 
 
@@ -37,39 +36,32 @@ class MultimapAgainstNaive(RuleBasedStateMachine):
 
     @rule(target=used, prefix=texts, value=numbers)
     def add(self, prefix: str, value: int) -> str:
-        """Adding says whether the pair is new."""
         assert self.real.add(prefix, value) is ((prefix, value) not in self.naive.pairs)
         self.naive.pairs[prefix, value] = None
         return prefix
 
     @rule(prefix=used, value=numbers)
     def add_to_the_same_prefix(self, prefix: str, value: int) -> None:
-        """Several values under one prefix."""
         self.add(prefix, value)
 
     @rule(prefix=st.one_of(used, texts), value=numbers)
     def discard(self, prefix: str, value: int) -> None:
-        """Discarding says whether the pair was there."""
         assert self.real.discard(prefix, value) is ((prefix, value) in self.naive.pairs)
         self.naive.pairs.pop((prefix, value), None)
 
     @rule(topic=st.one_of(used, texts))
     def find(self, topic: str) -> None:
-        """A prefix equal to the topic matches too."""
         assert set(self.real.find(topic)) == self.naive.find(topic)
 
     @rule(prefix=used, rest=texts)
     def find_below(self, prefix: str, rest: str) -> None:
-        """What begins with a prefix in use."""
         assert set(self.real.find(prefix + rest)) == self.naive.find(prefix + rest)
 
     @invariant()
     def size(self) -> None:
-        """The size is the number of pairs."""
         assert len(self.real) == len(self.naive.pairs)
 
     def teardown(self) -> None:
-        """Nothing is left when all is taken back."""
         for prefix, value in self.naive.pairs:
             assert self.real.discard(prefix, value)
         assert_empty(self.real)
@@ -79,7 +71,6 @@ TestMultimapAgainstNaive = MultimapAgainstNaive.TestCase
 
 
 def assert_empty(multimap: PrefixMultimap[int]) -> None:
-    """No node, no tail and no length is left behind."""
     assert len(multimap) == 0
     assert not multimap._trie
     assert list(multimap._trie.items()) == []
@@ -101,7 +92,6 @@ def test_every_nasty_prefix_at_once(topic: str) -> None:
 
 @pytest.mark.parametrize("prefix", NASTY)
 def test_one_prefix_comes_and_goes(prefix: str) -> None:
-    """Every kind of prefix can be taken back, and leaves nothing."""
     multimap: PrefixMultimap[int] = PrefixMultimap()
     assert multimap.add(prefix, 1)
     assert not multimap.add(prefix, 1)
@@ -125,7 +115,6 @@ def test_values_keep_their_order(prefix: str) -> None:
 
 
 def test_a_value_is_found_once() -> None:
-    """A value under several prefixes of a topic is found once."""
     multimap: PrefixMultimap[int] = PrefixMultimap()
     for prefix in ("", "/", "/a", "/a/", "/a/b"):
         multimap.add(prefix, 7)
@@ -134,7 +123,6 @@ def test_a_value_is_found_once() -> None:
 
 @given(st.lists(st.tuples(texts, numbers)), texts)
 def test_what_is_found_is_new(pairs: list[tuple[str, int]], topic: str) -> None:
-    """The caller may change what `find` returned without changing the multimap."""
     multimap: PrefixMultimap[int] = PrefixMultimap()
     for prefix, value in pairs:
         multimap.add(prefix, value)

@@ -30,7 +30,6 @@ def test_clients_and_peers_are_announced() -> None:
 
 
 def test_links_alone_make_no_topic_wanted() -> None:
-    """Local subscribers and clients do."""
     turn = Turn()
     turn.join("/a", role=Role.LINK)
     assert not turn.core.own_events.is_wanted("/a")
@@ -40,7 +39,6 @@ def test_links_alone_make_no_topic_wanted() -> None:
 
 
 def test_whoever_is_not_meant_to_hear_the_hub() -> None:
-    """Gets its topics only by a prefix that is for them alone."""
     turn = Turn()
     deaf, outlet = turn.join("")
     deaf.restrict(hub=False)
@@ -56,7 +54,6 @@ def test_whoever_is_not_meant_to_hear_the_hub() -> None:
 
 
 def test_nobody_pays_for_events_that_nobody_wants() -> None:
-    """Without a subscriber they are not made, and their topics are not remembered."""
     turn = Turn()
     turn.join("/a")
     assert turn.wakes == 0
@@ -64,7 +61,6 @@ def test_nobody_pays_for_events_that_nobody_wants() -> None:
 
 
 def test_what_is_announced_may_be_taken_by_somebody_else() -> None:
-    """Who tells other processes of the hub is given all of it, and tells this one."""
     turn = Turn()
     own_events = turn.core.own_events
     _, watcher = turn.join("$hub/")

@@ -17,8 +17,6 @@ from tests.hub.fakes import FarSide, handler_of
 
 
 class Desk:
-    """Prefixes with all that they need, three a client."""
-
     def __init__(self) -> None:
         self.multimap: PrefixMultimap[Handler] = PrefixMultimap()
         self.forgotten: list[str] = []
@@ -28,19 +26,16 @@ class Desk:
         self.prefixes = PrefixSubscriptions(self.multimap, self.forgotten.append, allowed, self.attached, leaves)
 
     def join(self, role: Role = Role.CLIENT) -> Handler:
-        """A handler that is attached."""
         handler = handler_of(role=role)
         handler.id = len(self.attached) + 1
         self.attached.add(handler.id)
         return handler
 
     def subscribe(self, handler: Handler, *prefixes: str) -> None:
-        """Subscribe, all steps at once."""
         for _ in self.prefixes.subscribing(handler, prefixes):
             pass
 
     def wanting(self, topic: str) -> set[Handler]:
-        """Those who want a topic."""
         return set(self.multimap.find(topic))
 
 
@@ -60,7 +55,6 @@ def test_what_is_subscribed_several_times() -> None:
     ("wanted", "error"), [(["/b", "x" * 70_000], InvalidTopicError), (["/b", "/c", "/d", "/e"], RejectedError)]
 )
 def test_all_or_none(wanted: list[str], error: type[Exception]) -> None:
-    """Where one of them cannot be had, nothing has changed."""
     desk = Desk()
     handler = desk.join()
     desk.subscribe(handler, "/a")
@@ -71,7 +65,6 @@ def test_all_or_none(wanted: list[str], error: type[Exception]) -> None:
 
 
 def test_who_leaves_meanwhile_gets_no_more() -> None:
-    """The rest of the steps is dropped."""
     desk = Desk()
     handler = desk.join()
     steps = desk.prefixes.subscribing(handler, ["/a", "/b"])
@@ -82,7 +75,6 @@ def test_who_leaves_meanwhile_gets_no_more() -> None:
 
 
 def test_what_is_taken_away_goes_at_once() -> None:
-    """However often it was subscribed to; what is not there is not touched."""
     desk = Desk()
     handler = desk.join()
     desk.subscribe(handler, "/a", "/a", "/b")
@@ -93,7 +85,6 @@ def test_what_is_taken_away_goes_at_once() -> None:
 
 
 def test_who_has_left_is_taken_out_in_steps() -> None:
-    """As many prefixes in a turn as there are steps; long ones take more of them."""
     desk = Desk()
     handler = desk.join(Role.LOCAL)
     desk.subscribe(handler, *(f"/{number}/{'x' * 256}" for number in range(STEPS_PER_TURN)))

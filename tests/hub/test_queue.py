@@ -29,7 +29,6 @@ HELD = HeldBatches(Memory().account("queues"))
 
 
 def offer(queue: BoundedQueue, batch: Batch, overflow: Overflow) -> None:
-    """What a handler does with a batch while its outlet takes none."""
     if queue.append_whole(batch):
         return
     if overflow is Overflow.DROP_OLDEST:
@@ -43,14 +42,11 @@ def offer(queue: BoundedQueue, batch: Batch, overflow: Overflow) -> None:
 
 @dataclass
 class NaiveFrame:
-    """Numbered values and their sizes."""
-
     packed: bool
     values: list[tuple[int, int]] = field(default_factory=list)
 
     @property
     def size_bytes(self) -> int:
-        """Its length on the wire."""
         return (
             HEADER_BYTES + KEY_BYTES + BATCH_COUNT.size * self.packed + sum(size_bytes for _, size_bytes in self.values)
         )
@@ -60,7 +56,6 @@ NaiveBatch = list[NaiveFrame]
 
 
 def naive_batch(shape: Shape, first: int) -> NaiveBatch:
-    """What `Shape.batch` makes, as a list."""
     frames = zip(shape.values(first), shape.frames, strict=True)
     return [
         NaiveFrame(packed, [(value[0], len(encode_value(value))) for value in values]) for values, (_, packed) in frames
@@ -68,18 +63,14 @@ def naive_batch(shape: Shape, first: int) -> NaiveBatch:
 
 
 def size_of(batch: NaiveBatch) -> int:
-    """What a queue is charged for it."""
     return BATCH_OVERHEAD_BYTES + sum(frame.size_bytes for frame in batch) if batch else 0
 
 
 def numbers_in(batches: list[NaiveBatch]) -> list[int]:
-    """The numbers, in order."""
     return [number for batch in batches for frame in batch for number, _ in frame.values]
 
 
 class NaiveQueue:
-    """Message by message, measured anew each time."""
-
     def __init__(self, limits: QueueLimits) -> None:
         self.limits = limits
         self.items: list[NaiveBatch | int] = []
@@ -87,21 +78,17 @@ class NaiveQueue:
 
     @property
     def batches(self) -> list[NaiveBatch]:
-        """Without the gaps."""
         return [item for item in self.items if not isinstance(item, int)]
 
     @property
     def messages(self) -> int:
-        """Messages held."""
         return len(numbers_in(self.batches))
 
     @property
     def size_bytes(self) -> int:
-        """Bytes held."""
         return sum(map(size_of, self.batches))
 
     def offer(self, batch: NaiveBatch) -> None:
-        """Add, then restore the bounds."""
         if self.limits.overflow is Overflow.DROP_OLDEST:
             self.items.append(batch)
             while self.messages > self.limits.messages or self.size_bytes > self.limits.bytes:
@@ -149,7 +136,6 @@ class NaiveQueue:
         self.items.append(messages)
 
     def drop(self, messages: int) -> None:
-        """Lose so many messages by the policy: whole batches from the back, or single messages from the front."""
         if self.limits.overflow is Overflow.DROP_OLDEST:
             for _ in range(messages):
                 self._lose_oldest()
@@ -167,18 +153,15 @@ class NaiveQueue:
             self.items.append(gap)
 
     def take_gap(self) -> int:
-        """The gap in front."""
         return self.items.pop(0) if self.items and isinstance(self.items[0], int) else 0  # type: ignore[return-value]
 
     def take(self, limit_bytes: int) -> list[NaiveBatch]:
-        """Batches up to a gap or the limit."""
         taken: list[NaiveBatch] = []
         while self.items and not isinstance(self.items[0], int) and sum(map(size_of, taken)) < limit_bytes:
             taken.append(self.items.pop(0))  # type: ignore[arg-type]
         return taken
 
     def clear(self) -> None:
-        """Lose everything."""
         gaps = sum(item for item in self.items if isinstance(item, int))
         self.lost += self.messages
         gap = gaps + self.messages
@@ -195,7 +178,6 @@ class QueueAgainstNaive(RuleBasedStateMachine):
         is_users=st.booleans(),
     )
     def start(self, messages: int, limit_bytes: int, overflow: Overflow, *, is_users: bool) -> None:
-        """Begin with an empty queue."""
         self.limits = QueueLimits(messages, limit_bytes, overflow)
         self.memory = Memory()
         whole = Whole(Resource.QUEUED_BYTES, ROOMY.bytes)
@@ -209,21 +191,18 @@ class QueueAgainstNaive(RuleBasedStateMachine):
 
     @rule(shape=shapes)
     def offer(self, shape: Shape) -> None:
-        """A batch of whatever shape."""
         offer(self.real, shape.batch(self.offered), self.limits.overflow)
         self.naive.offer(naive_batch(shape, self.offered))
         self.offered += shape.messages
 
     @rule(more=st.lists(shapes, min_size=3, max_size=6))
     def offer_several(self, more: list[Shape]) -> None:
-        """Several in a row, so that the bounds are reached."""
         for shape in more:
             self.offer(shape)
             self.same()
 
     @rule()
     def take_gap(self) -> None:
-        """The gap in front."""
         gap = self.real.take_gap()
         assert gap == self.naive.take_gap()
         self.told += gap
@@ -231,7 +210,6 @@ class QueueAgainstNaive(RuleBasedStateMachine):
 
     @rule(limit_bytes=st.sampled_from((1, 300, 1000, 1 << 30)))
     def take(self, limit_bytes: int) -> None:
-        """The batches in front."""
         taken = self.real.take(limit_bytes)
         numbers = numbers_of(taken)
         naive = self.naive.take(limit_bytes)
@@ -241,13 +219,11 @@ class QueueAgainstNaive(RuleBasedStateMachine):
 
     @rule()
     def clear(self) -> None:
-        """Lose everything."""
         self.real.clear()
         self.naive.clear()
 
     @rule(surplus_bytes=st.sampled_from((1, 300, 1000)))
     def drop(self, surplus_bytes: int) -> None:
-        """Memory is short: so much goes, in whole batches."""
         before = self.real.messages, self.real.size_bytes
         if self.limits.overflow is Overflow.DROP_OLDEST:
             self.real.drop_oldest(surplus_bytes)
@@ -258,7 +234,6 @@ class QueueAgainstNaive(RuleBasedStateMachine):
 
     @invariant()
     def same(self) -> None:
-        """The same messages held and lost, within the bounds, and every message accounted for."""
         assert self.real.messages == self.naive.messages
         assert self.real.lost_messages == self.naive.lost
         assert bool(self.real) == bool(self.naive.items)
@@ -268,7 +243,6 @@ class QueueAgainstNaive(RuleBasedStateMachine):
         assert self.memory.charged_bytes == self.usage.held == self.real.size_bytes
 
     def teardown(self) -> None:
-        """What is left is told in order; every lost message was part of one gap."""
         while self.real:
             self.take_gap()
             self.take(ROOMY.bytes)
@@ -286,7 +260,6 @@ pieces = st.one_of(shapes, opaque)
 
 
 def mixed_batch(parts: list[Shape | tuple[int, int]], first: int) -> Batch:
-    """Frames that can be split and frames that cannot, in one batch; numbers count the messages of both."""
     frames = []
     number = first
     for part in parts:
@@ -300,7 +273,6 @@ def mixed_batch(parts: list[Shape | tuple[int, int]], first: int) -> Batch:
 
 
 def place_after(batch: Batch, place: int) -> int:
-    """Where the stream stands after `batch`; every number that can be read must be the one that is due."""
     for part in batch.parts():
         try:
             numbers = [number for number, _ in decode_values(part)]
@@ -348,7 +320,6 @@ def test_what_cannot_be_split_is_accounted_for(
 
 
 def numbered(count: int, first: int = 0) -> Batch:
-    """One BATCH frame."""
     return Shape(((count, True),)).batch(first)
 
 
@@ -367,7 +338,6 @@ def test_a_queue_may_be_filled_to_the_brim() -> None:
 
 
 def test_oldest_messages_go_from_the_middle_of_a_batch() -> None:
-    """Exactly the newest are held, and the gap in front tells of the others."""
     queue = BoundedQueue(QueueLimits(messages=10), HELD)
     assert queue.append_whole(numbered(8))
     offer(queue, numbered(5, first=8), Overflow.DROP_OLDEST)
@@ -380,7 +350,6 @@ def test_oldest_messages_go_from_the_middle_of_a_batch() -> None:
 
 
 def test_newest_messages_go_and_leave_gaps_between() -> None:
-    """What fits later stands behind the gap; gaps without anything between them are one."""
     queue = BoundedQueue(QueueLimits(messages=10, overflow=Overflow.DROP_NEWEST), HELD)
     for first in (0, 8, 16):
         offer(queue, numbered(8, first), Overflow.DROP_NEWEST)
@@ -395,7 +364,6 @@ def test_newest_messages_go_and_leave_gaps_between() -> None:
 
 
 def test_asking_to_drop_the_newest_of_what_fits_drops_nothing() -> None:
-    """No gap appears where nothing was lost."""
     queue = BoundedQueue(QueueLimits(messages=10), HELD)
     queue.append_dropping_newest(numbered(10))
     assert queue.lost_messages == queue.take_gap() == 0
@@ -404,7 +372,6 @@ def test_asking_to_drop_the_newest_of_what_fits_drops_nothing() -> None:
 
 
 def test_a_message_that_alone_is_too_large_goes_itself() -> None:
-    """With drop-oldest all before it went to make room, and what follows it is held."""
     queue = BoundedQueue(QueueLimits(messages=10, bytes=1000), HELD)
     offer(queue, numbered(3), Overflow.DROP_OLDEST)
     offer(queue, Shape(((1, False),), padding=2000).batch(3), Overflow.DROP_OLDEST)
@@ -449,6 +416,5 @@ def test_a_queue_obeys_one_policy() -> None:
 
 
 def test_the_defaults_are_those_of_the_documents() -> None:
-    """8192 messages, 64 MiB, drop-oldest; policies are spelled with hyphens."""
     assert QueueLimits() == QueueLimits(8192, 67108864, Overflow("drop-oldest"))
     assert {policy.value for policy in Overflow} == {"disconnect", "drop-oldest", "drop-newest"}

@@ -17,14 +17,12 @@ bodies = st.one_of(st.binary(min_size=1).map(lambda value: (0, value, 1)), batch
 
 
 def only(frame: bytes) -> Frame:
-    """The one frame that these bytes are."""
     (found,) = iterate_frames(frame)
     return found
 
 
 @given(target=st.binary(max_size=1024), first=ids, timeout_ms=ids, body=bodies, named=st.booleans())
 def test_requests(target: bytes, first: int, timeout_ms: int, body: tuple[int, bytes, int], named: bool) -> None:  # noqa: FBT001
-    """One or many, to a topic or a name."""
     flags, values, count = body
     request = Request(target, first, timeout_ms, values, flags | FLAG_NAMED * named)
     assert Request.decode(only(request.encode())) == request
@@ -33,7 +31,6 @@ def test_requests(target: bytes, first: int, timeout_ms: int, body: tuple[int, b
 
 @given(first=ids, body=bodies)
 def test_replies(first: int, body: tuple[int, bytes, int]) -> None:
-    """One or many."""
     flags, values, count = body
     reply = Reply(first, Status.OK, values, flags)
     assert Reply.decode(only(reply.encode())) == reply
@@ -42,7 +39,6 @@ def test_replies(first: int, body: tuple[int, bytes, int]) -> None:
 
 @given(first=ids, count=st.integers(1, 65_536), status=st.sampled_from([one for one in Status if one]), text=st.text())
 def test_failures(first: int, count: int, status: Status, text: str) -> None:
-    """Say why, once for all that they speak of."""
     reply = Reply.decode(only(failure(first, count, status, text).encode()))
     assert (reply.first, reply.requests, reply.status) == (first, count, status)
     assert msgpack.unpackb(reply.values[4:] if reply.flags & FLAG_BATCH else reply.values) == text
@@ -59,7 +55,6 @@ def test_failures(first: int, count: int, status: Status, text: str) -> None:
     ],
 )
 def test_requests_that_are_none(flags: int, body: bytes, text: str) -> None:
-    """The text says what is wrong."""
     with pytest.raises(RejectedError, match=text):
         Request.decode(only(encode_frame(KIND_REQUEST, body, key=b"/a", flags=flags)))
 
@@ -74,6 +69,5 @@ def test_requests_that_are_none(flags: int, body: bytes, text: str) -> None:
     ],
 )
 def test_replies_that_are_none(flags: int, body: bytes, text: str) -> None:
-    """The text says what is wrong."""
     with pytest.raises(RejectedError, match=text):
         Reply.decode(only(encode_frame(KIND_REPLY, body, flags=flags)))

@@ -25,18 +25,15 @@ from tests.hub.fakes import FLAG_BROKER, handler_of
 
 
 def key_of(topic: str | bytes, flags: int = 0, kind: int = KIND_MESSAGES) -> bytes:
-    """The routing key of a topic."""
     raw = topic.encode() if isinstance(topic, str) else topic
     return HEADER.pack(0, kind, flags, len(raw))[4:] + raw
 
 
 def topic_of(key: bytes) -> str:
-    """The topic of a routing key."""
     return key[4:].decode()
 
 
 def numbered(*roles: Role) -> list[Handler]:
-    """Handlers with the ids that a core would give them."""
     handlers = [handler_of(role=role) for role in roles]
     for number, handler in enumerate(handlers, 1):
         handler.attach(number, lambda _: None, lambda _: None)
@@ -53,7 +50,6 @@ class RoutesAgainstMultimap(RuleBasedStateMachine):
 
     @initialize(limit=st.sampled_from((1, 8, 1000, 1000)))
     def start(self, limit: int) -> None:
-        """Begin with an empty table of some size."""
         self.multimap: PrefixMultimap[Handler] = PrefixMultimap()
         self.routes = Routes(self.multimap, RouteLimits(limit))
         self.handlers = numbered(Role.CLIENT, Role.CLIENT, Role.LINK, Role.LOCAL)
@@ -61,7 +57,6 @@ class RoutesAgainstMultimap(RuleBasedStateMachine):
 
     @rule(prefix=prefixes, number=st.integers(0, 3))
     def subscribe(self, prefix: str, number: int) -> None:
-        """A subscription changes and the routes under its prefix are forgotten, no others."""
         if self.multimap.add(prefix, self.handlers[number]):
             self.subscribed.add((prefix, number))
             self.forget(prefix)
@@ -69,14 +64,12 @@ class RoutesAgainstMultimap(RuleBasedStateMachine):
     @precondition(lambda self: self.subscribed)
     @rule(data=st.data())
     def unsubscribe(self, data: st.DataObject) -> None:
-        """The opposite."""
         prefix, number = data.draw(st.sampled_from(sorted(self.subscribed)))
         self.subscribed.discard((prefix, number))
         assert self.multimap.discard(prefix, self.handlers[number])
         self.forget(prefix)
 
     def forget(self, prefix: str) -> None:
-        """Forget, and compare what is left with a naive filter, unless the table was emptied."""
         before = dict(self.routes.table)
         clears = self.routes.clears
         self.routes.forget(prefix)
@@ -89,7 +82,6 @@ class RoutesAgainstMultimap(RuleBasedStateMachine):
 
     @rule(keys=st.lists(st.builds(key_of, topics, flags_taken), min_size=1, max_size=30))
     def look_up(self, keys: list[bytes]) -> None:
-        """What connections do with each new key."""
         for key in keys:
             if key not in self.routes.table:
                 misses = self.routes.misses
@@ -99,13 +91,11 @@ class RoutesAgainstMultimap(RuleBasedStateMachine):
 
     @rule()
     def clear(self) -> None:
-        """Forget everything."""
         self.routes.clear()
         assert not self.routes.table
 
     @invariant()
     def nothing_is_stale(self) -> None:
-        """Every remembered route is what the multimap says now; equal handlers share one route."""
         by_handlers: dict[frozenset[Handler], object] = {}
         for key, route in self.routes.table.items():
             naive = {self.handlers[number] for prefix, number in self.subscribed if topic_of(key).startswith(prefix)}
@@ -116,7 +106,6 @@ class RoutesAgainstMultimap(RuleBasedStateMachine):
 
     @invariant()
     def bounded(self) -> None:
-        """The table and its index hold the same keys, within the limit."""
         assert len(self.routes.table) <= self.routes.limit
         assert sorted(entry[-4:] + entry[:-4] for entry in self.routes._by_topic) == sorted(self.routes.table)
 
@@ -125,7 +114,6 @@ TestRoutesAgainstMultimap = RoutesAgainstMultimap.TestCase
 
 
 def test_the_key_is_that_of_the_frame() -> None:
-    """What `Frame.routing_key` gives is what `miss` takes."""
     batch = Batch.of("/a", [1])
     assert next(iter(batch.parts())).routing_key == key_of("/a")
 
@@ -145,7 +133,6 @@ def test_keys_with_equal_handlers_share_one_route() -> None:
 
 
 def test_forgetting_leaves_the_rest() -> None:
-    """A changed subscription on one branch does not slow another."""
     routes = Routes(PrefixMultimap())
     for number in range(100):
         routes.miss(key_of(f"/{'b' if number % 10 == 0 else 'a'}/{number}"))
@@ -172,7 +159,6 @@ def test_forgetting_reaches_every_topic_under_the_prefix(rest: str) -> None:
 
 
 def test_a_table_that_loses_much_is_emptied() -> None:
-    """Where more than a quarter goes, all goes at once, and is counted."""
     routes = Routes(PrefixMultimap())
     for number in range(100):
         routes.miss(key_of(f"/{'b' if number % 3 == 0 else 'a'}/{number}"))
@@ -182,7 +168,6 @@ def test_a_table_that_loses_much_is_emptied() -> None:
 
 
 def test_a_full_table_is_emptied() -> None:
-    """It never holds more than its limit; an empty one is not counted as cleared."""
     routes = Routes(PrefixMultimap(), RouteLimits(10))
     routes.clear()
     assert routes.clears == 0
@@ -225,7 +210,6 @@ def test_refused_keys_are_not_remembered(key: bytes, code: CloseCode) -> None:
 
 @pytest.mark.parametrize("topic", ["$hub", "$HUB/x", "/$hub/x", "$hubs"])
 def test_topics_like_the_hubs_own_are_taken(topic: str) -> None:
-    """Only what begins with `$hub/` is the hub's."""
     routes = Routes(PrefixMultimap())
     assert routes.miss(key_of(topic)) is routes.table[key_of(topic)]
 
@@ -248,7 +232,6 @@ def test_found_routes_are_not_remembered() -> None:
 
 
 def test_the_table_is_bounded_in_bytes_too() -> None:
-    """Long keys count for more than short ones; when there is no room, all are forgotten."""
     routes = Routes(PrefixMultimap(), RouteLimits(bytes=5_000))
     for number in range(100):
         routes.miss(key_of(f"/{number}" + "x" * 1000))
@@ -258,7 +241,6 @@ def test_the_table_is_bounded_in_bytes_too() -> None:
 
 
 def test_what_is_forgotten_takes_no_room() -> None:
-    """The bytes of a key go with it."""
     routes = Routes(PrefixMultimap())
     for topic in ("/a", "/b", "/c", "/d", "/e"):
         routes.miss(key_of(topic))
@@ -270,7 +252,6 @@ def test_what_is_forgotten_takes_no_room() -> None:
 
 
 def test_what_was_decided_by_another_policy_is_forgotten_at_once() -> None:
-    """And let go of in steps, as that takes longer; nothing of it is charged meanwhile."""
     multimap: PrefixMultimap[Handler] = PrefixMultimap()
     account = Memory().account("routes")
     routes = Routes(multimap, account=account)
@@ -319,7 +300,6 @@ def test_a_full_table_is_let_go_of_while_the_next_one_fills() -> None:
 
 
 def test_memory_that_is_wanted_is_let_go_of_at_once() -> None:
-    """Also that of routes which were forgotten before."""
     routes = Routes(PrefixMultimap[Handler]())
     routes.adopt(Policy({}, {}))
     for number in range(2_000):
@@ -334,7 +314,6 @@ def test_memory_that_is_wanted_is_let_go_of_at_once() -> None:
 
 
 def test_adopting_nothing_where_nothing_is_remembered() -> None:
-    """Leaves nothing to be let go of."""
     routes = Routes(PrefixMultimap())
     routes.adopt(None)
     assert not routes.is_behind

@@ -31,17 +31,14 @@ LIMIT_BYTES = 64
 
 
 def key_of(frame: bytes) -> bytes:
-    """The routing key of one whole frame."""
     return next(iterate_frames(frame)).routing_key
 
 
 def batch(topic: bytes, count: int, body: bytes) -> bytes:
-    """A BATCH frame that says it holds `count` values."""
     return encode_frame(KIND_MESSAGES, BATCH_COUNT.pack(count) + body, key=topic, flags=FLAG_BATCH)
 
 
 def naive(data: bytes, position: int, table: dict[bytes, Any], limit_bytes: int) -> Runs:
-    """One frame at a time, nothing clever."""
     routes: list[Any] = []
     ends: list[int] = []
     counts: list[int] = []
@@ -104,7 +101,6 @@ def test_one_topic_is_one_run(twin: ModuleType) -> None:
 
 @both
 def test_one_route_is_one_run(twin: ModuleType) -> None:
-    """Topics with the same route object go on; another route begins a run."""
     frames = [encode_frame(KIND_MESSAGES, b"x", key=topic) for topic in (b"/a", b"/b", b"/a", b"/c")]
     one, other = object(), object()
     table = {key_of(frames[0]): one, key_of(frames[1]): one, key_of(frames[3]): other}
@@ -129,7 +125,6 @@ def test_leaves_what_is_no_hit(twin: ModuleType) -> None:
 
 @both
 def test_stops_at_its_limit(twin: ModuleType) -> None:
-    """So many runs and no more; what is left is found by the next call."""
     frames = [encode_frame(KIND_MESSAGES, b"x", key=topic) for topic in (b"/a", b"/b")]
     table = {key_of(frame): object() for frame in frames}
     data = b"".join(frames) * (runs.RUNS_LIMIT // 2 + 1)
@@ -142,7 +137,6 @@ def test_stops_at_its_limit(twin: ModuleType) -> None:
 @both
 @given(sizes=st.lists(st.integers(0, 9), min_size=1, max_size=12), start=st.integers(0, 5), data=st.data())
 def test_joins_any_of_them(twin: ModuleType, sizes: list[int], start: int, data: st.DataObject) -> None:
-    """The bytes of the chosen runs, one behind the other, and the sum of their messages."""
     read = bytes(range(start + sum(sizes)))
     places = [start + sum(sizes[: number + 1]) for number in range(len(sizes))]
     messages = data.draw(st.lists(st.integers(1, 70_000), min_size=len(sizes), max_size=len(sizes)))
@@ -156,6 +150,5 @@ def test_joins_any_of_them(twin: ModuleType, sizes: list[int], start: int, data:
 
 @both
 def test_refuses_a_run_that_is_not_there(twin: ModuleType) -> None:
-    """A number that is none is an error, not a read beside the bytes."""
     with pytest.raises(IndexError):
         twin.join_runs(b"abc", 0, [1, 2], [1, 1], [2])

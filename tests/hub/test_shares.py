@@ -33,19 +33,14 @@ EVERYTHING = Policy({"all": EVERYTHING_GRANTED}, {})
 
 
 class Poster:
-    """Remembers requests and replies."""
-
     def __init__(self) -> None:
         self.items: list[Request | Reply] = []
 
     def post(self, items: list[Request | Reply]) -> None:
-        """Take items one by one."""
         self.items += items
 
 
 class Hub:
-    """A core with users."""
-
     def __init__(self, totals: dict[Resource, int] | None = None, **users: SetLimits) -> None:
         self.quotas = Quotas(totals, QuotaLimits(users=users))
         self.core = Core(lambda: None, quotas=self.quotas)
@@ -58,7 +53,6 @@ class Hub:
         role: Role = Role.CLIENT,
         limits: QueueLimits = ROOMY,
     ) -> tuple[Handler, FakeOutlet]:
-        """Attach a handler of a user, and subscribe it."""
         outlet = FakeOutlet()
         handler = Handler(outlet, role=role, limits=limits, poster=Poster())
         if user is not None:
@@ -70,11 +64,9 @@ class Hub:
         return handler, outlet
 
     def held(self, user: str, resource: Resource = QUEUED) -> int:
-        """What a user holds; he must have a connection."""
         return next(each.held.get(resource.value, 0) for each in self.quotas.largest(10**6) if each.user == user)
 
     def leave(self, handler: Handler) -> None:
-        """Detach a handler, and do what is put off of that."""
         self.core.detach(handler, "")
         for _ in range(1000):
             self.core.flush()
@@ -89,7 +81,6 @@ SIZE = Batch.of("/a", [PAYLOAD]).size_bytes
 
 
 def fill(hub: Hub, topic: str, messages: int) -> None:
-    """Publish to a topic, as a client without a queue does."""
     for _ in range(messages):
         publish(hub.core, topic, PAYLOAD)
 
@@ -199,7 +190,6 @@ def test_a_full_share_is_a_full_queue() -> None:
 
 
 def test_the_text_of_a_close_is_short_enough() -> None:
-    """With the longest name of a user it is cut by nobody."""
     user = "u" * 64
     hub = Hub(**{user: SetLimits({QUEUED: SIZE})})
     _, outlet = hub.join(user, "/a", stalled=True, limits=QueueLimits(overflow=Overflow.DISCONNECT))
@@ -253,7 +243,6 @@ actions = st.sampled_from(["publish", "stall", "resume", "close", "join"])
 
 @given(st.lists(st.tuples(actions, st.integers(0, 8)), max_size=60))
 def test_what_users_hold_is_what_their_queues_hold(steps: list[tuple[str, int]]) -> None:
-    """At every moment, whatever happens to their connections."""
     hub = Hub({QUEUED: 40 * SIZE})
     handlers: list[tuple[str, Handler]] = []
     for act, number in steps:
@@ -302,7 +291,6 @@ def test_connections() -> None:
 
 
 def test_another_policy() -> None:
-    """Its limits apply at once to those who are connected."""
     hub = Hub()
     handler, _ = hub.join("alice", "/a", "/b")
     hub.core.authority.adopt(Policy({}, {}, QuotaLimits(users={"alice": SetLimits({Resource.PREFIXES: 2})})))
@@ -395,7 +383,6 @@ def test_a_link_that_leaves_much_behind() -> None:
 
 
 def test_names() -> None:
-    """Names that are owned, and those that are waited for."""
     hub = Hub(alice=SetLimits({Resource.NAMES: 2}))
     first, _ = hub.join("alice")
     second, _ = hub.join("alice")
@@ -414,7 +401,6 @@ def test_names() -> None:
 
 
 def request(first: int) -> Request:
-    """One request to a service."""
     return Request(b"/s", first, 0, b"\x00")
 
 

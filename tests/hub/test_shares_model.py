@@ -34,13 +34,10 @@ TOTALS = {
 
 
 class SharesAgainstHandlers(RuleBasedStateMachine):
-    """Some users with some handlers each."""
-
     handlers = Bundle("handlers")
 
     @initialize()
     def start(self) -> None:
-        """A hub in which there is little of everything."""
         self.hub = Hub(dict(TOTALS))
         self.core = self.hub.core
         self.users: dict[Handler, str] = {}
@@ -52,7 +49,6 @@ class SharesAgainstHandlers(RuleBasedStateMachine):
 
     @rule(target=handlers, user=st.sampled_from(USERS), is_link=st.booleans())
     def join(self, user: str, *, is_link: bool) -> Handler:
-        """One more connection, which may be one too many."""
         handler, _ = self.hub.join(user, role=Role.LINK if is_link else Role.CLIENT)
         self.core.flush()
         if handler.closed:
@@ -66,13 +62,11 @@ class SharesAgainstHandlers(RuleBasedStateMachine):
 
     @rule(handler=consumes(handlers))
     def leave(self, handler: Handler) -> None:
-        """It is gone at once; what it had goes in later turns."""
         self.core.detach(handler, "")
         self.users.pop(handler, None)
 
     @rule(handler=handlers, prefixes=st.lists(st.sampled_from(PREFIXES), max_size=4), kind=st.sampled_from("prs"))
     def take(self, handler: Handler, prefixes: list[str], kind: str) -> None:
-        """Prefixes, rules or services; all of them, or none."""
         if handler not in self.users:
             return
         before = self.seen()
@@ -88,7 +82,6 @@ class SharesAgainstHandlers(RuleBasedStateMachine):
 
     @rule(handler=handlers, prefixes=st.lists(st.sampled_from(PREFIXES), max_size=4), kind=st.sampled_from("prs"))
     def give_back(self, handler: Handler, prefixes: list[str], kind: str) -> None:
-        """The same, also what is not held."""
         if handler not in self.users:
             return
         if kind == "p":
@@ -100,7 +93,6 @@ class SharesAgainstHandlers(RuleBasedStateMachine):
 
     @rule(handler=handlers, name=st.sampled_from(NAMES), queue=st.booleans(), give_up=st.booleans())
     def name(self, handler: Handler, name: str, *, queue: bool, give_up: bool) -> None:
-        """Names are claimed, waited for, announced, and given up."""
         if handler not in self.users:
             return
         self.now_us += 1
@@ -116,37 +108,31 @@ class SharesAgainstHandlers(RuleBasedStateMachine):
 
     @rule(handler=handlers, prefix=st.sampled_from(("/a", "/a", "/b")))
     def ask(self, handler: Handler, prefix: str) -> None:
-        """A request, which may have nobody to answer it."""
         if handler in self.users:
             self.transaction += 1
             self.core.requests.ask(handler, Request(prefix.encode(), self.transaction, 1000, b"\x00"), 0)
 
     @rule(handler=handlers, number=st.integers(0, 5), always=st.booleans())
     def answer(self, handler: Handler, number: int, *, always: bool) -> None:
-        """An answer, perhaps to nothing."""
         if always or handler in self.users:
             self.core.requests.answer(self.service if always else handler, Reply(number, Status.OK, b"\x00"))
 
     @rule()
     def expire(self) -> None:
-        """Nothing is answered in time."""
         self.core.requests.expire(10**9)
 
     @rule(handler=handlers, stalls=st.booleans(), messages=st.integers(0, 8))
     def stall(self, handler: Handler, messages: int, *, stalls: bool) -> None:
-        """It reads no more, or all of it; and something comes."""
         if handler in self.users:
             (handler.pause if stalls else handler.resume)()
         fill(self.hub, "/a", messages)
 
     @rule(handler=handlers, may=st.booleans())
     def rights(self, handler: Handler, *, may: bool) -> None:
-        """It may do nothing any more, or everything again."""
         if handler in self.users:
             self.core.authority.give_rights(handler, EVERYTHING.rights(self.users[handler], ("all",) if may else ()))
 
     def seen(self) -> dict[tuple[str, str], int]:
-        """What handlers hold, by user and resource."""
         core, sums = self.core, Counter[tuple[str, str]]()
         participants = core.requests._participants
         for handler, user in self.users.items():
@@ -167,7 +153,6 @@ class SharesAgainstHandlers(RuleBasedStateMachine):
 
     @invariant()
     def same(self) -> None:
-        """Once what was put off is done, each user holds what his handlers hold, and all together what there is."""
         if not hasattr(self, "hub"):
             return
         for _ in range(40):

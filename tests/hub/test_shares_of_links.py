@@ -17,7 +17,6 @@ WEST, BEYOND = b"west" * 4, b"ends" * 4
 
 
 def link(hub: Hub, user: str | None, *wanted: Interest, stalled: bool = False) -> Handler:
-    """A link to a hub, behind which there is another one; both want the same."""
     handler, _ = hub.join(user, role=Role.LINK, stalled=stalled)
     core = hub.core
     core.link(handler, WEST, lambda: None)
@@ -31,12 +30,10 @@ def link(hub: Hub, user: str | None, *wanted: Interest, stalled: bool = False) -
 
 
 def _beyond(interest: Interest) -> Interest:
-    """The same for the hub behind the other, under another topic or name."""
     return "/beyond" + interest if isinstance(interest, str) else interest
 
 
 def test_what_waits_for_a_link_is_its_users() -> None:
-    """For whichever hub behind it; who has published it pays nothing."""
     hub = Hub()
     handler = link(hub, "west", "/a", stalled=True)
     writer, _ = hub.join("alice")
@@ -51,7 +48,6 @@ def test_what_waits_for_a_link_is_its_users() -> None:
 
 
 def test_a_link_that_this_hub_has_dialled_is_nobodys() -> None:
-    """Nothing is charged for it; its queue has its own limits."""
     hub = Hub()
     handler = link(hub, None, "/a", stalled=True)
     publish(hub.core, "/a", PAYLOAD)
@@ -81,7 +77,6 @@ def test_what_other_hubs_want_is_charged_to_nobody() -> None:
 
 
 def test_a_request_from_another_hub_is_the_links() -> None:
-    """Until its answer; here nobody knows which client has asked."""
     hub = Hub(west=SetLimits({Resource.PENDING_REQUESTS: 2}))
     handler = link(hub, "west")
     service, _ = hub.join("bob")
@@ -99,7 +94,6 @@ def test_a_request_from_another_hub_is_the_links() -> None:
 
 
 def test_a_request_to_another_hub_is_who_asks() -> None:
-    """And not the user of the link by which it goes on."""
     hub = Hub()
     link(hub, "west", Served("/s"))
     alice, _ = hub.join("alice")

@@ -27,7 +27,6 @@ from hub.sizes import parse_size
     ],
 )
 def test_sizes(text: str, expected: int) -> None:
-    """Sizes are bytes, or carry a unit of powers of 1024 (KiB ...) or of 1000 (KB ...)."""
     assert parse_size(text) == expected
 
 
@@ -40,5 +39,4 @@ def test_not_sizes(text: str) -> None:
 
 @given(st.integers(0, 10**12), st.sampled_from([("KiB", 1024), ("MiB", 1024**2), ("MB", 10**6), ("", 1)]))
 def test_sizes_round_trip(number: int, unit: tuple[str, int]) -> None:
-    """Any number times its unit is what is read."""
     assert parse_size(f"{number}{unit[0]}") == number * unit[1]

@@ -47,7 +47,6 @@ def test_standing_of_a_role(role: Role) -> None:
 
 @pytest.mark.parametrize(("user", "sees_all"), [(None, True), ("alice", False), ("bob", True)])
 def test_blocks_are_for_those_who_see_everything(user: str | None, *, sees_all: bool) -> None:
-    """In whatever order rights, shared memory and restrictions come."""
     rights = None if user is None else POLICY.rights(user)
     for order in itertools.permutations(range(3)):
         handler = handler_of(role=Role.CLIENT)

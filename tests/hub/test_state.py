@@ -55,7 +55,6 @@ def test_the_sentence(state: State, text: str) -> None:
     [("Küche", "`Küche`"), ("a\nb\x1b[31m", "`a\\nb\\x1b[31m`"), ("\u202etxt", "`\\u202etxt`"), ("`", "```")],
 )
 def test_hostile_names(label: str, shown: str) -> None:
-    """What could move a cursor, or turn a line around, is escaped."""
     assert sentence(State(9, 9, 1, 5, ((label, 5),), 1)).endswith(f"all by {shown}.")
 
 
@@ -67,13 +66,11 @@ def test_processes_are_put_together() -> None:
 
 
 def test_what_is_told_can_be_taken_back() -> None:
-    """A state crosses to another process as plain fields."""
     state = State(10, 5, 1, 30, (("a", 20), ("b", 10)), 2, (4,), ("the hub is stopping",))
     assert State.of(state.fields()) == state
 
 
 def test_a_state_is_bounded() -> None:
-    """However many are slow, or lose something."""
     many = State(slow_ids=tuple(range(SLOW_TOLD)), dropped_by=tuple((f"n{n}", 1) for n in range(DROPPERS_TOLD)))
     both = many.plus(many._replace(dropped_by=tuple((f"m{n}", 1) for n in range(DROPPERS_TOLD))))
     assert (len(both.slow_ids), len(both.dropped_by)) == (SLOW_TOLD, DROPPERS_TOLD)

@@ -13,18 +13,14 @@ from hub.stretch import Stretch
 
 @dataclass(frozen=True, eq=False)
 class Way:
-    """A route."""
-
     handlers: tuple[str, ...]
 
 
 def frame(number: int) -> bytes:
-    """A message that is told from all others."""
     return encode_frame(3, b"%d" % number, key=b"/a")
 
 
 def stretch_of(ways: list[Way], *, before: bytes = b"", behind: bytes = b"") -> tuple[Stretch[Way], list[bytes]]:
-    """One run of one to three messages for each way, within a read."""
     runs = [b"".join(frame(10 * place + each) for each in range(place % 3 + 1)) for place in range(len(ways))]
     ends, at = [], len(before)
     for run in runs:
@@ -35,7 +31,6 @@ def stretch_of(ways: list[Way], *, before: bytes = b"", behind: bytes = b"") -> 
 
 
 def got(stretch: Stretch[Way]) -> dict[str, tuple[bytes, int]]:
-    """What each handler gets: bytes and number of messages. Nobody is served twice."""
     all_of_it: dict[str, tuple[bytes, int]] = {}
     for handlers, batch in stretch.gathered(lambda way: way.handlers):
         for handler in handlers:
@@ -63,7 +58,6 @@ def test_everybody_gets_what_it_wants_in_order(
 
 
 def test_the_whole_is_not_copied() -> None:
-    """Who wants all of it gets the read as it came, if there is nothing else in it."""
     stretch, _ = stretch_of([Way(("a",)), Way(("b", "a")), Way(("a",))])
     all_of_it = got(stretch)
     assert all_of_it["a"] == (stretch.whole().frames, 6)
@@ -71,7 +65,6 @@ def test_the_whole_is_not_copied() -> None:
 
 
 def test_who_wants_the_same_shares_one_batch() -> None:
-    """So that what a batch costs to bring into another form is paid once."""
     both, only = Way(("a", "b", "c")), Way(("a", "b"))
     stretch, runs = stretch_of([both, only] * 5)
     served = list(stretch.gathered(lambda way: way.handlers))
@@ -81,14 +74,12 @@ def test_who_wants_the_same_shares_one_batch() -> None:
 
 
 def test_routes_of_nobody_cost_no_batch() -> None:
-    """What nobody wants is passed over."""
     stretch, runs = stretch_of([Way(()), Way(("a",)), Way(())])
     ((handlers, batch),) = stretch.gathered(lambda way: way.handlers)
     assert (list(handlers), batch.frames) == (["a"], runs[1])
 
 
 def test_runs_one_by_one() -> None:
-    """Each with its route, bytes and count; a batch owns its bytes."""
     ways = [Way(("a",)), Way(("b",)), Way(("a",))]
     stretch, runs = stretch_of(ways, behind=b"more")
     assert [(run.route, run.frames, run.messages) for run in stretch] == [

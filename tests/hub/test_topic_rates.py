@@ -22,17 +22,14 @@ from tests.hub.fakes import FakeOutlet, frame, nasty_texts
 
 
 def source() -> Handler:
-    """A publisher."""
     return Handler(FakeOutlet(), role=Role.CLIENT, limits=QueueLimits())
 
 
 def counters(seed: int = 1) -> TopicRates:
-    """Counters whose random numbers are the same each time."""
     return TopicRates(draw=Random(seed).random)  # noqa: S311 -- a test
 
 
 def publish(counted: TopicRates, handler: Handler, *parts: tuple[str, int]) -> None:
-    """Publish a read as the core does: frames, each with its topic and how many values it has."""
     messages = sum(count for _, count in parts)
     batch = Batch(b"".join(frame([1] * count, topic=topic) for topic, count in parts), messages)
     handler.published_messages += messages
@@ -41,7 +38,6 @@ def publish(counted: TopicRates, handler: Handler, *parts: tuple[str, int]) -> N
 
 
 def messages_of(counted: TopicRates) -> dict[str, float]:
-    """Return how many messages of each topic were counted."""
     return {one.name: one.messages + one.new_messages for one in counted}
 
 
@@ -50,7 +46,6 @@ parts = st.lists(st.tuples(st.sampled_from(["/a", "/b", "/b/c", "/ü"]), st.inte
 
 @given(st.lists(parts, max_size=9))
 def test_few_messages_are_counted_exactly(reads: list[list[tuple[str, int]]]) -> None:
-    """All topics of all reads, however messages are put together."""
     counted, handler, expected = counters(), source(), Counter[str]()
     for read in reads:
         publish(counted, handler, *read)
@@ -60,7 +55,6 @@ def test_few_messages_are_counted_exactly(reads: list[list[tuple[str, int]]]) ->
 
 
 def test_rates() -> None:
-    """The mean since the first message of the topic; later one that fades."""
     counted, handler = counters(), source()
     for second in range(8):
         counted.tick(second, [handler])
@@ -94,7 +88,6 @@ def test_many_messages_are_estimated(big: int) -> None:
 
 
 def test_a_flood_that_is_over_hides_nothing() -> None:
-    """Each read is counted again soon, also those of others."""
     counted, flood, quiet = counters(), source(), source()
     for _ in range(5_000):
         publish(counted, flood, ("/flood", 1))
@@ -109,7 +102,6 @@ def test_a_flood_that_is_over_hides_nothing() -> None:
 
 
 def test_what_another_process_passes_on_is_counted_there() -> None:
-    """And nowhere else."""
     counted, inner = counters(), source()
     inner.is_inner = True
     for _ in range(3):
@@ -150,7 +142,6 @@ def test_labels_do_not_make_topics(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rates(**topics: float) -> list[Rate]:
-    """Topics with their messages a second, ten bytes each."""
     return [Rate(topic, rate, 10 * rate, 1000 * rate) for topic, rate in topics.items()]
 
 
@@ -158,7 +149,6 @@ SOME = rates(**{"/zeek/dns/a": 5, "/zeek/dns/b": 3, "/zeek/conn": 1, "/zeek": 2,
 
 
 def shown(under: str) -> list[tuple[str, bool, int, float]]:
-    """Return what matters of the nodes under a prefix."""
     return [(node.prefix, node.is_topic, node.topics, node.messages_per_s) for node in nodes_under(under, SOME)]
 
 
@@ -176,19 +166,16 @@ def test_levels() -> None:
 
 
 def test_sums() -> None:
-    """Bytes and messages are added up as rates are."""
     node = nodes_under("", SOME)[0]
     assert (node.bytes_per_s, node.messages) == (90, 9000)
 
 
 def test_search() -> None:
-    """Topics with the text anywhere in them, in whatever case."""
     assert [node.prefix for node in found("DNS/", SOME)] == ["/zeek/dns/a", "/zeek/dns/b"]
     assert all(node.is_topic for node in found("e", SOME))
 
 
 def test_what_there_is_no_room_for_is_told_together() -> None:
-    """The busiest stand for themselves."""
     nodes = nodes_under("", SOME)
     assert first_of(nodes, 4) == (nodes, None)
     assert first_of(nodes, 2) == (nodes[:2], Others(2, 2, 2.5, 25))

@@ -36,7 +36,6 @@ def test_good_topics_are_returned_as_they_are(topic: str) -> None:
 
 
 def test_only_prefixes_may_be_empty() -> None:
-    """The empty prefix matches everything; a message must bear a topic."""
     assert check_prefix("") == ""
     assert decode_prefix(b"") == ""
     with pytest.raises(InvalidTopicError, match="topic is empty"):
@@ -47,7 +46,6 @@ def test_only_prefixes_may_be_empty() -> None:
 
 @pytest.mark.parametrize("text", CONTROL)
 def test_control_characters_and_surrogates_are_refused_with_their_place(text: str) -> None:
-    """The error names the character and where it stands."""
     place = next(index for index, character in enumerate(text) if character not in "/ab[2J")
     named = f"U\\+{ord(text[place]):04X} at character {place}"
     with pytest.raises(InvalidTopicError, match=f"topic .* {named}"):
@@ -60,7 +58,6 @@ def test_control_characters_and_surrogates_are_refused_with_their_place(text: st
     ("text", "size_bytes"), [("a" * (TOPIC_LIMIT_BYTES + 1), 1025), ("é" * 513, 1026), ("😀" * 257, 1028)]
 )
 def test_length_is_counted_in_bytes(text: str, size_bytes: int) -> None:
-    """1024 bytes of UTF-8 is the longest; the error says how long it was."""
     with pytest.raises(InvalidTopicError, match=f"is {size_bytes} bytes long, the limit is 1024 bytes"):
         check_topic(text)
     with pytest.raises(InvalidTopicError, match=f"is {size_bytes} bytes long"):
@@ -71,7 +68,6 @@ def test_length_is_counted_in_bytes(text: str, size_bytes: int) -> None:
 
 @pytest.mark.parametrize("raw", [b"\xff", b"/a/\xc3", b"/a/\xed\xa0\x80", b"/a/\xc0\xaf"])
 def test_bytes_that_are_not_utf8_are_refused(raw: bytes) -> None:
-    """Truncated, overlong and surrogate sequences too; the error says at which byte."""
     place = 0 if raw[0] == 0xFF else 3
     with pytest.raises(InvalidTopicError, match=f"topic .* is not UTF-8 at byte {place}"):
         decode_topic(raw)
@@ -93,7 +89,6 @@ def test_an_error_is_one_short_line_of_ascii(text: str) -> None:
 
 @given(st.binary(max_size=50))
 def test_any_bytes_are_taken_or_refused(raw: bytes) -> None:
-    """Decoding gives the text whose bytes these are, or `InvalidTopicError`, nothing else."""
     try:
         topic = decode_topic(raw)
     except InvalidTopicError:
@@ -102,21 +97,17 @@ def test_any_bytes_are_taken_or_refused(raw: bytes) -> None:
 
 
 def test_printable_shortens() -> None:
-    """At most 80 characters are shown, and that something is missing."""
     assert printable("/a") == "'/a'"
     assert printable("x" * 80) == repr("x" * 80)
     assert printable("x" * 81) == ascii("x" * 80 + "…")
 
 
 def test_reserved_topics() -> None:
-    """What the hub itself publishes stands under `$hub/`."""
     assert RESERVED == "$hub/"
 
 
 @given(st.lists(st.one_of(st.binary(max_size=6), st.text(max_size=6).map(lambda text: text.encode(errors="replace")))))
 def test_prefixes_together_are_those_one_by_one(raw: list[bytes]) -> None:
-    """The same are taken, in the same order, whatever stands beside them."""
-
     def taken() -> Iterator[str]:
         for one in [*raw, b"/" * 1024, b"/" * 1025, b"/a\nb"]:
             with suppress(InvalidTopicError):
@@ -127,7 +118,6 @@ def test_prefixes_together_are_those_one_by_one(raw: list[bytes]) -> None:
 
 @given(st.lists(st.text(alphabet=st.characters(exclude_categories=("Cc", "Cs")), max_size=6)))
 def test_good_prefixes_together(prefixes: list[str]) -> None:
-    """All of them, as they are."""
     assert decode_prefixes([prefix.encode() for prefix in prefixes]) == prefixes
 
 
@@ -147,5 +137,4 @@ def test_good_prefixes_together(prefixes: list[str]) -> None:
     ],
 )
 def test_under_which_topics_stores_tell_changes(topic: str, store: str | None) -> None:
-    """Those whose third part is that word, however they go on."""
     assert store_that_tells(topic) == store

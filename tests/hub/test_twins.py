@@ -48,14 +48,12 @@ PACKING = {
 
 
 def constants_of(source: str) -> dict[str, int]:
-    """All names in capitals that a source gives a number, in `cdef enum` or by themselves."""
     found = re.findall(r"^(?:cdef \w+|   ) ([A-Z][A-Z0-9_]+) = (\w+)", (HUB / source).read_text(), re.MULTILINE)
     return {name: int(value, 0) for name, value in found}
 
 
 @pytest.mark.parametrize(("source", "expected"), [("_runs.pyx", RUNS), ("journal/_packing.pyx", PACKING)])
 def test_constants_are_those_of_python(source: str, expected: dict[str, int]) -> None:
-    """Each of them, and none is there that is not compared."""
     assert constants_of(source) == expected
 
 

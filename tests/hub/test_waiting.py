@@ -15,19 +15,16 @@ from tests.hub.requests.party import reply
 
 
 def waiting_of(messages: int = 10, overflow: Overflow = Overflow.DROP_OLDEST) -> tuple[Waiting, Memory]:
-    """Something where nothing waits yet, and the budget that it is charged to."""
     memory = Memory()
     limits = QueueLimits(messages=messages, bytes=ROOMY.bytes, overflow=overflow)
     return Waiting(limits, WaitingMemory.of(memory)), memory
 
 
 def numbered(count: int, first: int = 0) -> Batch:
-    """One BATCH frame."""
     return Shape(((count, True),)).batch(first)
 
 
 def test_requests_go_first_then_gaps_and_messages_in_their_order() -> None:
-    """And when all of it was taken, nothing waits and nothing is charged."""
     waiting, memory = waiting_of(messages=3)
     assert not waiting
     assert (waiting.take_items(1), waiting.take_gap(), waiting.take_batches(1)) == ([], 0, [])
@@ -45,7 +42,6 @@ def test_requests_go_first_then_gaps_and_messages_in_their_order() -> None:
 
 
 def test_a_gap_alone_is_still_to_be_told() -> None:
-    """Nothing that was lost goes without saying."""
     waiting, _ = waiting_of(messages=1)
     waiting.hold(numbered(1))
     waiting.drop(1)
@@ -89,7 +85,6 @@ def test_too_little_memory(overflow: Overflow, left: list[int]) -> None:
     st.lists(st.one_of(shapes, st.booleans()), max_size=12),
 )
 def test_all_that_is_charged_is_given_back(overflow: Overflow, comes: list[Shape | bool]) -> None:
-    """However much came and was dropped before it is thrown away."""
     waiting, memory = waiting_of(messages=6, overflow=overflow)
     first = 0
     for one in comes:

@@ -15,8 +15,6 @@ CROWD = 3 * WRITES_PER_TURN + 7
 
 
 class Crowd:
-    """A core with a publisher, and so many that want /crowd."""
-
     def __init__(self, size: int = CROWD) -> None:
         self.turn = Turn()
         self.core = self.turn.core
@@ -24,20 +22,16 @@ class Crowd:
         self.members: list[tuple[Handler, FakeOutlet]] = [self.turn.join("/crowd") for _ in range(size)]
 
     def read(self, *messages: tuple[str, object]) -> None:
-        """The publisher brings so much in one read."""
         self.turn.read(self.source, list(messages))
 
     def end_turn(self) -> None:
-        """The turn is over, and the shell has been woken, if it was asked for."""
         self.core.flush()
 
     @property
     def served(self) -> int:
-        """How many of the crowd were written to."""
         return sum(bool(outlet.told) for _, outlet in self.members)
 
     def settle(self) -> int:
-        """Let turns pass until nobody waits; return how many that were."""
         turns = 0
         while self.core.writers.late:
             wakes = self.turn.wakes
@@ -48,7 +42,6 @@ class Crowd:
 
 
 def test_a_message_for_a_crowd_takes_several_turns() -> None:
-    """In each turn a share is written, and at last everybody has it, once."""
     crowd = Crowd()
     crowd.read(("/crowd", 1))
     assert (crowd.served, crowd.turn.wakes) == (WRITES_PER_TURN, 1)
@@ -60,7 +53,6 @@ def test_a_message_for_a_crowd_takes_several_turns() -> None:
 
 
 def test_whoever_has_few_readers_goes_ahead() -> None:
-    """A read that reaches few is written at its end, whatever crowd waits."""
     crowd = Crowd()
     pairs = [crowd.turn.join("/quiet") for _ in range(FEW)]
     crowd.read(("/crowd", 1))
@@ -84,7 +76,6 @@ def test_all_reads_of_a_turn_have_one_share() -> None:
 
 
 def test_turns_without_a_crowd_begin_with_a_whole_share() -> None:
-    """What is taken of a share turn by turn does not add up."""
     crowd = Crowd(WRITES_PER_TURN // 2 + 1)
     for number in range(10):
         wakes = crowd.turn.wakes
@@ -146,7 +137,6 @@ def test_links_and_the_journal_do_not_wait() -> None:
 
 
 def test_large_writes_are_more_of_a_share() -> None:
-    """A write of many bytes is as much as several small ones."""
     crowd = Crowd()
     crowd.read(("/crowd", bytes(4 * SMALL_WRITE_BYTES)))
     assert crowd.served == WRITES_PER_TURN // 5
@@ -155,7 +145,6 @@ def test_large_writes_are_more_of_a_share() -> None:
 
 
 def test_whoever_leaves_while_it_waits() -> None:
-    """It gets nothing more, and holds up nobody."""
     crowd = Crowd()
     crowd.read(("/crowd", 1))
     for handler, _ in crowd.members[-300:]:
@@ -165,7 +154,6 @@ def test_whoever_leaves_while_it_waits() -> None:
 
 
 def test_who_is_called_behind_the_line() -> None:
-    """Whoever has brought much is told when those have written who waited then, not before."""
     crowd = Crowd()
     crowd.read(("/crowd", 1))
     served: list[int] = []
@@ -175,7 +163,6 @@ def test_who_is_called_behind_the_line() -> None:
 
 
 def test_behind_nobody() -> None:
-    """With an empty line it is called as the next turn ends."""
     asked: list[None] = []
     writers = Writers(CoreTurn(lambda: asked.append(None)))
     called: list[None] = []
@@ -190,7 +177,6 @@ DEAR = 64
 
 
 def join_dear(crowd: Crowd, prefix: str) -> FakeOutlet:
-    """One for whom each byte counts as so many; it is a leaf, and stands in the line nevertheless."""
     outlet = FakeOutlet()
     handler = Handler(outlet, role=Role.LEAF, limits=QueueLimits())
     handler.make_dear(DEAR)
@@ -202,7 +188,6 @@ def join_dear(crowd: Crowd, prefix: str) -> FakeOutlet:
 
 
 def test_a_few_who_are_dear_take_several_turns() -> None:
-    """They are counted by what they cost, however few they are; each gets all, in order."""
     crowd = Crowd(0)
     dear = [join_dear(crowd, "/sealed") for _ in range(4)]
     text = "x" * (WRITES_PER_TURN * SMALL_WRITE_BYTES // DEAR)
@@ -231,7 +216,6 @@ def test_a_quiet_pair_does_not_wait_behind_who_is_dear() -> None:
 
 
 def test_a_crowd_beside_who_is_dear_is_counted_as_before() -> None:
-    """Each kind by itself, of one share."""
     crowd = Crowd()
     dear = join_dear(crowd, "/crowd")
     crowd.read(("/crowd", 1))

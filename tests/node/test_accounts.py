@@ -17,28 +17,23 @@ LINK = b"link one"
 
 
 class Book:
-    """Accounts, a clock, and what was told."""
-
     def __init__(self) -> None:
         self.keepalive = Keepalive(0.0)
         self.told: list[Loss] = []
         self.accounts = Accounts(self.keepalive, self.told.append)
 
     def end(self, *, in_order: bool = False, **fields: Any) -> None:
-        """A link is over, and its socket is closed."""
         known: dict[str, Any] = dict.fromkeys(("offered", "sent", "arrived", "missed", "waiting", "confirmed"), 0)
         known |= {"link": LINK, "peer": FAR, "is_settled": False}
         one = self.accounts.end(EndedLink(**(known | fields)), 0.0)
         self.accounts.conclude(one, in_order=in_order)
 
     def take_told(self) -> list[tuple[bool, int, bool]]:
-        """Whether outward, how many, and whether exactly."""
         told, self.told[:] = list(self.told), []
         return [(loss.is_outward, loss.messages, loss.exactly) for loss in told]
 
     @property
     def counters(self) -> tuple[int, int, int, int]:
-        """Lost, possibly lost, missed, in doubt."""
         accounts = self.accounts
         doubt = accounts.messages_in_doubt
         return accounts.lost_messages, accounts.possibly_lost_messages, accounts.missed_messages, doubt
@@ -46,7 +41,6 @@ class Book:
 
 @pytest.fixture
 def book() -> Book:
-    """An empty one."""
     return Book()
 
 
@@ -61,7 +55,6 @@ def test_a_link_that_is_cut(book: Book) -> None:
 
 
 def test_nothing_was_lost_after_all(book: Book) -> None:
-    """Whoever was told of a doubt is told that, too."""
     book.end(sent=100, confirmed=19)
     book.accounts.hear(FAR.hub, Account(LINK, sent=0, arrived=100))
     assert book.take_told() == [(True, 81, False), (True, 0, True)]
@@ -69,14 +62,12 @@ def test_nothing_was_lost_after_all(book: Book) -> None:
 
 
 def test_what_was_not_written_is_lost_for_sure(book: Book) -> None:
-    """The queue goes with the link."""
     book.end(sent=5, confirmed=5, waiting=7)
     assert book.take_told() == [(True, 7, True)]
     assert book.counters == (7, 0, 0, 0)
 
 
 def test_a_far_side_that_has_said_goodbye(book: Book) -> None:
-    """It has told how many arrived, and reads no more: so the loss is known at once."""
     book.end(sent=100, confirmed=98, is_settled=True)
     assert book.take_told() == [(True, 2, True)]
     assert book.counters == (2, 0, 0, 0)
@@ -122,7 +113,6 @@ def test_a_far_side_that_does_not_come_back(book: Book) -> None:
 
 
 def test_a_far_side_that_tells_nothing(book: Book) -> None:
-    """One of an earlier version: the doubt is for ever at once, and nothing is remembered."""
     book.end(link=b"", sent=9)
     assert book.take_told() == [(True, 9, False)]
     assert book.counters == (0, 9, 0, 0)
@@ -140,7 +130,6 @@ def test_what_the_next_link_is_told(book: Book) -> None:
 
 
 def test_the_memory_is_bounded(book: Book) -> None:
-    """The oldest link is given up for the newest."""
     for number in range(REMEMBERED + 3):
         book.end(link=number.to_bytes(8), sent=1)
     assert book.counters == (0, 3, 0, REMEMBERED)

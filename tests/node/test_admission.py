@@ -10,23 +10,18 @@ LOCAL = "127.0.0.1:5000"
 
 
 class Connection:
-    """Notes that it was ended."""
-
     def __init__(self) -> None:
         self.aborted = False
 
     def abort(self) -> None:
-        """Note it."""
         self.aborted = True
 
 
 def places(*, connections: int = 100, newcomers: int = 100, per_address: int = 100) -> Admission:
-    """So many."""
     return Admission(Limits(connections=connections, newcomers=newcomers, connections_per_address=per_address))
 
 
 def arrive(admission: Admission, count: int, address: str = LOCAL, *, settle: bool = False) -> list[Connection]:
-    """Let so many connect, who all are admitted."""
     connections = [Connection() for _ in range(count)]
     for connection in connections:
         assert admission.admit(connection, address) == ""
@@ -46,7 +41,6 @@ def test_the_silent_never_keep_others_out() -> None:
 
 
 def test_newcomers_have_a_limit_of_their_own() -> None:
-    """Also where there is room: the one that has been silent for longest goes."""
     admission = places(newcomers=3)
     first, second, third, fourth = arrive(admission, 4)
     assert [one.aborted for one in (first, second, third, fourth)] == [True, False, False, False]
@@ -54,7 +48,6 @@ def test_newcomers_have_a_limit_of_their_own() -> None:
 
 
 def test_an_address_that_floods_gives_way_itself() -> None:
-    """Others that have just come are not pushed out by it."""
     admission = places(newcomers=8)
     (honest,) = arrive(admission, 1, "192.0.2.1:1")
     flood = arrive(admission, 500, FAR)
@@ -63,14 +56,12 @@ def test_an_address_that_floods_gives_way_itself() -> None:
 
 
 def test_many_addresses_give_way_in_their_order() -> None:
-    """Where no address has much, the oldest goes."""
     admission = places(newcomers=8)
     each = [arrive(admission, 1, f"198.51.100.{number}:1")[0] for number in range(10)]
     assert [one.aborted for one in each] == [True, True] + [False] * 8
 
 
 def test_all_places_are_settled() -> None:
-    """Then one more is refused; it counts as a newcomer for as long as it is told so."""
     admission = places(connections=2, newcomers=2)
     first, _ = arrive(admission, 2, settle=True)
     late = [Connection() for _ in range(3)]
@@ -85,7 +76,6 @@ def test_all_places_are_settled() -> None:
 
 
 def test_one_address_does_not_take_all_places() -> None:
-    """It is refused; others, and this machine, are not."""
     admission = places(per_address=2)
     first, _ = arrive(admission, 2, FAR, settle=True)
     assert admission.admit(Connection(), FAR) == "2 connections from this address are open, which is the limit"
@@ -109,7 +99,6 @@ def test_nothing_is_kept_of_who_has_gone() -> None:
 
 
 def test_links_of_this_hub_are_no_newcomers() -> None:
-    """What this side has dialled has a place at once, even where there is none."""
     admission = places(connections=1, newcomers=1)
     arrive(admission, 1, settle=True)
     link = Connection()

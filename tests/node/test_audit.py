@@ -18,21 +18,17 @@ REFUSED = RejectedError(CloseCode.NOT_ALLOWED, "publish '/a': not granted")
 
 
 def handler_of(user: str) -> Handler:
-    """A client of this user."""
     return Handler(
         FakeOutlet(), role=Role.CLIENT, limits=QueueLimits(), name="n", address="x:1", rights=POLICY.rights(user)
     )
 
 
 class Heard:
-    """An audit, and what it tells."""
-
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.audit = Audit(self.events.append, lambda: 12.5)
 
     def take(self) -> list[dict[str, object]]:
-        """What was told since the last time, without what is the same each time."""
         told, self.events[:] = [dict(event.value) for event in self.events], []
         for one in told:
             assert one.pop("at") == 12.5
@@ -58,7 +54,6 @@ def test_refusals_are_summed_up() -> None:
 
 
 def test_kinds_are_told_apart() -> None:
-    """By user, by action, and by reason; so many at most, and the rest together."""
     heard = Heard()
     for user in ("ada", "bob"):
         for what in ("publish", "subscribe"):
@@ -87,7 +82,6 @@ def test_nobody_hides_what_others_try() -> None:
 
 
 def test_who_may_do_everything_is_refused_for_other_reasons() -> None:
-    """Without rights there is nothing to tell: too many prefixes are no matter of rights."""
     heard = Heard()
     handler = Handler(FakeOutlet(), role=Role.CLIENT, limits=QueueLimits())
     heard.audit.refused(handler, "subscribe", REFUSED)
@@ -96,7 +90,6 @@ def test_who_may_do_everything_is_refused_for_other_reasons() -> None:
 
 
 def test_what_admins_do() -> None:
-    """It is told each time, with who it was."""
     heard = Heard()
     heard.audit.did(handler_of("ada"), "reload", changed=["queue.messages"])
     heard.audit.did(None, "reload", changed=[])
@@ -106,7 +99,6 @@ def test_what_admins_do() -> None:
 
 
 async def test_admins_hear_of_it() -> None:
-    """Of those with rights only admins; the journal, too, if its topics name it."""
     core = Core(lambda: None)
     journal = SlowJournal(core, AUDIT_TOPIC)
     outlets: dict[str, FakeOutlet] = {}

@@ -16,7 +16,6 @@ class Stage:
         self.went_on: list[tuple[str, int]] = []
 
     def turn(self) -> list[tuple[str, int]]:
-        """Let the next turn begin; return who went on, each with its share."""
         (begin,) = self.turns
         self.turns.clear()
         self.went_on = []
@@ -24,7 +23,6 @@ class Stage:
         return self.went_on
 
     def waiting(self, name: str, needs: int) -> Waiting:
-        """Let somebody wait who will use up so much."""
         waiting = Waiting(self, name, needs)
         self.share.wait(waiting)
         return waiting
@@ -37,7 +35,6 @@ class Waiting:
         self.stage, self.name, self.needs = stage, name, needs
 
     def take_turn(self, events: int) -> None:
-        """Do it."""
         self.stage.went_on.append((self.name, events))
         self.stage.share.spend(min(self.needs, events))
         self.needs -= events
@@ -46,7 +43,6 @@ class Waiting:
 
 
 def test_little_is_done_at_once() -> None:
-    """No turn is asked for while much of the share is left."""
     stage = Stage()
     stage.share.spend(50)
     assert stage.turns == []
@@ -54,7 +50,6 @@ def test_little_is_done_at_once() -> None:
 
 
 def test_the_share_is_full_again_in_the_next_turn() -> None:
-    """However much was taken; the turn is asked for once."""
     stage = Stage()
     stage.share.spend(60)
     stage.share.spend(90)
@@ -65,7 +60,6 @@ def test_the_share_is_full_again_in_the_next_turn() -> None:
 
 
 def test_who_waits_gets_as_much_as_the_others() -> None:
-    """Each a part, in their order, until all is done."""
     stage = Stage()
     for name in "abcd":
         stage.waiting(name, 30)
@@ -77,7 +71,6 @@ def test_who_waits_gets_as_much_as_the_others() -> None:
 
 
 def test_there_are_more_than_can_go_on_in_one_turn() -> None:
-    """The first ones go on; the others do in the next turns, before those that wait again."""
     stage = Stage()
     for number in range(20):
         stage.waiting(f"{number}", 20)

@@ -14,8 +14,6 @@ FAR = "198.51.100.7:5000"
 
 
 class Shaking:
-    """Notes what happens to it."""
-
     def __init__(self, address: str = FAR) -> None:
         self.address = address
         self.aborted = 0
@@ -23,25 +21,20 @@ class Shaking:
         self.steps = 0
 
     def abort(self) -> None:
-        """It had to give way."""
         self.aborted += 1
 
     def time_out(self) -> None:
-        """It has taken too long."""
         self.late += 1
 
     def shake(self) -> None:
-        """It is its turn."""
         self.steps += 1
 
 
 def handshakes(limit: int = 8, limit_s: float = 60.0) -> Handshakes:
-    """So many."""
     return Handshakes(Limits(tls_handshakes=limit, tls_handshake_s=limit_s), asyncio.get_running_loop())
 
 
 def arrive(places: Handshakes, count: int, address: str = FAR) -> list[Shaking]:
-    """Let so many begin."""
     each = [Shaking(address) for _ in range(count)]
     for one in each:
         places.begin(cast("TlsTransport", one))
@@ -49,14 +42,12 @@ def arrive(places: Handshakes, count: int, address: str = FAR) -> list[Shaking]:
 
 
 def end(places: Handshakes, each: list[Shaking]) -> None:
-    """Let them end."""
     for one in each:
         places.end(cast("TlsTransport", one))
         places.end(cast("TlsTransport", one))
 
 
 async def test_an_address_that_floods_gives_way_itself() -> None:
-    """Ten thousand silent ones of one address, and another one's handshake goes on."""
     places = handshakes(limit=256)
     (honest,) = arrive(places, 1, "192.0.2.1:1")
     flood = arrive(places, 10_000)
@@ -71,7 +62,6 @@ async def test_an_address_that_floods_gives_way_itself() -> None:
 
 
 async def test_many_addresses_give_way_in_their_order() -> None:
-    """Where no address has much, the oldest goes."""
     places = handshakes(limit=8)
     each = [arrive(places, 1, f"198.51.100.{number}:1")[0] for number in range(10)]
     assert [one.aborted for one in each] == [1, 1] + [0] * 8
@@ -79,7 +69,6 @@ async def test_many_addresses_give_way_in_their_order() -> None:
 
 
 async def test_a_handshake_that_takes_too_long() -> None:
-    """It is told so; one that has ended is not."""
     places = handshakes(limit_s=0.1)
     done, late = arrive(places, 2)
     end(places, [done])
@@ -89,7 +78,6 @@ async def test_a_handshake_that_takes_too_long() -> None:
 
 
 async def test_a_turn_has_a_share_of_steps() -> None:
-    """Those beyond it wait for the next turn, in their order."""
     places = handshakes(limit=100)
     each = arrive(places, 2 * STEPS_PER_TURN + 3)
     for one in each:
@@ -122,7 +110,6 @@ async def test_a_flood_leaves_nothing_in_the_line() -> None:
 
 
 async def test_the_hub_stops() -> None:
-    """All are ended, and so is one that was accepted in that moment."""
     places = handshakes()
     each = arrive(places, 3)
     places.close()

@@ -21,13 +21,11 @@ class FakeConnection:
     due_s: int = -1
 
     def check(self, now_s: float) -> float:
-        """Be looked at."""
         self.looks.append(now_s)
         return self.again(now_s)
 
 
 def test_at_the_first_tick_that_is_not_before() -> None:
-    """Never early, and at the next whole second."""
     keepalive = Keepalive(100.7)
     connection = FakeConnection()
     keepalive.watch(connection, 103.2)
@@ -42,7 +40,6 @@ def test_at_the_first_tick_that_is_not_before() -> None:
 
 
 def test_what_is_overdue_is_looked_at_with_the_next_tick() -> None:
-    """A deadline in the past is no reason never to look."""
     keepalive = Keepalive(100.0)
     connection = FakeConnection()
     keepalive.watch(connection, 3.0)
@@ -51,7 +48,6 @@ def test_what_is_overdue_is_looked_at_with_the_next_tick() -> None:
 
 
 def test_it_says_itself_when_to_look_again() -> None:
-    """As long as it wants to."""
     keepalive = Keepalive(0.0)
     connection = FakeConnection(again=lambda now_s: now_s + 3 if now_s < 9 else math.inf)
     keepalive.watch(connection, 1.0)
@@ -62,7 +58,6 @@ def test_it_says_itself_when_to_look_again() -> None:
 
 
 def test_watching_again_replaces_the_deadline() -> None:
-    """There is one for each connection."""
     keepalive = Keepalive(0.0)
     connection = FakeConnection()
     keepalive.watch(connection, 5.0)
@@ -75,7 +70,6 @@ def test_watching_again_replaces_the_deadline() -> None:
 
 
 def test_forgotten() -> None:
-    """Once or twice, it is not looked at; also one that was never watched."""
     keepalive = Keepalive(0.0)
     connection, other = FakeConnection(), FakeConnection()
     keepalive.watch(connection, 5.0)
@@ -89,7 +83,6 @@ def test_forgotten() -> None:
 
 
 def test_never() -> None:
-    """Infinity is no deadline."""
     keepalive = Keepalive(0.0)
     connection = FakeConnection()
     keepalive.watch(connection, 5.0)
@@ -98,7 +91,6 @@ def test_never() -> None:
 
 
 def test_a_tick_after_a_pause() -> None:
-    """A loop that was held up for a minute looks at everybody once."""
     keepalive = Keepalive(0.0)
     connection = FakeConnection(again=lambda now_s: now_s + 1)
     keepalive.watch(connection, 1.0)
@@ -137,7 +129,6 @@ class KeepaliveAgainstNaive(RuleBasedStateMachine):
 
     @initialize(start=st.floats(0, 50))
     def begin(self, start: float) -> None:
-        """Some connections, none of them watched."""
         self.keepalive = Keepalive(start)
         self.now_s = start
         self.deadlines: dict[int, int] = {}
@@ -145,35 +136,29 @@ class KeepaliveAgainstNaive(RuleBasedStateMachine):
         self.connections = [FakeConnection(again=self.asker(number)) for number in range(4)]
 
     def asker(self, number: int) -> Callable[[float], float]:
-        """When this one wants to be looked at again."""
         return lambda now_s: now_s + self.again.get(number, math.inf)
 
     def expect(self, number: int, at_s: float) -> None:
-        """The naive note: not before that second, and never in the tick that is running."""
         self.deadlines.pop(number, None)
         if not math.isinf(at_s):
             self.deadlines[number] = max(math.ceil(at_s), math.floor(self.now_s) + 1)
 
     @rule(number=st.integers(0, 3), wait_s=st.floats(-5, 30) | st.just(math.inf))
     def watch(self, number: int, wait_s: float) -> None:
-        """From now on, or instead."""
         self.keepalive.watch(self.connections[number], self.now_s + wait_s)
         self.expect(number, self.now_s + wait_s)
 
     @rule(number=st.integers(0, 3))
     def forget(self, number: int) -> None:
-        """No more."""
         self.keepalive.forget(self.connections[number])
         self.deadlines.pop(number, None)
 
     @rule(number=st.integers(0, 3), wait_s=st.floats(0.1, 20))
     def ask_for_more(self, number: int, wait_s: float) -> None:
-        """What it will say when it is looked at."""
         self.again[number] = wait_s
 
     @rule(wait_s=st.floats(0, 15))
     def tick(self, wait_s: float) -> None:
-        """Time goes on."""
         self.now_s += wait_s
         due = {number for number, second in self.deadlines.items() if second <= math.floor(self.now_s)}
         before = [len(connection.looks) for connection in self.connections]
@@ -185,7 +170,6 @@ class KeepaliveAgainstNaive(RuleBasedStateMachine):
 
     @invariant()
     def counted(self) -> None:
-        """It knows how many it watches."""
         assert len(self.keepalive) == len(self.deadlines)
 
 

@@ -16,8 +16,6 @@ LOW, OWN, HIGH = b"\x01" * 16, b"\x02" * 16, b"\x03" * 16
 
 @dataclass(eq=False)
 class FakeLink:
-    """Remembers what it was told."""
-
     dialled: bool = False
     used: bool = False
     refused: list[int] = field(default_factory=list)
@@ -25,22 +23,17 @@ class FakeLink:
     proceeded: int = 0
 
     def ask(self, token: bytes) -> None:
-        """Take the question."""
         self.asked.append(token)
 
     def proceed(self) -> None:
-        """Take the place."""
         self.proceeded += 1
 
     def refuse(self, code: int, text: str) -> None:
-        """Take the end."""
         assert text
         self.refused.append(code)
 
 
 class Scene:
-    """The links of the hub `OWN`, and a clock."""
-
     def __init__(self, hub_id: bytes = HIGH, link: FakeLink | None = None) -> None:
         self.keepalive = Keepalive(0.0)
         self._due: list[Callable[[], object]] = []
@@ -49,19 +42,16 @@ class Scene:
             assert self.links.add(hub_id, link, 0.0)
 
     def end_turn(self) -> None:
-        """Do what was put off."""
         due, self._due[:] = list(self._due), []
         for act in due:
             act()
 
     def wait(self) -> None:
-        """Let the time for a proof pass."""
         self.keepalive.tick(PROOF_S + 1.0)
         self.end_turn()
 
 
 def test_links_to_different_hubs() -> None:
-    """Do not concern each other."""
     first, second = FakeLink(), FakeLink()
     scene = Scene(LOW, first)
     assert scene.links.add(HIGH, second, 0.0)
@@ -71,7 +61,6 @@ def test_links_to_different_hubs() -> None:
 
 
 def test_oneself() -> None:
-    """Is refused, and not remembered."""
     links = Scene().links
     with pytest.raises(RejectedError, match="that is yourself") as refused:
         links.add(OWN, FakeLink(), 0.0)
@@ -102,7 +91,6 @@ def test_a_link_that_answers_stays(far: bytes, *, older_dialled: bool, newer_dia
 
 
 def test_a_link_that_does_not_answer_goes() -> None:
-    """In time; the new one takes its place, and the old one's end changes nothing."""
     older, newer = FakeLink(used=True), FakeLink()
     scene = Scene(HIGH, older)
     assert not scene.links.add(HIGH, newer, 0.0)
@@ -134,7 +122,6 @@ def test_a_link_that_ends_makes_room_at_once() -> None:
 
 
 def test_one_that_waits_may_leave() -> None:
-    """Then nothing is decided any more, and the old one stays."""
     older, newer = FakeLink(used=True), FakeLink()
     scene = Scene(HIGH, older)
     scene.links.add(HIGH, newer, 0.0)
@@ -146,7 +133,6 @@ def test_one_that_waits_may_leave() -> None:
 
 
 def test_of_several_that_wait_the_last_one_counts() -> None:
-    """The far side that dials again has given the one before up."""
     older, first, second = FakeLink(used=True), FakeLink(), FakeLink()
     scene = Scene(HIGH, older)
     scene.links.add(HIGH, first, 0.0)
@@ -174,7 +160,6 @@ def test_two_in_one_direction(far: bytes, *, dialled: bool) -> None:
 @pytest.mark.parametrize("far", [LOW, HIGH])
 @pytest.mark.parametrize("older_dialled", [False, True])
 def test_of_crossed_links_the_one_that_the_lower_has_dialled_stays(far: bytes, *, older_dialled: bool) -> None:
-    """In whatever order they come, as long as it is alive."""
     older, newer = FakeLink(dialled=older_dialled), FakeLink(dialled=not older_dialled)
     links = Scene(far, older).links
     lower_dialled = older if older.dialled == (far > OWN) else newer
@@ -195,7 +180,6 @@ def test_of_crossed_links_the_one_that_the_lower_has_dialled_stays(far: bytes, *
 
 
 def test_a_link_that_is_gone_makes_room() -> None:
-    """For another of any sort; forgetting twice is harmless."""
     first, second = FakeLink(used=True), FakeLink()
     links = Scene(HIGH, first).links
     assert links.remove(HIGH, first)

@@ -18,24 +18,20 @@ MIB = 1024 * 1024
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Path:
-    """A machine of 8 GiB without control groups."""
     write(tmp_path, "proc/meminfo", "MemTotal:        8388608 kB\nMemFree:   1 kB\n")
     return tmp_path
 
 
 def write(root: Path, path: str, text: str) -> None:
-    """Make a file."""
     (root / path).parent.mkdir(parents=True, exist_ok=True)
     (root / path).write_text(text)
 
 
 def test_without_groups_it_is_what_the_machine_has(machine: Path) -> None:
-    """A kernel without control groups has no such files."""
     assert available_bytes(machine) == 8192 * MIB
 
 
 def test_the_tightest_group_of_version_2_counts(machine: Path) -> None:
-    """Its own limit, or that of a group around it; "max" is none."""
     write(machine, "proc/self/cgroup", "0::/outer/inner\n")
     write(machine, "sys/fs/cgroup/outer/inner/memory.max", "max\n")
     assert available_bytes(machine) == 8192 * MIB
@@ -53,13 +49,11 @@ def test_groups_of_version_1_count_too(machine: Path) -> None:
 
 
 def test_the_default_is_a_part_of_what_there_is() -> None:
-    """What was set counts as it is."""
     assert memory_limit_bytes(0) == int(available_bytes() * MEMORY_PART)
     assert memory_limit_bytes(100 * MIB) == 100 * MIB
 
 
 def test_the_processes_of_a_hub_divide_it() -> None:
-    """Its workers, and the core: each has the same part."""
     assert memory_limit_bytes(100 * MIB, workers=4) == 20 * MIB
 
 
@@ -80,7 +74,6 @@ def test_what_is_resident_is_known_without_a_descriptor() -> None:
 
 
 async def test_malloc_is_asked_when_much_is_held_that_nobody_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And not again for what it cannot give back."""
     asked: list[None] = []
     monkeypatch.setattr(module, "give_back", lambda: asked.append(None))
     resident = 100 * MIB

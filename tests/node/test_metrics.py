@@ -38,8 +38,6 @@ from tests.node.test_traffic import Standing
 
 
 class Sink:
-    """An outlet that takes everything."""
-
     def send(self, batches: list[Batch]) -> None:
         """Take it."""
 
@@ -51,13 +49,11 @@ class Sink:
 
 
 def scrape(node: Node) -> dict[str, Metric]:
-    """What Prometheus reads, by name."""
     families = text_string_to_metric_families(exposition(node).decode())
     return {family.name: family for family in families}
 
 
 def value(families: dict[str, Metric], sample: str, **labels: str) -> float:
-    """One figure."""
     (found,) = [
         one.value
         for family in families.values()
@@ -68,7 +64,6 @@ def value(families: dict[str, Metric], sample: str, **labels: str) -> float:
 
 
 def join(node: Node, role: Role = Role.CLIENT, **queue: Any) -> Handler:
-    """A handler that subscribes to everything but the topics of the hub itself."""
     handler = Handler(Sink(), role=role, limits=QueueLimits(**queue))
     node.core.attach(handler)
     node.core.subscribe(handler, ["/"])
@@ -77,13 +72,11 @@ def join(node: Node, role: Role = Role.CLIENT, **queue: Any) -> Handler:
 
 @pytest.fixture
 async def node() -> Node:
-    """A node without connections."""
     return Node(Settings(), name='hub "one"\n')
 
 
 @pytest.fixture
 async def journal(node: Node, tmp_path: Path) -> AsyncIterator[Journal]:
-    """The node's journal, with a tier."""
     settings = JournalSettings(path=str(tmp_path / "journal"), tier=str(tmp_path / "tier"))
     made = node.journal = Journal(node.core, settings, node.settings.limits)
     yield made
@@ -91,7 +84,6 @@ async def journal(node: Node, tmp_path: Path) -> AsyncIterator[Journal]:
 
 
 async def test_an_idle_hub(node: Node) -> None:
-    """Everything is there from the start, at zero; names that need it are escaped."""
     families = scrape(node)
     assert value(families, "hub_info", name='hub "one"\n', id=node.id.hex(), version=__version__) == 1
     assert value(families, "hub_ready") == 0
@@ -122,7 +114,6 @@ async def test_messages(node: Node) -> None:
 
 
 async def test_what_a_far_side_cannot_read(node: Node) -> None:
-    """Is counted apart from what its queue has lost, and stays counted when it has left."""
     reader = join(node)
     reader.lose(3)
     families = scrape(node)
@@ -134,7 +125,6 @@ async def test_what_a_far_side_cannot_read(node: Node) -> None:
 
 
 async def test_handlers_by_role(node: Node) -> None:
-    """Clients, links and subscribers of this process are told apart."""
     for role, count in ((Role.CLIENT, 3), (Role.LINK, 2), (Role.LOCAL, 1)):
         for _ in range(count):
             join(node, role)
@@ -149,7 +139,6 @@ async def test_handlers_by_role(node: Node) -> None:
 
 
 async def test_counters_keep_what_left(node: Node) -> None:
-    """Totals never fall, also when a client goes with a full queue."""
     totals = []
     for _ in range(3):
         handler = join(node, messages=1, overflow=Overflow.DROP_OLDEST)
@@ -175,8 +164,6 @@ async def test_counters_keep_what_left(node: Node) -> None:
 
 
 async def test_connections(node: Node) -> None:
-    """Open, accepted and refused connections."""
-
     class Socket:
         address, read_bytes = "", 21
 
@@ -206,7 +193,6 @@ async def test_connections(node: Node) -> None:
 
 
 async def test_the_route_cache(node: Node) -> None:
-    """Lookups that had to search, and keys that are remembered."""
     publish(node.core, "/a", 1)
     publish(node.core, "/a", 2)
     publish(node.core, "/b", 3)
@@ -217,7 +203,6 @@ async def test_the_route_cache(node: Node) -> None:
 
 
 async def test_stores(node: Node) -> None:
-    """What each holds, how much that may be, and what was done to it."""
     node.stores.open(StoresSettings(open=("a=:memory:", "b=:memory:"), feeds=("b=/b",)))
     node.stores.feeds[0].send([Batch.of("/b", [1, 2])])
     master = node.stores.get("a")
@@ -237,7 +222,6 @@ async def test_stores(node: Node) -> None:
 
 
 async def test_histograms(node: Node) -> None:
-    """Each bucket holds what is in the smaller ones as well, as Prometheus adds them up."""
     for seconds in (0.002, 0.002, 0.3, 1000):
         node.queue_times.observe(seconds)
     families = scrape(node)
@@ -250,14 +234,12 @@ async def test_histograms(node: Node) -> None:
 
 
 async def test_the_process_is_measured_too(node: Node) -> None:
-    """The client library's figures of the process and the interpreter."""
     families = scrape(node)
     assert value(families, "process_open_fds") > 0
     assert "python_info" in families
 
 
 async def test_the_journal(node: Node, journal: Journal) -> None:
-    """What was recorded, lost and staged is counted."""
     publish(node.core, "/a", 1, 2, 3)
     node.core.flush()
     await journal.settle()
@@ -274,7 +256,6 @@ async def test_the_journal(node: Node, journal: Journal) -> None:
 
 
 async def test_the_tier(node: Node, journal: Journal) -> None:
-    """What is copied, and what goes wrong with that."""
     assert value(scrape(node), "hub_journal_tier_ready") == 1
     journal.tick()
     await eventually(lambda: value(scrape(node), "hub_journal_tier_failures_total") >= 1)
@@ -284,7 +265,6 @@ async def test_the_tier(node: Node, journal: Journal) -> None:
 
 
 async def test_without_a_journal(node: Node) -> None:
-    """Nothing is said of one."""
     assert not [family for family in scrape(node) if family.startswith("hub_journal")]
 
 
@@ -306,7 +286,6 @@ async def test_messages_lost_with_links(node: Node) -> None:
 
 
 async def test_links_by_the_hub_at_their_other_end(node: Node) -> None:
-    """What they carry, how they stand, and what was lost; what is not known is not there."""
     link, other = Standing("south", lag_s=0.25, cost=3), Standing("west", 2)
     for one in (link, other):
         node.traffic.begin(one, node.loop.time())
@@ -329,7 +308,6 @@ async def test_links_by_the_hub_at_their_other_end(node: Node) -> None:
 
 
 async def test_the_mesh(node: Node) -> None:
-    """What is known of other hubs, what was refused, and messages that were not taken."""
     mesh, far = node.core.mesh, b"\x07" * 16
     links = [handler_of(role=Role.LINK) for _ in range(2)]
     for number, link in enumerate(links):
@@ -364,7 +342,6 @@ async def test_the_mesh(node: Node) -> None:
 
 
 async def test_users(node: Node) -> None:
-    """Who was recognised by what, and who was not, for which kind of reason."""
     families = scrape(node)
     assert value(families, "hub_users_open") == 1
     node.access.recognise(Proof("192.0.2.7:5"))
@@ -381,7 +358,6 @@ async def test_users(node: Node) -> None:
 
 
 async def test_what_users_hold(node: Node) -> None:
-    """Each resource by itself."""
     rights = read_policy({}, "policy").rights("alice", ("member",))
     for _ in range(2):
         handler = Handler(Sink(), role=Role.CLIENT, limits=QueueLimits(), rights=rights)
@@ -402,7 +378,6 @@ async def test_what_users_hold(node: Node) -> None:
 
 
 async def test_what_users_may_not_do(node: Node) -> None:
-    """Each message and request that is refused counts; and clients that are moved off."""
     rights = read_policy({"users": {"bob": ["reader"]}}, "a test").rights("bob")
     handler = Handler(FakeOutlet(), role=Role.CLIENT, limits=QueueLimits(), rights=rights)
     node.audit.refused(handler, "publish", RejectedError(1008, "no"), 3)

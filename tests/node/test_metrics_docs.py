@@ -25,14 +25,11 @@ _NAME = re.compile(r"`(\w+)`")
 
 
 class Told(NamedTuple):
-    """A metric as somebody who asks for it must know it."""
-
     kind: str
     labels: frozenset[str]
 
 
 def documented() -> dict[str, Told]:
-    """What the page says: labels are named before a colon, or a parenthesis, that says what they may be."""
     return {
         name: Told(kind, frozenset(_NAME.findall(re.split("[:(]", labels)[0])))
         for names, kind, labels in _ROW.findall(_TABLES)
@@ -41,7 +38,6 @@ def documented() -> dict[str, Told]:
 
 
 def told(families: Iterable[Any]) -> dict[str, Told]:
-    """What is collected, as Prometheus knows it."""
     return {
         family.name + ("_total" if family.type == "counter" else ""): Told(family.type, frozenset(family._labelnames))
         for family in families
@@ -50,7 +46,6 @@ def told(families: Iterable[Any]) -> dict[str, Told]:
 
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncIterator[Node]:
-    """A node with a journal that has a tier: it has all metrics that there are."""
     node = Node(Settings(), name="one")
     settings = JournalSettings(path=str(tmp_path / "journal"), tier=str(tmp_path / "tier"))
     journal = node.journal = Journal(node.core, settings, node.settings.limits)
@@ -76,6 +71,5 @@ async def test_buckets_stand_there(node: Node) -> None:
 
 
 def test_names_stand_there_once() -> None:
-    """No metric is described in two rows."""
     names = [name for row in _ROW.findall(_TABLES) for name in _NAME.findall(row[0])]
     assert len(names) == len(set(names)) > 200

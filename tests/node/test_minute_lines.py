@@ -15,7 +15,6 @@ def test_one_line_a_minute_stands_for_all() -> None:
 
 
 def test_keys_are_bounded() -> None:
-    """The key that was logged first makes room: its next event is a line."""
     lines = MinuteLines()
     for key in range(KEYS_LIMIT + 1):
         assert lines.add(key, 0.0) == 1

@@ -9,7 +9,6 @@ from peers.node.admission import Newcomers
 
 
 def crowd(limit: int, *hosts: str) -> Newcomers[int]:
-    """Numbers, each of its host; each has a place, whoever had to go for it."""
     places: Newcomers[int] = Newcomers(limit)
     for number, host in enumerate(hosts):
         come(places, number, host)
@@ -17,7 +16,6 @@ def crowd(limit: int, *hosts: str) -> Newcomers[int]:
 
 
 def come(places: Newcomers[int], number: int, host: str) -> None:
-    """Give one a place."""
     going = places.giving_way(host)
     if going is not None:
         places.remove(going)
@@ -25,17 +23,14 @@ def come(places: Newcomers[int], number: int, host: str) -> None:
 
 
 def test_there_is_room() -> None:
-    """Nobody goes before all places are taken."""
     assert crowd(3, "a", "b").giving_way("c") is None
 
 
 def test_the_oldest_goes() -> None:
-    """Where no address has much."""
     assert crowd(4, "a", "b", "c", "d").giving_way("e") == 0
 
 
 def test_an_address_that_holds_much_gives_way() -> None:
-    """To itself and to others, so that who came before it stays, and who comes after it."""
     places = crowd(8, "honest", *["flood"] * 100)
     assert 0 in places
     assert places.giving_way("flood") == places.giving_way("late") == 94
@@ -44,7 +39,6 @@ def test_an_address_that_holds_much_gives_way() -> None:
 
 
 def test_of_several_that_hold_much_each_gives_way_to_itself() -> None:
-    """Else one could push out the other."""
     places = crowd(8, *["one"] * 4, *["other"] * 4)
     assert places.giving_way("one") == 0
     assert places.giving_way("other") == 4
@@ -52,7 +46,6 @@ def test_of_several_that_hold_much_each_gives_way_to_itself() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 30), st.sampled_from("abcde"), st.booleans()), max_size=200))
 def test_nothing_is_kept_of_who_has_gone(steps: list[tuple[int, str, bool]]) -> None:
-    """There are never more than the limit, and when all have gone nothing is left."""
     places: Newcomers[int] = Newcomers(8)
     for number, host, comes in steps:
         if comes and number not in places:

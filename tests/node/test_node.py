@@ -17,7 +17,7 @@ from hub.mesh.announcement import Announcement
 from hub.overflow import Overflow, QueueLimits
 from hub.settings.sections import Limits
 from hub.settings.settings import Settings
-from peers.node.minute_lines import TOLD_EVERY_S
+from peers.node.minute_lines import MINUTE_S
 from peers.node.node import Node, core_limits
 from peers.wire.hello import MESH_VERSION, Hello, QueueWish
 from tests.hub.fakes import FakeOutlet, handler_of, publish
@@ -26,28 +26,22 @@ from tests.hubs.clock import ShiftedLoop
 
 @dataclass(eq=False)
 class FakeConnection:
-    """Remembers how it was ended."""
-
     ended: list[str] = field(default_factory=list)
     address: str = "127.0.0.1:1"
 
     def drain(self) -> None:
-        """In order."""
         self.ended.append("drain")
 
     def abort(self) -> None:
-        """At once."""
         self.ended.append("abort")
 
 
 @pytest.fixture
 async def node() -> Node:
-    """A hub that takes two connections."""
     return Node(Settings(limits=Limits(connections=2, frame_bytes=5000)), name="north")
 
 
 async def test_connections_are_counted(node: Node) -> None:
-    """One over the limit is refused with a reason, and has a place once another has gone."""
     first, second, third = FakeConnection(), FakeConnection(), FakeConnection()
     for connection in (first, second):
         assert node.admit(connection) == ""
@@ -61,14 +55,12 @@ async def test_connections_are_counted(node: Node) -> None:
 
 
 async def test_a_hub_that_stops_takes_nobody(node: Node) -> None:
-    """And says why."""
     node.draining = True
     assert node.admit(FakeConnection()) == "the hub is stopping"
     assert not node.connections
 
 
 async def test_waiting_for_the_last(node: Node) -> None:
-    """It is over at once where nobody is, else when the last one has gone."""
     await node.wait_released()
     first, second = FakeConnection(), FakeConnection()
     node.admit(first)
@@ -83,7 +75,6 @@ async def test_waiting_for_the_last(node: Node) -> None:
 
 
 async def test_identity(node: Node) -> None:
-    """Random, unless it is given; the same in every HELLO."""
     assert len(node.id) == 16
     assert Node(Settings()).id != node.id
     assert Node(Settings(), hub_id=b"x" * 16).id == b"x" * 16
@@ -91,14 +82,12 @@ async def test_identity(node: Node) -> None:
 
 
 async def test_hello(node: Node) -> None:
-    """Says who this is and what it takes, and to a client what it was granted."""
     assert node.hello() == Hello(protocol=1, role="hub", id=node.id, name="north", frame=5000, mesh=MESH_VERSION)
     granted = node.hello(QueueLimits(5, 6000, Overflow.DISCONNECT))
     assert granted.queue == QueueWish(5, 6000, Overflow.DISCONNECT)
 
 
 async def test_the_end_of_a_turn(node: Node) -> None:
-    """What a turn has offered is written once it is over, with one write."""
     outlet = FakeOutlet()
     handler = Handler(outlet, role=Role.LOCAL, limits=QueueLimits())
     node.core.attach(handler)
@@ -116,7 +105,6 @@ async def test_the_end_of_a_turn(node: Node) -> None:
 
 
 async def test_limits_reach_the_core() -> None:
-    """They are bounded as the settings say, and the defaults of both are the same numbers."""
     node = Node(Settings(limits=Limits(routes=7, prefixes_per_client=3)))
     assert node.core.routes.limit == 7
     assert core_limits(Settings(limits=Limits(prefixes_per_client=3, rules_per_peer=4)), 1 << 40).client.prefixes == 3
@@ -134,14 +122,13 @@ async def test_the_id_is_a_uuid() -> None:
 
 
 async def test_another_hub_with_the_same_id_is_logged_once_a_minute() -> None:
-    """Each time is counted: neither of the two gives way, so there are many."""
     node, clock = Node(Settings(), name="north"), ShiftedLoop()
     node.loop = clock  # type: ignore[assignment]
     link = handler_of(role=Role.LINK)
     node.core.attach(link)
     node.core.link(link, b"\x01" * 16, lambda: None)
     with capture_logs() as lines:
-        for ahead_s in (0.0, 1.0, TOLD_EVERY_S + 1, 1.0):
+        for ahead_s in (0.0, 1.0, MINUTE_S + 1, 1.0):
             clock.ahead_s += ahead_s
             node.core.mesh.hear(link, Announcement(node.id, 0, 1000, "twin", ()))
     told = [line["hub"] for line in lines if line["event"].startswith("another hub has the id of this one")]

@@ -18,16 +18,12 @@ from peers.node.pulse import Pulse
 
 
 class Connection:
-    """A connection, as far as it is looked at."""
-
     def __init__(self, handler: Handler | None = None) -> None:
         self.read_bytes = 0
         self.handler = handler
 
 
 class Sink:
-    """Where a handler writes; it takes nothing."""
-
     def send(self, batches: Any) -> None:
         """Take batches."""
 
@@ -53,7 +49,6 @@ class Source:
         self.pulse = Pulse(self, self.turns.append)
 
     def join(self, role: Role = Role.CLIENT, prefix: str = "", name: str = "n") -> Connection:
-        """Somebody connects, and perhaps subscribes."""
         limits = QueueLimits(messages=2, bytes=1 << 20, overflow=Overflow.DROP_OLDEST)
         handler = Handler(Sink(), role=role, limits=limits, name=name)
         self.core.attach(handler)
@@ -65,7 +60,6 @@ class Source:
         return connection
 
     def leave(self, connection: Connection) -> None:
-        """Somebody leaves."""
         assert connection.handler is not None
         self.core.detach(connection.handler, "left")
         self.received_bytes_before += self.connections.pop(connection, None) is not None and connection.read_bytes
@@ -73,7 +67,6 @@ class Source:
             self.core.flush()
 
     def beat(self, now_s: float, lag_s: float = 0.0) -> int:
-        """Look at everything; return how many further turns that took."""
         self.pulse.beat(now_s, lag_s)
         turns = 0
         while self.turns:
@@ -82,13 +75,11 @@ class Source:
         return turns
 
     def newest(self, name: str) -> float | None:
-        """Return the newest point of a figure."""
         value: float | None = self.pulse.history.behind()["figures"][name][-1]
         return value
 
 
 def publish(source: Source, connection: Connection, topic: str, messages: int) -> None:
-    """Somebody publishes, one message after the other."""
     assert connection.handler is not None
     for number in range(messages):
         batch = Batch.of(topic, [number])
@@ -131,7 +122,6 @@ def test_who_has_left_is_in_the_sums() -> None:
 
 @pytest.mark.parametrize("is_link", [True, False])
 def test_what_stays_within_the_hub_does_not_count(*, is_link: bool) -> None:
-    """Neither links between its processes nor the journal, nor when they leave."""
     source = Source()
     inner = source.join(Role.LINK if is_link else Role.LOCAL, prefix="/")
     if is_link:
@@ -203,7 +193,6 @@ def test_thousands_are_looked_at_in_several_turns(monkeypatch: pytest.MonkeyPatc
 
 
 def test_what_is_wrong_with_the_hub() -> None:
-    """It stands in the state, each as a clause."""
     source = Source()
     source.draining, source.journal_trouble = True, "the journal cannot be written: disk full"
     source.log_trouble = "nobody reads the log"

@@ -8,30 +8,24 @@ from peers.node.read_times import BETWEEN_S, ReadTimes
 
 
 class Clock:
-    """A clock that stands until the test puts it forward, seconds."""
-
     def __init__(self) -> None:
         self.now_s = 100.0
 
     def __call__(self) -> float:
-        """Return it."""
         return self.now_s
 
 
 @pytest.fixture
 def clock() -> Clock:
-    """A clock."""
     return Clock()
 
 
 @pytest.fixture
 def times(clock: Clock) -> ReadTimes:
-    """Nothing is measured yet."""
     return ReadTimes(clock)
 
 
 def test_a_read_is_measured_until_its_end(times: ReadTimes, clock: Clock) -> None:
-    """From its bytes to its writes; the next one is due only some time later."""
     assert times.due_s <= 5.0
     times.begin(5.0, 300)
     assert times.due_s == 5.0 + BETWEEN_S

@@ -7,25 +7,20 @@ from peers.node.traffic import KEPT_S, NAMES_KEPT, Carried, LinkTraffic, Moment,
 
 
 class Standing:
-    """A link that has carried what a test says."""
-
     def __init__(self, name: str = "south", number: int = 1, *, lag_s: float | None = None, cost: int = 1) -> None:
         self.peer = Peer(bytes([number]) * 16, name, "tcp://192.0.2.1:7400")
         self.sums = Carried()
         self.now = Moment(queued_messages=0, waiting_s=0.0, lag_s=lag_s, cost=cost)
 
     def carried(self) -> Carried:
-        """What it was told to."""
         return self.sums
 
     def moment(self, now_s: float) -> Moment:
-        """The same at any time."""
         del now_s
         return self.now
 
 
 def told(traffic: Traffic, now_s: float = 0.0) -> dict[str, LinkTraffic]:
-    """By name."""
     return {one.hub: one for one in traffic.statistics(now_s)}
 
 
@@ -48,7 +43,6 @@ def test_sums_go_on_over_links_to_one_hub() -> None:
 
 
 def test_hubs_of_one_name_are_shown_together() -> None:
-    """With the longest times; one without a name is shown by its id."""
     traffic, links = Traffic(), [Standing(lag_s=None, cost=7), Standing(number=2, lag_s=0.3), Standing("", number=3)]
     for link in links:
         traffic.begin(link, 0.0)
@@ -62,7 +56,6 @@ def test_hubs_of_one_name_are_shown_together() -> None:
 
 
 def test_what_was_lost_with_links() -> None:
-    """By reason, also when the link has ended; what may have arrived is not counted."""
     traffic, link = Traffic(), Standing()
     traffic.begin(link, 0.0)
     traffic.end(link, 1.0)
@@ -75,7 +68,6 @@ def test_what_was_lost_with_links() -> None:
 
 
 def test_a_hub_that_has_gone_for_good_is_forgotten() -> None:
-    """Its sums go to those without a name, so that the sums over all stay."""
     traffic, link = Traffic(), Standing()
     traffic.begin(link, 0.0)
     link.sums = Carried(sent_messages=5)
@@ -116,7 +108,6 @@ def test_names_are_bounded() -> None:
 
 
 def test_the_links_that_are_up() -> None:
-    """Each once."""
     traffic, one, other = Traffic(), Standing("one"), Standing("other")
     for link in (one, other):
         traffic.begin(link, 0.0)

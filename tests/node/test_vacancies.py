@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from peers.node.vacancies import Vacancies
+from peers.node.links import Vacancies
 
 
 async def test_a_peer_that_goes_wakes_all_that_wait() -> None:
-    """Each once; whoever waits later waits for the next one."""
     vacancies = Vacancies()
     waiting = [asyncio.ensure_future(vacancies.wait(3600.0)) for _ in range(2)]
     await asyncio.sleep(0)
@@ -22,14 +21,12 @@ async def test_a_peer_that_goes_wakes_all_that_wait() -> None:
 
 
 async def test_nobody_goes() -> None:
-    """Then the time limit ends it, and nothing is kept of it."""
     vacancies = Vacancies()
     await vacancies.wait(0.0)
     assert not vacancies._waiting
 
 
 async def test_whoever_gives_up_is_forgotten() -> None:
-    """Also when a dialler is cancelled while it waits."""
     vacancies = Vacancies()
     waiting = asyncio.ensure_future(vacancies.wait(3600.0))
     await asyncio.sleep(0)

@@ -24,12 +24,10 @@ class Queue:
         self.waiting = WaitingTime(0.0)
 
     def offer(self, messages: int) -> None:
-        """Something comes for it."""
         for _ in range(messages):
             self.handler.offer(Batch.of("/a", [_LARGE]))
 
     def resume(self, now_s: float, *, takes: int) -> bool:
-        """The transport takes bytes again; return whether some messages still wait."""
         writes_before, waited = self.outlet.writes, self.handler.queued_messages
 
         def pause() -> None:
@@ -42,13 +40,11 @@ class Queue:
 
     @property
     def observed(self) -> tuple[int, float]:
-        """How many waits were observed, and their sum, seconds."""
         statistics = self.times.statistics()
         return sum(statistics.counts), statistics.total
 
 
 def test_a_queue_that_is_written_at_once() -> None:
-    """Its oldest message has waited since the pause, at most."""
     queue = Queue()
     queue.offer(3)
     assert not queue.resume(5.0, takes=100)
@@ -56,7 +52,6 @@ def test_a_queue_that_is_written_at_once() -> None:
 
 
 def test_nothing_has_waited() -> None:
-    """A pause in which nothing came is not a wait."""
     queue = Queue()
     assert not queue.resume(5.0, takes=100)
     assert queue.observed == (0, 0.0)
@@ -78,7 +73,6 @@ def test_one_that_is_always_behind() -> None:
 
 
 def test_the_oldest_are_dropped() -> None:
-    """What was dropped has gone as well."""
     queue = Queue(messages=3)
     queue.offer(4)
     assert queue.resume(1.0, takes=1)
@@ -89,7 +83,6 @@ def test_the_oldest_are_dropped() -> None:
 
 
 def test_the_newest_are_dropped() -> None:
-    """They have never stood in the queue: what does still waits."""
     queue = Queue(messages=3, overflow=Overflow.DROP_NEWEST)
     queue.offer(3)
     assert queue.resume(1.0, takes=1)

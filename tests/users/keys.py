@@ -20,7 +20,6 @@ SECRET = b"0123456789abcdef0123456789abcdef"
 
 @cache
 def private_key(algorithm: str) -> Any:
-    """The key that signs."""
     match algorithm:
         case "RS256":
             return rsa.generate_private_key(65537, 2048)
@@ -33,13 +32,11 @@ def private_key(algorithm: str) -> Any:
 
 
 def public_pem(algorithm: str) -> bytes:
-    """The public part, as a PEM file has it."""
     pem: bytes = private_key(algorithm).public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     return pem
 
 
 def jwk(algorithm: str, **changed: Any) -> dict[str, Any]:
-    """The public part, or the secret, as an entry of a JWKS, with other fields; None takes one away."""
     if algorithm == "HS256":
         entry = {"kty": "oct", "k": base64.urlsafe_b64encode(SECRET).rstrip(b"=").decode()}
     else:
@@ -50,14 +47,12 @@ def jwk(algorithm: str, **changed: Any) -> dict[str, Any]:
 
 
 def jwks(path: Path, *entries: Any) -> str:
-    """Write a file of these entries; return its path."""
     path.touch(0o600)
     path.write_text(json.dumps({"keys": entries}))
     return str(path)
 
 
 def token(claims: Any, algorithm: str = "HS256", *, key: Any = None, **header: Any) -> str:
-    """Sign claims, an object or bytes; a header's field that is None is left out."""
     content = claims if isinstance(claims, bytes) else json.dumps(claims).encode()
     fields = {"alg": algorithm, "kid": algorithm.lower()} | header
     head = json.dumps({name: value for name, value in fields.items() if value is not None}).encode()

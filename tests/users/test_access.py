@@ -18,7 +18,7 @@ from hub.settings.config import ConfigError
 from hub.settings.sections import AccessSettings, ZeekSettings
 from peers.users.access import FIRST_S, Access, Proof, Reason
 from peers.users.identity import Identity
-from peers.users.token_file import TokenFile
+from peers.users.tokens import TokenFile
 from peers.users.users import NOBODY, Users, read_users
 from tests.users.keys import jwk, jwks, token
 
@@ -73,27 +73,22 @@ class Place:
         self.wall_s = NOW_S
 
     def access(self, anonymous: str = "") -> Access:
-        """What a hub with these files has."""
         return Access(self.users(anonymous), lambda: self.now_s, lambda: self.wall_s)
 
     def users(self, anonymous: str = "") -> Users:
-        """The same, as it is read."""
         return read_users(AccessSettings(**(structs(self.settings) | {"anonymous": anonymous})))
 
 
 def structs(settings: AccessSettings) -> dict[str, Any]:
-    """The fields of settings."""
     return {name: getattr(settings, name) for name in settings.__struct_fields__}
 
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    """A hub's files."""
     return Place(tmp_path)
 
 
 def certificate(*subject: tuple[str, str], names: tuple[tuple[str, str], ...] = ()) -> dict[str, Any]:
-    """A certificate as Python's ssl shows it."""
     return {"subject": tuple((one,) for one in subject), "subjectAltName": names, "notAfter": NOT_AFTER}
 
 
@@ -102,7 +97,6 @@ STRANGERS = certificate(("commonName", "stranger"))
 
 
 def refused(access: Access, proof: Proof) -> Reason:
-    """Why somebody is refused; what he is told is always the same."""
     before = access.refused.copy()
     with structlog.testing.capture_logs() as logs, pytest.raises(NotRecognisedError) as caught:
         access.recognise(proof)
@@ -118,7 +112,6 @@ def refused(access: Access, proof: Proof) -> Reason:
 
 
 def test_nothing_set() -> None:
-    """Everybody may do everything, whatever he shows: as it was before there were users."""
     access = Access(read_users(AccessSettings()), lambda: 0.0, lambda: NOW_S)
     assert access.is_open
     assert access.policy is None
@@ -162,13 +155,11 @@ def test_accounts(place: Place) -> None:
 
 
 def test_accounts_by_name(place: Place) -> None:
-    """A name is looked up once, when the file is read."""
     place.policy.write_text(POLICY + 'root = "dora"\n')
     assert place.access().recognise(Proof("unix:/x", unix_uid=0)).user == "dora"
 
 
 def test_tokens(place: Place) -> None:
-    """A token is its user's, until it ends."""
     access = place.access()
     identity = access.recognise(Proof(ADDRESS, token=place.token))
     assert identity == Identity("alice", frozenset(), "token", ENDS.timestamp(), place.entry.id)
@@ -197,7 +188,6 @@ def test_roles_of_a_token(place: Place) -> None:
 
 
 def test_a_user_without_roles_is_known(place: Place) -> None:
-    """He is named in the policy, and may do nothing."""
     secret, _ = place.tokens.add("bob", NOW)
     access = place.access()
     rights = access.rights(access.recognise(Proof(ADDRESS, token=secret)))
@@ -206,7 +196,6 @@ def test_a_user_without_roles_is_known(place: Place) -> None:
 
 
 def test_jwts(place: Place) -> None:
-    """What is no token of this hub is a JWT, where there are keys for these."""
     access = place.access()
     identity = access.recognise(Proof(ADDRESS, token=token(CLAIMS | {"sub": "eve", "roles": ["reader"]})))
     assert (identity.user, identity.roles, identity.how) == ("eve", {"reader"}, "jwt")
@@ -233,7 +222,6 @@ def test_jwts(place: Place) -> None:
     ],
 )
 def test_certificates(shown: dict[str, Any], user: str, place: Place) -> None:
-    """They are whose the table says, until they end."""
     access = place.access()
     until_s = ssl.cert_time_to_seconds(NOT_AFTER)
     identity = access.recognise(Proof(ADDRESS, certificate=shown))
@@ -265,7 +253,6 @@ def test_a_certificate_and_a_token(place: Place) -> None:
 
 
 def test_what_is_shown_and_wrong_is_refused(place: Place) -> None:
-    """It is not passed over for what else would do."""
     access = place.access("reader")
     for shown in ("x", "hub_", place.token[:-1], place.token.upper(), f"{place.token}\x00", " "):
         assert refused(access, Proof("unix:/x", shown, unix_uid=os.geteuid(), is_local=True)) in {
@@ -288,7 +275,6 @@ def test_failures_are_held_back(place: Place) -> None:
 
 
 def test_how_long_it_took_is_hidden(place: Place) -> None:
-    """The answer comes at the same time, however long it took to find out what was wrong."""
     ticks = iter([5.0, 5.03, 6.0, 9.0])
     access = Access(place.users(), lambda: next(ticks), lambda: NOW_S)
     for expected in (FIRST_S - 0.03, 0.0):
@@ -298,7 +284,6 @@ def test_how_long_it_took_is_hidden(place: Place) -> None:
 
 
 def test_who_is_gone(place: Place) -> None:
-    """Whoever would not be recognised any more, by what he has shown, is not current."""
     secret, entry = place.tokens.add("eve", NOW, roles=("reader",))
     access = place.access("reader")
     proofs = {
@@ -333,7 +318,6 @@ def test_who_is_gone(place: Place) -> None:
 
 
 def test_a_certificate_that_is_taken_out_of_the_table(place: Place) -> None:
-    """Whoever came by it is gone, though his user has others."""
     access = place.access()
     one = access.recognise(Proof(ADDRESS, certificate=certificate(names=(("DNS", "dora.example.org"),))))
     other = access.recognise(Proof(ADDRESS, certificate=certificate(names=(("URI", "urn:dora"),))))
@@ -344,7 +328,6 @@ def test_a_certificate_that_is_taken_out_of_the_table(place: Place) -> None:
 
 
 def test_a_token_that_is_to_end_earlier(place: Place) -> None:
-    """Whoever came by it is gone, so that he comes anew and is told when it ends."""
     access = place.access()
     identity = access.recognise(Proof(ADDRESS, place.token))
     file = Path(place.settings.tokens)
@@ -376,7 +359,6 @@ def test_a_token_that_is_to_end_earlier(place: Place) -> None:
     ],
 )
 def test_mistakes(settings: AccessSettings, told: str) -> None:
-    """Each is one line."""
     with pytest.raises(ConfigError) as refused:
         read_users(settings)
     assert told in str(refused.value)
@@ -402,7 +384,6 @@ def test_mistakes(settings: AccessSettings, told: str) -> None:
     ],
 )
 def test_mistakes_in_the_tables(text: str, told: str, tmp_path: Path) -> None:
-    """Each is one line that names file and place."""
     file = tmp_path / "policy.toml"
     file.write_text(f"{text}\n[users]\nalice = []\nbob = []\n")
     with pytest.raises(ConfigError) as refused:
@@ -425,5 +406,4 @@ def test_the_role_of_zeeks_must_be_there(tmp_path: Path) -> None:
 
 
 def test_secrets_are_not_shown(place: Place) -> None:
-    """A proof in a log or a traceback shows nothing that could be used."""
     assert place.token not in repr(Proof(ADDRESS, token=place.token))

@@ -12,12 +12,11 @@ from hub.errors import NotRecognisedError
 from hub.settings.config import ConfigError
 from hub.settings.sections import AccessSettings
 from peers.users.access import Access, Proof
-from peers.users.admin_token import AdminToken, usual_place
+from peers.users.tokens import AdminToken, usual_place
 from peers.users.users import read_users
 
 
 def test_it_is_made_once(tmp_path: Path) -> None:
-    """With its folders, so that only its owner can read it; then it stays as it is."""
     place = tmp_path / "state" / "topichub" / "admin-token"
     file = AdminToken(str(place))
     old = os.umask(0)
@@ -35,7 +34,6 @@ def test_it_is_made_once(tmp_path: Path) -> None:
 
 
 def test_who_shows_it_is_the_admin(tmp_path: Path) -> None:
-    """And nobody else, wherever he comes from."""
     place = str(tmp_path / "admin-token")
     AdminToken(place).ensure()
     access = Access(read_users(AccessSettings(admin_token=place)), lambda: 0.0, lambda: 0.0)
@@ -59,20 +57,17 @@ def test_who_shows_it_is_the_admin(tmp_path: Path) -> None:
     ],
 )
 def test_where_it_is(variables: dict[str, str], place: str) -> None:
-    """Where programs of this account keep what they must."""
     assert usual_place(variables) == place
 
 
 @pytest.mark.parametrize("variables", [{}, {"HOME": ""}, {"HOME": "home"}])
 def test_an_account_without_a_home(variables: dict[str, str]) -> None:
-    """Then somebody must say where."""
     with pytest.raises(ConfigError, match=r"access.admin_token: no HOME .* name a file for it"):
         usual_place(variables)
 
 
 @pytest.mark.parametrize("content", ["", "hub_", "x" * 47, "hub_" + "x" * 43 + " y", "hub_" + "ä" * 43, "x" * 5000])
 def test_what_is_no_token(tmp_path: Path, content: str) -> None:
-    """It is refused: an empty file would let nobody in, or worse."""
     place = tmp_path / "admin-token"
     place.write_text(content)
     place.chmod(0o600)
@@ -81,7 +76,6 @@ def test_what_is_no_token(tmp_path: Path, content: str) -> None:
 
 
 def test_a_file_that_others_can_read(tmp_path: Path) -> None:
-    """It is no secret any more."""
     place = tmp_path / "admin-token"
     AdminToken(str(place)).ensure()
     place.chmod(0o640)
@@ -90,7 +84,6 @@ def test_a_file_that_others_can_read(tmp_path: Path) -> None:
 
 
 def test_a_place_that_cannot_be_used(tmp_path: Path) -> None:
-    """It is said what to do."""
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match=r"cannot be kept here: .*; name another file by access.admin_token"):
         AdminToken(str(tmp_path / "file" / "admin-token")).ensure()

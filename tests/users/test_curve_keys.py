@@ -38,7 +38,6 @@ def test_a_pair_of_files(tmp_path: Path) -> None:
 
 
 def test_many_keys(tmp_path: Path) -> None:
-    """One a line, with comments in front, behind and between."""
     place = tmp_path / "clients"
     texts = [encode_key(key) for key in KEYS]
     place.write_text(f"# nodes\n\n  {texts[0]}  worker-1 \n{texts[1]}\tworker-2\n#\n{'#' * 40}\n{texts[2]}\n")
@@ -57,7 +56,6 @@ def test_many_keys(tmp_path: Path) -> None:
     ],
 )
 def test_lines_that_are_no_keys(tmp_path: Path, text: str, told: str) -> None:
-    """One line says which; it does not repeat what may be nearly a secret key."""
     place = tmp_path / "clients"
     place.write_text(text)
     with pytest.raises(ConfigError) as refused:
@@ -66,7 +64,6 @@ def test_lines_that_are_no_keys(tmp_path: Path, text: str, told: str) -> None:
 
 
 def test_files_that_hold_no_key_or_several(tmp_path: Path) -> None:
-    """One is expected."""
     place = tmp_path / "key"
     for text, count in (("# none\n", 0), (f"{encode_key(KEYS[0])}\n" * 2, 2)):
         place.write_text(text)
@@ -79,7 +76,6 @@ def test_files_that_hold_no_key_or_several(tmp_path: Path) -> None:
 
 
 def test_who_is_not_allowed_any_more_is_not_current(tmp_path: Path) -> None:
-    """Also where the hub has no users: a key that is taken out of the file holds no longer."""
     place = tmp_path / "clients"
     place.write_text(encode_key(KEYS[0]))
     zeek = ZeekSettings(curve_key="x", curve_clients=str(place))

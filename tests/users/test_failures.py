@@ -6,7 +6,6 @@ from peers.users.access import FIRST_S, LONGEST_S, WINDOW_S, Failures
 
 
 def test_each_failure_doubles_the_time() -> None:
-    """Up to a longest one, and from the beginning after a while without any."""
     failures = Failures()
     delays = [failures.note("192.0.2.1:5", 1.0) for _ in range(8)]
     assert delays == [FIRST_S * 2**n for n in range(5)] + [LONGEST_S] * 3
@@ -15,7 +14,6 @@ def test_each_failure_doubles_the_time() -> None:
 
 
 def test_addresses_are_apart() -> None:
-    """But a network of 64 bits is one, and so is this machine."""
     failures = Failures()
     assert failures.note("192.0.2.1:5", 0.0) == failures.note("192.0.2.2:5", 0.0) == FIRST_S
     assert failures.note("[2001:db8::1]:5", 0.0) == FIRST_S
@@ -26,7 +24,6 @@ def test_addresses_are_apart() -> None:
 
 
 def test_the_table_is_bounded() -> None:
-    """Who failed least lately is forgotten; who goes on failing is not."""
     failures = Failures(limit=3)
     for number in range(100):
         failures.note("192.0.2.1:5", 0.0)

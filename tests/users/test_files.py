@@ -22,7 +22,6 @@ from peers.users.files import read_file, read_toml
     ],
 )
 def test_what_is_no_toml(content: bytes, told: str, tmp_path: Path) -> None:
-    """One line, with the place where there is one."""
     file = tmp_path / "x.toml"
     file.write_bytes(content)
     with pytest.raises(ConfigError) as refused:
@@ -33,7 +32,6 @@ def test_what_is_no_toml(content: bytes, told: str, tmp_path: Path) -> None:
 
 
 def test_what_is_read(tmp_path: Path) -> None:
-    """Exactly as large as it may be, it is."""
     file = tmp_path / "x.toml"
     file.write_bytes(b"a = 1")
     assert read_file(file, 5, "a policy") == b"a = 1"
@@ -41,7 +39,6 @@ def test_what_is_read(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_read(tmp_path: Path) -> None:
-    """There is none, or it is a folder."""
     for path, told in ((tmp_path / "none", "there is no such file"), (tmp_path, "cannot be read: Is a directory")):
         with pytest.raises(ConfigError) as refused:
             read_file(path, 5, "a policy")

@@ -11,12 +11,11 @@ from cryptography.hazmat.primitives.asymmetric import ec, ed448, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 
 from hub.settings.config import ConfigError
-from peers.users.jwt_keys import read_keys
+from peers.users.jwts import read_keys
 from tests.users.keys import ALGORITHMS, SECRET, jwk, jwks, private_key, public_pem
 
 
 def refused(path: Path) -> str:
-    """Why a file is refused."""
     with pytest.raises(ConfigError) as caught:
         read_keys(path)
     assert caught.value.source == str(path)
@@ -39,7 +38,6 @@ def test_a_jwks(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("algorithm", ["RS256", "ES256", "EdDSA"])
 def test_a_pem_file(algorithm: str, tmp_path: Path) -> None:
-    """One public key, whose kind says the algorithm."""
     file = tmp_path / "key.pem"
     file.write_bytes(b"\n" + public_pem(algorithm))
     (key,) = read_keys(file)
@@ -47,13 +45,11 @@ def test_a_pem_file(algorithm: str, tmp_path: Path) -> None:
 
 
 def pem_of(key: Any) -> bytes:
-    """A public key as PEM."""
     pem: bytes = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
     return pem
 
 
 def test_pem_files_that_are_refused(tmp_path: Path) -> None:
-    """Private keys, several, short ones, other kinds, broken ones."""
     file = tmp_path / "key.pem"
     private = private_key("ES256").private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     good = public_pem("ES256")
@@ -111,7 +107,6 @@ def test_pem_files_that_are_refused(tmp_path: Path) -> None:
     ],
 )
 def test_broken_keys(tree: Any, told: str, tmp_path: Path) -> None:
-    """Each is named by its place, and nothing of it is shown."""
     file = tmp_path / "jwks.json"
     file.touch(0o600)
     file.write_text(json.dumps(tree))
@@ -124,14 +119,12 @@ def test_broken_keys(tree: Any, told: str, tmp_path: Path) -> None:
     "content", [b"", b"{", b"x", b"\xff", b"[" * 100_000, b'{"keys": [], "keys": []}', b'{"keys": NaN}']
 )
 def test_what_is_no_jwks(content: bytes, tmp_path: Path) -> None:
-    """Neither PEM nor JSON."""
     file = tmp_path / "jwks.json"
     file.write_bytes(content)
     assert refused(file)
 
 
 def test_every_line_broken(tmp_path: Path) -> None:
-    """A file without one of its lines is refused, or it is a line that nothing needs."""
     file = tmp_path / "jwks.json"
     file.touch(0o600)
     lines = json.dumps({"keys": [jwk("ES256"), jwk("HS256")]}, indent=1).splitlines()
@@ -141,7 +134,6 @@ def test_every_line_broken(tmp_path: Path) -> None:
 
 
 def test_a_secret_that_others_may_read(tmp_path: Path) -> None:
-    """A file with a secret is its owner's alone; one with public keys need not be."""
     file = tmp_path / "jwks.json"
     jwks(file, jwk("HS256"))
     file.chmod(0o644)

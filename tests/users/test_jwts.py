@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from hub.settings.sections import AccessSettings
 from peers.users.access import Reason, Refusal
 from peers.users.identity import Identity
-from peers.users.jwt_keys import read_keys
-from peers.users.jwts import LEEWAY_S, Jwts, Key
+from peers.users.jwts import LEEWAY_S, Jwts, Key, read_keys
 from tests.users.keys import ALGORITHMS, SECRET, jwk, jwks, private_key, public_pem, token
 
 NOW_S = 1_800_000_000.0
@@ -27,18 +26,15 @@ SETTINGS = AccessSettings(jwt_issuer=ISSUER, jwt_audience="hub")
 
 
 def verifying(algorithm: str, kid: str | None = None) -> Key:
-    """What the hub needs of a key."""
     key = private_key(algorithm)
     return Key(algorithm.lower() if kid is None else kid, algorithm, key if key is SECRET else key.public_key())
 
 
 def all_keys() -> Jwts:
-    """A hub that takes tokens of four keys."""
     return Jwts([verifying(algorithm) for algorithm in ALGORITHMS], SETTINGS)
 
 
 def refused(text: str, jwts: Jwts | None = None, now_s: float = NOW_S) -> Refusal:
-    """Why a token is refused."""
     with pytest.raises(Refusal) as caught:
         (jwts or all_keys()).identity(text, now_s)
     assert text[-20:] not in caught.value.text
@@ -47,13 +43,11 @@ def refused(text: str, jwts: Jwts | None = None, now_s: float = NOW_S) -> Refusa
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_right_token(algorithm: str) -> None:
-    """It says who shows it, with which roles, and until when."""
     identity = all_keys().identity(token(CLAIMS, algorithm), NOW_S)
     assert identity == Identity("alice", frozenset({"reader"}), "jwt", NOW_S + 60 + LEEWAY_S, identity.key)
 
 
 def test_whose_tokens_are_still_taken() -> None:
-    """Those of the same key, by the same settings; a key of the same name is another one."""
     mark = all_keys().identity(token(CLAIMS), NOW_S).key
     assert all_keys().takes(mark)
     assert Jwts([verifying("HS256")], SETTINGS).takes(mark)
@@ -87,7 +81,6 @@ def test_tokens_that_are_right_too(changed: dict[str, Any]) -> None:
 
 
 def test_claims_of_other_names() -> None:
-    """The settings say which claims hold the user and his roles."""
     settings = AccessSettings(jwt_issuer=ISSUER, jwt_audience="hub", jwt_user="email", jwt_roles="https://x.example/r")
     jwts = Jwts([verifying("HS256")], settings)
     claims = CLAIMS | {"email": "alice@example.org", "https://x.example/r": ["a", "b"]}
@@ -147,7 +140,6 @@ def test_claims_of_other_names() -> None:
     ],
 )
 def test_wrong_claims(changed: dict[str, Any], told: str) -> None:
-    """Each is refused; None stands for JSON's null, which is never as good as absent."""
     refusal = refused(token(CLAIMS | changed))
     assert told in refusal.text
     assert refusal.reason is (Reason.ENDED if "ended" in told else Reason.JWT)
@@ -155,7 +147,6 @@ def test_wrong_claims(changed: dict[str, Any], told: str) -> None:
 
 @pytest.mark.parametrize("name", ["iss", "aud", "exp", "sub"])
 def test_claims_that_must_be_there(name: str) -> None:
-    """Without one of these, it is nobody's token."""
     refused(token({key: value for key, value in CLAIMS.items() if key != name}))
 
 
@@ -194,20 +185,17 @@ def test_a_token_must_not_be_large() -> None:
 
 
 def parts(text: str) -> tuple[str, str, str]:
-    """Its header, claims and signature."""
     head, claims, signature = text.split(".")
     return head, claims, signature
 
 
 def encoded(value: Any) -> str:
-    """A part of a token."""
     return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
 
 
 @pytest.mark.parametrize("name", ["none", "NONE", "nOnE", "", None, 0, ["HS256"], {"a": 1}, True])
 @pytest.mark.parametrize("kid", ["hs256", "rs256", None])
 def test_no_algorithm(name: Any, kid: str | None) -> None:
-    """A token that says that it is not signed is nobody's, with a signature or without."""
     for signature in ("", "AAAA", parts(token(CLAIMS))[2]):
         refused(f"{encoded({'alg': name, 'kid': kid})}.{encoded(CLAIMS)}.{signature}")
         refused(f"{encoded({'alg': name})}.{encoded(CLAIMS)}.{signature}", Jwts([verifying("RS256")], SETTINGS))
@@ -226,13 +214,11 @@ def test_a_public_key_as_a_secret(algorithm: str) -> None:
 
 @pytest.mark.parametrize("algorithm", ["HS384", "HS512"])
 def test_another_hash_than_that_of_the_key(algorithm: str) -> None:
-    """The algorithm is the key's alone, not the family's."""
     refused(token(CLAIMS, algorithm, key=SECRET, kid="hs256"))
 
 
 @pytest.mark.parametrize("kid", ["", "x", "HS256", "hs256 ", "../../etc/passwd", 7, None, ["hs256"], {}, "rs256"])
 def test_a_wrong_kid(kid: Any) -> None:
-    """Where there are several keys, a token names its own."""
     refused(token(CLAIMS, kid=kid))
 
 
@@ -249,12 +235,10 @@ def test_one_key() -> None:
 
 @pytest.mark.parametrize("odd", [{"crit": ["x"], "x": 1}, {"crit": []}, {"b64": False}, {"b64": True}, {"zip": "DEF"}])
 def test_headers_with_what_is_not_understood(odd: dict[str, Any]) -> None:
-    """A token that needs more than this hub does is refused."""
     assert "not understood" in refused(token(CLAIMS, **odd)).text
 
 
 def test_headers_that_bring_a_key() -> None:
-    """Nobody says himself by which key he is to be believed."""
     other = jwt.PyJWS().get_algorithm_by_name("HS256")
     own = b"f" * 32
     jwk = other.to_jwk(own, as_dict=True)
@@ -286,14 +270,12 @@ def test_headers_that_bring_a_key() -> None:
     ],
 )
 def test_what_is_no_token(text: str) -> None:
-    """It is refused without an error of another kind."""
     with pytest.raises(Refusal):
         all_keys().identity(text, NOW_S)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_token_that_was_changed(algorithm: str) -> None:
-    """Not one character, nor white space around it."""
     right = token(CLAIMS, algorithm)
     head, claims, signature = parts(right)
     forged = encoded(CLAIMS | {"sub": "root"})
@@ -315,7 +297,6 @@ def test_a_token_that_was_changed(algorithm: str) -> None:
 @given(st.text(alphabet="aZ0-_.= \x00é", max_size=60) | st.text(max_size=30))
 @settings(max_examples=200, deadline=None)
 def test_any_text(text: str) -> None:
-    """Whatever is shown, it is a `Refusal`."""
     with pytest.raises(Refusal):
         Jwts([verifying("HS256", "")], SETTINGS).identity(text, NOW_S)
 
@@ -323,7 +304,6 @@ def test_any_text(text: str) -> None:
 @given(st.data())
 @settings(max_examples=100, deadline=None)
 def test_any_claims(data: st.DataObject) -> None:
-    """Whatever is signed, it is somebody's or a `Refusal`."""
     values = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | st.text(), st.lists, max_leaves=5)
     changed = data.draw(st.dictionaries(st.sampled_from([*CLAIMS, "nbf"]), values))
     try:
@@ -335,12 +315,9 @@ def test_any_claims(data: st.DataObject) -> None:
 
 
 class _Counting(jwt.PyJWS):
-    """Checks signatures, and counts how many."""
-
     checked = 0
 
     def decode(self, *arguments: Any, **named: Any) -> Any:
-        """Count it."""
         type(self).checked += 1
         return super().decode(*arguments, **named)
 

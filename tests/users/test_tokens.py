@@ -16,9 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hub.settings.config import ConfigError
-from peers.users import token_file
-from peers.users.token_file import TokenFile
-from peers.users.tokens import hash_of, new_secret, read_tokens
+from peers.users import tokens as token_file
+from peers.users.tokens import TokenFile, hash_of, new_secret, read_tokens
 
 NOW = datetime(2026, 11, 22, 10, tzinfo=UTC)
 SECRET = "hub_" + "aB3-" * 10 + "_xY"
@@ -26,12 +25,10 @@ LINE = {"sha256": hash_of(SECRET), "user": "alice", "created": "2026-11-22T10:00
 
 
 def line(**changed: object) -> bytes:
-    """A line of a file, with other fields."""
     return json.dumps(LINE | changed).encode()
 
 
 def test_a_secret() -> None:
-    """It has 256 random bits and says what it is."""
     made = {new_secret() for _ in range(100)}
     assert len(made) == 100
     assert all(one.startswith("hub_") and len(one) == 4 + math.ceil(256 / 6) for one in made)
@@ -77,7 +74,6 @@ def test_a_token_is_found_by_its_whole_text_alone() -> None:
 
 @given(st.text(max_size=70))
 def test_no_other_text_is_found(text: str) -> None:
-    """Whatever is shown."""
     assert text == SECRET or read_tokens(line(), "tokens").find(text) is None
 
 
@@ -121,7 +117,6 @@ def test_a_broken_file(content: bytes, told: str) -> None:
 
 
 def test_adding_and_revoking(tmp_path: Path) -> None:
-    """The file has hashes only, is its owner's only, and comments in it stay."""
     path = tmp_path / "tokens"
     file = TokenFile(str(path))
     first, token = file.add("alice", NOW, ends=NOW + timedelta(days=1), roles=("reader",), label="laptop")
@@ -144,7 +139,6 @@ def test_adding_and_revoking(tmp_path: Path) -> None:
 
 
 def test_a_file_that_others_may_read_or_write(tmp_path: Path) -> None:
-    """It is refused, with the command that mends it, and not changed."""
     path = tmp_path / "tokens"
     path.write_bytes(line() + b"\n")
     for mode in (0o644, 0o640, 0o620, 0o602, 0o610):
@@ -158,7 +152,6 @@ def test_a_file_that_others_may_read_or_write(tmp_path: Path) -> None:
 
 
 def test_files_that_are_not_there(tmp_path: Path) -> None:
-    """The text says how to make one."""
     file = TokenFile(str(tmp_path / "tokens"))
     for act in (file.read, lambda: file.revoke("0")):
         with pytest.raises(ConfigError, match="hub token new USER"):
@@ -171,7 +164,6 @@ def test_files_that_are_not_there(tmp_path: Path) -> None:
 
 
 def test_a_symbolic_link_stays_one(tmp_path: Path) -> None:
-    """What it leads to is replaced."""
     (tmp_path / "real").touch(0o600)
     link = tmp_path / "tokens"
     link.symlink_to("real")
@@ -181,7 +173,6 @@ def test_a_symbolic_link_stays_one(tmp_path: Path) -> None:
 
 
 def test_several_at_once(tmp_path: Path) -> None:
-    """Nobody's change is lost."""
     path = str(tmp_path / "tokens")
     threads = [threading.Thread(target=lambda: TokenFile(path).add("alice", NOW)) for _ in range(20)]
     for thread in threads:
@@ -204,7 +195,6 @@ def test_a_file_of_another_account_stays_that_account_s(tmp_path: Path) -> None:
 
 
 def test_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All stays as it was, and nothing is left beside the file."""
     path = tmp_path / "tokens"
     file = TokenFile(str(path))
     _, token = file.add("alice", NOW)
@@ -222,7 +212,6 @@ def test_a_disk_that_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_file_that_is_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is no file of tokens, and is not changed."""
     monkeypatch.setattr(token_file, "_LARGEST_FILE_BYTES", 10)
     path = tmp_path / "tokens"
     path.touch(0o600)

@@ -18,7 +18,7 @@ from hub.errors import ConnectionLostError, RejectedError, RequestError
 from peers.cli.top import Assembly, Snapshot
 from peers.client import Client, connect
 from peers.daemon.reloading import MANY
-from peers.users.token_file import TokenFile
+from peers.users.tokens import TokenFile
 from tests.daemon.hub_process import HubProcess
 from tests.workers.conftest import SpreadClients, StartWorkers, is_worker, workers_of
 

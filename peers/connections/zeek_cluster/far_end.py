@@ -292,7 +292,7 @@ class FarEnd:
         """Log a failed handshake; for one host and fault, once a minute."""
         address = self._connection.address
         key = (address.rpartition(":")[0], fault)
-        if handshakes := self._node.zeek_handshake_lines.add(key, self._node.loop.time()):
+        if handshakes := self._node.lines.add(key, self._node.loop.time()):
             text = "handshake with a Zeek node failed"
             self._node.log.warning(text, address=address, reason=reason, kind=fault.value, handshakes=handshakes)
 

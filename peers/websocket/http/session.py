@@ -47,7 +47,6 @@ class Done(NamedTuple):
     """The body is complete."""
 
 
-
 class Refused(NamedTuple):
     """A bad request: answer so, and close."""
 

@@ -11,7 +11,7 @@ import pytest
 
 from peers.cli.flag_values import FlagError
 from peers.cli.token import span_of
-from peers.users.token_file import TokenFile
+from peers.users.tokens import TokenFile
 from tests.cli.access.programs import run
 
 SET = {"HUB_ACCESS_TOKENS": "tokens"}

@@ -31,24 +31,20 @@ class Client:
         self.told: list[Change] = []
 
     def claim(self, name: str, *labels: str, queue: bool = False, now_us: int = 0) -> Standing:
-        """Claim a name."""
         standing = self.hub.names.claim(self.handler, Wish(name, labels, queue), now_us, self.tell)
         self.standing[name] = standing
         return standing
 
     def release(self, name: str) -> None:
-        """Give it up."""
         self.hub.names.release(self.handler, name)
         del self.standing[name]
 
     def leave(self) -> None:
-        """The connection is gone."""
         self.handler.shut()
         self.hub.names.forget(self.handler)
         self.standing.clear()
 
     def tell(self, change: Change) -> None:
-        """Remember."""
         self.told.append(change)
         if change.standing is Standing.LOST:
             del self.standing[change.name]
@@ -68,12 +64,10 @@ class Link:
     """The same, with what was heard."""
 
     def tell(self, name: str, announced: Announced | None) -> None:
-        """Announce something."""
         self.told.append((name, announced))
         self.waiting.append((name, announced))
 
     def deliver(self, most: int) -> None:
-        """The far hub hears some of it."""
         for _ in range(min(most, len(self.waiting))):
             name, announced = self.waiting.popleft()
             if announced is None:
@@ -106,12 +100,10 @@ class Hub:
         self.clients: list[Client] = []
 
     def client(self) -> Client:
-        """Somebody connects."""
         self.clients.append(Client(self, len(self.clients) + 1))
         return self.clients[-1]
 
     def connect(self, far: Hub) -> None:
-        """Link two hubs."""
         for here, there in ((self, far), (far, self)):
             handler = Handler(FakeOutlet(), role=Role.LINK, limits=LIMITS, name="hub")
             handler.attach(1000, lambda _: None, lambda _: None)
@@ -120,19 +112,16 @@ class Hub:
             here.names.link(there.links[here].handler, there.id, here.links[there].tell)
 
     def disconnect(self, far: Hub) -> None:
-        """The link is lost, with what was on its way."""
         for here, there in ((self, far), (far, self)):
             handler = there.links.pop(here).handler
             handler.shut()
             here.names.forget(handler)
 
     def next_turn(self) -> None:
-        """Do what was put off, as far as one turn goes."""
         self.turn.begin()
         self.names.go_on()
 
     def owner(self, name: str) -> tuple[bytes, int] | None:
-        """Hub and client of a name's owner."""
         claim = self.names.register.claim_of(name)
         return None if claim is None else (claim.hub, claim.owner)
 
@@ -152,7 +141,6 @@ class Hub:
 
 
 def settle(hubs: Iterable[Hub]) -> None:
-    """Deliver everything that is on its way."""
     links = [link for hub in hubs for link in hub.links.values()]
     while any(link.waiting for link in links):
         for link in links:

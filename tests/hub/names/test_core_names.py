@@ -10,7 +10,6 @@ from tests.hub.fakes import Turn
 
 
 def test_subscribers_hear_of_names() -> None:
-    """With labels and owner; also when the owner dies, and then of the next one."""
     turn = Turn(hub_id=b"\x01" * 16)
     _, listener = turn.join("$hub/names/")
     one, _ = turn.join(name="one")
@@ -29,12 +28,10 @@ def test_subscribers_hear_of_names() -> None:
 
 
 def test_limits_are_those_that_the_core_was_given() -> None:
-    """From the settings of the hub."""
     assert Turn(CoreLimits(names=NameLimits(total=7))).core.names.limits.total == 7
 
 
 def test_a_link_with_many_names_is_taken_out_in_turns() -> None:
-    """The core is woken until all are gone."""
     turn = Turn()
     link, _ = turn.join(role=Role.LINK)
     turn.core.names.link(link, b"\x02" * 16, lambda *_: None)

@@ -14,14 +14,12 @@ elements = st.from_regex(r"[A-Za-z_][A-Za-z0-9_-]{0,9}", fullmatch=True)
 
 @given(st.lists(elements, min_size=2, max_size=8).map(".".join))
 def test_names(name: str) -> None:
-    """Two elements or more, joined by dots."""
     assert check_name(name) == name
     assert decode_name(name.encode()) == name
 
 
 @pytest.mark.parametrize("name", ["a.b", "org.example.Player", "_._", "a-b.c-", "a." + "b" * (NAME_LIMIT_BYTES - 2)])
 def test_names_at_the_edges(name: str) -> None:
-    """The shortest, the longest, and each character that is allowed."""
     assert check_name(name) == name
 
 
@@ -47,7 +45,6 @@ def test_names_at_the_edges(name: str) -> None:
     ],
 )
 def test_no_names(name: str) -> None:
-    """Everything else is refused, with the name as it was given."""
     with pytest.raises(InvalidNameError, match="is none: it takes two or more elements"):
         check_name(name)
     with pytest.raises(InvalidNameError, match="is none"):
@@ -55,13 +52,11 @@ def test_no_names(name: str) -> None:
 
 
 def test_a_name_that_is_too_long() -> None:
-    """One byte over the limit; the error repeats only its beginning."""
     with pytest.raises(InvalidNameError, match=r"is 256 characters long, the limit is 255") as caught:
         check_name("a." + "b" * (NAME_LIMIT_BYTES - 1))
     assert len(str(caught.value)) < 200
 
 
 def test_bytes_that_are_no_text() -> None:
-    """Are no name."""
     with pytest.raises(InvalidNameError, match="is none"):
         decode_name(b"a.\xff")

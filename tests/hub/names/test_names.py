@@ -16,12 +16,10 @@ NAME = "org.example.Player"
 
 @pytest.fixture
 def hub() -> Hub:
-    """A hub."""
     return Hub(1)
 
 
 def test_a_name_has_one_owner(hub: Hub) -> None:
-    """The first claim owns it; a second one is refused, with the owner's name."""
     one, two = hub.client(), hub.client()
     assert one.claim(NAME, "video", "audio", "video") is Standing.OWNED
     with pytest.raises(RejectedError, match=r"name org\.example\.Player is owned by client 1 'client-1'") as caught:
@@ -33,7 +31,6 @@ def test_a_name_has_one_owner(hub: Hub) -> None:
 
 
 def test_a_claim_may_wait(hub: Hub) -> None:
-    """In the order of the claims; each is told when its turn has come."""
     one, two, three = hub.client(), hub.client(), hub.client()
     one.claim(NAME)
     assert two.claim(NAME, "b", queue=True) is Standing.QUEUED
@@ -52,7 +49,6 @@ def test_a_claim_may_wait(hub: Hub) -> None:
 
 
 def test_who_waits_may_give_up(hub: Hub) -> None:
-    """By releasing it, by leaving, or by claiming it again without waiting."""
     one, two, three, four = (hub.client() for _ in range(4))
     one.claim(NAME)
     for waiting in (two, three, four):
@@ -67,7 +63,6 @@ def test_who_waits_may_give_up(hub: Hub) -> None:
 
 
 def test_claiming_again_changes_the_claim(hub: Hub) -> None:
-    """The owner's new labels are announced; who waits keeps its place."""
     one, two, three = hub.client(), hub.client(), hub.client()
     one.claim(NAME, "a")
     one.claim(NAME, "a")
@@ -85,14 +80,12 @@ def test_claiming_again_changes_the_claim(hub: Hub) -> None:
 
 @pytest.mark.parametrize(("name", "labels"), [("player", ()), ("a..b", ()), (NAME, ("",)), (NAME, ("x" * 129,))])
 def test_what_is_no_name(hub: Hub, name: str, labels: tuple[str, ...]) -> None:
-    """Or bears what is no label: refused, counted, and nothing has happened."""
     with pytest.raises(InvalidNameError):
         hub.client().claim(name, *labels)
     assert hub.names.statistics() == NamesStatistics(0, 0, 0, 0, 1, 0, 0)
 
 
 def test_releasing_what_is_not_claimed(hub: Hub) -> None:
-    """Is refused, with who owns it."""
     one, two = hub.client(), hub.client()
     one.claim(NAME)
     with pytest.raises(RejectedError, match=r"is not claimed by this client; it is owned by client 1 'client-1'"):
@@ -124,7 +117,6 @@ def test_limits() -> None:
 
 
 def test_a_client_that_has_left_claims_nothing(hub: Hub) -> None:
-    """What is left of a read when its connection is gone must not leave a name behind."""
     one = hub.client()
     one.leave()
     with pytest.raises(ClosedError):
@@ -132,7 +124,6 @@ def test_a_client_that_has_left_claims_nothing(hub: Hub) -> None:
 
 
 def test_lists_in_pieces(hub: Hub) -> None:
-    """In the order of the names, those with a prefix, from where the last piece ended."""
     one = hub.client()
     for name in ("b.b", "a.c", "a.b", "a.ba", "a.a"):
         one.claim(name)
@@ -151,7 +142,6 @@ def test_lists_in_pieces(hub: Hub) -> None:
 
 
 def linked(*numbers: int) -> list[Hub]:
-    """Hubs, each linked to each."""
     hubs = [Hub(number) for number in numbers]
     for index, hub in enumerate(hubs):
         for far in hubs[:index]:
@@ -160,7 +150,6 @@ def linked(*numbers: int) -> list[Hub]:
 
 
 def test_names_are_known_to_peers() -> None:
-    """With their labels; there they stand as owned by the link, until they are released."""
     here, there = linked(1, 2)
     one = here.client()
     one.claim(NAME, "a", now_us=5)
@@ -180,7 +169,6 @@ def test_names_are_known_to_peers() -> None:
 
 
 def test_one_hop_only() -> None:
-    """What a peer announces is not announced on."""
     left, middle, right = Hub(1), Hub(2), Hub(3)
     left.connect(middle)
     middle.connect(right)
@@ -210,7 +198,6 @@ def test_the_first_claim_wins() -> None:
 
 
 def test_the_lower_hub_wins_a_tie() -> None:
-    """So that both come to the same."""
     here, there = Hub(1), Hub(2)
     here.client().claim(NAME, now_us=10)
     there.client().claim(NAME, now_us=10)
@@ -220,7 +207,6 @@ def test_the_lower_hub_wins_a_tie() -> None:
 
 
 def test_who_wants_to_wait_waits_again() -> None:
-    """Before all others of its hub; and owns it again when the earlier one is gone."""
     here, there = Hub(1), Hub(2)
     late, next_one, early = here.client(), here.client(), there.client()
     late.claim(NAME, now_us=10, queue=True)
@@ -251,7 +237,6 @@ def test_a_slow_clock_does_not_take_a_known_name() -> None:
 
 
 def test_a_link_that_goes_takes_its_names_with_it() -> None:
-    """Those who waited here own them then."""
     here, there = linked(1, 2)
     owner, waiting = here.client(), there.client()
     owner.claim(NAME)
@@ -266,7 +251,6 @@ def test_a_link_that_goes_takes_its_names_with_it() -> None:
 
 
 def test_a_link_with_many_names_goes_in_portions() -> None:
-    """A turn's share each; what is not gone yet has no owner that could be reached."""
     here, there = linked(1, 2)
     link = there.links[here].handler
     here.names.hear(link, [Announced(f"a.n{number}", (), 1, 1) for number in range(2500)], [])
@@ -310,7 +294,6 @@ def test_clients_that_leave_together_give_up_a_share_of_their_names_each_turn() 
 
 
 def test_a_link_that_comes_back_before_the_old_one_is_gone() -> None:
-    """Nobody sees the name go: it is the same claim."""
     here, there = linked(1, 2)
     owner = there.client()
     for number in range(1, 1100):
@@ -331,7 +314,6 @@ def test_a_link_that_comes_back_before_the_old_one_is_gone() -> None:
 
 
 def test_bad_announcements(hub: Hub) -> None:
-    """What is good is taken; the rest is counted, and the peer told of the first cause."""
     far = Hub(2)
     hub.connect(far)
     link = far.links[hub].handler
@@ -344,7 +326,6 @@ def test_bad_announcements(hub: Hub) -> None:
 
 
 def test_too_many_announcements() -> None:
-    """Those over the limit of all names are not taken."""
     hub, far = Hub(1, NameLimits(total=2)), Hub(2)
     hub.connect(far)
     hub.client().claim("a.a")
@@ -354,7 +335,6 @@ def test_too_many_announcements() -> None:
 
 
 def test_a_link_that_is_gone_is_not_heard(hub: Hub) -> None:
-    """The rest of a read that waited for its turn."""
     far = Hub(2)
     hub.connect(far)
     link = far.links[hub].handler

@@ -30,7 +30,6 @@ class HubAgainstLists(RuleBasedStateMachine):
 
     @rule(index=st.integers(0, 3), name=names, wanted=labels, queue=st.booleans(), now_us=times)
     def claim(self, index: int, name: str, wanted: list[str], queue: bool, now_us: int) -> None:  # noqa: FBT001
-        """Owned, queued or refused as the list says."""
         client = self.clients[index]
         claimants = self.model.get(name, [])
         outcome = self.expected(client, claimants, queue)
@@ -47,7 +46,6 @@ class HubAgainstLists(RuleBasedStateMachine):
         self.labels[name, client] = sorted(set(wanted))
 
     def expected(self, client: Client, claimants: list[Client], queue: bool) -> Standing | None:  # noqa: FBT001
-        """What a claim should come to, None for a refusal."""
         if claimants and claimants[0] is client:
             return Standing.OWNED
         if claimants and (client in claimants or not queue):
@@ -59,7 +57,6 @@ class HubAgainstLists(RuleBasedStateMachine):
 
     @rule(index=st.integers(0, 3), name=names)
     def release(self, index: int, name: str) -> None:
-        """The next one is the owner."""
         client = self.clients[index]
         claimants = self.model.get(name, [])
         if client not in claimants:
@@ -72,7 +69,6 @@ class HubAgainstLists(RuleBasedStateMachine):
 
     @rule(index=st.integers(0, 3))
     def leave(self, index: int) -> None:
-        """All that a client has claimed goes; another one takes its place."""
         client = self.clients[index]
         client.leave()
         for name in list(self.model):
@@ -81,14 +77,12 @@ class HubAgainstLists(RuleBasedStateMachine):
         self.clients[index] = self.hub.client()
 
     def drop(self, name: str, client: Client) -> None:
-        """Take it out of the model."""
         self.model[name].remove(client)
         if not self.model[name]:
             del self.model[name]
 
     @invariant()
     def all_is_as_in_the_lists(self) -> None:
-        """Owners, those who wait, what everybody was told, and what is listed."""
         for name in ("a.a", "a.b", "b.a"):
             claimants = self.model.get(name, [])
             assert self.hub.names.register.owner(name) is (claimants[0].handler if claimants else None)
@@ -111,19 +105,16 @@ class HubsAgree(RuleBasedStateMachine):
 
     @initialize(count=st.integers(2, 3))
     def start(self, count: int) -> None:
-        """Hubs without links."""
         self.hubs = [Hub(number) for number in range(1, count + 1)]
         for hub in self.hubs:
             for _ in range(2):
                 hub.client()
 
     def hub(self, index: int) -> Hub:
-        """One of them."""
         return self.hubs[index % len(self.hubs)]
 
     @rule(index=st.integers(0, 5), name=names, wanted=labels, queue=st.booleans(), now_us=times)
     def claim(self, index: int, name: str, wanted: list[str], queue: bool, now_us: int) -> None:  # noqa: FBT001
-        """By the clock of its hub, which may be anything."""
         client = self.hub(index).clients[index // 3]
         try:
             client.claim(name, *wanted, queue=queue, now_us=now_us)
@@ -132,20 +123,17 @@ class HubsAgree(RuleBasedStateMachine):
 
     @rule(index=st.integers(0, 5), name=names)
     def release(self, index: int, name: str) -> None:
-        """If it has claimed it."""
         with suppress(RejectedError):
             self.hub(index).clients[index // 3].release(name)
 
     @rule(index=st.integers(0, 5))
     def leave(self, index: int) -> None:
-        """And another client comes."""
         hub = self.hub(index)
         hub.clients[index // 3].leave()
         hub.clients[index // 3] = Client(hub, 10 + hub.wakes + len(hub.events) + index)
 
     @rule(one=st.integers(0, 2), two=st.integers(0, 2))
     def connect_or_lose(self, one: int, two: int) -> None:
-        """A link comes up, or is lost with what was on its way."""
         here, there = self.hub(one), self.hub(two)
         if here is there:
             return
@@ -157,7 +145,6 @@ class HubsAgree(RuleBasedStateMachine):
     @precondition(lambda self: any(hub.links for hub in self.hubs))
     @rule(index=st.integers(0, 5), most=st.integers(1, 4))
     def deliver(self, index: int, most: int) -> None:
-        """Some of what one hub has told another arrives."""
         links = [link for hub in self.hubs for link in hub.links.values()]
         links[index % len(links)].deliver(most)
 
@@ -187,7 +174,6 @@ class HubsAgree(RuleBasedStateMachine):
             assert len(owned) == len(ranks[:1])
 
     def held(self) -> dict[str, list[tuple[int, bytes]]]:
-        """What clients own, each at its own hub."""
         found: dict[str, list[tuple[int, bytes]]] = {}
         for hub in self.hubs:
             for each in hub.names.register.list():
@@ -198,7 +184,6 @@ class HubsAgree(RuleBasedStateMachine):
 
     @invariant()
     def everybody_knows(self) -> None:
-        """Who was told of changes only knows what is: clients, subscribers, caches, and peers."""
         for hub in getattr(self, "hubs", []):
             listed = [each["name"] for each in hub.names.register.list()]
             assert sorted(hub.known) == listed
@@ -215,7 +200,6 @@ class HubsAgree(RuleBasedStateMachine):
 
 
 def replayed(told: list[tuple[str, Announced | None]]) -> dict[str, Announced]:
-    """What a peer holds of a hub that has told it so much."""
     held: dict[str, Announced] = {}
     for name, announced in told:
         if announced is None:

@@ -14,21 +14,17 @@ OWN = "$hub"
 
 
 class NaiveGrant(NamedTuple):
-    """One grant as it was written."""
-
     role: str
     path: str
     allowed: bool
 
     def components(self, user: User) -> list[str]:
-        """The path, cut, with the user's own name in it."""
         if self.path == EVERYTHING:
             return []
         return [user.name if component == USER else component for component in self.path.split("/")]
 
 
 def naive_allows(grants: list[NaiveGrant], topic: str, user: User) -> bool:
-    """Whether the most specific of all grants that cover a topic allow it."""
     components = topic.split("/")
     deepest, allowed = -1, False
     for grant in grants:

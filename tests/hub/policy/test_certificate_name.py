@@ -13,7 +13,6 @@ from hub.policy.certificate_name import names_of, parse_certificate_name
 
 
 def certificate(*subject: tuple[str, str], names: tuple[tuple[str, str], ...] = ()) -> dict[str, Any]:
-    """A certificate as Python's ssl shows it."""
     return {"subject": tuple((one,) for one in subject), "subjectAltName": names}
 
 
@@ -26,7 +25,6 @@ ALICE = certificate(
 
 
 def matches(text: str, shown: dict[str, Any]) -> bool:
-    """Whether a certificate is meant."""
     return parse_certificate_name(text) in [name for names in names_of(shown) for name in names]
 
 
@@ -75,12 +73,10 @@ def test_what_is_meant(text: str) -> None:
     ],
 )
 def test_what_is_not_meant(text: str) -> None:
-    """A part, another case, another order, another kind."""
     assert not matches(text, ALICE)
 
 
 def test_several_attributes_in_one_component() -> None:
-    """Their order within it means nothing."""
     shown = {"subject": ((("commonName", "a"), ("userId", "7")), (("organizationName", "É"),))}
     assert matches("O=É,CN=a+UID=7", shown)
     assert matches(r"O=\C3\89,UID=7+CN=a", shown)
@@ -104,7 +100,6 @@ def test_a_subject_as_it_is_written(subject: list[tuple[tuple[str, str], ...]]) 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=20) | st.text('CN=,+\\ "DNS:20a', max_size=12))
 def test_any_text(text: str) -> None:
-    """It is a name that is read back as it is written, or refused."""
     try:
         name = parse_certificate_name(text)
     except InvalidNameError:
@@ -113,7 +108,6 @@ def test_any_text(text: str) -> None:
 
 
 def test_odd_certificates() -> None:
-    """One without any name is nobody's, and so is one with a NUL in its name."""
     assert names_of({})[1:] == ([], [])
     assert not matches("CN=alice", certificate(("commonName", "alice\x00.evil.example")))
     assert not matches("CN=alice", certificate(("organizationName", "CN=alice")))
@@ -143,7 +137,6 @@ def test_odd_certificates() -> None:
     ],
 )
 def test_mistakes(text: str, told: str) -> None:
-    """Each is refused, in one line that says what to write."""
     with pytest.raises(InvalidNameError) as refused:
         parse_certificate_name(text)
     assert told in str(refused.value)

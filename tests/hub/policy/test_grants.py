@@ -25,7 +25,6 @@ topics = st.one_of(
 
 
 def compiled(grants: list[NaiveGrant], separator: str = "/") -> Grants:
-    """The same grants as a tree."""
     tree = Grants(separator)
     for grant in grants:
         tree.add(grant.role, parse_path(grant.path, separator), allowed=grant.allowed)
@@ -33,7 +32,6 @@ def compiled(grants: list[NaiveGrant], separator: str = "/") -> Grants:
 
 
 def allows(tree: Grants, topic: str, user: User) -> bool:
-    """Whether a user may."""
     return tree.allows(tree.domain(topic), user)
 
 
@@ -53,7 +51,6 @@ def test_as_the_naive_one(grants: list[NaiveGrant], topic: str, user: User) -> N
 @given(grants_of, st.one_of(st.just(""), topics), users)
 @settings(deadline=None)
 def test_prefixes_as_the_naive_one(grants: list[NaiveGrant], prefix: str, user: User) -> None:
-    """A prefix is covered when no topic can be found behind it that is not allowed."""
     words = [*WORDS, "bob", "?", ""]
     tree = compiled(grants)
     assert tree.covers(prefix, user) is naive_covers(grants, prefix, user, words)
@@ -76,7 +73,6 @@ def test_topics_of_one_domain_are_alike(grants: list[NaiveGrant], first: str, se
 
 @given(grants_of, topics, users)
 def test_what_another_process_is_told(grants: list[NaiveGrant], topic: str, user: User) -> None:
-    """The paths of one user decide about each topic what the whole tree decides for him."""
     tree = compiled(grants)
     paths = tree.paths(user, 100)
     assert paths is not None
@@ -85,7 +81,6 @@ def test_what_another_process_is_told(grants: list[NaiveGrant], topic: str, user
 
 
 def test_paths_of_a_user_are_looked_for_within_bounds() -> None:
-    """What does not concern him is passed over with all that is beneath it."""
     tree = compiled(
         [NaiveGrant("two", f"/x/{number}", True) for number in range(500)] + [NaiveGrant("one", "/a/{user}/b", False)]
     )
@@ -110,7 +105,6 @@ ZEEK = compiled(
 
 @pytest.mark.parametrize("topic", ALLOWED)
 def test_what_is_beneath_a_grant(topic: str) -> None:
-    """Everything beneath a path, as its components are written, is granted."""
     assert allows(ZEEK, topic, ALICE)
 
 
@@ -153,7 +147,6 @@ def test_prefixes(prefix: str, *, is_covered: bool) -> None:
 
 
 def test_everything_is_not_what_the_hub_says_of_itself() -> None:
-    """Who may see everything sees `$hub/` only where that is granted, too."""
     tree = compiled([NaiveGrant("all", EVERYTHING, True), NaiveGrant("watcher", "$hub/clients", True)])
     anyone, watcher = User("a", frozenset(["all"])), User("b", frozenset(["all", "watcher"]))
     assert tree.covers("", anyone)
@@ -177,7 +170,6 @@ def test_deny_wins_a_tie() -> None:
 
 
 def test_nobody_without_a_role() -> None:
-    """Without a role nothing is allowed, and no grant decides."""
     nobody = User("nobody", frozenset())
     tree = compiled([NaiveGrant("all", EVERYTHING, True)])
     assert not allows(tree, "/x", nobody)
@@ -186,7 +178,6 @@ def test_nobody_without_a_role() -> None:
 
 
 def test_the_same_name_in_two_places() -> None:
-    """A path with the user's name twice means the same user twice."""
     tree = compiled([NaiveGrant("all", "/{user}/to/{user}", True)])
     alice = User("alice", frozenset(["all"]))
     assert allows(tree, "/alice/to/alice", alice)
@@ -205,7 +196,6 @@ def test_granted_beneath() -> None:
 
 
 def test_names_are_cut_at_dots() -> None:
-    """Service names have dots where topics have slashes."""
     tree = compiled([NaiveGrant("zeek", "org.example", True), NaiveGrant("zeek", "{user}.own", True)], NAMES)
     assert allows(tree, "org.example", ALICE)
     assert allows(tree, "org.example.Player", ALICE)
@@ -216,6 +206,5 @@ def test_names_are_cut_at_dots() -> None:
 
 
 def test_a_topic_of_a_thousand_components_costs_what_the_tree_knows() -> None:
-    """Only as many components are looked at as the longest path has."""
     domain = ZEEK.domain("/zeek" + "/" * 1000)
     assert domain == ZEEK.domain("/zeek/x")

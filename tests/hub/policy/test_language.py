@@ -39,12 +39,10 @@ sensor-7 = ["sensor"]
 
 
 def read(text: str) -> Policy:
-    """Read a policy."""
     return read_policy(tomllib.loads(text), "policy.toml")
 
 
 def test_rights() -> None:
-    """Users have what their roles have, and nothing else."""
     policy = read(POLICY)
     alice, bob, sensor = (policy.rights(name) for name in ("alice", "bob", "sensor-7"))
     assert alice.may_all(Action.SUBSCRIBE, "/zeek/dns")
@@ -64,7 +62,6 @@ def test_rights() -> None:
 
 
 def test_roles_that_somebody_vouches_for() -> None:
-    """A token may bring roles; those that the policy does not know are passed over."""
     policy = read(POLICY)
     guest = policy.rights("guest", ["site", "unknown"])
     assert guest.user.roles == {"site"}
@@ -95,21 +92,18 @@ def test_built_in_roles() -> None:
 
 
 def test_built_in_roles_give_way() -> None:
-    """A policy that has a role of that name means its own."""
     rights = read("[roles.reader]\nsubscribe = ['/a']").rights("u", ["reader"])
     assert rights.may_all(Action.SUBSCRIBE, "/a/")
     assert not rights.may_all(Action.SUBSCRIBE, "/b/")
 
 
 def test_an_empty_policy() -> None:
-    """It allows nothing to nobody."""
     policy = read("")
     assert not policy.rights("anonymous").may(Action.PUBLISH, "/x")
     assert policy.roles == {"admin", "member", "peer", "reader"}
 
 
 def test_what_was_decided_for_a_domain() -> None:
-    """A domain of an action is decided as its topics are."""
     policy = read(POLICY)
     domain = policy.domain(Action.PUBLISH, "/status/sensor-7/x")
     assert policy.rights("sensor-7").may_by(Action.PUBLISH, domain)
@@ -154,7 +148,6 @@ def test_what_was_decided_for_a_domain() -> None:
     ],
 )
 def test_mistakes(text: str, place: str, told: str) -> None:
-    """Each is one error with its place and what was expected."""
     with pytest.raises(ConfigError) as refused:
         read(text)
     assert refused.value.source == "policy.toml"
@@ -164,7 +157,6 @@ def test_mistakes(text: str, place: str, told: str) -> None:
 
 
 def test_every_line_broken() -> None:
-    """A policy with any one of its lines made wrong is refused, never taken in part."""
     lines = POLICY.splitlines()
     for number, line in enumerate(lines):
         if line:

@@ -13,12 +13,10 @@ from hub.settings.config import ConfigError
 
 
 def read(text: str) -> QuotaLimits:
-    """Read the limits of a policy that has one role."""
     return read_policy(tomllib.loads("[roles.sensor]\n" + text), "policy.toml").limits
 
 
 def test_limits() -> None:
-    """Numbers, sizes and rates, for roles and for users whom the policy need not name."""
     assert read("") == QuotaLimits()
     assert read("""
         [limits.roles.sensor]
@@ -40,7 +38,6 @@ def test_limits() -> None:
 
 
 def test_every_resource_has_a_key() -> None:
-    """Whatever is charged can be limited."""
     keys = "\n".join(f"{resource.value} = 3" for resource in Resource)
     assert read(f"[limits.users.alice]\n{keys}").users["alice"].most == dict.fromkeys(Resource, 3)
 
@@ -68,7 +65,6 @@ def test_every_resource_has_a_key() -> None:
     ],
 )
 def test_mistakes(text: str, place: str, told: str) -> None:
-    """Each is told with its place, and what is expected there."""
     tree = {"roles": {"sensor": {}}, **tomllib.loads(text)}
     with pytest.raises(ConfigError) as error:
         read_policy(tree, "policy.toml")

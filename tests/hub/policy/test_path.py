@@ -22,7 +22,6 @@ from hub.policy.path import EVERYTHING, NAMES, parse_path
     ],
 )
 def test_components(text: str, components: tuple[str, ...]) -> None:
-    """A path is its components, as they are written."""
     assert parse_path(text).components == components
 
 
@@ -57,7 +56,6 @@ def test_components(text: str, components: tuple[str, ...]) -> None:
     ],
 )
 def test_what_would_not_mean_what_it_seems_to(text: str, told: str) -> None:
-    """It is refused, with what to write in its place."""
     with pytest.raises(InvalidTopicError) as refused:
         parse_path(text)
     assert told in str(refused.value)
@@ -65,6 +63,5 @@ def test_what_would_not_mean_what_it_seems_to(text: str, told: str) -> None:
 
 @pytest.mark.parametrize("text", ["org.example.", ".org", "org..example", "org.*"])
 def test_names(text: str) -> None:
-    """Paths of names are as strict."""
     with pytest.raises(InvalidTopicError):
         parse_path(text, NAMES)

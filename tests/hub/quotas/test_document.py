@@ -15,13 +15,11 @@ EXAMPLES = re.findall(r"```toml\n(.*?)```", DOCUMENT, re.DOTALL)
 
 
 def test_every_resource_is_in_the_table() -> None:
-    """In the order in which the hub has them."""
     section = DOCUMENT.partition("## What is charged")[2].partition("\n## ")[0]
     assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == [resource.value for resource in Resource]
 
 
 def test_the_examples_are_limits() -> None:
-    """Each can stand in a policy, and sets something."""
     assert len(EXAMPLES) == 2
     for example in EXAMPLES:
         limits = read_policy(tomllib.loads(example), "docs/quotas.md").limits
@@ -43,7 +41,6 @@ def test_the_promised_parts() -> None:
 
 
 def test_the_texts_of_refusals() -> None:
-    """As they are shown."""
     whole = Whole(Resource.PREFIXES, 10_000_000)
     own = Usage(whole, "sensor-7", 512, lambda: None)
     own.require(500)

@@ -15,7 +15,6 @@ LIMITS = QuotaLimits(
 
 
 def test_nothing_is_set() -> None:
-    """Somebody of whom nothing is said has no limits."""
     assert NO_LIMITS.of("alice", frozenset({"small"})) == SetLimits()
     assert LIMITS.of("bob", frozenset({"other"})) == SetLimits()
 
@@ -28,7 +27,6 @@ def test_the_largest_of_several_roles() -> None:
 
 
 def test_what_is_set_for_the_user_himself_wins() -> None:
-    """It wins also where it is less, resource by resource."""
     assert LIMITS.of("alice", frozenset()) == SetLimits({Resource.RULES: 5}, RateLimits(bytes_per_s=7))
     assert LIMITS.of("alice", frozenset({"small", "large"})) == SetLimits(
         {Resource.RULES: 5, Resource.NAMES: 1}, RateLimits(20, 7)

@@ -13,7 +13,6 @@ NOBODY: frozenset[str] = frozenset()
 
 
 def test_one_share_for_all_connections() -> None:
-    """A user has one share, from his first connection until the last is over."""
     quotas = Quotas({Resource.CONNECTIONS: 10})
     share = quotas.join("alice", NOBODY)
     assert quotas.join("alice", NOBODY) is share
@@ -56,7 +55,6 @@ def test_whoever_comes_again_is_as_fast_as_he_was(monkeypatch: pytest.MonkeyPatc
 
 
 def test_too_many_connections() -> None:
-    """A connection beyond the limit is refused, and leaves nothing behind."""
     quotas = Quotas({Resource.CONNECTIONS: 10}, QuotaLimits(users={"eve": SetLimits({Resource.CONNECTIONS: 0})}))
     for _ in range(5):
         quotas.join("alice", NOBODY)
@@ -69,7 +67,6 @@ def test_too_many_connections() -> None:
 
 
 def test_what_nobody_has_bounded() -> None:
-    """Where nobody says how much there is, there is room for everybody."""
     quotas = Quotas()
     share = quotas.join("alice", NOBODY)
     share[Resource.QUEUED_BYTES].require(UNBOUNDED // 4)
@@ -77,7 +74,6 @@ def test_what_nobody_has_bounded() -> None:
 
 
 def test_limits_of_roles() -> None:
-    """Limits of roles apply to whoever has them when he connects."""
     limits = QuotaLimits(roles={"sensor": SetLimits({Resource.RULES: 3}, RateLimits(messages_per_s=10))})
     quotas = Quotas(limits=limits)
     share = quotas.join("alice", NOBODY)
@@ -91,7 +87,6 @@ def test_limits_of_roles() -> None:
 
 
 def test_other_limits() -> None:
-    """Another policy brings other limits for those who are there; what they hold they keep."""
     quotas = Quotas()
     share = quotas.join("alice", NOBODY)
     share[Resource.RULES].require(5)
@@ -120,7 +115,6 @@ def test_less_or_more_than_there_was() -> None:
 
 
 def test_who_holds_most_is_shown_first() -> None:
-    """Those with the largest part of anything are shown, and the rest of them together."""
     quotas = Quotas({Resource.RULES: 1000, Resource.NAMES: 10})
     shares = {user: quotas.join(user, NOBODY) for user in ("alice", "bob", "carol", "dave")}
     shares["alice"][Resource.RULES].require(100)

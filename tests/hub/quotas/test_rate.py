@@ -10,7 +10,6 @@ from hub.quotas.limits import Rate, RateLimits
 
 
 def test_no_rate() -> None:
-    """Where nothing is set, nothing is kept."""
     rate = Rate(RateLimits())
     assert not rate.is_limited
     assert rate.spend(10**9, 10**12, 5.0) == 0
@@ -28,21 +27,18 @@ def test_messages() -> None:
 
 
 def test_bytes() -> None:
-    """The slower of the two decides."""
     rate = Rate(RateLimits(messages_per_s=10, bytes_per_s=1000))
     assert rate.spend(11, 3000, 1.0) == pytest.approx(2.0)
     assert rate.spend(40, 0, 1.0) == pytest.approx(4.1)
 
 
 def test_silence_is_worth_one_second() -> None:
-    """However long somebody was silent, no more passes at once than comes in one second."""
     rate = Rate(RateLimits(messages_per_s=10))
     rate.spend(10, 0, 1.0)
     assert rate.spend(20, 0, 1000.0) == pytest.approx(1.0)
 
 
 def test_a_clock_that_goes_back() -> None:
-    """It brings nobody anything."""
     rate = Rate(RateLimits(messages_per_s=10))
     assert rate.spend(20, 0, 1000.0) == pytest.approx(1.0)
     assert rate.wait_s(900.0) == pytest.approx(1.0)
@@ -50,7 +46,6 @@ def test_a_clock_that_goes_back() -> None:
 
 
 def test_another_rate() -> None:
-    """One that is the same goes on where it was; another begins anew."""
     rate = Rate(RateLimits(messages_per_s=10))
     rate.spend(30, 0, 1.0)
     rate.set_limits(RateLimits(messages_per_s=10, bytes_per_s=5))

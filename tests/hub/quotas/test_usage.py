@@ -14,13 +14,11 @@ from hub.quotas.usage import Usage, Whole
 
 
 def users(total: int, *limits: int | None) -> tuple[Whole, list[Usage]]:
-    """Return a whole, and a usage of it for each limit."""
     whole = Whole(Resource.PREFIXES, total)
     return whole, [Usage(whole, f"user{number}", limit, lambda: None) for number, limit in enumerate(limits)]
 
 
 def take_all(usage: Usage) -> int:
-    """Take as much as there is for a user; return what he holds."""
     assert usage.take(usage.room)
     assert not usage.take(1)
     return usage.held
@@ -35,7 +33,6 @@ def test_those_who_come_one_after_the_other() -> None:
 
 
 def test_whoever_has_more_than_a_fair_part_now_keeps_it() -> None:
-    """What was taken is not taken away when others come; but there is no more of it."""
     _, (alice, bob) = users(600, None, None)
     assert take_all(alice) == 300
     assert take_all(bob) == 100
@@ -47,7 +44,6 @@ def test_whoever_has_more_than_a_fair_part_now_keeps_it() -> None:
 
 
 def test_nothing_is_no_part() -> None:
-    """Taking and giving back nothing changes nothing, and makes nobody a sharer."""
     whole, (alice,) = users(600, None)
     assert alice.take(0)
     alice.give_back(0)
@@ -67,7 +63,6 @@ def test_a_limit_takes_the_place_of_the_fair_part() -> None:
 
 
 def test_another_limit() -> None:
-    """A limit may be set, changed and taken away at any time; what is held is kept."""
     whole, (alice, bob) = users(600, None, None)
     assert take_all(alice) == 300
     alice.set_limit(200)
@@ -109,7 +104,6 @@ def test_refusals_are_counted_and_told() -> None:
 
 
 def test_whoever_holds_nothing_more_is_told_of() -> None:
-    """Each time that the last is given back, and not before."""
     told: list[int] = []
     usage = Usage(Whole(Resource.RULES, 10), "alice", None, lambda: told.append(1))
     usage.require(2)
@@ -125,7 +119,6 @@ STEPS = st.lists(st.tuples(st.integers(0, 7), st.sampled_from(["all", "some", "l
 
 
 def promised(total: int, sharers: int) -> int:
-    """What a user can hold in any case, where so many have a part, himself among them."""
     return total // (sharers * (sharers + 1))
 
 
@@ -160,7 +153,6 @@ def test_the_promise(total: int, steps: list[tuple[int, str, int]]) -> None:
     steps=STEPS,
 )
 def test_the_promise_beside_those_with_limits(total: int, limits: list[int], steps: list[tuple[int, str, int]]) -> None:
-    """Where others hold V by limits of their own, each can hold (W / n - V) / (n + 1)."""
     whole, some = users(total, *[None] * 5, *limits)
     for number, act, amount in steps:
         usage = some[number % len(some)]

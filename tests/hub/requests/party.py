@@ -21,15 +21,12 @@ MOST = 2**32
 
 
 class FakePoster(FakeOutlet):
-    """Remembers requests and replies, too."""
-
     def __init__(self) -> None:
         super().__init__()
         self.posted: list[Item] = []
         self.order: list[str] = []
 
     def post(self, items: list[Item]) -> None:
-        """Take them one by one."""
         assert items, "a write of nothing"
         self.writes += 1
         for item in items:
@@ -37,13 +34,11 @@ class FakePoster(FakeOutlet):
             self.act()
 
     def take(self) -> list[Item]:
-        """Return what came since the last time."""
         posted, self.posted = self.posted, []
         return posted
 
 
 def packed(values: Sequence[Any], *, batch: bool | None = None) -> tuple[bytes, int]:
-    """Values and flags: BATCH, unless it is one value or `batch` says otherwise."""
     body = b"".join(msgpack.packb(value) for value in values)
     if batch is None:
         batch = len(values) != 1
@@ -51,19 +46,16 @@ def packed(values: Sequence[Any], *, batch: bool | None = None) -> tuple[bytes, 
 
 
 def request(target: str, first: int, *values: Any, timeout_ms: int = 0, flags: int = 0) -> Request:
-    """One frame of requests."""
     body, batch = packed(values)
     return Request(target.encode(), first, timeout_ms, body, batch | flags)
 
 
 def reply(first: int, *values: Any, status: int = Status.OK) -> Reply:
-    """One frame of replies."""
     body, batch = packed(values)
     return Reply(first, status, body, batch)
 
 
 def answers(items: Sequence[Item]) -> list[tuple[int, int, Any]]:
-    """Id, status and value of every answer; a reason that goes for several is repeated."""
     found: list[tuple[int, int, Any]] = []
     for item in items:
         assert isinstance(item, Reply), item
@@ -76,7 +68,6 @@ def answers(items: Sequence[Item]) -> list[tuple[int, int, Any]]:
 
 
 def asked(items: Sequence[Item]) -> list[tuple[int, Any]]:
-    """Id and value of every request."""
     found: list[tuple[int, Any]] = []
     for item in items:
         assert isinstance(item, Request), item
@@ -85,15 +76,12 @@ def asked(items: Sequence[Item]) -> list[tuple[int, Any]]:
 
 
 def values_of(item: Item) -> list[Any]:
-    """The values of a frame."""
     unpacker = msgpack.Unpacker()
     unpacker.feed(item.values[BATCH_COUNT.size :] if item.flags & FLAG_BATCH else item.values)
     return list(unpacker)
 
 
 class Room:
-    """A core with a clock that the test puts forward."""
-
     def __init__(self, limits: RequestLimits | None = None, hub_id: bytes = b"") -> None:
         self.woken = False
         self.alarm_ms: int | None = None
@@ -115,7 +103,6 @@ class Room:
         messages: int = ROOMY.messages,
         frame_limit_bytes: int = MOST,
     ) -> tuple[Handler, FakePoster]:
-        """Attach a handler that serves these prefixes."""
         outlet = FakePoster()
         limits = QueueLimits(messages=messages, bytes=ROOMY.bytes)
         handler = Handler(outlet, role=role, limits=limits, poster=outlet, frame_limit_bytes=frame_limit_bytes)
@@ -125,7 +112,6 @@ class Room:
         return handler, outlet
 
     def link(self, hub: bytes) -> tuple[Handler, FakePoster]:
-        """Attach a link to a hub of the mesh, which says that it is linked with this one."""
         handler, outlet = self.join(role=Role.LINK)
         self.core.link(handler, hub, lambda: None)
         self.core.mesh.hear(handler, Announcement(hub, 0, 1, "", ((self.core.mesh.hub, 1),)))
@@ -133,12 +119,10 @@ class Room:
         return handler, outlet
 
     def turn(self) -> None:
-        """End a turn."""
         self.woken = False
         self.core.flush()
 
     def settle(self) -> None:
-        """End turns until there is nothing more to do, without the clock going on."""
         self.turn()
         while self.woken or (self.alarm_ms is not None and self.alarm_ms <= self.now_ms):
             if self.alarm_ms is not None and self.alarm_ms <= self.now_ms:
@@ -147,18 +131,15 @@ class Room:
             self.turn()
 
     def ask(self, handler: Handler, item: Request) -> str:
-        """Ask, and end the turn; return what was refused."""
         refused = self.requests.ask(handler, item, self.now_ms)
         self.settle()
         return refused.text if refused is not None else ""
 
     def answer(self, handler: Handler, item: Reply) -> str:
-        """Answer, and end the turn; return what was refused."""
         refused = self.requests.answer(handler, item)
         self.settle()
         return refused.text if refused is not None else ""
 
     def later(self, ms: int) -> None:
-        """Put the clock forward, and do what is due then."""
         self.now_ms += ms
         self.settle()

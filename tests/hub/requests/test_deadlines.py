@@ -10,8 +10,6 @@ from tests.hub.fakes import handler_of
 
 
 class Watch:
-    """Deadlines with an alarm."""
-
     def __init__(self) -> None:
         self.alarm_ms: int | None = None
         self.deadlines = Deadlines(self._wake_at)
@@ -21,13 +19,11 @@ class Watch:
         self.alarm_ms = due_ms
 
     def add(self, number: int, due_ms: int) -> Block:
-        """A request that is due then."""
         block = Block(self.asker, self.responder, number, number, 1, self.deadlines.bucket(due_ms))
         block.enter()
         return block
 
     def take(self, now_ms: int, most: int) -> list[int]:
-        """Settle what is due."""
         blocks = self.deadlines.take(now_ms, most)
         for block in blocks:
             block.leave()
@@ -36,7 +32,6 @@ class Watch:
 
 @given(dues=st.lists(st.integers(0, 100), max_size=30), steps=st.lists(st.integers(1, 40)), most=st.integers(1, 4))
 def test_when(dues: list[int], steps: list[int], most: int) -> None:
-    """All are taken, in their bucket's time, if one only does what the alarm says."""
     watch = Watch()
     for number, due_ms in enumerate(dues):
         watch.add(number, due_ms)
@@ -56,7 +51,6 @@ def test_when(dues: list[int], steps: list[int], most: int) -> None:
 
 
 def test_what_is_answered_is_not_due() -> None:
-    """It leaves its bucket; one that is empty wakes nobody once it is looked at."""
     watch = Watch()
     blocks = [watch.add(number, 1000 + number) for number in range(3)]
     watch.add(3, 5000)
@@ -67,7 +61,6 @@ def test_what_is_answered_is_not_due() -> None:
 
 
 def test_an_earlier_one() -> None:
-    """It is armed for at once; a later one is not."""
     watch = Watch()
     watch.add(0, 500)
     watch.add(1, 900)

@@ -38,29 +38,24 @@ class Told:
 
 @pytest.fixture
 def room() -> Room:
-    """A core with a place in the mesh."""
     return Room(hub_id=HERE)
 
 
 @pytest.fixture
 def told(room: Room) -> Told:
-    """What may be asked there."""
     return Told(room)
 
 
 @pytest.fixture
 def near(room: Room) -> tuple[Handler, FakePoster]:
-    """Somebody of the hub itself who asks."""
     return room.join(role=Role.LOCAL)
 
 
 def question(hub: bytes, first: int, value: object = 1) -> Request:
-    """One question."""
     return request(target_at(hub, "what").decode(), first, value)
 
 
 def test_this_hub_answers(room: Room, told: Told) -> None:
-    """What a link asks of it, once, also in a later turn; its failures are answered, too."""
     link, outlet = room.link(THERE)
     room.ask(link, question(HERE, 7, "now?"))
     ((by, value, answer),) = told.asked
@@ -107,14 +102,12 @@ def test_a_link_is_lost(room: Room, told: Told, near: tuple[Handler, FakePoster]
 
 
 def test_it_does_not_go_back(room: Room, told: Told) -> None:  # noqa: ARG001 -- is there
-    """To the link that it came from, whatever hubs believe of the graph."""
     link, outlet = room.link(THERE)
     room.ask(link, question(THERE, 5))
     assert answers(outlet.take()) == [(5, Status.NO_RESPONDER, "no way leads there now")]
 
 
 def test_what_this_hub_does_not_let_on(room: Room, told: Told, near: tuple[Handler, FakePoster]) -> None:
-    """Is answered here."""
     _, outlet = room.link(THERE)
     told.refusal = RejectedError(CloseCode.NOT_ALLOWED, "not over this link")
     room.ask(near[0], question(THERE, 5))
@@ -124,7 +117,6 @@ def test_what_this_hub_does_not_let_on(room: Room, told: Told, near: tuple[Handl
 
 @pytest.mark.parametrize("role", [Role.CLIENT, Role.LINK, Role.LEAF])
 def test_who_is_no_hub_of_the_mesh(room: Room, told: Told, role: Role) -> None:
-    """May not ask in this way, nor may a hub of an earlier version."""
     handler, outlet = room.join(role=role)
     for first, target in enumerate((target_at(HERE, "what").decode(), "$hub/at/x")):
         room.ask(handler, request(target, first, 1))

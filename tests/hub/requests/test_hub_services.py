@@ -15,7 +15,6 @@ from tests.hub.requests.party import Room, answers, request
 
 
 def double(_: Handler, value: Any) -> Any:
-    """A service of the hub's."""
     if not isinstance(value, int):
         raise UsageError("only numbers can be doubled")
     return value * 2
@@ -34,7 +33,6 @@ def double(_: Handler, value: Any) -> Any:
     ],
 )
 def test_a_function(values: tuple[Any, ...], expected: list[tuple[int, int, Any]]) -> None:
-    """It answers at once; where it fails for one value of a frame, the frame has failed."""
     room = Room()
     room.requests.hub_services.add("$hub/double", double)
     requester, told = room.join()
@@ -44,7 +42,6 @@ def test_a_function(values: tuple[Any, ...], expected: list[tuple[int, int, Any]
 
 
 def test_values_that_are_none() -> None:
-    """They fail, with the reason."""
     room = Room()
     room.requests.hub_services.add("$hub/double", double)
     requester, told = room.join()
@@ -78,7 +75,6 @@ def test_services_hear_of_who_is_gone() -> None:
 
 
 def test_too_many_values() -> None:
-    """A frame may not ask for very many answers: each may be long."""
     room = Room()
     room.requests.hub_services.add("$hub/double", double)
     requester, told = room.join()
@@ -87,7 +83,6 @@ def test_too_many_values() -> None:
 
 
 def test_too_many_in_one_turn() -> None:
-    """What is over it is told so, and may be asked again in the next turn."""
     room = Room()
     room.requests.hub_services.add("$hub/double", double)
     requester, told = room.join()
@@ -101,7 +96,6 @@ def test_too_many_in_one_turn() -> None:
 
 
 def test_who_asks() -> None:
-    """The function is told, so that it may answer one and not another."""
     room = Room()
 
     def name(handler: Handler, value: Any) -> Any:
@@ -137,7 +131,6 @@ def test_what_is_for_admins() -> None:
 
 
 def wait(room: Room) -> list[Later]:
-    """Have a service that answers later; it is given a value by the test."""
     begun: list[Later] = []
 
     def begin(_: Handler, value: Any) -> Any:
@@ -151,7 +144,6 @@ def wait(room: Room) -> list[Later]:
 
 
 def test_an_answer_in_a_later_turn() -> None:
-    """A frame is answered once all of its values are there, in their order."""
     room = Room()
     begun = wait(room)
     requester, told = room.join()
@@ -169,7 +161,6 @@ def test_an_answer_in_a_later_turn() -> None:
     [(UsageError("no"), Status.FAILED), (NotAllowedError(Status.NOT_ALLOWED, "no"), Status.NOT_ALLOWED)],
 )
 def test_a_failure_in_a_later_turn(error: HubError, status: Status) -> None:
-    """It is told as a failure at once is."""
     room = Room()
     begun = wait(room)
     requester, told = room.join()
@@ -180,7 +171,6 @@ def test_a_failure_in_a_later_turn(error: HubError, status: Status) -> None:
 
 
 def test_who_has_gone_meanwhile() -> None:
-    """Nobody is answered, and that is counted."""
     room = Room()
     begun = wait(room)
     requester, told = room.join()

@@ -19,18 +19,15 @@ from tests.hub.requests.party import MOST, FakePoster, Room, answers, asked, pac
 
 @pytest.fixture
 def room() -> Room:
-    """A core."""
     return Room()
 
 
 @pytest.fixture
 def service(room: Room) -> tuple[Handler, FakePoster]:
-    """Somebody who serves."""
     return room.join("/")
 
 
 def test_answers_in_a_row_are_one_frame(room: Room, service: tuple[Handler, FakePoster]) -> None:
-    """A batch of replies to requests that came one by one goes on as a batch, unread."""
     requester, told = room.join()
     for number in range(5):
         room.ask(requester, request("/a", MOST - 2 + number if number < 2 else number - 2, number))
@@ -40,7 +37,6 @@ def test_answers_in_a_row_are_one_frame(room: Room, service: tuple[Handler, Fake
 
 
 def test_a_reply_for_several_requesters(room: Room, service: tuple[Handler, FakePoster]) -> None:
-    """It is cut: each gets what is its own, of one value without BATCH."""
     (one, one_told), (other, other_told) = room.join(), room.join()
     room.ask(one, request("/a", 10, "a", "b"))
     room.ask(other, request("/a", 20, "c"))
@@ -51,7 +47,6 @@ def test_a_reply_for_several_requesters(room: Room, service: tuple[Handler, Fake
 
 
 def test_one_reason_for_several(room: Room, service: tuple[Handler, FakePoster]) -> None:
-    """A failure of several is told to each with the one reason there is."""
     (one, one_told), (other, other_told) = room.join(), room.join()
     room.ask(one, request("/a", 10, "a", "b"))
     room.ask(other, request("/a", 20, "c"))
@@ -61,7 +56,6 @@ def test_one_reason_for_several(room: Room, service: tuple[Handler, FakePoster])
 
 
 def test_parts_in_any_order(room: Room, service: tuple[Handler, FakePoster]) -> None:
-    """What is answered of a batch is free again while the rest is pending."""
     requester, told = room.join()
     room.ask(requester, request("/a", 100, *range(10)))
     for first, values in ((7, "hij"), (0, "a"), (4, "ef")):
@@ -77,7 +71,6 @@ def test_parts_in_any_order(room: Room, service: tuple[Handler, FakePoster]) -> 
 
 
 def test_late_and_unasked(room: Room, service: tuple[Handler, FakePoster]) -> None:
-    """They are told apart, and counted by the reply."""
     requester, _ = room.join()
     stranger, _ = room.join()
     room.ask(requester, request("/a", 1, *range(3)))
@@ -104,7 +97,6 @@ def test_ids_that_are_used_up(room: Room, service: tuple[Handler, FakePoster]) -
 
 
 def test_whoever_cannot_be_answered(room: Room) -> None:
-    """Whoever takes no replies may not ask; whoever has left is not listened to."""
     mute = handler_of()
     room.core.attach(mute)
     assert "cannot ask" in room.ask(mute, request("/a", 1, 1))
@@ -167,7 +159,6 @@ def test_a_lost_service_with_very_much_pending() -> None:
 
 
 def test_a_lost_requester_with_very_much_pending(room: Room, service: tuple[Handler, FakePoster]) -> None:
-    """What it had asked is dropped in shares; a reply that comes meanwhile is dropped, too."""
     requester, told = room.join()
     for number in range(0, 40, 2):
         room.ask(requester, request("/a", number, number))
@@ -187,7 +178,6 @@ def test_a_lost_requester_with_very_much_pending(room: Room, service: tuple[Hand
 
 
 def test_both_sides_at_once(room: Room) -> None:
-    """Whoever asks itself and leaves, leaves nothing behind."""
     both, told = room.join("/")
     room.ask(both, request("/a", 1, *range(5)))
     room.ask(both, request("/a", 9, 9))
@@ -201,7 +191,6 @@ def test_both_sides_at_once(room: Room) -> None:
 
 @pytest.mark.parametrize("made", [Block, PureBlock], ids=["built", "pure"])
 def test_what_is_pending_is_not_cut_out(made: type[PureBlock], room: Room, service: tuple[Handler, FakePoster]) -> None:
-    """A block is parted only where nothing is pending."""
     requester, _ = room.join()
     with patch("hub.requests.requests.Block", made):
         room.ask(requester, request("/a", 1, *range(5)))
@@ -221,7 +210,6 @@ def test_what_is_pending_is_not_cut_out(made: type[PureBlock], room: Room, servi
 
 
 def test_the_limits() -> None:
-    """Of one client, and of all together; a link has none of its own."""
     room = Room(RequestLimits(pending=3, pending_total=6))
     room.join("/")
     (requester, told), (link, link_told) = room.join(), room.join(role=Role.LINK)
@@ -238,7 +226,6 @@ def test_the_limits() -> None:
 
 
 def test_no_topic(room: Room, service: tuple[Handler, FakePoster]) -> None:
-    """Nobody can serve it; the reason says what is wrong with it."""
     requester, told = room.join()
     room.ask(requester, Request(b"/\xff", 1, 0, b"\x01"))
     ((_, status, text),) = answers(told.take())
@@ -248,7 +235,6 @@ def test_no_topic(room: Room, service: tuple[Handler, FakePoster]) -> None:
 
 
 def test_too_big(room: Room) -> None:
-    """For the service, and for the requester: each is told what the far side takes."""
     service, asked_of = room.join("/", frame_limit_bytes=100)
     requester, told = room.join(frame_limit_bytes=50)
     room.ask(requester, request("/a", 1, bytes(100)))
@@ -262,7 +248,6 @@ def test_too_big(room: Room) -> None:
 
 
 def test_a_service_that_does_not_read(room: Room) -> None:
-    """What does not fit beside its queue has overflowed at once, and is not pending."""
     service, _ = room.join("/", messages=2)
     requester, told = room.join()
     service.pause()
@@ -274,7 +259,6 @@ def test_a_service_that_does_not_read(room: Room) -> None:
 
 
 def test_values_that_cannot_be_told_apart(room: Room, service: tuple[Handler, FakePoster]) -> None:
-    """Where a reply must be cut, all that it is for have failed, and the service is told."""
     (one, one_told), (other, other_told) = room.join(), room.join()
     room.ask(one, request("/a", 1, "a"))
     room.ask(other, request("/a", 2, "b"))
@@ -284,12 +268,9 @@ def test_values_that_cannot_be_told_apart(room: Room, service: tuple[Handler, Fa
 
 
 class Handle(bytes):
-    """Values in shared memory, as the core sees them."""
-
     is_gone = False
 
     def plain(self, flags: int) -> bytes:
-        """Return them, unless they are gone."""
         assert flags & FLAG_SHARED
         if self.is_gone:
             raise RejectedError(CloseCode.GONE, "gone")
@@ -298,7 +279,6 @@ class Handle(bytes):
 
 @pytest.mark.parametrize("status", [Status.OK, Status.FAILED])
 def test_a_shared_reply_that_must_be_cut(status: Status, room: Room, service: tuple[Handler, FakePoster]) -> None:
-    """It is cut as bytes; where it is gone, all that it was for have failed."""
     (one, one_told), (other, other_told) = room.join(), room.join()
     room.ask(one, request("/a", 1, "a"))
     room.ask(other, request("/a", 2, "b"))

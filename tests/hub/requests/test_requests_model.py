@@ -34,8 +34,6 @@ Key = tuple[int, int]
 
 @dataclass
 class Waiting:
-    """A request that is pending, as the model knows it."""
-
     service: Person
     issued: int
     value: Any
@@ -44,8 +42,6 @@ class Waiting:
 
 @dataclass(eq=False)
 class Person:
-    """A handler, and what the model knows of it."""
-
     handler: Handler
     outlet: FakePoster
     serves: dict[str, int] = field(default_factory=dict)
@@ -61,18 +57,14 @@ class Person:
 
     @property
     def is_link(self) -> bool:
-        """Whether it is a peer hub."""
         return self.handler.is_link
 
 
 class Model(RuleBasedStateMachine):
-    """Anything, in any order."""
-
     people = Bundle("people")
 
     @initialize()
     def start(self) -> None:
-        """Nobody is there."""
         self.room = Room(LIMITS)
         self.persons: list[Person] = []
         self.values = 0
@@ -82,7 +74,6 @@ class Model(RuleBasedStateMachine):
 
     @rule(target=people, role=st.sampled_from((Role.CLIENT, Role.CLIENT, Role.LINK)), near_end=st.booleans())
     def join(self, role: Role, near_end: bool) -> Person:  # noqa: FBT001
-        """Somebody comes; the ids that it will be asked under may be near their end."""
         person = Person(*self.room.join(role=role, messages=8))
         if near_end:
             self.room.requests._participant(person.handler).issued_total = MOST - 2
@@ -91,14 +82,12 @@ class Model(RuleBasedStateMachine):
 
     @rule(person=people, prefixes=st.lists(st.sampled_from(PREFIXES), min_size=1, max_size=2))
     def serve(self, person: Person, prefixes: list[str]) -> None:
-        """Somebody serves."""
         at_once(self.room.requests.serving(person.handler, prefixes))
         for prefix in prefixes:
             person.serves[prefix] = person.serves.get(prefix, 0) + 1
 
     @rule(person=people, prefixes=st.lists(st.sampled_from(PREFIXES), min_size=1, max_size=2))
     def unserve(self, person: Person, prefixes: list[str]) -> None:
-        """Somebody no longer does; what it was asked before it may still answer."""
         at_once(self.room.requests.unserving(person.handler, prefixes))
         for prefix in prefixes:
             if person.serves.get(prefix, 0) > 1:
@@ -114,7 +103,6 @@ class Model(RuleBasedStateMachine):
         timeout_ms=st.sampled_from((0, 10, 100, 1000)),
     )
     def ask(self, person: Person, topic: str, first: int, count: int, timeout_ms: int) -> None:
-        """One or several requests."""
         values = list(range(self.values, self.values + count))
         self.values += count
         ids = [(first + place) % MOST for place in range(count)]
@@ -136,25 +124,21 @@ class Model(RuleBasedStateMachine):
 
     @rule(person=people, data=st.data(), topic=st.sampled_from(TOPICS), count=st.integers(1, 3))
     def ask_again(self, person: Person, data: st.DataObject, topic: str, count: int) -> None:
-        """Under ids that were answered while others of their batch are still pending."""
         if person.over:
             self.ask(person, topic, data.draw(st.sampled_from(person.over)), count, 100)
 
     @rule(person=people, data=st.data(), count=st.integers(1, 3))
     def reply_in_part(self, person: Person, data: st.DataObject, count: int) -> None:
-        """To what it was asked, and has not answered."""
         owed = [waiting.issued for one in self.persons for waiting in one.waiting.values() if waiting.service is person]
         if owed:
             self.reply_from(person, data.draw(st.sampled_from(owed)), count, Status.OK)
 
     @rule(person=people, data=st.data(), count=COUNTS, status=st.sampled_from((Status.OK, Status.OK, Status.FAILED)))
     def reply(self, person: Person, data: st.DataObject, count: int, status: Status) -> None:
-        """One or several replies: to what it was asked, to what it was not, or to what is over."""
         first = data.draw(st.one_of(st.sampled_from(person.ids), IDS) if person.ids else IDS)
         self.reply_from(person, first, count, status)
 
     def reply_from(self, person: Person, first: int, count: int, status: Status) -> None:
-        """Reply to so many, whatever they are."""
         values = [f"answer {self.answered + place}" for place in range(count if status is Status.OK else 1)]
         self.answered += count
         body, flags = packed(values)
@@ -173,7 +157,6 @@ class Model(RuleBasedStateMachine):
 
     @rule(person=people, data=st.data(), count=st.integers(2, 4))
     def reply_garbage(self, person: Person, data: st.DataObject, count: int) -> None:
-        """A batch that holds no values: it goes through as a whole, or each that it would be cut for has failed."""
         first = data.draw(st.one_of(st.sampled_from(person.ids), IDS) if person.ids else IDS)
         keys = [self.pending_at(person, (first + place) % MOST) for place in range(count)]
         refused = self.room.answer(person.handler, Reply(first, Status.OK, count.to_bytes(4) + b"\xc1" * count, 1))
@@ -189,14 +172,12 @@ class Model(RuleBasedStateMachine):
 
     @rule(person=people)
     def reply_with_a_status_of_the_hub(self, person: Person) -> None:
-        """A client may not say what only a hub can know."""
         if not person.is_link:
             first = person.ids[-1] if person.ids else 0
             assert "status 4" in self.room.answer(person.handler, Reply(first, Status.TIMED_OUT, b"\xc0"))
 
     @rule(ms=st.sampled_from((10, 40, 200)))
     def wait(self, ms: int) -> None:
-        """Time goes by."""
         self.room.later(ms)
         for person in self.persons:
             for one, waiting in list(person.waiting.items()):
@@ -205,7 +186,6 @@ class Model(RuleBasedStateMachine):
 
     @rule(person=consumes(people))
     def leave(self, person: Person) -> None:
-        """Somebody goes, with what it has asked; what it was asked is answered."""
         self.persons.remove(person)
         self.room.core.detach(person.handler, "gone")
         self.room.settle()
@@ -217,13 +197,11 @@ class Model(RuleBasedStateMachine):
 
     @rule(person=people)
     def pause(self, person: Person) -> None:
-        """Somebody does not read."""
         person.is_paused = True
         person.handler.pause()
 
     @rule(person=people)
     def resume(self, person: Person) -> None:
-        """Somebody reads again."""
         person.is_paused = False
         person.handler.resume()
 
@@ -231,14 +209,12 @@ class Model(RuleBasedStateMachine):
 
     @invariant()
     def each_has_its_answer(self) -> None:
-        """Whoever reads has read all answers that are due, once each, and no other."""
         for person in self.persons:
             self.read(person)
             assert person.is_paused or not person.due, person.due
 
     @invariant()
     def as_many_are_pending(self) -> None:
-        """Nothing is kept that the model does not know, in any of the maps."""
         requests = self.room.requests
         assert requests.statistics().pending == self.pending
         assert requests.statistics().services == len({prefix for one in self.persons for prefix in one.serves})
@@ -255,7 +231,6 @@ class Model(RuleBasedStateMachine):
         assert sum(block.left for bucket in buckets for block in bucket) == self.pending
 
     def teardown(self) -> None:
-        """In the end all read, and the time of all is over."""
         if hasattr(self, "room"):
             for person in self.persons:
                 self.resume(person)
@@ -268,11 +243,9 @@ class Model(RuleBasedStateMachine):
 
     @property
     def pending(self) -> int:
-        """How many requests are."""
         return sum(len(person.waiting) for person in self.persons)
 
     def find(self, person: Person, topic: str) -> list[Person]:
-        """Who may be asked: all that have the fewest pending of those that serve the longest prefix."""
         near_only = person.is_link
         serving = [one for one in self.persons if not (near_only and one.is_link)]
         found = [(len(prefix), one) for one in serving for prefix in one.serves if topic.startswith(prefix)]
@@ -285,11 +258,9 @@ class Model(RuleBasedStateMachine):
         return [one for one in best if self.owed(one) == fewest]
 
     def owed(self, person: Person) -> int:
-        """How many requests it is to answer."""
         return sum(waiting.service is person for one in self.persons for waiting in one.waiting.values())
 
     def place(self, person: Person, found: list[Person], ids: list[int], values: list[Any], due_ms: int) -> None:
-        """Find out who was asked: one of those, with all of it."""
         last = [one for one in found if self.room.requests._participants[one.handler].owed_requests > self.owed(one)]
         if not last:  # no room beside its queue
             assert any(one.is_paused for one in found)
@@ -303,7 +274,6 @@ class Model(RuleBasedStateMachine):
             person.waiting[one] = Waiting(service, number, value, due_ms)
 
     def pending_at(self, service: Person, issued: int) -> tuple[Person, int] | None:
-        """Whose request that is, and its id there."""
         for person in self.persons:
             for one, waiting in person.waiting.items():
                 if waiting.service is service and waiting.issued == issued:
@@ -311,7 +281,6 @@ class Model(RuleBasedStateMachine):
         return None
 
     def end(self, person: Person, one: int, answer: tuple[int, Any]) -> None:
-        """An answer is due; for whoever does not read it may be an overflow."""
         del person.waiting[one]
         person.over.append(one)
         may_be = {answer}
@@ -320,7 +289,6 @@ class Model(RuleBasedStateMachine):
         person.due.append((one, may_be))
 
     def read(self, person: Person) -> None:
-        """Take what a handler was told."""
         for item in person.outlet.take():
             if isinstance(item, Request):
                 for place, value in enumerate(values_of(item)):
@@ -346,12 +314,9 @@ LIMITS_MS = int(LIMITS.timeout_max_s * 1000)
 
 
 class _Short(Model.TestCase):  # type: ignore[name-defined, misc]
-    """Turns are short here, so that what is done in shares is."""
-
     block: ClassVar[type]
 
     def runTest(self) -> None:  # noqa: N802 -- as unittest has it
-        """Few blocks a turn."""
         with (
             patch("hub.turn.STEPS_PER_TURN", 2),
             patch("hub.requests.requests._LEAVING_AT_ONCE", 1),
@@ -362,8 +327,6 @@ class _Short(Model.TestCase):  # type: ignore[name-defined, misc]
 
 
 class TestPure(_Short):
-    """With blocks as they are without a compiler."""
-
     block = PureBlock
 
 

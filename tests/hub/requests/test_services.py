@@ -19,18 +19,15 @@ from tests.hub.requests.party import FakePoster, Room, answers, asked, reply, re
 
 @pytest.fixture
 def room() -> Room:
-    """A core."""
     return Room()
 
 
 @pytest.fixture
 def requester(room: Room) -> Handler:
-    """Somebody who asks."""
     return room.join()[0]
 
 
 def taken(*outlets: FakePoster) -> list[list[object]]:
-    """The values that each was asked."""
     return [[value for _, value in asked(outlet.take())] for outlet in outlets]
 
 
@@ -45,7 +42,6 @@ def test_the_longest_prefix_wins(room: Room, requester: Handler) -> None:
 
 
 def test_fewest_pending_then_in_turn(room: Room, requester: Handler) -> None:
-    """Whoever has answered is asked before those who have not."""
     services = [room.join("/a") for _ in range(3)]
     for number in range(6):
         room.ask(requester, request("/a", number, number))
@@ -56,7 +52,6 @@ def test_fewest_pending_then_in_turn(room: Room, requester: Handler) -> None:
 
 
 def test_of_very_many_the_next_ones_are_compared(room: Room, requester: Handler) -> None:
-    """Each gets its share all the same."""
     services = [room.join("/a") for _ in range(COMPARED * 3)]
     for number in range(len(services)):
         room.ask(requester, request("/a", number, number))
@@ -77,7 +72,6 @@ def test_counted(room: Room, requester: Handler) -> None:
 
 
 def test_what_is_known_of_a_topic_is_forgotten(room: Room) -> None:
-    """A service that comes, or goes, is noticed by topics that were asked for before."""
     requester, told = room.join()
     room.ask(requester, request("/a/b", 1, 1))
     link, _ = room.join("/a", role=Role.LINK)
@@ -95,7 +89,6 @@ def test_what_is_known_of_a_topic_is_forgotten(room: Room) -> None:
 
 
 def test_what_came_over_a_link(room: Room) -> None:
-    """It goes to no link, also where the longest prefix is served by one."""
     link, _ = room.join(role=Role.LINK)
     _, far = room.join("/a/b", role=Role.LINK)
     _, near = room.join("/a")
@@ -120,7 +113,6 @@ def test_what_links_are_told(room: Room) -> None:
 
 
 def test_a_link_of_a_hub_without_services_is_told_nothing(room: Room) -> None:
-    """Until there is something to tell."""
     link, _ = room.join(role=Role.LINK)
     told: list[Change] = []
     room.requests.tell(link, told.append)
@@ -128,7 +120,6 @@ def test_a_link_of_a_hub_without_services_is_told_nothing(room: Room) -> None:
 
 
 def test_what_cannot_be_served(room: Room) -> None:
-    """All or none; the error says why."""
     service, _ = room.join()
     with pytest.raises(RejectedError, match="the hub's own"):
         at_once(room.requests.serving(service, ["/a", "$hub/names"]))
@@ -162,7 +153,6 @@ def test_many_prefixes_of_a_link(room: Room, requester: Handler) -> None:
 
 
 def test_the_names_of_others(room: Room) -> None:
-    """A request to a name goes to whoever has it, over one link at most."""
     requester, told = room.join()
     owner, outlet = room.join()
     far, far_outlet = room.join(role=Role.LINK)

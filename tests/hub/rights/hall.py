@@ -23,13 +23,10 @@ __all__ = ["Guest", "Hall", "policy_of"]
 
 
 def policy_of(text: str) -> Policy:
-    """Read a policy as people write it."""
     return read_policy(tomllib.loads(text), "policy.toml")
 
 
 class Guest:
-    """A connection of some user, and what it got and was told."""
-
     def __init__(self, hall: Hall, handler: Handler, outlet: FakePoster) -> None:
         self.hall = hall
         self.handler = handler
@@ -41,7 +38,6 @@ class Guest:
         self.refused.append((error.text, messages))
 
     def send(self, *messages: tuple[str | Envelope, Any]) -> None:
-        """Bring a read with one message a frame, as a connection does: one run by `publish`, several as a stretch."""
         core = self.hall.core
         frames = b"".join(_frame(topic, value) for topic, value in messages)
         position = 0
@@ -67,15 +63,12 @@ class Guest:
 
     @property
     def refused_messages(self) -> int:
-        """How many of its messages were refused."""
         return sum(messages for _, messages in self.refused)
 
     def take(self) -> list[Any]:
-        """Return and forget the values that have come, without what the hub says of itself."""
         return [value for topic, value in self.take_messages() if not topic.startswith(RESERVED)]
 
     def take_messages(self) -> list[tuple[str, Any]]:
-        """Return and forget the topics and values that have come."""
         self.hall.core.flush()
         parts = [part for batch in self.outlet.batches for part in batch.parts()]
         self.outlet.told.clear()
@@ -83,8 +76,6 @@ class Guest:
 
 
 class Hall:
-    """A core with a policy."""
-
     def __init__(self, policy: str | Policy, **settings: Any) -> None:
         self.turn = Turn(**settings)
         self.core = self.turn.core
@@ -99,7 +90,6 @@ class Hall:
         narrows: bool = False,
         roles: Sequence[str] = (),
     ) -> Guest:
-        """Let somebody in, None for somebody without bounds, and subscribe him."""
         outlet = FakePoster()
         rights = None if user is None else self.policy.rights(user, roles)
         handler = handler_of(outlet, role=role, rights=rights)
@@ -110,7 +100,6 @@ class Hall:
         return Guest(self, handler, outlet)
 
     def reload(self, policy: Policy, users: Mapping[Handler, str | None]) -> None:
-        """Put another policy in the place of this one, and give those users the rights that follow from it."""
         self.policy = policy
         self.core.authority.adopt(policy)
         for handler, user in users.items():

@@ -35,14 +35,12 @@ east = ["site"]
 
 
 def serving(hall: Hall, user: str | None, *prefixes: str, role: Role = Role.CLIENT) -> Guest:
-    """Let somebody in who serves these prefixes."""
     guest = hall.join(user, role=role)
     at_once(hall.core.requests.serving(guest.handler, list(prefixes)))
     return guest
 
 
 def ask(guest: Guest, target: str, *values: object, flags: int = 0, first: int = 1) -> list[tuple[int, int, object]]:
-    """Ask, and return the answers that came at once."""
     poster = guest.outlet
     guest.hall.core.requests.ask(guest.handler, request(target, first, *(values or (1,)), flags=flags), 0)
     guest.hall.core.flush()
@@ -50,7 +48,6 @@ def ask(guest: Guest, target: str, *values: object, flags: int = 0, first: int =
 
 
 def test_what_is_granted_is_passed_on() -> None:
-    """And answered as ever."""
     hall = Hall(POLICY)
     alice, service = hall.join("alice"), serving(hall, "bob", "/search/x")
     for number in range(2):
@@ -76,7 +73,6 @@ def test_what_is_granted_is_passed_on() -> None:
     ],
 )
 def test_what_is_not_granted_is_answered(target: str, flags: int) -> None:
-    """Once for each request, whether anybody serves it or not; who serves it hears nothing."""
     hall = Hall(POLICY)
     alice, service = hall.join("alice"), serving(hall, None, "/search", "/other")
     hall.core.names.claim(service.handler, Wish("org.example.Root"), 1)
@@ -92,7 +88,6 @@ def test_what_is_not_granted_is_answered(target: str, flags: int) -> None:
 
 
 def test_names_are_asked_as_topics_of_one_component() -> None:
-    """So that a grant names them as they are."""
     hall = Hall(POLICY)
     alice, printer = hall.join("alice"), hall.join(None)
     hall.core.names.claim(printer.handler, Wish("org.example.Printer"), 1)
@@ -101,7 +96,6 @@ def test_names_are_asked_as_topics_of_one_component() -> None:
 
 
 def test_the_hub_itself_is_asked_by_grant() -> None:
-    """As anybody else."""
     hall = Hall(POLICY)
     assert ask(hall.join("alice"), "$hub/names", {})[0][1] == Status.OK
     assert ask(hall.join("bob"), "$hub/names", {})[0][1] == Status.NOT_ALLOWED
@@ -109,7 +103,6 @@ def test_the_hub_itself_is_asked_by_grant() -> None:
 
 
 def test_targets_that_are_no_text() -> None:
-    """They are granted to nobody."""
     hall = Hall('[roles.a]\nrequest = ["*"]\n[users]\nalice = ["a"]')
     alice = hall.join("alice")
     hall.core.requests.ask(alice.handler, request("/x", 1, 1)._replace(target=b"\xff/x"), 0)
@@ -118,7 +111,6 @@ def test_targets_that_are_no_text() -> None:
 
 
 def test_what_may_be_asked_is_remembered_within_bounds() -> None:
-    """For all connections of the user; refusals are not."""
     hall = Hall(POLICY)
     alice = hall.join("alice")
     for number in range(DECIDED_LIMIT + 10):
@@ -145,7 +137,6 @@ def test_what_may_be_asked_is_remembered_within_bounds() -> None:
     ],
 )
 def test_what_a_peer_hub_brings(target: str, flags: int, passes: bool) -> None:  # noqa: FBT001 -- a case
-    """Its requests are things that it brings, whoever has asked there."""
     hall = Hall(POLICY)
     link, service = hall.join("east", role=Role.LINK), serving(hall, None, "/")
     for name in ("org.example.Printer", "org.example.Other"):
@@ -160,7 +151,6 @@ def test_what_a_peer_hub_brings(target: str, flags: int, passes: bool) -> None: 
 
 @pytest.mark.parametrize("prefix", ["", "/", "/search", "/search/", "/search/a", "/search/admin/x", "/other"])
 def test_serving_more_than_is_granted_is_refused(prefix: str) -> None:
-    """All or none, as subscriptions."""
     hall = Hall(POLICY)
     bob = hall.join("bob")
     with pytest.raises(RejectedError, match=r"serve .*: not granted") as refused:
@@ -170,21 +160,18 @@ def test_serving_more_than_is_granted_is_refused(prefix: str) -> None:
 
 
 def test_serving_what_is_granted() -> None:
-    """Whole components, and what begins with more than is denied."""
     hall = Hall(POLICY)
     assert serving(hall, "bob", "/search/x", "/search/b/").handler.rights is not None
     assert hall.core.requests.statistics().services == 2
 
 
 def test_serving_needs_its_own_grant() -> None:
-    """Whoever may ask may not answer."""
     hall = Hall(POLICY)
     with pytest.raises(RejectedError, match="serve '/search/x': not granted to user 'alice'"):
         serving(hall, "alice", "/search/x")
 
 
 def test_what_a_peer_hub_announces_is_served_as_far_as_it_may_take_it() -> None:
-    """The rest of the same frame is served, and the peer is told."""
     hall = Hall(POLICY)
     link, client = hall.join("east", role=Role.LINK), hall.join(None)
     with pytest.raises(RejectedError, match="take '/search': not granted to user 'east'"):
@@ -198,7 +185,6 @@ def test_what_a_peer_hub_announces_is_served_as_far_as_it_may_take_it() -> None:
 
 
 def test_who_leaves_while_what_it_serves_is_checked() -> None:
-    """Serves nothing."""
     hall = Hall(POLICY)
     bob = hall.join("bob")
     steps = hall.core.requests.serving(bob.handler, [f"/search/x/{number}" for number in range(20)])
@@ -209,7 +195,6 @@ def test_who_leaves_while_what_it_serves_is_checked() -> None:
 
 
 def test_who_is_given_other_rights_while_what_it_serves_is_checked() -> None:
-    """Is judged by these."""
     hall = Hall(POLICY)
     bob = hall.join("bob")
     steps = hall.core.requests.serving(bob.handler, [f"/search/x/{number}" for number in range(20)])
@@ -221,7 +206,6 @@ def test_who_is_given_other_rights_while_what_it_serves_is_checked() -> None:
 
 
 def test_peers_are_told_of_what_is_served() -> None:
-    """And of nothing that was refused."""
     hall = Hall(POLICY)
     link = hall.join(None, role=Role.LINK)
     told: list[Change] = []
@@ -254,7 +238,6 @@ def test_names_that_are_not_granted(name: str) -> None:
 
 
 def test_names_that_are_granted() -> None:
-    """Are claimed as ever."""
     hall = Hall(POLICY)
     bob = hall.join("bob")
     for name in ("org.example.A", "org.example.A.B", "org.example.Rooted"):
@@ -262,7 +245,6 @@ def test_names_that_are_granted() -> None:
 
 
 def test_names_that_a_peer_announces() -> None:
-    """Those that are not granted are not taken, and counted; the others are."""
     hall = Hall(POLICY)
     link = hall.join("east", role=Role.LINK)
     hall.core.names.link(link.handler, b"east" * 4, lambda *_: None)

@@ -41,8 +41,6 @@ link = { bring = ["/a"], take = ["/a"] }
 
 
 class Told(list[str]):
-    """What a guest was told when something was taken away."""
-
     def __init__(self, guest: Guest) -> None:
         super().__init__()
         guest.hall.core.authority.on_revoked[guest.handler] = self._take
@@ -53,13 +51,11 @@ class Told(list[str]):
 
 
 def give(guest: Guest, role: str) -> None:
-    """Let a guest, who is alice, have one role from now on."""
     guest.hall.core.authority.give_rights(guest.handler, guest.hall.policy.rights("alice", [role]))
 
 
 @pytest.fixture
 def hall() -> Hall:
-    """Where alice may be what she is given."""
     return Hall(POLICY)
 
 
@@ -80,7 +76,6 @@ def test_prefixes_are_taken_away(hall: Hall) -> None:
 
 
 def test_what_was_taken_away_does_not_come_back(hall: Hall) -> None:
-    """Whoever is granted it again subscribes again."""
     alice, source = hall.join("alice", "/b", roles=["all"]), hall.join(None)
     give(alice, "some")
     give(alice, "all")
@@ -92,7 +87,6 @@ def test_what_was_taken_away_does_not_come_back(hall: Hall) -> None:
 
 
 def test_whoever_narrows_keeps_what_he_has_asked_for(hall: Hall) -> None:
-    """He gets what is granted at the time, with nothing to be told."""
     alice, source = hall.join("alice", "", roles=["all"], narrows=True), hall.join(None)
     hall.core.subscribe_rules(alice.handler, [Rule(("red",))])
     told = Told(alice)
@@ -105,7 +99,6 @@ def test_whoever_narrows_keeps_what_he_has_asked_for(hall: Hall) -> None:
 
 
 def test_rules_are_taken_away(hall: Hall) -> None:
-    """Those whose prefix is not granted, so all without one."""
     alice, source = hall.join("alice", roles=["all"]), hall.join(None)
     rules = [Rule(("red",)), Rule(("red",), "/a/"), Rule(("red",), "/b")]
     hall.core.subscribe_rules(alice.handler, [*rules, rules[0]])
@@ -122,7 +115,6 @@ def test_rules_are_taken_away(hall: Hall) -> None:
 
 
 def test_publishing_is_refused_at_once(hall: Hall) -> None:
-    """What was decided before is forgotten with the rights."""
     alice, reader = hall.join("alice", roles=["all"]), hall.join(None, "")
     alice.send(("/a", 1), ("/b", 2))
     give(alice, "some")
@@ -134,7 +126,6 @@ def test_publishing_is_refused_at_once(hall: Hall) -> None:
 
 
 def test_services_are_taken_away(hall: Hall) -> None:
-    """What was asked already may still be answered; peers hear that it is served no more."""
     alice, client, link = hall.join("alice", roles=["all"]), hall.join(None), hall.join(None, role=Role.LINK)
     changes: list[Filter] = []
     hall.core.requests.tell(link.handler, changes.append)
@@ -197,7 +188,6 @@ NEAR, FAR = b"east" * 4, b"west" * 4
 
 
 def announce(link: Guest, *hubs: bytes) -> None:
-    """Make a guest a link of the mesh, to the first hub, by which names of all of them come, each in a row."""
     core = link.hall.core
     core.link(link.handler, hubs[0], lambda: None)
     for number, hub in enumerate(hubs):
@@ -212,7 +202,6 @@ def announce(link: Guest, *hubs: bytes) -> None:
 
 
 def owned(hall: Hall) -> set[str]:
-    """Whose owner is known, of all names that are announced."""
     names = (start + mark for start in ("org.a.", "org.b.") for mark in "xy")
     return {name for name in names if hall.core.names.register.owner(name) is not None}
 
@@ -280,7 +269,6 @@ def test_names_that_another_link_has_brought_stay(hall: Hall) -> None:
 
 
 def test_many_names_are_judged_in_steps(hall: Hall) -> None:
-    """So that nobody waits; names of a hub that cannot be reached are judged when it can."""
     link = hall.join("alice", "", role=Role.LINK, roles=["all"])
     core = hall.core
     core.link(link.handler, NEAR, lambda: None)
@@ -304,7 +292,6 @@ def test_many_names_are_judged_in_steps(hall: Hall) -> None:
 
 
 def test_many_things_are_named_in_part(hall: Hall) -> None:
-    """The notice has a bound."""
     alice = hall.join("alice", *(f"/b/{number}" for number in range(20)), roles=["all"])
     told = Told(alice)
     give(alice, "none")
@@ -314,7 +301,6 @@ def test_many_things_are_named_in_part(hall: Hall) -> None:
 
 
 def test_the_same_rights_are_no_change(hall: Hall) -> None:
-    """Nothing is forgotten for them, as when a token is renewed."""
     alice, source = hall.join("alice", "/a", roles=["some"], narrows=True), hall.join(None)
     source.send(("/a", 1))
     remembered = dict(hall.core.routes.table)
@@ -323,7 +309,6 @@ def test_the_same_rights_are_no_change(hall: Hall) -> None:
 
 
 def test_only_what_it_may_concern_is_forgotten(hall: Hall) -> None:
-    """Routes under its prefixes, and those that its rules match."""
     alice, source = hall.join("alice", "/a", roles=["all"], narrows=True), hall.join(None, "")
     hall.core.subscribe_rules(alice.handler, [Rule(("red",))])
     source.send(("/a", 1), ("/b", 2), (tagged("/b", ["red"]), 3), (tagged("/b", ["blue"]), 4))
@@ -335,7 +320,6 @@ def test_only_what_it_may_concern_is_forgotten(hall: Hall) -> None:
 
 
 def test_no_bounds_any_more(hall: Hall) -> None:
-    """Whoever is given none may do everything, and keeps all."""
     alice, source = hall.join("alice", "/a/", roles=["some"]), hall.join(None)
     hall.core.authority.give_rights(alice.handler, None)
     hall.core.subscribe(alice.handler, [""])
@@ -346,7 +330,6 @@ def test_no_bounds_any_more(hall: Hall) -> None:
 
 
 def test_who_has_left(hall: Hall) -> None:
-    """Is judged no more, and told nothing, before or in the middle."""
     many = [f"/b/{number}" for number in range(2 * STEPS_PER_TURN)]
     alice = hall.join("alice", *many, roles=["all"])
     told = Told(alice)
@@ -362,7 +345,6 @@ def test_who_has_left(hall: Hall) -> None:
 
 
 def test_many_handlers_take_a_share_of_each_turn(hall: Hall) -> None:
-    """Others are served in between; what may not be seen is not seen before all are judged."""
     guests = [hall.join("alice", "/a", "/b", roles=["all"]) for _ in range(STEPS_PER_TURN)]
     source = hall.join(None)
     hall.core.flush()
@@ -382,7 +364,6 @@ def test_many_handlers_take_a_share_of_each_turn(hall: Hall) -> None:
 
 
 def test_rights_that_change_while_they_are_judged(hall: Hall) -> None:
-    """The last ones count."""
     many = [f"/b/{number}" for number in range(2 * STEPS_PER_TURN)]
     alice = hall.join("alice", *many, roles=["all"])
     hall.core.flush()
@@ -396,7 +377,6 @@ def test_rights_that_change_while_they_are_judged(hall: Hall) -> None:
 
 
 def test_subscribing_in_steps_while_rights_change(hall: Hall) -> None:
-    """What was checked with the ones before is checked again."""
     alice = hall.join("alice", roles=["all"])
     steps = hall.core.subscribing(alice.handler, [f"/b/{number}" for number in range(20)])
     next(steps)

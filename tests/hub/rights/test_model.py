@@ -38,22 +38,17 @@ role_sets = st.dictionaries(st.sampled_from(USERS), st.frozensets(st.sampled_fro
 
 
 class Told(NamedTuple):
-    """A policy as the naive rules have it."""
-
     grants: dict[Action, list[NaiveGrant]]
     users: dict[str, frozenset[str]]
 
     def allows(self, action: Action, topic: str, user: str) -> bool:
-        """Whether a user may do it to a topic."""
         return naive_allows(self.grants[action], topic, User(user, self.users.get(user, frozenset())))
 
     def covers(self, prefix: str, user: str) -> bool:
-        """Whether a user may see every topic that begins with a prefix."""
         who = User(user, self.users.get(user, frozenset()))
         return naive_covers(self.grants[Action.SUBSCRIBE], prefix, who, [*WORDS, "?"])
 
     def compiled(self) -> Policy:
-        """The same, compiled."""
         roles = {
             name: RolePermissions(
                 {
@@ -70,15 +65,12 @@ told_policies = st.builds(lambda lists, users: Told(dict(zip(ACTIONS, lists, str
 
 
 class Seat(NamedTuple):
-    """A guest, who he is, and what he has asked for."""
-
     guest: Guest
     user: str | None
     prefixes: list[str]
     rule: Rule | None
 
     def may(self, told: Told, action: Action, topic: str) -> bool:
-        """Whether he may do what clients do, or peers."""
         if self.user is None:
             return True
         if self.guest.handler.is_peer:
@@ -86,12 +78,10 @@ class Seat(NamedTuple):
         return told.allows(action, topic, self.user)
 
     def wants(self, topic: str, labels: tuple[str, ...]) -> bool:
-        """Whether he has asked for such a message."""
         by_prefix = any(topic.startswith(prefix) for prefix in self.prefixes)
         return by_prefix or (self.rule is not None and topic.startswith(self.rule.prefix) and "red" in labels)
 
     def hears(self, source: Seat) -> bool:
-        """Whether he gets what that one publishes, as far as roles go."""
         here, there = self.guest.handler.role, source.guest.handler.role
         return not (here is there is Role.LINK) and not (here is Role.LEAF and self is source)
 
@@ -111,7 +101,6 @@ steps = st.lists(st.one_of(reads, told_policies), max_size=8)
 
 
 def take_seat(hall: Hall, user: str | None, role: Role, wanted: list[str], rule_prefix: str | None) -> Seat:
-    """Let somebody in who narrows, so that what he asks for is taken whatever is granted."""
     wanted = [prefix for prefix in wanted if role is Role.CLIENT or not prefix.startswith(RESERVED)]
     guest = hall.join(user, *wanted, role=role, narrows=True)
     rule = None if rule_prefix is None else Rule(("red",), rule_prefix)
@@ -121,7 +110,6 @@ def take_seat(hall: Hall, user: str | None, role: Role, wanted: list[str], rule_
 
 
 def bring(told: Told, seated: list[Seat], source: Seat, messages: list[tuple[Envelope, int]]) -> None:
-    """Send a read, and compare what everybody gets and is told with what the naive rules say."""
     before = source.guest.handler.published_messages
     source.guest.refused.clear()
     source.guest.send(*((_bare(envelope), number) for envelope, number in messages))

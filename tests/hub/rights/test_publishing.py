@@ -31,7 +31,6 @@ east = ["site"]
 
 
 def test_what_is_granted_arrives_and_the_rest_is_told() -> None:
-    """With the topic and the user in the text, and the numbers of messages exact."""
     hall = Hall(POLICY)
     alice = hall.join("alice")
     reader = hall.join(None, "")
@@ -63,7 +62,6 @@ def test_a_refused_run_takes_no_other_with_it() -> None:
 
 
 def test_a_read_of_which_nothing_is_granted() -> None:
-    """Nobody gets anything, and all of it is counted."""
     hall = Hall(POLICY)
     alice, reader = hall.join("alice"), hall.join(None, "")
     alice.send(*((f"/x/{number % 7}", number) for number in range(50)))
@@ -85,7 +83,6 @@ def test_nobody_is_asked_twice() -> None:
 
 
 def test_what_is_remembered_is_bounded() -> None:
-    """Paths with the user's name make a domain of every name."""
     hall = Hall('[roles.a]\npublish = ["*"]\n[roles.b]\npublish = ["/s/{user}"]\n[users]\nalice = ["a"]')
     alice, reader = hall.join("alice"), hall.join(None, "")
     count = DECIDED_LIMIT + 100
@@ -100,7 +97,6 @@ def test_what_is_remembered_is_bounded() -> None:
 
 
 def test_refusals_are_not_remembered() -> None:
-    """So that a user cannot fill anything with what he may not do."""
     hall = Hall(POLICY)
     alice = hall.join("alice")
     for number in range(100):
@@ -110,7 +106,6 @@ def test_refusals_are_not_remembered() -> None:
 
 
 def test_routes_differ_by_what_decides() -> None:
-    """Topics of one domain with the same subscribers share a route; those of two do not."""
     hall = Hall(POLICY)
     alice, _ = hall.join("alice"), hall.join(None, "")
     alice.send(("/zeek/a", 1), ("/zeek/b", 2), ("/zeek/secret/c", 3), ("/d", 4))
@@ -120,7 +115,6 @@ def test_routes_differ_by_what_decides() -> None:
 
 
 def test_without_a_policy_routes_remember_nobody() -> None:
-    """And are shared as ever."""
     hall = Hall(POLICY)
     hall.core.authority.adopt(None)
     reader = hall.join(None, "")
@@ -132,7 +126,6 @@ def test_without_a_policy_routes_remember_nobody() -> None:
 
 
 def test_labels_and_names_change_nothing() -> None:
-    """The topic in the envelope decides, whatever stands beside it."""
     hall = Hall(POLICY)
     alice, bob = hall.join("alice"), hall.join("bob", "")
     hall.core.names.claim(alice.handler, Wish("a.b"), 1)
@@ -150,7 +143,6 @@ def test_labels_and_names_change_nothing() -> None:
 
 
 def test_a_name_that_is_not_ones_own_is_refused_first() -> None:
-    """With the text that it always had."""
     hall = Hall(POLICY)
     alice = hall.join("alice")
     alice.send((tagged("/x", sender="not.mine"), 1), (tagged("/zeek", sender="not.mine"), 2))
@@ -160,7 +152,6 @@ def test_a_name_that_is_not_ones_own_is_refused_first() -> None:
 
 @pytest.mark.parametrize("role", [Role.LINK, Role.LEAF])
 def test_peers_bring(role: Role) -> None:
-    """What peers bring is granted as such, and what their user may publish does not matter."""
     policy = POLICY.replace("[roles.site]", '[roles.site]\npublish = ["/zeek"]')
     hall = Hall(policy)
     east, reader = hall.join("east", role=role), hall.join(None, "")
@@ -173,7 +164,6 @@ def test_peers_bring(role: Role) -> None:
 
 
 def test_the_same_user_as_client_and_as_peer() -> None:
-    """What was decided for the one says nothing of the other."""
     hall = Hall(POLICY.replace("[roles.site]", '[roles.site]\npublish = ["/zeek"]'))
     client, link, reader = hall.join("east"), hall.join("east", role=Role.LINK), hall.join(None, "")
     for number in range(2):
@@ -185,7 +175,6 @@ def test_the_same_user_as_client_and_as_peer() -> None:
 
 
 def test_who_is_restricted_otherwise_is_asked_as_well() -> None:
-    """A publisher that does not hear itself, and one that leaves do not hear."""
     hall = Hall(POLICY)
     alice, zeek = hall.join("alice"), hall.join(None, "/", role=Role.LEAF)
     alice.handler.restrict(itself=False, leaves=False)
@@ -199,7 +188,6 @@ def test_who_is_restricted_otherwise_is_asked_as_well() -> None:
 
 
 def test_checking_before_publishing() -> None:
-    """For those who are answered, and not told."""
     hall = Hall(POLICY)
     alice = hall.join("alice")
 
@@ -219,7 +207,6 @@ def test_checking_before_publishing() -> None:
 
 
 def test_rights_of_an_earlier_policy_go_on() -> None:
-    """Until others are given, they decide, topic by topic, also within a run."""
     hall = Hall(POLICY)
     alice, reader = hall.join("alice"), hall.join(None, "")
     hall.core.authority.adopt(policy_of('[roles.sensor]\npublish = ["/x"]\n[users]\nalice = ["sensor"]'))
@@ -239,7 +226,6 @@ def test_rights_of_an_earlier_policy_go_on() -> None:
 
 
 def test_what_was_read_before_there_was_a_policy() -> None:
-    """A route of that time says nothing: the topics decide."""
     hall = Hall(POLICY)
     hall.core.authority.adopt(None)
     source, reader = hall.join(None), hall.join(None, "")
@@ -256,7 +242,6 @@ def test_what_was_read_before_there_was_a_policy() -> None:
 
 
 def test_rights_without_a_policy_of_the_core() -> None:
-    """They hold all the same, for publishing and for seeing."""
     hall = Hall(POLICY)
     hall.core.authority.adopt(None)
     alice, reader = hall.join("alice"), hall.join(None, "")
@@ -267,7 +252,6 @@ def test_rights_without_a_policy_of_the_core() -> None:
 
 
 def test_actions() -> None:
-    """What a handler is asked for depends on what stands behind it."""
     hall = Hall(POLICY)
     assert hall.join("alice").handler.acts.publishing is Action.PUBLISH
     assert hall.join("alice").handler.acts.seeing is Action.SUBSCRIBE
@@ -276,7 +260,6 @@ def test_actions() -> None:
 
 
 def test_an_envelope_of_a_topic_alone() -> None:
-    """Another key for the same topic is decided as the topic."""
     hall = Hall(POLICY)
     alice, reader = hall.join("alice"), hall.join(None, "")
     alice.send((Envelope("/zeek/a"), 1), (Envelope("/x"), 2))
@@ -285,7 +268,6 @@ def test_an_envelope_of_a_topic_alone() -> None:
 
 
 def test_senders_of_a_peer_hub_are_names_that_it_may_claim() -> None:
-    """Else it could speak for clients of this hub."""
     hall = Hall(POLICY.replace("[roles.site]", '[roles.site]\nclaim = ["org.east"]'))
     east, trusted = hall.join("east", role=Role.LINK), hall.join(None, role=Role.LINK)
     client, reader = hall.join(None), hall.join(None, "/site")

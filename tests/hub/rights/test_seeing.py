@@ -64,7 +64,6 @@ def test_more_than_is_granted_is_refused(prefix: str, text: str) -> None:
 
 
 def test_what_is_granted_is_taken() -> None:
-    """Whole components beneath a grant, also those that begin like one."""
     hall = Hall(POLICY)
     alice = hall.join("alice", "/zeek/dns", "/zeek/a", "/mail/alice/")
     source = hall.join(None)
@@ -86,7 +85,6 @@ def test_who_narrows_gets_what_is_granted() -> None:
 
 
 def test_who_may_see_nothing_gets_nothing() -> None:
-    """Also where he narrows; and a prefix alone is no grant."""
     hall = Hall(POLICY)
     dave, source = hall.join("dave", "", "/zeek", narrows=True), hall.join(None)
     source.send(("/zeek", 1), ("/x", 2))
@@ -94,7 +92,6 @@ def test_who_may_see_nothing_gets_nothing() -> None:
 
 
 def test_what_the_hub_says_of_itself_is_granted_by_name() -> None:
-    """`*` does not cover it, so that who may see everything hears nothing of it."""
     hall = Hall(POLICY)
     bob, carol, free = hall.join("bob", ""), hall.join("carol", "", narrows=True), hall.join(None, "")
     hall.core.names.claim(free.handler, Wish("a.b"), 1)
@@ -130,7 +127,6 @@ def test_labels_are_no_way_around() -> None:
 
 
 def test_a_rule_beside_a_prefix() -> None:
-    """A message that is wanted in two ways is seen in none that is not granted."""
     hall = Hall(POLICY)
     alice, source = hall.join("alice", "/zeek", "", narrows=True), hall.join(None)
     hall.core.subscribe_rules(alice.handler, [Rule(("red",))])
@@ -169,7 +165,6 @@ def test_what_is_for_a_name_at_a_peer() -> None:
 
 
 def test_users_of_the_same_roles_are_told_apart_by_name() -> None:
-    """Where a path has the user's name; all others with these roles are alike."""
     hall = Hall(POLICY)
     guests = {name: hall.join(name, "", narrows=True, roles=["analyst"]) for name in ("alice", "bob2", "mail", "x")}
     source = hall.join(None)
@@ -183,7 +178,6 @@ def test_users_of_the_same_roles_are_told_apart_by_name() -> None:
 
 
 def test_the_same_topic_for_many_users() -> None:
-    """Who may see it is asked once for each user, not for each connection."""
     hall = Hall(POLICY)
     many = [hall.join(user, "/zeek", narrows=True) for user in ("alice", "dave", "bob") for _ in range(5)]
     source = hall.join(None)
@@ -192,7 +186,6 @@ def test_the_same_topic_for_many_users() -> None:
 
 
 def test_who_joins_with_rights_changes_what_is_remembered() -> None:
-    """A hub that has asked nobody so far begins to ask."""
     hall = Hall("")
     hall.core.routes.is_guarded = False
     source, free = hall.join(None), hall.join(None, "")
@@ -203,14 +196,12 @@ def test_who_joins_with_rights_changes_what_is_remembered() -> None:
 
 
 def test_links_are_asked_for_what_clients_want() -> None:
-    """With rights as without."""
     hall = Hall(POLICY)
     hall.join("alice", "/zeek/dns", narrows=True)
     assert set(hall.core.prefixes.asked_of_links.minimal) == {"/zeek/dns"}
 
 
 def test_another_policy_is_asked_at_once() -> None:
-    """Whatever was remembered before."""
     hall = Hall(POLICY)
     bob, source = hall.join("bob", "", narrows=True), hall.join(None)
     source.send(("/x", 1))

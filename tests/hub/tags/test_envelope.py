@@ -20,7 +20,6 @@ envelopes = st.builds(tagged, topics, labels, names, names)
 
 @given(envelopes)
 def test_out_and_back(envelope: Envelope) -> None:
-    """Decoding what was encoded is the identity, and the topic is found without decoding."""
     key = envelope.encode()
     assert Envelope.decode(key) == envelope
     assert topic_of(FLAG_TAGGED, key) == envelope.topic.encode()
@@ -29,7 +28,6 @@ def test_out_and_back(envelope: Envelope) -> None:
 
 
 def test_layout() -> None:
-    """Lengths in front of everything; labels up to the end."""
     envelope = tagged("/a", ["low", "b"], sender="a.b", destination="c.d")
     assert envelope.encode() == b"\0\x02/a\x03a.b\x03c.d\x01b\x03low"
     assert tagged("/a").encode() == b"\0\x02/a\0\0"
@@ -37,7 +35,6 @@ def test_layout() -> None:
 
 @given(envelopes, st.data())
 def test_what_was_damaged_is_refused_or_is_another_envelope(envelope: Envelope, data: st.DataObject) -> None:
-    """One form for each: what is taken is what encoding gives."""
     key = bytearray(envelope.encode())
     place = data.draw(st.integers(0, len(key) - 1))
     key[place] = data.draw(st.integers(0, 255))
@@ -48,7 +45,6 @@ def test_what_was_damaged_is_refused_or_is_another_envelope(envelope: Envelope, 
 
 @given(st.binary(max_size=60))
 def test_any_bytes(key: bytes) -> None:
-    """The same of anything."""
     with suppress(RejectedError):
         assert Envelope.decode(key).encode() == key
 
@@ -80,14 +76,12 @@ START = b"\0\x02/a\0\0"
     ],
 )
 def test_bad_keys(key: bytes, text: str) -> None:
-    """Each is refused with what is wrong with it."""
     with pytest.raises(RejectedError, match=text) as refused:
         Envelope.decode(key)
     assert refused.value.code == CloseCode.BAD_DATA
 
 
 def test_what_a_publisher_may_not_say() -> None:
-    """The same, told to the program that publishes."""
     with pytest.raises(InvalidTopicError, match="is the hub's own"):
         tagged("$hub/x", ["a"])
     with pytest.raises(InvalidNameError, match="label is empty"):
@@ -99,7 +93,6 @@ def test_what_a_publisher_may_not_say() -> None:
 
 
 def test_the_longest_fits_into_a_key() -> None:
-    """Whatever may be said can be sent."""
     name = "a." + "b" * 253
     longest = tagged("t" * 1024, [f"{number:02}" + "x" * 126 for number in range(32)], name, name)
     assert len(longest.encode()) == ENVELOPE_LIMIT_BYTES <= KEY_LIMIT_BYTES

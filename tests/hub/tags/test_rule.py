@@ -9,23 +9,19 @@ from hub.tags.rules import Rule, check_rule
 
 
 def test_equal_rules_are_equal() -> None:
-    """In whatever order, and however often, labels are named."""
     assert check_rule(["b", "a", "b"], "/x") == Rule(("a", "b"), "/x") == check_rule(("a", "b"), "/x")
 
 
 def test_a_rule_of_a_sender_needs_no_label() -> None:
-    """It is more than a prefix."""
     assert check_rule([], sender="a.b") == Rule((), "", "a.b")
 
 
 def test_without_label_and_sender_it_is_a_subscription() -> None:
-    """And should be one: the text says so."""
     with pytest.raises(InvalidNameError, match="subscribe to the prefix '/x' itself"):
         check_rule([], "/x")
 
 
 def test_each_part_is_checked() -> None:
-    """By what it is."""
     with pytest.raises(InvalidTopicError, match="control character"):
         check_rule(["a"], "/\n")
     with pytest.raises(InvalidNameError, match="label is empty"):

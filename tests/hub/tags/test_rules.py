@@ -19,7 +19,6 @@ values = st.integers(1, 40)
 
 
 def matches(one: Rule, topic: str, labels: tuple[str, ...], sender: str) -> bool:
-    """What a rule means."""
     return set(one.labels) <= set(labels) and topic.startswith(one.prefix) and one.sender in {"", sender}
 
 
@@ -33,14 +32,12 @@ class RulesAgainstAll(RuleBasedStateMachine):
 
     @rule(some=st.lists(st.tuples(rules, values), min_size=1, max_size=30))
     def add(self, some: list[tuple[Rule, int]]) -> None:
-        """Some rules come; one that is there already is told apart."""
         for one, value in some:
             assert self.index.add(one, value) is ((one, value) not in self.held)
             self.held.add((one, value))
 
     @rule(labels=label_sets.filter(bool), count=st.integers(1, 40))
     def add_crowd(self, labels: tuple[str, ...], count: int) -> None:
-        """Many rules with the same labels, that differ in prefix and value."""
         for value in range(count):
             one = Rule(labels, "/a" * (value % 3))
             self.index.add(one, value)
@@ -49,30 +46,25 @@ class RulesAgainstAll(RuleBasedStateMachine):
     @precondition(lambda self: self.held)
     @rule(data=st.data())
     def discard(self, data: st.DataObject) -> None:
-        """Some go."""
         for one in data.draw(st.lists(st.sampled_from(sorted(self.held)), max_size=20)):
             assert self.index.discard(*one) is (one in self.held)
             self.held.discard(one)
 
     @rule(one=rules, value=values)
     def discard_any(self, one: Rule, value: int) -> None:
-        """What is not there cannot go."""
         assert self.index.discard(one, value) is ((one, value) in self.held)
         self.held.discard((one, value))
 
     @rule(topic=st.sampled_from(("/", "/a", "/a/b", "/b", "c")), labels=label_sets, sender=senders)
     def find(self, topic: str, labels: tuple[str, ...], sender: str) -> None:
-        """A message."""
         naive = {value for one, value in self.held if matches(one, topic, labels, sender)}
         assert set(self.index.find(topic, labels, sender)) == naive
 
     @invariant()
     def counted(self) -> None:
-        """Each pair once."""
         assert len(self.index) == len(self.held)
 
     def teardown(self) -> None:
-        """When all have gone, nothing is left of them."""
         for one in list(self.held):
             assert self.index.discard(*one)
         assert len(self.index) == 0
@@ -86,7 +78,6 @@ TestRulesAgainstAll = RulesAgainstAll.TestCase
 
 
 def test_all_pairs() -> None:
-    """Each of all pairs of labels, on shelves of shelves."""
     index: RuleIndex[int] = RuleIndex()
     names = [f"{number:02}" for number in range(40)]
     pairs = list(combinations(names, 2))
@@ -107,7 +98,6 @@ def test_what_is_met_is_little_more_than_what_matches() -> None:
 
 
 def test_many_labels_that_are_all_the_same_but_one() -> None:
-    """As deep as 32 labels go, and back."""
     index: RuleIndex[int] = RuleIndex()
     common = tuple(f"l{number:02}" for number in range(31))
     rules_deep = [Rule(tuple(sorted((*common, f"m{number}")))) for number in range(5)]

@@ -41,14 +41,12 @@ envelopes = st.builds(
 
 
 def frame_of(envelope: Envelope, value: Any) -> bytes:
-    """A message as it comes."""
     if envelope == Envelope(envelope.topic):
         return Batch.of(envelope.topic, [value]).frames
     return Batch.under(envelope.encode(), [value], FLAG_TAGGED).frames
 
 
 def bring(turn: Turn, source: Handler, frames: list[bytes]) -> list[str]:
-    """Do what a connection does with a read; return why some of it was refused on the way."""
     data = b"".join(frames)
     routes, refused, position = turn.core.routes, [], 0
     turn.core.write_is_due = True
@@ -77,7 +75,6 @@ class TaggedAgainstNaive(RuleBasedStateMachine):
 
     @initialize(limit=st.sampled_from((1, 4, 1000)), limit_bytes=st.sampled_from((1, 5_000, 10**8)))
     def start(self, limit: int, limit_bytes: int) -> None:
-        """Three clients, a link and a subscriber in this process."""
         self.turn = Turn(CoreLimits(routes=RouteLimits(limit, limit_bytes)))
         roles = (Role.CLIENT, Role.CLIENT, Role.CLIENT, Role.LINK, Role.LOCAL)
         self.members = [self.turn.join(role=role) for role in roles]
@@ -94,18 +91,15 @@ class TaggedAgainstNaive(RuleBasedStateMachine):
             )
 
     def count(self, number: int, messages: int) -> None:
-        """A handler is told of messages that were refused."""
         self.told[number] += messages
 
     @rule(number=st.integers(0, 4), prefix=st.sampled_from(PREFIXES))
     def subscribe(self, number: int, prefix: str) -> None:
-        """To a prefix."""
         self.turn.core.subscribe(self.members[number][0], [prefix])
         self.prefixes[number].append(prefix)
 
     @rule(number=st.integers(0, 4), data=st.data())
     def unsubscribe(self, number: int, data: st.DataObject) -> None:
-        """One of its prefixes."""
         if self.prefixes[number]:
             prefix = data.draw(st.sampled_from(self.prefixes[number]))
             self.prefixes[number].remove(prefix)
@@ -113,13 +107,11 @@ class TaggedAgainstNaive(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 4), some=st.lists(rules, max_size=4))
     def subscribe_rules(self, number: int, some: list[Rule]) -> None:
-        """To rules."""
         self.turn.core.subscribe_rules(self.members[number][0], some)
         self.rules[number] += some
 
     @rule(number=st.integers(0, 4), data=st.data())
     def unsubscribe_rules(self, number: int, data: st.DataObject) -> None:
-        """Some of its rules, and one that it may not have."""
         held = self.rules[number]
         some = data.draw(st.lists(st.sampled_from(held), max_size=3, unique=True)) if held else []
         for one in some:
@@ -128,7 +120,6 @@ class TaggedAgainstNaive(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 2), name=st.sampled_from(NAMES))
     def claim(self, number: int, name: str) -> None:
-        """A name gets an owner, or not."""
         try:
             self.turn.core.names.claim(self.members[number][0], Wish(name), 1)
         except RejectedError:
@@ -138,14 +129,12 @@ class TaggedAgainstNaive(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 2), name=st.sampled_from(NAMES))
     def release(self, number: int, name: str) -> None:
-        """A name loses its owner."""
         if self.owners.get(name) == number:
             self.turn.core.names.release(self.members[number][0], name)
             del self.owners[name]
 
     @rule(number=st.integers(0, 2))
     def leave(self, number: int) -> None:
-        """A client goes, and another comes in its place."""
         self.turn.core.detach(self.members[number][0], "gone")
         self.turn.core.flush()
         self.members[number] = self.turn.join()
@@ -155,7 +144,6 @@ class TaggedAgainstNaive(RuleBasedStateMachine):
 
     @rule(number=st.integers(0, 3), some=st.lists(envelopes, min_size=1, max_size=8))
     def publish(self, number: int, some: list[Envelope]) -> None:
-        """A read of several messages, each with its number as the value."""
         frames = []
         refused_early = 0
         for envelope in some:
@@ -171,7 +159,6 @@ class TaggedAgainstNaive(RuleBasedStateMachine):
         assert len(bring(self.turn, self.members[number][0], frames)) == refused_early
 
     def receivers(self, source: int, envelope: Envelope) -> list[int]:
-        """Who is to get a message; a link does not get what came over one."""
         if envelope.destination:
             return [self.owners[envelope.destination]]
         return [
@@ -191,7 +178,6 @@ class TaggedAgainstNaive(RuleBasedStateMachine):
 
     @invariant()
     def everybody_has_what_is_due(self) -> None:
-        """Once, in order; refusals are told; counters agree; the cache is within its bounds."""
         for (handler, outlet), due in zip(self.members, self.due, strict=True):
             assert [value for value in outlet.values if isinstance(value, int)] == due, handler
         assert self.told == self.refused
@@ -208,7 +194,6 @@ TestTaggedAgainstNaive = TaggedAgainstNaive.TestCase
 
 
 def test_everybody_who_wants_it_gets_it_once() -> None:
-    """By a prefix, by a rule, by both; the same route as far as the cache is concerned."""
     turn = Turn()
     source, _ = turn.join()
     outlets = []
@@ -225,7 +210,6 @@ def test_everybody_who_wants_it_gets_it_once() -> None:
 
 
 def test_a_change_forgets_what_it_could_match_and_nothing_else() -> None:
-    """Rules, names and prefixes, each their own."""
     turn = Turn()
     handler, _ = turn.join()
     keys = {
@@ -264,7 +248,6 @@ def test_a_change_forgets_what_it_could_match_and_nothing_else() -> None:
 
 
 def test_very_many_at_once_are_all_forgotten() -> None:
-    """One by one they would keep the loop."""
     turn = Turn()
     handler, _ = turn.join()
     for number in range(5_000):
@@ -277,7 +260,6 @@ def test_very_many_at_once_are_all_forgotten() -> None:
 
 
 def test_a_sender_is_who_it_says() -> None:
-    """Who does not own the name is told so; a link is believed: its hub has asked."""
     turn = Turn()
     owner, _ = turn.join()
     other, _ = turn.join()
@@ -300,7 +282,6 @@ def test_a_sender_is_who_it_says() -> None:
 
 
 def test_a_destination_without_an_owner_is_refused() -> None:
-    """And not remembered: it may come any moment."""
     turn = Turn()
     owner, outlet = turn.join()
     _, bystander = turn.join("/")
@@ -314,7 +295,6 @@ def test_a_destination_without_an_owner_is_refused() -> None:
 
 
 def test_too_many_rules_are_refused_all_of_them() -> None:
-    """As prefixes are."""
     turn = Turn(CoreLimits(HandlerLimits(rules=3)))
     handler, _ = turn.join()
     some = [check_rule([str(number)]) for number in range(4)]
@@ -331,7 +311,6 @@ def test_too_many_rules_are_refused_all_of_them() -> None:
 
 
 def test_the_rules_of_a_link_that_goes_are_removed_in_shares() -> None:
-    """A turn's share each, until none is left."""
     turn = Turn()
     link, _ = turn.join(role=Role.LINK)
     turn.core.subscribe_rules(link, [check_rule([str(number)]) for number in range(2_500)])
