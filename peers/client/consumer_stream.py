@@ -51,14 +51,7 @@ class ConsumedMessage(RecordedMessage):
 
     @classmethod
     def of(  # noqa: PLR0913, PLR0917 -- as it came
-        cls,
-        topic: str,
-        value: Any,
-        offset: int,
-        time_us: int,
-        deliveries: int,
-        session: int,
-        stream: ConsumerStream,
+        cls, topic: str, value: Any, offset: int, time_us: int, deliveries: int, session: int, stream: ConsumerStream
     ) -> ConsumedMessage:
         made: ConsumedMessage = tuple.__new__(cls, (topic, value))
         made.offset, made.time_us, made.deliveries = offset, time_us, deliveries

@@ -62,11 +62,7 @@ class Writer:
     """
 
     def __init__(
-        self,
-        journal: JournalAccess,
-        name: str,
-        hub: Callable[[], Hello | None],
-        ended: Callable[[], bool],
+        self, journal: JournalAccess, name: str, hub: Callable[[], Hello | None], ended: Callable[[], bool]
     ) -> None:
         if len(name.encode()) > _NAME_BYTES:
             raise UsageError(f"the name of a writer has at most {_NAME_BYTES} bytes")

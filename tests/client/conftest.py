@@ -16,15 +16,9 @@ __all__ = ["default_url", "forked_readers", "pytest_asyncio_loop_factories", "st
 
 @pytest.fixture(params=["tcp", "unix", "ws"])
 def listen_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """Where to listen, over each transport."""
-    return {
-        "tcp": "tcp://127.0.0.1:0",
-        "unix": f"unix://{tmp_path}/hub.sock",
-        "ws": "ws://127.0.0.1:0",
-    }[request.param]
+    return {"tcp": "tcp://127.0.0.1:0", "unix": f"unix://{tmp_path}/hub.sock", "ws": "ws://127.0.0.1:0"}[request.param]
 
 
 @pytest.fixture
 async def hub(start_hub: StartHub, listen_url: str) -> Hub:
-    """One hub with default settings, over each transport."""
     return await start_hub(listen_url)

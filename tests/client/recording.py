@@ -16,25 +16,20 @@ from tests.hubs.hub import Hub
 
 
 class RecordingHub(Hub):
-    """A hub with a journal."""
-
     def __init__(self, path: Path, **journal: Any) -> None:
         super().__init__(Settings(journal=JournalSettings(path=str(path), **({"commit_s": 0.001} | journal))))
         assert self.journal is not None
         self._stopped = False
 
     async def start(self, url: str | Endpoint) -> None:
-        """Listen."""
         await self.listen(url if isinstance(url, Endpoint) else Endpoint.parse(url))
 
     async def stop(self) -> None:
-        """End everything; what was taken is written."""
         if not self._stopped:
             self._stopped = True
             await super().stop()
 
     def abort(self, source: random.Random, name: str) -> None:
-        """Cut one of the connections of that name."""
         mine: list[Any] = [
             one
             for one in self.node.connections
@@ -67,7 +62,6 @@ class Publishing:
         self._task: asyncio.Task[None]
 
     async def some(self, count: int) -> None:
-        """Publish so many more, and wait until they are recorded."""
         for _ in range(count - 1):
             await self._next()
         topic = self._topics[self.published % len(self._topics)]
@@ -96,8 +90,6 @@ class Publishing:
 
 
 class Reading:
-    """Reads numbers, and sees to it that they come in order, once each, with none missing but where that is told."""
-
     def __init__(self, stream: MessageStream, expected: int = 0) -> None:
         self.stream = stream
         self.next = expected
@@ -105,7 +97,6 @@ class Reading:
         self._told = (stream.breaks, stream.lost_messages)
 
     def take(self, values: list[int]) -> None:
-        """Look at what was read."""
         told = (self.stream.breaks, self.stream.lost_messages)
         for value in values:
             if value != self.next:
@@ -116,12 +107,10 @@ class Reading:
             self.next = value + 1
 
     async def some(self) -> None:
-        """Read what is there."""
         messages = await self.stream.batch()
         assert messages, "the stream has ended"
         self.take([message.value for message in messages])
 
     async def until(self, last: int) -> None:
-        """Read until that number has come."""
         while self.next <= last:
             await self.some()

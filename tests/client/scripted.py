@@ -11,8 +11,6 @@ from peers.wire.kinds import Kind
 
 
 class ScriptedHub:
-    """Takes connections; the last one is spoken with."""
-
     def __init__(self) -> None:
         self.frames: asyncio.Queue[Frame] = asyncio.Queue()
         self.hello = Hello(protocol=1, role="hub", id=bytes(ID_BYTES), name="scripted")
@@ -35,7 +33,6 @@ class ScriptedHub:
 
     @property
     def url(self) -> str:
-        """Where it listens."""
         return f"tcp://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -61,15 +58,12 @@ class ScriptedHub:
         return Frame(kind, flags, await reader.readexactly(key_length), await reader.readexactly(body_length))
 
     def send(self, data: bytes) -> None:
-        """Say something."""
         self._writers[-1].write(data)
 
     def hang_up(self) -> None:
-        """End the last connection without a word."""
         self._writers[-1].transport.abort()
 
     async def next(self, kind: Kind) -> Frame:
-        """Wait for a frame of that kind, passing over others."""
         while True:
             frame = await self.frames.get()
             if frame.kind == kind:

@@ -35,8 +35,6 @@ T = TypeVar("T")
 
 
 class HubThread:
-    """A hub that runs in a thread."""
-
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever)
@@ -44,20 +42,15 @@ class HubThread:
         self._hubs: list[Hub] = []
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run something in the hub's thread."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def call(self, function: Callable[[], T]) -> T:
-        """Call something in the hub's thread."""
-
         async def work() -> T:
             return function()
 
         return self.run(work())
 
     def start(self, endpoint: Endpoint | str = "tcp://127.0.0.1:0", settings: Settings | None = None) -> Hub:
-        """Start a hub."""
-
         async def work() -> Hub:
             hub = Hub(settings or Settings())
             await hub.listen(endpoint)
@@ -67,7 +60,6 @@ class HubThread:
         return self.run(work())
 
     def stop(self) -> None:
-        """End everything."""
         for hub in self._hubs:
             self.run(hub.stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -77,7 +69,6 @@ class HubThread:
 
 @pytest.fixture
 def hubs() -> Iterator[HubThread]:
-    """A thread for hubs, ended with the test."""
     thread = HubThread()
     yield thread
     thread.stop()
@@ -85,19 +76,16 @@ def hubs() -> Iterator[HubThread]:
 
 @pytest.fixture(params=["tcp", "unix", "ws"])
 def hub(hubs: HubThread, request: pytest.FixtureRequest, tmp_path: Path) -> Hub:
-    """One hub, over each transport."""
     urls = {"tcp": "tcp://127.0.0.1:0", "unix": f"unix://{tmp_path}/hub.sock", "ws": "ws://127.0.0.1:0"}
     return hubs.start(urls[request.param])
 
 
 @pytest.fixture
 def tcp_hub(hubs: HubThread) -> Hub:
-    """One hub over TCP."""
     return hubs.start()
 
 
 def test_publish_and_subscribe(hub: Hub) -> None:
-    """Messages go through in order, read one by one, in bulk, and with a time limit."""
     with connect(hub.url, name="me") as client, client.subscribe("/a", "/b") as messages:
         for number in range(1000):
             client.publish("/a" if number % 3 else "/b", number)
@@ -120,7 +108,6 @@ def test_publish_and_subscribe(hub: Hub) -> None:
 
 
 def test_many_publishers(tcp_hub: Hub) -> None:
-    """Threads may publish at the same time; the order of each is kept."""
     with connect(tcp_hub.url) as client, client.subscribe("/") as messages, ThreadPoolExecutor() as pool:
 
         def publish(thread: int) -> None:
@@ -134,7 +121,6 @@ def test_many_publishers(tcp_hub: Hub) -> None:
 
 
 def test_many_readers(tcp_hub: Hub) -> None:
-    """Threads may share a stream: each message is read by one of them."""
     with connect(tcp_hub.url) as client, ThreadPoolExecutor() as pool, client.subscribe("/a") as messages:
 
         def read() -> list[int]:
@@ -155,7 +141,6 @@ def test_many_readers(tcp_hub: Hub) -> None:
 
 
 def test_draining_and_statistics(tcp_hub: Hub) -> None:
-    """After `drain` everything is out of the client's hands."""
     with connect(tcp_hub.url) as client:
         for _ in range(10_000):
             client.publish("/a", 1)
@@ -166,7 +151,6 @@ def test_draining_and_statistics(tcp_hub: Hub) -> None:
 
 
 def test_closing_sends_first(hubs: HubThread, tcp_hub: Hub) -> None:
-    """Leaving the client sends what was published."""
     with connect(tcp_hub.url) as reader, reader.subscribe("/a") as messages:
         with connect(tcp_hub.url) as client:
             for number in range(5000):
@@ -202,7 +186,6 @@ def test_callbacks(tcp_hub: Hub) -> None:
 
 
 def test_refused_at_once(tcp_hub: Hub) -> None:
-    """Bad topics, values and prefixes are refused in the calling thread."""
     with connect(tcp_hub.url) as client:
         for publish in (client.publish, client.publish_nowait):
             with pytest.raises(InvalidTopicError):
@@ -220,7 +203,6 @@ def test_refused_at_once(tcp_hub: Hub) -> None:
 
 
 def test_refused_later(hubs: HubThread) -> None:
-    """What only the loop thread finds out is told there; the client goes on."""
     hub = hubs.start(settings=settings_of(frame_bytes=8 * 1024, prefixes_per_client=1))
     rejected: list[Exception] = []
     with connect(hub.url, on_rejected=rejected.append) as client, client.subscribe("/a") as messages:
@@ -252,10 +234,7 @@ def test_the_hub_restarts(hubs: HubThread, tcp_hub: Hub) -> None:
     """What is published while the hub is away arrives when it is back; the stream tells of the break."""
     lost, back = threading.Event(), threading.Semaphore(0)
     with connect(
-        tcp_hub.url,
-        backoff=quick_backoff(),
-        on_disconnect=lambda _: lost.set(),
-        on_connect=lambda _: back.release(),
+        tcp_hub.url, backoff=quick_backoff(), on_disconnect=lambda _: lost.set(), on_connect=lambda _: back.release()
     ) as client:
         assert back.acquire(timeout=60)
         with client.subscribe("/a") as messages:
@@ -288,7 +267,6 @@ def _fill(publish: Callable[[], None]) -> None:
 
 
 def test_the_end_reaches_every_thread(tcp_hub: Hub) -> None:
-    """Closing the client ends readers in other threads, and later calls are refused."""
     client = connect(tcp_hub.url)
     messages = client.subscribe("/a")
     messages.open()
@@ -313,7 +291,6 @@ def test_the_end_reaches_every_thread(tcp_hub: Hub) -> None:
 
 
 def test_a_stream_closed_by_another_thread(tcp_hub: Hub) -> None:
-    """Closing a stream ends whoever iterates over it; the client goes on."""
     with connect(tcp_hub.url) as client, ThreadPoolExecutor() as pool:
         with client.subscribe("/a") as messages:
             reader = pool.submit(list, messages)
@@ -324,7 +301,6 @@ def test_a_stream_closed_by_another_thread(tcp_hub: Hub) -> None:
 
 
 def test_without_reconnecting(hubs: HubThread, tcp_hub: Hub) -> None:
-    """With `reconnect=False` a lost connection raises in readers and publishers."""
     with connect(tcp_hub.url, reconnect=False) as client, client.subscribe("/a") as messages:
         hubs.run(tcp_hub.crash())
         with pytest.raises(ConnectionLostError):
@@ -376,7 +352,6 @@ def test_a_request_goes_behind_what_was_published(tcp_hub: Hub) -> None:
 
 
 def test_a_service_cannot_wait_for_its_own_client(tcp_hub: Hub) -> None:
-    """That would wait forever: it is refused, and whoever asked is told why."""
     with (
         connect(tcp_hub.url) as client,
         client.serve("/loop", lambda request: client.request("/other", request.value)),

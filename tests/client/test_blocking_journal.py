@@ -25,7 +25,6 @@ T = TypeVar("T")
 
 @pytest.fixture
 async def url(tmp_path: Path) -> AsyncIterator[str]:
-    """A hub with a journal of everything."""
     loaded = load({"listen": ["tcp://127.0.0.1:0"], "journal": {"path": str(tmp_path / "journal")}}, {})
     daemon = Daemon(loaded, "test hub")
     await daemon.start()
@@ -34,15 +33,12 @@ async def url(tmp_path: Path) -> AsyncIterator[str]:
 
 
 def fill(client: BlockingClient, count: int) -> int:
-    """Publish so many numbers in turn to two topics; return the offset of the last."""
     for number in range(count - 1):
         client.publish(f"/n/{number % 2}", number)
     return client.publish_confirmed(f"/n/{(count - 1) % 2}", count - 1)
 
 
 async def in_thread(url: str, work: Callable[[BlockingClient], T], **options: Any) -> T:
-    """Do something with a client in a thread, as programs without a loop do."""
-
     def run() -> T:
         with connect(url, **options) as client:
             return work(client)
@@ -51,13 +47,10 @@ async def in_thread(url: str, work: Callable[[BlockingClient], T], **options: An
 
 
 async def test_confirmed_messages_stand_behind_those_published_before(url: str) -> None:
-    """The offset of a confirmed message counts all that this thread had published before it."""
     assert await in_thread(url, lambda client: fill(client, 1000)) == 999
 
 
 async def test_reading_yields_records_in_order(url: str) -> None:
-    """Records come with their offsets, topics and values, of the prefixes that were asked for."""
-
     def work(client: BlockingClient) -> tuple[list[Record], list[Record]]:
         fill(client, 10)
         return list(client.read()), list(client.read("/n/1", start=3, end=8))
@@ -70,7 +63,6 @@ async def test_reading_yields_records_in_order(url: str) -> None:
 
 
 async def test_the_journal_of_another_hub(url: str) -> None:
-    """It is read, asked after and followed by its name, over a hub in between that has none."""
     loaded = load({"listen": ["tcp://127.0.0.1:0"], "peers": [url]}, {})
     near = Daemon(loaded, "near")
     await near.start()
@@ -115,8 +107,6 @@ async def test_some_columns_of_the_journal_of_another_hub(url: str) -> None:
 
 
 async def test_blocks_are_columns(url: str) -> None:
-    """Blocks hold the same records, and `next` follows what was read."""
-
     def work(client: BlockingClient) -> tuple[int, int]:
         fill(client, 5000)
         history = client.read(piece_bytes=10_000)
@@ -126,8 +116,6 @@ async def test_blocks_are_columns(url: str) -> None:
 
 
 async def test_a_reader_may_stop_early(url: str) -> None:
-    """What was fetched ahead is thrown away, and the client goes on."""
-
     def work(client: BlockingClient) -> tuple[int, int]:
         fill(client, 5000)
         first = next(iter(client.read(piece_bytes=1000)))
@@ -137,8 +125,6 @@ async def test_a_reader_may_stop_early(url: str) -> None:
 
 
 async def test_what_is_not_there_is_an_error(url: str) -> None:
-    """Reading from behind the end of the journal raises."""
-
     def work(client: BlockingClient) -> None:
         with pytest.raises(GoneError):
             list(client.read(start=1))
@@ -147,7 +133,6 @@ async def test_what_is_not_there_is_an_error(url: str) -> None:
 
 
 async def test_bad_values_are_told_and_left_out(url: str) -> None:
-    """A record whose value cannot be read is given to `on_bad_message`."""
     bad: list[BadMessage] = []
 
     def work(client: BlockingClient) -> list[Any]:
@@ -160,8 +145,6 @@ async def test_bad_values_are_told_and_left_out(url: str) -> None:
 
 
 async def test_the_journal_tells_its_id_and_its_ends(url: str) -> None:
-    """The id is that of the hub's greeting."""
-
     def work(client: BlockingClient) -> None:
         fill(client, 3)
         state = client.journal()
@@ -173,8 +156,6 @@ async def test_the_journal_tells_its_id_and_its_ends(url: str) -> None:
 
 
 async def test_committed_parts_become_records_once(url: str) -> None:
-    """A batch that is committed again is recognised; parts that were not named are dropped."""
-
     def work(client: BlockingClient) -> None:
         for transaction in ("one", "two"):
             client.stage(transaction, 0, encode_values(b"/a", [encode_value("kept")]))
@@ -187,8 +168,6 @@ async def test_committed_parts_become_records_once(url: str) -> None:
 
 
 async def test_an_aborted_transaction_is_gone(url: str) -> None:
-    """Committing it afterwards is refused."""
-
     def work(client: BlockingClient) -> None:
         client.stage("t", 0, encode_values(b"/a", [encode_value(1)]))
         client.abort("t")

@@ -22,35 +22,28 @@ FAST = Backoff(base_s=0.001, cap_s=0.01)
 
 
 class Place:
-    """A hub with a journal, which can be stopped and started again at the same place."""
-
     def __init__(self, path: Path) -> None:
         self._path = path
         self._listen = f"unix://{path}/hub.sock"
         self.daemon: Daemon
 
     async def start(self) -> None:
-        """Start, with what the disk has."""
         loaded = load({"listen": [self._listen], "journal": {"path": str(self._path / "journal")}}, {})
         self.daemon = Daemon(loaded, "test hub")
         await self.daemon.start()
 
     async def stop(self) -> None:
-        """Stop in order."""
         await self.daemon.stop(asyncio.get_running_loop().time())
 
     @property
     def url(self) -> str:
-        """Where it is."""
         return self._listen
 
     def cut(self) -> None:
-        """Lose all connections without a word."""
         for connection in list(self.daemon.node.connections):
             connection.abort()
 
     def stands(self) -> Any:
-        """How its one consumer stands."""
         statistics = self.daemon.node.journal.statistics()
         assert statistics is not None
         (one,) = statistics.consumers.each
@@ -59,7 +52,6 @@ class Place:
 
 @pytest.fixture
 async def place(tmp_path: Path) -> AsyncIterator[Place]:
-    """A hub with a journal of everything."""
     place = Place(tmp_path)
     await place.start()
     yield place
@@ -67,7 +59,6 @@ async def place(tmp_path: Path) -> AsyncIterator[Place]:
 
 
 async def values(stream: ConsumerStream, count: int, *, acknowledged: bool = True) -> list[Any]:
-    """Take so many messages."""
     found = []
     while len(found) < count:
         message = await stream.receive()
@@ -78,7 +69,6 @@ async def values(stream: ConsumerStream, count: int, *, acknowledged: bool = Tru
 
 
 async def fill(client: Client, *numbers: int, topic: str = "/a") -> None:
-    """Publish numbers, and wait until they are recorded."""
     await asyncio.gather(*(client.publish_confirmed(topic, number) for number in numbers))
 
 
@@ -95,7 +85,6 @@ async def test_what_is_recorded_comes_with_its_place(place: Place) -> None:
 
 
 async def test_iterating_opens_the_stream(place: Place) -> None:
-    """`async for` alone is enough; closing the stream ends it."""
     async with connect(place.url) as client:
         await fill(client, *range(3))
         stream = client.consume("c", "/", from_offset=0)
@@ -142,7 +131,6 @@ async def test_goes_on_where_it_was_and_gives_again_what_was_not_acknowledged(pl
 
 
 async def test_all_up_to_here(place: Place) -> None:
-    """One call acknowledges a message and all before it."""
     async with connect(place.url) as client:
         await fill(client, *range(5))
         async with client.consume("c", "/a", from_offset=0) as stream:
@@ -152,7 +140,6 @@ async def test_all_up_to_here(place: Place) -> None:
 
 
 async def test_batches(place: Place) -> None:
-    """A batch is all that is there; an empty one says that the stream is closed."""
     async with connect(place.url) as client:
         await fill(client, *range(100))
         stream = client.consume("c", "/a", from_offset=0)
@@ -190,7 +177,6 @@ async def test_over_lost_connections_and_a_restart(place: Place) -> None:
 
 
 async def test_two_clients_share(place: Place) -> None:
-    """Each message goes to one of them, and those of one topic in order to one at a time."""
     async with connect(place.url) as one, connect(place.url) as other:
         for number in range(100):
             one.publish_nowait(f"/a/{number % 5}", number)
@@ -233,7 +219,6 @@ async def test_what_a_program_cannot_do_now(place: Place) -> None:
 
 
 async def test_work_that_takes_long(place: Place) -> None:
-    """A message whose program says that it goes on is due later."""
     async with connect(place.url) as client, client.consume("c", "/a", from_offset=0) as stream:
         await fill(client, 0)
         message = await stream.receive()
@@ -261,7 +246,6 @@ async def test_dead_letters(place: Place) -> None:
 
 
 async def test_terms_that_are_left_out_stay_as_they_are(place: Place) -> None:
-    """Whoever comes later need not know what was agreed on."""
     async with connect(place.url) as client:
         async with client.consume("c", "/a", redeliver_s=5.0, key="none"):
             pass
@@ -292,7 +276,6 @@ async def test_members_share_by_a_field(place: Place) -> None:
 
 
 async def test_a_consumer_that_is_removed_ends_its_streams(place: Place) -> None:
-    """It does not begin anew by itself: the program is told."""
     async with connect(place.url) as client:
         stream = client.consume("c", "/a")
         await stream.open()
@@ -306,7 +289,6 @@ async def test_a_consumer_that_is_removed_ends_its_streams(place: Place) -> None
 
 
 async def test_values_that_cannot_be_read_are_told_and_passed_over(place: Place) -> None:
-    """What is not msgpack would come again for ever: it is reported, and acknowledged."""
     bad: list[Any] = []
     async with connect(place.url, on_bad_message=bad.append) as client:
         await fill(client, 0)
@@ -319,7 +301,6 @@ async def test_values_that_cannot_be_read_are_told_and_passed_over(place: Place)
 
 
 async def test_refused(place: Place, tmp_path: Path) -> None:
-    """Terms without prefixes make no sense; a hub without a journal keeps no consumers."""
     async with connect(place.url) as client:
         with pytest.raises(UsageError):
             client.consume("c", redeliver_s=1.0)
@@ -332,7 +313,6 @@ async def test_refused(place: Place, tmp_path: Path) -> None:
 
 
 async def test_a_client_that_is_closed_ends_its_streams(place: Place) -> None:
-    """Who waits is told."""
     client = await connect(place.url)
     stream = client.consume("c", "/a")
     await stream.open()
@@ -344,8 +324,6 @@ async def test_a_client_that_is_closed_ends_its_streams(place: Place) -> None:
 
 
 async def test_for_threads(place: Place) -> None:
-    """The same calls without await."""
-
     def work() -> list[Any]:
         with connect_blocking(place.url) as client:
             for number in range(10):

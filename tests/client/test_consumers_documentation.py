@@ -37,7 +37,6 @@ async def test_examples(tmp_path: Path, capsys: Any) -> None:
 
 
 def test_limits_are_those_of_the_settings() -> None:
-    """The numbers of the page are the defaults."""
     settings = JournalSettings()
     for name, shown in (("consumers", "1,000"), ("consumer_messages", "10,000"), ("consumer_bytes", "8 MiB")):
         assert f"| `journal.{name}` | {shown} |" in TEXT

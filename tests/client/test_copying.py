@@ -16,13 +16,10 @@ PAGES = 9
 
 
 class Silent:
-    """A stream of changes on which none come."""
-
     async def open(self) -> None:
         """It is open at once."""
 
     async def batch(self) -> Any:
-        """Wait for ever."""
         await asyncio.Event().wait()
 
     async def close(self) -> None:
@@ -30,13 +27,10 @@ class Silent:
 
 
 class Master:
-    """Answers each page of one entry in the turn after it was asked for; counts what it was asked."""
-
     def __init__(self) -> None:
         self.asked_pages = 0
 
     async def read(self, order: list[Any]) -> Any:
-        """Answer."""
         if order[0] == "state":
             return 1, 0, 0, 0
         page = self.asked_pages

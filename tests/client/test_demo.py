@@ -29,7 +29,6 @@ FLAGS = ("--east", "--east-page", "--west", "--west-page")
 
 @contextlib.contextmanager
 def running(folder: Path, *flags: str) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
-    """The demo, and its ports; `folder` is where it makes its own."""
     ports = free_ports(len(FLAGS))
     at = [text for flag, port in zip(FLAGS, ports, strict=True) for text in (flag, str(port))]
     environment = os.environ | python_path() | {"TMPDIR": str(folder)}
@@ -45,18 +44,15 @@ def running(folder: Path, *flags: str) -> Iterator[tuple[subprocess.Popen[str], 
 
 @pytest.fixture
 def short_folder() -> Iterator[Path]:
-    """A folder with a name that is short enough for a socket in it."""
     with tempfile.TemporaryDirectory() as folder:
         yield Path(folder)
 
 
 def left_in(folder: Path) -> list[Path]:
-    """What nobody has deleted."""
     return list(folder.iterdir())
 
 
 async def until(client: Client, topic: str, holds: Any) -> None:
-    """Ask the hub until its answer is such."""
     while True:
         if holds(await client.request(topic, None)):
             return
@@ -87,7 +83,6 @@ async def test_who_is_slow_is_seen(short_folder: Path) -> None:
 
 
 def test_it_ends_by_itself(short_folder: Path) -> None:
-    """After the time that was asked for."""
     with running(short_folder, "--seconds", "0.5") as (process, _):
         assert process.stdout is not None
         rest = process.stdout.read()
@@ -95,7 +90,6 @@ def test_it_ends_by_itself(short_folder: Path) -> None:
 
 
 def test_a_port_that_is_taken(short_folder: Path) -> None:
-    """The hub says which, the demo says that it ends by that."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         with running(short_folder, "--west-page", port) as (process, _):

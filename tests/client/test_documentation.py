@@ -34,7 +34,6 @@ BLOCKS = [
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[Hub]:
-    """A hub in a thread, with a journal and a store."""
     thread = HubThread()
     yield thread.start(
         settings=Settings(
@@ -45,14 +44,12 @@ def hub(tmp_path: Path) -> Iterator[Hub]:
 
 
 def test_there_are_examples() -> None:
-    """The documents have examples."""
     found = Counter(page for page, _ in BLOCKS)
     assert all(found[page] >= (2 if page == "README.md" else 4) for page in PAGES)
 
 
 @pytest.mark.parametrize(("page", "block"), BLOCKS, ids=range(len(BLOCKS)))
 def test_document(page: str, block: str, hub: Hub) -> None:
-    """Each example runs to its end."""
     names: dict[str, Any] = {"__name__": "example"}
     exec(compile(block.replace("tcp://127.0.0.1:7400", hub.url), page, "exec"), names)  # noqa: S102
     result = names["main"]()
@@ -61,14 +58,12 @@ def test_document(page: str, block: str, hub: Hub) -> None:
 
 
 def run(name: str, *arguments: str) -> subprocess.Popen[str]:
-    """Start an example."""
     environment = os.environ | python_path()
     command = [sys.executable, "-W", "error", str(ROOT / "examples" / name), *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
 
 
 def test_publisher_and_subscriber(hub: Hub) -> None:
-    """What one example publishes the other prints."""
     with run("subscriber.py", hub.url, "/example/", "1") as subscriber:
         assert subscriber.stdout is not None
         assert subscriber.stdout.readline() == "subscribed to '/example/'\n"
@@ -80,7 +75,6 @@ def test_publisher_and_subscriber(hub: Hub) -> None:
 
 
 def test_blocking_example(hub: Hub) -> None:
-    """Both threads of the example end."""
     with run("blocking.py", hub.url) as process:
         assert process.stdout is not None
         lines = process.stdout.read().splitlines()
@@ -108,7 +102,6 @@ def test_three_sites() -> None:
 
 
 def test_examples_without_a_hub() -> None:
-    """Without a hub the examples say what to do, in one line."""
     for name in ("publisher.py", "subscriber.py", "blocking.py"):
         with run(name, "unix:///nonexistent/hub.sock") as process:
             assert process.stdout is not None
@@ -119,7 +112,6 @@ def test_examples_without_a_hub() -> None:
 
 
 def test_names() -> None:
-    """What is public is listed, and nothing else is."""
     assert sorted(peers.client.__all__) == [
         "BadMessage",
         "Block",

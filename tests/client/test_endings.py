@@ -31,13 +31,11 @@ def test_codes(code: CloseCode) -> None:
 
 
 def test_no_code() -> None:
-    """An end without CLOSE is 1006, and tried again."""
     assert Ending().code == 1006
     assert not Ending().final
 
 
 def test_overslept() -> None:
-    """After a sleep even a protocol error is a lost connection."""
     ending = Ending(CloseCode.PROTOCOL_ERROR, "no answer to PING", overslept=True)
     assert not ending.final
     assert type(ending.error()) is ConnectionLostError

@@ -27,7 +27,6 @@ MANY = 20_000
 
 
 async def stall(hub: Hub, told: Told, queue: QueueWish) -> tuple[list[tuple[int, int]], int]:
-    """Flood a client that does not read, then let it read; return each number and the losses before it, and the sum."""
     got: list[tuple[int, int]] = []
     async with connect(hub.url) as publisher, told.connect(hub.url, name="slow", queue=queue) as client:
         async with client.subscribe("/a", buffer_bytes=100_000) as messages:
@@ -49,13 +48,11 @@ async def stall(hub: Hub, told: Told, queue: QueueWish) -> tuple[list[tuple[int,
 
 
 def offered(hub: Hub) -> int:
-    """How many messages the hub has had for the slow client."""
     now = hub.handler("slow").statistics()
     return now.delivered_messages + now.queued_messages + now.dropped_messages
 
 
 def check(got: list[tuple[int, int]]) -> None:
-    """Each number must be where it would stand if those that were told lost stood before it."""
     for position, (number, lost_before) in enumerate(got):
         assert number == position + lost_before
 
@@ -73,7 +70,6 @@ async def test_drop_oldest(hub: Hub) -> None:
 
 
 async def test_drop_newest(hub: Hub) -> None:
-    """With the other policy the oldest arrive; the gap stands behind them."""
     told = Told()
     got, dropped = await stall(hub, told, QueueWish(messages=50, bytes=None, overflow=Overflow.DROP_NEWEST))
     check(got)
@@ -140,7 +136,6 @@ async def test_a_full_stream_does_not_keep_publications_from_being_confirmed(
 
 
 async def test_closing_a_full_stream(hub: Hub) -> None:
-    """A full stream that is closed no longer keeps the client from reading."""
     async with connect(hub.url) as publisher, connect(hub.url) as client, client.subscribe("/b") as other:
         async with client.subscribe("/a", buffer_bytes=10_000):
             await flood(publisher, "/a", range(2000))
@@ -168,7 +163,6 @@ async def test_still_full_after_a_reconnect(hub: Hub) -> None:
 
 
 async def test_gaps_reach_every_stream_and_callback(start_hub: StartHub) -> None:
-    """The hub counts losses for the client as a whole, so each of its subscriptions is told."""
     hub = await start_hub()
     told = Told()
     async with told.connect(hub.url, name="me") as client, client.subscribe("/a") as a, client.subscribe("/b") as b:
@@ -188,7 +182,6 @@ async def test_gaps_reach_every_stream_and_callback(start_hub: StartHub) -> None
 
 
 async def test_messages_that_the_hub_refuses(start_hub: StartHub) -> None:
-    """Messages that the hub refuses after the call are counted and told."""
     hub = await start_hub()
     told = Told()
     async with told.connect(hub.url, name="me") as client:
@@ -205,7 +198,6 @@ async def test_messages_that_the_hub_refuses(start_hub: StartHub) -> None:
 
 
 async def test_signs_of_life_on_both_sides() -> None:
-    """The client answers PING, and after a silence asks itself; an answer keeps the connection."""
     async with ScriptedHub() as hub, connect(hub.url, ping_after_s=0.02, ping_timeout_s=60.0) as client:
         hub.send(encode_frame(Kind.PING, b"are you there"))
         assert (await hub.next(Kind.PONG)).body == b"are you there"
@@ -216,7 +208,6 @@ async def test_signs_of_life_on_both_sides() -> None:
 
 
 async def test_a_hub_that_is_gone_without_a_word() -> None:
-    """A hub that does not answer PING is given up, and dialled again."""
     told = Told()
     async with ScriptedHub() as hub, told.connect(hub.url, ping_after_s=0.01, ping_timeout_s=0.01) as client:
         assert await told.disconnected.get() == "the hub does not answer to PING"
@@ -251,7 +242,6 @@ async def test_overslept() -> None:
 
 
 async def test_nonsense_from_the_hub() -> None:
-    """A stream that makes no sense ends the client: another attempt would meet the same."""
     async with ScriptedHub() as hub, connect(hub.url) as client:
         hub.send(encode_frame(99, b""))
         with pytest.raises(ProtocolError, match="unknown kind 99"):
@@ -259,7 +249,6 @@ async def test_nonsense_from_the_hub() -> None:
 
 
 async def test_a_hub_that_says_nothing() -> None:
-    """Something that listens and does not answer is told apart from nothing that listens."""
     async with ScriptedHub() as hub:
         hub.answers = False
         with pytest.raises(ConnectionLostError, match=r"does not answer as a hub within 0\.25 s"):
@@ -277,7 +266,6 @@ async def _connect(url: str) -> None:
 
 
 async def test_a_hub_that_closes_at_once() -> None:
-    """A refusal in place of HELLO reaches whoever connects."""
     async with ScriptedHub() as hub:
         hub.answers = False
         connecting = asyncio.ensure_future(_connect(hub.url))
@@ -288,7 +276,6 @@ async def test_a_hub_that_closes_at_once() -> None:
 
 
 async def test_an_answer_in_http() -> None:
-    """A web server on the port is recognised by its answer."""
     async with ScriptedHub() as hub:
         hub.answers = False
         connecting = asyncio.ensure_future(_connect(hub.url))
@@ -300,7 +287,6 @@ async def test_an_answer_in_http() -> None:
 
 
 async def test_the_token_is_said() -> None:
-    """Name, token and wish stand in HELLO."""
     queue = QueueWish(messages=7, bytes=None, overflow=Overflow.DISCONNECT)
     async with ScriptedHub() as hub, connect(hub.url, name="me", token="secret", queue=queue):
         hello = type(hub.hello).decode((await hub.next(Kind.HELLO)).body)

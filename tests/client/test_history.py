@@ -28,14 +28,11 @@ AT_US = 1_700_000_000_000_000
 
 
 def block(first: int, *values: Any, topic: str = "/a") -> bytes:
-    """A block of values."""
     (made,) = pack([(AT_US + first, Batch.of(topic, values).frames)], first)
     return made
 
 
 class FakeAccess:
-    """A journal of numbers, their offsets, `step` of them a piece; it remembers what it was asked for."""
-
     def __init__(self, head: int, step: int = 4) -> None:
         self.id = JOURNAL
         self.told = b""
@@ -49,7 +46,6 @@ class FakeAccess:
         """Whoever has read further is cut back to here."""
 
     async def fetch(self, fetch: Fetch) -> Records:
-        """Answer, after a turn of the loop."""
         self.asked.append(fetch)
         await asyncio.sleep(0)
         if fetch.wait_ms and fetch.start == self.head:
@@ -64,8 +60,6 @@ class FakeAccess:
 
 
 class Bench:
-    """A range and its journal."""
-
     def __init__(self, head: int, **fields: Any) -> None:
         self.access = FakeAccess(head)
         self.bad: list[BadMessage] = []
@@ -74,17 +68,12 @@ class Bench:
         self.history = History(self.access, prefixes, **(wanted | fields), on_bad=self.bad.append)  # type: ignore[arg-type]
 
     async def values(self) -> list[Any]:
-        """Read everything."""
         return [record.value async for record in self.history]
 
 
 async def test_records() -> None:
-    """With offset, time, topic and value."""
     bench = Bench(2)
-    assert [record async for record in bench.history] == [
-        Record(0, AT_US, "/a", 0),
-        Record(1, AT_US, "/a", 1),
-    ]
+    assert [record async for record in bench.history] == [Record(0, AT_US, "/a", 0), Record(1, AT_US, "/a", 1)]
     assert bench.history.next == 2
 
 
@@ -100,7 +89,6 @@ async def test_records() -> None:
     ],
 )
 async def test_ranges(start: int, end: int | None, values: list[int]) -> None:
-    """Everything between start and end, and nothing is asked for twice, or behind the end."""
     bench = Bench(10, start=start, end=end)
     assert await bench.values() == list(values)
     starts = [fetch.start for fetch in bench.access.asked]
@@ -110,7 +98,6 @@ async def test_ranges(start: int, end: int | None, values: list[int]) -> None:
 
 
 async def test_the_end_is_what_is_committed_when_reading_begins() -> None:
-    """What comes meanwhile is not read: else it might never end."""
     bench = Bench(10)
     found = []
     async for record in bench.history:
@@ -121,7 +108,6 @@ async def test_the_end_is_what_is_committed_when_reading_begins() -> None:
 
 
 async def test_an_end_that_is_to_come_is_waited_for() -> None:
-    """The hub waits, not the client in a loop."""
     bench = Bench(6, end=9)
     reading = asyncio.ensure_future(bench.values())
     for _ in range(50):
@@ -133,7 +119,6 @@ async def test_an_end_that_is_to_come_is_waited_for() -> None:
 
 
 async def test_one_piece_is_asked_for_ahead() -> None:
-    """And not more, however slowly it is read."""
     bench = Bench(100)
     pieces = bench.history.pieces()
     for number in range(1, 5):
@@ -145,7 +130,6 @@ async def test_one_piece_is_asked_for_ahead() -> None:
 
 
 async def test_a_time() -> None:
-    """Is asked for once; then offsets go on."""
     moment = datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)
     assert time_us(moment) == 1767323045678901
     assert time_us(None) is None
@@ -155,7 +139,6 @@ async def test_a_time() -> None:
 
 
 async def test_what_was_read_is_lost() -> None:
-    """An error says where other records begin; the epoch that was told goes with each question."""
     bench = Bench(10, epoch=7)
     pieces = bench.history.pieces()
     await anext(pieces)
@@ -167,7 +150,6 @@ async def test_what_was_read_is_lost() -> None:
 
 
 async def test_what_is_asked_for() -> None:
-    """Prefixes and sizes as given."""
     bench = Bench(0, prefixes=("/a", "/b"), piece_bytes=17)
     await bench.values()
     assert bench.access.asked == [Fetch(1, 0, None, None, ("/a", "/b"), 17, journal=b"")]
@@ -179,7 +161,6 @@ async def test_what_is_asked_for() -> None:
 
 
 async def test_blocks() -> None:
-    """Columns, without an object for each record."""
     bench = Bench(10)
     blocks = [found async for found in bench.history.blocks()]
     assert all(isinstance(found, Block) for found in blocks)
@@ -187,7 +168,6 @@ async def test_blocks() -> None:
 
 
 async def test_some_columns() -> None:
-    """They are asked for; what else a hub of an earlier version sends is not in the records."""
     bench = Bench(2, columns=("topic", "offset"))
     assert [record async for record in bench.history] == [Record(0, 0, "/a", None), Record(1, 0, "/a", None)]
     assert [fetch.columns for fetch in bench.access.asked] == [("offset", "topic")]
@@ -196,13 +176,11 @@ async def test_some_columns() -> None:
 
 
 async def test_no_such_column() -> None:
-    """It is told before anything is asked."""
     with pytest.raises(UsageError, match="there is no column 'size': there are offset, time, topic, value"):
         Bench(2, columns=("size",))
 
 
 async def test_damaged_blocks() -> None:
-    """The columns are checked in any case, the checksum where that is wanted."""
     whole = block(0, 1, 2)
     flipped = whole[:-8] + bytes([whole[-8] ^ 1]) + whole[-7:]
     bench = Bench(2)
@@ -216,7 +194,6 @@ async def test_damaged_blocks() -> None:
 
 
 async def test_values_that_cannot_be_read() -> None:
-    """Are told, and left out."""
     frames = Batch.of("/a", [1]).frames + encode_frame(KIND_MESSAGES, b"\xc1", key=b"/b") + Batch.of("/a", [3]).frames
     (made,) = pack([(AT_US, frames), (AT_US, encode_frame(KIND_MESSAGES, b"\xff", key=b"/z", flags=BROKER_FLAGS))], 0)
     bench = Bench(4)
@@ -227,7 +204,6 @@ async def test_values_that_cannot_be_read() -> None:
 
 @pytest.mark.parametrize("at", [0, 4])
 async def test_errors(at: int) -> None:
-    """Come where they are met, after what stands before them."""
     bench = Bench(10)
     bench.access.pieces[at] = GoneError("gone", 7)
     records = aiter(bench.history)
@@ -238,7 +214,6 @@ async def test_errors(at: int) -> None:
 
 
 async def test_who_stops_reading() -> None:
-    """Leaves no question behind, and no complaint about an answer that nobody has looked at."""
     uncaught: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: uncaught.append(context))
     bench = Bench(100)
@@ -255,7 +230,6 @@ async def test_who_stops_reading() -> None:
 
 
 async def test_another_journal() -> None:
-    """Reading does not go on in it."""
     bench = Bench(100)
     records = aiter(bench.history)
     assert [(await anext(records)).value for _ in range(4)] == list(range(4))
@@ -275,7 +249,6 @@ async def test_the_journal_of_another_hub() -> None:
 
 
 async def test_another_hub_under_the_same_name() -> None:
-    """Reading does not go on in its journal."""
     bench = Bench(100, hub="b")
     bench.access.told = b"of another hub!!"
     records = aiter(bench.history)
@@ -291,7 +264,6 @@ async def test_another_hub_under_the_same_name() -> None:
 
 @pytest.fixture
 async def hub(tmp_path: Path) -> AsyncIterator[Daemon]:
-    """A hub that records everything."""
     loaded = load({"listen": [f"unix://{tmp_path}/hub.sock"], "journal": {"path": str(tmp_path / "journal")}}, {})
     daemon = Daemon(loaded, "test hub")
     await daemon.start()
@@ -301,13 +273,11 @@ async def hub(tmp_path: Path) -> AsyncIterator[Daemon]:
 
 @pytest.fixture
 async def client(hub: Daemon) -> AsyncIterator[Client]:
-    """A client of it."""
     async with connect(hub.endpoints[0].location, backoff=Backoff(base_s=0.001, cap_s=0.01)) as client:
         yield client
 
 
 async def test_reading_what_was_published(client: Client) -> None:
-    """Of any topics, from any offset, up to what was confirmed."""
     for number in range(1000):
         await client.publish(f"/n/{number % 10}", number)
     last = await client.publish_confirmed("/end", None)
@@ -322,7 +292,6 @@ async def test_reading_what_was_published(client: Client) -> None:
 
 
 async def test_reading_some_columns(client: Client) -> None:
-    """The hub sends nothing else: of a value nobody wants, not a byte."""
     for number in range(1000):
         await client.publish(f"/n/{number % 10}", [number, "x" * 200])
     await client.publish_confirmed("/end", None)
@@ -339,7 +308,6 @@ async def test_reading_some_columns(client: Client) -> None:
 
 
 async def test_reading_goes_on_after_a_lost_connection(hub: Daemon, client: Client) -> None:
-    """Where it was: nothing is missing, nothing comes twice."""
     for number in range(2000):
         await client.publish("/a", [number, "x" * 500])
     await client.publish_confirmed("/end", None)

@@ -7,15 +7,7 @@ from typing import Any
 
 import pytest
 
-from hub.errors import (
-    CloseCode,
-    ClosedError,
-    ConnectionLostError,
-    GoneError,
-    HubError,
-    ProtocolError,
-    RejectedError,
-)
+from hub.errors import CloseCode, ClosedError, ConnectionLostError, GoneError, HubError, ProtocolError, RejectedError
 from peers.client import conversation as numbering
 from peers.client import journal as journal_module
 from peers.client.journal import Committed, JournalAccess
@@ -29,8 +21,6 @@ OTHER = b"fedcba9876543210"
 
 
 class FakeConnection:
-    """Remembers what is sent over it."""
-
     def __init__(self) -> None:
         self.sent: list[Fetch | Stage | Commit] = []
         self.writes = 0
@@ -40,44 +30,36 @@ class FakeConnection:
         self.sent.append(verb)
 
     def write_outgoing(self) -> None:
-        """Write."""
         self.writes += 1
 
 
 class Bench:
-    """An access and what it is connected to."""
-
     def __init__(self) -> None:
         self.waiting: list[bool] = []
         self.access = JournalAccess(lambda: self.waiting.append(self.access.waiting))
         self.connection = FakeConnection()
 
     def connect(self, journal_id: bytes = JOURNAL) -> FakeConnection:
-        """Connect anew."""
         self.connection = FakeConnection()
         hello = Hello(protocol=1, role="hub", id=bytes(ID_BYTES), journal=journal_id)
         self.access.connected(self.connection, hello)  # type: ignore[arg-type]
         return self.connection
 
     async def begin(self, asking: Any) -> asyncio.Task[Any]:
-        """Ask, as far as that goes without an answer."""
         task = asyncio.ensure_future(asking)
         await asyncio.sleep(0)
         return task
 
     def records(self, at: int = -1, **fields: Any) -> Records:
-        """What answers a FETCH that was sent."""
         request = self.connection.sent[at].request
         return Records(request, *[fields.get(name, 0) for name in ("start", "next", "first", "head")], blocks=[])
 
     def error(self, code: int, text: str = "no", offset: int | None = None) -> Notice:
-        """What refuses what was sent last."""
         return Notice("error", request=self.connection.sent[-1].request, code=code, text=text, offset=offset)
 
 
 @pytest.fixture
 async def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
-    """Connected to a hub with a journal; pauses are none."""
     monkeypatch.setattr(journal_module, "_AGAIN_S", (0.0, 0.0))
     bench = Bench()
     bench.connect()
@@ -88,7 +70,6 @@ async def bench(monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 
 async def test_fetching(bench: Bench) -> None:
-    """Each has a number of its own, above those of subscriptions, whatever it was given."""
     asking = [await bench.begin(bench.access.fetch(Fetch(1, start, wait_ms=5))) for start in (3, 4)]
     assert bench.connection.sent == [
         Fetch(numbering.JOURNAL.start + 1, 3, wait_ms=5),
@@ -104,7 +85,6 @@ async def test_fetching(bench: Bench) -> None:
 
 
 async def test_answers_that_nobody_waits_for(bench: Bench) -> None:
-    """Are passed over: twice the same, or of who has given up."""
     asking = await bench.begin(bench.access.fetch(Fetch(1)))
     answer = bench.records(start=7)
     bench.access.receive(answer)
@@ -119,7 +99,6 @@ async def test_answers_that_nobody_waits_for(bench: Bench) -> None:
 
 
 async def test_numbers_begin_again(bench: Bench) -> None:
-    """After two thousand million."""
     bench.access._numbers.last = numbering.JOURNAL.stop - 1
     asking = await bench.begin(bench.access.fetch(Fetch(1)))
     assert bench.connection.sent[0].request == numbering.JOURNAL.start
@@ -136,7 +115,6 @@ async def test_numbers_begin_again(bench: Bench) -> None:
     ],
 )
 async def test_refusals(bench: Bench, code: int, offset: int | None, kind: type[RejectedError]) -> None:
-    """Are raised, with the oldest offset where that is told."""
     asking = await bench.begin(bench.access.fetch(Fetch(1)))
     bench.access.receive(bench.error(code, "text", offset))
     with pytest.raises(kind, match="text") as caught:
@@ -149,7 +127,6 @@ async def test_refusals(bench: Bench, code: int, offset: int | None, kind: type[
 
 @pytest.mark.parametrize("code", [CloseCode.TRY_AGAIN_LATER, CloseCode.GOING_AWAY])
 async def test_what_cannot_be_answered_now_is_asked_again(bench: Bench, code: int) -> None:
-    """A few times."""
     asking = await bench.begin(bench.access.fetch(Fetch(1, 7)))
     for times in (1, 2, 3):
         assert len(bench.connection.sent) == times
@@ -162,7 +139,6 @@ async def test_what_cannot_be_answered_now_is_asked_again(bench: Bench, code: in
 
 
 async def test_a_fetch_outlives_its_connection(bench: Bench) -> None:
-    """It is sent again over the next one, and is answered once."""
     asking = await bench.begin(bench.access.fetch(Fetch(1, 7)))
     bench.access.disconnected(again=True)
     assert not asking.done()
@@ -173,7 +149,6 @@ async def test_a_fetch_outlives_its_connection(bench: Bench) -> None:
 
 
 async def test_a_fetch_without_a_connection(bench: Bench) -> None:
-    """Waits for one."""
     bench.access.disconnected(again=True)
     asking = await bench.begin(bench.access.fetch(Fetch(1)))
     bench.connect()
@@ -182,7 +157,6 @@ async def test_a_fetch_without_a_connection(bench: Bench) -> None:
 
 
 async def test_a_fetch_of_another_journal(bench: Bench) -> None:
-    """Is not sent: the same offsets are other records there. What is asked from then on is."""
     asking = await bench.begin(bench.access.fetch(Fetch(1, 7)))
     bench.access.disconnected(again=True)
     connection = bench.connect(OTHER)
@@ -197,7 +171,6 @@ async def test_a_fetch_of_another_journal(bench: Bench) -> None:
 
 
 async def test_a_fetch_of_the_journal_of_another_hub(bench: Bench) -> None:
-    """Goes on over the next connection, whatever journal the hub has that is connected then."""
     asking = await bench.begin(bench.access.fetch(Fetch(1, 7, hub="b")))
     bench.access.disconnected(again=True)
     connection = bench.connect(OTHER)
@@ -211,7 +184,6 @@ async def test_a_fetch_of_the_journal_of_another_hub(bench: Bench) -> None:
 
 
 async def test_staging(bench: Bench) -> None:
-    """Is answered by a confirmation, or raises."""
     asking = await bench.begin(bench.access.stage(Stage(0, "t", 3, b"frames")))
     request = numbering.JOURNAL.start + 1
     assert bench.connection.sent == [Stage(request, "t", 3, b"frames")]
@@ -224,7 +196,6 @@ async def test_staging(bench: Bench) -> None:
 
 
 async def test_committing(bench: Bench) -> None:
-    """Is answered with where it stands."""
     commit = Commit(1, "t", "q", 4, [2, 1])
     asking = await bench.begin(bench.access.commit(commit))
     request = numbering.JOURNAL.start + 1
@@ -239,7 +210,6 @@ async def test_committing(bench: Bench) -> None:
 
 @pytest.mark.parametrize("code", [CloseCode.TRY_AGAIN_LATER, CloseCode.GOING_AWAY, CloseCode.GONE])
 async def test_a_commit_is_not_repeated(bench: Bench, code: int) -> None:
-    """Who asks must know."""
     asking = await bench.begin(bench.access.commit(Commit(1, "t")))
     bench.access.receive(bench.error(code))
     with pytest.raises(RejectedError):
@@ -248,7 +218,6 @@ async def test_a_commit_is_not_repeated(bench: Bench, code: int) -> None:
 
 
 async def test_a_commit_that_is_lost(bench: Bench) -> None:
-    """Nobody knows; without a connection it is not even tried."""
     asking = await bench.begin(bench.access.commit(Commit(1, "t")))
     bench.access.disconnected(again=True)
     with pytest.raises(ConnectionLostError, match="before the hub answered"):
@@ -259,7 +228,6 @@ async def test_a_commit_that_is_lost(bench: Bench) -> None:
 
 
 async def test_an_answer_of_another_kind(bench: Bench) -> None:
-    """RECORDS for a COMMIT is no answer."""
     asking = await bench.begin(bench.access.commit(Commit(1, "t")))
     bench.access.receive(bench.records())
     with pytest.raises(RejectedError, match="no answer to that"):
@@ -271,11 +239,7 @@ async def test_an_answer_of_another_kind(bench: Bench) -> None:
 
 @pytest.mark.parametrize("ended", [ClosedError("the client is closed"), ProtocolError(1002, "nonsense")])
 async def test_the_end(bench: Bench, ended: HubError) -> None:
-    """Answers everybody, now and later."""
-    asking = [
-        await bench.begin(bench.access.fetch(Fetch(1))),
-        await bench.begin(bench.access.commit(Commit(1, "t"))),
-    ]
+    asking = [await bench.begin(bench.access.fetch(Fetch(1))), await bench.begin(bench.access.commit(Commit(1, "t")))]
     bench.access.finish(ended)
     for task in asking:
         with pytest.raises(type(ended)):

@@ -38,13 +38,11 @@ StartRecording = Callable[..., Awaitable[RecordingHub]]
 
 @pytest.fixture(params=["tcp", "ws"])
 def listen_url(request: pytest.FixtureRequest) -> str:
-    """Where to listen, over each protocol."""
     return f"{request.param}://127.0.0.1:0"
 
 
 @pytest.fixture
 async def start_recording(tmp_path: Path, listen_url: str) -> AsyncIterator[StartRecording]:
-    """Start hubs with a journal, over each transport; all are stopped when the test is over."""
     uncaught: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: uncaught.append(context))
     hubs: list[RecordingHub] = []
@@ -63,7 +61,6 @@ async def start_recording(tmp_path: Path, listen_url: str) -> AsyncIterator[Star
 
 @pytest.fixture
 async def hub(start_recording: StartRecording) -> RecordingHub:
-    """One hub with a journal."""
     return await start_recording()
 
 
@@ -95,7 +92,6 @@ async def test_everything_once_while_somebody_publishes(hub: RecordingHub, seed:
 
 
 async def test_topics_that_are_filtered(hub: RecordingHub) -> None:
-    """Offsets are those of all that is recorded; a stream sees its topics only."""
     async with connect(hub.url) as client, connect(hub.url) as reader:
         publishing = Publishing(client, "/n/a", "/n/b", "/n/c", "/m")
         await publishing.some(400)
@@ -137,7 +133,6 @@ async def test_what_the_journal_does_not_record(start_recording: StartRecording)
 
 
 async def test_from_the_end(hub: RecordingHub) -> None:
-    """A stream that begins at the end of the journal has no history."""
     async with connect(hub.url) as client:
         assert await client.publish_confirmed("/n", 0) == 0
         async with client.subscribe("/n", from_offset=1) as messages:
@@ -167,7 +162,6 @@ async def test_offsets_of_all_that_comes(hub: RecordingHub) -> None:
 
 
 async def test_an_empty_journal(hub: RecordingHub) -> None:
-    """There is nothing to read, and it is live at once."""
     async with connect(hub.url) as client, client.subscribe("/n", from_offset=0) as messages:
         await eventually(lambda: messages.live)
         await client.publish("/n", 1)
@@ -175,7 +169,6 @@ async def test_an_empty_journal(hub: RecordingHub) -> None:
 
 
 async def test_from_a_time(hub: RecordingHub) -> None:
-    """The first message is the first record that is not older; a time without a zone is local."""
     async with connect(hub.url) as client:
         await Publishing(client).some(10)
         times = [record.time_us async for record in client.read()]
@@ -193,8 +186,6 @@ async def test_from_a_time(hub: RecordingHub) -> None:
 
 
 class _CuttingProxy:
-    """Passes bytes on between clients and a hub, and cuts connections, some of them in the middle of a frame."""
-
     def __init__(self, port: int, source: random.Random) -> None:
         self._port = port
         self._source = source
@@ -203,7 +194,6 @@ class _CuttingProxy:
         self.cuts = 0
 
     async def start(self) -> int:
-        """Listen; return the port."""
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
         port: int = self._server.sockets[0].getsockname()[1]
         return port
@@ -238,13 +228,11 @@ class _CuttingProxy:
                 await writer.drain()
 
     def cut(self) -> None:
-        """Cut one connection."""
         if self._open:
             self.cuts += 1
             self._source.choice(sorted(self._open, key=id)).cancel()
 
     async def stop(self) -> None:
-        """End everything."""
         self._server.close()
         for task in list(self._open):
             task.cancel()
@@ -321,7 +309,6 @@ async def test_a_hub_that_restarts(start_recording: StartRecording, hub: Recordi
 
 
 async def _without_power(hub: RecordingHub, tmp_path: Path, written_bytes: int) -> None:
-    """Stop a hub; leave its journal as it was on the disk when its newest segment was so long."""
     lost = crashed(tmp_path / "journal", tmp_path / "lost")
     lose_power(lost, written_bytes)
     await hub.stop()
@@ -332,7 +319,6 @@ async def _without_power(hub: RecordingHub, tmp_path: Path, written_bytes: int) 
 async def _some_that_are_lost(
     client: Any, tmp_path: Path, messages: MessageStream
 ) -> tuple[int, tuple[int | None, int], tuple[int | None, int]]:
-    """Read 3 records that stay and 7 that will be lost; return what is on the disk, and both positions."""
     publishing, reading = Publishing(client), Reading(messages)
     await publishing.some(3)
     await reading.until(2)
@@ -383,12 +369,8 @@ async def test_a_power_loss(start_recording: StartRecording, hub: RecordingHub, 
 
 
 async def test_a_power_loss_and_retention(start_recording: StartRecording, hub: RecordingHub, tmp_path: Path) -> None:
-    """What came since is deleted, too, before the stream is back: it goes on with what is left."""
     keeping = {"keep_bytes": 64 * 1024, "compression": "none"}
-    async with (
-        connect(hub.url, backoff=quick_backoff()) as reader,
-        reader.subscribe("/n", from_offset=0) as messages,
-    ):
+    async with connect(hub.url, backoff=quick_backoff()) as reader, reader.subscribe("/n", from_offset=0) as messages:
         async with connect(hub.url) as client:
             written_bytes, _, _ = await _some_that_are_lost(client, tmp_path, messages)
         await _without_power(hub, tmp_path, written_bytes)
@@ -405,13 +387,11 @@ async def test_a_power_loss_and_retention(start_recording: StartRecording, hub: 
 
 
 async def _numbered(messages: MessageStream, count: int) -> list[tuple[int, int]]:
-    """Read messages; return their offsets and values."""
     found = [await anext(messages) for _ in range(count)]
     return [(message.offset, message.value) for message in found]  # type: ignore[attr-defined]
 
 
 async def test_a_hub_with_another_journal(start_recording: StartRecording, hub: RecordingHub) -> None:
-    """Its offsets mean something else: the stream ends with an error, behind what had come."""
     async with connect(hub.url) as client:
         await Publishing(client).some(20_000)
     async with (
@@ -462,7 +442,6 @@ async def test_a_full_stream_of_the_client(hub: RecordingHub) -> None:
 
 
 async def test_a_start_that_is_not_there(hub: RecordingHub) -> None:
-    """Behind the end: entering raises, with the oldest offset that is there."""
     async with connect(hub.url) as client:
         await client.publish_confirmed("/n", 0)
         with pytest.raises(GoneError, match="behind the end") as caught:
@@ -472,7 +451,6 @@ async def test_a_start_that_is_not_there(hub: RecordingHub) -> None:
 
 
 async def test_a_start_that_was_deleted(start_recording: StartRecording) -> None:
-    """Entering raises, and says where the journal begins."""
     hub = await start_recording(keep_bytes=64 * 1024, compression="none")
     async with connect(hub.url) as client:
         await _until_deleted(client, 1)
@@ -502,7 +480,6 @@ async def test_a_slow_reader(hub: RecordingHub, overflow: Overflow) -> None:
 
 
 async def test_a_reader_that_retention_overtakes(start_recording: StartRecording) -> None:
-    """It is told how many records are missing, where they are missing, and goes on behind them."""
     hub = await start_recording(keep_bytes=64 * 1024, compression="none")
     told = Told()
     async with (
@@ -523,7 +500,6 @@ async def test_a_reader_that_retention_overtakes(start_recording: StartRecording
 
 
 async def _until_deleted(client: Any, first: int) -> int:
-    """Publish until all before an offset is deleted; return the last offset."""
     offset = await client.publish_confirmed("/n", [0, ""])
     while (await client.journal()).first < first:
         offset = await client.publish_confirmed("/n", [offset + 1, "x" * 10_000])
@@ -531,13 +507,11 @@ async def _until_deleted(client: Any, first: int) -> int:
 
 
 async def _read_on(messages: MessageStream) -> None:
-    """Read to the end."""
     while await messages.batch():
         pass
 
 
 async def test_without_a_journal(start_hub: StartHub, listen_url: str) -> None:
-    """Entering raises."""
     hub = await start_hub(listen_url)
     async with connect(hub.url) as client:
         with pytest.raises(RejectedError, match="has no journal"):
@@ -579,7 +553,6 @@ async def test_a_right_that_is_lost(hub: RecordingHub) -> None:
 
 
 async def test_bad_arguments(hub: RecordingHub) -> None:
-    """Two beginnings, one before the first, prefixes that are none."""
     async with connect(hub.url) as client:
         now = datetime.now(UTC)
         for prefixes, options in (
@@ -602,7 +575,6 @@ async def test_bad_arguments(hub: RecordingHub) -> None:
 
 
 async def test_without_reconnecting(hub: RecordingHub) -> None:
-    """With `reconnect=False` the first loss ends the stream, in the history and live."""
     async with connect(hub.url, reconnect=False) as reader:
         async with reader.subscribe("/n", from_offset=0) as messages:
             await eventually(lambda: messages.live)
@@ -614,8 +586,6 @@ async def test_without_reconnecting(hub: RecordingHub) -> None:
 
 
 async def test_threads(hub: RecordingHub) -> None:
-    """The blocking client has the same."""
-
     def read() -> list[int]:
         with blocking.connect(hub.url) as client:
             with pytest.raises(GoneError), client.subscribe("/n/", from_offset=10_000):
@@ -659,7 +629,6 @@ async def test_position(hub: RecordingHub) -> None:
 
 
 async def test_position_when_everything_was_read(hub: RecordingHub) -> None:
-    """A reader that waits has read it all, of what is old and of what comes."""
     async with connect(hub.url) as client:
         await Publishing(client).some(100)
         async with client.subscribe("/n/", from_offset=0) as messages, client.subscribe("/n/") as plain:
@@ -679,7 +648,6 @@ async def test_position_when_everything_was_read(hub: RecordingHub) -> None:
 
 
 async def test_many_that_are_closed_while_they_wait(hub: RecordingHub) -> None:
-    """The hub waits no longer for any of them, so that there may always be another one."""
     async with connect(hub.url) as client:
         await client.publish_confirmed("/n", 0)
         for _ in range(2 * FETCHES_LIMIT):
@@ -690,7 +658,6 @@ async def test_many_that_are_closed_while_they_wait(hub: RecordingHub) -> None:
 
 
 async def test_many_at_once(hub: RecordingHub) -> None:
-    """They share the connection of the client, and all are given what comes."""
     async with connect(hub.url) as client, contextlib.AsyncExitStack() as stack:
         streams = [await stack.enter_async_context(client.subscribe("/n", recorded=True)) for _ in range(200)]
         assert len(hub.node.connections) == 1
@@ -737,7 +704,6 @@ async def test_closing_while_it_is_entered(hub: RecordingHub) -> None:
 
 
 async def test_entering_without_a_connection(start_recording: StartRecording, hub: RecordingHub) -> None:
-    """It waits until the hub is back."""
     told = Told()
     async with told.connect(hub.url) as client:
         await hub.stop()
@@ -753,7 +719,6 @@ async def test_entering_without_a_connection(start_recording: StartRecording, hu
 
 
 async def test_a_client_that_ends(hub: RecordingHub) -> None:
-    """A client that ends with an error takes its streams along: they raise it."""
     async with connect(hub.url, name="me") as client, client.subscribe("/n", from_offset=0) as messages:
         await eventually(lambda: messages.live)
         client._exchange.finish(RejectedError(CloseCode.NOT_ALLOWED, "so it is"))
@@ -762,7 +727,6 @@ async def test_a_client_that_ends(hub: RecordingHub) -> None:
 
 
 async def test_a_bug(hub: RecordingHub, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever happens inside, who reads the stream does not wait for ever."""
     from hub.errors import InternalError
     from peers.client import journal_stream
 

@@ -26,7 +26,6 @@ NAME = "org.example.Door"
 
 
 async def test_labels_bring_a_message_to_whoever_wants_them(hub: Hub) -> None:
-    """By a rule, by a topic, by both; once; and whoever reads it sees what it bears."""
     async with (
         connect(hub.url) as client,
         client.subscribe("/t") as by_topic,
@@ -49,7 +48,6 @@ async def test_labels_bring_a_message_to_whoever_wants_them(hub: Hub) -> None:
 
 
 async def test_a_sender_and_a_destination(hub: Hub) -> None:
-    """A client's own name, and another's."""
     told = Told()
     async with (
         connect(hub.url) as door,
@@ -74,7 +72,6 @@ async def test_a_sender_and_a_destination(hub: Hub) -> None:
 
 
 async def test_rules_are_subscribed_to_again(hub: Hub) -> None:
-    """Over a new connection, beside prefixes; each once, however many streams want it."""
     told = Told()
     async with (
         told.connect(hub.url, name="reader") as client,
@@ -94,7 +91,6 @@ async def test_rules_are_subscribed_to_again(hub: Hub) -> None:
 
 
 async def test_what_is_no_rule_or_label(hub: Hub) -> None:
-    """Is told at the call; what the hub refuses, when the stream is opened."""
     async with connect(hub.url) as client:
         with pytest.raises(InvalidNameError, match="subscribe to the prefix '/a' itself"):
             client.subscribe_rule(prefix="/a")
@@ -119,8 +115,6 @@ async def test_what_is_no_rule_or_label(hub: Hub) -> None:
 
 
 async def test_a_blocking_client(hub: Hub) -> None:
-    """The same words."""
-
     def talk(client: BlockingClient) -> None:
         with (
             client.claim(NAME),
@@ -141,7 +135,6 @@ async def test_a_blocking_client(hub: Hub) -> None:
 
 
 def test_a_topic_alone_stays_one() -> None:
-    """Nothing is made of it that would cost anything."""
     topic = "/some/topic"
     assert target(topic, (), "", "") is topic
     assert target(topic, ["b", "a"], "", "") is target(topic, ("b", "a"), "", "")

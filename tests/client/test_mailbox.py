@@ -13,7 +13,6 @@ from peers.client.blocking.loop_thread import Mailbox
 
 
 async def test_woken_once() -> None:
-    """However much is put in between two turns of the loop, it is woken once for all of it."""
     woken: list[int] = []
     mailbox: Mailbox[int] = Mailbox(asyncio.get_running_loop(), lambda: woken.append(1))
     for number in range(100):
@@ -28,7 +27,6 @@ async def test_woken_once() -> None:
 
 
 async def test_bound() -> None:
-    """Over the limit nothing is taken; an item larger than all of it has the mailbox alone."""
     mailbox: Mailbox[str] = Mailbox(asyncio.get_running_loop(), lambda: None, limit_bytes=1000)
     mailbox.put_nowait("large", 5000)
     with pytest.raises(BusyError, match="the limit is 1000"):
@@ -44,7 +42,6 @@ async def test_bound() -> None:
 
 
 async def test_waiting_for_room() -> None:
-    """A thread that waits goes on when the loop has taken; all threads get all in."""
     loop = asyncio.get_running_loop()
     got: list[int] = []
     done = asyncio.Event()
@@ -71,7 +68,6 @@ async def test_waiting_for_room() -> None:
 
 
 async def test_closing() -> None:
-    """Whoever waits, and whoever comes later, gets the error; what is in can still be taken."""
     mailbox: Mailbox[int] = Mailbox(asyncio.get_running_loop(), lambda: None, limit_bytes=100)
     mailbox.put_nowait(1, 100)
     with ThreadPoolExecutor() as pool:
@@ -86,7 +82,6 @@ async def test_closing() -> None:
 
 
 def test_a_loop_that_has_ended() -> None:
-    """A loop that is closed takes nothing."""
     loop = asyncio.new_event_loop()
     mailbox: Mailbox[int] = Mailbox(loop, threading.Event().set)
     loop.close()

@@ -7,14 +7,7 @@ import asyncio
 import pytest
 
 from hub.delivery import Role
-from hub.errors import (
-    ClosedError,
-    InvalidNameError,
-    NoResponderError,
-    RejectedError,
-    RequestFailedError,
-    UsageError,
-)
+from hub.errors import ClosedError, InvalidNameError, NoResponderError, RejectedError, RequestFailedError, UsageError
 from hub.names.claim import Announced, Wish
 from peers.client import KnownName, connect
 from peers.client.blocking import connect as connect_blocking
@@ -27,7 +20,6 @@ NAME = "org.example.Player"
 
 
 async def test_claim_and_release(hub: Hub) -> None:
-    """A name has one owner; leaving the `async with` gives it up."""
     async with connect(hub.url, name="one") as one, connect(hub.url) as two:
         async with await one.claim(NAME, ["b", "a"]) as claimed:
             assert claimed.owned
@@ -45,7 +37,6 @@ async def test_claim_and_release(hub: Hub) -> None:
 
 
 async def test_waiting_for_a_name(hub: Hub) -> None:
-    """Until the owner has released it, or has died."""
     async with connect(hub.url) as one, connect(hub.url) as two, connect(hub.url) as three:
         owned = await one.claim(NAME)
         second, third = await two.claim(NAME, queue=True), await three.claim(NAME, queue=True)
@@ -60,7 +51,6 @@ async def test_waiting_for_a_name(hub: Hub) -> None:
 
 
 async def test_labels_may_change(hub: Hub) -> None:
-    """The name appears again, with the new ones."""
     async with connect(hub.url) as client, client.subscribe("$hub/names/") as messages:
         claimed = await client.claim(NAME, ["a"])
         await claimed.relabel(["c", "b"])
@@ -78,7 +68,6 @@ async def test_labels_may_change(hub: Hub) -> None:
 
 
 async def test_what_a_client_refuses_itself(hub: Hub) -> None:
-    """What is no name, what is no label, and a name that it has claimed already."""
     async with connect(hub.url) as client:
         with pytest.raises(InvalidNameError, match="is none: it takes two or more elements"):
             await client.claim("player")
@@ -92,7 +81,6 @@ async def test_what_a_client_refuses_itself(hub: Hub) -> None:
 
 
 async def test_names_are_claimed_again(hub: Hub) -> None:
-    """Over the next connection; meanwhile they are not owned."""
     told = Told()
     async with told.connect(hub.url) as client:
         await told.connected.get()
@@ -105,7 +93,6 @@ async def test_names_are_claimed_again(hub: Hub) -> None:
 
 
 async def test_a_name_that_is_gone_when_the_client_comes_back(hub: Hub) -> None:
-    """Somebody else has it: a claim that does not wait is over, one that does waits."""
     told = Told()
     async with told.connect(hub.url) as client:
         await told.connected.get()
@@ -125,7 +112,6 @@ async def test_a_name_that_is_gone_when_the_client_comes_back(hub: Hub) -> None:
 
 
 async def test_an_earlier_claim_of_a_peer_hub(hub: Hub) -> None:
-    """Is told: the name is lost, for good or until the peer's is gone."""
     async with connect(hub.url) as client:
         lost, waits = await client.claim("a.a"), await client.claim("a.b", queue=True)
         link = handler_of(role=Role.LINK)
@@ -144,7 +130,6 @@ async def test_an_earlier_claim_of_a_peer_hub(hub: Hub) -> None:
 
 
 async def test_a_claim_that_is_cancelled(hub: Hub) -> None:
-    """Is taken back."""
     async with connect(hub.url) as client, connect(hub.url) as other:
         claiming = asyncio.ensure_future(client.claim(NAME))
         await asyncio.sleep(0)
@@ -157,7 +142,6 @@ async def test_a_claim_that_is_cancelled(hub: Hub) -> None:
 
 
 async def test_without_a_connection(hub: Hub) -> None:
-    """A claim waits for one; whoever waits when the client is closed is told."""
     told = Told()
     async with told.connect(hub.url) as client, connect(hub.url) as other:
         await told.connected.get()
@@ -177,7 +161,6 @@ async def test_without_a_connection(hub: Hub) -> None:
 
 
 async def test_many_names_are_listed_in_pages(hub: Hub) -> None:
-    """A thousand at a time, all together or those with a prefix."""
     names = hub.node.core.names
     link = handler_of(role=Role.LINK)
     hub.node.core.attach(link)
@@ -194,7 +177,6 @@ async def test_many_names_are_listed_in_pages(hub: Hub) -> None:
 
 
 async def test_requests_to_a_name(hub: Hub) -> None:
-    """Reach whoever owns it, one or many at once; without an owner nobody answers."""
     async with connect(hub.url) as owner, connect(hub.url) as client:
         with pytest.raises(NoResponderError):
             await client.request(NAME, 1, name=True)
@@ -207,8 +189,6 @@ async def test_requests_to_a_name(hub: Hub) -> None:
 
 
 async def test_the_blocking_client(hub: Hub) -> None:
-    """Does the same from threads."""
-
     def use() -> None:
         with connect_blocking(hub.url) as one, connect_blocking(hub.url) as two:
             with one.claim(NAME, ["a"]) as owned, two.claim(NAME, queue=True) as waits:

@@ -20,7 +20,6 @@ URL = "tcp://127.0.0.1:7400"
 
 @pytest.fixture
 def hub() -> Iterator[Hub]:
-    """A hub in a thread."""
     thread = HubThread()
     yield thread.start()
     thread.stop()
@@ -28,7 +27,6 @@ def hub() -> Iterator[Hub]:
 
 @pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
 def test_document(block: str, hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
-    """What stands behind a `print` as a comment is what it prints."""
     names: dict[str, Any] = {"__name__": "example"}
     exec(compile(block.replace(URL, hub.url), str(DOCUMENT), "exec"), names)  # noqa: S102
     asyncio.run(names["main"]())
@@ -38,5 +36,4 @@ def test_document(block: str, hub: Hub, capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_there_are_examples() -> None:
-    """Of every part of it."""
     assert len(BLOCKS) >= 4

@@ -8,13 +8,11 @@ from peers.client.conversation import JOURNAL, NAMES, SERVICES, SUBSCRIPTIONS, T
 
 
 def test_parts_share_no_number() -> None:
-    """They follow each other without a gap, up to what 32 bits hold."""
     parts = [SUBSCRIPTIONS, NAMES, TOKENS, SERVICES, JOURNAL]
     assert all(one.stop == following.start for one, following in pairwise(parts))
     assert (parts[0].start, parts[-1].stop) == (1, 1 << 32)
 
 
 def test_numbers_begin_anew_behind_the_last() -> None:
-    """None is left out from the second round on, and none of another part is given out."""
     numbers = Numbers(range(10, 13))
     assert [numbers.next() for _ in range(6)] == [11, 12, 10, 11, 12, 10]

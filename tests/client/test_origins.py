@@ -36,20 +36,17 @@ FAR, FARTHER = b"f" * 16, b"g" * 16
 
 @pytest.fixture
 async def scripted() -> AsyncIterator[ScriptedHub]:
-    """A hub that tells origins to whoever asks."""
     async with ScriptedHub() as hub:
         hub.hello = msgspec.structs.replace(hub.hello, id=b"h" * 16, origins=True)
         yield hub
 
 
 async def confirm(hub: ScriptedHub, kind: Kind = Kind.SUBSCRIBE) -> None:
-    """Grant the next subscription, or take note of the next end of one."""
     request, _ = decode_subscription(kind, (await hub.next(kind)).body)
     hub.send(encode_notice(Notice("confirmed", request=request)))
 
 
 async def subscribed(hub: ScriptedHub, client: Client) -> MessageStream:
-    """A stream of everything."""
     stream = client.subscribe("")
     opening = asyncio.ensure_future(stream.open())
     await confirm(hub)
@@ -58,17 +55,14 @@ async def subscribed(hub: ScriptedHub, client: Client) -> MessageStream:
 
 
 def said(topic: str, *values: int) -> bytes:
-    """Messages as a hub delivers them."""
     return Batch.of(topic, values).frames
 
 
 def entered(messages: list[Message]) -> list[tuple[Any, bytes]]:
-    """The value of each message, and where it has entered."""
     return [(message.value, message.origin) for message in messages]
 
 
 async def received(stream: MessageStream, count: int) -> list[tuple[Any, bytes]]:
-    """So many messages of a stream: values and origins."""
     return entered([await stream.receive() for _ in range(count)])
 
 
@@ -86,7 +80,6 @@ async def test_each_message_says_where_it_has_entered(scripted: ScriptedHub) -> 
 
 
 async def test_whoever_does_not_ask_is_told_nothing(scripted: ScriptedHub) -> None:
-    """And says nothing of it in its HELLO; a hub that tells all the same breaks the rules."""
     async with connect(scripted.url) as client:
         assert not Hello.decode((await scripted.next(Kind.HELLO)).body).origins
         stream = await subscribed(scripted, client)
@@ -112,7 +105,6 @@ async def test_a_hub_that_does_not_tell(scripted: ScriptedHub) -> None:
 
 
 async def test_a_new_connection_begins_anew(scripted: ScriptedHub) -> None:
-    """What the last one has told holds no more, and it may be another hub."""
     told = Told()
     async with told.connect(scripted.url, origins=True) as client:
         stream = await subscribed(scripted, client)
@@ -127,7 +119,6 @@ async def test_a_new_connection_begins_anew(scripted: ScriptedHub) -> None:
 
 
 async def test_functions_are_given_it_too(scripted: ScriptedHub) -> None:
-    """As streams are."""
     got: asyncio.Queue[Message] = asyncio.Queue()
     async with connect(scripted.url, origins=True) as client:
         opening = asyncio.ensure_future(client.subscribe_callback("", got.put_nowait))
@@ -138,7 +129,6 @@ async def test_functions_are_given_it_too(scripted: ScriptedHub) -> None:
 
 
 async def test_threads_have_it(scripted: ScriptedHub) -> None:
-    """With the same argument."""
     found: list[tuple[Any, bytes]] = []
 
     def read() -> None:
@@ -155,7 +145,6 @@ async def test_threads_have_it(scripted: ScriptedHub) -> None:
 
 
 def test_a_message_with_an_origin() -> None:
-    """It is a pair like any other; it can be shown, compared, and sent to another process."""
     envelope = Envelope("/t", ("l",))
     tagged = decode_batch(Batch.under(envelope.encode(), [2], FLAG_TAGGED))[0]
     plain, labelled = with_origin([Message("/a", 1), *tagged], FAR)
@@ -171,7 +160,6 @@ def test_a_message_with_an_origin() -> None:
 
 
 async def test_a_journal_does_not_say_it(start_hub: StartHub, tmp_path: Path) -> None:
-    """What is read from it has no origin, old or new."""
     journal = JournalSettings(path=str(tmp_path / "journal"), topics=("/",))
     hub = await start_hub("tcp://127.0.0.1:0", settings=Settings(journal=journal))
     async with connect(hub.url, origins=True) as client:

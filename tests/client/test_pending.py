@@ -13,7 +13,6 @@ from peers.client.requests import Asked, Block, Many, Pending
 
 
 def block_of(requests: int, deadline_s: float = 0.0) -> tuple[Block[Asked], list[asyncio.Future[Any]]]:
-    """Make a frame of so many requests."""
     loop = asyncio.get_running_loop()
     futures: list[asyncio.Future[Any]] = [loop.create_future() for _ in range(requests)]
     asked = Asked()
@@ -24,12 +23,10 @@ def block_of(requests: int, deadline_s: float = 0.0) -> tuple[Block[Asked], list
 
 
 def values(futures: list[asyncio.Future[Any]]) -> list[Any]:
-    """What they have got so far; None for what they wait for."""
     return [future.result() if future.done() else None for future in futures]
 
 
 async def test_a_frame_is_answered_at_once_or_in_parts() -> None:
-    """Each asker gets its own answer; what nobody waits for is counted."""
     pending = Pending()
     first, one = block_of(3)
     second, two = block_of(4)
@@ -47,7 +44,6 @@ async def test_a_frame_is_answered_at_once_or_in_parts() -> None:
 
 
 async def test_numbers_begin_anew() -> None:
-    """A frame never wraps: the numbers begin again before it."""
     pending = Pending()
     pending._next = 2**32 - 2
     last, _ = block_of(2)
@@ -62,7 +58,6 @@ async def test_numbers_begin_anew() -> None:
 
 
 async def test_many_wait_for_all() -> None:
-    """One who asks several things gets the list when the last is there, errors among them."""
     pending = Pending()
     future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
     many = Many(future, 5)

@@ -16,7 +16,6 @@ from peers.client.values import decode_batch
 
 
 def frames_of(publications: Publications) -> list[tuple[str, int]]:
-    """Take everything: topic and number of values of each frame."""
     frames = b"".join(publications.take(2**40))
     return [(frame.key.decode(), frame.messages) for frame in iterate_frames(frames)]
 
@@ -71,7 +70,6 @@ def test_bound(published: list[tuple[str, int]], limit_bytes: int) -> None:
 
 
 def test_take_a_part() -> None:
-    """Taking stops at the limit, but gives at least one frame."""
     publications = Publications()
     for number in range(10):
         publications.append(f"/{number}", encode_value(bytes(100)))
@@ -83,7 +81,6 @@ def test_take_a_part() -> None:
 
 
 def test_batches_end() -> None:
-    """A batch ends at 64 KiB, at 4096 values, at another topic and at the end of the turn."""
     publications = Publications()
     for _ in range(5000):
         publications.append("/a", b"\x01")
@@ -135,7 +132,6 @@ def test_fitting_another_hub() -> None:
 
 
 def test_clearing() -> None:
-    """Throwing away tells how much that was."""
     publications = Publications()
     for topic in ("/a", "/a", "/b"):
         publications.append(topic, b"\x01")

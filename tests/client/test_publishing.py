@@ -24,40 +24,31 @@ from tests.hubs.settings import settings_of
 
 
 class Recorder:
-    """An outlet that keeps what it gets."""
-
     def __init__(self) -> None:
         self.batches: list[Batch] = []
         self.count = 0
 
     def send(self, batches: list[Batch]) -> None:
-        """Keep it."""
         self.batches += batches
         self.count += sum(batch.messages for batch in batches)
 
     async def wait_messages(self, count: int) -> None:
-        """Wait until so many have come."""
         await eventually(lambda: self.count >= count)
 
     def send_gap(self, lost_messages: int) -> None:
-        """Nothing is lost here."""
         raise AssertionError(lost_messages)
 
     def close(self, code: int, text: str) -> None:
-        """Nobody closes it."""
         raise AssertionError(code, text)
 
     def frames(self) -> list[tuple[str, int]]:
-        """Topic and number of values of each frame."""
         return [(frame.key.decode(), frame.messages) for batch in self.batches for frame in batch.parts()]
 
     def messages(self) -> list[tuple[str, Any]]:
-        """Everything, decoded."""
         return [tuple(message) for batch in self.batches for message in decode_batch(batch)[0]]
 
 
 def record(hub: Hub) -> Recorder:
-    """Subscribe a recorder to everything."""
     recorder = Recorder()
     handler = Handler(recorder, role=Role.LOCAL, limits=QueueLimits())
     hub.node.core.attach(handler)
@@ -66,7 +57,6 @@ def record(hub: Hub) -> Recorder:
 
 
 async def test_one_turn_is_one_batch(hub: Hub) -> None:
-    """Values published to one topic in one turn of the loop reach the hub as one frame."""
     recorder = record(hub)
     async with connect(hub.url) as client:
         for number in range(100):
@@ -93,7 +83,6 @@ async def test_order_over_topics(hub: Hub) -> None:
 
 
 async def test_a_batch_is_bounded(hub: Hub) -> None:
-    """A batch ends at 64 KiB, and a larger value is a frame of its own."""
     recorder = record(hub)
     async with connect(hub.url) as client:
         for _ in range(100):
@@ -122,7 +111,6 @@ async def test_awaited_publishing(hub: Hub) -> None:
 
 
 def fill(client: Client) -> None:
-    """Publish without end."""
     while True:
         client.publish_nowait("/a", bytes(1000))
 
@@ -206,7 +194,6 @@ async def test_closing_sends_first(hub: Hub) -> None:
 
 
 async def test_after_close(hub: Hub) -> None:
-    """A closed client takes nothing more, and closing twice is harmless."""
     client = await connect(hub.url)
     await client.close()
     await client.close()
@@ -222,7 +209,6 @@ async def test_after_close(hub: Hub) -> None:
 
 
 async def test_unsent_is_counted(start_hub: StartHub, caplog: pytest.LogCaptureFixture) -> None:
-    """What is left when a client without a connection closes is counted and logged."""
     hub = await start_hub()
     told = Told()
     async with told.connect(hub.url) as client:
@@ -247,7 +233,6 @@ async def test_closing_does_not_wait_forever(start_hub: StartHub) -> None:
 
 
 async def test_publishing_lets_others_run(hub: Hub) -> None:
-    """A loop of `await publish` that never has to wait for room leaves other tasks their turns."""
     turns = 0
 
     async def count_turns() -> None:

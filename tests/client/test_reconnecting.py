@@ -43,7 +43,6 @@ async def test_the_hub_restarts(start_hub: StartHub, hub: Hub) -> None:
 
 
 async def test_the_hub_stops_in_good_order(start_hub: StartHub, hub: Hub) -> None:
-    """A hub that drains says why; the client takes it as any other loss and comes back."""
     told = Told()
     async with told.connect(hub.url) as client, client.subscribe("/a"):
         await hub.drain()
@@ -54,7 +53,6 @@ async def test_the_hub_stops_in_good_order(start_hub: StartHub, hub: Hub) -> Non
 
 @pytest.mark.parametrize("code", [CloseCode.GOING_AWAY, CloseCode.TRY_AGAIN_LATER])
 async def test_the_hub_says_when_to_come_back(code: CloseCode) -> None:
-    """Its word goes before the client's own patience, once; afterwards that is in force again."""
     told = Told()
     patient = Backoff(base_s=3600, cap_s=3600, source=_Highest())
     async with ScriptedHub() as hub, told.connect(hub.url, backoff=patient) as client:
@@ -65,15 +63,11 @@ async def test_the_hub_says_when_to_come_back(code: CloseCode) -> None:
 
 
 class _Highest(random.Random):
-    """Always draws the upper bound."""
-
     def uniform(self, a: float, b: float) -> float:
-        """Return the bound."""
         return max(a, b)
 
 
 async def test_again_and_again(hub: Hub) -> None:
-    """Each loss is followed by one new connection, never by two."""
     told = Told()
     async with told.connect(hub.url, name="me") as client, client.subscribe("/a") as messages:
         await told.connected.get()
@@ -87,7 +81,6 @@ async def test_again_and_again(hub: Hub) -> None:
 
 
 async def test_subscriptions_made_without_a_connection(start_hub: StartHub, hub: Hub) -> None:
-    """Subscribing while disconnected waits for the next connection; unsubscribing does not."""
     told = Told()
     async with told.connect(hub.url, name="me") as client:
         kept, closed = client.subscribe("/kept"), client.subscribe("/closed")
@@ -107,7 +100,6 @@ async def test_subscriptions_made_without_a_connection(start_hub: StartHub, hub:
 
 
 async def test_requests_under_way(hub: Hub) -> None:
-    """A request whose answer was lost with the connection is asked again by the next one."""
     told = Told()
     async with told.connect(hub.url, name="me") as client, client.subscribe("/held") as held:
         opening = asyncio.ensure_future(client.subscribe("/a").open())
@@ -120,7 +112,6 @@ async def test_requests_under_way(hub: Hub) -> None:
 
 
 async def test_many_prefixes_again(start_hub: StartHub, listen_url: str) -> None:
-    """More prefixes than one request to the hub holds are subscribed again in portions."""
     hub = await start_hub(listen_url, settings=settings_of(frame_bytes=8 * 1024))
     told = Told()
     async with told.connect(hub.url, name="me") as client:
@@ -166,7 +157,6 @@ async def test_without_reconnecting(hub: Hub) -> None:
 
 
 async def test_waiting_calls_when_it_ends(start_hub: StartHub) -> None:
-    """Calls that wait when the client ends do not wait forever."""
     hub = await start_hub()
     async with connect(hub.url, reconnect=False, buffer_bytes=5000) as client:
         (connection,) = hub.node.connections
@@ -195,7 +185,6 @@ async def test_waiting_calls_when_it_ends(start_hub: StartHub) -> None:
     ],
 )
 async def test_nothing_listens(url: str, advice: str, tmp_path: Path, start_hub: StartHub) -> None:
-    """The first connection fails at once, and the text says what to do."""
     hub = await start_hub()
     await hub.stop()
     place = {"port": hub.endpoint.port, "folder": tmp_path}
@@ -206,7 +195,6 @@ async def test_nothing_listens(url: str, advice: str, tmp_path: Path, start_hub:
 
 
 async def test_no_socket(tmp_path: Path) -> None:
-    """A path that is a file and no socket is named."""
     path = tmp_path / "file"
     path.write_text("")
     with pytest.raises(ConnectionLostError, match="file"):
@@ -214,7 +202,6 @@ async def test_no_socket(tmp_path: Path) -> None:
 
 
 async def test_bad_arguments() -> None:
-    """URLs and options that make no sense are refused before anything is tried."""
     for url in ("tcp://127.0.0.1:0", "http://127.0.0.1:7400", "tcp://127.0.0.1:7400?messages=5", "127.0.0.1"):
         with pytest.raises(InvalidEndpointError):
             connect(url)
@@ -223,7 +210,6 @@ async def test_bad_arguments() -> None:
 
 
 async def test_what_was_granted(hub: Hub) -> None:
-    """The client knows what the hub says of itself and what queue it has got."""
     wish = QueueWish(messages=5, bytes=4096, overflow=None)
     async with connect(hub.url, name="me", queue=wish) as client:
         assert isinstance(client.hub, Hello)
@@ -237,7 +223,6 @@ async def test_what_was_granted(hub: Hub) -> None:
 
 
 async def test_not_a_hub(start_hub: StartHub) -> None:
-    """The wrong port is recognised: TCP to the WebSocket port, and the other way round."""
     tcp, ws = await start_hub("tcp://127.0.0.1:0"), await start_hub("ws://127.0.0.1:0")
     with pytest.raises(ProtocolError, match="does not speak WebSocket"):
         await connect(f"ws://127.0.0.1:{tcp.endpoint.port}")
@@ -256,7 +241,6 @@ async def test_the_hub_is_full(start_hub: StartHub, listen_url: str) -> None:
 
 
 async def test_a_function_that_fails(hub: Hub) -> None:
-    """A function given to `connect` that raises is reported; the client works on."""
     failures: list[dict[str, object]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
 
@@ -270,7 +254,6 @@ async def test_a_function_that_fails(hub: Hub) -> None:
 
 
 async def test_closing_while_disconnected(hub: Hub) -> None:
-    """A client that is trying to come back closes at once."""
     told = Told()
     client: Client = await told.connect(hub.url)
     await hub.stop()
@@ -281,7 +264,6 @@ async def test_closing_while_disconnected(hub: Hub) -> None:
 
 
 async def test_overflow_is_retried(start_hub: StartHub) -> None:
-    """A connection closed by the policy `disconnect` (4008) is told and made anew."""
     hub = await start_hub()
     told = Told()
     async with told.connect(hub.url, name="me") as client, client.subscribe("/a") as messages:
@@ -302,7 +284,6 @@ async def test_overflow_is_retried(start_hub: StartHub) -> None:
     ],
 )
 async def test_final_codes(hub: Hub, code: CloseCode, kind: type[Exception]) -> None:
-    """Close codes that another attempt would only meet again end the client with the hub's text."""
     async with connect(hub.url, name="me") as client, client.subscribe("/a") as messages:
         hub.handler("me").close(code, "so it is")
         with pytest.raises(kind, match="so it is") as caught:
@@ -313,7 +294,6 @@ async def test_final_codes(hub: Hub, code: CloseCode, kind: type[Exception]) -> 
 
 
 async def test_refused_when_dialling_again() -> None:
-    """A hub that refuses the client when it comes back ends it; nothing is dialled after that."""
     told = Told()
     async with ScriptedHub() as hub, told.connect(hub.url) as client:
         await hub.next(Kind.HELLO)
@@ -328,7 +308,6 @@ async def test_refused_when_dialling_again() -> None:
 
 
 async def test_closing_is_cancelled(start_hub: StartHub) -> None:
-    """Whoever gives up waiting for `close` has no connection left behind."""
     hub = await start_hub()
     client: Client = await connect(hub.url, buffer_bytes=64 * 1024 * 1024)
     (connection,) = hub.node.connections
@@ -345,7 +324,6 @@ async def test_closing_is_cancelled(start_hub: StartHub) -> None:
 
 
 async def test_breaks_are_those_that_heal(hub: Hub) -> None:
-    """A connection that is not made anew is the end, not a break."""
     async with connect(hub.url, reconnect=False) as client, client.subscribe("/a") as messages:
         await hub.crash()
         with pytest.raises(ConnectionLostError):

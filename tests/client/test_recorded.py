@@ -11,18 +11,15 @@ from peers.client.values import decode_batch
 
 
 def messages_of(block: bytes) -> list[Message]:
-    """What a reader gets of a block."""
     read = [decoded(batch, lambda *one: decode_batch(*one)[0]) for batch in recorded_batches(block)]
     return [message for some in read for message in some]
 
 
 def places_of(messages: list[Message]) -> list[tuple[int, int]]:
-    """Offsets and times of those that have them."""
     return [(one.offset, one.time_us) for one in messages if isinstance(one, RecordedMessage)]
 
 
 def test_each_message_has_the_offset_and_the_time_of_its_record() -> None:
-    """The pair itself is as live ones are."""
     (block,) = pack([(100, Batch.of("/a", [1, 2]).frames), (150, Batch.of("/b", [3]).frames)], 3)
     found = messages_of(block)
     assert found == [("/a", 1), ("/a", 2), ("/b", 3)]
@@ -30,7 +27,6 @@ def test_each_message_has_the_offset_and_the_time_of_its_record() -> None:
 
 
 def test_offsets_may_have_gaps() -> None:
-    """Where others lie in between that were not asked for."""
     frames = b"".join(Batch.of(topic, [number]).frames for number, topic in enumerate(["/a", "/b", "/a"]))
     (block,) = pack([(100, frames)], 7)
     found = messages_of(select(block, 7, 10, bytes([1, 0])))
@@ -39,7 +35,6 @@ def test_offsets_may_have_gaps() -> None:
 
 
 def test_what_cannot_be_read_moves_no_offset() -> None:
-    """A record that is not msgpack is left out, and those behind it keep their own offsets."""
     frames = b"".join(encode_frame(KIND_MESSAGES, body, key=b"/a") for body in (b"\x01", b"\xc1", b"\x03"))
     (block,) = pack([(100, frames)], 0)
     found = messages_of(block)
@@ -48,14 +43,12 @@ def test_what_cannot_be_read_moves_no_offset() -> None:
 
 
 def test_what_is_read_value_by_value_has_room_for_offsets() -> None:
-    """Where one of several frames cannot be read, the others are messages of the same class."""
     frames = b"".join(encode_frame(KIND_MESSAGES, body, key=b"/a") for body in (b"\x01", b"\xc1", b"\x03"))
     found, _ = decode_batch(Batch(frames, 3), RecordedMessage)
     assert [type(message) for message in found] == [RecordedMessage] * 2
 
 
 def test_live_messages_are_left_as_they_are() -> None:
-    """The hub tells no offsets of them."""
     (message,) = decoded(Batch.of("/a", [1]), lambda *one: decode_batch(*one)[0])
     assert message == ("/a", 1)
     assert not isinstance(message, RecordedMessage)

@@ -12,7 +12,6 @@ from peers.wire.reasons import reason_of
 
 
 def taken(replies: Replies) -> list[tuple[int, list[object]]]:
-    """What is sent now: first id and values, or the reason."""
     return [
         (one.first, [f"{one.requests}: {reason_of(one)}"] if one.status else read_values(one.flags, one.values))
         for one in replies.take()
@@ -20,7 +19,6 @@ def taken(replies: Replies) -> list[tuple[int, list[object]]]:
 
 
 def test_what_follows_one_another_is_one_frame() -> None:
-    """In whatever order it was answered."""
     replies = Replies()
     assert not replies
     replies.put(7, ["a", "b"])
@@ -36,7 +34,6 @@ def test_what_follows_one_another_is_one_frame() -> None:
 
 
 def test_frames_are_bounded() -> None:
-    """In values, and in bytes; a single value may have more."""
     replies = Replies()
     for number in range(5000):
         replies.put_one(number, 0)
@@ -65,7 +62,6 @@ def test_what_the_hub_does_not_take() -> None:
 
 
 def test_numbers_wrap() -> None:
-    """A frame of the hub's may hold the last number and the first."""
     replies = Replies()
     replies.put(2**32 - 1, ["z", "a"])
     replies.put_one(1, "b")

@@ -34,18 +34,15 @@ from tests.hubs.settings import settings_of
 
 
 def double(request: ServiceRequest) -> Any:
-    """Answer a request."""
     return request.value * 2
 
 
 async def echo(request: ServiceRequest) -> list[Any]:
-    """Answer a request, later."""
     await asyncio.sleep(0)
     return [request.topic, request.value]
 
 
 def refuse(_: ServiceRequest) -> None:
-    """Fail."""
     raise LookupError("no such thing")
 
 
@@ -129,7 +126,6 @@ async def test_in_batches(hub: Hub) -> None:
 
 
 async def test_packed_values(hub: Hub) -> None:
-    """What is msgpack already is not looked into."""
     packed = msgspec.msgpack.encode([1, 2])
     async with connect(hub.url) as client, connect(hub.url) as server, server.serve("/a", double):
         assert await client.request_packed_nowait("/a", packed) == [1, 2, 1, 2]
@@ -159,8 +155,6 @@ async def test_large_values(hub: Hub) -> None:
 
 
 async def test_failures(hub: Hub) -> None:
-    """Whoever asked gets the text of what was raised; what has no msgpack form fails alone."""
-
     def odd(request: ServiceRequest) -> Any:
         return object() if request.value == 1 else request.value
 
@@ -187,7 +181,6 @@ async def test_failures(hub: Hub) -> None:
 
 
 async def test_bad_calls(hub: Hub) -> None:
-    """What makes no sense is told on the spot, and nothing is asked."""
     async with connect(hub.url) as client:
         for timeout_s in (0, -1, 3601, float("nan")):
             with pytest.raises(UsageError):
@@ -217,7 +210,6 @@ async def test_bad_calls(hub: Hub) -> None:
 
 
 async def test_what_the_hub_refuses_to_have_served(hub: Hub) -> None:
-    """The hub's own topics are its own; the client goes on, and may serve others."""
     async with connect(hub.url) as client:
         with pytest.raises(Exception, match=r"\$hub/"):
             await client.serve("$hub/x", double).open()
@@ -226,7 +218,6 @@ async def test_what_the_hub_refuses_to_have_served(hub: Hub) -> None:
 
 
 async def test_a_service_that_is_lost(hub: Hub) -> None:
-    """Its requests end at once; those that it answers later are nobody's."""
     forever = asyncio.Event()
 
     async def wait(_: ServiceRequest) -> None:
@@ -243,7 +234,6 @@ async def test_a_service_that_is_lost(hub: Hub) -> None:
 
 
 async def test_a_service_that_is_closed_finishes_what_it_has(hub: Hub) -> None:
-    """What came is answered, also what waited for its turn; what comes later has no responder."""
     go = asyncio.Event()
 
     async def wait(request: ServiceRequest) -> Any:
@@ -264,8 +254,6 @@ async def test_a_service_that_is_closed_finishes_what_it_has(hub: Hub) -> None:
 
 
 async def test_a_service_that_does_not_end(hub: Hub) -> None:
-    """It is waited for as long as `close_timeout_s`, then whoever asked is told."""
-
     async def wait(_: ServiceRequest) -> None:
         await asyncio.Event().wait()
 
@@ -296,7 +284,6 @@ async def test_time_is_up(hub: Hub) -> None:
 
 
 async def test_cancelling(hub: Hub) -> None:
-    """Whoever does not wait any more is not told; the others of the frame are."""
     async with connect(hub.url) as client, connect(hub.url) as server, server.serve("/a", double):
         futures = [client.request_nowait("/a", number) for number in range(4)]
         futures[1].cancel()
@@ -375,7 +362,6 @@ async def test_closing(hub: Hub) -> None:
 
 
 async def test_more_than_the_buffer_holds(hub: Hub) -> None:
-    """`request_nowait` says so; `request` and `request_many` wait for room."""
     async with (
         connect(hub.url, buffer_bytes=2000) as client,
         connect(hub.url) as server,
@@ -393,7 +379,6 @@ async def test_more_than_the_buffer_holds(hub: Hub) -> None:
 
 
 async def test_order_among_publications(hub: Hub) -> None:
-    """A request goes behind what was published before it in the same turn."""
     async with connect(hub.url) as client, connect(hub.url) as server:
         seen: list[Any] = []
         async with (
@@ -406,7 +391,6 @@ async def test_order_among_publications(hub: Hub) -> None:
 
 
 async def test_a_full_stream_does_not_hold_answers_back(hub: Hub) -> None:
-    """Whoever waits for an answer while its stream is full gets it."""
     async with (
         connect(hub.url, stream_bytes=1000) as client,
         connect(hub.url) as server,
@@ -422,7 +406,6 @@ async def test_a_full_stream_does_not_hold_answers_back(hub: Hub) -> None:
 
 
 async def test_several_services_share(hub: Hub) -> None:
-    """Those under one prefix get about as much each."""
     async with (
         connect(hub.url) as client,
         connect(hub.url) as one,
@@ -436,7 +419,6 @@ async def test_several_services_share(hub: Hub) -> None:
 
 
 async def test_a_hub_that_takes_less_than_the_one_before(start_hub: StartHub) -> None:
-    """What waited and is too large for it is answered so; the rest is asked."""
     first = await start_hub()
     told = Told()
     async with told.connect(first.url) as client:
@@ -451,7 +433,6 @@ async def test_a_hub_that_takes_less_than_the_one_before(start_hub: StartHub) ->
 
 
 async def test_without_a_connection_time_is_kept(start_hub: StartHub) -> None:
-    """What cannot be sent ends when its time is up."""
     hub = await start_hub()
     told = Told()
     async with told.connect(hub.url) as client:
@@ -470,12 +451,10 @@ async def test_without_a_connection_time_is_kept(start_hub: StartHub) -> None:
 
 
 async def ask(client: Client, count: int) -> list[Any]:
-    """Ask one after the other."""
     return [await client.request("/a", number) for number in range(count)]
 
 
 async def test_serving_oneself(hub: Hub) -> None:
-    """A client may ask what it serves itself."""
     async with connect(hub.url) as client, client.serve("/a", double):
         answers = await asyncio.gather(ask(client, 20), ask(client, 20))
         assert answers == [[number * 2 for number in range(20)]] * 2

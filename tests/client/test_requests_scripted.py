@@ -27,18 +27,15 @@ pack = msgspec.msgpack.encode
 
 @pytest.fixture
 async def scripted() -> AsyncIterator[ScriptedHub]:
-    """A hub that says what it is told."""
     async with ScriptedHub() as hub:
         yield hub
 
 
 async def asked(hub: ScriptedHub) -> Request:
-    """The next request."""
     return Request.decode(await hub.next(Kind.REQUEST))
 
 
 async def served(hub: ScriptedHub, client: Client, *prefixes: str, **options: Any) -> Any:
-    """Serve, and confirm it."""
     service = client.serve(prefixes, lambda request: [request.topic, request.value], **options)
     opening = asyncio.ensure_future(service.open())
     number, wanted = decode_subscription(Kind.SERVE, (await hub.next(Kind.SERVE)).body)
@@ -69,7 +66,6 @@ async def test_one_turn_is_one_frame_for_each_target(scripted: ScriptedHub) -> N
 
 
 async def test_what_is_in_a_reply_and_cannot_be_read(scripted: ScriptedHub) -> None:
-    """It fails where it stands; what stands beside it is delivered."""
     async with connect(scripted.url) as client:
         alone = client.request_nowait("/a", 1)
         first = (await asked(scripted)).first
@@ -91,7 +87,6 @@ async def test_what_is_in_a_reply_and_cannot_be_read(scripted: ScriptedHub) -> N
 
 
 async def test_replies_that_nobody_waits_for(scripted: ScriptedHub) -> None:
-    """They are counted, and harm nobody."""
     async with connect(scripted.url) as client:
         future = client.request_nowait("/a", 1)
         first = (await asked(scripted)).first
@@ -104,7 +99,6 @@ async def test_replies_that_nobody_waits_for(scripted: ScriptedHub) -> None:
 
 
 async def test_a_hub_that_forgets(scripted: ScriptedHub, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is not even answered with a time-out is given up."""
     monkeypatch.setattr(module, "OVERDUE_S", 0.001)
     async with connect(scripted.url) as client:
         with pytest.raises(RequestTimeoutError, match="the hub has not answered"):
@@ -142,7 +136,6 @@ async def test_a_service_answers_in_few_frames(scripted: ScriptedHub) -> None:
 
 
 async def test_a_service_that_is_refused(scripted: ScriptedHub) -> None:
-    """Opening it raises; it may be tried again."""
     async with connect(scripted.url) as client:
         service = client.serve("/a", lambda _: None)
         opening = asyncio.ensure_future(service.open())
@@ -155,7 +148,6 @@ async def test_a_service_that_is_refused(scripted: ScriptedHub) -> None:
 
 
 async def test_opening_is_cancelled(scripted: ScriptedHub) -> None:
-    """It is taken back; the hub's answer that comes later is nobody's."""
     async with connect(scripted.url) as client:
         opening = asyncio.ensure_future(client.serve("/a", lambda _: None).open())
         number, _ = decode_subscription(Kind.SERVE, (await scripted.next(Kind.SERVE)).body)
@@ -166,7 +158,6 @@ async def test_opening_is_cancelled(scripted: ScriptedHub) -> None:
 
 
 async def test_a_service_that_a_later_hub_refuses(scripted: ScriptedHub) -> None:
-    """The client ends: what it was granted it does not have any more, and nobody would know."""
     client = await connect(scripted.url, backoff=quick_backoff())
     await served(scripted, client, "/a")
     scripted.hang_up()
@@ -179,7 +170,6 @@ async def test_a_service_that_a_later_hub_refuses(scripted: ScriptedHub) -> None
 
 
 async def test_serving_waits_for_a_connection(scripted: ScriptedHub) -> None:
-    """What is opened without one is offered over the next; what was closed meanwhile is not."""
     client = await connect(scripted.url, backoff=quick_backoff())
     gone = await served(scripted, client, "/gone")
     scripted.hang_up()
@@ -191,7 +181,6 @@ async def test_serving_waits_for_a_connection(scripted: ScriptedHub) -> None:
 
 
 async def test_a_reply_for_a_lost_connection(scripted: ScriptedHub) -> None:
-    """It is not sent over the next one, where its number is somebody else's."""
     go = asyncio.Event()
 
     async def wait(request: Any) -> Any:
@@ -218,8 +207,6 @@ async def test_a_reply_for_a_lost_connection(scripted: ScriptedHub) -> None:
 
 
 async def test_failures_are_logged_once_for_each_kind(scripted: ScriptedHub, caplog: pytest.LogCaptureFixture) -> None:
-    """A service that fails all the time does not flood the log."""
-
     def fail(request: Any) -> None:
         raise (KeyError if request.value % 2 else ValueError)(request.value)
 

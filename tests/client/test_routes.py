@@ -14,8 +14,6 @@ from peers.client.routes import Addressed, LocalRoutes, Sink
 
 
 class NamedSink(Sink):
-    """A sink that is only compared."""
-
     def __init__(self, name: str) -> None:
         self.name = name
 
@@ -27,7 +25,6 @@ UNREADABLE = NamedSink("unreadable")
 
 
 def key_of(topic: str | bytes, flags: int = 0) -> bytes:
-    """The routing key of a topic."""
     raw = topic.encode() if isinstance(topic, str) else topic
     return HEADER.pack(0, KIND_MESSAGES, flags, len(raw))[4:] + raw
 
@@ -92,7 +89,6 @@ def test_the_same_sinks_are_the_same_route() -> None:
 
 
 def test_unreadable_keys() -> None:
-    """Keys that hold no topic lead to one sink, and are never refused."""
     routes = LocalRoutes(UNREADABLE)
     routes.add("", NamedSink("all"))
     unread = (
@@ -109,7 +105,6 @@ def test_unreadable_keys() -> None:
 
 
 def test_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The table is emptied when it is full."""
     monkeypatch.setattr(module, "_ROUTES_LIMIT", 10)
     routes = LocalRoutes(UNREADABLE)
     for number in range(95):

@@ -87,18 +87,15 @@ BLOCKING_ALONE = {
 
 
 def public(owner: type) -> dict[str, Any]:
-    """What a class has for programs."""
     return {name: getattr(owner, name) for name in dir(owner) if not name.startswith("_")}
 
 
 def parameters(function: Any) -> dict[str, Parameter]:
-    """What it takes, in order, without what it is."""
     found = inspect.signature(function).parameters
     return {name: parameter.replace(annotation=Parameter.empty) for name, parameter in found.items() if name != "self"}
 
 
 def slots_of(owner: type) -> set[str]:
-    """What `__init__` sets, by its names in the source; they are properties on the other side."""
     return {name for name in inspect.getsource(owner).split() if name.startswith("self.")}
 
 
@@ -123,13 +120,11 @@ def test_twins(here: type, there: type) -> None:
 
 
 def test_connect() -> None:
-    """Both take the same options."""
     assert parameters(peers.client.connect) == parameters(blocking.connect)
 
 
 @pytest.mark.parametrize("owner", [Client, BlockingClient])
 def test_options_have_names(owner: type) -> None:
-    """Whatever may be left out is given by its name, but for labels and the prefix of names."""
     for name, function in public(owner).items():
         if inspect.isfunction(function):
             optional = [

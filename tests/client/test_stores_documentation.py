@@ -17,7 +17,6 @@ PYTHON = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
 
 
 async def test_examples(capsys: Any) -> None:
-    """Each does what the page says."""
     daemon = Daemon(load({"listen": ["tcp://127.0.0.1:0"], "stores": STORES}, {}), "hub")
     await daemon.start()
     url = daemon.endpoints[0].location
@@ -42,7 +41,6 @@ async def test_examples(capsys: Any) -> None:
 
 
 def test_limits_are_those_of_the_settings() -> None:
-    """The numbers of the page are the defaults."""
     settings = StoresSettings()
     assert "| `stores.entries`, `stores.bytes` | 1,000,000, 512 MiB |" in TEXT
     assert "| `stores.entry_bytes` | 512 KiB |" in TEXT

@@ -15,8 +15,6 @@ from tests.hubs.eventually import eventually
 
 
 class NoSource:
-    """A source that brings nothing by itself."""
-
     def __init__(self) -> None:
         self.held: list[bool] = []
 
@@ -34,7 +32,6 @@ class NoSource:
 
 
 async def opened(source: NoSource | None = None) -> MessageStream:
-    """A stream that is open, and full above a kilobyte."""
     stream = MessageStream(source or NoSource(), ("/a",), lambda batch: decode_batch(batch)[0], 1000)
     await stream.open()
     return stream
@@ -76,7 +73,6 @@ async def test_a_mark_alone_wakes_nobody() -> None:
 
 
 async def test_one_by_one_and_in_bulk() -> None:
-    """Both ways of reading may be mixed: nothing is lost, repeated or out of order."""
     stream = await opened()
     stream.put(batch(1, 2, 3))
     stream.put(batch(4))
@@ -108,7 +104,6 @@ async def test_the_end() -> None:
 
 
 async def test_several_readers() -> None:
-    """Each message goes to one reader, and the end to all."""
     stream = await opened()
     reading = [asyncio.ensure_future(stream.receive()) for _ in range(3)]
     await asyncio.sleep(0)
@@ -122,7 +117,6 @@ async def test_several_readers() -> None:
 
 
 async def test_cancelled_waits() -> None:
-    """A wait that is cancelled, even in the moment when something comes, loses nothing."""
     stream = await opened()
     reading = asyncio.ensure_future(stream.batch())
     await asyncio.sleep(0)

@@ -21,25 +21,18 @@ from tests.hubs.settings import settings_of
 
 
 async def read(messages: MessageStream, count: int) -> list[Message]:
-    """Read so many messages, one by one."""
     return [await anext(messages) for _ in range(count)]
 
 
 async def test_a_stream(hub: Hub) -> None:
-    """A stream yields the messages under its prefixes, in order, and no others."""
     async with connect(hub.url) as client, client.subscribe("/zeek/", "/app/") as messages:
         for topic in ("/zeek/dns", "/zeek", "/other", "/app/x", "/zeek/dns"):
             client.publish_nowait(topic, topic.upper())
         got = await read(messages, 3)
-    assert got == [
-        Message("/zeek/dns", "/ZEEK/DNS"),
-        Message("/app/x", "/APP/X"),
-        Message("/zeek/dns", "/ZEEK/DNS"),
-    ]
+    assert got == [Message("/zeek/dns", "/ZEEK/DNS"), Message("/app/x", "/APP/X"), Message("/zeek/dns", "/ZEEK/DNS")]
 
 
 async def test_prefixes_in_a_list(hub: Hub) -> None:
-    """They may be given one by one, or as a list; what is no text is named."""
     async with connect(hub.url) as client, client.subscribe(["/a", "/b"], "/c") as messages:
         for topic in ("/a", "/b", "/c", "/d"):
             client.publish_nowait(topic, None)
@@ -54,14 +47,12 @@ async def test_prefixes_in_a_list(hub: Hub) -> None:
 
 
 async def test_a_client_says_what_it_is(hub: Hub) -> None:
-    """Its name, where its hub is, and whether it is connected."""
     async with connect(hub.url, name="sensor") as client:
         assert repr(client) == f"<client 'sensor' of {hub.url}, connected>"
     assert repr(client) == f"<client 'sensor' of {hub.url}, closed>"
 
 
 async def test_values_come_back(hub: Hub) -> None:
-    """Every kind of value that msgpack has arrives as it was, singly and in batches."""
     moment = datetime(2024, 5, 17, 12, 30, 0, 123456, tzinfo=UTC)
     values: list[Any] = [None, True, -1, 2**64 - 1, 1.5, "text", b"bytes", [1, [2]], {"a": {1: 2}}, moment]
     async with connect(hub.url) as client, client.subscribe("/") as messages:
@@ -89,7 +80,6 @@ async def test_reading_in_bulk(hub: Hub) -> None:
 
 
 async def test_leaving_the_loop_keeps_the_rest(hub: Hub) -> None:
-    """Who breaks out of iterating and iterates again goes on where it was."""
     got = []
     async with connect(hub.url) as client, client.subscribe("/a") as messages:
         for number in range(10):
@@ -125,7 +115,6 @@ async def test_callbacks(hub: Hub) -> None:
 
 
 async def test_a_callback_as_context(hub: Hub) -> None:
-    """A callback ends with its context."""
     async with connect(hub.url, name="me") as client:
         async with await client.subscribe_callback("/a", print):
             assert hub.prefixes("me") == {"/a": 1}
@@ -133,7 +122,6 @@ async def test_a_callback_as_context(hub: Hub) -> None:
 
 
 async def test_each_prefix_is_asked_for_once(hub: Hub) -> None:
-    """Several subscriptions to one prefix are one at the hub, until the last of them is closed."""
     async with connect(hub.url, name="me") as client:
         one, other = client.subscribe("/a", "/b"), client.subscribe("/b", "/c", "/b")
         await asyncio.gather(one.open(), other.open())
@@ -150,7 +138,6 @@ async def test_each_prefix_is_asked_for_once(hub: Hub) -> None:
 
 
 async def test_overlapping_prefixes_of_one_stream(hub: Hub) -> None:
-    """A message that several prefixes of a stream match comes once."""
     async with connect(hub.url) as client, client.subscribe("/", "/a", "/a/b") as messages:
         client.publish_nowait("/a/b", 1)
         client.publish_nowait("/end", 2)
@@ -158,7 +145,6 @@ async def test_overlapping_prefixes_of_one_stream(hub: Hub) -> None:
 
 
 async def test_confirmed_means_effective(start_hub: StartHub, listen_url: str) -> None:
-    """When entering a stream returns, whatever anybody publishes from then on comes."""
     hub = await start_hub(listen_url)
     async with connect(hub.url) as subscriber, subscriber.subscribe("/a") as messages:
         publish(hub.node.core, "/a", 1)
@@ -166,7 +152,6 @@ async def test_confirmed_means_effective(start_hub: StartHub, listen_url: str) -
 
 
 async def test_unsubscribed_while_messages_are_under_way(hub: Hub) -> None:
-    """Messages that were on their way when a stream was closed disturb nobody."""
     async with connect(hub.url) as client:
         async with client.subscribe("/a"):
             for number in range(1000):
@@ -178,7 +163,6 @@ async def test_unsubscribed_while_messages_are_under_way(hub: Hub) -> None:
 
 
 async def test_a_bad_prefix(hub: Hub) -> None:
-    """A prefix that is none is refused by the call; the client goes on."""
     async with connect(hub.url, name="me") as client:
         with pytest.raises(InvalidTopicError):
             await client.subscribe("/a\x00").open()
@@ -217,7 +201,6 @@ async def test_more_prefixes_than_one_request_holds(start_hub: StartHub, listen_
 
 
 async def test_a_cancelled_subscription_is_taken_back(hub: Hub) -> None:
-    """Who gives up waiting for the confirmation has not subscribed."""
     async with connect(hub.url, name="me") as client:
         opening = asyncio.ensure_future(client.subscribe("/a").open())
         await asyncio.sleep(0)
@@ -291,7 +274,6 @@ async def test_unreadable_frames(start_hub: StartHub) -> None:
 
 
 async def test_the_hubs_own_topics(hub: Hub) -> None:
-    """A client may subscribe to what the hub says of itself."""
     async with connect(hub.url) as client, client.subscribe("$hub/client/") as messages:
         async with connect(hub.url, name="another"):
             joined = await anext(messages)
@@ -301,7 +283,6 @@ async def test_the_hubs_own_topics(hub: Hub) -> None:
 
 
 async def test_a_stream_that_is_not_open(hub: Hub) -> None:
-    """Reading it raises at once, and says what to write; it would wait for ever."""
     async with connect(hub.url) as client:
         for closed in (client.subscribe("/a"), client.subscribe_rule(["a"])):
             for read in (closed.receive, closed.batch, closed.__anext__, lambda: _iterate(closed)):  # noqa: B023
@@ -341,7 +322,6 @@ async def test_connecting_without_await() -> None:
 
 
 async def test_a_service_that_is_never_opened(hub: Hub) -> None:
-    """Warns: it answers nothing, and whoever asks would be told that nobody serves."""
     async with connect(hub.url) as client:
         with pytest.warns(RuntimeWarning, match=r"the service under \('/a',\) was never opened"):
             client.serve("/a", lambda request: request.value)

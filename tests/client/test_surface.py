@@ -113,7 +113,6 @@ SERVER_ONLY = {
 
 @pytest.mark.parametrize("package", SURFACES, ids=lambda package: package.__name__)
 def test_packages(package: object) -> None:
-    """Each lists what it has for programs, and has it."""
     names = SURFACES[package]  # type: ignore[index]
     assert sorted(getattr(package, "__all__", ["__version__"])) == names
     assert all(hasattr(package, name) for name in names)
@@ -135,13 +134,11 @@ def test_classes(owner: type) -> None:
 
 
 def test_documents_tell_of_all_calls() -> None:
-    """Whatever a client does stands in a document."""
     missing = {name for name in CLASSES[Client] if not re.search(rf"\b{name}\b", DOCUMENTS)}
     assert not missing
 
 
 def test_a_client_needs_no_hub() -> None:
-    """Importing the clients imports neither the hub's rooms nor packages that only these need."""
     code = (
         "import sys, peers.client, peers.client.blocking; "
         "print(*(name for name, module in sys.modules.items() if module is not None))"
@@ -156,7 +153,6 @@ def test_a_client_needs_no_hub() -> None:
 
 
 def test_names_that_are_looked_for_in_the_wrong_package() -> None:
-    """Who installs topichub and looks into `hub` first is told where the class is."""
     with pytest.raises(ImportError, match=r"write `from peers\.embedding import Hub`"):
         from hub import Hub  # type: ignore[attr-defined]  # noqa: F401
     assert not hasattr(hub, "nothing")

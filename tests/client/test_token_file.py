@@ -20,7 +20,6 @@ SECRET = "hub_c2VjcmV0"
 
 @pytest.mark.parametrize("content", [SECRET, f"{SECRET}\n", f"  {SECRET} \r\n\n"])
 def test_one_line(tmp_path: Path, content: str) -> None:
-    """Blanks around it are passed over: editors and `echo` put one there."""
     file = tmp_path / "token"
     file.write_text(content)
     assert read_token(str(file)) == SECRET
@@ -39,7 +38,6 @@ def test_one_line(tmp_path: Path, content: str) -> None:
     ids=["empty", "an empty line", "two lines", "not UTF-8", "a NUL", "huge"],
 )
 def test_no_token(tmp_path: Path, content: bytes) -> None:
-    """The error names the file, and repeats nothing of it."""
     file = tmp_path / "token"
     file.write_bytes(content)
     with pytest.raises(UsageError, match="holds no token: one line of text is expected") as refused:
@@ -50,13 +48,11 @@ def test_no_token(tmp_path: Path, content: bytes) -> None:
 
 @pytest.mark.parametrize("path", ["/nowhere/token", "/", "a\0b"])
 def test_no_file(path: str) -> None:
-    """It is one line, whatever the system says."""
     with pytest.raises(UsageError, match="cannot be read: "):
         read_token(path)
 
 
 async def test_it_is_read_for_each_connection(tmp_path: Path) -> None:
-    """A file that was replaced is shown the next time."""
     file = tmp_path / "token"
     file.write_text("first")
     async with ScriptedHub() as hub, connect(hub.url, token=partial(read_token, str(file))):

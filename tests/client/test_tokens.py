@@ -32,49 +32,40 @@ UNKNOWN = encode_close(CloseCode.NOT_RECOGNISED, "not recognised")
 
 @pytest.fixture
 async def scripted() -> AsyncIterator[ScriptedHub]:
-    """A hub that says what the test wants."""
     async with ScriptedHub() as hub:
         yield hub
 
 
 class Tokens:
-    """Gives numbered tokens; raises instead where it is told so."""
-
     def __init__(self) -> None:
         self.given: list[str] = []
         self.raises: Exception | None = None
 
     def plain(self) -> str:
-        """Give the next one."""
         if self.raises is not None:
             raise self.raises
         self.given.append(f"{SECRET}{len(self.given) + 1}")
         return self.given[-1]
 
     async def later(self) -> str:
-        """Give the next one, in a later turn."""
         await asyncio.sleep(0)
         return self.plain()
 
 
 async def opened(url: str, token: Token) -> Client:
-    """A client, for a task."""
     return await connect(url, token=token)
 
 
 async def shown(hub: ScriptedHub) -> str:
-    """The token of the next HELLO."""
     return Hello.decode((await hub.next(Kind.HELLO)).body).token
 
 
 async def renewed(hub: ScriptedHub) -> Renewal:
-    """The next TOKEN."""
     return decode_token((await hub.next(Kind.TOKEN)).body)
 
 
 @pytest.mark.parametrize("kind", ["plain", "later"])
 async def test_a_function_is_asked_for_each_connection(scripted: ScriptedHub, kind: str) -> None:
-    """Plain or async; nothing of what it has given before is said again."""
     tokens = Tokens()
     told = Told()
     async with told.connect(scripted.url, token=getattr(tokens, kind)):
@@ -103,7 +94,6 @@ async def test_a_text_is_said_again(scripted: ScriptedHub) -> None:
 
 @pytest.mark.parametrize("error", [ValueError(SECRET), OSError(SECRET), ConnectionLostError(1006, SECRET)])
 async def test_a_function_that_fails(scripted: ScriptedHub, error: Exception) -> None:
-    """The first connection raises that there is none; what the function has raised is the cause."""
     tokens = Tokens()
     tokens.raises = error
     with pytest.raises(ConnectionLostError, match=f"has failed with {type(error).__name__}") as raised:
@@ -114,7 +104,6 @@ async def test_a_function_that_fails(scripted: ScriptedHub, error: Exception) ->
 
 
 async def test_a_function_that_fails_for_a_while(scripted: ScriptedHub, caplog: pytest.LogCaptureFixture) -> None:
-    """A client that was connected before tries again, as if the hub were away."""
     tokens = Tokens()
     told = Told()
     async with told.connect(scripted.url, token=tokens.plain):
@@ -149,8 +138,6 @@ async def test_what_is_no_token(scripted: ScriptedHub, token: Any) -> None:
 
 
 async def test_a_function_that_takes_too_long() -> None:
-    """It has as long as a connection may take."""
-
     async def never() -> str:
         await asyncio.get_running_loop().create_future()
         return SECRET
@@ -203,7 +190,6 @@ async def test_a_renewal_that_fails_is_told(scripted: ScriptedHub, loss: str, ca
 
 
 async def test_after_a_failure_it_is_tried_again(scripted: ScriptedHub) -> None:
-    """In half of the time that is left."""
     tokens = Tokens()
     told = Told()
     scripted.hello = msgspec.structs.replace(scripted.hello, until=1000.0)
@@ -230,7 +216,6 @@ async def test_after_a_failure_it_is_tried_again(scripted: ScriptedHub) -> None:
 
 
 async def test_a_hub_that_knows_no_text(scripted: ScriptedHub) -> None:
-    """The client says so and stops, instead of dialling for ever with what the hub has refused."""
     scripted.answers = False
     task = asyncio.create_task(opened(scripted.url, SECRET))
     assert await shown(scripted) == SECRET
@@ -241,7 +226,6 @@ async def test_a_hub_that_knows_no_text(scripted: ScriptedHub) -> None:
 
 
 async def test_a_hub_that_knows_no_token_of_a_function(scripted: ScriptedHub) -> None:
-    """It is asked for a fresh one, once; then the client stops."""
     scripted.answers = False
     tokens = Tokens()
     task = asyncio.create_task(opened(scripted.url, tokens.plain))
@@ -303,7 +287,6 @@ async def test_a_hub_without_users_takes_anything(start_hub: StartHub, listen_ur
 
 
 async def test_threads(start_hub: StartHub) -> None:
-    """The client for threads takes the same; its function runs in its own thread."""
     hub = await start_hub("tcp://127.0.0.1:0")
     tokens = Tokens()
 
@@ -316,7 +299,6 @@ async def test_threads(start_hub: StartHub) -> None:
 
 
 def test_no_secret_in_the_logs_of_asyncio(caplog: pytest.LogCaptureFixture) -> None:
-    """A client's settings, which asyncio's debug lines may show, do not show the token."""
     caplog.set_level(logging.DEBUG)
     from peers.client.settings import ClientSettings
 
@@ -337,7 +319,6 @@ async def test_a_hub_refuses(start_hub: StartHub, listen_url: str) -> None:
 
 
 async def test_a_hub_takes_a_fresh_token(start_hub: StartHub, listen_url: str) -> None:
-    """Over each transport: the connection outlives the token that it was made with."""
     known = KnownTokens(await start_hub(listen_url))
     given: list[str] = []
 
@@ -357,7 +338,6 @@ async def test_a_hub_takes_a_fresh_token(start_hub: StartHub, listen_url: str) -
 
 
 async def test_a_hub_ends_what_is_not_renewed(start_hub: StartHub, listen_url: str) -> None:
-    """Over each transport: a client with a text stops, and says why."""
     known = KnownTokens(await start_hub(listen_url))
     async with connect(known.hub.url, token=known.token("alice", seconds=15.0)) as client:
         known.hub.later(16.0)

@@ -42,19 +42,16 @@ values = st.recursive(
 
 
 def single(topic: str, value: Any) -> bytes:
-    """A frame with one value."""
     return encode_frame(KIND_MESSAGES, encode_value(value), key=topic.encode())
 
 
 def several(topic: str, *packed: bytes, count: int | None = None) -> bytes:
-    """A BATCH frame."""
     body = (len(packed) if count is None else count).to_bytes(4, "big") + b"".join(packed)
     return encode_frame(KIND_MESSAGES, body, key=topic.encode(), flags=FLAG_BATCH)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["/a", "/b", "/ä"]), st.lists(values, min_size=1, max_size=3)), max_size=6))
 def test_round_trip(batches: list[tuple[str, list[Any]]]) -> None:
-    """However values are spread over frames and topics, the same messages come back in order."""
     frames = b"".join(
         single(topic, some[0]) if len(some) == 1 else several(topic, *map(encode_value, some))
         for topic, some in batches
@@ -66,7 +63,6 @@ def test_round_trip(batches: list[tuple[str, list[Any]]]) -> None:
 
 @given(values)
 def test_the_hub_reads_the_same(value: Any) -> None:
-    """What a client packs, the core's own decoder reads."""
     (frame,) = Batch(single("/a", value), 1).parts()
     (read,) = decode_values(frame)
     assert read == value
@@ -96,7 +92,6 @@ def test_any_bytes(body: bytes, flags: int) -> None:
 
 
 def test_one_bad_value_in_a_run() -> None:
-    """A bad value among frames that look alike is reported alone."""
     frames = single("/a", "x") + encode_frame(KIND_MESSAGES, b"\xa1\xff", key=b"/a") + single("/a", "y")
     messages, bad = decode_batch(Batch(frames, 3))
     assert [message.value for message in messages] == ["x", "y"]
@@ -135,7 +130,6 @@ def test_bombs(body: bytes) -> None:
 
 
 def test_another_encoding() -> None:
-    """Encodings that this version does not read are named."""
     frame = encode_frame(KIND_MESSAGES, b"\x00\x00\x00\x02xy", key=b"/a", flags=0b101)
     together = encode_frame(KIND_MESSAGES, b"\x00\x00\x00\x02xy", key=b"/a", flags=0b11)
     messages, bad = decode_batch(Batch(frame + together, 4))
@@ -146,7 +140,6 @@ def test_another_encoding() -> None:
 
 
 def test_what_has_no_form() -> None:
-    """A value without a msgpack form is refused with the reason."""
     deep: list[Any] = []
     for _ in range(100_000):
         deep = [deep]
@@ -156,7 +149,6 @@ def test_what_has_no_form() -> None:
 
 
 def test_extensions_and_rich_types() -> None:
-    """Timestamps, extensions, sets, tuples and structs have a form."""
     moment = datetime(2024, 2, 29, tzinfo=UTC)
 
     class Point(msgspec.Struct):
@@ -192,7 +184,6 @@ def test_extensions_that_are_no_values_of_zeek() -> None:
 
 
 def test_labels_and_names_come_with_the_message() -> None:
-    """It is a pair as all are; what is bad is told under its topic."""
     envelope = tagged("/a", ["low", "b"], "s.s", "d.d")
     key = envelope.encode()
     frames = (
@@ -215,8 +206,6 @@ def test_labels_and_names_come_with_the_message() -> None:
 
 @dataclass
 class Reading:
-    """Something with a time."""
-
     at: datetime
 
 
@@ -243,14 +232,10 @@ def test_a_time_without_a_zone(value: object) -> None:
 
 
 class Colour(Enum):
-    """Any."""
-
     RED = "red"
 
 
 class Answer(IntEnum):
-    """Any."""
-
     ALL = 42
 
 
@@ -280,13 +265,11 @@ def test_no_type_changes_silently(value: object, advice: str) -> None:
 @given(values)
 @pytest.mark.parametrize("check", [is_plain, pure_is_plain], ids=["chosen", "pure"])
 def test_what_is_plain(check: Callable[[object], bool], value: object) -> None:
-    """Twins agree: exactly what msgpack itself has, at any depth."""
     assert check(value) == (b"datetime" not in repr(value).encode())
     assert not check([value, {"a": {1}}])
     assert not check({Answer.ALL: value})
 
 
 def test_texts_that_look_like_times() -> None:
-    """Are texts, also beside times with a zone."""
     value = ["2026-11-22T03:11:43", {"T00:00:00": b"T00:00:00"}, NAIVE.replace(tzinfo=UTC)]
     assert decode_body(Encoding.MSGPACK, encode_value(value)) == value

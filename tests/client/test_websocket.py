@@ -41,8 +41,6 @@ WELCOME: dict[str, Any] = {
 
 
 class Pair:
-    """A client's conversation and a server, with a pretend wire between them."""
-
     def __init__(self, introduction: Introduction | None = None, *, subprotocol: str = "hub.v1.msgpack") -> None:
         self.routes = LocalRoutes(UNREADABLE)
         self.all = NamedSink("all")
@@ -54,7 +52,6 @@ class Pair:
         self.request: Request | None = None
 
     def to_server(self) -> list[Any]:
-        """Carry over what the client says; return its messages."""
         data = self.client.take_outgoing()
         if data:
             self.server.receive_data(data)
@@ -67,20 +64,17 @@ class Pair:
         return messages
 
     def to_client(self, *messages: dict[str, Any]) -> list[Event]:
-        """Carry over what the server says, in one read."""
         for message in messages:
             self.server.send_binary(msgspec.msgpack.encode(message))
         return list(self.client.receive(b"".join(self.server.data_to_send())))
 
     def shake_hands(self) -> None:
-        """Do WebSocket's handshake."""
         self.client.open()
         self.to_server()
         assert self.request is not None
         self.server.send_response(self.server.accept(self.request))
 
     def greet(self) -> Hello:
-        """Do the handshake of both protocols."""
         self.shake_hands()
         assert self.to_client(WELCOME) == []
         self.to_server()
@@ -90,7 +84,6 @@ class Pair:
 
 
 def delivered(event: Event) -> list[tuple[str, Any]]:
-    """What a run brings."""
     assert isinstance(event, Run)
     messages, bad = decode_batch(event)
     assert not bad
@@ -119,7 +112,6 @@ def test_handshake() -> None:
 
 
 def test_a_handshake_in_pieces() -> None:
-    """Bytes may come one by one."""
     pair = Pair()
     pair.shake_hands()
     pair.server.send_binary(msgspec.msgpack.encode(WELCOME))
@@ -159,15 +151,10 @@ def test_requests_and_answers() -> None:
         {"type": "of a later version", "count": 9},
         {"type": "dropped", "count": 3},
         {"type": "error", "request": 8, "code": 1007, "text": "no"},
-    ) == [
-        Notice("confirmed", request=7),
-        Notice("dropped", count=3),
-        Notice("error", request=8, code=1007, text="no"),
-    ]
+    ) == [Notice("confirmed", request=7), Notice("dropped", count=3), Notice("error", request=8, code=1007, text="no")]
 
 
 def test_publishing() -> None:
-    """One value is `value`, several are `values`, in the order of the frames."""
     pair = Pair()
     pair.greet()
     frames = [Batch.of("/a", [{"x": 1}]).frames, Batch.of("/ä" * 100, [1, b"2"]).frames + Batch.of("/c", [None]).frames]
@@ -181,7 +168,6 @@ def test_publishing() -> None:
 
 @pytest.mark.parametrize("count", [1, 15, 16, 70_000])
 def test_delivery(count: int) -> None:
-    """Arrays of every size that msgpack knows become messages."""
     pair = Pair()
     pair.greet()
     pair.client._protocol.max_message_size = None
@@ -209,7 +195,6 @@ def test_runs() -> None:
 
 
 def test_fragments() -> None:
-    """A message may come in fragments."""
     pair = Pair()
     pair.greet()
     raw = msgspec.msgpack.encode({"type": "messages", "topic": "/a", "values": ["whole"]})
@@ -225,8 +210,7 @@ def test_bad_values_pass() -> None:
     pair = Pair()
     pair.greet()
     good, closing = pair.to_client(
-        {"type": "messages", "topic": "/a", "values": [1]},
-        {"type": "messages", "topic": "/a", "values": "no array"},
+        {"type": "messages", "topic": "/a", "values": [1]}, {"type": "messages", "topic": "/a", "values": "no array"}
     )
     assert delivered(good) == [("/a", 1)]
     assert isinstance(closing, Closing)
@@ -254,7 +238,6 @@ def test_bad_values_pass() -> None:
     ],
 )
 def test_nonsense(message: bytes, code: CloseCode) -> None:
-    """What makes no sense ends the conversation with the code for it."""
     pair = Pair()
     pair.greet()
     pair.server.send_binary(message)
@@ -264,7 +247,6 @@ def test_nonsense(message: bytes, code: CloseCode) -> None:
 
 
 def test_text() -> None:
-    """A text message is the wrong kind."""
     pair = Pair()
     pair.greet()
     pair.server.send_text(b"{}")
@@ -274,7 +256,6 @@ def test_text() -> None:
 
 
 def test_signs_of_life() -> None:
-    """WebSocket's own pings and pongs are used."""
     pair = Pair()
     pair.greet()
     pair.server.send_ping(b"x")
@@ -291,7 +272,6 @@ def test_signs_of_life() -> None:
 
 
 def test_closed_by_the_hub() -> None:
-    """The hub's code and reason arrive, once, and are answered."""
     pair = Pair()
     pair.greet()
     pair.server.send_close(4008, "too slow")
@@ -323,7 +303,6 @@ def test_closed_by_the_client() -> None:
 
 
 def test_another_subprotocol() -> None:
-    """A WebSocket server that does not speak the protocol is no hub."""
     pair = Pair()
     pair.client.open()
     pair.to_server()
@@ -341,7 +320,6 @@ def test_another_subprotocol() -> None:
     ("status", "code"), [(403, CloseCode.NOT_ALLOWED), (404, CloseCode.NOT_ALLOWED), (503, CloseCode.TRY_AGAIN_LATER)]
 )
 def test_refused_with_http(status: int, code: CloseCode) -> None:
-    """An HTTP error becomes a close code: whether to try again depends on it."""
     pair = Pair()
     pair.client.open()
     pair.to_server()
@@ -353,7 +331,6 @@ def test_refused_with_http(status: int, code: CloseCode) -> None:
 
 
 def test_no_http() -> None:
-    """Something else that answers is recognised as such."""
     pair = Pair()
     pair.client.open()
     (closing,) = pair.client.receive(b"\x00\x00\x00\x05\x01\x00\x00\x00HELLO\r\n\r\n")
@@ -366,7 +343,6 @@ def test_no_http() -> None:
 
 
 def test_the_journal_of_a_hub() -> None:
-    """Its id is that of the welcome; a hub without one has none; nonsense ends the conversation."""
     pair = Pair()
     pair.shake_hands()
     pair.to_client(WELCOME)
@@ -383,7 +359,6 @@ def test_the_journal_of_a_hub() -> None:
 
 
 def test_fetching() -> None:
-    """A FETCH is spelled as documented: from an offset or from a time, which is told to the µs."""
     pair = Pair()
     pair.greet()
     pair.client.say(Fetch(2**31, 7, None, 9, ("/a", "/b"), 1000, 50))
@@ -407,7 +382,6 @@ def test_fetching() -> None:
 
 
 def test_records() -> None:
-    """A piece of the journal, and an error with the oldest offset, are what they are over TCP."""
     pair = Pair()
     pair.greet()
     places = {"start": 1, "next": 2, "first": 3, "head": 4}
@@ -426,7 +400,6 @@ def test_records() -> None:
 
 
 def confirmable(*frames: tuple[str, list[Any]]) -> list[bytes]:
-    """Frames with CONFIRM."""
     made = []
     for topic, values in frames:
         (frame,) = Batch.of(topic, values).parts()

@@ -18,13 +18,11 @@ pack = msgspec.msgpack.encode
 
 
 def packed(*values: Any) -> bytes:
-    """Values as in the body of a BATCH."""
     return BATCH_COUNT.pack(len(values)) + b"".join(map(pack, values))
 
 
 @pytest.fixture
 def pair() -> Pair:
-    """A client and the library's server, that have greeted each other."""
     both = Pair()
     both.greet()
     return both
@@ -45,7 +43,6 @@ def pair() -> Pair:
     ],
 )
 def test_both_ways(pair: Pair, item: Request | Reply, message: dict[str, Any]) -> None:
-    """What one client says another reads, as it was."""
     if isinstance(item, Request):
         pair.client.request(item)
     else:
@@ -55,7 +52,6 @@ def test_both_ways(pair: Pair, item: Request | Reply, message: dict[str, Any]) -
 
 
 def test_a_request_that_the_hub_cannot_read(pair: Pair) -> None:
-    """It is told apart from what bears the same number."""
     (refusal,) = pair.to_client({"type": "error", "request": 7, "about": "request", "code": 1009, "text": "too much"})
     assert refusal == Refusal(7, "too much")
 
@@ -74,7 +70,6 @@ def test_a_request_that_the_hub_cannot_read(pair: Pair) -> None:
     ],
 )
 def test_nonsense(pair: Pair, message: dict[str, Any]) -> None:
-    """What makes no sense ends the conversation."""
     (closing,) = pair.to_client(message)
     assert isinstance(closing, Closing)
     assert closing.code == CloseCode.BAD_DATA

@@ -28,33 +28,27 @@ HUB = Hello(protocol=1, role="hub", id=bytes(ID_BYTES), name="memory")
 
 
 class Pair:
-    """A client's conversation and a hub's session, with a pretend wire between them."""
-
     def __init__(self, introduction: Introduction | None = None) -> None:
         self.routes = LocalRoutes(UNREADABLE)
         self.client = WireConversation(introduction or Introduction(), self.routes, frame_limit_bytes=10_000)
         self.hub: Session[Route] = Session("hub", LocalRoutes(UNREADABLE), 10_000)
 
     def to_hub(self) -> list[object]:
-        """Carry over what the client says."""
         self.hub.feed(self.client.take_outgoing())
         return list(iter(self.hub.next_event, NEED_DATA))
 
     def to_client(self, *frames: bytes) -> list[Event]:
-        """Carry over what the hub says."""
         for frame in frames:
             self.hub.send(frame)
         return list(self.client.receive(self.hub.take_outgoing()))
 
     def greet(self) -> None:
-        """Do the handshake."""
         self.client.open()
         self.to_hub()
         assert self.to_client(HUB.encode()) == [HUB]
 
 
 def test_handshake() -> None:
-    """The client says who it is and what it wishes, and is told who answers."""
     queue = QueueWish(messages=5, bytes=None, overflow=None)
     pair = Pair(Introduction("me", "secret", queue))
     pair.client.open()
@@ -67,7 +61,6 @@ def test_handshake() -> None:
 
 
 def test_requests() -> None:
-    """Each verb is understood by the hub, and its answers by the client."""
     pair = Pair()
     pair.greet()
     verbs = [
@@ -92,7 +85,6 @@ def test_requests() -> None:
 
 
 def test_messages() -> None:
-    """Frames are published as they are; delivered ones come as runs with their route."""
     pair = Pair()
     pair.greet()
     sink = NamedSink("all")
@@ -108,7 +100,6 @@ def test_messages() -> None:
 
 
 def test_signs_of_life() -> None:
-    """PING is answered; what the client sends by itself is understood."""
     pair = Pair()
     pair.greet()
     assert pair.to_client(encode_frame(Kind.PING, b"x")) == []
@@ -122,7 +113,6 @@ def test_signs_of_life() -> None:
 
 @pytest.mark.parametrize("by_client", [True, False])
 def test_closing(by_client: bool) -> None:  # noqa: FBT001
-    """Either side may end it; the other is told code and text, and nothing is read after that."""
     pair = Pair()
     pair.greet()
     if by_client:
@@ -136,7 +126,6 @@ def test_closing(by_client: bool) -> None:  # noqa: FBT001
 
 
 def test_nonsense() -> None:
-    """What breaks the rules ends the conversation: said to both sides."""
     pair = Pair()
     pair.greet()
     (closing,) = pair.to_client(encode_frame(Kind.SUBSCRIBE, b""))
@@ -149,7 +138,6 @@ def test_nonsense() -> None:
 
 
 def test_not_a_hub() -> None:
-    """Something else that answers is recognised as such."""
     for answer, hint in ((b"HTTP/1.1 400 Bad Request\r\n", "try ws://"), (b"SSH-2.0-OpenSSH_9\r\n", "")):
         pair = Pair()
         pair.client.open()

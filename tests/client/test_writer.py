@@ -24,7 +24,6 @@ FAST = Backoff(base_s=0.001, cap_s=0.01)
 
 @pytest.fixture
 async def daemon(tmp_path: Path) -> AsyncIterator[Daemon]:
-    """A hub with a journal of /a."""
     journal = {"path": str(tmp_path / "hub.db"), "topics": ["/a"]}
     daemon = Daemon(load({"listen": [f"unix://{tmp_path}/hub.sock"], "journal": journal}, {}), "test hub")
     await daemon.start()
@@ -33,12 +32,10 @@ async def daemon(tmp_path: Path) -> AsyncIterator[Daemon]:
 
 
 def url_of(daemon: Daemon) -> str:
-    """Where it is."""
     return daemon.endpoints[0].location
 
 
 async def recorded(client: Client) -> list[Any]:
-    """All values of the journal."""
     return [record.value async for record in client.read()]
 
 
@@ -53,7 +50,6 @@ async def test_offsets(daemon: Daemon) -> None:
 
 
 async def test_connections_that_are_lost(daemon: Daemon) -> None:
-    """Nothing is recorded twice, and nothing is left out, wherever a connection is cut."""
     async with connect(url_of(daemon), backoff=FAST) as client:
         writer = client.writer("")
         offsets: list[int | None] = []
@@ -100,8 +96,6 @@ async def test_refused(daemon: Daemon) -> None:
 
 
 class _Failing:
-    """A journal whose disk fails once; what has failed is there all the same."""
-
     def __init__(self) -> None:
         self.batches: list[int] = []
         self._fails = True
@@ -110,7 +104,6 @@ class _Failing:
         """Take it."""
 
     async def commit(self, commit: Commit) -> Committed:
-        """Fail with the second batch."""
         self.batches.append(commit.batch)
         if len(self.batches) > 1 and self._fails:
             self._fails = False
@@ -133,8 +126,6 @@ async def test_after_a_failure_each_message_is_asked_for_alone() -> None:
 
 
 async def test_a_client_that_ends() -> None:
-    """Without a client that comes back it is told that nobody knows."""
-
     class _Gone:
         async def stage(self, _: Stage) -> None:
             raise ConnectionLostError(1006, "lost")
@@ -146,8 +137,6 @@ async def test_a_client_that_ends() -> None:
 
 
 async def test_for_threads(daemon: Daemon) -> None:
-    """The same without await."""
-
     def work() -> list[Any]:
         with connect_blocking(url_of(daemon)) as client:
             writer = client.writer("w")

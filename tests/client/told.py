@@ -14,13 +14,10 @@ PAYLOAD = b"x" * 1000
 
 
 def quick_backoff() -> Backoff:
-    """A backoff for tests: hubs of a test come back at once."""
     return Backoff(base_s=0.001, cap_s=0.01)
 
 
 class Told:
-    """What a client has told through its functions, to be waited for."""
-
     def __init__(self) -> None:
         self.connected: asyncio.Queue[Hello] = asyncio.Queue()
         self.disconnected: asyncio.Queue[str] = asyncio.Queue()
@@ -29,7 +26,6 @@ class Told:
         self.bad: asyncio.Queue[BadMessage] = asyncio.Queue()
 
     def connect(self, url: str, **options: Any) -> Connecting:
-        """Connect a client that tells here."""
         defaults = {
             "backoff": quick_backoff(),
             "on_connect": self.connected.put_nowait,
@@ -42,7 +38,6 @@ class Told:
 
 
 async def flood(client: Client, topic: str, numbers: range) -> None:
-    """Publish numbered messages of a kilobyte and wait until the hub has read them."""
     for number in numbers:
         await client.publish(topic, [number, PAYLOAD])
     await client.drain()

@@ -14,7 +14,6 @@ __all__ = ["pytest_asyncio_loop_factories"]
 
 @pytest.fixture(autouse=True)
 def logs_of_this_test_alone() -> Iterator[None]:
-    """A hub says once for the whole process where its lines go: other tests must not notice."""
     structlog.reset_defaults()
     yield
     structlog.reset_defaults()

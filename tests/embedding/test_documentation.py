@@ -14,13 +14,11 @@ BLOCKS = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 
 
 def test_there_are_examples() -> None:
-    """The document has examples, for both kinds of program."""
     assert len(BLOCKS) == 4
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=range(len(BLOCKS)))
 def test_document(block: str) -> None:
-    """Each example runs to its end."""
     names: dict[str, Any] = {"__name__": "example"}
     exec(compile(block, "docs/embedding.md", "exec"), names)  # noqa: S102
     result = names["main"]()

@@ -25,7 +25,6 @@ NAME = "org.example.Door"
 
 
 async def test_three_lines() -> None:
-    """A hub, a client, a message."""
     async with Hub() as hub, hub.connect() as client, client.subscribe("/a") as messages:
         await client.publish("/a", {"b": 1})
         assert await anext(messages) == Message("/a", {"b": 1})
@@ -45,7 +44,6 @@ async def test_lines_go_to_the_logger_of_the_program(caplog: pytest.LogCaptureFi
 
 
 async def test_all_that_remote_clients_have(tmp_path: Path) -> None:
-    """Labels, rules, names, requests, confirmation, history and history that becomes live."""
     async with (
         Hub(journal=tmp_path / "journal", name="inside", settings={"journal": {"topics": ["/kept/"]}}) as hub,
         hub.connect(name="one") as one,
@@ -107,7 +105,6 @@ async def test_others_reach_it_too() -> None:
 
 
 async def test_threads() -> None:
-    """Other threads have clients for threads, or for event loops of their own."""
     async with Hub() as hub, hub.connect() as client, client.subscribe("/") as messages:
         with pytest.raises(UsageError, match=r"use `hub.connect\(\)` here"):
             hub.connect_blocking()
@@ -159,13 +156,11 @@ async def test_the_hub_stops() -> None:
 
 
 def left() -> tuple[int, int]:
-    """How many descriptors this process has, and threads that are not the event loop's helpers."""
     threads = [each for each in threading.enumerate() if not each.name.startswith("asyncio")]
     return len(list(Path("/proc/self/fd").iterdir())), len(threads)
 
 
 async def test_nothing_is_left_behind() -> None:
-    """When it has stopped, no descriptor, no thread and no task of it is there."""
     async with Hub("tcp://127.0.0.1:0") as hub, hub.connect():
         pass  # what is made once in a process is made
     before, tasks = left(), len(asyncio.all_tasks())
@@ -178,13 +173,11 @@ async def test_nothing_is_left_behind() -> None:
 
 
 def test_a_hub_of_a_program_has_no_workers() -> None:
-    """They would be processes of their own."""
     with pytest.raises(ConfigError, match="settings: workers: a hub inside a program is in its process alone"):
         Hub(settings={"workers": 2})
 
 
 def test_bad_arguments() -> None:
-    """Are told at the call, by name."""
     with pytest.raises(ConfigError, match=r"argument: listen: 'nowhere'"):
         Hub("nowhere")
     with pytest.raises(ConfigError, match=r"settings: queue.messages"):
@@ -194,7 +187,6 @@ def test_bad_arguments() -> None:
 
 
 async def test_what_lies_around_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither the environment nor a file of settings changes a hub inside a program."""
     (tmp_path / "hub.toml").write_text("this is no TOML")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HUB_LISTEN", "nonsense")
@@ -203,7 +195,6 @@ async def test_what_lies_around_is_not_read(tmp_path: Path, monkeypatch: pytest.
 
 
 async def test_settings() -> None:
-    """Are those of the document, nested as in the file; arguments win over them."""
     settings: dict[str, object] = {"name": "other", "limits": {"connections": 1}, "listen": ["tcp://127.0.0.1:0"]}
     async with Hub(name="mine", settings=settings) as hub, hub.connect() as client:
         assert client.hub is not None
@@ -234,7 +225,6 @@ def test_without_an_event_loop() -> None:
 
 
 def test_twins() -> None:
-    """Both take the same arguments, and the package lists both and nothing else."""
     assert inspect.signature(Hub) == inspect.signature(BlockingHub)
     names = {name for name in dir(BlockingHub) if not name.startswith("_")}
     assert {name for name in dir(Hub) if not name.startswith("_")} == names | {"connect_blocking"}
@@ -256,7 +246,6 @@ print("mine")
 
 
 def test_a_program_keeps_its_output() -> None:
-    """The hub prints nothing: its log lines go where the program's logging sends them."""
     environment: dict[str, Any] = os.environ | python_path()
     command = [sys.executable, "-W", "error", "-c", QUIET]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=60, check=True)

@@ -17,8 +17,6 @@ from tests.hubs.eventually import eventually
 
 
 class Shortage:
-    """A listening socket of a process that has no descriptors left, for so many times."""
-
     def __init__(self, listening: socket.socket, times: int, error: int = errno.EMFILE) -> None:
         self._listening = listening
         self._error = error
@@ -26,7 +24,6 @@ class Shortage:
         self.spare_is_free = lambda: False
 
     def accept(self) -> Any:
-        """Accept, if there is a descriptor; the spare one, given up, is one."""
         if self.times and not self.spare_is_free():
             self.times -= 1
             raise OSError(self._error, "no descriptor")
@@ -38,7 +35,6 @@ class Shortage:
 
 @contextlib.asynccontextmanager
 async def listening(made: list[asyncio.Protocol], shed: list[None], wrap: Any = None) -> AsyncIterator[tuple[str, int]]:
-    """Listen while the block runs."""
     sock = socket.create_server(("127.0.0.1", 0), backlog=128)
     where = sock.getsockname()
 
@@ -59,7 +55,6 @@ async def listening(made: list[asyncio.Protocol], shed: list[None], wrap: Any = 
 
 
 async def test_many_are_taken_in_steps() -> None:
-    """Others have their turn in between."""
     made: list[asyncio.Protocol] = []
     async with listening(made, []) as where:
         clients = [socket.create_connection(where) for _ in range(3 * ACCEPTS_PER_TURN)]
@@ -74,18 +69,14 @@ async def test_many_are_taken_in_steps() -> None:
 
 
 class Told(asyncio.Protocol):
-    """A protocol that knows what it was told."""
-
     def __init__(self) -> None:
         self.transport: asyncio.WriteTransport | None = None
         self.is_lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take note."""
         self.transport = cast("asyncio.WriteTransport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- asyncio's signature
-        """Take note."""
         self.is_lost = True
 
 
@@ -115,7 +106,6 @@ async def test_those_who_were_just_accepted_are_told_of_their_end(turns: int) ->
 
 
 async def test_delays_are_not_wanted() -> None:
-    """Small writes leave at once, on every loop."""
     found: list[int] = []
 
     class Look(asyncio.Protocol):
@@ -134,7 +124,6 @@ async def test_delays_are_not_wanted() -> None:
 
 
 async def test_without_descriptors() -> None:
-    """Who cannot be served is closed at once; when there is room again, others are served."""
     made: list[asyncio.Protocol] = []
     shed: list[None] = []
     async with listening(made, shed, lambda sock: Shortage(sock, 2)) as where:

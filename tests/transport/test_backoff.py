@@ -10,22 +10,17 @@ from peers.transport.backoff import HELD_S, LINK_CAP_S, Backoff
 
 
 class Highest(random.Random):
-    """Always draws the upper bound."""
-
     def uniform(self, a: float, b: float) -> float:
-        """Return the bound."""
         assert a == 0
         return b
 
 
 def test_the_bound_doubles_up_to_the_cap() -> None:
-    """And stays there."""
     backoff = Backoff(base_s=0.1, cap_s=1.0, source=Highest())
     assert [backoff.next_s() for _ in range(6)] == [0.1, 0.2, 0.4, 0.8, 1.0, 1.0]
 
 
 def test_in_the_first_minute_clients_come_back_soon() -> None:
-    """Then they wait for longer, until there was a good connection."""
     backoff = Backoff(source=Highest())
     for _ in range(2):
         drawn = [backoff.next_s() for _ in range(19)]
@@ -36,7 +31,6 @@ def test_in_the_first_minute_clients_come_back_soon() -> None:
 
 
 def test_success_begins_anew() -> None:
-    """With the first bound."""
     backoff = Backoff(base_s=0.1, cap_s=1.0, source=Highest())
     for _ in range(5):
         backoff.next_s()
@@ -54,7 +48,6 @@ def test_links_come_back_sooner() -> None:
 
 
 def test_a_refusal_that_stands() -> None:
-    """It is waited for from the upper half of half a minute, and leaves the bound as it was."""
     backoff = Backoff(base_s=0.1, cap_s=8.0)
     held = [backoff.held_s() for _ in range(100)]
     assert HELD_S / 2 <= min(held) < max(held) <= HELD_S
@@ -62,7 +55,6 @@ def test_a_refusal_that_stands() -> None:
 
 
 def test_the_draw_is_spread() -> None:
-    """Over the whole window, so that many clients do not come back together."""
     source = random.Random(3)  # noqa: S311 -- repeatable
     backoff = Backoff(base_s=10.0, cap_s=10.0, source=source)
     drawn = [backoff.next_s() for _ in range(1000)]
@@ -72,7 +64,6 @@ def test_the_draw_is_spread() -> None:
 
 
 def test_defaults() -> None:
-    """A tenth of a second to begin with, at most half a minute; each has its own chance."""
     backoff = Backoff()
     drawn = [backoff.next_s() for _ in range(30)]
     assert drawn[0] <= 0.1

@@ -12,7 +12,6 @@ from peers.transport.endpoints import Endpoint, InvalidEndpointError, QueueOverr
 
 
 def refusal(url: str) -> str:
-    """Parse a URL that must be refused."""
     with pytest.raises(InvalidEndpointError) as caught:
         Endpoint.parse(url)
     assert caught.value.url == url
@@ -37,19 +36,16 @@ def refusal(url: str) -> str:
     ],
 )
 def test_forms(url: str, endpoint: Endpoint) -> None:
-    """Each form is read into its parts and written back as it was."""
     assert Endpoint.parse(url) == endpoint
     assert str(endpoint) == url
     assert endpoint.location == url
 
 
 def test_scheme_and_trailing_slash() -> None:
-    """The case of the scheme does not matter, nor does a slash behind a TCP port."""
     assert Endpoint.parse("TCP://h:1/") == Endpoint(Scheme.TCP, "h", 1)
 
 
 def test_query_overrides_the_queue() -> None:
-    """A listener's query sets what it names and leaves the rest to the settings."""
     default = QueueLimits(10, 20_000, Overflow.DROP_NEWEST)
     endpoint = Endpoint.parse("tcp://h:1?messages=1000&bytes=1MiB&overflow=disconnect")
     assert endpoint.queue == QueueOverride(1000, 1024 * 1024, Overflow.DISCONNECT)
@@ -63,7 +59,6 @@ def test_query_overrides_the_queue() -> None:
 
 @pytest.mark.parametrize("place", ["tcp://h:1", "tls://h:1", "unix:///s"])
 def test_what_links_cost(place: str) -> None:
-    """Where hubs are dialled, and where they come; others need not know of it."""
     for cost in (1, 5, 65_535):
         endpoint = Endpoint.parse_peer(f"{place}?cost={cost}")
         assert (endpoint.cost, endpoint.location) == (cost, place)
@@ -74,12 +69,10 @@ def test_what_links_cost(place: str) -> None:
 
 
 def test_port_that_was_picked() -> None:
-    """Once a port is picked for port 0, the endpoint can be told with it."""
     assert str(Endpoint.parse("ws://[::1]:0?messages=5").with_port(4711)) == "ws://[::1]:4711?messages=5"
 
 
 def test_what_a_zeek_is_sent() -> None:
-    """Prefixes, separated by commas; one within a prefix is escaped."""
     endpoint = Endpoint.parse_peer("zeek+ws://h:1?publish=/a/,/b%2Cc,&overflow=disconnect")
     assert endpoint.publish == ("/a/", "/b,c", "")
     assert endpoint.queue == QueueOverride(overflow=Overflow.DISCONNECT)
@@ -87,7 +80,6 @@ def test_what_a_zeek_is_sent() -> None:
 
 
 def test_a_broker_that_is_dialled_has_two_ports() -> None:
-    """Both must be known; a logger is nobody's to dial."""
     endpoint = Endpoint.parse_peer("zeek+zmq://h:5555?xsub=7777&messages=5")
     assert (endpoint.port, endpoint.xsub, endpoint.queue) == (5555, 7777, QueueOverride(messages=5))
     assert Endpoint.parse_peer("zeek+zmq://h:5555").xsub == 5556
@@ -97,7 +89,6 @@ def test_a_broker_that_is_dialled_has_two_ports() -> None:
 
 
 def test_a_node_of_a_cluster_may_have_a_name() -> None:
-    """It stands in topics and in labels."""
     endpoint = Endpoint.parse_peer("zeek+zmq://h:5555?name=worker-1.a_B")
     assert endpoint.name == "worker-1.a_B"
     assert Endpoint.parse(str(endpoint)) == endpoint
@@ -110,7 +101,6 @@ def test_a_node_of_a_cluster_may_have_a_name() -> None:
 
 @pytest.mark.parametrize("scheme", ["zeek", "zeek+tcp", "zeek+ws", "zeek+zmq"])
 def test_a_zeek_is_for_hubs(scheme: str) -> None:
-    """A hub peers with it, and gives it a queue; a client cannot connect to it."""
     assert Endpoint.parse_peer(f"{scheme}://h:1?messages=5").queue == QueueOverride(messages=5)
     with pytest.raises(InvalidEndpointError, match="a Zeek is reached by a hub"):
         Endpoint.parse_remote(f"{scheme}://h:1")
@@ -180,7 +170,6 @@ _NO_COSTS = ("", "0", "-1", "1.5", "65536", "100000", "many", "٣")
     ],
 )
 def test_refusals(url: str, cause: str) -> None:
-    """Each kind of mistake has its own words."""
     assert cause in refusal(url)
 
 
@@ -192,7 +181,6 @@ def test_longest_unix_path() -> None:
 
 @pytest.mark.parametrize("url", ["tcp://h:1\x1b[2J\n", "tcp://\ud800:1", "\u202etcp://h:1", "x" * 100_000])
 def test_errors_are_one_short_printable_line(url: str) -> None:
-    """The error names the URL, but nothing in a URL can spoil a terminal or a log."""
     with pytest.raises(InvalidEndpointError) as caught:
         Endpoint.parse(url)
     assert str(caught.value).isprintable()
@@ -202,7 +190,6 @@ def test_errors_are_one_short_printable_line(url: str) -> None:
 
 @pytest.mark.parametrize("url", ["tcp://h:7400", "ws://h:7401/v1/hub", "unix:///run/hub.sock"])
 def test_remote(url: str) -> None:
-    """What one connects to is written as what one listens at."""
     assert Endpoint.parse_remote(url) == Endpoint.parse(url)
 
 
@@ -218,7 +205,6 @@ def test_remote(url: str) -> None:
     ],
 )
 def test_remote_refusals(url: str, cause: str) -> None:
-    """Port 0 and a queue make sense for listeners alone."""
     with pytest.raises(InvalidEndpointError, match=cause):
         Endpoint.parse_remote(url)
 
@@ -241,7 +227,6 @@ endpoints = (
 
 @given(endpoints)
 def test_round_trip(endpoint: Endpoint) -> None:
-    """What is written is read back as the same value, whatever characters its path has."""
     assert Endpoint.parse(str(endpoint)) == endpoint
     assert str(Endpoint.parse(str(endpoint))) == str(endpoint)
 
@@ -257,7 +242,6 @@ def test_any_text_is_taken_or_refused(url: str) -> None:
 
 
 def test_a_bad_value_does_not_reach_a_terminal_as_it_is() -> None:
-    """What was written as %XX is shown escaped."""
     with pytest.raises(InvalidEndpointError) as caught:
         Endpoint.parse("tcp://a:1?messages=%1b[2J")
     assert str(caught.value).isprintable()

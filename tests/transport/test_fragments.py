@@ -41,7 +41,6 @@ def test_too_many_pieces() -> None:
 
 
 def test_as_many_pieces_as_autobahn_tries() -> None:
-    """4 MiB in frames of 64 bytes, and an empty one that ends them (cases 9.3.1 and 9.4.1)."""
     fragments = Fragments()
     fragments.take(Frame(Opcode.BINARY, bytes(64), fin=False))
     piece = Frame(Opcode.CONT, bytes(64), fin=False)
@@ -51,7 +50,6 @@ def test_as_many_pieces_as_autobahn_tries() -> None:
 
 
 def test_ends() -> None:
-    """Who has closed, with what; nothing while nobody has."""
     near, far = Protocol(SERVER), Protocol(CLIENT)
     assert end_of(near) is None
     far.send_close(1001, "bye")

@@ -24,5 +24,4 @@ from peers.transport.endpoints import host_of
     ],
 )
 def test_what_an_address_counts_as(address: str, host: str) -> None:
-    """A host; of IPv6 the network of a site; this machine is not counted."""
     assert host_of(address) == host

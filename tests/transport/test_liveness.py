@@ -8,7 +8,6 @@ from peers.transport.liveness import Act, Liveness, Step
 
 
 def test_nothing_while_the_hub_talks() -> None:
-    """As long as something comes every 20 s, nothing is sent."""
     liveness = Liveness(100.0)
     for now_s in (105.0, 120.0, 139.0):
         liveness.heard_s = now_s
@@ -16,7 +15,6 @@ def test_nothing_while_the_hub_talks() -> None:
 
 
 def test_ping_and_lost() -> None:
-    """After 20 s of silence comes a PING, 10 s later the end."""
     liveness = Liveness(100.0)
     assert liveness.check(119.9, reading=True) == Step(Act.NOTHING, 120.0)
     assert liveness.check(120.0, reading=True) == Step(Act.PING, 130.0)
@@ -25,7 +23,6 @@ def test_ping_and_lost() -> None:
 
 
 def test_answered() -> None:
-    """Any byte after the PING begins a new silence."""
     liveness = Liveness(100.0)
     assert liveness.check(120.0, reading=True).act is Act.PING
     liveness.heard_s = 121.0
@@ -51,7 +48,6 @@ def test_a_short_interval_is_kept() -> None:
 
 
 def test_overslept() -> None:
-    """A side that has heard nothing for as long as a hub waits may have been given up."""
     liveness = Liveness(100.0)
     assert not liveness.has_overslept(119.0)
     assert liveness.has_overslept(120.0)

@@ -18,18 +18,15 @@ VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
-    """What a listener shows."""
     return Authority(tmp_path_factory.mktemp("authority")).issue("127.0.0.1")
 
 
 @pytest.fixture(scope="module")
 def context(files: Files) -> ssl.SSLContext:
-    """Of a listener."""
     return listening_context(files)
 
 
 def shaken(context: ssl.SSLContext, far: FarEnd, piece: int = 10**6, tail: bytes = b"") -> TlsSession:
-    """Shake hands, in pieces of this many bytes; `tail` comes with the last of them."""
     near = TlsSession(context)
     is_done = False
     while not is_done:
@@ -47,7 +44,6 @@ def shaken(context: ssl.SSLContext, far: FarEnd, piece: int = 10**6, tail: bytes
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("piece", [1, 7, 100, 10**6])
 def test_a_handshake_in_pieces(context: ssl.SSLContext, version: ssl.TLSVersion, piece: int) -> None:
-    """It is done however it is cut, and both talk then."""
     far = FarEnd(version)
     near = shaken(context, far, piece)
     near.feed(far.say(b"from there"))
@@ -59,7 +55,6 @@ def test_a_handshake_in_pieces(context: ssl.SSLContext, version: ssl.TLSVersion,
 
 @given(said=st.lists(st.binary(max_size=40_000), max_size=6), cuts=st.lists(st.integers(1, 70_000), min_size=1))
 def test_what_is_said_arrives(context: ssl.SSLContext, said: list[bytes], cuts: list[int]) -> None:
-    """Whole, in order, in whatever pieces, in both directions."""
     far = FarEnd()
     near = shaken(context, far)
     sent = b"".join(far.say(one) for one in said if one)
@@ -77,7 +72,6 @@ def test_what_is_said_arrives(context: ssl.SSLContext, said: list[bytes], cuts: 
 
 
 def test_much_at_once(context: ssl.SSLContext) -> None:
-    """What is larger than a slice is whole, and is sent in pieces of one."""
     far = FarEnd()
     near = shaken(context, far)
     much = bytes(range(256)) * 4096
@@ -90,14 +84,12 @@ def test_much_at_once(context: ssl.SSLContext) -> None:
 
 
 def test_what_comes_with_the_last_word_of_the_handshake(context: ssl.SSLContext) -> None:
-    """It is not lost: a client need not wait before it speaks."""
     far = FarEnd()
     near = shaken(context, far, tail=b"at once" * 20_000)
     assert near.read() == b"at once" * 20_000
 
 
 def test_the_far_side_ends(context: ssl.SSLContext) -> None:
-    """What it said before is there, and nothing after it."""
     far = FarEnd()
     near = shaken(context, far)
     near.feed(far.say(b"last") + far.end() + b"what is no TLS")
@@ -108,7 +100,6 @@ def test_the_far_side_ends(context: ssl.SSLContext) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_this_side_ends(context: ssl.SSLContext, version: ssl.TLSVersion) -> None:
-    """The far side learns it, and what that still says can be read."""
     far = FarEnd(version)
     near = shaken(context, far)
     said = far.say(b"one")
@@ -123,7 +114,6 @@ def test_this_side_ends(context: ssl.SSLContext, version: ssl.TLSVersion) -> Non
 
 
 def test_changed_bytes(context: ssl.SSLContext) -> None:
-    """Whatever was changed on its way is an error, and nothing of it is read."""
     far = FarEnd()
     near = shaken(context, far)
     record = bytearray(far.say(b"true"))
@@ -135,7 +125,6 @@ def test_changed_bytes(context: ssl.SSLContext) -> None:
 
 @pytest.mark.parametrize("said", [b"GET / HTTP/1.1\r\n\r\n", bytes(100), b"\x16\x03\x01\xff\xff" + bytes(100)])
 def test_what_is_no_tls(context: ssl.SSLContext, said: bytes) -> None:
-    """It is an error at once."""
     near = TlsSession(context)
     near.feed(said)
     with pytest.raises(ssl.SSLError):
@@ -144,7 +133,6 @@ def test_what_is_no_tls(context: ssl.SSLContext, said: bytes) -> None:
 
 @given(place=st.integers(0, 2000), other=st.binary(min_size=1, max_size=600), piece=st.integers(1, 3000))
 def test_a_handshake_with_other_bytes_in_it(context: ssl.SSLContext, place: int, other: bytes, piece: int) -> None:
-    """It waits for more, or fails; nothing else can come of it, and it is never done."""
     near, far = TlsSession(context), FarEnd()
     said = far.shake()
     place %= len(said)
@@ -158,7 +146,6 @@ def test_a_handshake_with_other_bytes_in_it(context: ssl.SSLContext, place: int,
 
 
 def test_a_far_side_without_a_common_version(files: Files) -> None:
-    """It is told so."""
     strict = listening_context(files)
     strict.minimum_version = ssl.TLSVersion.TLSv1_3
     near, far = TlsSession(strict), FarEnd(ssl.TLSVersion.TLSv1_2)

@@ -23,8 +23,6 @@ from tests.transport.tls_ends import FarEnd, listening_context
 
 
 class Spoken(asyncio.Protocol):
-    """Notes what it is told."""
-
     def __init__(self) -> None:
         self.transport: TlsTransport
         self.said = b""
@@ -33,35 +31,27 @@ class Spoken(asyncio.Protocol):
         self.pauses: list[bool] = []
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The handshake is done."""
         assert isinstance(transport, TlsTransport)
         self.transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Something was said."""
         self.said += data
 
     def eof_received(self) -> bool:
-        """Nothing more comes."""
         self.has_ended = True
         return False
 
     def pause_writing(self) -> None:
-        """Too much waits."""
         self.pauses.append(True)
 
     def resume_writing(self) -> None:
-        """It takes more."""
         self.pauses.append(False)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It is over."""
         self.lost.append(exc)
 
 
 class Listening:
-    """A listener with TLS: who came, and whose handshake failed."""
-
     def __init__(self, context: ssl.SSLContext) -> None:
         loop = asyncio.get_running_loop()
         self.spoken: list[Spoken] = []
@@ -79,7 +69,6 @@ class Listening:
         self.failures.append((address, reason))
 
     async def connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, Spoken]:
-        """A client, and what is spoken with it."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -89,7 +78,6 @@ class Listening:
         return reader, writer, self.spoken[-1]
 
     async def close(self) -> None:
-        """End all of it."""
         self._acceptor.close()
         self.handshakes.close()
         for one in self.spoken:
@@ -99,20 +87,17 @@ class Listening:
 
 @pytest.fixture(scope="module")
 def context(tmp_path_factory: pytest.TempPathFactory) -> ssl.SSLContext:
-    """Of a listener."""
     return listening_context(Authority(tmp_path_factory.mktemp("authority")).issue("127.0.0.1"))
 
 
 @pytest.fixture
 async def listening(context: ssl.SSLContext) -> AsyncIterator[Listening]:
-    """A listener."""
     one = Listening(context)
     yield one
     await one.close()
 
 
 async def plain(listening: Listening) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """A client that has not begun with TLS, and is waited for."""
     reader, writer = await asyncio.open_connection(*listening.address)
     await eventually(lambda: len(listening.handshakes))
     return reader, writer
@@ -146,7 +131,6 @@ async def test_a_conversation(listening: Listening) -> None:
 
 
 async def test_this_side_closes(listening: Listening) -> None:
-    """The far side has all that was written, and then the end."""
     reader, writer, spoken = await listening.connect()
     spoken.transport.write(b"a" * 300_000)
     spoken.transport.close()
@@ -173,7 +157,6 @@ async def test_this_side_has_nothing_more_to_say(listening: Listening) -> None:
 
 
 async def test_a_far_side_that_does_not_read(listening: Listening) -> None:
-    """What is spoken is paused as without TLS, and goes on when the far side has read."""
     reader, writer, spoken = await listening.connect()
     assert spoken.transport.get_write_buffer_limits()[1] > 0
     spoken.transport.set_write_buffer_limits(high=100_000)
@@ -203,7 +186,6 @@ async def test_what_openssl_keeps_of_what_was_written(listening: Listening) -> N
 
 
 async def test_nothing_is_read_for_a_while(listening: Listening) -> None:
-    """Whoever is spoken to may stop to listen, and hear the rest later."""
     _, writer, spoken = await listening.connect()
     spoken.transport.pause_reading()
     assert not spoken.transport.is_reading()
@@ -216,7 +198,6 @@ async def test_nothing_is_read_for_a_while(listening: Listening) -> None:
 
 
 async def test_the_far_side_speaks_without_tls(listening: Listening) -> None:
-    """Nothing is made of it, and it is said what it did."""
     reader, writer = await plain(listening)
     writer.write(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
     await eventually(lambda: listening.failures)
@@ -230,7 +211,6 @@ async def test_the_far_side_speaks_without_tls(listening: Listening) -> None:
 
 
 async def test_the_far_side_goes_away_in_the_handshake(listening: Listening) -> None:
-    """It is said, once, and its place is free."""
     _, writer = await plain(listening)
     writer.write(b"\x16\x03\x01")
     writer.close()
@@ -240,7 +220,6 @@ async def test_the_far_side_goes_away_in_the_handshake(listening: Listening) -> 
 
 
 async def test_a_handshake_that_takes_too_long(listening: Listening) -> None:
-    """It is ended, and it is said why."""
     listening.handshakes.limit_s = 0.05
     reader, writer = await asyncio.open_connection(*listening.address)
     with contextlib.suppress(ConnectionError):
@@ -251,7 +230,6 @@ async def test_a_handshake_that_takes_too_long(listening: Listening) -> None:
 
 @pytest.mark.parametrize("said", [b"what is no TLS", b"\x17\x03\x03\x00\x20" + bytes(32)])
 async def test_what_is_no_tls_after_the_handshake(listening: Listening, said: bytes) -> None:
-    """The connection ends, and what is spoken learns why: nobody has said so in TLS."""
     _, writer, spoken = await listening.connect()
     sock = writer.get_extra_info("socket")
     with socket.socket(fileno=socket.dup(sock.fileno())) as beside:
@@ -264,7 +242,6 @@ async def test_what_is_no_tls_after_the_handshake(listening: Listening, said: by
 
 
 async def test_a_socket_that_is_torn(listening: Listening) -> None:
-    """Without a last word in TLS it is the end all the same."""
     _, writer, spoken = await listening.connect()
     writer.transport.abort()
     await eventually(lambda: spoken.lost)
@@ -273,7 +250,6 @@ async def test_a_socket_that_is_torn(listening: Listening) -> None:
 
 @pytest.mark.parametrize("end", [TlsTransport.close, TlsTransport.abort])
 async def test_nothing_is_left(listening: Listening, end: Callable[[TlsTransport], None]) -> None:
-    """A connection that is over is freed at once, and not when garbage is collected."""
     _, writer, spoken = await listening.connect()
     gc.disable()
     try:
@@ -290,7 +266,6 @@ async def test_nothing_is_left(listening: Listening, end: Callable[[TlsTransport
 
 
 async def unread(listening: Listening) -> tuple[asyncio.StreamWriter, FarEnd, Spoken]:
-    """A client that does not read, and so much that is written to it that some of it waits."""
     sock = socket.create_connection(listening.address)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     reader, writer = await asyncio.open_connection(sock=sock)

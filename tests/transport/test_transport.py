@@ -11,8 +11,6 @@ from peers.transport.transport import HIGH_WATER_BYTES, far_address, write_piece
 
 
 class FakeTransport(asyncio.Transport):
-    """Holds all that is written. Its `writelines` pauses nobody, as in CPython 3.12.0 to 3.12.8."""
-
     def __init__(self, **extra: Any) -> None:
         super().__init__(extra)
         self.held_bytes = 0
@@ -21,29 +19,23 @@ class FakeTransport(asyncio.Transport):
         self.high = HIGH_WATER_BYTES
 
     def writelines(self, list_of_data: Any) -> None:
-        """Hold it."""
         self.held_bytes += sum(map(len, list_of_data))
 
     def get_write_buffer_size(self) -> int:
-        """What is held."""
         return self.held_bytes
 
     def is_closing(self) -> bool:
-        """As the test says."""
         return self.closing
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
-        """As somebody has set them."""
         return (1000, self.high)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """Compare with the limit, as asyncio's transports do, which is to stay what it is."""
         assert (high, low) == (self.high, 1000)
         self.paused = self.held_bytes > self.high
 
 
 def test_a_transport_that_does_not_pause_by_itself_is_made_to() -> None:
-    """What a transport holds is bounded whatever its `writelines` does."""
     transport = FakeTransport()
     write_pieces(transport, [bytes(HIGH_WATER_BYTES // 2)] * 2)
     assert not transport.paused
@@ -52,7 +44,6 @@ def test_a_transport_that_does_not_pause_by_itself_is_made_to() -> None:
 
 
 def test_a_limit_that_was_set_stays() -> None:
-    """Pieces do not bring the default back."""
     transport = FakeTransport()
     transport.high = 2 * HIGH_WATER_BYTES
     write_pieces(transport, [bytes(2 * HIGH_WATER_BYTES)])
@@ -85,7 +76,6 @@ def test_far_address(extra: dict[str, Any], address: str) -> None:
 
 
 def test_a_limit_below_the_default_pauses_too() -> None:
-    """Where little may be unwritten, pieces pause their protocol as soon as that is more."""
     transport = FakeTransport()
     transport.high = 1000
     write_pieces(transport, [bytes(1000)])

@@ -11,7 +11,6 @@ __all__ = ["FarEnd", "listening_context"]
 
 
 def listening_context(files: Files) -> ssl.SSLContext:
-    """The context of a listener that shows these."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(files.certificate, files.key)
     return context
@@ -34,11 +33,9 @@ class FarEnd:
         self.is_shaken = False
 
     def hear(self, data: bytes) -> None:
-        """Take what this side has sent."""
         self._incoming.write(data)
 
     def shake(self) -> bytes:
-        """Take a step of the handshake; return what it sends."""
         if not self.is_shaken:
             with suppress(ssl.SSLWantReadError):
                 self.object.do_handshake()
@@ -46,18 +43,15 @@ class FarEnd:
         return self._outgoing.read()
 
     def say(self, data: bytes) -> bytes:
-        """Return what says `data`."""
         self.object.write(data)
         return self._outgoing.read()
 
     def end(self) -> bytes:
-        """Return what says that nothing more comes."""
         with suppress(ssl.SSLError):
             self.object.unwrap()
         return self._outgoing.read()
 
     def understand(self) -> bytes:
-        """Return all that it was told."""
         pieces = []
         with suppress(ssl.SSLWantReadError, ssl.SSLZeroReturnError):
             while piece := self.object.read(65536):

@@ -28,8 +28,6 @@ from tests.hub.rights.hall import policy_of
 
 
 class Far:
-    """A far side that remembers what it was told."""
-
     def __init__(self) -> None:
         self.frame_limit_bytes = 1 << 20
         self.told: list[tuple[Any, ...]] = []
@@ -37,49 +35,38 @@ class Far:
         self.rest: Any = None
 
     def confirm(self, request: int, offset: int | None = None, **more: Any) -> None:
-        """Hear that a request was carried out."""
         self.told.append(("confirmed", request, offset, *(value for value in more.values() if value)))
 
     def reject(self, error: RejectedError, request: int = 0) -> None:
-        """Hear that it was not."""
         self.told.append(("error", request, error.code, error.text))
 
     def refuse(self, error: RejectedError, count: int, request: int = 0) -> None:
-        """Hear that several were not."""
         self.told.append(("refused", request, error.code, count))
 
     def recorded(self, request: int, offset: int, messages: int) -> None:
-        """Hear where messages are."""
         self.told.append(("recorded", request, offset, messages))
 
     def unrecorded(self, error: RejectedError, request: int, messages: int) -> None:
-        """Hear that messages are nowhere."""
         self.told.append(("unrecorded", request, error.code, messages))
 
     def send_records(self, answer: bytes | bytearray, request: int) -> None:
-        """Hear records."""
         self.told.append(("records", request, bytes(answer)))
 
     def tell_name(self, change: Change) -> None:
-        """Hear how a claim stands."""
         self.told.append(("name", change.name, change.standing.value))
 
     def expect_answers(self) -> None:
         """Be held back."""
 
     def put_off(self, rest: object) -> None:
-        """Keep it for the next turn."""
         assert self.rest is None
         self.rest = rest
 
     def write_later(self) -> None:
-        """Write."""
         self.spoken += 1
 
 
 class Desk:
-    """One client's verbs at a core."""
-
     def __init__(self, limits: CoreLimits = CoreLimits(), role: Role = Role.CLIENT) -> None:  # noqa: B008 -- frozen
         self.turn = Turn(limits)
         self.handler, self.outlet = self.turn.join(role=role)
@@ -100,7 +87,6 @@ class Desk:
         """Be sent requests and replies."""
 
     def ask(self, verb: Verb) -> list[tuple[Any, ...]]:
-        """Return what the far side is told about it, however many turns it takes."""
         self.verbs.act(verb)
         while self.far.rest is not None:
             rest, self.far.rest = self.far.rest, None
@@ -111,12 +97,10 @@ class Desk:
 
 @pytest.fixture
 def desk() -> Desk:
-    """A client."""
     return Desk()
 
 
 def publication(topic: str, value: Any = 1, request: int = 0, *, confirm: bool = False) -> Publication:
-    """Return one value to publish."""
     (frame,) = iterate_frames(Batch.of(topic, (value,)).frames)
     return to_be_confirmed(frame)._replace(request=request, confirm=confirm)
 
@@ -150,13 +134,11 @@ def test_what_cannot_be(desk: Desk, verb: Verb) -> None:
     ],
 )
 def test_what_may_not_be(desk: Desk, verb: Verb) -> None:
-    """A refusal bears the request's number; what comes later leads to a write."""
     (told,) = desk.ask(verb)
     assert told[:2] == ("error", 7)
 
 
 def test_subscriptions(desk: Desk) -> None:
-    """Are confirmed, and counted as a share of a turn."""
     assert desk.verbs.act(SubscriptionChange(subscribe=True, prefixes=["/a", "/b"], request=7)) == 2
     assert desk.far.told == [("confirmed", 7, None)]
     assert set(desk.handler.prefixes) == {"/a", "/b"}
@@ -194,13 +176,11 @@ def test_many_at_once(role: Role, most: int, more: Verb, less: Verb) -> None:
 
 
 def test_as_many_as_a_client_may_have(desk: Desk) -> None:
-    """Are one step: no message of the subscription comes before its confirmation."""
     desk.verbs.act(SubscriptionChange(subscribe=True, prefixes=MANY[:1000], request=7))
     assert desk.far.told == [("confirmed", 7, None)]
 
 
 def test_whoever_leaves_in_between() -> None:
-    """Is subscribed to nothing more."""
     desk = Desk(ROOM)
     desk.verbs.act(SubscriptionChange(subscribe=True, prefixes=MANY, request=7))
     desk.turn.core.detach(desk.handler, "lost")
@@ -209,7 +189,6 @@ def test_whoever_leaves_in_between() -> None:
 
 
 def test_too_many_are_none(desk: Desk) -> None:
-    """All of a client's prefixes are taken, or none, however many steps they are."""
     too_many = [f"/{number}" for number in range(1001)]
     (told,) = desk.ask(SubscriptionChange(subscribe=True, prefixes=too_many, request=7))
     assert told[:2] == ("error", 7)
@@ -217,7 +196,6 @@ def test_too_many_are_none(desk: Desk) -> None:
 
 
 def test_publications(desk: Desk) -> None:
-    """Are routed and confirmed; refused ones are counted."""
     _, reader = desk.turn.join("/a")
     assert desk.ask(publication("/a", 5, 3)) == [("confirmed", 3, None)]
     desk.turn.core.flush()
@@ -227,7 +205,6 @@ def test_publications(desk: Desk) -> None:
 
 
 def test_publications_that_are_too_large(desk: Desk) -> None:
-    """Limits speak of bodies: one of exactly the limit is taken."""
     limit = 100
     desk.node.settings.limits = Limits(frame_bytes=limit)
     assert desk.ask(publication("/a", b"x" * (limit - 2), 3)) == [("confirmed", 3, None)]
@@ -235,7 +212,6 @@ def test_publications_that_are_too_large(desk: Desk) -> None:
 
 
 def test_confirmations_without_a_journal(desk: Desk) -> None:
-    """Are refused each, after the messages were routed."""
     assert desk.ask(publication("/a", request=3, confirm=True)) == [("unrecorded", 3, CloseCode.NOT_ALLOWED, 1)]
     (frame,) = iterate_frames(Batch.of("/a", (1, 2)).frames)
     assert desk.ask(Confirmable(frame)) == [("unrecorded", 0, CloseCode.NOT_ALLOWED, 2)]
@@ -243,12 +219,10 @@ def test_confirmations_without_a_journal(desk: Desk) -> None:
 
 
 def test_replies_that_nobody_waits_for(desk: Desk) -> None:
-    """Are told without a number, which may be that of another that is pending."""
     assert desk.ask(Reply(9, Status.OK, b"\x01")) == [("refused", 0, CloseCode.BAD_DATA, 1)]
 
 
 def test_names_that_change_while_the_client_does_not_read(desk: Desk) -> None:
-    """Are told when it reads again, the last state of each."""
     assert desk.ask(NameClaim(1, Wish("a.b"))) == [("confirmed", 1, None)]
     other, _ = desk.turn.join()
     far = Far()
@@ -264,7 +238,6 @@ def test_names_that_change_while_the_client_does_not_read(desk: Desk) -> None:
 
 
 def test_whoever_is_lost(desk: Desk) -> None:
-    """Does nothing any more, whatever of its read is left."""
     desk.turn.core.detach(desk.handler, "lost")
     assert desk.ask(SubscriptionChange(subscribe=True, prefixes=["/a"], request=1)) == []
     assert desk.ask(Request(b"/a", 1, 0, b"\x01")) == []
@@ -292,7 +265,6 @@ alice = ["some"]
 
 
 def restricted(role: str = "", of: Role = Role.CLIENT) -> Desk:
-    """A desk whose far side is alice."""
     desk = Desk(role=of)
     policy = policy_of(POLICY)
     desk.turn.core.authority.adopt(policy)
@@ -346,7 +318,6 @@ def test_what_is_not_granted(verb: Verb, text: str | None) -> None:
     ],
 )
 def test_what_is_granted(verb: Verb) -> None:
-    """Is done as ever."""
     desk = restricted()
     (told,) = desk.ask(verb)
     assert told[:2] == ("confirmed", 7)
@@ -354,7 +325,6 @@ def test_what_is_granted(verb: Verb) -> None:
 
 
 def test_what_is_taken_away() -> None:
-    """Is told without a number, as nobody has asked for it; a name as names are told."""
     desk = restricted("all")
     desk.ask(SubscriptionChange(True, ["/b"], 7))
     desk.ask(NameClaim(8, Wish("org.b")))
