@@ -1,4 +1,4 @@
-"""`Consumer`: what a named consumer has read, what of it is done with, and who of its members has what.
+"""`Consumer`: what a named consumer has read, what of it is done with, and which of its members has which message.
 
 ```
 journal ── offer ─▶ READY, by key ── take ─▶ OUT, with a member ── acknowledge ─▶ done: `position` moves on
@@ -7,18 +7,11 @@ journal ── offer ─▶ READY, by key ── take ─▶ OUT, with a member 
 ```
 
 A key is with one member as long as anything of it is OUT, so that its messages are worked on in their order. What comes
-back takes all that is OUT behind it of the same key back with it; only the first of these counts as failed, as nobody
-knows whether the others were looked at. A member that refuses a message (`nak`) may have its key wait for a while.
+back takes all that is OUT behind it of the same key back with it; only the first of these counts as failed, as the
+others were perhaps not looked at. A member that refuses a message (`nak`) may have its key wait for a while.
 
-Plain and synchronous: times are arguments. Owner: the event loop. Invariants: every record that was offered is READY,
-OUT, dead or done; of one key, what is delivered is in the order of the offsets, and with one member at a time;
-`position` is the oldest record that is not done. Bounds: `is_full`, by messages from the oldest one that is not done to
-the newest one that was read, and by bytes; it is up to the caller to offer nothing more then.
-
-Cost: 3 µs a message for all of offer, take and acknowledge, 4.5 µs with the key "none"; what comes back
-costs what its key has OUT.
-
-Not here: where records come from, what becomes of dead ones, what is kept on the disk (`peers.journal.consumers`).
+Times are arguments. Every record that was offered is READY, OUT, dead or done. The caller offers nothing while
+`is_full`. A message costs 3 µs for all of offer, take and acknowledge, 4.5 µs with the key "none".
 """
 
 from __future__ import annotations
@@ -42,9 +35,9 @@ class Progress(msgspec.Struct, frozen=True):
     position: int
     """Everything that it wants and that was recorded before this offset is done with."""
     acknowledged: tuple[int, ...] = ()
-    """The offsets behind that which are done with, too, in ascending order."""
+    """The offsets behind that which are done with, too, ascending."""
     failures: dict[int, int] = {}
-    """Offset → how often that message has failed, where it has; never of one that is done with."""
+    """Offset → how often that message has failed, where it has and is not done with."""
 
     def before(self, offset: int) -> Progress:
         """Return it without what it says of records from an offset on: they are lost, and others get their offsets."""
@@ -59,9 +52,6 @@ class Key:
     """The messages of a consumer that keep their order among each other.
 
     `out` and `ready` ascend, all of `out` before all of `ready`; what is OUT is with one member.
-
-    Args:
-        name: What tells it from others.
     """
 
     __slots__ = ("delayed", "member", "name", "out", "ready")
@@ -98,14 +88,13 @@ class Member:
         self.own: list[tuple[int, str]] = []
 
     def has_room_for(self, item: Item) -> bool:
-        """Return whether it may be given one more message."""
         if not self.out:
             return True
         return len(self.out) < self.most_messages and self.out_bytes + item.size_bytes <= self.most_bytes
 
 
 ITEM_BYTES = 500
-"""Charged for an item beside its topic and body: the objects for it."""
+"""Charged for an item beside its topic and body."""
 
 
 class Item:
@@ -153,7 +142,7 @@ class ConsumerCounters(NamedTuple):
     """Those that were delivered before; they are delivered ones, too."""
     acknowledged_total: int
     late_total: int
-    """Acknowledgements of what whoever has sent them did not have, or no more."""
+    """Acknowledgements of messages that their sender did not have, or no more."""
     dead_total: int
     missed_total: int
     """Offsets that were deleted before they were read; what would not have been wanted counts as well."""
@@ -203,7 +192,6 @@ class Consumer:
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more should be offered for now."""
         return len(self._order) >= self._limits.messages or self.size_bytes >= self._limits.bytes
 
     def offer(self, record: Record) -> None:
@@ -250,7 +238,6 @@ class Consumer:
     # Members.
 
     def join(self, member: Member) -> None:
-        """Let somebody share it."""
         self.members[member] = None
 
     def leave(self, member: Member) -> None:
@@ -262,7 +249,7 @@ class Consumer:
             self._take_back(key, 0, has_failed=True)
 
     def give_back(self, member: Member, offsets: Iterable[int]) -> None:
-        """Take back what a member has not looked at: nothing of it has failed."""
+        """Take back messages that a member has not looked at: none of them has failed."""
         for offset in sorted(offsets):
             item = member.out.get(offset)
             if item is not None:
@@ -439,7 +426,6 @@ class Consumer:
         return offsets
 
     def _take_in(self, item: Item) -> None:
-        """Let nobody have an item that is OUT."""
         member, offset = item.member, item.record.offset
         if member is not None:
             del member.out[offset], item.key.out[offset]
@@ -473,7 +459,7 @@ class Consumer:
         self._move_on()
 
     def buried(self, item: Item) -> None:
-        """Take note that a message that was given up is done with, as it was told elsewhere."""
+        """Take note that a message that was given up is published, and so done with."""
         self._finish(item)
         self._move_on()
 
@@ -486,7 +472,6 @@ class Consumer:
         self.changes += 1
 
     def _move_on(self) -> None:
-        """Let the position pass what is done with."""
         order, acknowledged = self._order, self._acknowledged
         while order and order[0] in acknowledged:
             acknowledged.remove(order.popleft())
@@ -500,20 +485,16 @@ class Consumer:
 
     @property
     def out_messages(self) -> int:
-        """How many messages members have."""
         return sum(len(member.out) for member in self.members)
 
     @property
     def held_messages(self) -> int:
-        """How many messages were read and are not done with."""
         return len(self._items)
 
     def progress(self) -> Progress:
-        """Return what is to be kept."""
         return Progress(self.position, tuple(sorted(self._acknowledged)), dict(self._failures))
 
     def counters(self) -> ConsumerCounters:
-        """Return what was done since the start."""
         return ConsumerCounters(
             self._delivered, self._redelivered, self._done, self._late, self._given_up, self._missed
         )
@@ -522,7 +503,6 @@ class Consumer:
 # Which messages keep their order
 
 FIELD = "field:"
-"""What the name of a field follows."""
 
 _OF_A_FIELD = "\0"
 """Begins the key of a value, and no topic."""

@@ -1,7 +1,4 @@
-"""`Terms`: what a named consumer wants, and how it is to be given that.
-
-Owner: nobody. A value that never changes, as it came over the wire, and as it is kept.
-"""
+"""`Terms`: what a named consumer wants, and how; as it comes over the wire, and as it is kept."""
 
 from __future__ import annotations
 
@@ -16,7 +13,6 @@ PREFIXES_LIMIT = 64
 """Most prefixes of a consumer: they are compared each time that a piece is read for it."""
 
 _TOPIC_CHARACTERS = 1024
-"""Longest prefix, and longest topic for dead letters, characters."""
 
 _KEY_PATTERN = r"""^(topic|all|none|field:[^"\\\x00-\x1f]{1,256})\Z"""
 """The name of a field, at most so many characters, may be a path: `id.orig_h`. msgspec cannot look for the
@@ -26,10 +22,9 @@ _Text = Annotated[str, msgspec.Meta(max_length=_TOPIC_CHARACTERS)]
 
 
 class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a consumer wants."""
+    """What a named consumer wants."""
 
     prefixes: Annotated[tuple[_Text, ...], msgspec.Meta(min_length=1, max_length=PREFIXES_LIMIT)]
-    """Of the topics of its messages."""
     key: Annotated[str, msgspec.Meta(pattern=_KEY_PATTERN)] = "topic"
     """Which messages keep their order: "topic", "all", "none" or "field:NAME" (`hub.consumers.consumer.order_of`)."""
     redeliver_s: Annotated[float, msgspec.Meta(ge=0.1, le=86_400.0)] = 30.0

@@ -1,16 +1,8 @@
-"""`Block`: a frozen view of one block, and its records.
+"""`Block`: a checked view of one block, and its records.
 
-A block is bytes (`hub.journal.layout` draws them). `Block.parse` checks them once, all of it, and lays views over the
-columns: nothing is copied. Programs that work on arrays use the columns; others iterate over `records`.
-
-The functions beside it take and return blocks as bytes. They are those of `hub.journal.packing` and
-`unpacking`, compiled where that was possible; what they say of a damaged block is a `JournalCorruptError`
-here. They look at the columns, not at the checksum: that is verified where a block comes in, by `Block.parse`.
-
-Invariants: a `Block` was checked; its views live as long as it does, and keep the bytes alive.
-
-Cost: of `parse`, 18 ns a record of 100 bytes, all but 1 of it the checksum, and 0.1 µs more where nothing is compiled;
-of `records`, 0.6 µs each. Not here: files, and who is sent what (`peers`).
+`Block.parse` checks a block once and lays views over its columns: nothing is copied. The functions beside it take and
+return blocks as bytes: those of `hub.journal.packing`, compiled where that was possible. They look at the columns, not
+at the checksum: that is verified where a block comes in, by `Block.parse`.
 """
 
 from __future__ import annotations
@@ -51,7 +43,6 @@ class Record(NamedTuple):
     """`hub.frame.Encoding` of the body."""
 
     body: bytes
-    """The value, as it was published."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -93,7 +84,7 @@ class Block:
 
         Args:
             data: All of one block.
-            verify: Whether to look at the checksum, too. It need not be where the giver of the block has done that.
+            verify: Whether to look at the checksum, too; needless where that was done before.
 
         Raises:
             JournalCorruptError: It is not a block, or damaged.
@@ -122,7 +113,6 @@ class Block:
         )
 
     def records(self) -> Iterator[Record]:
-        """Yield the records, in order."""
         topics, values = self.topics, self.values
         start = 0
         for offset, time_us, topic_no, encoding, end in zip(
@@ -142,12 +132,7 @@ def _corrupt(cause: object) -> JournalCorruptError:
 
 
 def select(block: bytes, start: int, end: int, wanted: bytes | None = None) -> bytes:
-    """Choose records of a block: see `hub.journal.packing.select`.
-
-    Raises:
-        JournalCorruptError: The block is damaged.
-        IndexError: `wanted` is not as long as the dictionary.
-    """
+    """See `hub.journal.packing.select`; raises `JournalCorruptError` if the block is damaged."""
     try:
         return _select(block, start, end, wanted)
     except ValueError as error:
@@ -155,11 +140,7 @@ def select(block: bytes, start: int, end: int, wanted: bytes | None = None) -> b
 
 
 def merge(blocks: list[bytes]) -> bytes:
-    """Make one block of several: see `hub.journal.packing.merge`.
-
-    Raises:
-        JournalCorruptError: One is damaged, or they are not dense and consecutive, or too many for one block.
-    """
+    """See `hub.journal.packing.merge`; raises `JournalCorruptError` in place of `ValueError`."""
     try:
         return _merge(blocks)
     except ValueError as error:
@@ -167,11 +148,7 @@ def merge(blocks: list[bytes]) -> bytes:
 
 
 def to_frames(block: bytes, limit_bytes: int = FRAME_BYTES) -> list[tuple[bytes, int]]:
-    """Turn a block into MESSAGES frames: see `hub.journal.packing.to_frames`.
-
-    Raises:
-        JournalCorruptError: The block is damaged.
-    """
+    """See `hub.journal.packing.to_frames`; raises `JournalCorruptError` if the block is damaged."""
     try:
         return _to_frames(block, limit_bytes)
     except ValueError as error:

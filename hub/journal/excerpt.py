@@ -1,4 +1,4 @@
-"""An excerpt: a block without the columns that whoever reads has not asked for.
+"""An excerpt: a block without the columns that its reader has not asked for.
 
 ```
 block     header  times  offsets  topic_nos  value_ends  topic_ends  encodings  text  values
@@ -6,16 +6,11 @@ block     header  times  offsets  topic_nos  value_ends  topic_ends  encodings  
 excerpt   header  the sections of the columns that were asked for, as they stand in the block
 ```
 
-The header is that of a block (`hub.journal.layout`) with the magic HJX1. Its flags say which columns are left out, too:
-4 `offset`, 8 `time`, 16 `topic`, 32 `value`. Then the lengths and flags of their sections are 0; there are as many
-records as before. All sections begin at multiples of 8, and there is a checksum as in a block.
+The header is that of a block (`hub.journal.layout`) with the magic HJX1, and flags for the columns that are left out:
+4 `offset`, 8 `time`, 16 `topic`, 32 `value`; the lengths of their sections are 0.
 
-An excerpt travels; it is neither stored nor made smaller. Whoever gets it makes a block of it again (`whole_of`), in
-which what was left out is nothing: time 0, an empty topic, an empty value, offsets without gaps.
-
-Invariant: what `whole_of` returns is not checked yet: it goes through `Block.parse` as each block does.
-
-Cost: a copy of what is left, and its checksum; no loop over records. No state, no I/O.
+An excerpt travels; it is not stored. `whole_of` makes a block of it again, with time 0, empty topics, empty values and
+offsets without gaps in place of what was left out; that block is yet to be checked by `Block.parse`.
 """
 
 from __future__ import annotations
@@ -51,12 +46,7 @@ _OF_SECTIONS: Final[tuple[Column, ...]] = ("time", "offset", "topic", "value", "
 
 
 def excerpt_of(block: bytes, columns: Collection[Column]) -> bytes:
-    """Return what was asked for of a block: the block itself where that is all of it.
-
-    Args:
-        block: A block that was checked.
-        columns: Those that are wanted.
-    """
+    """Return these columns of a block that was checked: the block itself where that is all of it."""
     left_out = sum(flag for column, flag in _LEFT_OUT.items() if column not in columns)
     if not left_out:
         return block
@@ -78,7 +68,7 @@ def excerpt_of(block: bytes, columns: Collection[Column]) -> bytes:
 
 
 def whole_of(data: bytes) -> bytes:
-    """Return the block that an excerpt stands for; what is no excerpt, as it is.
+    """Return the block that an excerpt stands for; bytes that are no excerpt, as they are.
 
     Raises:
         JournalCorruptError: It is an excerpt, and damaged.
@@ -92,11 +82,6 @@ def whole_of(data: bytes) -> bytes:
 
 
 def _whole(view: memoryview) -> bytes:
-    """Make the block.
-
-    Raises:
-        ValueError, StructError: The excerpt is not what it says.
-    """
     _, checksum, count, topics, topic_bytes, flags, value_bytes, first = BLOCK_HEADER.unpack_from(view)
     if crc32(view[CHECKED_FROM:]) != checksum:
         raise ValueError("its checksum does not match")

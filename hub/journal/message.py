@@ -1,8 +1,4 @@
-"""`RecordedMessage`: a message that was read from a journal, for programs.
-
-It is a pair of topic and value like any other, so that whoever does not care takes it apart as before. Messages that
-are delivered live have no offset: the hub does not tell it of them.
-"""
+"""`RecordedMessage`: a message that was read from a journal, for programs: a pair of topic and value like any other."""
 
 from __future__ import annotations
 
@@ -19,7 +15,7 @@ class RecordedMessage(Message):
     Args:
         topic: Topic of the message.
         value: Value of the message.
-        offset: Of the record: whoever goes on behind it begins at `offset + 1`.
+        offset: Of the record: a reader goes on at `offset + 1`.
         time_us: Time at which the hub took it, µs since 1970 UTC.
     """
 
@@ -29,7 +25,6 @@ class RecordedMessage(Message):
     def __new__(  # noqa: PYI034 -- nobody makes classes of it
         cls, topic: str, value: Any, offset: int, time_us: int
     ) -> RecordedMessage:
-        """Make the pair."""
         made = tuple.__new__(cls, (topic, value))
         made.offset = offset
         made.time_us = time_us

@@ -75,10 +75,7 @@ for _tag, _width, _each in ((0xDC, 2, 1), (0xDD, 4, 1), (0xDE, 2, 2), (0xDF, 4, 
 
 
 def skip_value(data: bytes | memoryview, position: int, end: int) -> int:
-    """Return where the msgpack value at `position` ends; -1 if it is malformed or does not end before `end`.
-
-    Nesting may be as deep as can be: what is still due is a number, not a stack.
-    """
+    """Return where the msgpack value at `position` ends, at any depth; -1 if it is malformed or cut off."""
     due = 1
     while due:
         if due > end - position:  # each takes at least one byte
@@ -113,12 +110,11 @@ BLOCK_BYTES_LIMIT = 2**30
 def pack(
     parts: list[tuple[int, bytes]], first: int, limit_records: int = BLOCK_RECORDS, limit_bytes: int = BLOCK_BYTES
 ) -> list[bytes]:
-    """Make blocks of frames.
+    """Make dense blocks of frames, one behind the other.
 
-    Of a TAGGED frame the topic is kept; its labels and names are not.
-
-    A BATCH frame that cannot be cut (its body is not the values it says, or of another encoding than msgpack) takes
-    as many records as it says: the first has what stands behind the count, the others are empty.
+    Of a TAGGED frame the topic is kept; its labels and names are not. A BATCH frame that cannot be cut (its body is not
+    the values it says, or of another encoding than msgpack) takes as many records as it says: the first has what stands
+    behind the count, the others are empty.
 
     Args:
         parts: When the hub took them, µs since 1970 UTC, and whole MESSAGES frames back to back.
@@ -126,12 +122,8 @@ def pack(
         limit_records: A block is cut when it has so many, 1 to 65,536.
         limit_bytes: A block is cut when its values, or the text of its topics, reach so many, 1 to 2^30.
 
-    Returns:
-        Dense blocks, one behind the other.
-
     Raises:
-        ValueError: A limit or `first` is out of range, or the bytes are no whole MESSAGES frames with topics in UTF-8
-            and possible counts.
+        ValueError: A limit or `first` is out of range, or the bytes are no whole MESSAGES frames.
     """
     if not 0 < limit_records <= RECORDS_LIMIT or not 0 < limit_bytes <= BLOCK_BYTES_LIMIT:
         raise ValueError(f"blocks of {limit_records} records and {limit_bytes} bytes are not within the limits")
@@ -153,8 +145,6 @@ def pack(
 
 
 class _Draft:
-    """A dense block, to which records are appended."""
-
     def __init__(self, first: int) -> None:
         # Times of the records so far; there are as many as records.
         self.times: list[int] = []
@@ -188,7 +178,6 @@ class _Draft:
         self.value_bytes += len(value)
 
     def block(self) -> bytes:
-        """Return the block of the records that were appended."""
         offsets = range(self._first, self._first + len(self.times))
         return write_block(
             Records(self.times, offsets, self._topic_nos, self._encodings, list(self._numbers), self._values)
@@ -196,11 +185,7 @@ class _Draft:
 
 
 def _whole_frames(frames: bytes) -> Iterator[Frame]:
-    """Take frames apart, as `iterate_frames` does, but believe nothing that they say.
-
-    Raises:
-        ValueError: Bytes are left that are no whole MESSAGES frame, or a value is too large.
-    """
+    """Take frames apart, as `iterate_frames` does, but believe nothing that they say."""
     position = 0
     while position < len(frames):
         if len(frames) - position < HEADER_BYTES:
@@ -218,11 +203,6 @@ def _whole_frames(frames: bytes) -> Iterator[Frame]:
 
 
 def _untagged(frame: Frame) -> Frame:
-    """Return a frame without labels and names: the journal keeps topics.
-
-    Raises:
-        ValueError: The key is shorter than it says that its topic is.
-    """
     key = frame.key
     size = int.from_bytes(key[:_TOPIC_LENGTH_BYTES], "big")
     if len(key) < _TOPIC_LENGTH_BYTES + size:
@@ -231,11 +211,6 @@ def _untagged(frame: Frame) -> Frame:
 
 
 def _values_of(frame: Frame) -> Iterator[bytes]:
-    """Yield as many values as the frame says it holds.
-
-    Raises:
-        ValueError: It says an impossible number.
-    """
     body = frame.body
     if not frame.flags & FLAG_BATCH:
         yield body
@@ -268,17 +243,13 @@ def _walk_values(frame: Frame) -> list[int] | None:
 
 
 def select(block: bytes, start: int, end: int, wanted: bytes | None) -> bytes:
-    """Choose records of a block.
+    """Return a block of some records of another: `block` itself if all are chosen, empty bytes if none.
 
     Args:
         block: Dense or sparse.
         start: Offset of the first record that may be chosen.
         end: Offset behind the last one.
         wanted: One byte for each entry of the topic dictionary, 0 if it is not wanted. None: all are.
-
-    Returns:
-        A block of the chosen records, dense if their offsets have no gaps, with the topics they have. `block` itself
-        if all are chosen; empty bytes if none.
 
     Raises:
         ValueError: The block is damaged.
@@ -296,7 +267,6 @@ def select(block: bytes, start: int, end: int, wanted: bytes | None) -> bytes:
 
 
 def _gather(columns: Columns, chosen: Sequence[int]) -> bytes:
-    """Make a block of some records of another."""
     used = sorted({columns.topic_nos[index] for index in chosen})
     numbers = {old: new for new, old in enumerate(used)}
     return write_block(
@@ -312,10 +282,7 @@ def _gather(columns: Columns, chosen: Sequence[int]) -> bytes:
 
 
 def merge(blocks: list[bytes]) -> bytes:
-    """Make one block of several.
-
-    Args:
-        blocks: Dense, each goes on where the one before it ends.
+    """Make one block of several dense ones, each of which goes on where the one before it ends.
 
     Raises:
         ValueError: One is damaged, they do not follow one another, or they are too much for one block.
@@ -344,11 +311,6 @@ def merge(blocks: list[bytes]) -> bytes:
 
 
 def _check_consecutive(layouts: Sequence[Layout]) -> None:
-    """Check that blocks can be merged.
-
-    Raises:
-        ValueError: They cannot.
-    """
     if not layouts:
         raise ValueError("nothing to merge")
     if any(layout.flags & SPARSE for layout in layouts):
@@ -367,7 +329,7 @@ def _check_consecutive(layouts: Sequence[Layout]) -> None:
 
 
 def whole_checksum(block: bytes) -> int:
-    """Return the crc32 of all bytes of a block. Its own checksum must be right; the compiled twin makes this one of it.
+    """Return the crc32 of all bytes of a block. Its own must be right: the compiled twin makes this one of it.
 
     Raises:
         ValueError: The bytes are too few for a block.
@@ -386,18 +348,21 @@ FRAME_BYTES = 65_536
 """Largest body of a BATCH frame, unless the caller says something else: where publishers stop too."""
 
 FRAMES_BYTES = 262_144
-"""Most bytes of frames that are handed out as one object, unless one frame is larger: what one read brings."""
+"""Most bytes of frames that are handed out as one object, unless one frame is larger."""
 
 
 def to_frames(block: bytes, limit_bytes: int = FRAME_BYTES) -> list[tuple[bytes, int]]:
-    """Turn a block into MESSAGES frames.
+    """Turn a block into MESSAGES frames; consecutive values of one topic become one BATCH frame.
+
+    Only a value that is one value of msgpack is joined to others: a BATCH that cannot be cut is lost as a whole, and
+    one value that was published broken must not spoil its neighbours.
 
     Args:
         block: Dense or sparse; offsets and times are left behind.
         limit_bytes: Largest body of a frame with several values.
 
     Returns:
-        Whole frames back to back, and how many messages they hold: several times, each up to `FRAMES_BYTES`.
+        Whole frames back to back, up to `FRAMES_BYTES`, each time with how many messages they hold.
 
     Raises:
         ValueError: The block is damaged.
@@ -419,7 +384,7 @@ def frames_of_columns(  # noqa: PLR0913, PLR0917 -- two columns as Arrow has the
     start: int,
     count: int,
 ) -> list[tuple[bytes, int]]:
-    """Turn rows of two Arrow columns, the buffers of a string and of a binary array, into MESSAGES frames.
+    """Turn rows of two Arrow columns, the buffers of a string and a binary array, into frames, as `to_frames`.
 
     Args:
         topic_offsets: int32: topic i is `topic_data[topic_offsets[i]:topic_offsets[i + 1]]`.
@@ -429,12 +394,8 @@ def frames_of_columns(  # noqa: PLR0913, PLR0917 -- two columns as Arrow has the
         start: The first row.
         count: How many rows.
 
-    Returns:
-        As `to_frames`.
-
     Raises:
-        ValueError: There are not so many rows, an offset leads out of its data, or a topic is longer than a frame
-            can bear.
+        ValueError: There are not so many rows, an offset leads out of its data, or a topic is too long for a frame.
     """
     topics = _rows("topics", topic_offsets, topic_data, start, count)
     values = _rows("values", value_offsets, value_data, start, count)
@@ -449,11 +410,6 @@ def frames_of_columns(  # noqa: PLR0913, PLR0917 -- two columns as Arrow has the
 def _rows(
     name: str, offsets: bytes | memoryview, data: bytes | memoryview | None, start: int, count: int
 ) -> Iterable[bytes]:
-    """Return rows of a column.
-
-    Raises:
-        ValueError: They are not there.
-    """
     there = memoryview(offsets).nbytes // 4 - 1
     if start < 0 or count < 0 or start + count > max(there, 0):
         raise ValueError(f"the rows {start} to {start + count} of {name}, there are {max(there, 0)}")
@@ -467,8 +423,6 @@ def _rows(
 
 
 class _Writer:
-    """A writer of frames: it joins messages to frames, and frames to larger bytes."""
-
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes = limit_bytes
         # Topic of the run that is being collected.
@@ -487,7 +441,6 @@ class _Writer:
         self._done: list[tuple[bytes, int]] = []
 
     def add(self, topic: bytes, encoding: int, value: bytes) -> None:
-        """Append one message."""
         if encoding != Encoding.MSGPACK or skip_value(value, 0, len(value)) != len(value):
             self._end_run()
             self._put(encode_frame(KIND_MESSAGES, value, key=topic, flags=encoding << 1), 1)
@@ -503,7 +456,6 @@ class _Writer:
         self._run_bytes += len(value)
 
     def take(self) -> list[tuple[bytes, int]]:
-        """Return all frames that were made of what was appended."""
         self._end_run()
         self._end_frames()
         return self._done

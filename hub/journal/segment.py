@@ -100,7 +100,6 @@ class Header(NamedTuple):
     made_us: int
 
     def encode(self) -> bytes:
-        """Return it as bytes."""
         rest = _HEADER.pack(_HEADER_MAGIC, 0, _VERSION, 0, *self)[_CHECKED_FROM:]
         return _HEADER_MAGIC + crc32(rest).to_bytes(4, "little") + rest
 
@@ -171,7 +170,6 @@ class Head(NamedTuple):
 
 
 def padded(size: int) -> int:
-    """Return a length, filled up to a multiple of 8."""
     return size + -size % 8
 
 
@@ -258,16 +256,11 @@ class Mark(NamedTuple):
     """All epochs of the journal, the last of which it is in; none where they are as the mark before says."""
 
     def encode(self) -> bytes:
-        """Return it as bytes."""
         return _encode(self)
 
     @classmethod
     def parse(cls, data: bytes | memoryview) -> Mark:
-        """Read it.
-
-        Raises:
-            JournalCorruptError: It is none.
-        """
+        """Read it; raises `JournalCorruptError` if it is none."""
         try:
             mark: Mark = _decode_mark(data)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -305,7 +298,6 @@ class Row(NamedTuple):
 
 
 def row_of(place: int, head: Head) -> Row:
-    """Return what the head of a block's entry says of it."""
     sizes = head.size_bytes, head.raw_bytes
     return Row(place, *sizes, head.first, head.next, head.earliest_us, head.latest_us, head.listing)
 
@@ -317,20 +309,13 @@ class Footer(NamedTuple):
     writes: list[Write]
     """The last batch of each writer, as of the end of the segment."""
     epochs: tuple[Epoch, ...] = ()
-    """The epochs of the journal, as of there."""
 
 
 _decode_footer = msgspec.msgpack.Decoder(Footer).decode
 
 
 def encode_footer(footer: Footer, place: int, following: int) -> bytes:
-    """Return the end of a segment: the footer, which stands at `place`, and the trailer.
-
-    Args:
-        footer: What the segment holds.
-        place: Where this will stand.
-        following: The offset behind the last record.
-    """
+    """Return the end of a segment, which stands at `place`: footer and trailer; `following` is the next offset."""
     rows = footer.rows
     earliest = min((row.earliest_us for row in rows), default=0)
     latest = max((row.latest_us for row in rows), default=0)
@@ -487,7 +472,6 @@ def _head_at(view: memoryview, place: int) -> Head | None:
 
 
 def _next_entry(view: memoryview, place: int) -> int:
-    """Return where the next sound head stands, the end if there is none."""
     find: Callable[[bytes, int], int] = cast("Any", view.obj).find  # bytes have it, and mapped files
     while True:
         place = find(_ENTRY_MAGIC, place + 1)

@@ -24,78 +24,65 @@ from hub.stores.command import ENTRY_BYTES, Change, ChangeKind, Command, Operati
 TICK_NS = 100_000_000
 """Precision of expiry, ns, as in Broker: entries due within one tick expire together, at its end."""
 
-_SPARE_TICKS = 64
+_SPARE = 64
 """The heap is rebuilt once it is twice as long as needed, and some more."""
 
 
 class Expiry:
     """The keys that expire."""
 
-    __slots__ = ("_order", "_spokes", "due_ns")
+    __slots__ = ("_order", "due_ns")
 
     def __init__(self) -> None:
         self.due_ns: dict[bytes, int] = {}
         """Key → when it is due, ns."""
-        # Tick → the keys that are due at its end.
-        self._spokes: dict[int, dict[bytes, None]] = {}
-        # A heap of ticks; those whose spoke is gone are passed over.
-        self._order: list[int] = []
+        # A heap of the ticks at whose ends keys are due, and the keys; entries that are no more true are passed over.
+        self._order: list[tuple[int, bytes]] = []
 
     def __len__(self) -> int:
         return len(self.due_ns)
 
     def set(self, key: bytes, due_ns: int) -> None:
         """Set when a key is due."""
-        self.discard(key)
+        before = self.due_ns.get(key)
         self.due_ns[key] = due_ns
-        tick = _tick(due_ns)
-        spoke = self._spokes.get(tick)
-        if spoke is None:
-            spoke = self._spokes[tick] = {}
-            self._enter(tick)
-        spoke[key] = None
+        if before is not None and _tick(before) == _tick(due_ns):
+            return
+        if len(self._order) > 2 * len(self.due_ns) + _SPARE:
+            self._order = [(_tick(due_ns), key) for key, due_ns in self.due_ns.items()]
+            heapify(self._order)
+        else:
+            heappush(self._order, (_tick(due_ns), key))
 
     def discard(self, key: bytes) -> None:
         """Let a key never be due."""
-        due_ns = self.due_ns.pop(key, None)
-        if due_ns is not None:
-            tick = _tick(due_ns)
-            spoke = self._spokes[tick]
-            del spoke[key]
-            if not spoke:
-                del self._spokes[tick]
+        self.due_ns.pop(key, None)
 
     def clear(self) -> None:
         """Let no key be due."""
         self.due_ns.clear()
-        self._spokes.clear()
         self._order.clear()
 
     @property
     def next_ns(self) -> int | None:
         """When `take` will return something; None for never."""
         order = self._order
-        while order and order[0] not in self._spokes:
+        while order:
+            tick, key = order[0]
+            due_ns = self.due_ns.get(key)
+            if due_ns is not None and _tick(due_ns) == tick:
+                return tick * TICK_NS
             heappop(order)
-        return order[0] * TICK_NS if order else None
+        return None
 
     def take(self, now_ns: int, limit: int) -> list[bytes]:
         """Return and forget keys that are due, `limit` at most."""
         taken: list[bytes] = []
         while len(taken) < limit and (next_ns := self.next_ns) is not None and next_ns <= now_ns:
-            spoke = self._spokes[self._order[0]]
-            some = [key for key, _ in zip(spoke, range(limit - len(taken)), strict=False)]
-            for key in some:
-                self.discard(key)
-            taken += some
+            key = heappop(self._order)[1]
+            del self.due_ns[key]
+            taken.append(key)
         return taken
-
-    def _enter(self, tick: int) -> None:
-        if len(self._order) > 2 * len(self._spokes) + _SPARE_TICKS:
-            self._order = list(self._spokes)
-            heapify(self._order)
-        else:
-            heappush(self._order, tick)
 
 
 def _tick(due_ns: int) -> int:

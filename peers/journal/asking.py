@@ -1,10 +1,4 @@
-"""`Asking`: what this hub itself asks another hub of the mesh, by requests to its id that have one answer each.
-
-Owner: whoever asks (`peers.journal`). Invariants: each question is answered once, by the other hub or, where the way
-there is lost or the time is over, by this one (`hub.requests`); unless it is forgotten before. Cost: a request.
-
-Not here: what is asked, and what an answer means.
-"""
+"""`Asking`: what this hub itself asks another hub of the mesh, by requests to its id that have one answer each."""
 
 from __future__ import annotations
 
@@ -20,11 +14,10 @@ from hub.request_frame import TRANSACTIONS, Item, Reply, Request
 __all__ = ["Asking", "Take"]
 
 Take = Callable[[Reply], object]
-"""Takes the answer to a question."""
 
 
 class Asking:
-    """The questions of one kind.
+    """The questions of one kind; each is answered once, by the other hub or, where the way there is lost, by this one.
 
     Args:
         core: Of the hub.
@@ -47,16 +40,13 @@ class Asking:
         return len(self._asked)
 
     def ask(self, target: bytes, timeout_ms: int, value: bytes, take: Take) -> int:
-        """Ask.
+        """Ask, and return the number of the question, to forget it by.
 
         Args:
             target: Which hub, and what (`hub.requests.directed`).
             timeout_ms: How long an answer may take.
             value: In msgpack.
             take: Called with the answer, in a later turn.
-
-        Returns:
-            The number of the question, to forget it by.
         """
         number = self._number()
         self._asked[number] = take
@@ -64,7 +54,7 @@ class Asking:
         return number
 
     def forget(self, number: int) -> None:
-        """Nobody waits for the answer to a question any more."""
+        """Do not call `take` any more."""
         self._asked.pop(number, None)
 
     def _number(self) -> int:
@@ -84,17 +74,13 @@ class Asking:
 
     # As the outlet and the poster of its handler.
 
-    def send(self, batches: list[Batch]) -> None:
-        """Do nothing: it subscribes to nothing."""
+    def send(self, batches: list[Batch]) -> None: ...
 
-    def send_gap(self, lost_messages: int) -> None:
-        """Do nothing: it subscribes to nothing."""
+    def send_gap(self, lost_messages: int) -> None: ...
 
-    def close(self, code: int, text: str) -> None:
-        """Do nothing: it has no connection."""
+    def close(self, code: int, text: str) -> None: ...
 
     def post(self, items: list[Item]) -> None:
-        """Take answers."""
         for item in items:
             if isinstance(item, Reply):
                 for place in range(item.requests):

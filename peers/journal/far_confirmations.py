@@ -6,13 +6,9 @@ client ─ CONFIRM ─▶ this hub ─ REQUEST $hub/at/ID/recorded [mark] ──
        ◀─ recorded ──        ◀───────────── REPLY, once it is committed ──────
 ```
 
-Messages go the way they go anyway, in their order; a mark in front of them says which they are. The
-question which of them are recorded has one answer, like each request: a way that is lost, or a time that is over, is an
-error. So nothing is confirmed but what the journal has committed, and nobody waits for ever.
-
-Owner: the event loop of a node. Bounds: those who feed it are not read while `WAITING_LIMIT` confirmations are waited
-for (`is_behind`).
-What the hub that records does, is `Marks`.
+Messages go the way they go anyway, in their order; a mark in front of them says which they are. The question which of
+them are recorded has one answer, like each request: a way that is lost, or a time that is over, is an error. So nothing
+is confirmed but what the journal has committed. The hub that records answers by `Marks`.
 """
 
 from __future__ import annotations
@@ -49,7 +45,7 @@ EXPECTED_LIMIT: Final = 65_536
 """Most questions of other hubs that wait for their messages: sixteen hubs that wait for as many as they may."""
 
 SEEN_LIMIT: Final = 1_024
-"""Most batches with a mark that are remembered though nobody has asked about them; the oldest is forgotten."""
+"""Most batches with a mark that are remembered though no hub has asked about them; the oldest is forgotten."""
 
 
 _KEY_AT: Final = 4
@@ -57,20 +53,17 @@ _KEY_AT: Final = 4
 
 
 class Question(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """What has become of a batch?"""
+    """Asks what has become of a batch."""
 
     hub: Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
     """The hub where it has entered the mesh."""
     mark: Annotated[int, msgspec.Meta(ge=1)]
     messages: Annotated[int, msgspec.Meta(ge=1)]
-    """How many it has."""
     key: bytes
     """The routing key of its frame."""
 
 
 class _Fate:
-    """What becomes of one batch."""
-
     __slots__ = ("_marks", "came", "due_ms", "messages", "outcome", "reply")
 
     def __init__(self, marks: Marks, due_ms: int) -> None:
@@ -79,20 +72,18 @@ class _Fate:
         self.came = 0
         """How many messages of it have come."""
         self.messages = 0
-        """How many there should be; 0 while nobody has asked."""
+        """How many there should be; 0 while no hub has asked."""
         self.outcome: int | RejectedError | None = None
         """What the journal says; None until it does."""
         self.reply: Respond | None = None
-        """Takes the answer; None while nobody has asked, and once it is given."""
+        """Takes the answer; None while no hub has asked, and once it is given."""
 
     def decide(self, outcome: int | RejectedError) -> None:
-        """The journal, or the lack of messages, has decided; nothing follows if something has before."""
         if self.outcome is None:
             self.outcome = outcome
             self.answer()
 
     def answer(self) -> None:
-        """Answer, if it is decided, and somebody asks."""
         outcome, reply = self.outcome, self.reply
         if reply is None or outcome is None:
             return
@@ -106,7 +97,7 @@ class _Fate:
 
 
 class Marks:
-    """Of one hub.
+    """What has become of batches with a mark, for other hubs.
 
     Args:
         core: Of the hub.
@@ -124,12 +115,11 @@ class Marks:
         # Batches that have come, and nobody has asked about; the oldest first.
         self._seen: OrderedDict[tuple[bytes, int], _Fate] = OrderedDict()
         self.expected = 0
-        """How many questions are not answered."""
         self.confirmed_total = self.refused_total = 0
         core.requests.directed.add(RECORDED, Questions(self._ask, lambda _asker, _link, value: value))
 
     def tick(self) -> None:
-        """Forget questions whose time is over; nobody waits for their answers any more."""
+        """Forget questions whose time is over."""
         now_ms = self._now_ms()
         for hub, fates in list(self._expected.items()):
             while fates and (first := next(iter(fates.values()))).due_ms <= now_ms:
@@ -141,7 +131,6 @@ class Marks:
     # What hubs ask.
 
     def _ask(self, _link: Handler, value: bytes, reply: Respond) -> None:
-        """Answer now, or once it is known."""
         self.expected += 1
         try:
             question = self._checked(value)
@@ -157,11 +146,6 @@ class Marks:
         fate.answer()
 
     def _checked(self, value: bytes) -> Question:
-        """Return a question that can be answered.
-
-        Raises:
-            RejectedError: It cannot be.
-        """
         journal = self._journal()
         if not journal.id:
             raise RejectedError(CloseCode.NOT_ALLOWED, "that hub has no journal of its own")
@@ -182,7 +166,6 @@ class Marks:
         return question
 
     def answered(self, outcome: int | RejectedError, reply: Respond) -> None:
-        """Give an answer."""
         self.expected -= 1
         told: Any = outcome
         if isinstance(outcome, RejectedError):
@@ -214,7 +197,6 @@ class Marks:
 
 
 def _is_of_messages(key: bytes) -> bool:
-    """Return whether that is the routing key of a MESSAGES frame."""
     if len(key) <= _KEY_AT:
         return False
     _, kind, _, key_bytes = HEADER.unpack_from(bytes(HEADER_BYTES - _KEY_AT) + key)
@@ -232,7 +214,7 @@ SETTLE_S: Final = 1.0
 """How long the hub waits for confirmations when it stops, seconds."""
 
 _TEXT_CHARACTERS: Final = 1000
-"""The most that is told of a text of another hub."""
+"""Most characters of a text of another hub that are passed on."""
 
 _WHY = {
     Status.NO_RESPONDER: "it cannot be reached now",
@@ -240,7 +222,6 @@ _WHY = {
     Status.TIMED_OUT: f"it has not confirmed within {ANSWER_MS // 1000} s; what was published may be recorded or not",
     Status.OVERFLOW: "the way to it is full; what was published may be recorded or not",
 }
-"""What a status means."""
 
 
 _CODES = frozenset(map(int, CloseCode))
@@ -297,7 +278,6 @@ class FarConfirmations:
         self.refused_total = self.pauses_total = 0
         """How many confirmations have become errors; how often a publisher was not read on."""
         self.taken = 0
-        """How many were asked for since the start."""
 
     def ask(self, of: str, batch: Batch, answer: Answer) -> Batch:
         """Ask what the journal of a hub has recorded of a batch that is published next.
@@ -332,21 +312,17 @@ class FarConfirmations:
 
     @property
     def pending(self) -> int:
-        """How many confirmations clients here wait for."""
         return len(self._asking)
 
     @property
     def is_behind(self) -> bool:
-        """Whether those who ask for confirmations should not be read."""
         return len(self._asking) >= WAITING_LIMIT
 
     def wait_room(self, resume: Callable[[], None]) -> None:
-        """Call `resume` once there is room again."""
         self.pauses_total += 1
         self._room[resume] = None
 
     def forget_room(self, resume: Callable[[], None]) -> None:
-        """Do not call `resume` any more."""
         self._room.pop(resume, None)
 
     def _go_on(self) -> None:
@@ -369,7 +345,6 @@ class FarConfirmations:
 
 
 def _outcome(of: str, reply: Reply) -> int | RejectedError:
-    """Return the offset of the first message, or why there is none."""
     name = printable(of)
     told: Any = None
     if not reply.flags:

@@ -5,20 +5,12 @@ client ─ FETCH with `hub` ─▶ this hub ─ REQUEST $hub/at/ID/journal ─�
        ◀────── RECORDS ─────           ◀───────── REPLY ───────────                  ◀── a reader process
 ```
 
-A piece is asked for by one request with one answer, which is the frame that the reader process there has made. So what
-holds for requests holds for history: its time is bounded, a lost link is told, and the next piece comes when whoever
-reads asks for it, so that links carry little of it at a time.
+A piece is one request with one answer, which is the frame that the reader process there has made. The next piece comes
+when the reader asks for it, so that links carry little of it at a time.
 
-Who may read what is asked three times: this hub asks what its client may read (`peers.verbs.journal`), and each hub on
-the way, both ends among them, what the link may take over which it is asked, and what the link may bring over which it
-asks on. Each adds what it grants to the order, and the process that reads leaves out what is not granted by all. Links
-are for hubs that are trusted, and so is the hub that reads.
-
-Owner: the event loop of a node. Invariants: each `fetch` is answered once, unless it is cancelled; what other hubs ask
-is never passed on to a third journal. Bounds: `PIECE_BYTES` an answer, `ANSWERING_LIMIT` questions of others at a time;
-of this hub's own, what connections may ask.
-
-Not here: the way there, what is pending (`hub.requests`), how records travel to clients (`peers.verbs`).
+Permission is asked three times: this hub asks what its client may read (`peers.verbs.journal`), and each hub on the
+way, both ends among them, what the link may take over which it is asked, and what the link may bring over which it asks
+on. Each adds what it grants to the order, and the process that reads leaves out what is not granted by all.
 """
 
 from __future__ import annotations
@@ -54,8 +46,8 @@ PIECE_BYTES: Final = 256 * 1024
 that a block is as large; a reader has two pieces on their way."""
 
 WAIT_MS: Final = 10_000
-"""The longest that a FETCH waits at another hub, ms, whatever a client asks for. Nobody tells the hubs on the way that
-it was given up: so long it keeps its place with all of them. A stream that waits asks again."""
+"""The longest that a FETCH waits at another hub, ms. The hubs on the way do not hear that it was given up: so long it
+keeps its place with all of them. A stream that waits asks again."""
 
 ANSWER_MS: Final = 30_000
 """How long an answer may take, ms, beside what the FETCH waits for."""
@@ -69,19 +61,17 @@ _HEAD_BYTES: Final = 1024
 """Room left in a frame for what stands around the blocks of an answer."""
 
 _TEXT_CHARACTERS: Final = 1000
-"""The most that is told of a text of another hub."""
+"""Most characters of a text of another hub that are passed on."""
 
 _CODES = {
     Status.NOT_ALLOWED: CloseCode.NOT_ALLOWED,
     Status.TOO_BIG: CloseCode.TOO_BIG,
     Status.FAILED: CloseCode.JOURNAL_FAILED,
 }
-"""What a client is told for a status; for all others, that it may ask again."""
+"""The code that a client gets for a status; for all others, that it may ask again."""
 
 
 class _Asked(NamedTuple):
-    """A piece that was asked for and is not answered."""
-
     of: str
     order: Order
 
@@ -109,7 +99,6 @@ class FarJournals:
 
     @property
     def pending(self) -> int:
-        """How many pieces of other journals clients here wait for."""
         return len(self._asking)
 
     # For clients of this hub.
@@ -118,7 +107,7 @@ class FarJournals:
         """Have a piece read of the journal of the hub that a FETCH names.
 
         Raises:
-            RejectedError: There is no such hub, or several have that name, or it cannot be reached now.
+            RejectedError: That hub is unknown, or cannot be reached.
         """
         hub = self.find(fetch.hub)
         order = msgspec.structs.replace(as_order(fetch), hub="")
@@ -162,8 +151,6 @@ class FarJournals:
     # For other hubs.
 
     def _answer(self, link: Handler, value: bytes, answer: Answer) -> None:
-        """Have a piece of this hub's journal read for another hub."""
-
         def deliver(outcome: bytes | bytearray | RejectedError) -> None:
             if isinstance(outcome, RejectedError):
                 outcome = encode_notice(Notice("error", code=outcome.code, text=outcome.text))
@@ -187,11 +174,6 @@ class FarJournals:
         self._journal().fetch(order, settle, None if link.share is None else link.share[Resource.JOURNAL_READS])
 
     def _taken(self, link: Handler, value: bytes) -> Order:
-        """Return what is read for another hub.
-
-        Raises:
-            RejectedError: Nothing is, and why.
-        """
         if not self._journal().id:
             raise RejectedError(CloseCode.NOT_ALLOWED, "that hub has no journal of its own")
         if self.answering >= ANSWERING_LIMIT:
@@ -209,11 +191,7 @@ class FarJournals:
 
 
 def _narrowed(order: Order, rights: Rights | None, action: Action) -> Order:
-    """Return what is left of an order for a link.
-
-    Raises:
-        RejectedError: Nothing at all is granted to it, or too much to be compared.
-    """
+    """Return what is left of an order for a link; raises `RejectedError`."""
     if rights is not None and not rights.may_any(action):
         text = f"{action.value}: nothing is granted to the link of user {printable(rights.user.name)}"
         raise RejectedError(CloseCode.NOT_ALLOWED, text)
@@ -227,7 +205,6 @@ def _bounded(order: Order, link: Handler) -> Order:
 
 
 def _outcome(asked: _Asked, reply: Reply) -> bytes | RejectedError:
-    """Return the frame that answers a piece, or why there is none."""
     name = printable(asked.of)
     if reply.status != Status.OK:
         code = _CODES.get(Status(reply.status), CloseCode.TRY_AGAIN_LATER)
@@ -270,11 +247,6 @@ def _reason(reply: Reply) -> str:
 
 
 def _order_of(value: bytes) -> Order:
-    """Return the order that a question is.
-
-    Raises:
-        RejectedError: It is none.
-    """
     return decode_order(_unpacked(value))
 
 
@@ -283,7 +255,6 @@ _unpack = msgspec.msgpack.Decoder(bytes).decode
 
 
 def _unpacked(value: bytes) -> bytes:
-    """Return the bytes that a value is; none if it is something else."""
     try:
         return _unpack(value)
     except MALFORMED:

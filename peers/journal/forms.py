@@ -7,9 +7,7 @@
 | `msgpack` | a `records` message of `hub.v1.msgpack`, ready to be wrapped; blocks as in a frame |
 | `events` | `PLACE`, 32 bytes, and server-sent events as `peers.values.event_stream` makes them |
 
-No state, no I/O. Cost: of JSON 2.5 µs a record of 100 bytes, in the reader's process; of the others a copy.
-
-Not here: who asks (`peers.verbs.journal`), how values become JSON (`peers.values.conversion`).
+JSON takes 2.5 µs a record of 100 bytes, in the reader's process; the others are copies.
 """
 
 from __future__ import annotations
@@ -38,11 +36,11 @@ from peers.wire.records import Fetch, Records, check_records, records_parts
 Form = Literal["frame", "json", "msgpack", "events"]
 
 PLACE = Struct(">QQQQ")
-"""What stands in front of server-sent events: the offset at which the piece begins, the one at which the next one
-begins, the one behind all that is committed, and the epoch."""
+"""In front of server-sent events: the offset at which the piece begins, the one at which the next piece begins, the one
+behind all that is committed, and the epoch."""
 
 NARROWED_PATHS = 1_000
-"""Most places in a policy that are looked at for an order which is narrowed: 0.5 ms, and a few µs for each topic."""
+"""Most places in a policy that are looked at for an order that is narrowed: 0.5 ms, and a few µs for each topic."""
 
 GRANTED_LIMIT = 64
 """Most of those who must grant the topics of one order: the reader, and two for each link on the way."""
@@ -57,16 +55,14 @@ Paths = Annotated[tuple[tuple[_Path, bool], ...], msgspec.Meta(max_length=NARROW
 
 
 class Order(Fetch, frozen=True, omit_defaults=True):
-    """What a reader process is told to do. A FETCH as it came from the wire is an order, too."""
+    """What a reader process is to do. A FETCH as it came from the wire is an order, too."""
 
     form: Form = "frame"
     granted: Annotated[tuple[Paths, ...], msgspec.Meta(max_length=GRANTED_LIMIT)] = ()
-    """Who all must grant a topic: whoever asks, and each link on the way to another hub's journal. Without any,
-    everything may be read."""
+    """Who all must grant a topic: the reader, and each link on the way. Without any, everything may be read."""
 
 
 def as_order(fetch: Fetch) -> Order:
-    """Return a FETCH as an order."""
     return fetch if isinstance(fetch, Order) else Order(**msgspec.structs.asdict(fetch))
 
 
@@ -85,11 +81,7 @@ _text = msgspec.json.Encoder().encode
 
 
 def decode_order(body: bytes) -> Order:
-    """Read an order.
-
-    Raises:
-        RejectedError: The bytes are no order.
-    """
+    """Read an order; raises `RejectedError`."""
     try:
         return _decode(body)
     except MALFORMED as error:
@@ -97,14 +89,13 @@ def decode_order(body: bytes) -> Order:
 
 
 def encode_order(order: Order) -> bytes:
-    """Return the bytes that `decode_order` reads."""
     return _encode(order)
 
 
 def answers(order: Order, body: memoryview) -> bool:
     """Return whether bytes that another hub has sent are an answer to this order, as far as that can be told quickly.
 
-    What is in the answer, whoever reads it will find out.
+    The reader will find out the rest.
     """
     match order.form:
         case "json":
@@ -128,11 +119,7 @@ def _is_records(body: memoryview, request: int) -> bool:
 
 
 def body_parts(order: Order, found: Fetched) -> list[bytes]:
-    """Return what answers an order, in parts that need not be copied together.
-
-    Raises:
-        JournalCorruptError: One of the blocks is no block.
-    """
+    """Return what answers an order, in parts that need not be copied together; raises `JournalCorruptError`."""
     match order.form:
         case "frame":
             first, head = found.extent
@@ -151,7 +138,6 @@ def body_parts(order: Order, found: Fetched) -> list[bytes]:
 
 
 def _wanted_blocks(order: Order, found: Fetched) -> list[bytes]:
-    """Return what was asked for of the blocks: as they are stored, where that is all of them."""
     columns = order.columns
     return found.blocks if columns is None else [excerpt_of(block, columns) for block in found.blocks]
 
@@ -220,7 +206,6 @@ def _json_record(record: Record, value: bytes) -> bytes:
 
 
 def _json_columns(columns: tuple[Column, ...], record: Record, value: bytes) -> bytes:
-    """Return a record with those of its columns that were asked for."""
     offset, at_us, topic, _, _ = record
     fields: dict[Column, bytes] = {
         "offset": b'"offset":%d' % offset,
@@ -236,12 +221,12 @@ def granted(fetch: Fetch, rights: Rights | None, action: Action, *, narrows: boo
 
     Args:
         fetch: What is asked for, perhaps narrowed by others already.
-        rights: Of whom it is asked whether he may have it; None: everything.
-        action: What he must be granted.
-        narrows: Whether he takes the part of it that is granted to him.
+        rights: Of the reader, or a link on the way; None: all is granted.
+        action: What they must grant.
+        narrows: Whether the part of it is read that is granted.
 
     Raises:
-        RejectedError: He may not have all of it, and has not asked for less.
+        RejectedError: Not all of it is granted, and no less was asked for.
     """
     if rights is None:
         return fetch

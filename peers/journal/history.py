@@ -1,4 +1,4 @@
-"""`History`: a journal as who reads it sees it: what is here, and before that what is in its tier.
+"""`History`: a journal with its tier: what is here, and before that what is in the tier.
 
 ```
 offset   0 ............................. 70 ....................... 95 .......... 100
@@ -7,10 +7,8 @@ here                                     [segment][segment][segment][newest]
 reads    from the tier ────────────────▶ from here ─────────────────────────────▶
 ```
 
-What is here is read here, so that what is new never waits for the tier. Where both have something, it is the same. The
-tier is opened once something is wanted that is not here.
-
-Owner: one thread or process. Invariants: as those of `peers.journal.view`; nobody can tell where a piece comes from.
+What is here is read here, so that what is new never waits for the tier, which is opened once something is wanted that
+is not here. Where both have something, it is the same.
 """
 
 from __future__ import annotations
@@ -49,18 +47,13 @@ class History:
         self.view = View(path)
         """What is here."""
         self.address = tier
-        """Where its tier stands; empty if it has none."""
         self._patience = patience
         # The tier; None until something is wanted of it.
         self._tier: TierView | None = None
 
     @property
     def tier(self) -> TierView:
-        """The tier, if there is one. What it needs is loaded only now: it is an extra, and takes 0.3 s and 60 MiB.
-
-        Raises:
-            UsageError: What it needs is not installed.
-        """
+        """The tier, if there is one. What it needs is loaded only now: it is an extra, and takes 0.3 s and 60 MiB."""
         if self._tier is None:
             check_installed()
             from peers.journal.tier.tier_view import TierView  # noqa: PLC0415 -- as said
@@ -69,41 +62,27 @@ class History:
         return self._tier
 
     def close(self) -> None:
-        """Close the files."""
         self.view.close()
 
     def refresh(self) -> None:
-        """See what was committed, and deleted, since the last look.
-
-        Raises:
-            JournalUnavailableError: It cannot be read.
-        """
         self.view.refresh()
 
     @property
     def extent(self) -> Extent:
-        """How far it reaches, as of the last look here, and one in the tier where that matters.
-
-        Raises:
-            JournalCorruptError, JournalUnavailableError: The tier cannot be read, and never could.
-        """
+        """How far it reaches, as of the last look here, and one in the tier where that matters."""
         if not self.address or not self.view.extent.first:
             return self.view.extent
         self.tier.look()
         return self._known_extent()
 
     def files(self) -> Iterator[Entry]:
-        """Yield what is known of each file of the tier that begins before what is here, in order.
-
-        Raises:
-            JournalCorruptError, JournalUnavailableError: The tier cannot be read.
-        """
+        """Yield what is known of each file of the tier that begins before what is here, in order."""
         first = self.view.extent.first
         if self.address and first:
             yield from self.tier.entries(first)
 
     def offset_at(self, time_us: int) -> int:
-        """Return the offset of the first record that is not older than `time_us`: as `peers.journal.view.View`."""
+        """See `peers.journal.view.View.offset_at`."""
         here = self.view.offset_at(time_us)
         if not self.address or not self.view.extent.first or here > self.view.extent.first:
             return here
@@ -112,12 +91,7 @@ class History:
         return here if there is None else min(here, there)
 
     def damage_at(self, position: int) -> Damage | None:
-        """Return what is wrong where `position` should be, and how far; None if it can be read.
-
-        Raises:
-            JournalCorruptError: The manifest of the tier is damaged.
-            JournalUnavailableError: It cannot be read, for another reason than damage.
-        """
+        """Return what is wrong where `position` should be, and how far; None if it can be read."""
         if not self.address or position >= self.view.extent.first:
             return self.view.damage_at(position)
         with self.tier.attempt():
@@ -136,7 +110,7 @@ class History:
         time_us: int | None = None,
         may_read: Callable[[str], bool] | None = None,
     ) -> Fetched:
-        """Read from `start` on: as `peers.journal.view.View.fetch`."""
+        """See `peers.journal.view.View.fetch`."""
         view = self.view
         if not self.address:
             return view.fetch(start, end, prefixes, limit_bytes, time_us=time_us, may_read=may_read)
@@ -153,17 +127,11 @@ class History:
         return found._replace(extent=self._known_extent() if limit_bytes else self.extent)
 
     def _known_extent(self) -> Extent:
-        """Return how far it reaches, as far as is known."""
         first, following = self.view.extent
         there = None if self._tier is None else self._tier.first
         return Extent(first if there is None else min(first, there), following)
 
     def _from_tier(self, tier: TierView, start: int, end: int | None, wanted: Wanted, limit_bytes: int) -> Fetched:
-        """Read what is not here any more.
-
-        Raises:
-            GoneError: It is not there either.
-        """
         if not tier.holds(start):
             raise self._gone(tier, start)
         blocks: list[bytes] = []

@@ -8,9 +8,7 @@ connections ─ what is published ─▶ recorder (loop) ─▶ writer (thread) 
             ─ $hub/consumers ─▶ consumers (loop) ─▶ FETCH, as above; positions (thread)
 ```
 
-Made by the daemon. Owner: the event loop. Invariant: an answer to FETCH waits for the commit of what was taken before
-it. Not here: what a connection may ask of it (`peers.journal.recording`), a hub without a journal
-(`peers.journal.recording`).
+An answer to FETCH waits for the commit of what was taken before it.
 """
 
 from __future__ import annotations
@@ -64,7 +62,6 @@ _SHARED = 1
 """The number of a FETCH whose answer is for several."""
 
 _KIND = 4
-"""Where in a frame its kind stands."""
 
 _NUMBER = Struct(">I")
 """How a RECORDS frame begins: the number of the FETCH that it answers."""
@@ -156,7 +153,6 @@ class WaitingFetches:
             self._wake(waiting, waiting.fetch.start if topics is None else first)
 
     def _wake(self, waiting: _Waiting, start: int) -> None:
-        """Have one read; before `start` is nothing that it wants."""
         self._forget(waiting)
         fetch = waiting.fetch
         if waiting.is_for_records and start > fetch.start:
@@ -164,7 +160,6 @@ class WaitingFetches:
         self._read(fetch, waiting.deliver, waiting.usage)
 
     def _forget(self, waiting: _Waiting) -> bool:
-        """Forget one; return whether it was waiting."""
         if self._all.pop(waiting, self) is self:
             return False
         if waiting.timer is not None:
@@ -257,12 +252,11 @@ class Journal:
 
     @property
     def epoch(self) -> int:
-        """The epoch of the journal (`hub.journal.segment`): in which all offsets are told now."""
+        """The epoch of the journal, in which all offsets are told now."""
         return self._epochs[-1].number
 
     @property
     def committed(self) -> int:
-        """Everything before this offset is on the disk."""
         return self._recorder.committed
 
     def wait_room(self, resume: Callable[[], None]) -> None:
@@ -270,15 +264,13 @@ class Journal:
         self._recorder.wait_room(resume)
 
     def position(self) -> int | None:
-        """Return the offset that the next recorded message will get; None while nothing is recorded."""
         return self._recorder.position()
 
     def records(self, route: Route) -> bool:
-        """Return whether messages are recorded that take this route."""
         return self._recorder.handler in route.handlers
 
     def heed(self, on_marked: OnMarked) -> None:
-        """Tell of each batch that bears a mark, from now on."""
+        """Call `on_marked` with each batch that bears a mark, from now on."""
         self._recorder.on_marked = on_marked
 
     def confirm(self, route: Route, batch: Batch, publish: Publish, answer: Answer) -> None:
@@ -290,11 +282,16 @@ class Journal:
             answer(RejectedError(CloseCode.NOT_ALLOWED, NOT_RECORDED))
 
     def forget_room(self, resume: Callable[[], None]) -> None:
-        """Do not call `resume` any more: the connection has ended."""
         self._recorder.forget_room(resume)
 
     def fetch(self, fetch: Fetch, deliver: Deliver, usage: Usage | None = None) -> Cancel:
-        """Have a piece read; where nothing is there yet, but will be, have it read once it is there."""
+        """Have a piece read; where nothing is there yet, but will be, have it read once it is there.
+
+        Args:
+            fetch: What is read.
+            deliver: Called with the answer, unless the returned function was called before.
+            usage: Of the user who is charged while a process of this hub reads it; None: no user is.
+        """
         try:
             self._check(fetch.prefixes)
             fetch = self._told(fetch)
@@ -329,11 +326,7 @@ class Journal:
         return any(one.startswith(topic) or topic.startswith(one) for one in prefixes for topic in self._topics)
 
     def _told(self, fetch: Fetch) -> Fetch:
-        """Return an order whose answer tells the epoch, and the id of this journal where that is wanted.
-
-        Raises:
-            RejectedError: Another journal is meant.
-        """
+        """Return an order whose answer tells the epoch, and the id of this journal where that is wanted."""
         if fetch.journal not in {None, b"", self.id}:
             raise RejectedError(CloseCode.GONE, REPLACED)
         journal = None if fetch.journal is None else self.id
@@ -349,7 +342,7 @@ class Journal:
 
         Args:
             position: An offset.
-            epoch: In which it was told; 0 where nobody knows.
+            epoch: In which it was told; 0 where that is unknown.
         """
         end = self.end_of(epoch) if epoch else None
         if end is None or position <= end:
@@ -365,11 +358,7 @@ class Journal:
         return end
 
     def _check(self, prefixes: tuple[str, ...]) -> None:
-        """See to it that what waits is no larger than what a client may subscribe to.
-
-        Raises:
-            RejectedError: There are too many, or one is none.
-        """
+        """Check that what waits is no larger than what a client may subscribe to."""
         if len(prefixes) > self._prefixes_limit:
             text = f"FETCH: {len(prefixes)} prefixes, the limit for a client is {self._prefixes_limit}"
             raise RejectedError(CloseCode.NOT_ALLOWED, text)
@@ -403,7 +392,6 @@ class Journal:
         return "" if error is None else f"the journal cannot be written: {error}"
 
     def statistics(self) -> JournalStatistics | None:
-        """Return what the journal has done, and what waits in it."""
         return JournalStatistics(
             self._recorder.statistics(),
             self._staging.statistics(),
@@ -439,11 +427,6 @@ class Journal:
 
 
 def _check_tier(address: str) -> None:
-    """See to it that there can be such a tier.
-
-    Raises:
-        JournalUnavailableError: The address is none, or what a tier needs is not installed.
-    """
     if address:
         try:
             check_tier(address)
@@ -476,11 +459,6 @@ def _renumbered(request: int, deliver: Deliver, outcome: bytes | bytearray | Rej
 
 
 def _check_limits(limits: Limits) -> None:
-    """See to it that all that the hub takes can be recorded.
-
-    Raises:
-        JournalUnavailableError: A message could be too large.
-    """
     if limits.frame_bytes > _FRAME_LIMIT_BYTES:
         text = f"limits.frame_bytes is {limits.frame_bytes}, a hub with a journal takes at most {_FRAME_LIMIT_BYTES}"
         raise JournalUnavailableError(text)

@@ -2,11 +2,9 @@
 
     python -m peers.journal.reader PATH TIER DESCRIPTOR
 
-It gets FETCH frames on a socket and answers each, in order, with a RECORDS frame, or a NOTICE that says why not. The
-body of RECORDS is in the form that the order asks for (`peers.journal.forms`). It ends with the socket. A thread in the
-hub's process would be slower, and would slow the hub: two threads that read share one interpreter lock.
-
-Owner: its own process. Cost: a copy from a segment, a checksum, and a write.
+It gets FETCH frames on a socket and answers each, in order, with a RECORDS frame in the form that the order asks for,
+or a NOTICE that says why not. It ends with the socket. A thread in the hub's process would be slower, and would slow
+the hub: two threads that read share one interpreter lock.
 """
 
 from __future__ import annotations
@@ -32,7 +30,6 @@ _RECEIVE_BYTES = 64 * 1024
 
 
 def answer(history: Callable[[], History], order: Order) -> list[bytes]:
-    """Return the frame that answers a FETCH, in parts."""
     try:
         found = history().fetch(
             order.start,
@@ -82,7 +79,6 @@ def serve(path: str, connection: socket.socket, tier: str = "") -> None:
 
 
 def _bodies(connection: socket.socket) -> Iterator[bytes]:
-    """Yield the body of each frame."""
     held = b""
     while True:
         while len(held) >= HEADER_BYTES:
@@ -114,7 +110,6 @@ def _send(connection: socket.socket, parts: list[bytes]) -> None:
 
 
 def main() -> None:
-    """Serve the journal and the socket that the arguments name."""
     path, tier, descriptor = sys.argv[1:]
     os.nice(_NICENESS)
     with socket.socket(fileno=int(descriptor)) as connection:

@@ -4,12 +4,9 @@
 fetch(FETCH) ─▶ the reader with the least to do ─▶ one frame, in order ─▶ answer
 ```
 
-A process is started when one is needed and none is idle, up to a limit. One that dies is forgotten: what it was
-asked is answered by an error that says to try again, and the next FETCH starts another. So is one that cannot be
-started, and one that brings nothing for `fetch_s` although it has something to do: that one is killed.
-
-Owner: the event loop. Invariants: each `fetch` is answered once; no process is left behind. Memory: orders that wait,
-and one answer a process that is on its way.
+A process is started when one is needed and none is idle, up to a limit. Where one dies, cannot be started, or brings
+nothing for `fetch_s` (then it is killed), those who wait get an error that says to try again, and the next FETCH starts
+another. Each `fetch` is answered once; no process is left behind.
 """
 
 from __future__ import annotations
@@ -37,7 +34,7 @@ _END_S = 2.0
 """How long a reader may take to end when the hub stops, seconds."""
 
 Deliver = Callable[[bytes | bytearray | RejectedError], None]
-"""A function that gets a whole frame, or the reason why there is none."""
+"""Called with a whole frame, or the reason why there is none."""
 
 
 class Readers:
@@ -63,22 +60,14 @@ class Readers:
         self._closed = False
 
     def __len__(self) -> int:
-        """Return how many processes there are."""
         return len(self._readers)
 
     @property
     def pending(self) -> int:
-        """How many orders were not answered yet."""
         return sum(len(reader.pending) for reader in self._readers)
 
     def fetch(self, order: bytes, deliver: Deliver, usage: Usage | None = None) -> None:
-        """Have a FETCH frame answered by the reader that has the least to do.
-
-        Args:
-            order: The frame.
-            deliver: Called with the answer.
-            usage: Of the user who is charged until then; None: nobody is.
-        """
+        """Have a FETCH frame answered by the reader that has the least to do; `usage` is charged until then."""
         if self._closed:
             deliver(RejectedError(CloseCode.GOING_AWAY, "the hub stops"))
             return
@@ -109,11 +98,6 @@ class Readers:
                 reader.kill()
 
     def _choose(self) -> _Reader:
-        """Return the reader with the least to do, a new one if all have something to do.
-
-        Raises:
-            OSError: There is none, and none can be started.
-        """
         reader = min(self._readers, key=_load, default=None)
         if reader is None or (reader.pending and len(self._readers) < self._limit):
             try:
@@ -132,7 +116,6 @@ class Readers:
         ending.add_done_callback(self._ending.discard)
 
     async def stop(self) -> None:
-        """End all processes."""
         self._closed = True
         for reader in list(self._readers):
             await reader.hang_up()
@@ -141,7 +124,6 @@ class Readers:
 
 
 def _settle(usage: Usage, deliver: Deliver, answer: bytes | bytearray | RejectedError) -> None:
-    """Give the place of an order back, and hand its answer on."""
     usage.give_back(1)
     deliver(answer)
 
@@ -151,11 +133,7 @@ def _load(reader: _Reader) -> int:
 
 
 class _Reader(asyncio.BufferedProtocol):
-    """One process. Frames are read into a buffer of their own size, so that they are copied once.
-
-    Raises:
-        OSError: It cannot be started.
-    """
+    """One process. Frames are read into a buffer of their own size, so that they are copied once."""
 
     def __init__(self, path: str, tier: str, on_end: Callable[[_Reader], None]) -> None:
         ours, theirs = socket.socketpair()
@@ -187,7 +165,6 @@ class _Reader(asyncio.BufferedProtocol):
         self._connecting = loop.create_task(loop.create_unix_connection(lambda: self, sock=ours))
 
     def order(self, order: bytes, deliver: Deliver) -> None:
-        """Send a FETCH frame."""
         if not self.pending:
             self.progress_s = self._loop.time()
         self.pending.append(deliver)
@@ -205,13 +182,12 @@ class _Reader(asyncio.BufferedProtocol):
             await self._ended
 
     def kill(self) -> None:
-        """End the process, also one that is stopped; those who wait are told when its socket has ended."""
+        """End the process, also one that is stopped; those who wait hear of it when its socket has ended."""
         self._process.kill()
         if self._transport is not None:
             self._transport.abort()
 
     async def reap(self) -> None:
-        """Wait for the end of the process, and see to it."""
         try:
             await asyncio.get_running_loop().run_in_executor(None, self._process.wait, _END_S)
         except subprocess.TimeoutExpired:
@@ -219,24 +195,20 @@ class _Reader(asyncio.BufferedProtocol):
             self._process.wait()
 
     def _refuse(self, error: RejectedError) -> None:
-        """Tell those who wait that there is no answer."""
         while self.pending:
             self.pending.popleft()(error)
 
     # What asyncio calls.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Send what was ordered in the meantime."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.writelines(self._early)
         self._early = []
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 -- asyncio's signature
-        """Lend the part of the frame, or of its header, that is missing."""
         return memoryview(self._header if self._frame is None else self._frame)[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Hand on a frame that is whole."""
         self._filled += nbytes
         self.progress_s = self._loop.time()
         if self._frame is None:
@@ -249,11 +221,9 @@ class _Reader(asyncio.BufferedProtocol):
             self.pending.popleft()(frame)
 
     def eof_received(self) -> bool:
-        """Let the connection close: the process has ended."""
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 -- asyncio's signature
-        """Tell those who wait that the process has ended."""
         self._ended.set_result(None)
         self._on_end(self)
         if self._is_stopping:
@@ -269,16 +239,7 @@ def _again() -> RejectedError:
 
 
 def _start(path: str, tier: str, descriptor: int) -> subprocess.Popen[bytes]:
-    """Start a process that finds the same modules as this one, whatever stands in the working directory.
-
-    Args:
-        path: Path of the journal.
-        tier: Where its tier stands; empty if it has none.
-        descriptor: Its socket.
-
-    Raises:
-        OSError: There are too many processes, or too little memory.
-    """
+    """Start a process that finds the same modules as this one, whatever stands in the working directory."""
     command = [sys.executable, "-P", "-m", "peers.journal.reader", path, tier, str(descriptor)]
     variables = os.environ | {"PYTHONPATH": os.pathsep.join(place for place in sys.path if place)}
     # A process group of its own keeps Ctrl-C away. Not a session of its own: Linux (autogroup) lets niceness count
@@ -293,11 +254,10 @@ ANSWERED_PER_TURN: Final = 250
 
 
 Piece = TypeVar("Piece", bound=Hashable)
-"""An order."""
 
 
 class SharedPieces(Generic[Piece]):
-    """What several ask for.
+    """Orders that several ask for, which are answered together.
 
     Args:
         read: Has an order answered.
@@ -309,7 +269,7 @@ class SharedPieces(Generic[Piece]):
         self._waiting: dict[Piece, deque[Deliver]] = {}
 
     def fetch(self, order: Piece, deliver: Deliver, usage: Usage | None = None) -> None:
-        """Have an order answered, together with all others that are the same; who asks first is charged."""
+        """Have an order answered, together with all others that are the same; the first one's user is charged."""
         waiting = self._waiting.get(order)
         if waiting is not None:
             waiting.append(deliver)

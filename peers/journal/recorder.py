@@ -6,18 +6,11 @@ connections ◀─ is_behind, wait_room ─┘  ▲         committed ─▶ con
                                         └ failed: nothing is taken until a probe, once a second, has succeeded
 ```
 
-Offsets are given here, in the order in which the core offers messages, which is the order in which they are written. So
-the place of a message between others is known at once, while it is not yet on the disk.
+Offsets are given here, in the order in which the core offers messages, which is the order in which they are written.
 
-When the folder cannot be written (full disk, damage), messages are routed on and not recorded: those whose publishers
-asked for confirmation are answered by an error, and all that are missing are counted. Offsets go on without a gap. Each
-failure begins a new epoch: what was submitted before is thrown away by the writer, and counted here.
-
-Owner: the event loop; `on_committed`, `on_failed` and `on_recovered` are called in the writer's thread and bring what
-they say over. Bound: what waits to be written is charged with its objects; those who feed the journal are not read
-while it is more than `buffer_bytes`. Who waits for a commit, or for room, is known once, and may be forgotten.
-
-Cost: one call a write of its handler, one entry a batch.
+When the folder cannot be written (full disk, damage), messages are routed on and not recorded: publishers that asked
+for confirmation get an error, and all that are missing are counted. Offsets go on without a gap. Each failure begins a
+new epoch: what was submitted before is thrown away by the writer, and counted here.
 """
 
 from __future__ import annotations
@@ -55,22 +48,20 @@ _PROBE_S = 1.0
 """How often a journal that could not be written is tried again, seconds."""
 
 Answer = Callable[[int | RejectedError], None]
-"""A function that gets the offset of the first message, or the reason why there is none."""
+"""Called with the offset of the first message, or the reason why there is none."""
 
 
 OnMarked = Callable[[Origin, int], Answer]
-"""A function that gets the origin of a batch that bears a mark, and how many messages it has."""
+"""Called with the origin and the messages of a batch that bears a mark; returns what is called at its commit."""
 
 
 OnNews = Callable[[int, int, Collection[str] | None], None]
-"""A function that gets the first offset of a commit, the one behind its last, and its topics, None if nobody knows."""
+"""Called with the first offset of a commit, the one behind its last, and its topics, None if they are unknown."""
 
 
 class _Ticket(NamedTuple):
-    """A wait of somebody until everything up to an entry is committed."""
-
     entry: int
-    """Number of the entry in this epoch."""
+    """Number of the entry in this epoch that must be committed."""
     first: int
     answer: Answer
 
@@ -87,13 +78,13 @@ class RecorderStatistics(NamedTuple):
     size_bytes: int
     """Size of all blocks on the disk, bytes."""
     recorded_messages_total: int
-    """Messages that were recorded since the hub has started."""
+    """Since the hub has started."""
     lost_messages_total: int
     """Messages that were not recorded, because the folder could not be written."""
     waiting_bytes: int
     """How much is on its way to the disk, bytes."""
     pauses_total: int
-    """How often somebody's reading was paused for it."""
+    """How often reading of a publisher was paused for it."""
     error: str
     """Why nothing is written now; empty if it is."""
     confirm_s: HistogramStatistics
@@ -162,11 +153,11 @@ class Recorder:
         # Set from a failure until a probe has succeeded; None while the journal is written.
         self.error: StorageError | None = None
         self.on_writes: Callable[[list[Write]], None] = _ignore
-        """Is told what writers have committed, as the folder has it, when that can be written again."""
+        """Called with what writers have committed, as the folder has it, when that can be written again."""
         self.on_news: OnNews = _ignore_news
-        """Is told of each commit, and when the journal has failed or works again."""
+        """Called at each commit, and when the journal has failed or works again."""
         self.on_marked: OnMarked | None = None
-        """Is told of each batch that bears a mark, once somebody wants to know; what it returns is told the outcome."""
+        """Called with each batch that bears a mark."""
         self.taken = 0
         """Messages taken since the start: a publisher's connection sees by it whether it feeds the journal."""
         self.is_behind = False
@@ -179,7 +170,6 @@ class Recorder:
     # As the outlet of its handler.
 
     def send(self, batches: list[Batch]) -> None:
-        """Take the batches of one write."""
         messages = sum([batch.messages for batch in batches])
         self.taken += messages
         if self.error is not None:
@@ -198,7 +188,7 @@ class Recorder:
         self.is_behind = self._waiting_bytes > self._buffer_bytes
 
     def _tell_marked(self, batches: list[Batch], on_marked: OnMarked) -> None:
-        """Tell of batches that bear a mark, which were taken just now, the first of them at the next offset."""
+        """Hand on batches that bear a mark, which were taken just now, the first of them at the next offset."""
         first = self._next
         for batch in batches:
             origin = batch.origin
@@ -210,11 +200,9 @@ class Recorder:
                     answer(self.refusal())
             first += batch.messages
 
-    def send_gap(self, lost_messages: int) -> None:
-        """Do nothing: there is no queue that could overflow, and what was lost elsewhere has no offset here."""
+    def send_gap(self, lost_messages: int) -> None: ...
 
-    def close(self, code: int, text: str) -> None:
-        """Do nothing: this is never called, as the policy is not to disconnect."""
+    def close(self, code: int, text: str) -> None: ...
 
     def _put(self, entry: Entry) -> None:
         self._submitted += 1
@@ -230,16 +218,10 @@ class Recorder:
 
     @property
     def committed(self) -> int:
-        """Everything before this offset is on the disk."""
         return self._at.next
 
     def answer_at_commit(self, messages: int, answer: Answer) -> None:
-        """Answer once the messages that were offered last, and everything before them, are committed.
-
-        Args:
-            messages: How many of them.
-            answer: Called then, or when it turns out that they will not be.
-        """
+        """Answer once so many messages, those that were offered last, and all before them are committed, or fail."""
         position = self.position()
         if position is None:
             answer(self.refusal())
@@ -260,11 +242,7 @@ class Recorder:
         self._put_mark(Entry(self._epoch, 0, b"", opens=1))
 
     def end_batch(self, write: Write | None) -> None:
-        """End the batch, and have it committed.
-
-        Args:
-            write: What is remembered with it; None for nothing.
-        """
+        """End the batch, and have it committed; `write` is remembered with it."""
         self.handler.write_pending()
         self._put_mark(Entry(self._epoch, 0, b"", opens=-1, write=write))
 
@@ -285,7 +263,6 @@ class Recorder:
         self._room[resume] = None
 
     def forget_room(self, resume: Callable[[], None]) -> None:
-        """Do not call `resume` any more."""
         self._room.pop(resume, None)
 
     def _give_room(self) -> None:
@@ -297,15 +274,14 @@ class Recorder:
     # What the writer tells, in its thread.
 
     def on_committed(self, progress: Progress) -> None:
-        """Take note that entries are committed."""
         self._bring(lambda: self._committed_now(progress))
 
     def on_failed(self, error: StorageError, next_offset: int) -> None:
-        """Take note that nothing from `next_offset` on was committed, or will be."""
+        """Nothing from `next_offset` on was committed, or will be."""
         self._bring(lambda: self._failed_now(error, next_offset))
 
     def on_recovered(self, epoch: int, progress: Progress, writes: list[Write]) -> None:
-        """Take note that entries of that epoch are taken."""
+        """Entries of that epoch are taken."""
         self._bring(lambda: self._recovered_now(epoch, progress, writes))
 
     def _bring(self, call: Callable[[], None]) -> None:
@@ -371,7 +347,6 @@ class Recorder:
         self._core.own_events.announce(Event(JOURNAL_TOPIC, value))
 
     def _forget_entries(self) -> None:
-        """Forget what was submitted: it is not written any more."""
         self._submitted = self._done = self._waiting_bytes = 0
         self._timed = None
 
@@ -386,7 +361,6 @@ class Recorder:
         self._core.detach(self.handler, "the hub stops")
 
     def statistics(self) -> RecorderStatistics:
-        """Return what was recorded so far, and what waits."""
         return RecorderStatistics(
             first=self._at.first,
             next=self._next,
@@ -401,9 +375,7 @@ class Recorder:
         )
 
 
-def _ignore(_: list[Write]) -> None:
-    """Stand in for a function where nobody wants to know."""
+def _ignore(_: list[Write]) -> None: ...
 
 
-def _ignore_news(first: int, head: int, topics: Collection[str] | None) -> None:
-    """Do nothing: nobody waits for a commit."""
+def _ignore_news(first: int, head: int, topics: Collection[str] | None) -> None: ...

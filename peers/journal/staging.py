@@ -5,21 +5,14 @@ STAGE(transaction, part, frames) ─▶ checked ─▶ kept ─ COMMIT(query, ba
                                                   └─ abort, or staged_s without anything new ─▶ dropped
 ```
 
-A writer of many tasks (Spark) brings what each task has made, and tells in the end which parts count. A batch whose
+A writer of many tasks (Spark) brings what each task has made, and says in the end which parts count. A batch whose
 number is not above the last one that its query has committed was committed before: nothing is routed or recorded, and
 the answer says so. So a batch that is repeated after a crash of either side stands in the journal once. A COMMIT ends
-its transaction, whatever becomes of it: what was refused is staged again. Queries are a user's own: of one that another
-user gives the same name nothing was committed before.
+its transaction, whatever becomes of it. Queries are a user's own.
 
-Orders are carried out one after the other, in the order in which they came, a turn's share at a time: whatever
-one frame holds, the loop is not kept by it.
-
-Whoever stages is charged for it, as a user, until it is on the disk or dropped.
-
-Owner: the event loop. Bound: `limit_bytes` over all that is staged or not on the disk yet, with the objects around it,
-and `COMMITS_LIMIT_BYTES` over the COMMITs that wait. Invariants: the parts of one batch are recorded in one commit
-of the folder; subscribers get messages in the order of the journal. Subscribers may see a part of a batch that is not
-recorded in the end, if the hub dies in between: live delivery is at most once, as always.
+Orders are carried out one after the other, a turn's share at a time. What is staged is charged to its user until it is
+on the disk or dropped. The parts of one batch are recorded in one commit of the folder; subscribers get messages in the
+order of the journal, and may see a part of a batch that is not recorded in the end, if the hub dies in between.
 """
 
 from __future__ import annotations
@@ -50,11 +43,10 @@ from peers.wire.scanner import NEED_DATA, SEARCHED, Rejected, Scanner
 __all__ = ["COMMITS_LIMIT_BYTES", "Committed", "OnCommitted", "OnStaged", "Staging", "StagingStatistics"]
 
 _TURN_COST = 500
-"""The share of a turn: a new topic, or a frame, costs 1, about 15 µs. See
-`peers.connections.connection.TURN_EVENTS`."""
+"""The share of a turn: a new topic, or a frame, costs 1, about 15 µs."""
 
 _COST_BYTES = 2048
-"""How many bytes of messages cost 1 together, so that a turn routes a mebibyte: a millisecond or two."""
+"""How many bytes of messages cost 1 together: a turn routes a mebibyte, which takes a millisecond or two."""
 
 _ROUTES_PER_COST = 4
 
@@ -62,13 +54,12 @@ _SEARCH_COST = 8
 """Cost of a key with labels that is new: up to 130 µs."""
 
 COMMITS_LIMIT_BYTES = 64 * 1024 * 1024
-"""Most bytes of COMMITs that wait. They have a limit for themselves: what is staged to its limit must be able to go."""
+"""Most bytes of COMMITs that wait; a limit of its own, since what is staged to its limit must be able to go."""
 
 _OVERHEAD_BYTES = 1024
-"""What is charged for an order beside its frames: the objects around it, and a transaction of its own."""
+"""Charged for an order beside its frames: the objects around it, and a transaction of its own."""
 
 _PART_BYTES = 40
-"""What the number of a part takes in a list, bytes."""
 
 
 class Committed(NamedTuple):
@@ -91,7 +82,7 @@ class StagingStatistics(NamedTuple):
 
     transactions: int
     bytes: int
-    """How much is staged or on its way to the disk, bytes."""
+    """How much is staged or on its way to the disk."""
     committed_total: int
     repeated_total: int
     """Batches that had been committed before."""
@@ -100,8 +91,6 @@ class StagingStatistics(NamedTuple):
 
 
 class _Transaction:
-    """What one writer has staged."""
-
     __slots__ = ("checked", "parts", "rights", "size_bytes", "touched_s", "usage")
 
     def __init__(self, rights: Rights | None, usage: Usage | None) -> None:
@@ -120,12 +109,9 @@ class _Transaction:
 
 
 class _Order(NamedTuple):
-    """A STAGE or a COMMIT that is carried out in steps."""
-
     steps: Iterator[int]
-    """Yields after each step of the work what that has cost."""
+    """Yields after each step what that has cost."""
     refuse: Refuse
-    """Tells whoever has sent it that it is not done."""
 
 
 class Staging:
@@ -134,7 +120,7 @@ class Staging:
     Args:
         core: The core, through which committed messages go.
         recorder: The recorder of the journal.
-        limit_bytes: Most bytes that wait.
+        limit_bytes: Most bytes that wait, with the objects around them.
         kept_s: How long a transaction waits, seconds.
         frame_limit_bytes: Largest body of a message.
         writes: What queries have committed, as the journal knows it, the oldest first.
@@ -182,7 +168,6 @@ class Staging:
         recorder.on_writes = self._take_writes
 
     def _take_writes(self, writes: list[Write]) -> None:
-        """Take what the folder says that writers have committed."""
         self._on_disk = OrderedDict((write.query, write) for write in writes)
         self._writes = OrderedDict(self._on_disk)
 
@@ -195,8 +180,8 @@ class Staging:
             source: The handler that brings them.
             stage: The messages that were brought.
             now_s: The time, for `sweep`.
-            answer: Called once it is kept, or why not: they are no messages, not all of them would be recorded or may
-                be published by `source`, the transaction is another user's, or too much waits.
+            answer: Called once it is kept, or why not: they are no messages, not all would be recorded or may be
+                published by `source`, the transaction is another user's, or too much waits.
         """
         size = _size_bytes(stage)
         if self._core.memory.is_over:
@@ -223,27 +208,19 @@ class Staging:
         self._put(_Order(self._stage(source, stage, usage, now_s, answer, refuse), refuse))
 
     def _hold(self, size_bytes: int, usage: Usage | None) -> None:
-        """Charge so much more for what is staged."""
         self._size_bytes += size_bytes
         self._account.charge(size_bytes)
         if usage is not None:
             usage.add(size_bytes)
 
     def _let_go(self, size_bytes: int, usage: Usage | None) -> None:
-        """Charge so much less."""
         self._size_bytes -= size_bytes
         self._account.charge(-size_bytes)
         if usage is not None:
             usage.give_back(size_bytes)
 
     def commit(self, source: Handler, commit: Commit, answer: OnCommitted) -> None:
-        """Route and record what was staged, or drop it.
-
-        Args:
-            source: The handler that asks.
-            commit: The order that came.
-            answer: Called once it is on the disk, or cannot be.
-        """
+        """Route and record what was staged, or drop it; `answer` is called once it is on the disk, or cannot be."""
         size = _OVERHEAD_BYTES + _PART_BYTES * len(commit.parts)
         if self._commits_bytes + size > COMMITS_LIMIT_BYTES:
             answer(RejectedError(CloseCode.TRY_AGAIN_LATER, "too many COMMITs wait; try again"))
@@ -262,7 +239,6 @@ class Staging:
             self._after_turn(self._work)
 
     def _work(self) -> None:
-        """Do a turn's share of the orders."""
         left = _TURN_COST
         while self._orders and left > 0:
             left -= self._step()
@@ -288,7 +264,6 @@ class Staging:
     def _stage(  # noqa: PLR0913, PLR0917 -- an order, and all that its answer needs
         self, source: Handler, stage: Stage, usage: Usage | None, now_s: float, answer: OnStaged, refuse: Refuse
     ) -> Iterator[int]:
-        """Check what a STAGE brings, and keep it."""
         rights = source.rights
         try:
             yield from self._check(source, stage.frames)
@@ -309,11 +284,7 @@ class Staging:
         answer(None)
 
     def _check(self, source: Handler, frames: bytes) -> Iterator[int]:
-        """See to it that every message can be routed, is granted to `source`, and will be recorded.
-
-        Raises:
-            RejectedError: One of them cannot be routed, is not granted, or will not be recorded.
-        """
+        """Check that every message can be routed, is granted to `source`, and will be recorded."""
         journal = self._recorder.handler
         scanner = Scanner(self._core.routes, self._frame_limit_bytes)
         scanner.feed(frames)
@@ -338,11 +309,6 @@ class Staging:
             raise RejectedError(CloseCode.BAD_DATA, "STAGE: the last frame is not whole")
 
     def _check_granted(self, source: Handler, item: Run[Route] | Stretch[Route]) -> None:
-        """See to it that `source` may publish all of it.
-
-        Raises:
-            RejectedError: It may not.
-        """
         if isinstance(item, Run):
             self._core.authority.check(source, item.route, item)
             return
@@ -398,7 +364,6 @@ class Staging:
     def _route(
         self, source: Handler, query: str, batch: int, chunks: list[bytes], answer: OnCommitted
     ) -> Iterator[int]:
-        """Route the messages of a batch, and have them committed."""
         recorder = self._recorder
         first, epoch = recorder.position(), recorder.epoch
         if first is not None:
@@ -469,14 +434,14 @@ class Staging:
     # The end, and statistics.
 
     def finish(self) -> None:
-        """Route the rest of the batch that is being routed, now, as the hub stops; refuse what has not begun."""
+        """Route the rest of the batch that is being routed, as the hub stops; refuse what has not begun."""
         while self._is_routing:
             self._step()
         while self._orders:
             self._orders.popleft().refuse(RejectedError(CloseCode.GOING_AWAY, "the hub stops"))
 
     def sweep(self, now_s: float) -> int:
-        """Drop what nobody has touched for too long; return how many transactions."""
+        """Drop what was not touched for too long; return how many transactions."""
         dropped = 0
         while self._transactions:
             name, oldest = next(iter(self._transactions.items()))
@@ -489,18 +454,12 @@ class Staging:
         return dropped
 
     def statistics(self) -> StagingStatistics:
-        """Return what is staged, and what has become of transactions so far."""
         return StagingStatistics(
             len(self._transactions), self._size_bytes, self._committed, self._repeated, self._dropped
         )
 
 
 def _check_owner(transaction: _Transaction | None, name: str, rights: Rights | None) -> None:
-    """See to it that a transaction is nobody else's.
-
-    Raises:
-        RejectedError: Another user has begun it.
-    """
     if transaction is None or rights is None:
         return
     if transaction.rights is None or transaction.rights.user.name != rights.user.name:
@@ -518,16 +477,11 @@ def _query_of(source: Handler, commit: Commit) -> str:
 
 
 def _size_bytes(stage: Stage) -> int:
-    """Return what is charged for a piece of a transaction."""
     return _OVERHEAD_BYTES + len(stage.frames) + len(stage.transaction)
 
 
 def _check_route(route: Route, journal: Handler) -> None:
-    """See to it that what goes this way may be staged.
-
-    Raises:
-        RejectedError: It is not recorded, or bears a sender, whose name may have another owner at the COMMIT.
-    """
+    """Refuse what is not recorded, or bears a sender, whose name may have another owner at the COMMIT."""
     if route.sender:
         raise RejectedError(CloseCode.NOT_ALLOWED, "STAGE: messages that bear the name of a sender are not staged")
     if route.is_owned:
@@ -538,7 +492,6 @@ def _check_route(route: Route, journal: Handler) -> None:
 
 
 def _remember(writes: OrderedDict[str, Write], write: Write) -> None:
-    """Put the last batch of a query behind those of all others."""
     if not write.query:
         return
     writes[write.query] = write
@@ -548,11 +501,6 @@ def _remember(writes: OrderedDict[str, Write], write: Write) -> None:
 
 
 def _chunks(commit: Commit, transaction: _Transaction | None) -> list[bytes]:
-    """Return the frames of a batch, in the order of its parts.
-
-    Raises:
-        RejectedError: A part is not there, or named twice.
-    """
     parts = transaction.parts if transaction is not None else {}
     if len(set(commit.parts)) < len(commit.parts):
         raise RejectedError(CloseCode.BAD_DATA, "COMMIT: a part is named twice")

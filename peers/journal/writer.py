@@ -5,17 +5,13 @@ event loop ─ submit(entry) ─▶ [entry, entry, ...] ─ every commit_s ─�
                                                                    └─ failed ──▶ on_failed(error, ...)
 ```
 
-Owner of the store: this thread. Of the queue: both; it is a deque, whose ends are safe to use at once. Its bound is
-kept by whoever submits (`peers.journal.recorder`).
+Entries are committed in their order, each once. Whatever goes wrong, the thread goes on and its listener is told. After
+a failure all entries of that epoch are thrown away: their offsets are given again to what comes in the next one. A
+batch of a writer is one transaction, and the transaction ends with it, so that batches that overlap in time do not keep
+the rest from being committed.
 
-Invariants: entries are committed in their order, each once. Whatever goes wrong, the thread goes on and its listener is
-told. After a failure all entries of that epoch are thrown away: their offsets are given again to what comes in the next
-one. A batch of a writer is one transaction, and the transaction ends with it, so that batches that overlap in time with
-one another do not keep the rest from being committed.
-
-Cost: 0.06 µs a message of 100 bytes, and what the kernel takes: docs/performance.md. The disk, zstd and the checksum
-work without the interpreter's lock, so that the loop waits 0.02 µs a message for it; therefore it is no process (see
-docs/adr). What comes faster than it can be compressed is not compressed.
+The disk, zstd and the checksum work without the interpreter's lock; therefore it is no process. What comes faster than
+it can be compressed is not compressed.
 """
 
 from __future__ import annotations
@@ -38,18 +34,19 @@ GROUP_BYTES = 4 * 1024 * 1024
 """Most that is committed at once: about 10 ms of work; so a long queue does not make one commit long."""
 
 HASTE_BYTES = 2 * GROUP_BYTES
-"""What has come in one go by more than this is not compressed: then the writer is behind, and must not be the one who
-holds publishers back."""
+"""What has come in one go by more than this is not compressed: then the writer is behind, and must not hold publishers
+back.
+"""
 
 ENTRY_OVERHEAD_BYTES = 512
-"""What an entry is charged beside its frames: the objects for it and its batch, and for a confirmation that waits."""
+"""Charged for an entry beside its frames: the objects for it, its batch, and a confirmation that waits."""
 
 _IDLE_S = 5.0
 """How often retention is looked after while nothing comes, seconds."""
 
 
 class Entry(NamedTuple):
-    """What is to be written: messages, or a mark around a batch that some writer commits as one."""
+    """What is to be written: messages, or a mark around a batch that a writer commits as one."""
 
     epoch: int
     time_us: int
@@ -66,7 +63,7 @@ class Entry(NamedTuple):
 
 
 class Probe(NamedTuple):
-    """Ask whether the folder can be written again; from now on entries of this epoch are taken."""
+    """Asks whether the folder can be written again; from now on entries of this epoch are taken."""
 
     epoch: int
 
@@ -75,17 +72,15 @@ class Progress(NamedTuple):
     """What a commit has brought, and where the journal stands with it."""
 
     first: int
-    """The oldest offset that is retained."""
     next: int
     """Everything before it is committed."""
     size_bytes: int
-    """Size of all blocks, bytes."""
     entries: int = 0
     """How many entries were done with since the last time."""
     entries_bytes: int = 0
     """How much memory they took while they waited, bytes."""
     topics: Collection[str] | None = None
-    """The topics of what was committed since the last time; None where nobody knows."""
+    """The topics of what was committed since the last time; None where they are unknown."""
 
 
 class Listener(Protocol):
@@ -136,12 +131,11 @@ class Writer:
         self._thread = threading.Thread(target=self._run, name="journal writer", daemon=True)
 
     def start(self, listener: Listener) -> None:
-        """Start the thread; `listener` is told what has become of entries."""
+        """Start the thread; it calls `listener` with what has become of entries."""
         self._listener = listener
         self._thread.start()
 
     def submit(self, entry: Entry | Probe) -> None:
-        """Have an entry written soon. This never waits."""
         self._entries.append(entry)
         if not self._something.is_set():  # a lock less for most
             self._something.set()
@@ -173,7 +167,7 @@ class Writer:
                 return
 
     def _attempt(self, act: Callable[[], None]) -> None:
-        """Do something with the store; if that fails, tell the listener, and take nothing more until a probe."""
+        """Do something with the store; if that fails, take nothing more until a probe."""
         try:
             act()
         except StorageError as error:
@@ -237,7 +231,6 @@ class Writer:
         self._listener.on_committed(progress)
 
     def _retain(self) -> None:
-        """Let go of what has become too old, as nothing comes."""
         if self._failed or self._open_batches:
             return
         store = self._store

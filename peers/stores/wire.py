@@ -7,9 +7,8 @@ msgpack `bin` with msgpack inside, or its base64 as text from clients without `b
 
 from __future__ import annotations
 
-from base64 import b64decode
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import msgpack
 import msgspec
@@ -84,6 +83,8 @@ class Since(msgspec.Struct, frozen=True, array_like=True, tag="since", gc=False)
     number: int
 
 
+_T = TypeVar("_T")
+
 Read: TypeAlias = Get | Exists | Index | State | Rows | More | Since
 
 _Row: TypeAlias = tuple[bytes, bytes, int, int | None]
@@ -113,57 +114,8 @@ class _Changes(msgspec.Struct, frozen=True, array_like=True, gc=False):
     changes: list[_ChangeRow]
 
 
-class _TextCommand(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    kind: str
-    key: str = ""
-    value: str | None = None
-    expiry_ns: int | None = None
-    if_version: int | None = None
-    empty: str | None = None
-
-    def meant(self) -> Command:
-        empty = None if self.empty is None else _bin(self.empty)
-        value = None if self.value is None else _bin(self.value)
-        return Command(self.kind, _bin(self.key), value, self.expiry_ns, self.if_version, empty)
-
-
-class _TextGet(msgspec.Struct, frozen=True, array_like=True, tag="get", gc=False):
-    key: str
-
-    def meant(self) -> Read:
-        return Get(_bin(self.key))
-
-
-class _TextExists(msgspec.Struct, frozen=True, array_like=True, tag="exists", gc=False):
-    key: str
-
-    def meant(self) -> Read:
-        return Exists(_bin(self.key))
-
-
-class _TextIndex(msgspec.Struct, frozen=True, array_like=True, tag="index", gc=False):
-    key: str
-    index: str
-
-    def meant(self) -> Read:
-        return Index(_bin(self.key), _bin(self.index))
-
-
-_TextRead: TypeAlias = _TextGet | _TextExists | _TextIndex
-_TEXT_READS = (_TextGet, _TextExists, _TextIndex)
-
-
-def _bin(text: str) -> bytes:
-    try:
-        return b64decode(text, validate=True)
-    except ValueError as error:
-        raise msgspec.ValidationError("a key or value is `bin`, or text that is its base64") from error
-
-
 _commands = msgspec.msgpack.Decoder(list[Command]).decode
-_text_commands = msgspec.msgpack.Decoder(list[_TextCommand]).decode
 _reads = msgspec.msgpack.Decoder(list[Read]).decode
-_text_reads = msgspec.msgpack.Decoder(list[_TextRead | State | Rows | More | Since]).decode
 
 
 def commands_of(packed: bytes) -> list[Command]:
@@ -176,23 +128,24 @@ def commands_of(packed: bytes) -> list[Command]:
     try:
         return _commands(packed)
     except msgspec.ValidationError as error:
-        try:
-            texts = _text_commands(packed)
-        except msgspec.ValidationError:
-            raise error from None
-        return [each.meant() for each in texts]
+        return _with_text(packed, list[Command], error)
 
 
 def reads_of(packed: bytes) -> list[Read]:
-    """Decode an array of reads; raises as `commands_of`."""
+    """Decode an array of reads, as `commands_of`; raises the same."""
     try:
         return _reads(packed)
     except msgspec.ValidationError as error:
-        try:
-            texts = _text_reads(packed)
-        except msgspec.ValidationError:
-            raise error from None
-        return [each.meant() if isinstance(each, _TEXT_READS) else each for each in texts]
+        return _with_text(packed, list[Read], error)
+
+
+def _with_text(packed: bytes, kind: type[_T], error: msgspec.ValidationError) -> _T:
+    """Decode with base64 text in place of `bin`."""
+    try:
+        return msgspec.convert(msgspec.msgpack.decode(packed), kind)
+    except (msgspec.ValidationError, TypeError):
+        hint = "; a key or value is `bin`, or text that is its base64" if "`bytes`" in str(error) else ""
+        raise msgspec.ValidationError(f"{error}{hint}") from None
 
 
 _changes_of = msgspec.msgpack.Decoder(_Changes).decode

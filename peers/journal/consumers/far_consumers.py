@@ -58,36 +58,34 @@ _User = Annotated[str, msgspec.Meta(max_length=256)]
 
 
 class Granted(msgspec.Struct, frozen=True, array_like=True):
-    """What somebody on the way grants: a client, or a link that one hub takes the question from, or passes it on to."""
+    """What a client on the way grants, or a link that a hub takes the question from, or passes it on to."""
 
     user: _User
     journal: Paths
-    """What may be read."""
     publish: Paths
     """Where dead letters may be published."""
 
 
 class Question(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One question."""
+    """A question about consumers, from hub to hub."""
 
     hub: Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
     """The hub of the client."""
     run: int
-    """A number of that hub that is another one when it was started anew: clients of before are gone then."""
+    """A number of that hub that is another one when it was started again: clients of before are gone then."""
     client: int
     """A number that the client alone has there."""
     what: str
     """One of `QUESTIONS`, or empty, or `GONE`."""
     value: Any = None
-    """As the client has asked."""
     user: _User = ""
-    """Who the client is; empty where there are no users."""
+    """Empty where there are no users."""
     is_admin: bool = True
-    """Whether he may administer his hub."""
+    """Whether the client may administer its hub."""
     frame_bytes: Annotated[int, msgspec.Meta(ge=1)] = 1 << 32
-    """The largest frame that he, and each link on the way, takes."""
+    """The largest frame that the client, and each link on the way, takes."""
     granted: Annotated[tuple[Granted, ...], msgspec.Meta(max_length=GRANTED_LIMIT)] = ()
-    """Who all must grant what he reads. Without any, everything is."""
+    """Who all must grant what is read. Without any, everything is."""
 
 
 encode_question = msgspec.msgpack.Encoder().encode
@@ -95,11 +93,7 @@ _decode = msgspec.msgpack.Decoder(Question).decode
 
 
 def decode_question(value: bytes) -> Question:
-    """Read a question.
-
-    Raises:
-        RejectedError: It is none.
-    """
+    """Read a question; raises `RejectedError`."""
     try:
         return _decode(value)
     except MALFORMED as error:
@@ -107,12 +101,12 @@ def decode_question(value: bytes) -> Question:
 
 
 def granted_by(rights: Rights | None, reads: Action, publishes: Action) -> tuple[Granted, ...]:
-    """Return what somebody grants, to be added to a question; nothing where he has no rights, and so all.
+    """Return what rights grant, to be added to a question; nothing where there are none, and so all is granted.
 
     Args:
-        rights: Of whom.
-        reads: What he must be granted for what is read.
-        publishes: What he must be granted for dead letters.
+        rights: Of the client or the link.
+        reads: What must be granted for what is read.
+        publishes: What must be granted for dead letters.
 
     Raises:
         RejectedError: There is too much to be compared.
@@ -158,10 +152,10 @@ class _Judge(NamedTuple):
 
 
 class FarClient:
-    """One client.
+    """A client of another hub.
 
     Args:
-        link: The link over which his hub asks.
+        link: The link over which its hub asks.
         question: What it has asked.
     """
 
@@ -172,44 +166,39 @@ class FarClient:
         self._question = question
         self._judges = _judges(question.granted)
         self.is_gone = False
-        """Whether he, or his hub, is connected no more; `ForHubs` says so."""
 
     @property
     def id(self) -> int:
-        """The number of his connection at his hub."""
         return self._question.client
 
     @property
     def hub(self) -> str:
-        """The id of his hub."""
         return self._question.hub.hex()
 
     def adopt(self, link: Handler, question: Question) -> None:
-        """Take what his hub says now."""
+        """Take what its hub says now."""
         if question.granted != self._question.granted:
             self._judges = _judges(question.granted)
         self._link, self._question = link, question
 
     @property
     def owner(self) -> str:
-        """Return the user that he is at his hub, beneath the one that the link is here, if there are such."""
+        """The user that it is at its hub, beneath the one that the link is here, if there are such."""
         rights = self._link.rights
         users = ("" if rights is None else rights.user.name, self._question.user)
         return "/".join(filter(None, users))
 
     @property
     def is_admin(self) -> bool:
-        """Whether he may administer his hub, and the link this one."""
+        """Whether it may administer its hub, and the link this one."""
         rights = self._link.rights
         return self._question.is_admin and (rights is None or rights.is_admin)
 
     @property
     def frame_limit_bytes(self) -> int:
-        """The largest frame that all on the way take, and no more than is good for them."""
         return min(_FRAME_BYTES, self._question.frame_bytes, self._link.frame_limit_bytes)
 
     def reads(self, prefixes: tuple[str, ...]) -> bool:
-        """Return whether all on the way grant these prefixes."""
         try:
             self.check_reads(prefixes)
         except RejectedError:
@@ -217,11 +206,7 @@ class FarClient:
         return True
 
     def check_reads(self, prefixes: tuple[str, ...]) -> None:
-        """See to it that all on the way grant these prefixes.
-
-        Raises:
-            RejectedError: One does not.
-        """
+        """Check that all on the way grant these prefixes; raises `RejectedError`."""
         for judge in self._judges:
             for prefix in prefixes:
                 if not judge.reads(prefix):
@@ -229,11 +214,7 @@ class FarClient:
         check_prefixes_granted(self._link.rights, self._link.acts.seeing, prefixes)
 
     def check_publishes(self, topic: str) -> None:
-        """See to it that all on the way grant a topic.
-
-        Raises:
-            RejectedError: One does not.
-        """
+        """Check that all on the way grant a topic; raises `RejectedError`."""
         for judge in self._judges:
             if not judge.publishes(topic):
                 raise _refusal("publish", topic, judge.user)
@@ -262,12 +243,12 @@ class _Hub(NamedTuple):
 
 
 class ForHubs:
-    """What other hubs ask.
+    """What other hubs ask; each question has one answer.
 
     Args:
         core: Of the hub.
-        functions: What answers, by what is asked: for whom, and with what value.
-        gone: Takes somebody out of all that he is a member of.
+        functions: What answers, by what is asked: for which client, and with what value.
+        gone: Takes a client out of all that it is a member of.
     """
 
     def __init__(
@@ -281,7 +262,7 @@ class ForHubs:
         self._leave = gone
         self._hubs: dict[bytes, _Hub] = {}
         self.answering = 0
-        """How many questions of other hubs are not answered; most are those of members for messages."""
+        """Questions of other hubs that are not answered; most are those of members for messages."""
         self.answered_total = self.refused_total = 0
         core.requests.directed.add(WHAT, Questions(self._answer, pass_on))
 
@@ -301,7 +282,6 @@ class ForHubs:
             self._leave(client)
 
     def _answer(self, link: Handler, value: bytes, answer: Answer) -> None:
-        """Answer another hub, now or later."""
         try:
             result = self._asked(link, decode_question(value))
         except (HubError, ValueError) as error:
@@ -324,11 +304,7 @@ class ForHubs:
         result.then(settle)
 
     def _asked(self, link: Handler, question: Question) -> Any:
-        """Return what is answered, or a `Later`.
-
-        Raises:
-            HubError: There is no answer; the text says why.
-        """
+        """Return what is answered, or a `Later`."""
         hub = self._hubs.get(question.hub)
         self._check_believed(link, question.hub, hub)
         if hub is not None and hub.run != question.run:
@@ -356,11 +332,7 @@ class ForHubs:
         return function(client, question.value)
 
     def _check_believed(self, link: Handler, asking: bytes, hub: _Hub | None) -> None:
-        """Ask who speaks of the clients of a hub: links of the user who has brought them, or the one that leads there.
-
-        Raises:
-            RequestError: It is another one.
-        """
+        """Check that the link that speaks of clients is of the user who has brought them, or leads there."""
         if hub is None or hub.user == _user(link):
             return
         way = self._core.mesh.traffic.way_to(asking)
@@ -381,7 +353,7 @@ def _fail(answer: Answer, error: Exception) -> None:
 # The hub that asks
 
 _TEXT_CHARACTERS: Final = 1000
-"""The most that is told of a text of another hub."""
+"""Most characters of a text of another hub that are passed on."""
 
 _AS_IT_IS = frozenset({Status.FAILED, Status.OVERFLOW, Status.NOT_ALLOWED, Status.TOO_BIG})
 """What the other hub says of a question; all else says that the way to it is lost."""
@@ -421,7 +393,7 @@ class FarConsumers:
             services.add(f"{CONSUMERS_TOPIC}/{what}", partial(self._ask, what), judges_itself=True)
 
     def tick(self) -> None:
-        """Tell again what was not heard; to be called once a second."""
+        """Say again what was not heard; to be called once a second."""
         for client in list(self._parted):
             self._part(client)
 
@@ -441,11 +413,6 @@ class FarConsumers:
         return len(self._parted)
 
     def _ask(self, what: str, handler: Handler, value: Any) -> Later:
-        """Ask the other hub.
-
-        Raises:
-            RequestError: It cannot be reached, or the client may not.
-        """
         rights = handler.rights
         if what == "join":
             self._joined.add(handler.id)
@@ -476,11 +443,7 @@ class FarConsumers:
         return Question(self._core.mesh.hub, self._run, client, what)
 
     def _send(self, question: Question, take: Callable[[Any], object], wait_ms: int = 0) -> None:
-        """Have a question answered with a value, or with an error.
-
-        Raises:
-            RequestError: The other hub cannot be reached.
-        """
+        """Have a question answered with a value or an error; raises if the other hub cannot be reached."""
         self.asked_total += 1
         try:
             hub = self._find(self._of)
@@ -491,7 +454,6 @@ class FarConsumers:
         self._asking.ask(target, ANSWER_MS + wait_ms, encode_question(question), lambda reply: take(self._told(reply)))
 
     def _told(self, reply: Reply) -> Any:
-        """Return the value of an answer, or an error."""
         body = reply.values[BATCH_COUNT.size :] if reply.flags & FLAG_BATCH else reply.values
         try:
             value = decode_values(Frame(KIND_MESSAGES, 0, b"", body))[0]
@@ -530,11 +492,10 @@ class FarConsumers:
 
 
 def _wait_ms(value: Any) -> int:
-    """Return how long a `take` waits, as far as that can be told: whoever answers looks at it more closely."""
+    """Return how long a `take` waits; the other hub looks at it more closely."""
     wait_ms = value.get("wait_ms", 0) if isinstance(value, dict) else 0
     return min(wait_ms, ANSWER_MS * 2) if isinstance(wait_ms, int) and wait_ms > 0 else 0
 
 
 def _refuse(_link: Handler, _value: bytes, answer: Answer) -> None:
-    """Answer another hub that there are no consumers here."""
     answer(Status.FAILED, msgspec.msgpack.encode("that hub has no journal of its own, and so no consumers"))

@@ -1,16 +1,12 @@
-"""`Positions`: how far each named consumer has come, kept on the disk in the folder of the journal.
+"""`Positions`: how far each named consumer has come, in a database in the folder of the journal.
 
 ```
 put, put, forget ... ─▶ waiting ── every SAVE_S, in a thread ─▶ one transaction ─▶ SQLite
 ```
 
-A database of its own, since positions change in place, and what is lost of it costs messages that come again, never
-messages: so nothing waits for it but the making of a consumer. It bears the id of the journal; positions in another
-journal mean nothing, and are dropped.
-
-Owner: the event loop; the connection is used by one thread after it was opened. Invariant: what was put last of each
-consumer is what is written. When the disk cannot be written, it is tried again with the next save, and counted. Cost:
-one transaction a `SAVE_S` while something changes.
+What is lost of it costs messages that come again, never messages: so nothing waits for it but the making of a consumer.
+It bears the id of the journal; positions in another journal mean nothing, and are dropped. When the disk cannot be
+written, that is tried again with the next save, and counted. One thread uses the connection after it was opened.
 """
 
 from __future__ import annotations
@@ -34,8 +30,7 @@ from peers.journal.folder import FILE_MODE, JournalFullError
 __all__ = ["SAVE_S", "Kept", "Positions", "positions_path"]
 
 SAVE_S = 0.05
-"""How long changes are collected before they are written together: after a crash, what was acknowledged in the last
-such time may come again."""
+"""How long changes are collected: after a crash, what was acknowledged in the last such time may come again."""
 
 _APPLICATION_ID = 0x48554243
 """HUBC: SQLite's mark of whose file it is."""
@@ -56,7 +51,7 @@ _AT_ONCE = 1_000
 _DAMAGE = (apsw.CorruptError, apsw.NotADBError, apsw.SQLError, msgspec.DecodeError)
 
 OnSaved = Callable[[RejectedError | None], object]
-"""Is told once something is on the disk, or why not."""
+"""Called once a change is on the disk, or with the reason why not."""
 
 
 class Kept(msgspec.Struct, frozen=True):
@@ -67,8 +62,7 @@ class Kept(msgspec.Struct, frozen=True):
     heard_s: float | None = None
     """When a query has said how far it is, s since 1970; None for a consumer that has members."""
     epoch: int = 0
-    """The epoch of the journal in which that was written (`hub.journal.segment`): this file and the journal are brought
-    to the disk at different moments."""
+    """The epoch of the journal in which that was written: this file and the journal are brought to the disk apart."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -155,7 +149,6 @@ class Positions:
         return msgspec.structs.replace(kept, epoch=self._epoch)
 
     def _write(self, kept: dict[str, Kept | None]) -> None:
-        """Write, in the thread; the file is made with the first consumer."""
         if self._connection is None:
             self._connection, _ = self._open()
         _write(self._connection, kept)
@@ -193,11 +186,6 @@ def _write(connection: apsw.Connection, waiting: dict[str, Kept | None]) -> None
 
 
 def _open(path: str, journal_id: bytes, *, full_sync: bool) -> tuple[apsw.Connection, dict[str, Kept]]:
-    """Return a connection, and what is kept.
-
-    Raises:
-        JournalCorruptError, JournalUnavailableError: It cannot be used.
-    """
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE))
         connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
@@ -227,11 +215,7 @@ def _set_up(connection: apsw.Connection, *, full_sync: bool) -> None:
 
 
 def _read(connection: apsw.Connection, path: str, journal_id: bytes) -> dict[str, Kept]:
-    """Return what is kept; make the tables where there are none, and drop what is of another journal.
-
-    Raises:
-        JournalCorruptError: It is another kind of file, or of a later version.
-    """
+    """Return what is kept; make the tables where there are none, and drop what is of another journal."""
     kept: dict[str, Kept] = {}
     with connection:
         if not connection.pragma("application_id"):

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 class LocalClient(NamedTuple):
-    """A client that is connected with this hub; see `peers.journal.consumers.far_consumers.FarClient` for others."""
+    """A client of this hub; see `peers.journal.consumers.far_consumers.FarClient` for those of others."""
 
     handler: Handler
     hub: str = ""
@@ -80,14 +80,12 @@ PIECE_BYTES = 128 * 1024
 """How much is read at a time: about a thousand messages."""
 
 _PAUSE_S = 0.02
-"""How long it pauses where what was recorded last is not wanted: a hub that records much else is not asked at each
-commit."""
+"""How long it pauses where what was recorded last is not wanted: not each commit of a busy hub is asked about."""
 
 _AGAIN_S = 1.0
 """How long it waits after an error."""
 
 _KIND = 4
-"""Where in a frame its kind stands."""
 
 
 class Reading:
@@ -122,7 +120,6 @@ class Reading:
         """Why nothing could be read last; empty once something was."""
 
     def next_record(self) -> Record | None:
-        """Return the next record of the piece that is here; None if there are no more of it."""
         return next(self._records, None)
 
     def finished(self) -> int | None:
@@ -150,11 +147,7 @@ class Reading:
             self.error = ""
 
     def _look_at(self, outcome: bytes | bytearray | RejectedError, start: int) -> None:
-        """Take an answer.
-
-        Raises:
-            RejectedError, ProtocolError, JournalCorruptError: It is an error, or none that could be.
-        """
+        """Take an answer; raises what it is, where that is an error, or cannot be read."""
         if isinstance(outcome, RejectedError):
             raise outcome
         body = bytes(outcome[HEADER_BYTES:])
@@ -173,7 +166,6 @@ class Reading:
         self._on_news()
 
     def _fail(self, error: HubError, start: int) -> None:
-        """Try again later."""
         self.error = f"nothing can be read from offset {start} on: {error}"
         self._rest(_AGAIN_S)
 
@@ -186,7 +178,6 @@ class Reading:
         self._on_news()
 
     def stop(self) -> None:
-        """Ask for nothing more."""
         self._cancel()
         self._is_asking = True  # what comes now is not looked at, and nothing else is asked for
         self._on_news = _ignore
@@ -209,8 +200,7 @@ def first_offset(outcome: bytes | bytearray | RejectedError) -> int:
     return decode_records(body).start
 
 
-def _ignore() -> None:
-    """Tell nobody."""
+def _ignore() -> None: ...
 
 
 _FED = 256
@@ -225,17 +215,15 @@ the last two whether the value can be read, and the value."""
 
 
 class Ground(NamedTuple):
-    """What all consumers of a hub stand on."""
+    """What all consumers of a hub use."""
 
     fetch: Callable[[Fetch, Deliver], Cancel]
     publish: Callable[[str, bytes, Callable[[int | RejectedError], None]], None]
     """Publishes an encoded value under a topic, and answers once it is recorded."""
     announce: Callable[[str, dict[str, Any]], None]
-    """Tells of something that has happened to a consumer of that name."""
     changed: Callable[[Served], None]
-    """Is told when there is more to be kept on the disk, or other memory is held."""
+    """Called when there is more to be kept on the disk, or other memory is held."""
     is_short: Callable[[], bool]
-    """Whether there is too little memory to read more."""
     frame_limit_bytes: int
 
 
@@ -276,7 +264,6 @@ class Participant:
             asked.give(rows)
 
     def refuse(self, error: HubError) -> None:
-        """Answer with the reason why it gets nothing."""
         asked, self.asked = self.asked, None
         self.answer(None)
         if asked is not None:
@@ -289,7 +276,7 @@ class Served:
     Args:
         name: What it is called, with its user in front where there are users.
         consumer: How far it has come.
-        ground: What it stands on.
+        ground: What it uses.
     """
 
     def __init__(self, name: str, consumer: Consumer, ground: Ground) -> None:
@@ -313,13 +300,11 @@ class Served:
         self.kept_changes = -1
         """`Consumer.changes` as of what was put into the file last."""
         self.charged_bytes = 0
-        """What is charged for it."""
         self._stopped = False
 
     # Members.
 
     def join(self, participant: Participant) -> None:
-        """Let a client share it."""
         self.participants[participant.number] = participant
         self.consumer.join(participant.member)
 
@@ -361,7 +346,6 @@ class Served:
         participant.answer([])
 
     def acknowledge(self, participant: Participant, offsets: tuple[int, ...]) -> None:
-        """Take note that a client is done with messages."""
         self.consumer.acknowledge(participant.member, offsets)
         self._plan()
 
@@ -373,7 +357,6 @@ class Served:
         return gone
 
     def in_progress(self, participant: Participant, offsets: tuple[int, ...]) -> None:
-        """Give a client more time for messages."""
         self.consumer.in_progress(participant.member, offsets, self._loop.time())
         self._plan()
 
@@ -389,7 +372,7 @@ class Served:
         self._serve()
 
     def _serve(self) -> None:
-        """Give those who wait what there is, and see to it that there is more."""
+        """Give those who wait what there is, and have more read."""
         if self._stopped:
             return
         self._hand_out()
@@ -416,7 +399,6 @@ class Served:
                 participant.answer([form(item) for item in items])
 
     def _feed(self) -> None:
-        """Take a share of what was read; have more read where that was all."""
         consumer, reading = self.consumer, self._reading
         if consumer.is_full or self._ground.is_short():
             return
@@ -436,13 +418,12 @@ class Served:
         reading.more(consumer.read)
 
     def _skip_to(self, offset: int) -> None:
-        """Go on at the oldest record that there is, and tell that some were deleted."""
+        """Go on at the oldest record that there is, and announce that some were deleted."""
         before = self.consumer.read
         self.consumer.skip_to(offset)
         self._ground.announce(self.name, {"state": "missed", "from": before, "to": offset})
 
     def _watch(self) -> None:
-        """Have `_expire` called when something is due."""
         due_s = self.consumer.due_s
         if due_s == self._due_s:
             return
@@ -459,7 +440,7 @@ class Served:
     # What was given up.
 
     def _bury(self) -> None:
-        """Publish what was given up; without a topic for that it is only told."""
+        """Publish what was given up; without a topic for that it is only announced."""
         dead, terms = self.consumer.dead, self.consumer.terms
         while dead:
             item = dead.popleft()
@@ -498,7 +479,7 @@ class Served:
         return self._reading.error
 
     def stop(self, error: HubError | None = None) -> None:
-        """Answer everybody, with an error or that they are no members any more, and do nothing more."""
+        """Answer all members, with an error or that they are no members any more, and do nothing more."""
         self._stopped = True
         self._reading.stop()
         if self._due is not None:

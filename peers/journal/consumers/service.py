@@ -67,14 +67,14 @@ class Join(msgspec.Struct, forbid_unknown_fields=True):
 
     name: _Name
     terms: dict[str, Any] | None = None
-    """Some of `Terms`, the prefixes among them: what is left out is as it is, or as it is by default for a new one. Of
-    one that is there, prefixes and key must be the same. None takes it as it is."""
+    """Some of `Terms`, the prefixes among them: the others are as they are, or as they are by default for a new one. Of
+    one that is there, prefixes and key must be the same. None takes it as it is.
+    """
     start: _Offset | None = None
     """Where a new one begins; None for what is recorded from now on. One that is there goes on where it is."""
     time_us: _Offset | None = None
-    """A time in µs since 1970, in place of `start`: a new one begins with the first record that is not older."""
+    """Instead of `start`, µs since 1970: a new one begins with the first record that is not older."""
     messages: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 256
-    """How many messages this member may have."""
     bytes: Annotated[int, msgspec.Meta(ge=1, le=1 << 40)] = 4 * 1024 * 1024
     """How much it may have, bytes; a single message is never too much."""
     instead: int = 0
@@ -88,10 +88,11 @@ class Take(msgspec.Struct, forbid_unknown_fields=True):
     bytes: Annotated[int, msgspec.Meta(ge=1)] = 256 * 1024
     wait_ms: Annotated[int, msgspec.Meta(ge=0, le=_WAIT_LIMIT_MS)] = 0
     values: bool = False
-    """Whether messages are to have their values in place of encoding and body: for who reads JSON alone."""
+    """Whether messages are to have their values in place of encoding and body: for clients that read JSON alone."""
     got: Annotated[int, msgspec.Meta(ge=0)] | None = None
     """How many messages have come since it has joined. Where the last answer did not come, as a queue was full, it is
-    given again: else what stood behind it would come first. None does not say."""
+    given again: else what stood behind it would come first. None does not say.
+    """
 
 
 class Acknowledge(msgspec.Struct, forbid_unknown_fields=True):
@@ -126,11 +127,10 @@ class Leave(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Commit(msgspec.Struct, forbid_unknown_fields=True):
-    """A query that reads the journal by itself tells how far it is."""
+    """A query that reads the journal by itself says how far it is."""
 
     name: _Name
     prefixes: tuple[str, ...]
-    """Of the topics that it reads."""
     position: _Offset
     """It is done with everything before this offset."""
 
@@ -142,11 +142,7 @@ class Remove(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read(value: Any, kind: type[_Asked]) -> _Asked:
-    """Return what is asked.
-
-    Raises:
-        UsageError: It is no such map.
-    """
+    """Return the map that a client sent as a struct; raises `UsageError`."""
     try:
         return msgspec.convert(value, kind)
     except (msgspec.ValidationError, ValueError) as error:
@@ -165,7 +161,6 @@ _CUT_SHOWN = 16
 ConsumerClient: TypeAlias = LocalClient | FarClient
 
 Function = Callable[[ConsumerClient, Any], Any]
-"""Answers what a client asks, with a value or a `Later`."""
 
 
 _CLIENTS_SHOWN = 16
@@ -216,7 +211,6 @@ class ConsumersStatistics(NamedTuple):
     forgotten_total: int
     """Queries that were forgotten, as nothing was heard of them for too long."""
     for_hubs: ForHubs
-    """What other hubs ask."""
 
 
 FORGOTTEN_S: Final = 30 * 86_400
@@ -443,11 +437,7 @@ class Consumers:
         return later
 
     def _joined(self, name: str, join: Join) -> Served | None:
-        """Return the consumer that somebody wants to share; None for one that is to be made.
-
-        Raises:
-            UsageError: It cannot be shared, or cannot be made of what was said.
-        """
+        """Return the consumer that a client wants to share; None for one that is to be made."""
         if name in self._queries:
             raise UsageError(f"consumer {join.name!r} is a query, which nobody shares; take another name, or remove it")
         served = self._served.get(name)
@@ -456,7 +446,7 @@ class Consumers:
         return served
 
     def _join_from(self, client: ConsumerClient, join: Join) -> Later:
-        """Join once it is known at which offset a time stands; somebody else may have made the consumer by then."""
+        """Join once it is known at which offset a time stands; another client may have made the consumer by then."""
         later = Later()
 
         def found(outcome: bytes | bytearray | RejectedError) -> None:
@@ -488,11 +478,6 @@ class Consumers:
         return served, Later()
 
     def _check_room(self, name: str) -> None:
-        """See to it that there may be one more, of this name.
-
-        Raises:
-            UsageError: There are too many, or its user has too many of them.
-        """
         there = len(self._served) + len(self._queries)
         if there >= self._limit:
             raise UsageError(f"there are {there} consumers, the limit is {self._limit} (journal.consumers)")
@@ -561,7 +546,6 @@ class Consumers:
                 del self._memberships[client]
 
     def _gone(self, client: ConsumerClient) -> None:
-        """Take a client that is gone out of all that it was a member of."""
         for number, served in self._memberships.pop(client, {}).items():
             participant = served.participants.get(number)
             if participant is not None:
@@ -618,7 +602,6 @@ class Consumers:
             served.kept_changes = served.consumer.changes
 
     def _charge(self, served: Served, size_bytes: int) -> None:
-        """Charge for what a consumer holds, in place of what was charged before."""
         self._account.charge(size_bytes - served.charged_bytes)
         served.charged_bytes = size_bytes
 
@@ -633,7 +616,6 @@ class Consumers:
         self._queries.tick()
 
     def statistics(self) -> ConsumersStatistics:
-        """Return how all of them stand."""
         each = [self._described(name, served) for name, served in self._served.items()]
         each += self._queries.statistics(self._journal.committed)
         each.sort(key=lambda one: one.name)
@@ -674,12 +656,10 @@ class Consumers:
 
 
 def _for_local(function: Function) -> Callable[[Handler, Any], Any]:
-    """Return what answers clients of this hub."""
     return lambda handler, value: function(LocalClient(handler), value)
 
 
 def _sharing(served: Served) -> tuple[Sharing, ...]:
-    """Return who shares a consumer: those who have most of it."""
     most = heapq.nlargest(_CLIENTS_SHOWN, served.participants.values(), key=lambda one: len(one.member.out))
     return tuple(Sharing(one.client.id, one.client.hub, len(one.member.out)) for one in most)
 
@@ -689,11 +669,7 @@ def _kept(served: Served) -> Kept:
 
 
 def _agreed(before: Terms | None, wished: dict[str, Any]) -> Terms:
-    """Return the terms of a consumer, with what is wished put in the place of what was there.
-
-    Raises:
-        UsageError: They are none.
-    """
+    """Return the terms of a consumer, with what is wished put in the place of what was there."""
     try:
         return msgspec.convert(({} if before is None else msgspec.to_builtins(before)) | wished, Terms)
     except (msgspec.ValidationError, ValueError) as error:
@@ -701,23 +677,14 @@ def _agreed(before: Terms | None, wished: dict[str, Any]) -> Terms:
 
 
 def _full_name(client: ConsumerClient, name: str) -> str:
-    """Return the name of a consumer of whoever asks, as `alice/orders`: no user's name has a slash.
-
-    Raises:
-        UsageError: It is no name.
-    """
+    """Return the name of a client's consumer, as `alice/orders`: no user's name has a slash."""
     if not re.fullmatch(NAME_PATTERN, name):
         raise UsageError("a consumer's name has 1 to 128 letters, digits, and of _ . : - all but the first")
     return f"{client.owner}/{name}" if client.owner else name
 
 
 def _check(client: ConsumerClient, terms: Terms) -> None:
-    """See to it that somebody may have a consumer with these terms.
-
-    Raises:
-        NotAllowedError: He may not read that, or not publish dead letters there.
-        InvalidTopicError, UsageError: A prefix, or the topic for dead letters, is none.
-    """
+    """Check that a client may have a consumer with these terms."""
     for prefix in terms.prefixes:
         check_prefix(prefix)
     letters = terms.dead_letters
@@ -734,11 +701,6 @@ def _check(client: ConsumerClient, terms: Terms) -> None:
 
 
 def _check_same(name: str, terms: Terms, agreed: Terms) -> None:
-    """See to it that a consumer that is there can take other terms.
-
-    Raises:
-        UsageError: It would be another one.
-    """
     if (terms.prefixes, terms.key) != (agreed.prefixes, agreed.key):
         raise UsageError(
             f"consumer {name!r} is there, with the prefixes {list(agreed.prefixes)} and the key {agreed.key!r}; "
