@@ -12,7 +12,6 @@ have stood.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from http import HTTPStatus
 from typing import cast
 
@@ -20,7 +19,7 @@ from websockets.http11 import Request
 
 from hub.batch import Batch
 from hub.errors import CloseCode, NotRecognisedError, RejectedError
-from hub.handler import Handler, Poster
+from hub.handler import Handler
 from hub.overflow import QueueLimits
 from hub.policy.policy import Rights
 from hub.request_frame import Item
@@ -71,13 +70,11 @@ class WebSocketConversation:
         "_any_host",
         "_connection",
         "_dialogue",
+        "_hub",
         "_loopback",
         "_node",
-        "_poster",
         "_queue",
         "_refusal",
-        "_when_gone",
-        "_when_writable",
         "session",
     )
 
@@ -101,10 +98,8 @@ class WebSocketConversation:
         """Why the hub takes no further connection, until the client has made its request."""
         self._dialogue: Dialogue | None = None
         """Set once the handshake is over: what follows is said by the path."""
-        self._poster: Poster | None = None
-        """Set with the handler, if the client may ask and serve."""
-        self._when_gone: Callable[[], None] = _nothing
-        self._when_writable: Callable[[], None] = _nothing
+        self._hub: HubDialogue | None = None
+        """The dialogue, if it is in the hub's own protocol."""
         self.session = Session(limits.frame_bytes, limits.handshake_bytes)
 
     @property
@@ -268,7 +263,7 @@ class WebSocketConversation:
             name = client_name(request.headers)
             self._dialogue = ZeekDialogue(self._node, self.session, self._queue, self, name)
         else:
-            self._dialogue = HubDialogue(self._node, self.session, self._queue, self)
+            self._dialogue = self._hub = HubDialogue(self._node, self.session, self._queue, self)
         self._dialogue.begin()
         if self._connection.identity is not None:
             self._connection.opened()
@@ -325,12 +320,11 @@ class WebSocketConversation:
         """Take a fresh token."""
         renew(self._node, self._connection, token)
 
-    def join(self, name: str, limits: QueueLimits, poster: Poster | None = None) -> Handler:
+    def join(self, name: str, limits: QueueLimits) -> Handler:
         """Make the client a handler of the core."""
         connection = self._connection
-        self._poster = poster
-        outlet = connection if poster is not None else None
-        handler = join_client(self._node, connection, name, limits, poster=outlet)
+        poster = None if self._hub is None else connection
+        handler = join_client(self._node, connection, name, limits, poster=poster)
         self._node.log.info("client connected", address=connection.address, name=name, overflow=limits.overflow.value)
         return handler
 
@@ -345,14 +339,6 @@ class WebSocketConversation:
     def owe(self) -> None:
         """Do not read on while the client does not read its answers."""
         self._connection.wait_for_reader()
-
-    def when_writable(self, act: Callable[[], None]) -> None:
-        """Call `act` whenever the client reads again."""
-        self._when_writable = act
-
-    def when_gone(self, act: Callable[[], None]) -> None:
-        """Call `act` when the client has gone."""
-        self._when_gone = act
 
     def end(self, code: int, text: str) -> None:
         """Close the connection."""
@@ -375,8 +361,8 @@ class WebSocketConversation:
 
     def render_items(self, items: list[Item]) -> list[bytes]:
         """Have the dialogue write requests and replies."""
-        if self._poster is not None:
-            self._poster.post(items)
+        if self._hub is not None:
+            self._hub.post(items)
         return []
 
     def render_gap(self, lost_messages: int) -> bytes:
@@ -385,7 +371,8 @@ class WebSocketConversation:
 
     def write_more(self) -> None:
         """Let the dialogue write what it had put off."""
-        self._when_writable()
+        if self._hub is not None:
+            self._hub.write_more()
 
     # Ends.
 
@@ -411,18 +398,15 @@ class WebSocketConversation:
 
     def leave(self, reason: str) -> None:  # noqa: ARG002 -- the core announces it
         """Answer nothing any more."""
-        self._when_gone()
+        if self._hub is not None:
+            self._hub.leave()
 
     def conclude(self) -> None:
         """Drop references."""
-        self._dialogue = self._poster = None
-        self._when_gone = self._when_writable = _nothing
+        self._dialogue = self._hub = None
 
 
 def _cost(message: ClientMessage) -> int:
     if isinstance(message, Publication):
         return _MESSAGE_EVENTS + len(message.frame) // _BYTES_PER_EVENT
     return _MESSAGE_EVENTS
-
-
-def _nothing() -> None: ...

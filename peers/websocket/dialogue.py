@@ -13,7 +13,6 @@ name is known when it is announced.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Final, Protocol
 
 from msgspec import UNSET
@@ -21,7 +20,7 @@ from websockets.frames import Opcode
 
 from hub.errors import RejectedError
 from hub.frame import HEADER, HEADER_BYTES
-from hub.handler import Handler, Poster
+from hub.handler import Handler
 from hub.names.claim import Change
 from hub.overflow import QueueLimits
 from hub.request_frame import Item, Reply, Status, failure
@@ -72,8 +71,8 @@ class Carrier(Protocol):
     def renew(self, token: str) -> None:
         """Take a fresh token; raises `RejectedError` if it is not known, or another user's."""
 
-    def join(self, name: str, limits: QueueLimits, poster: Poster | None = None) -> Handler:
-        """Make the client a handler of the core; a poster lets it send requests and serve."""
+    def join(self, name: str, limits: QueueLimits) -> Handler:
+        """Make the client a handler of the core."""
 
     def write(self, frames: list[bytes]) -> None:
         """Write ready frames, after the session's answers."""
@@ -83,12 +82,6 @@ class Carrier(Protocol):
 
     def write_later(self) -> None:
         """Write the session's answers soon."""
-
-    def when_writable(self, act: Callable[[], None]) -> None:
-        """Call `act` whenever the client reads again."""
-
-    def when_gone(self, act: Callable[[], None]) -> None:
-        """Call `act` when the client has gone."""
 
     def end(self, code: int, text: str) -> None:
         """Close the connection."""
@@ -169,13 +162,16 @@ class HubDialogue:
             self._session.send(Confirmed(renewal.request, until=None if left_s == math.inf else max(0.0, left_s)))
 
     def _take_in(self, name: str, limits: QueueLimits, *, narrow: bool = False) -> None:
-        handler = self._handler = self._carrier.join(name, limits, self)
+        handler = self._handler = self._carrier.join(name, limits)
         handler.narrows = narrow
-        verbs = self._verbs = Verbs(self._node, handler, self)
-        self._carrier.when_writable(verbs.write_more)
-        self._carrier.when_gone(self._let_go)
+        self._verbs = Verbs(self._node, handler, self)
 
-    def _let_go(self) -> None:
+    def write_more(self) -> None:
+        """The client reads on."""
+        if self._verbs is not None:
+            self._verbs.write_more()
+
+    def leave(self) -> None:
         """The client has gone: verbs and dialogue know each other."""
         if self._verbs is not None:
             self._verbs.close()
